@@ -18,7 +18,7 @@ const scenarios: Readonly<Record<string, string>> = {
   'half-load': 'latency, time until queryable, and memory, second by second at half load',
   backlog: 'ten minutes of events wait in Redis and drain while the load goes on',
   flat: 'CPU of an event by stored events and by environments',
-  keys: 'CPU of a key that Redis has forgotten, by keys in the index',
+  keys: 'CPU of events without keys, with new keys and with keys that Redis has forgotten, by keys in the index',
   backfill: '3 million flights by the import program',
   producer: 'events by the library for servers, from one process',
   servers: 'CPU of an event with one, two and three Redis masters and ClickHouse servers',
@@ -26,7 +26,7 @@ const scenarios: Readonly<Record<string, string>> = {
   'deletion-bulk': 'a deletion of one percent of the users',
   'deletion-beside': 'a deletion of one percent of the users under ingestion',
   'deletion-many': 'a thousand deletions of one user each within a minute',
-  desk: 'export, preview, submission and polling on a large table; cost of suppressed users',
+  desk: 'export, preview, submission and polling on a large table; deleting a month; cost of suppressed users',
 };
 const names = Object.keys(scenarios);
 /** `all` leaves these out: each has a session of its own. */

@@ -54,7 +54,7 @@ const typebox = { entry: 'src/contract/typebox.ts', file: 'src/contract/typebox.
 /** The viewer of the console's page API comes minified, and is too much for terser. */
 const viewer = { entry: 'src/console/reference/frame.ts', file: 'src/console/reference.js' };
 /**
- * What the processes use of packages: one file for each, in place of the compiler's output, and one more for what they share.
+ * What the processes use of packages: one file for each instead of the compiler's output, and one more for what they share.
  * Loaded file by file, these packages took two thirds of a worker's start.
  */
 const packages = 'src/packages';
@@ -104,7 +104,7 @@ function compile(project) {
   return succeeds(process.execPath, [compiler, '-p', project]);
 }
 
-/** Puts bundles in the place of what the compiler has written: of packages, then of the programs, which import those. */
+/** Replaces the compiler's output by bundles: first of the packages, then of the programs, which import them. */
 async function replaceOutputs(sources) {
   const made = await Promise.all([bundleTypebox(), bundlePackages(sources)]);
   return made.every(Boolean) && (await bundlePrograms());

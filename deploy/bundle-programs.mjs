@@ -1,4 +1,4 @@
-// Makes one file of each program and all modules of ours that it imports, in place of the compiler's output: loading a few
+// Bundles each program with all our modules that it imports into one file, instead of the compiler's output: loading a few
 // hundred files took half of a start. Packages stay apart, as do the bundles that the build has made of them. Called by
 // build.mjs; `node deploy/bundle-programs.mjs DIST` does it in a copy of dist/ whose compiled files were changed.
 

@@ -71,7 +71,7 @@ export function faultsOf(page: Page): string[] {
   return faults;
 }
 
-/** Kills the process of a page, so that no code of the page runs any more. */
+/** Kills the process of a page, so that its code stops running. */
 export async function crash(page: Page): Promise<void> {
   const crashed = new Promise<void>((resolve) => page.once('crash', () => resolve()));
   const session = await page.context().newCDPSession(page);

@@ -153,7 +153,7 @@ export function credentials({ name, password }: ClickHouseUser): Record<string, 
   return { 'X-ClickHouse-User': name, 'X-ClickHouse-Key': password };
 }
 
-/** The same URL with another port: that of a gate or a proxy. */
+/** The same URL with the port of a gate or a proxy. */
 export function atPort(url: string, port: number): string {
   const other = new URL(url);
   other.port = String(port);

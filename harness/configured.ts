@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { type Config, readConfig } from '../src/config.js';
 
-/** Reads the configuration as a process would; fails when a value is bad or nobody reads a variable. */
+/** Reads the configuration as a process would; fails when a value is bad or a variable is unknown. */
 export function assertConfigures(env: NodeJS.ProcessEnv, what: string): Config {
   const read = new Set<string>();
   const watched = new Proxy(env, {

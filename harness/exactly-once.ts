@@ -223,7 +223,7 @@ function differenceOf({ endpoint, event }: Sending, row: StoredEvent): string {
 /** How far a message's time may be off: the clock of the API process, which corrects it, may be wrong in a test. */
 const clockOffsetMsMax = 3_700_000;
 
-/** The time that a row must have: that of its event, or that of its acceptance. */
+/** The time that a row must have: when its event happened, or when it was accepted. */
 function timeOf(endpoint: Endpoint, { timestamp }: SentEvent, row: StoredEvent): string {
   if (timestamp === undefined) return row.received_ms;
   const sentMs = Date.parse(timestamp);

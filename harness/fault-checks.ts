@@ -68,7 +68,7 @@ export async function readMetric(api: ApiHandle, name: string): Promise<number |
 
 /** 2 s, plus half a second because the machine may be busy. */
 export const answerMsMax = 2_500;
-/** The bound for requests that were under way while the machine stood still. */
+/** The bound for requests that were under way while the machine paused. */
 const pausedAnswerMsMax = 8_000;
 /** Clients of a load; each has one request under way at a time. */
 const clientsMax = 6;
@@ -92,7 +92,7 @@ export function assertAnsweredInTime(requests: readonly Request[]): void {
   );
 }
 
-/** How many outcomes stay unknown at most when the machine stands still once or twice. */
+/** How many outcomes stay unknown at most when the machine pauses once or twice. */
 export const unknownMax = 2 * clientsMax;
 
 export type CheckOptions = {

@@ -6,7 +6,7 @@ import { until } from './wait.js';
 
 const minuteUs = 60_000_000;
 
-/** Sets the clock of claims forward; settles when Redis has forgotten all keys of before. Workers have to run. */
+/** Sets the clock of claims forward; settles when Redis has forgotten all earlier keys. Workers have to run. */
 export async function forgetKeys(redis: Redis): Promise<void> {
   const state = shardKeys.state(0);
   const sentAt = Number(await redis.hget(state, 'claim_clock_us')) / minuteUs;

@@ -32,7 +32,7 @@ export type Settlement = {
   /** 0 when there was no answer. */
   readonly status: number;
   readonly code: string;
-  /** The message of a refusal, for whoever reads a failed test. */
+  /** The message of a refusal, for the reader of a failed test. */
   readonly message?: string;
   /** `Retry-After` of a 503, in seconds. */
   readonly retryAfter?: string;

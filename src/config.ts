@@ -53,7 +53,7 @@ export type Config = {
   readonly clickhouseTables: TableKind;
   /** Empty: the administration over HTTP is off. */
   readonly adminToken: string;
-  /** Who vouches for people of the console, besides their passwords; undefined: nobody. */
+  /** The identity provider with which people sign in to the console, besides passwords; undefined: none. */
   readonly provider: ProviderConfig | undefined;
   /** The user who called sudo; empty without sudo. */
   readonly sudoUser: string;
@@ -258,7 +258,7 @@ function adminToken(env: NodeJS.ProcessEnv): string {
   return token;
 }
 
-/** The demo shows data without a token, so nobody else's machine may reach it. */
+/** The demo shows data without a token, so no other machine may reach it. */
 function demo(env: NodeJS.ProcessEnv, hosts: readonly string[]): boolean {
   if (oneOf(env, 'DEMO', ['0', '1'], '0') === '0') return false;
   if (!hosts.every(isLoopback)) {

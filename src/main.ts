@@ -86,7 +86,7 @@ const crash = createCrashPoint(config.crashAt);
 const commitRedis = connectForCommits(config, commitBatches.attemptMs, log);
 // A request that needs this connection is answered within 2 s, whatever happens to Redis.
 const redis = connect(config, log, waits.requestMsMax);
-await untilReady(redis, 2_000).catch(() => log.warn('redis is not there yet'));
+await untilReady(redis, 2_000).catch(() => log.warn('redis does not answer yet'));
 // Sending a list of ten thousand users takes longer.
 const deletionRedis = connect(config, log);
 const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase, tablesOf(config));

@@ -130,7 +130,7 @@ export const commitWaitingBytes = new Gauge({
   registers,
 });
 
-// Values of the deployment, not of a process: read from Redis when somebody asks for the metrics.
+// Values of the deployment, not of a process: read from Redis when the metrics are requested.
 export const backlog = {
   segments: new Gauge({
     name: 'sluice_backlog_segments',
@@ -254,7 +254,7 @@ export const deletionsOldestSeconds = new Gauge({
 
 export const retentionUnfinishedSeconds = new Gauge({
   name: 'sluice_retention_unfinished_seconds',
-  help: 'Since when a run that deletes what is over has been due and is not done; 0 if none is due.',
+  help: 'Since when a run that deletes expired rows has been due; 0 if none is due.',
   registers: deploymentRegisters,
 });
 

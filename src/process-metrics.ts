@@ -9,7 +9,7 @@ export type ProcessKind = 'api' | 'worker';
 /** The loop's delay is sampled this often: 50 timers a second, and fine enough for what a request would notice. */
 const sampledEveryMs = 20;
 const updateEveryMs = 1_000;
-/** The lag is that of the last whole period, however often it is read. */
+/** The lag of the last complete period, however often it is read. */
 const periodMs = 10_000;
 
 /** Begins to watch this process. */

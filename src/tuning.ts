@@ -35,7 +35,7 @@ export const largeBodies = {
 export const commitBatches = {
   recordsMax: 2000,
   bytesMax: MiB,
-  /** While requests keep coming, a commit begins this long after the one before, or at once after one that took longer. */
+  /** While requests keep coming, a commit begins this long after the previous one began, or at once if that took longer. */
   spacingMs: 5,
   /** How long one attempt at a commit waits for its reply: a lost reply shows only as silence. */
   attemptMs: 900,
@@ -229,7 +229,7 @@ function assertRelations(): void {
   );
   relation(
     waits.clickhouseMsMax < stateLoads.insertMsMax && waits.clickhouseMsMax < failedRowsLock.insertMsMax,
-    'a wait for an insert must be longer than that of its sender',
+    'a wait for an insert must be longer than its sender waits',
   );
   relation(
     ((insertTokens.markerCheckMsMax + waits.clickhouseMsMax) / storing.segmentAgeMs) * storing.shardsMax <

@@ -1,5 +1,5 @@
 // Compresses sealed segments that have waited for ClickHouse for some seconds, so that the backlog lasts longer while
-// ClickHouse is away. Nothing else changes: whoever reads a segment gets its rows, so it is stored under the same token.
+// ClickHouse is away. Nothing else changes: every reader of a segment gets its rows, so it is stored under the same token.
 
 import type { CrashPoint } from '../src/crash-point.js';
 import { segmentsCompressed } from '../src/metrics.js';

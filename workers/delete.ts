@@ -29,15 +29,20 @@ import {
   updateDeletion,
 } from '../src/deletion/request.js';
 import { fillKeysWithout, findReachedUsers, keepResolved } from '../src/deletion/resolve-users.js';
-import { countReachedRows, findAlike, forgetCounts, readFoundRows } from '../src/deletion/round-counts.js';
+import {
+  countReachedRows,
+  findSimilarIdentities,
+  forgetCounts,
+  readFoundRows,
+} from '../src/deletion/round-counts.js';
 import { countLeft, mutationPredicate } from '../src/deletion/round-keys.js';
 import {
   createParts,
+  distributeUsers,
   gatherCounts,
   gatherUsers,
   type RoundPart,
   type RoundParts,
-  tellUsers,
 } from '../src/deletion/round-parts.js';
 import { countNamed, dropRoundTables } from '../src/deletion/round-tables.js';
 import { endExportsOf } from '../src/export/end.js';
@@ -101,7 +106,7 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
   }
 }
 
-/** Whether the tables of a backup are about to take the place of those that a round would empty. */
+/** Whether a restore is about to exchange the tables that a round would empty. */
 async function isBackupRestored(redis: Redis): Promise<boolean> {
   return (await redis.exists(registryKeys.restoringBackup)) === 1;
 }
@@ -170,7 +175,7 @@ type Round = Resolved & { readonly reached: ReadonlyMap<Place, readonly string[]
 async function finish(options: RoundOptions, requests: readonly DeletionRequest[]): Promise<void> {
   const { redis, clickhouse, crash, log } = options;
   if (requests.length === 0) return;
-  // This comes before the targets are removed: if Redis is emptied now, the restored state must say that nobody needs them.
+  // This comes before the targets are removed: if Redis is emptied now, the restored state must say that they are not needed.
   await mirrorDeletions(redis, clickhouse, crash);
   const ids = requests.map((request) => request.deletion_request_id);
   await keepDeletedUsers(redis, clickhouse, ids);
@@ -267,7 +272,7 @@ async function resolve(
   );
   // A run of retention from which this round took over may have removed what merges users.
   for (const part of parts.all) await undoRuns(part.client);
-  await tellUsers(parts);
+  await distributeUsers(parts);
   const named = await countNamed(clickhouse, parts.home.tables);
   const leftOut = new Set<number>();
   const heldUp = new Set<string>();
@@ -275,7 +280,7 @@ async function resolve(
     const isKept = (named.get(number) ?? 0) >= request.targets;
     if (isKept && !heldUp.has(request.account_id)) continue;
     leftOut.add(number);
-    // Whom this request takes decides whom later requests of the account reach.
+    // The users that this request deletes decide which users later requests of the account reach.
     heldUp.add(request.account_id);
     if (isKept) continue;
     // ClickHouse had its targets and lost them, since a backup was restored. The next round copies them from Redis again and
@@ -305,7 +310,7 @@ async function resolve(
 }
 
 /**
- * Finds whom the unresolved requests reach on every server, and keeps them. A request that waits on one server waits on all.
+ * Finds the users that the unresolved requests reach on every server, and keeps them. A request that waits on one server waits on all.
  * Later requests of its account wait too, because they must not delete rows that it still needs. Settles with the requests
  * that wait for the next round.
  */
@@ -357,7 +362,7 @@ async function countReached(
   for (const part of parts.all) await countReachedRows(part.client, part.tables);
   await gatherCounts(parts, 'reached');
   const found = await readFoundRows(clickhouse, tables);
-  for (const part of parts.all) await findAlike(part.client, part.tables);
+  for (const part of parts.all) await findSimilarIdentities(part.client, part.tables);
   await gatherCounts(parts, 'alike');
   const uncounted = [...round.requests].filter(([, request]) => request.found === undefined);
   const until = new Date(Date.now() + evidence.keptMs);
@@ -456,7 +461,7 @@ async function verify(options: RoundOptions, round: Round): Promise<void> {
   throw new MutationFailed(`rows are left in ${[...places].join(', ')} after the mutations`);
 }
 
-/** Rejects if a URL leads to another server by now, which had nothing of the round's users. */
+/** Rejects if a URL now leads to another server, which would hold nothing of the round's users. */
 async function compareAgain(clickhouse: ClickHouseClient, { parts }: Round): Promise<void> {
   const servers = serversOf(clickhouse);
   if (servers.table() === undefined) return;

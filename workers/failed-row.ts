@@ -1,5 +1,5 @@
 // What is kept of a row that ClickHouse refused. A row that names a user is kept whole, under that user, where a deletion
-// finds it. No deletion would find a row that names nobody, although its text may hold somebody's data. So of such a row only
+// finds it. No deletion would find a row that names no user, although its text may hold a user's data. So of such a row only
 // its place, the reason, its length, its hash and its event_id are kept. The event_id says that its key is claimed.
 
 import { createHash } from 'node:crypto';
@@ -46,7 +46,7 @@ function marksOf(row: Buffer) {
 
 type RowUser = { readonly appId: string; readonly userId: string | null; readonly identity: string };
 
-/** The user whom a row names, in the form in which a deletion names users; empty and null if it names nobody. */
+/** The user whom a row names, in the form in which a deletion names users; empty and null if it names none. */
 function userOfRow(table: TableVersion, row: Buffer): RowUser {
   const values = valuesOf(row);
   // With one value too few or too many, nothing says which of them is the user.

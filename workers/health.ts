@@ -1,6 +1,6 @@
 // What a worker reports about itself over HTTP when WORKER_ADMIN_PORT is set: whether it lives, whether it works, and its
 // counts. On one host an API process reports the counts too, from what the workers leave in Redis; in containers only
-// the worker can. No record passes here, so Node's own server is good enough.
+// the worker can. No record passes here, so Node's own server suffices.
 
 import { createServer, type ServerResponse } from 'node:http';
 

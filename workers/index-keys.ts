@@ -28,7 +28,7 @@ class OtherIndex extends Error {
 }
 
 /**
- * Brings the index of a shard up to its oldest segment that is not stored, and goes on with a rebuild. Settles with how far it
+ * Brings the index of a shard up to its oldest segment that is not stored, and continues a rebuild. Settles with how far it
  * reaches, or with undefined if another worker is doing it or Redis does not hold the deployment.
  */
 export async function indexKeys(options: IndexOptions, shard: number): Promise<string | undefined> {
@@ -69,7 +69,7 @@ async function reach(
   let from = indexedTo;
   const steps = BigInt(from) < BigInt(to) ? await stepsOf(clickhouse, shard, from, to) : [];
   const isFirst = from === '0' && steps.length > 0;
-  if (isFirst) log.info({ shard, steps: steps.length }, 'the index of keys is made from the stored rows');
+  if (isFirst) log.info({ shard, steps: steps.length }, 'the index of keys is built from the stored rows');
   for (const [i, step] of steps.entries()) {
     await keepTurn();
     await addKeys(clickhouse, shard, from, step);
@@ -90,7 +90,7 @@ async function reach(
 
 /**
  * Adds the keys of all stored rows again. What is in the index stays, since it alone has the keys of deleted rows. The rebuilt index
- * is of a new generation, so that no worker goes on with a filter that lacks what was added.
+ * has a new generation, so that no worker keeps using a filter that lacks the added keys.
  */
 async function rebuild(
   options: IndexOptions,
@@ -103,9 +103,9 @@ async function rebuild(
   if (asked === undefined) return;
   // Keys that were added to another index do not count.
   if (asked.generation !== marker.generation) {
-    const anew = { ...asked, generation: marker.generation, doneTo: '0', to: marker.indexedTo };
-    if (!(await noteRebuild(options, shard, asked, anew))) return;
-    asked = anew;
+    const restarted = { ...asked, generation: marker.generation, doneTo: '0', to: marker.indexedTo };
+    if (!(await noteRebuild(options, shard, asked, restarted))) return;
+    asked = restarted;
   }
   const steps = await stepsOf(clickhouse, shard, asked.doneTo, asked.to);
   // From here on: looking for the steps alone may take longer than that.
@@ -132,7 +132,7 @@ async function readRebuild({ redis }: IndexOptions, shard: number): Promise<Rebu
   return rebuildOf(await redis.hget(shardKeys.state(shard), 'keys_rebuild'));
 }
 
-/** Settles with whether nobody else has noted something meanwhile. */
+/** Settles with whether it was noted: not if another process has noted something meanwhile. */
 async function noteRebuild(
   { redis, epoch }: IndexOptions,
   shard: number,

@@ -48,7 +48,7 @@ export function createKeyFilter(
     let keys = await countKeysOf(clickhouse, shard, from, to);
     if (!isSame || (count + keys > bits.keysMax && bits.canGrow)) {
       if (from > 0n) keys = await countKeysOf(clickhouse, shard, 0n, to);
-      // Until it is loaded, nobody may use it.
+      // It may not be used before it is loaded.
       generation = undefined;
       from = 0n;
       count = 0;

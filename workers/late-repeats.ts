@@ -1,5 +1,5 @@
 // Rows whose key an earlier segment has. Redis had forgotten the key when it accepted them, so the worker asks the index
-// before it inserts them. As long as no key was ever forgotten, it asks nothing and does not read the rows.
+// before it inserts them. While no key was ever forgotten, it asks nothing and does not read the rows.
 
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { lookUpKeys } from '../src/clickhouse/key-look-up.js';

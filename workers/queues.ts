@@ -83,7 +83,7 @@ class JobFailed extends Error {
   }
 }
 
-/** The work of a job, whose errors go into Redis. Those of ClickHouse quote the data that it refused. */
+/** The work of a job, whose errors go into Redis. ClickHouse's errors would quote the data that it refused. */
 export function asJob<Arguments extends unknown[]>(
   work: (...args: Arguments) => Promise<unknown>,
 ): (...args: Arguments) => Promise<void> {

@@ -1,4 +1,4 @@
-// Work that a worker repeats for as long as it runs.
+// Work that a worker repeats while it runs.
 
 import { describeError, type Log } from '../src/log.js';
 

@@ -1,7 +1,7 @@
 // Retention: a few times a day one worker deletes expired rows, in all environments together. It takes one mutation per table,
 // or drops whole partitions if everything in them has expired. It does not begin beside a round of deletions, a restore or a retry of
 // failed rows. If a round begins meanwhile, it ends with the statement that runs. Each step may be repeated; a run that is cut
-// off is repeated as a whole. Accounts with pending deletion requests wait, and nobody waits for them.
+// off is repeated as a whole. Accounts with pending deletion requests wait, without delaying other accounts.
 
 import { randomBytes } from 'node:crypto';
 import type { Environment } from '../src/accounts/documents.js';
@@ -33,8 +33,8 @@ import {
   retainedOf,
 } from '../src/retention/expired-rows.js';
 import {
+  activateCopy,
   copyIdentifications,
-  letCopyCount,
   returnUsers,
   undoRuns,
 } from '../src/retention/removed-identifications.js';
@@ -103,7 +103,7 @@ type Reason =
   | 'deletion requests are pending';
 
 function waits({ log }: RetentionContext, reason: Reason, more: object = {}): 'busy' {
-  log.info({ ...more, reason }, 'some of what is over has to wait for another run');
+  log.info({ ...more, reason }, 'some expired rows have to wait for another run');
   return 'busy';
 }
 
@@ -141,7 +141,7 @@ export async function expireRows(context: RetentionContext, nowMs: number): Prom
   return waits(context, 'deletions, a retry of failed rows or a restore have the tables');
 }
 
-/** On one server, for as long as nobody else has taken over. */
+/** On one server, until another worker takes over. */
 type Run = RetentionContext & { readonly isHeld: IsHeld };
 
 /** The environments of one server. */
@@ -211,7 +211,7 @@ async function expireOn(
     for (const [appId, count] of rows)
       log.info(
         { environment: appId, retainDays: daysOf.get(appId), table: place, rows: count },
-        'rows are over and deleted',
+        'expired rows were deleted',
       );
   }
   await undoRuns(clickhouse);
@@ -305,7 +305,7 @@ async function expireIdentifications(
   crash('expired_keys_kept');
   await copyIdentifications(clickhouse, users.mark, predicate);
   if (!(await isHeld())) return undefined;
-  await letCopyCount(clickhouse, users.mark);
+  await activateCopy(clickhouse, users.mark);
   crash('identifications_copied');
   await deleteRows(clickhouse, place, predicate, users.mark);
   crash('place_expired');
@@ -323,7 +323,7 @@ function least(fences: readonly string[]): string {
 
 /**
  * Drops the partitions in which only markers would be left. That erases the tokens of their segments. So ClickHouse first gets
- * a constraint that refuses these segments: a worker that stood still must not bring the rows back.
+ * a constraint that refuses these segments: a worker that was paused must not bring the rows back.
  */
 async function dropWholePartitions(
   { clickhouse, crash, log, isHeld }: Run,
@@ -341,7 +341,7 @@ async function dropWholePartitions(
     if (!(await isHeld())) return;
     await dropPartition(clickhouse, place, partition);
     crash('partition_dropped');
-    log.info({ table: place, partition }, 'a partition is over and dropped');
+    log.info({ table: place, partition }, 'an expired partition was dropped');
   }
 }
 

@@ -82,7 +82,7 @@ export async function storeSegment(
     const assertFresh = beginMarkerCheck();
     const read = await readSegment(redis, shard, segment);
     if (read === undefined) {
-      // A worker that stood still for long may have noted a burnt token after the segment was forgotten.
+      // A worker that was paused for long may have noted a burnt token after the segment was forgotten.
       await redis.hdel(shardKeys.burntTokens(shard), memberOf(segment));
       return 'gone';
     }

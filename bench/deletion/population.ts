@@ -3,6 +3,7 @@
 // a segment number of the past, as if the rows had been loaded over months.
 
 import { columns } from '../../src/clickhouse/tables.js';
+import { insertEvents, type MadeEvents } from '../deployment/made-events.js';
 import type { Rows } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
 
@@ -59,7 +60,7 @@ export class Population {
     for (let from = first; from < events; from += insertRows) {
       const count = Math.min(insertRows, events - from);
       const segment = segmentOf(this.inserts);
-      await rows(this.#eventsInsert(from - first, count, segment, range));
+      await insertEvents(this.#options.deployment, this.#events(from - first, count, segment, range));
       if (from === first) {
         await rows(this.#propertiesInsert(segment, range));
         await rows(this.#identitiesInsert(segment, range));
@@ -132,38 +133,33 @@ export class Population {
     return found;
   }
 
-  #eventsInsert(offset: number, count: number, segment: bigint, range: Range): string {
+  #events(offset: number, count: number, segment: bigint, range: Range): MadeEvents {
     const [main, other] = this.#options.appIds;
     const lonerStep = Math.floor(insertRows / lonerEvents);
-    return `INSERT INTO stored_events (${columns.events.join(', ')})
-      WITH
-        number + ${offset} AS n,
-        ${range.firstCustomer} + n % ${range.customers} AS customer,
-        intDiv(n, ${range.customers}) AS nth,
-        number % ${lonerStep} < ${lonersPerInsert} AS is_loner,
-        NOT is_loner AND customer % ${mergedEvery} = 0 AND nth % 2 = 0 AS is_anonymous,
-        cityHash64(${range.firstCustomer}, n) AS random
-      SELECT
-        if(nth = 3 AND NOT is_loner, '${other}', '${main}') AS app_id,
-        generateUUIDv4() AS event_id,
-        [${eventNames.map((name) => `'${name}'`).join(', ')}][1 + random % ${eventNames.length}] AS event,
-        if(is_anonymous, ${firstUserId} + customer, NULL) AS user_id,
-        multiIf(is_anonymous, '', is_loner, ${lonerIdentitySql(this.inserts, lonerStep)}, ${this.#identitySql()}) AS identity,
-        hex(cityHash64(customer, intDiv(nth, 3))) AS session_id,
-        received_at - toIntervalMillisecond(random % 86400000) AS time,
-        map(
-          'order_id', concat('order-', leftPad(toString(n), 10, '0')),
-          'amount', toString((random % 100000) / 100),
-          'currency', ['EUR', 'USD', 'GBP', 'JPY'][1 + intDiv(random, 8) % 4],
-          'page', concat('/products/', toString(intDiv(random, 32) % 5000))
-        ) AS properties,
-        1 + number % 1000 AS row_number, ${segment} AS segment, 1 + intDiv(number, 1000) AS commit_number,
-        fromUnixTimestamp64Milli(intDiv(${segment}, 1000) + intDiv(number, 100), 'UTC') AS received_at
-      FROM numbers(${count})
-      UNION ALL
-      SELECT '', toUUID('00000000-0000-0000-0000-000000000000'), '', NULL, '', '', fromUnixTimestamp64Milli(0, 'UTC'),
-        CAST(map(), 'Map(String, String)'), 0, ${segment}, 0, fromUnixTimestamp64Milli(0, 'UTC')
-      SETTINGS max_insert_threads = 1, max_threads = 1, max_block_size = ${insertRows + 1}`;
+    return {
+      count,
+      segment: String(segment),
+      with: [
+        `number + ${offset} AS n`,
+        `${range.firstCustomer} + n % ${range.customers} AS customer`,
+        `intDiv(n, ${range.customers}) AS nth`,
+        `number % ${lonerStep} < ${lonersPerInsert} AS is_loner`,
+        `NOT is_loner AND customer % ${mergedEvery} = 0 AND nth % 2 = 0 AS is_anonymous`,
+        `cityHash64(${range.firstCustomer}, n) AS random`,
+      ],
+      appId: `if(nth = 3 AND NOT is_loner, '${other}', '${main}')`,
+      event: `[${eventNames.map((name) => `'${name}'`).join(', ')}][1 + random % ${eventNames.length}]`,
+      userId: `if(is_anonymous, ${firstUserId} + customer, NULL)`,
+      identity: `multiIf(is_anonymous, '', is_loner, ${lonerIdentitySql(this.inserts, lonerStep)}, ${this.#identitySql()})`,
+      sessionId: 'hex(cityHash64(customer, intDiv(nth, 3)))',
+      msBefore: 'random % 86400000',
+      properties: `map(
+        'order_id', concat('order-', leftPad(toString(n), 10, '0')),
+        'amount', toString((random % 100000) / 100),
+        'currency', ['EUR', 'USD', 'GBP', 'JPY'][1 + intDiv(random, 8) % 4],
+        'page', concat('/products/', toString(intDiv(random, 32) % 5000))
+      )`,
+    };
   }
 
   #propertiesInsert(segment: bigint, range: Range): string {

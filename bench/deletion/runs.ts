@@ -4,7 +4,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { DeletionRequest } from '../../src/deletion/request.js';
 import type { Deployment } from '../deployment/deployment.js';
-import { countReplacedParts, readParts, TraceSearch } from '../deployment/disk.js';
+import { countFilesWith, countReplacedParts, readParts } from '../deployment/disk.js';
 import { startMeter, sumCpu } from '../deployment/meter.js';
 import { mergesEnded } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
@@ -85,9 +85,9 @@ export async function runBulk(
   const users = customers.map((customer) => population.nameOf(customer));
   const text = customers.flatMap((customer) => markers.get(customer)?.split('@')[0] ?? [])[0];
   if (text === undefined) throw new BenchError('no customer of the run has a marker');
-  const traces = new TraceSearch(text);
   const { clickhouse } = deployment.own.sluice;
-  if (traces.count(clickhouse.dir) === 0) throw new BenchError('the marker is not found before the deletion');
+  const isGoneFrom = async (folder: string) => (await countFilesWith(text, folder)) === 0;
+  if (await isGoneFrom(clickhouse.dir)) throw new BenchError('the marker is not found before the deletion');
 
   await mergesEnded(deployment);
   return comparing(population, users, async (rows) => {
@@ -109,9 +109,9 @@ export async function runBulk(
     const [partsGoneSeconds, redisRewrittenSeconds] = await Promise.all([
       untilGone(completeAt, async () => {
         const replaced = await countReplacedParts(deployment, 'deletion_targets');
-        return replaced === 0 && traces.count(clickhouse.dir) === 0;
+        return replaced === 0 && (await isGoneFrom(clickhouse.dir));
       }),
-      untilGone(completeAt, () => traces.count(deployment.own.redis.dir) === 0),
+      untilGone(completeAt, () => isGoneFrom(deployment.own.redis.dir)),
     ]);
     await ingestion?.end();
     return {
@@ -244,7 +244,7 @@ async function comparing<Result>(
 }
 
 /** Seconds from `sinceMs` to the start of a search that found nothing. */
-async function untilGone(sinceMs: number, isGone: () => boolean | Promise<boolean>): Promise<number> {
+async function untilGone(sinceMs: number, isGone: () => Promise<boolean>): Promise<number> {
   for (;;) {
     const at = secondsSince(sinceMs);
     if (await isGone()) return at;

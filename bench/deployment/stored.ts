@@ -53,14 +53,14 @@ export function plus(a: Records, b: Records): Records {
 }
 
 /**
- * Settles when `count` reports at least as many stored records as were acknowledged. Rejects if no new record appears for
- * `stallMs`.
+ * Settles with the stored records when `count` reports at least as many as were acknowledged. Rejects if no new record appears
+ * for `stallMs`.
  */
 export async function untilCounted(
   count: () => Promise<number>,
   acknowledged: number,
   stallMs = stallMsMax,
-): Promise<void> {
+): Promise<number> {
   let counted = await count();
   for (let movedAt = performance.now(); counted < acknowledged; ) {
     if (performance.now() - movedAt > stallMs) {
@@ -71,6 +71,7 @@ export async function untilCounted(
     if (now > counted) movedAt = performance.now();
     counted = now;
   }
+  return counted;
 }
 
 /** Rejects unless exactly the acknowledged records are stored, each event under its own id. */

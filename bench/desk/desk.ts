@@ -1,5 +1,6 @@
 // How long do the calls of a privacy officer take on a large table? The export of a user with millions of events, the submission
-// and the preview of a deletion, the polling of a status. Also: what do suppressed users cost the events of all others?
+// and the preview of a deletion, the polling of a status.
+// Also: what does it take to delete a month that is over, and what do suppressed users cost the events of all others?
 
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Context } from '../context.js';
@@ -9,6 +10,7 @@ import { mergesEnded } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
 import { figure } from '../figures.js';
 import { type ExportRun, exportedUser, fillUser, runExport } from './export.js';
+import { type RetentionRun, runRetention } from './retention.js';
 import { measureSuppressed, type SuppressedCost } from './suppressed.js';
 
 export type DeskResult = {
@@ -23,6 +25,7 @@ export type DeskResult = {
   /** Until each answer about a status. */
   readonly polledMs: readonly number[];
   readonly suppressed: SuppressedCost;
+  readonly retention?: readonly RetentionRun[];
 };
 
 /** `rows`: those that the preview found. */
@@ -38,12 +41,15 @@ const polls = 100;
 /** Below the limit of a token. */
 const pollEveryMs = 20;
 const suppressedUsers = 1_000_000;
+/** A month that is over has one event for so many of the exported user. */
+const eventsPerExpired = 5;
 const previewedUsers = 1_000;
 const eventsStep = 10_000;
 /** A set without the first customers: loners have their events. */
 const setOfPreviews = 40;
 
-export async function runDesk({ deployment, options, progress }: Context): Promise<DeskResult> {
+export async function runDesk(context: Context): Promise<DeskResult> {
+  const { deployment, options, progress } = context;
   const suppressed = measureSuppressed(suppressedUsers);
   progress.say(`desk: an event beside ${figure(suppressedUsers)} suppressed users is measured`);
   const api = await connectDeletionApi(deployment);
@@ -71,21 +77,14 @@ export async function runDesk({ deployment, options, progress }: Context): Promi
     await preview(api, 'the exported user', [{ identity: exportedUser }], options.repeats),
     await preview(api, 'many users', named, options.repeats),
   ];
-  const submittedMs: number[] = [];
   let requestId = '';
-  for (let i = 0; i < submissions; i += 1) {
-    const startedAt = performance.now();
+  const submittedMs = await timed(submissions, async (i) => {
     requestId = await api.submit([{ identity: `nobody-${i}@example.com` }]);
-    submittedMs.push(performance.now() - startedAt);
-  }
-  const polledMs: number[] = [];
-  for (let i = 0; i < polls; i += 1) {
-    await pause(pollEveryMs);
-    const startedAt = performance.now();
-    await api.isComplete(requestId);
-    polledMs.push(performance.now() - startedAt);
-  }
-  return { events, othersEvents: population.events, exports, submittedMs, previews, polledMs, suppressed };
+  });
+  const polledMs = await timed(polls, () => api.isComplete(requestId), pollEveryMs);
+  const retention = await runRetention(context, Math.ceil(events / eventsPerExpired));
+  const calls = { submittedMs, previews, polledMs };
+  return { events, othersEvents: population.events, exports, ...calls, suppressed, retention };
 }
 
 async function preview(
@@ -94,13 +93,26 @@ async function preview(
   users: readonly User[],
   repeats: number,
 ): Promise<PreviewRun> {
-  const ms: number[] = [];
   let rows = 0;
-  for (let repeat = 0; repeat < repeats; repeat += 1) {
-    const startedAt = performance.now();
+  const ms = await timed(repeats, async () => {
     rows = await api.preview(users);
-    ms.push(performance.now() - startedAt);
-  }
+  });
   if (rows === 0) throw new BenchError(`the preview found no row of ${what}`);
   return { what, users: users.length, rows, ms };
+}
+
+/** Calls one after another; settles with how many ms each took. */
+async function timed(
+  count: number,
+  call: (index: number) => Promise<unknown>,
+  everyMs = 0,
+): Promise<number[]> {
+  const ms: number[] = [];
+  for (let index = 0; index < count; index += 1) {
+    await pause(everyMs);
+    const startedAt = performance.now();
+    await call(index);
+    ms.push(performance.now() - startedAt);
+  }
+  return ms;
 }

@@ -4,8 +4,8 @@
 import { get, type IncomingMessage } from 'node:http';
 import { createGunzip } from 'node:zlib';
 import { exportPath, submitExport, untilExportComplete } from '../../harness/user-export.js';
-import { columns } from '../../src/clickhouse/tables.js';
 import type { Deployment } from '../deployment/deployment.js';
+import { insertEvents } from '../deployment/made-events.js';
 import { startMeter } from '../deployment/meter.js';
 import { BenchError } from '../failure.js';
 
@@ -31,21 +31,19 @@ const sampleEveryMs = 100;
 const mib = 1024 ** 2;
 
 /** Gives the user this many events, spread over months by their inserts like those of the others. */
-export async function fillUser({ rows }: Deployment, appId: string, events: number): Promise<void> {
+export async function fillUser(deployment: Deployment, appId: string, events: number): Promise<void> {
   for (let from = 0, insert = 0n; from < events; from += rowsPerInsert, insert += 1n) {
-    const segment = firstSegment + insert * insertEveryUs;
-    const received = `fromUnixTimestamp64Milli(intDiv(${segment}, 1000) + intDiv(number, 100), 'UTC')`;
-    await rows(`INSERT INTO stored_events (${columns.events.join(', ')})
-      WITH number + ${from} AS n, cityHash64(n) AS random
-      SELECT '${appId}', generateUUIDv4(), ['Page Viewed', 'Product Viewed', 'Order Completed'][1 + random % 3], NULL,
-        '${exportedUser}', hex(intDiv(n, 20)), ${received} - toIntervalMillisecond(random % 86400000),
-        map('order_id', concat('order-', toString(n)), 'amount', toString((random % 100000) / 100), 'currency', 'EUR'),
-        1 + number % 1000, ${segment}, 1 + intDiv(number, 1000), ${received}
-      FROM numbers(${Math.min(rowsPerInsert, events - from)})
-      UNION ALL
-      SELECT '', toUUID('00000000-0000-0000-0000-000000000000'), '', NULL, '', '', fromUnixTimestamp64Milli(0, 'UTC'),
-        CAST(map(), 'Map(String, String)'), 0, ${segment}, 0, fromUnixTimestamp64Milli(0, 'UTC')
-      SETTINGS max_insert_threads = 1, max_threads = 1`);
+    await insertEvents(deployment, {
+      count: Math.min(rowsPerInsert, events - from),
+      segment: String(firstSegment + insert * insertEveryUs),
+      with: [`number + ${from} AS n`, 'cityHash64(n) AS random'],
+      appId: `'${appId}'`,
+      event: "['Page Viewed', 'Product Viewed', 'Order Completed'][1 + random % 3]",
+      identity: `'${exportedUser}'`,
+      sessionId: 'hex(intDiv(n, 20))',
+      msBefore: 'random % 86400000',
+      properties: `map('order_id', concat('order-', toString(n)), 'amount', toString((random % 100000) / 100), 'currency', 'EUR')`,
+    });
   }
 }
 
@@ -93,8 +91,9 @@ export async function runExport(
 /** Reads an answer as fast as it comes, and keeps only its last line. */
 async function download(url: string, accessToken: string, gzip: boolean, startedAt: number) {
   const headers = { authorization: `Bearer ${accessToken}`, ...(gzip && { 'accept-encoding': 'gzip' }) };
+  // A connection of its own: the API closes idle ones while the bench is busy.
   const answer = await new Promise<IncomingMessage>((settle, reject) => {
-    get(url, { headers }, settle).once('error', reject);
+    get(url, { headers, agent: false }, settle).once('error', reject);
   });
   if (answer.statusCode !== 200) throw new BenchError(`the export was answered ${answer.statusCode}`);
   if ((answer.headers['content-encoding'] === 'gzip') !== gzip)

@@ -1,9 +1,8 @@
 // `npm run bench -- SCENARIO --url …`: loads a deployment that already runs and does not measure its processes. The network,
 // proxies and faults on the way belong to the result: errors are counted and never end a run.
 
-import { setTimeout as pause } from 'node:timers/promises';
 import { queryRows } from '../deployment/deployment.js';
-import { readStored, sumOf } from '../deployment/stored.js';
+import { readStored, sumOf, untilCounted } from '../deployment/stored.js';
 import { BenchError, messageOf } from '../failure.js';
 import { figure } from '../figures.js';
 import { readPayloads } from '../load/bodies.js';
@@ -19,7 +18,6 @@ import { namesIn, removeUsers, usersOf } from './remove.js';
 import { resultOf, searchRate, type Tried } from './search.js';
 
 const storedMsMax = 120_000;
-const lookEveryMs = 500;
 
 export const exitCodes = { kept: 0, missed: 1, endedByGenerator: 2 } as const;
 type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];
@@ -176,17 +174,11 @@ async function checkStored(
   acknowledged: number,
   unknown: number,
 ): Promise<void> {
-  const endsAt = performance.now() + storedMsMax;
   const count = async () => ((await countStored(options)) ?? 0) - before;
-  let stored = await count();
-  while (stored < acknowledged && performance.now() < endsAt) {
-    await pause(lookEveryMs);
-    stored = await count();
-  }
-  if (stored < acknowledged || stored > acknowledged + unknown) {
-    throw new BenchError(
-      `${acknowledged} records were acknowledged, and the fate of ${unknown} is unknown; ${stored} are stored`,
-    );
+  const stored = await untilCounted(count, acknowledged, storedMsMax);
+  if (stored > acknowledged + unknown) {
+    const words = `the fate of ${unknown} is unknown; ${stored} are stored`;
+    throw new BenchError(`${acknowledged} records were acknowledged, and ${words}`);
   }
 }
 

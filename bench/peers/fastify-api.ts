@@ -1,19 +1,10 @@
 // The API that a team would write first: Fastify with a schema, a counter in Redis for the limit, and one BullMQ job per request.
 // Bulk requests have no limit, as in the service's runs that it is compared with.
 
-import { randomUUID } from 'node:crypto';
 import { Queue } from 'bullmq';
 import Fastify from 'fastify';
 import { Redis } from 'ioredis';
-import { peerQueue } from './peer-names.js';
-
-type Event = {
-  event: string;
-  identity: string;
-  timestamp?: string;
-  properties?: Record<string, string | number>;
-};
-type Body = { app_id: string } & (Event | { events: Event[] });
+import { type PeerBody, peerQueue, rowsOf } from './shared.js';
 
 const limit = { max: 30, seconds: 30 };
 
@@ -52,21 +43,11 @@ const body = {
 
 const app = Fastify({ bodyLimit: 16 * 1024 * 1024 });
 
-app.post<{ Body: Body }>('/api/track', { schema: { body } }, async ({ body: request }, reply) => {
-  const single = !('events' in request);
-  if (single && !(await fitsLimit(request.app_id, request.identity))) {
+app.post<{ Body: PeerBody }>('/api/track', { schema: { body } }, async ({ body: request }, reply) => {
+  if ('event' in request && !(await fitsLimit(request.app_id, request.identity))) {
     return reply.code(429).send({ err: { message: 'Too many requests', code: 'rate_limited' } });
   }
-  const events = single ? [request] : request.events;
-  const rows = events.map((one) => ({
-    app_id: request.app_id,
-    event_id: randomUUID(),
-    event: one.event,
-    identity: one.identity,
-    time: one.timestamp ?? new Date().toISOString(),
-    properties: one.properties ?? {},
-  }));
-  await queue.add('events', rows, { removeOnComplete: true, attempts: 5 });
+  await queue.add('events', rowsOf(request), { removeOnComplete: true, attempts: 5 });
   return {};
 });
 

@@ -3,7 +3,7 @@
 import { createClient } from '@clickhouse/client';
 import { Worker } from 'bullmq';
 import { Redis } from 'ioredis';
-import { peerDatabase, peerQueue, peerTable } from './peer-names.js';
+import { peerDatabase, peerQueue, peerTable } from './shared.js';
 
 type Waiting = {
   readonly rows: readonly object[];

@@ -1,14 +1,10 @@
 // node:http directly into ClickHouse: each request is an insert, which ClickHouse batches with others (`async_insert`). The answer
 // comes when ClickHouse has stored it. No queue, no limits, no keys.
 
-import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
 import { createClient } from '@clickhouse/client';
-import { peerDatabase, peerTable } from './peer-names.js';
-
-type Event = { event: string; identity: string; timestamp?: string; properties?: object };
-type Body = Event & { app_id: string; events?: Event[] };
+import { type PeerBody, peerDatabase, peerTable, rowsOf } from './shared.js';
 
 const clickhouse = createClient({
   url: process.env.CLICKHOUSE_URL ?? '',
@@ -23,19 +19,12 @@ async function receive(request: IncomingMessage, response: ServerResponse): Prom
     response.writeHead(status, { 'content-type': 'application/json' }).end(text);
   if (request.method !== 'POST') return void answer(405, '');
   try {
-    const body = (await json(request)) as Body;
-    const values = (body.events ?? [body]).map(({ event, identity, timestamp, properties }) => ({
-      app_id: body.app_id,
-      event_id: randomUUID(),
-      event,
-      identity,
-      time: timestamp ?? new Date().toISOString(),
-      properties: properties ?? {},
-    }));
-    if (values.some(({ event, identity }) => typeof event !== 'string' || typeof identity !== 'string')) {
+    const body = (await json(request)) as PeerBody;
+    const events = 'events' in body ? body.events : [body];
+    if (events.some(({ event, identity }) => typeof event !== 'string' || typeof identity !== 'string')) {
       return void answer(400, '{"err":{}}');
     }
-    await clickhouse.insert({ table: peerTable, values, format: 'JSONEachRow' });
+    await clickhouse.insert({ table: peerTable, values: rowsOf(body), format: 'JSONEachRow' });
     answer(200, '{}');
   } catch {
     answer(503, '{"err":{}}');

@@ -18,7 +18,7 @@ import { cpuMicroseconds, systemMicroseconds } from '../deployment/processes.js'
 import { mergesEnded, numberOf } from '../deployment/stored.js';
 import type { Subject } from '../throughput/measure.js';
 import type { SubjectName } from '../throughput/ways.js';
-import { peerDatabase, peerTable, peerTableStatement } from './peer-names.js';
+import { peerDatabase, peerTable, peerTableStatement } from './shared.js';
 
 export type Peers = {
   /** Starts it at the first call. */
@@ -55,10 +55,10 @@ export function preparePeers(deployment: Deployment): Peers {
     return child;
   }
 
-  async function startUws(program: 'uws' | 'uws-synced'): Promise<Subject> {
+  async function startUws(more: NodeJS.ProcessEnv): Promise<Subject> {
     const port = await freePort();
     const url = `http://127.0.0.1:${port}`;
-    const child = await start(program, { PORT: String(port), FILE: join(files, program) }, `${url}/count`);
+    const child = await start('uws', { PORT: String(port), ...more }, `${url}/count`);
     const count = async () => Number(await (await fetch(`${url}/count`)).text());
     return {
       url,
@@ -102,8 +102,8 @@ export function preparePeers(deployment: Deployment): Peers {
   }
 
   const subjects = {
-    uws: once(() => startUws('uws')),
-    'uws-synced': once(() => startUws('uws-synced')),
+    uws: once(() => startUws({})),
+    'uws-synced': once(() => startUws({ FILE: join(files, 'bodies') })),
     fastify: once(() => startStoring('fastify')),
     'node-http': once(() => startStoring('node-http')),
   };

@@ -1,5 +1,6 @@
 // The page's sections about the calls of a privacy officer and about suppressed users.
 
+import type { RetentionRun } from '../desk/retention.js';
 import { figure, tableOf } from '../figures.js';
 import type { Results } from '../results.js';
 import type { Section } from './section.js';
@@ -7,7 +8,7 @@ import { addedBySuppressed } from './targets.js';
 
 export function deskSections(desk: Results['desk']): Section[] {
   if (desk === undefined) return [];
-  const { events, othersEvents, exports, submittedMs, previews, polledMs, suppressed } = desk;
+  const { events, othersEvents, exports, submittedMs, previews, polledMs, suppressed, retention = [] } = desk;
   const rows = [false, true].map((gzip) => exports.filter((run) => run.gzip === gzip));
   const downloads = tableOf(
     rows.filter((runs) => runs.length > 0),
@@ -51,6 +52,21 @@ export function deskSections(desk: Results['desk']): Section[] {
       ['pairs of runs', ({ pairs }) => pairs.length],
     ],
   );
+  const months = [true, false].map((alone) => retention.filter(({ beside }) => (beside === 0) === alone));
+  const millions = ({ rows: deleted }: RetentionRun) => deleted / 1e6;
+  const over = tableOf(
+    months.filter((runs) => runs.length > 0),
+    [
+      [
+        'a month',
+        ([run]) => (run?.beside ? `with ${figure(run.beside)} events of others` : 'of nobody else'),
+      ],
+      ['events over', (runs) => runs.map(({ rows: deleted }) => deleted)],
+      ['s per million', (runs) => runs.map((run) => run.seconds / millions(run)), 'lower'],
+      ['CPU, s per million', (runs) => runs.map((run) => run.cpu / millions(run)), 'lower'],
+      ['runs', (runs) => runs.length],
+    ],
+  );
   const size = `One user with ${figure(events)} events in a table with ${figure(othersEvents)} of others.`;
   return [
     { title: 'An export of one user', note: `${size} ${exportNote}`, tables: [downloads] },
@@ -59,12 +75,17 @@ export function deskSections(desk: Results['desk']): Section[] {
       note: 'On the same tables, one after another, over HTTP.',
       tables: [calls],
     },
+    ...(retention.length > 0 ? [{ title: 'Events that are over', note: overNote, tables: [over] }] : []),
     { title: 'Suppressed users', note: suppressedNote, tables: [costs] },
   ];
 }
 
 const exportNote = `Times count from the request for the data. The bench reads as fast as the data comes, and unpacks it, on the
 same machine.`;
+
+const overNote = `On the same tables, of an environment that retains 30 days. Of a month in which nobody else has events the whole
+partition is dropped; otherwise the events are deleted from beside the others. The keys of all of them stay in the index, which is a part
+of the cost. CPU is that of the deployment and of the worker's code, which the bench itself runs.`;
 
 const suppressedNote = `Events of users who are not suppressed. The bench itself runs the API's code that reads and prepares them, in pairs
 of runs without and with suppressed users.`;

@@ -57,6 +57,12 @@ function ratios(above: Values, below: Values): number[] {
   return above.map((value, round) => (value ?? Number.NaN) / (below[round] ?? Number.NaN));
 }
 
+function differences(above: Values, below: Values): number[] {
+  return above.map((value, round) => (value ?? Number.NaN) - (below[round] ?? Number.NaN));
+}
+
+/** Costs of two deployments that should be the same differ by less. */
+const sameTimesMax = 1.1;
 /** A floor costs more beside a generator that takes much CPU. */
 const timesOfUwsMax = { wrk: 6, bench: 3 };
 /** A key's CPU with the fewest keys in the index, and how many times that with more; its bytes on disk. */
@@ -177,7 +183,7 @@ function flatTargets({ flat }: Results): Target[] {
       return Math.max(...costs) / Math.min(...costs);
     });
     const amounts = levels.map((level) => figure(level.of / unit)).join(', ');
-    return atMost(`flat: ${what} ${amounts} ${of}, most to least`, ' times', 1.1, apart);
+    return atMost(`flat: ${what} ${amounts} ${of}, most to least`, ' times', sameTimesMax, apart);
   };
   return [
     ...target('single events at', flat.single, 1e6, 'million stored events'),
@@ -186,27 +192,22 @@ function flatTargets({ flat }: Results): Target[] {
   ];
 }
 
-/** The added cost of an event with a key once keys have been forgotten: for a new key, which is indexed, and for a repeat. */
+/** What an event costs more, in each round, where keys have been forgotten than where none ever was. */
 function keysTargets({ keys }: Results): Target[] {
   const [none, ...levels] = keys?.levels ?? [];
   if (keys === undefined || none === undefined || levels.length === 0) return [];
-  const before = none.newKeys;
   return [
+    ...atMost('keys looked up before any was forgotten', '', 0, [keys.lookedUpBefore]),
     ...levels.slice(0, 2).flatMap((level, index) => {
       const bound = keyMicrosecondsMax * (index === 0 ? 1 : timesOfFewerMax);
       const held = `${figure(level.keys)} in the index`;
-      const more = (what: string, costs: readonly number[], added = 0) => {
-        const least = Math.min(...costs) - Math.max(...before) + added;
-        const most = Math.max(...costs) - Math.min(...before) + added;
-        const value = median(costs) - median(before) + added;
-        return atMost(`${what}, ${held}`, ' µs', bound, [value], {
-          spread: { least, most },
-          runs: costs.length,
-        });
-      };
+      const more = (what: string, costs: Values) =>
+        atMost(`${what}, ${held}`, ' µs', bound, differences(costs, none.newKeys));
+      const without = `events without keys, ${held}: CPU, to before any key was forgotten`;
       const atRate = `new keys at ${figure(level.atRate?.perSecond)} a second, ${held}: stored after the last was due`;
       return [
-        ...more('a new key', level.newKeys, keys.addMicroseconds),
+        ...atMost(without, ' times', sameTimesMax, ratios(level.withoutKeys, none.withoutKeys)),
+        ...more('a new key', level.newKeys),
         ...more('a late repeat of a key', level.repeats),
         ...more('a scattered late repeat', level.scattered),
         ...atMost(atRate, ' s', behindSecondsMax, [level.atRate?.behindSeconds]),

@@ -3,9 +3,9 @@
 
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { columns } from '../../src/clickhouse/tables.js';
 import type { Context } from '../context.js';
 import { type Deployment, startDeployment } from '../deployment/deployment.js';
+import { insertEvents } from '../deployment/made-events.js';
 import { mergesEnded, numberOf } from '../deployment/stored.js';
 import { deploymentSubject } from '../deployment/subject.js';
 import { figure } from '../figures.js';
@@ -78,28 +78,18 @@ export function wholeTable(deployment: Deployment): Subject {
 /** Adds events, as if a service had stored them recently, until there are this many in total. */
 async function fill(deployment: Deployment, events: number, progress: Progress): Promise<void> {
   const first = await numberOf(deployment, 'count()', 'events');
-  const segmentBase = BigInt(Date.now() - hourMs) * 1000n + BigInt(first);
+  const segmentBase = BigInt(Date.now() - hourMs) * 1000n;
   for (let stored = first; stored < events; stored += fillRows) {
-    await deployment.rows(fillStatement(stored, Math.min(fillRows, events - stored), segmentBase));
+    await insertEvents(deployment, {
+      count: Math.min(fillRows, events - stored),
+      segment: `${segmentBase + BigInt(stored)} + intDiv(number, ${rowsPerSegment}) * ${rowsPerSegment}`,
+      with: [`number + ${stored} AS n`],
+      appId: `'${filledAppId}'`,
+      event: "'Order Completed'",
+      identity: "concat('user-', leftPad(toString(n % 200000), 6, '0'), '@example.com')",
+      properties: `map('order_id', concat('order-', leftPad(toString(n), 9, '0')), 'amount', toString(n % 100000 / 100),
+        'currency', ['EUR', 'USD', 'GBP', 'JPY'][1 + n % 4], 'items', toString(1 + n % 7))`,
+    });
   }
   progress.say(`flat: ${events} events are stored`);
-}
-
-/** ClickHouse itself makes the rows: many segments in one insert, each with its marker. */
-function fillStatement(first: number, count: number, segmentBase: bigint): string {
-  const segment = `toUInt64(${segmentBase + BigInt(first)} + intDiv(number, ${rowsPerSegment}) * ${rowsPerSegment})`;
-  const receivedAt = "fromUnixTimestamp64Micro(toInt64(segment), 'UTC')";
-  return `INSERT INTO stored_events (${columns.events.join(', ')})
-    SELECT '${filledAppId}', generateUUIDv4(), 'Order Completed', NULL,
-      concat('user-', leftPad(toString(n % 200000), 6, '0'), '@example.com'), '', ${receivedAt},
-      map('order_id', concat('order-', leftPad(toString(n), 9, '0')), 'amount', toString(n % 100000 / 100),
-        'currency', ['EUR', 'USD', 'GBP', 'JPY'][1 + n % 4], 'items', toString(1 + n % 7)),
-      number % ${rowsPerSegment}, segment, 1, ${receivedAt}
-    FROM (SELECT number, number + ${first} AS n, ${segment} AS segment FROM numbers(${count}))
-    UNION ALL
-    SELECT '', toUUID('00000000-0000-0000-0000-000000000000'), '', NULL, '', '', ${receivedAt},
-      CAST(map(), 'Map(String, String)'), 0, segment, 0, ${receivedAt}
-    FROM (SELECT DISTINCT ${segment} AS segment FROM numbers(${count}))
-    SETTINGS max_insert_threads = 1, max_threads = 1, max_block_size = ${2 * fillRows},
-      min_insert_block_size_rows = ${2 * fillRows}`;
 }

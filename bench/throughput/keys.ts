@@ -1,41 +1,42 @@
-// What does an idempotency key cost once Redis has forgotten it? The same bulk load with keys runs before any key was
-// forgotten, and then with more and more keys in the index: with new keys, and with keys that the index holds, in the order in which
-// they came first and from all over. To make Redis forget keys the bench advances the clock of claims; ClickHouse fills the index.
+// What do idempotency keys cost once Redis has forgotten some? Deployments stand side by side and take turns: one in which no
+// key was ever forgotten, and one for each size of the index. Each is sent events without keys, with new keys, and with keys
+// that the index holds, in the order in which they came first and from all over. While new keys come, Redis keeps forgetting and
+// the index keeps growing. The bench advances the clock of claims for that; ClickHouse fills the index.
 
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Redis } from 'ioredis';
+import { Redis } from 'ioredis';
 import { readMetric } from '../../harness/fault-checks.js';
 import { untilStored } from '../../harness/ingestion.js';
 import { until } from '../../harness/wait.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import type { Context } from '../context.js';
-import type { Deployment, OwnProcesses } from '../deployment/deployment.js';
+import { type Deployment, startDeployment } from '../deployment/deployment.js';
 import { startMeter, sumCpu } from '../deployment/meter.js';
-import { countRecords, numberOf } from '../deployment/stored.js';
+import { countRecords, mergesEnded, numberOf } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
-import { cellText, figure } from '../figures.js';
-import { bulkBodies, eventOf } from '../load/events.js';
+import { cellText } from '../figures.js';
+import { eventOf } from '../load/events.js';
 import { mergeSeconds, type Second } from '../load/second.js';
 import { sendLoad } from '../load/sender.js';
 import { allAnswered, json } from '../load/threads.js';
+import type { Progress } from '../progress.js';
 
-export type KeysLevel = {
+/** Repeats are of keys that the index holds; there are none before a key was forgotten. */
+const kinds = ['withoutKeys', 'newKeys', 'repeats', 'scattered'] as const;
+type Kind = (typeof kinds)[number];
+
+/** µs of CPU per event over all processes, one figure per round. For new keys that includes that all get into the index. */
+export type KeysLevel = Readonly<Record<Kind, readonly number[]>> & {
   /** In the index; 0: no key was ever forgotten. */
   readonly keys: number;
-  /** µs of CPU per event over all processes, one figure per run. */
-  readonly newKeys: readonly number[];
-  /** The same for events whose keys the index holds, sent in the order of before; empty before a key was forgotten. */
-  readonly repeats: readonly number[];
-  /** And for such events from all over what was sent. */
-  readonly scattered: readonly number[];
   /** Ten seconds of new keys at a rate: how long after the last was due all were stored. */
   readonly atRate?: { readonly perSecond: number; readonly behindSeconds: number };
 };
 
 export type KeysResult = {
   readonly levels: readonly KeysLevel[];
-  /** µs of CPU per key: adding it to the index and forgetting it. */
-  readonly addMicroseconds: number;
+  /** Keys that workers looked up in the index before any was forgotten. */
+  readonly lookedUpBefore: number;
   readonly bytesPerKey: number;
 };
 
@@ -44,28 +45,99 @@ const perSecond = 30_000;
 const secondsAtRate = 10;
 
 const eventsEach = 500;
-const requests = 400;
+const requests = 300;
+/** So many that keys get into the index several times meanwhile. */
+const requestsWhileForgetting = 800;
 const connections = 8;
-const events = requests * eventsEach;
-const keyPrefix = 'key';
 const rowsPerFill = 5_000_000;
 const minuteUs = 60_000_000;
-const waitMs = 180_000;
+const waitMs = 600_000;
 /** Events so far apart follow one another in a load of scattered repeats. No factor of the number of events. */
 const scatteredBy = 7_919;
 /** Workers share their metrics every two seconds. */
 const metricsMs = 2_500;
 
-/** The smallest budget: Redis forgets keys that are older than a quarter of an hour. */
-export const keysEnv = { CLAIM_BYTES_MAX: '1048576' };
+/** Room for the keys of a session, of which none may be forgotten. */
+export const keysEnv = { CLAIM_BYTES_MAX: String(20 * 1024 ** 2) };
+/** The smallest budget, with as many buckets: Redis forgets keys that are older than a quarter of an hour. */
+const forgettingEnv = { CLAIM_BYTES_MAX: String(1024 ** 2) };
+/** How fast the clock of claims goes while new keys come: they get into the index every few seconds, and Redis forgets them after eight. */
+const clockTimes = 120;
+const clockEveryMs = 250;
+/** Redis keeps no key longer, whatever the budget. */
+const keptUsMax = 1_500 * minuteUs;
 
-export async function runKeys({ deployment, redis, options, progress }: Context): Promise<KeysResult> {
+export async function runKeys({ deployment, options, progress }: Context): Promise<KeysResult> {
+  const levels = [await prepareLevel(deployment, 0)];
+  try {
+    for (const keys of options.keysEvents) {
+      const another = await startDeployment({ ...options, env: { ...forgettingEnv, ...options.env } });
+      const level = await prepareLevel(another, keys);
+      levels.push(level);
+      await level.begin(progress);
+    }
+    // A process's first requests cost several times as much. The others were sent keys before.
+    await levels[0]?.costOf('newKeys');
+    for (const { costOf } of levels) await costOf('withoutKeys');
+    const costs = levels.map(() => Object.fromEntries(kinds.map((kind) => [kind, [] as number[]])));
+    for (let round = 1; round <= options.repeats; round += 1) {
+      for (const kind of kinds) {
+        for (const [index, { keys, costOf }] of levels.entries()) {
+          if (keys > 0 || !isRepeat(kind)) costs[index]?.[kind]?.push(await costOf(kind));
+        }
+      }
+      const words = costs.map((of) => kinds.map((kind) => cellText(of[kind])).join(', '));
+      progress.say(`keys, round ${round}/${options.repeats}, µs per event: ${words.join('; ')}`);
+    }
+    const found: KeysLevel[] = [];
+    for (const [index, { keys, sendAtRate }] of levels.entries()) {
+      const atRate = keys === 0 ? {} : { atRate: { perSecond, behindSeconds: await sendAtRate() } };
+      found.push({ keys, ...(costs[index] as Record<Kind, number[]>), ...atRate });
+    }
+    const lookedUpBefore = await lookedUp(deployment);
+    const [{ redis }] = levels as [Level];
+    if (Number(await redis.hget(state, 'keys_forgotten_to')) > 0) throw new BenchError('a key was forgotten');
+    const last = levels.at(-1)?.deployment ?? deployment;
+    const table = "system.parts WHERE active AND database = currentDatabase() AND table = 'stored_keys'";
+    const bytesPerKey = await numberOf(last, 'sum(bytes_on_disk) / sum(rows)', table);
+    return { levels: found, lookedUpBefore, bytesPerKey };
+  } finally {
+    for (const { redis } of levels) redis.disconnect();
+    for (const level of levels.slice(1)) await level.deployment.stop();
+  }
+}
+
+function isRepeat(kind: Kind): boolean {
+  return kind === 'repeats' || kind === 'scattered';
+}
+
+type Level = Awaited<ReturnType<typeof prepareLevel>>;
+
+/** A deployment that takes part, and what is sent to it. */
+async function prepareLevel(deployment: Deployment, keys: number) {
+  const redis = new Redis(deployment.redisUrl);
   const [appId = ''] = await deployment.addEnvironments(1, 'none');
-  let sent = 0;
-  /** Sends bodies, as fast as they are answered or at a rate of requests; settles when all is stored or dropped as repeats. */
-  const send = async (bodies: readonly Buffer[], rate?: number) => {
+  let keyed = 0;
+  let stored = 0;
+  /** Events with these numbers; the number is the key too. */
+  const bodiesOf = (count: number, numberOfEvent: (event: number) => number, keyPrefix?: string) =>
+    Array.from({ length: count }, (_, request) => {
+      const list = Array.from({ length: eventsEach }, (_, at) =>
+        eventOf(numberOfEvent(request * eventsEach + at), { keyPrefix }),
+      );
+      return Buffer.from(JSON.stringify({ app_id: appId, events: list }));
+    });
+  const newBodies = (count: number) => bodiesOf(count, (event) => keyed + event, 'key');
+  const bodies: Readonly<Record<Kind, () => Buffer[]>> = {
+    withoutKeys: () => bodiesOf(requests, (event) => event),
+    newKeys: () => newBodies(keys > 0 ? requestsWhileForgetting : requests),
+    repeats: () => bodiesOf(requests, (event) => event, 'key'),
+    scattered: () => bodiesOf(requests, (event) => (event * scatteredBy) % keyed, 'key'),
+  };
+  /** Sends bodies, as fast as they are answered or at a rate of requests; settles with the events when all are stored or dropped. */
+  const send = async (kind: Kind, made: readonly Buffer[], rate?: number) => {
     const seconds: Second[] = [];
-    const rest = [...bodies].reverse();
+    const rest = [...made].reverse();
     const nextBody = () => rest.pop() ?? Buffer.alloc(0);
     const load = {
       url: deployment.url,
@@ -75,113 +147,96 @@ export async function runKeys({ deployment, redis, options, progress }: Context)
       connections,
       nextBody,
     };
-    const limits = { seconds: Number.POSITIVE_INFINITY, requests: bodies.length, sendsAll: true };
+    const limits = { seconds: Number.POSITIVE_INFINITY, requests: made.length, sendsAll: true };
     await sendLoad({ ...load, ...limits, rate }, (second) => seconds.push(second));
-    allAnswered(mergeSeconds(seconds));
-    await untilStored(deployment.own.sluice);
+    const events = allAnswered(mergeSeconds(seconds)) * eventsEach;
+    await untilStored(deployment.own.sluice, waitMs);
+    if (kind === 'newKeys') keyed += events;
+    if (!isRepeat(kind)) stored += events;
+    return events;
   };
-  const assertSent = async () => {
-    const stored = await countRecords(deployment, appId);
-    if (stored !== sent) throw new BenchError(`${sent} events were sent, ${stored} are stored`);
+  const assertStored = async () => {
+    const found = await countRecords(deployment, appId);
+    if (found !== stored) throw new BenchError(`${stored} events were sent once, ${found} are stored`);
   };
   /** Settles with the CPU per event. */
-  const costOf = async (bodies: readonly Buffer[]): Promise<number> => {
+  const costOf = async (kind: Kind): Promise<number> => {
+    const made = bodies[kind]();
+    if (keys > 0 && isRepeat(kind)) await forgetAll(redis);
+    await mergesEnded(deployment);
     const read = startMeter(() => deployment.cpu());
-    await send(bodies);
+    const end = keys > 0 && kind === 'newKeys' ? keepForgetting(redis) : undefined;
+    const events = await send(kind, made);
+    await end?.();
     const cost = sumCpu(read().used) / events;
-    await assertSent();
+    await assertStored();
     return cost;
-  };
-  const following = (first: number, count = requests) =>
-    bulkBodies(count, eventsEach, { appId, first, keyPrefix });
-  const scattered = () =>
-    Array.from({ length: requests }, (_, request) => {
-      const numberOf = (event: number) => ((request * eventsEach + event) * scatteredBy) % sent;
-      const list = Array.from({ length: eventsEach }, (_, event) => eventOf(numberOf(event), { keyPrefix }));
-      return Buffer.from(JSON.stringify({ app_id: appId, events: list }));
-    });
-  const sendNew = async () => {
-    const bodies = following(sent);
-    sent += events;
-    return costOf(bodies);
   };
   /** Settles with the seconds from when the last was due until all were stored. */
   const sendAtRate = async (): Promise<number> => {
-    const bodies = following(sent, (secondsAtRate * perSecond) / eventsEach);
+    const made = newBodies((secondsAtRate * perSecond) / eventsEach);
+    await mergesEnded(deployment);
+    const end = keepForgetting(redis);
     const startMs = performance.now();
-    await send(bodies, perSecond / eventsEach);
+    await send('newKeys', made, perSecond / eventsEach);
     const behindSeconds = (performance.now() - startMs) / 1_000 - secondsAtRate;
-    sent += bodies.length * eventsEach;
-    await assertSent();
+    await end();
+    await assertStored();
     return behindSeconds;
   };
-  const sendAgain = async (bodies: readonly Buffer[]) => {
-    await forget(redis);
-    return costOf(bodies);
-  };
-  const repeated = async (run: () => Promise<number>): Promise<number[]> => {
-    const costs: number[] = [];
-    for (let i = 0; i < options.repeats; i += 1) costs.push(await run());
-    return costs;
-  };
-  await sendNew();
-  const levels: KeysLevel[] = [{ keys: 0, newKeys: await repeated(sendNew), repeats: [], scattered: [] }];
-  const read = startMeter(() => deployment.cpu());
-  const added = sent;
-  await forget(redis);
-  const addMicroseconds = sumCpu(read().used) / added;
-  for (const keys of options.keysEvents) {
-    await fill(deployment, keys, progress.say);
-    await restartWorker(deployment.own, sendNew);
-    const newKeys = await repeated(sendNew);
-    const repeats = await repeated(() => sendAgain(following(0)));
-    const apart = await repeated(() => sendAgain(scattered()));
-    const behindSeconds = await sendAtRate();
-    levels.push({ keys, newKeys, repeats, scattered: apart, atRate: { perSecond, behindSeconds } });
-    const words = Object.entries({ new: newKeys, repeats, scattered: apart }).map(
-      ([name, costs]) => `${name} ${cellText(costs)}`,
+  /** Has Redis forget keys and fills the index; settles when a new worker has read it and rules out new keys itself. */
+  const begin = async ({ say }: Pick<Progress, 'say'>) => {
+    await send('newKeys', newBodies(requests));
+    await forgetAll(redis);
+    await fill(deployment, keys, say);
+    for (const worker of deployment.own.sluice.workers) await worker.restart();
+    let before = await lookedUp(deployment);
+    await until(
+      async () => {
+        const events = await send('newKeys', newBodies(requests));
+        const now = await lookedUp(deployment);
+        const isLoaded = now - before < events / 10;
+        before = now;
+        return isLoaded;
+      },
+      { deadlineMs: waitMs, what: 'the worker has read the index', everyMs: 1 },
     );
-    progress.say(`keys: ${figure(keys)} in the index, µs per event: ${words.join(', ')}`);
-  }
-  const table = "system.parts WHERE active AND database = currentDatabase() AND table = 'stored_keys'";
-  const bytesPerKey = await numberOf(deployment, 'sum(bytes_on_disk) / sum(rows)', table);
-  return { levels, addMicroseconds, bytesPerKey };
+  };
+  return { deployment, redis, keys, costOf, sendAtRate, begin };
 }
 
-/** Advances the clock of claims until Redis has forgotten all keys that it held. */
-async function forget(redis: Redis): Promise<void> {
-  const state = shardKeys.state(0);
+const state = shardKeys.state(0);
+
+function advanceClock(redis: Redis, us: number): Promise<number> {
+  return redis.hincrby(state, 'claim_clock_us', us);
+}
+
+/** Has the clock of claims go faster until the returned function is called, which settles when all keys are forgotten. */
+function keepForgetting(redis: Redis): () => Promise<void> {
+  const us = clockTimes * clockEveryMs * 1_000;
+  const timer = setInterval(() => void advanceClock(redis, us).catch(() => undefined), clockEveryMs);
+  return () => {
+    clearInterval(timer);
+    return forgetAll(redis);
+  };
+}
+
+/** Sets the clock of claims forward by more than a day; settles when Redis has forgotten all its keys, which are in the index then. */
+async function forgetAll(redis: Redis): Promise<void> {
   const read = async (field: string) => Number(await redis.hget(state, field));
   const last = Math.floor((await read('claim_clock_us')) / minuteUs);
-  await until(
-    async () => {
-      if ((await read('claims_kept_from')) > last) return true;
-      await redis.hincrby(state, 'claim_clock_us', 5 * minuteUs);
-      return false;
-    },
-    { deadlineMs: waitMs, what: 'the keys are forgotten', everyMs: 500 },
-  );
+  await advanceClock(redis, keptUsMax);
+  const haveGone = async () => (await read('claims_kept_from')) > last;
+  await until(haveGone, { deadlineMs: waitMs, what: 'the keys are forgotten', everyMs: 100 });
   // The service would remove the buckets one by one, within the hour.
   await redis.del(shardKeys.claims(0));
 }
 
-/** Settles when the restarted worker has read the index and recognizes new keys without a query. */
-async function restartWorker({ sluice }: OwnProcesses, sendNew: () => Promise<number>): Promise<void> {
-  for (const worker of sluice.workers) await worker.restart();
-  const [api] = sluice.api;
-  if (api === undefined) return;
-  let before = -1;
-  await until(
-    async () => {
-      await sendNew();
-      await pause(metricsMs);
-      const now = (await readMetric(api, 'sluice_keys_looked_up_total')) ?? 0;
-      const isLoaded = before >= 0 && now - before < events / 10;
-      before = now;
-      return isLoaded;
-    },
-    { deadlineMs: waitMs, what: 'the worker has read the index', everyMs: 1 },
-  );
+/** How many keys the workers have looked up in the index. */
+async function lookedUp({ own }: Deployment): Promise<number> {
+  await pause(metricsMs);
+  const [api] = own.sluice.api;
+  return (api && (await readMetric(api, 'sluice_keys_looked_up_total'))) ?? 0;
 }
 
 /** Adds random keys until the index has this many. */

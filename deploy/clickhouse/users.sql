@@ -22,7 +22,7 @@ GRANT SELECT ON system.parts TO sluice;
 GRANT SELECT ON system.processes TO sluice;
 -- The audit log only grows.
 REVOKE ALTER UPDATE, ALTER DELETE, TRUNCATE ON sluice.audit_log FROM sluice;
--- Only with several servers, whose tables read those of the others:
+-- Only with several servers, which read each other's tables:
 -- GRANT TABLE ENGINE ON Distributed TO sluice;
 -- GRANT REMOTE ON *.* TO sluice;
 -- GRANT SELECT ON system.clusters TO sluice;

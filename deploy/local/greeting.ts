@@ -98,7 +98,7 @@ export function greeting(
   ];
 }
 
-/** The first person of a deployment, whom the start invites for as long as there is no operator. */
+/** The first person of a deployment: every start invites them until there is an operator. */
 export const firstOperator = 'operator@localhost';
 
 /**

@@ -33,7 +33,7 @@ export function closeToOthers(dataDir: string): void {
   closeContents(dataDir);
 }
 
-/** A symbolic link may lead out of the folder, and somebody else's file is unreachable in a closed one. */
+/** A symbolic link may lead out of the folder; another user's file is unreachable in a closed one. */
 function closeContents(folder: string): void {
   for (const entry of readdirSync(folder, { withFileTypes: true })) {
     const path = join(folder, entry.name);

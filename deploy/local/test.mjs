@@ -1,5 +1,5 @@
 // `npm test`: sets up what is missing, builds (which checks the types), lints, runs the tests.
-// `npm test -- name` runs only the files whose path contains the name, and no lint; `npm run test:quick` those that
+// `npm test -- name` runs only the files whose path contains the name, and no lint; `npm run test:quick` runs the files that
 // need no deployment. With `--record` a run that passes notes how long each file took, for the order of later ones.
 // Plain JavaScript without dependencies, since it runs before packages are installed.
 

@@ -78,7 +78,7 @@ export async function addEnvironment(
 }
 
 export type EnvironmentSettings = {
-  /** Makes it the Main Production environment, in place of the current one. */
+  /** Makes it the Main Production environment instead of the current one. */
   readonly main?: true;
   readonly validation?: Environment['validation'];
   readonly limits?: Partial<Record<LimitName, number | 'none' | 'default'>>;

@@ -1,5 +1,5 @@
 // API keys, with which the deletion API gives out tokens. An environment may have several, each with a name, and one that
-// is replaced may stay good for a while, so that its callers can change over without a pause. Every function settles when
+// is replaced may stay valid for a while, so that its callers can change over without a pause. Every function settles when
 // the change is in Redis.
 
 import { administration } from '../contract/limits.js';
@@ -27,7 +27,7 @@ export type ApiKeyView = {
   readonly created_at: string;
   /** When it last got a token, to the minute; null if it never did. */
   readonly last_used_at: string | null;
-  /** Null: it does not end by itself. */
+  /** Null: it does not expire. */
   readonly expires_at: string | null;
 };
 

@@ -6,14 +6,14 @@ import { registryKeys } from '../redis/keys.js';
 import { type Backup, backupsKey } from './documents.js';
 import { type Change, changeRegistry, readTime } from './registry.js';
 
-/** The backups that are still kept, the newest first: by Redis's clock, since those of workers may be wrong. */
+/** The backups that are still kept, the newest first: by Redis's clock, since a worker's may be wrong. */
 export async function readBackups(redis: Redis): Promise<Backup[]> {
   const text = await redis.hget(registryKeys.documents, backupsKey);
   return text === null ? [] : keptAt(JSON.parse(text) as Backup[], await readTime(redis));
 }
 
 /**
- * Notes a new backup. From then on workers keep the hashes of whom they delete. Settles with what is noted under its name:
+ * Notes a new backup. From then on workers keep the hashes of the users that they delete. Settles with what is noted under its name:
  * if there was a backup of that name, its note stays.
  */
 export async function claimBackup(redis: Redis, backup: Backup): Promise<Backup> {
@@ -43,7 +43,7 @@ export async function noteBackup(redis: Redis, backup: Backup): Promise<void> {
 
 /** Forgets a backup that failed. Another one of its name stays. */
 export async function forgetBackup(redis: Redis, { name, began_at }: Backup): Promise<void> {
-  // The note comes last: as long as it is there nobody else sets the key.
+  // The note comes last: while it is there, no other process sets the key.
   if (await keepsSince(redis, name, began_at)) await redis.del(registryKeys.deletedUsersSince(name));
   await change(redis, (backups) =>
     backups.filter((backup) => backup.name !== name || backup.began_at !== began_at),

@@ -34,7 +34,7 @@ export type LoadOptions = {
   readonly clickhouse: ClickHouseClient;
   readonly shards: number;
   readonly claimBytesMax: number;
-  /** Loads other data with a second copy into an emptied Redis, before anybody may use that Redis. */
+  /** Loads other data with a second copy into an emptied Redis, before that Redis may be used. */
   readonly restoreMore?: (loading: Loading) => Promise<unknown>;
   /** How long to wait for another load. */
   readonly waitMsMax?: number;
@@ -111,7 +111,7 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
   crash('shards_restored');
   await options.restoreMore?.(loading);
   crash('deletions_restored');
-  // The epoch of the registry comes last: whoever finds it finds everything else too.
+  // The epoch of the registry comes last: a process that finds it finds everything else too.
   await loading.finish(loaded.deployment, 'restored');
   crash('epoch_restored');
   return loaded;
@@ -154,7 +154,7 @@ async function createDeployment({ shards, clickhouse }: LoadOptions, loading: Lo
   return stands;
 }
 
-/** Whoever loads the shards has to know where their rows are. */
+/** To load the shards, a process must know where their rows are. */
 function takeOverShardServers(clickhouse: ClickHouseClient, mirror: MirroredRegistry, shards: number): void {
   const servers = serversOf(clickhouse);
   const text = mirror.documents[shardServersKey];
@@ -220,7 +220,7 @@ async function loadShard(
 ): Promise<void> {
   const state = shardKeys.state(shard);
   let floor = await highestNumber(clickhouse, shard);
-  // Also considers this process's clock: Redis may be on another machine by now, whose clock is behind.
+  // Also considers this process's clock: Redis may have moved to a machine whose clock is behind.
   const known = how === 'created' ? floor : higher(floor, String(Date.now() * 1000));
   await confirm();
   const reserved = await runScript(redis, scripts.reserveNumbers, [state], [epoch, known, nonce]);

@@ -117,7 +117,7 @@ export type Key = {
   /** SHA-256 of the secret in hexadecimal digits. */
   readonly hash: string;
   readonly created_at: string;
-  /** The key ends then, by Redis's clock; without this field it does not end by itself. */
+  /** The key expires then, by Redis's clock; without this field it does not expire. */
   readonly expires_at?: string;
 };
 
@@ -138,14 +138,14 @@ export type Person = {
   readonly created_at: string;
   /** Missing until the first invitation is accepted, and for people who sign in by the provider. */
   readonly password?: Password;
-  /** Who vouches for the person, instead of a password. */
+  /** The provider that vouches for the person, instead of a password. */
   readonly provider?: {
     readonly issuer: string;
     readonly subject: string;
     /** Belongs to the role that the provider gave: another role ends the sessions. */
     readonly id: string;
   };
-  /** Whoever has its secret may choose a new password, once. */
+  /** Its secret allows choosing a new password, once. */
   readonly invitation?: { readonly hash: string; readonly ends_at: string };
   readonly second_factor?: SecondFactor;
 };
@@ -188,5 +188,5 @@ export const backupsKey: DocumentKey = 'backups:';
 
 export const signingKeyKey: DocumentKey = 'signing_key:';
 
-/** Missing as long as CLICKHOUSE_URL named one server only. */
+/** Missing while CLICKHOUSE_URL has never named more than one server. */
 export const shardServersKey: DocumentKey = 'shard_servers:';

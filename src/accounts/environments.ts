@@ -21,7 +21,7 @@ export type LiveEnvironment = {
   /** Origins that the client library's messages are taken from; undefined: any. */
   readonly origins: ReadonlySet<string> | undefined;
   readonly shard: number;
-  /** The same environment for imports: those whose token has this hash, until this time. */
+  /** The same environment for imports whose token has this hash, until this time. */
   readonly imports?: {
     readonly hash: string;
     readonly untilMs: number;
@@ -37,8 +37,8 @@ export type Environments = {
   /** The environment of an app_id in the copy. */
   get(appId: string): LiveEnvironment | undefined;
   /**
-   * The environment of an app_id that the copy lacks, by a read of the registry that begins after this call: so whoever
-   * just made an environment can use it. Reads are at least `refreshSpacingMs` apart, and all callers meanwhile share one,
+   * The environment of an app_id that the copy lacks, by a read of the registry that begins after this call: so an
+   * environment can be used as soon as it was created. Reads are at least `refreshSpacingMs` apart, and all callers meanwhile share one,
    * so unknown app_ids cost Redis almost nothing.
    */
   find(appId: string): Promise<LiveEnvironment | undefined>;
@@ -106,7 +106,7 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
   }
 
   /** Settles after a refresh that began after this call. */
-  function refreshAnew(): Promise<void> {
+  function startRefresh(): Promise<void> {
     nextRefresh ??= (async () => {
       await delay(Math.max(0, refreshedMs + refreshSpacingMs - performance.now()));
       while (refreshing !== undefined) await refreshing;
@@ -121,7 +121,7 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
   return {
     get: (appId) => environments.get(appId),
     find: async (appId) => {
-      await refreshAnew();
+      await startRefresh();
       return environments.get(appId);
     },
     ofWriteKey: (writeKey) => byKeyHash.get(hashKey(writeKey)),

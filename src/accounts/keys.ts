@@ -16,7 +16,7 @@ export function newKey(form: KeyForm, name: string): { readonly key: Key; readon
   return { key: { id, name, hash: hashKey(secret), created_at: new Date().toISOString() }, secret };
 }
 
-/** A secret as it is stored. Nobody can guess so many bits, so a plain hash suffices. */
+/** A secret as it is stored. It has too many bits to guess, so a plain hash suffices. */
 export function hashKey(secret: string): string {
   return hash('sha256', secret, 'hex');
 }

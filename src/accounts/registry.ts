@@ -42,7 +42,7 @@ export type RegistrySnapshot = {
   readonly signingKey: SigningKey | undefined;
   /** By account. */
   readonly callbacks: ReadonlyMap<string, Callback>;
-  /** Undefined as long as there was only one ClickHouse server. */
+  /** Undefined until there is more than one ClickHouse server. */
   readonly shardServers: ShardServers | undefined;
 };
 

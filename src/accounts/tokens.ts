@@ -1,4 +1,4 @@
-// Access tokens of the deletion API: minted for an API key of an account's Main Production environment, good for an hour, and
+// Access tokens of the deletion API: minted for an API key of an account's Main Production environment, valid for an hour, and
 // dead at once when the key is revoked, replaced or expired, or the environment stops being main. Only hashes of keys and
 // tokens are stored; they are compared in constant time.
 
@@ -32,8 +32,8 @@ const noHash = '0'.repeat(64);
 type TokenRecord = { readonly app_id: string; readonly key_hash: string };
 
 /**
- * Mints a token. Failures are counted by the app_id and the caller's `network`. A right key gets its token whatever failed
- * before, since anybody can fail with another's app_id, and behind a proxy with another's address.
+ * Mints a token. Failures are counted by the app_id and the caller's `network`. A right key gets its token, however many wrong
+ * ones came before, since anybody can send wrong keys with another's app_id and, behind a proxy, from the same address.
  */
 export async function mintToken(
   redis: Redis,
@@ -65,7 +65,7 @@ export async function mintToken(
 }
 
 /**
- * Who a token belongs to; undefined when it opens nothing, whatever the cause. Throws StateNotLoaded when Redis was
+ * The caller that a token belongs to; undefined when it is not valid, for any reason. Throws StateNotLoaded when Redis was
  * emptied.
  */
 export async function callerOfToken(redis: Redis, accessToken: string): Promise<Caller | undefined> {

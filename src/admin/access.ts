@@ -14,7 +14,7 @@ export type Principal =
 
 export const operator: Principal = { role: 'operator' };
 
-/** The role does not allow this, whatever it is about. */
+/** The role does not allow this at all. */
 export class Forbidden extends Error {
   constructor() {
     super('your role does not allow this');
@@ -44,7 +44,7 @@ export function allowCommands<Given extends Commands>(
     const allowed = async (parameters: Parameters = {}) => {
       if (!mayDo(principal.role, name)) throw new Forbidden();
       await checkOwn(context, principal.accountId, parameters);
-      // A list of everybody's becomes a list of the account's.
+      // A list of all accounts becomes a list of the caller's account.
       return run({ ...parameters, accountId: principal.accountId } as never);
     };
     return [name, allowed] as const;

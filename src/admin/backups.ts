@@ -26,7 +26,7 @@ export type CreateOptions = {
 };
 
 /**
- * Makes a backup, or goes on with one that was cut off; settles when it is on the disks. It is noted first, so that no deletion
+ * Makes a backup, or continues one that was interrupted; settles when it is on the disks. It is noted first, so that no deletion
  * completes unnoticed meanwhile.
  */
 export async function createBackup(context: AdminContext, options: CreateOptions): Promise<BackupView> {
@@ -49,16 +49,16 @@ export async function createBackup(context: AdminContext, options: CreateOptions
     ...(moved > 0 && { moved }),
   };
   const backup = await claimBackup(redis, claim);
-  const goesOn = backup !== claim;
-  // A name that was not given is that of another one which began in the same second.
-  if (backup.ended_at !== undefined || (goesOn && options.name === undefined))
+  const isContinued = backup !== claim;
+  // A default name may already belong to another backup, which began in the same second.
+  if (backup.ended_at !== undefined || (isContinued && options.name === undefined))
     throw new AdministrationError(`there is a backup ${name}`);
   try {
     await mirrorRegistry(redis, clickhouse);
     await mirrorDeletions(redis, clickhouse);
     const make = async (client: ClickHouseClient, server: number) => {
       const makeFrom = (from: string | undefined) =>
-        makeBackup(client, config.clickhouseDatabase, backupOf(name, server), from, goesOn);
+        makeBackup(client, config.clickhouseDatabase, backupOf(name, server), from, isContinued);
       if (base === undefined) return makeFrom(undefined);
       return makeFrom(backupOf(base, server)).catch((error: unknown) => {
         // It was added since the base was made, so it makes a whole one.

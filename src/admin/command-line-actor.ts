@@ -1,4 +1,4 @@
-// Who runs a command on the command line, for the audit log.
+// The person who runs a command on the command line, for the audit log.
 
 import { hostname, userInfo } from 'node:os';
 import type { Actor } from '../audit/audit.js';

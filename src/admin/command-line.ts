@@ -241,7 +241,7 @@ const commandLines: Readonly<Record<string, CommandLine>> = {
   bootstrap: (commands) => commands.bootstrap(),
 };
 
-/** The workers go on with it, whoever waits. */
+/** The workers continue, whether or not the caller waits. */
 async function untilRebuilt(commands: AdminCommands) {
   for (let said = ''; ; ) {
     const index = await commands.showKeyIndex();

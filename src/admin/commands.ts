@@ -68,7 +68,7 @@ export type AdminCommands = ReturnType<typeof createAdminCommands>;
 type OfAccount = { readonly accountId: string };
 type OfEnvironment = { readonly appId: string };
 type Named = { readonly name?: string | undefined };
-/** A certificate, and the public key to check it with; without one that of the deployment. */
+/** A certificate, and the public key to check it with; by default the deployment's. */
 type CertificateCheck = { readonly text: string; readonly keyText?: string | undefined };
 type OfDeletion = { readonly requestId: string };
 type Lately = { readonly days: number };
@@ -100,7 +100,7 @@ export function createAdminCommands(context: AdminContext, actor: Actor, princip
   return principal.role === 'operator' ? commands : allowCommands(commands, context, principal);
 }
 
-/** Who is told the progress. */
+/** Gets reports of the progress. */
 type Told = { readonly say?: (line: string) => void };
 type ShardsMove = Told & { readonly shards: readonly number[]; readonly server: number };
 
@@ -183,7 +183,7 @@ function commandsOf(context: AdminContext) {
 
     listDeletions: async ({ accountId, state, reference, cursor }: Scope & DeletionsPage) => {
       if (cursor !== undefined && !isListCursor(cursor))
-        throw new AdministrationError('cursor must be that of a page before');
+        throw new AdministrationError('cursor must come from an earlier page');
       const ids = accountId === undefined ? [...(await readRegistry(redis)).accounts.keys()] : [accountId];
       const page = await listOfAccounts(redis, ids, { state, reference, after: cursor });
       return {
@@ -210,7 +210,7 @@ function commandsOf(context: AdminContext) {
       const { status } = await findDeletion(context, requestId);
       if (status !== 'complete') throw new AdministrationError('the deletion is not complete yet');
       const from = cursor ?? '0';
-      if (!/^\d{1,9}$/.test(from)) throw new AdministrationError('cursor must be that of an earlier answer');
+      if (!/^\d{1,9}$/.test(from)) throw new AdministrationError('cursor must come from an earlier answer');
       const { users, next } = await listEvidence(clickhouse, requestId, Number(from));
       return { users, ...(next === undefined ? {} : { cursor: String(next) }) };
     },

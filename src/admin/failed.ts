@@ -49,7 +49,7 @@ async function listFailedOn(clickhouse: ClickHouseClient, countMax: number): Pro
 /**
  * Stores every failed row that has its text again, under the stamps of its acceptance, and then removes it from the list.
  * After a crash in between it is still listed, and the next retry finds it stored. Rows of an account with pending deletions
- * wait: the deletion decides whether they stay. Of several servers those that do not answer are named: their rows stay, uncounted.
+ * wait: the deletion decides whether they stay. Servers that do not answer are named: their rows stay, uncounted.
  */
 export async function retryFailed(context: AdminContext): Promise<RetriedRows> {
   const { clickhouse, redis, log } = context;

@@ -14,7 +14,7 @@ import type { AdminContext } from './context.js';
  * The state of the index. `needed_since` is when the first key was forgotten, as far as this Redis knows; null while none was,
  * when nobody asks the index. A shard is `complete` when its index reaches as far as keys were forgotten. While it is not,
  * segments with keys wait. `rebuild` says how far the workers are with one that was asked for. The number of keys of a large index
- * is an estimate. Of several servers those that do not answer are left out, and `complete` is null for their shards.
+ * is an estimate. Servers that do not answer are skipped, and `complete` is null for their shards.
  */
 export async function showKeyIndex({ redis, clickhouse }: AdminContext) {
   const shards = await countShards(redis);

@@ -22,7 +22,7 @@ export async function beginLive(context: AdminContext, appId: string) {
 export async function readLive(context: AdminContext, appId: string, place: string): Promise<LivePage> {
   const { secret } = await environmentOf(context, appId);
   const known = readPlace(secret, appId, place, Date.now());
-  if (known === undefined) throw new AdministrationError('the place is over: begin to watch again');
+  if (known === undefined) throw new AdministrationError('this place has expired: begin to watch again');
   const client = clickhouseOf(context.clickhouse, appId);
   const { events, arrived, segment } = await readArrivedSince(client, appId, known.segment).catch(
     (error: unknown) => {

@@ -71,7 +71,7 @@ export async function moveShard(
   await checkNoRestore(context.redis);
   const move = await noteMove(context, shard, to);
   if (move === undefined) {
-    // A process that stood still may have closed it after the move was over.
+    // A process that was paused may have closed it after the move was over.
     await openShard(all[to] as ClickHouseClient, shard);
     return 'there';
   }
@@ -126,7 +126,7 @@ async function takeBack(moving: Moving): Promise<void> {
   const { context, move, source, target, crash, say } = moving;
   const { shard } = move;
   await showWhereTheyAreOn(context, target, move.to);
-  // The copies of whoever moved it are refused from here on, and none is under way.
+  // From here on, ClickHouse refuses copies by the process that began the move, and none is under way.
   await closeShard(target, shard);
   await untilTrue(async () => !(await isCopyRunning(target, shard)), insertRuns);
   await removeAll(moving, target);
@@ -249,7 +249,7 @@ async function checkNoRestore(redis: AdminContext['redis']): Promise<void> {
     throw new AdministrationError('a restore of a backup runs or was cut off: run it again first');
 }
 
-/** From here on nobody stores rows of the shard, on either server, but this process by copying. */
+/** From here on only this process stores rows of the shard, on either server, by copying. */
 async function close({ context, move, owned, source, target }: Moving): Promise<void> {
   const { shard } = move;
   const { redis } = context;
@@ -258,7 +258,7 @@ async function close({ context, move, owned, source, target }: Moving): Promise<
   await checkOwner(context, owned);
   await closeShard(source, shard);
   await closeShard(target, shard, copyNameOf(shard, owned.owner));
-  // Whoever takes the move over from here on closes the server after this, and so refuses these copies.
+  // A process that takes over the move from here on closes the server after this, so the server refuses these copies.
   await checkOwner(context, owned);
   for (const client of [source, target])
     await untilTrue(async () => !(await isInsertOfShardRunning(client, shard)), insertRuns);
@@ -266,7 +266,7 @@ async function close({ context, move, owned, source, target }: Moving): Promise<
   const { deployment } = await readRegistry(redis);
   const fence = await runScript(redis, scripts.fence, [shardKeys.state(shard)], [deployment?.epoch ?? '']);
   if (fence === null) throw new StateNotLoaded();
-  // The copies bring no tokens with them. So whoever has a segment of before asks Redis again and looks for its marker.
+  // Copying rows copies no tokens. So a worker that read a segment before the move asks Redis again and looks for its marker.
   await refuseSegments(target, shard, String(fence));
 }
 

@@ -1,4 +1,4 @@
-// The console's first page: whether all is well, for everybody, and the parts of the deployment, for operators. Every open page
+// The console's first page: for everybody whether all is well, for operators also the parts of the deployment. Every open page
 // asks every few seconds, so this reads little: some keys of Redis, and one statement of ClickHouse.
 
 import { AdministrationError } from '../accounts/accounts.js';

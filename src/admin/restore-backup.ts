@@ -1,5 +1,5 @@
 // Restoring a backup of ClickHouse while everything runs. A restore prepares the backup in a database beside the one in use:
-// brings its schema up to date, and deletes again whom requests have deleted since. Then it exchanges the tables, each in
+// brings its schema up to date, and deletes again the users whom requests have deleted since. Then it exchanges the tables, each in
 // one step. While it does that no round of deletions runs and no shard is moved. What Redis knows stands: accounts, keys,
 // requests. Of several servers each restores its own backup; a shard has to be stored where it was. Killed at any point, the
 // restore goes on when it is called again.
@@ -54,11 +54,11 @@ import type { AdminContext } from './context.js';
 
 export type RestoredBackup = {
   readonly name: string;
-  /** `kept`: accounts, keys and requests are those of Redis. `restored`: Redis was empty, they are those of the backup. */
+  /** `kept`: accounts, keys and requests stay as Redis has them. `restored`: Redis was empty, they come from the backup. */
   readonly state: 'kept' | 'restored';
   /** Requests that were carried out again, and the rows that they took. */
   readonly deleted_again: { readonly requests: number; readonly rows: number };
-  /** Requests whose users nobody knows any more, so that their callers have to submit them again. */
+  /** Requests whose users are lost, so that their callers have to submit them again. */
   readonly submit_again: readonly Pick<
     DeletionRequest,
     'deletion_request_id' | 'account_id' | 'app_id' | 'submitted_at' | 'completed_at' | 'targets'
@@ -115,7 +115,7 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
   const { all } = serversOf(clickhouse);
   await checkAllThere(clickhouse);
   const schema = { urls: config.clickhouseUrls, ...tablesOf(config) };
-  // There may be no database any more.
+  // The database may be gone.
   await migrateServers({ ...schema, database });
   const isLoaded = async () => (await redis.exists(registryKeys.epoch)) === 1;
   if (!(await isLoaded()) && Object.keys((await readMirror(clickhouse)).documents).length > 0) await load();
@@ -127,8 +127,8 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
     const inUse = await readTableIds(client, database);
     return Object.entries(begun?.tables[server] ?? {}).some(([table, id]) => inUse.get(table) === id);
   };
-  const goesOn = begun !== undefined && (await Promise.all(all.map(isExchanged))).includes(true);
-  if (!goesOn) {
+  const isContinued = begun !== undefined && (await Promise.all(all.map(isExchanged))).includes(true);
+  if (!isContinued) {
     // Nothing was exchanged, so deletions and moves may go on meanwhile.
     await redis.del(registryKeys.restoringBackup);
     await Promise.all(all.map(untilNoRestoreRuns));
@@ -142,7 +142,7 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
   const wasLoaded = await isLoaded();
   const result = await withoutDeletions(context, async (isHeld) => {
     crash('rounds_stopped');
-    const plan = goesOn ? begun : await prepare(restore, wasLoaded, isHeld);
+    const plan = isContinued ? begun : await prepare(restore, wasLoaded, isHeld);
     crash('users_deleted_again');
     await exchangeTables(restore, plan, wasLoaded);
     if (wasLoaded) {
@@ -216,7 +216,7 @@ async function readPlan({ redis }: AdminContext): Promise<Plan | undefined> {
   return text === null ? undefined : (JSON.parse(text) as Plan);
 }
 
-/** Makes the restored tables ready to take the place of those in use. From the plan on no round of deletions begins. */
+/** Prepares the restored tables for the exchange. Once the plan is there, no round of deletions begins. */
 async function prepare(restore: Restore, isLoaded: boolean, isHeld: IsHeld): Promise<Plan> {
   const { context, name, staging, restored } = restore;
   // A move may have begun while the servers restored their backups.
@@ -245,9 +245,9 @@ async function prepare(restore: Restore, isLoaded: boolean, isHeld: IsHeld): Pro
 }
 
 /**
- * Adds to the index of a restored server what the present one has: keys are never forgotten, whatever becomes of their rows.
- * Settles with up to which segment of each shard no key is lacking. The restored index is of a new generation, so that whoever adds keys to the present one
- * meanwhile writes no marker into the restored one.
+ * Adds the keys of the present index to the restored one: keys are never forgotten, whatever happens to their rows. Settles with
+ * the number up to which the restored index has all keys, for each shard. The restored index gets a new generation, so that a
+ * process that meanwhile adds keys to the present index writes no marker into the restored one.
  */
 async function joinIndexes(
   { context, staging }: Restore,
@@ -337,9 +337,9 @@ async function noteGenerations({ context }: Restore, server: number): Promise<vo
 }
 
 /**
- * A worker may have read a segment that another one has stored since, and whose users are deleted by now; or it has looked its keys
- * up in the former index. The restored tables do not know its token, so they refuse it unless Redis has it still: then it is read
- * and looked up anew.
+ * A worker may have read a segment that another worker has stored since and whose users were then deleted; or it may have looked
+ * up the segment's keys in the previous index. The restored tables do not know its token, so they refuse it unless Redis still has
+ * it: then the worker reads the segment and looks up its keys again.
  */
 async function refuseSegmentsUntilNow({ context, restored }: Restore): Promise<void> {
   const { redis } = context;
@@ -401,7 +401,7 @@ async function withoutDeletions<Result>(
 
 const roundCheckEveryMs = 100;
 
-/** Deletes from the restored tables whom requests have reached since the backup began, as far as that is known. */
+/** Deletes from the restored tables the users whom requests have reached since the backup began, as far as that is known. */
 async function deleteSince({ context, name, staging, restored }: Restore): Promise<RestoredBackup> {
   const { redis } = context;
   const { deployment, environments } = await readRegistry(redis);
@@ -488,9 +488,9 @@ async function resetDeletions({ redis }: AdminContext): Promise<void> {
   for (const { requestId } of await readPendingMembers(redis, deployment.epoch)) {
     const request = await readDeletion(redis, requestId);
     if (request === undefined) continue;
-    const { left: _, verified_at: __, verified_tables: ___, targets_kept: ____, ...anew } = request;
+    const { left: _, verified_at: __, verified_tables: ___, targets_kept: ____, ...rest } = request;
     try {
-      await updateDeletion(redis, anew, { state: 'submitted', resolved: false, mutations: [] });
+      await updateDeletion(redis, rest, { state: 'submitted', resolved: false, mutations: [] });
       await redis.sadd(registryKeys.unkeptDeletions, requestId);
     } catch (error) {
       // It is no longer pending: its targets are lost.

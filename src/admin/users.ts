@@ -58,7 +58,7 @@ export async function showUserEvents(
   await environmentOf(context, appId);
   const after = cursor === undefined ? undefined : readCursor(cursor);
   if (cursor !== undefined && after === undefined)
-    throw new AdministrationError('cursor must be that of an earlier answer');
+    throw new AdministrationError('cursor must come from an earlier answer');
   return {
     app_id: appId,
     ...(await inTime(readTimeLine(clickhouseOf(context.clickhouse, appId), appId, user, { event, after }))),

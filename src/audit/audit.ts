@@ -60,7 +60,10 @@ export async function audited<Result>(
     if (judge.loadsState !== true) throw new StateNotLoaded();
     // ClickHouse may have lost its tables too; then the line that says how it ended is the only one.
     await insertLines(clickhouse, [begun]).catch((error: unknown) =>
-      log.warn({ action: action.action, error: describeError(error) }, 'the begin of a load was not audited'),
+      log.warn(
+        { action: action.action, error: describeError(error) },
+        'the beginning of a load was not audited',
+      ),
     );
   }
   const end = async ({ outcome, details, ...subjects }: Ending) => {

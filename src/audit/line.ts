@@ -14,7 +14,7 @@ export type Subjects = Partial<
   Readonly<Record<'account_id' | 'app_id' | 'key_id' | 'deletion_request_id', string>>
 >;
 
-/** `begun`: nobody knows how it ended. `refused`: nothing was changed. `unknown`: it failed, perhaps after a change. */
+/** `begun`: how it ended is unknown. `refused`: nothing was changed. `unknown`: it failed, perhaps after a change. */
 export type AuditOutcome = 'begun' | 'done' | 'refused' | 'unknown';
 
 export type AuditLine = Required<Subjects> & {

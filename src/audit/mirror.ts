@@ -57,7 +57,7 @@ export type AuditScope = { readonly accountId: string; readonly appIds: readonly
 export type AuditPlace = { readonly at: string; readonly id: string };
 
 /**
- * The last actions, or the last ones before a place, the newest first, without those whose lines have not reached ClickHouse.
+ * The last actions, or the last ones before a place, the newest first. Actions whose lines have not reached ClickHouse are missing.
  */
 export async function readAuditLog(
   clickhouse: ClickHouseClient,

@@ -1,5 +1,5 @@
 // ClickHouse's statements for backups: making one, restoring one beside the tables in use, and exchanging the two.
-// BACKUP and RESTORE run in the server, whatever becomes of whoever asked for them.
+// BACKUP and RESTORE run in the server, and go on when the process that started them has ended.
 
 import { randomUUID } from 'node:crypto';
 import { type ClickHouseClient, faultCodes } from './client.js';
@@ -79,7 +79,7 @@ async function renumberParts(client: ClickHouseClient, database: string): Promis
   }
 }
 
-/** Settles when no restore runs: that of a process that was killed goes on. */
+/** Settles when no restore runs: a restore goes on after its process was killed. */
 export async function untilNoRestoreRuns(client: ClickHouseClient): Promise<void> {
   const running = async () => (await read(client, "status = 'RESTORING'")).length > 0;
   while (await running()) await pause();

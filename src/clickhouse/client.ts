@@ -59,7 +59,7 @@ export function patientOf(client: ClickHouseClient): ClickHouseClient {
 
 /**
  * Asks `admit` before each statement of a connection, and of the one without a bound on time. A statement is not sent if it
- * rejects. `onFault` is told when the connection fails.
+ * rejects. `onFault` is called when the connection fails.
  */
 export function guardStatements(
   client: ClickHouseClient,
@@ -98,10 +98,10 @@ function guard(client: ClickHouseClient, admit: () => Promise<void> | undefined,
   client.exec = guarded(client.exec.bind(client)) as ClickHouseClient['exec'];
 }
 
-/** Whoever gives a statement little time does not wait longer for its admission. */
+/** The deadline of a statement includes the wait for its admission. */
 async function untilAborted(work: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
   if (signal === undefined) return work;
-  // Nobody waits for it any more once the signal is aborted.
+  // Once the signal is aborted, nothing waits for it.
   work.catch(() => undefined);
   signal.throwIfAborted();
   let stop: () => void = () => undefined;

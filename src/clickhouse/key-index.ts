@@ -1,15 +1,15 @@
-// The index of idempotency keys: which segment stored a key first, for ever, as long as the table stored_keys is kept. Redis
-// decides about the keys that it remembers. Before it forgets one, its segment is stored and the key is in this index, so
-// whoever stores a later segment finds it here. Keys are added from the stored rows, by ClickHouse itself, when claims
-// are to be forgotten; until then nobody reads or writes the index, and keys cost nothing here. Adding the same keys again
-// changes nothing.
+// The index of idempotency keys: which segment stored a key first. It keeps them as long as there is a table stored_keys. Redis
+// decides about the keys that it remembers. Before it forgets one, its segment is stored and the key is in this index, where a
+// worker that stores a later segment finds it. ClickHouse itself adds keys, from the stored rows, when claims are about to be
+// forgotten; until then the index is neither read nor written, and keys cost nothing here. Adding the same keys again changes
+// nothing.
 //
 // A marker says how far the index of a shard reaches. It is a row of the same table, so no loss, backup or restore separates the
 // two; it is written after the keys, which are synced, and read together with them. So an index that was lost or set back is
 // noticed before anything is decided by it.
 //
-// A marker has a generation: a restored or rebuilt index has a higher one. Whoever adds keys writes the marker only if the table
-// still has the generation in which they were added: it may have been exchanged meanwhile.
+// A marker has a generation: a restored or rebuilt index has a higher one. After keys were added, the marker is written only if
+// the table still has the generation in which they were added: it may have been exchanged meanwhile.
 
 import { randomInt } from 'node:crypto';
 import { tables } from '../contract/records.js';
@@ -113,7 +113,7 @@ export type Marker = { readonly indexedTo: string; readonly generation: string }
 /** Generations are above all numbers of segments. */
 const firstGeneration = 1n << 63n;
 
-/** A generation that is higher than these, and than those of indexes that were lost. */
+/** A generation above these, and above the generations of lost indexes. */
 export function generationAbove(...generations: readonly (string | null | undefined)[]): string {
   const now = firstGeneration + BigInt(Date.now()) * 1000n + BigInt(randomInt(1000));
   const above = generations.map((generation) => BigInt(generation ?? '0') + 1n);
@@ -122,7 +122,7 @@ export function generationAbove(...generations: readonly (string | null | undefi
 
 /**
  * Notes that the keys of all stored segments of a shard up to this number are in the index. Settles with whether it did: not if the
- * marker in the table is not of generation `during` any more, in which the keys were added (undefined: there was no marker).
+ * marker in the table no longer has the generation `during`, in which the keys were added (undefined: there was no marker).
  */
 export async function writeMarker(
   client: ClickHouseClient,
@@ -165,7 +165,7 @@ export async function readMarkers(
   );
 }
 
-/** Adds all keys of one database's index to that of another one, and those of rows that the first has not indexed yet. */
+/** Adds all keys of one database's index to another's, and the keys of rows that the first has not indexed yet. */
 export async function addIndexOf(client: ClickHouseClient, from: string, into: string): Promise<void> {
   const keys = `SELECT hash, rest, segment FROM ${from}.stored_keys WHERE hash != 0`;
   await add(client, keys, `${into}.stored_keys`);

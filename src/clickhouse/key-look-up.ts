@@ -1,7 +1,7 @@
-// Which segments own the keys of another one. What the index says, decides; but a look-up of one key costs ClickHouse 15 µs among
-// 100 million. Repeats seldom come alone: whoever sends old events again sends them in much the same order, so a few earlier
-// segments own most of them. Then the keys of those segments are read from their stored rows, one after another, and the index is
-// asked about the rest only. A stored row proves that its segment owns its key, since no key has a second one.
+// Which segments own the keys of another one. The index decides, but a look-up of one key among 100 million costs ClickHouse
+// 15 µs. Repeats seldom come alone: a producer that sends old events again sends them in much the same order, so a few earlier
+// segments own most of their keys. Then the keys of those segments are read from their stored rows, one segment after another,
+// and the index is asked only about the rest. A stored row proves that its segment owns its key, since a key has only one row.
 
 import type { TableName } from '../contract/records.js';
 import { keyIndex } from '../tuning.js';

@@ -1,8 +1,8 @@
-// Statements that may read a whole table, so that nobody knows how long they take. (They are not divided: no table of rows is
+// Statements that may read a whole table, and so take a time that cannot be foreseen. (They are not divided: no table of rows is
 // sorted by segment, so each step would read all of it.) Any other statement has a bound for its duration,
-// `waits.clickhouseMsMax`. For these it is the bound for standing still: they go on while ClickHouse reads or writes rows for
-// them. One that stands still is ended, so that it does not run beside its repetition. Whoever repeats the work of a process
-// that may have been killed ends its statements first (`endLong`), since ClickHouse goes on although nobody waits for it.
+// `waits.clickhouseMsMax`. These instead have a bound for the time without progress: they go on while ClickHouse reads or writes
+// rows for them. One that makes no progress is ended, so that it does not run beside its retry. Before a process repeats the work
+// of one that may have been killed, it ends the latter's statements (`endLong`), since ClickHouse goes on when nothing waits for them.
 
 import { randomUUID } from 'node:crypto';
 import { waits } from '../contract/limits.js';
@@ -79,7 +79,7 @@ async function watch(
   }
 }
 
-/** How many rows were read and written for a statement. Undefined if it is not there, or nobody answers. */
+/** How many rows a statement has read and written. Undefined if it is not running, or ClickHouse does not answer. */
 async function readProgress(client: ClickHouseClient, queryId: string): Promise<string | undefined> {
   try {
     const result = await client.query({
@@ -118,7 +118,7 @@ async function kill(
       abort_signal: AbortSignal.timeout(answerMsMax),
     });
   } catch {
-    // Whoever does this work again ends it first.
+    // The process that repeats this work ends the statement first.
   }
 }
 

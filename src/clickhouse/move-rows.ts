@@ -1,5 +1,5 @@
-// Copying a shard's rows from one server to another, comparing them, and removing them. One process owns a move; whoever goes
-// on with it is another owner. Statements of an earlier owner that arrive late change nothing: a server that is closed for the
+// Copying a shard's rows from one server to another, comparing them, and removing them. One process owns a move; a process that
+// continues it is another owner. Statements of an earlier owner that arrive late change nothing: a server that is closed for the
 // shard takes copies of the present owner only (`closeShard`), and rows are removed only while a table names the owner.
 
 import { randomUUID } from 'node:crypto';
@@ -39,7 +39,7 @@ export async function takeOver(client: ClickHouseClient, { shard, owner }: Owned
   await killMutations(client, ownerTable(shard));
 }
 
-/** From here on nobody removes rows of the shard on this server, until somebody takes over. */
+/** From here on only this process may remove rows of the shard on this server, until another one takes over. */
 export async function endOwnership(client: ClickHouseClient, shard: number): Promise<void> {
   await client.command({ query: `DROP TABLE IF EXISTS ${ownerTable(shard)} SYNC` });
 }
@@ -112,7 +112,7 @@ export async function copyRows(
   });
   const queryId = randomUUID();
   const timer = setInterval(() => {
-    // Whoever copies notices what fails.
+    // The copying process notices failures itself.
     readArrived(target, queryId).then(arrived, () => undefined);
   }, moves.progressEveryMs);
   const passing = new Transform({

@@ -1,6 +1,6 @@
 // Mutations: issuing one, waiting for it, and ending one that fails. A mark in its text finds a mutation again. Its entry
 // may vanish in a crash, so callers count rows and do not trust the list. A mutation takes as long as it makes progress: one
-// that stood still is ended, and the caller's next try begins it anew.
+// that makes no progress is ended, and the caller's next try starts a new one.
 
 import { waits } from '../contract/limits.js';
 import type { ClickHouseClient } from './client.js';
@@ -18,7 +18,7 @@ const listedMsMax = 2_000;
 /**
  * Deletes the matching rows of a table by rewriting the parts that hold them. `mark` is a name that occurs in this
  * mutation's predicate and in no other's. Settles with the mutation's id when ClickHouse has done it. Rejects with
- * MutationFailed when it fails or stands still; the mutation is then ended.
+ * MutationFailed when it fails or makes no progress; the mutation is then ended.
  */
 export async function deleteRows(
   client: ClickHouseClient,

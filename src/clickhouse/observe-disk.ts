@@ -4,10 +4,10 @@ import { clickhouseDisk, clickhouseUp } from '../metrics.js';
 import type { ClickHouseClient } from './client.js';
 import { serversOf } from './servers.js';
 
-/** ClickHouse may be away: then its gauges have no value, and whoever asks for the metrics waits no longer than this. */
+/** If ClickHouse is away, its gauges have no value, and a request for the metrics waits no longer than this. */
 const waitMsMax = 1_000;
 
-/** Sets the gauges: of the disks that of the disk with the least room. Never rejects. */
+/** Sets the gauges; of several disks, from the one with the least room. Never rejects. */
 export async function observeDisk(clickhouse: ClickHouseClient): Promise<void> {
   const { all } = serversOf(clickhouse);
   const disks = await Promise.all(all.map((client) => readDisk(client).catch(() => undefined)));

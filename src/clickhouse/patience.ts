@@ -1,8 +1,8 @@
-// How long somebody waits for work of ClickHouse that may take hours: for as long as it makes progress.
+// How long to wait for work of ClickHouse that may take hours: while it makes progress.
 
 import { setTimeout as pause } from 'node:timers/promises';
 
-/** The time by which somebody waits. */
+/** The time of the caller that waits. */
 export type Time = {
   readonly nowMs: () => number;
   /** Settles after so many milliseconds, or when the signal is aborted. */
@@ -16,8 +16,8 @@ export const realTime: Time = {
 };
 
 /**
- * What it returns is called with a sign of progress, again and again, and says whether the work stands still: whether the sign
- * has not changed for `msMax`. Undefined: nobody could be asked.
+ * What it returns is called with a sign of progress, again and again, and says whether the work makes no progress: whether the sign
+ * has not changed for `msMax`. Undefined: ClickHouse could not be asked.
  */
 export function createPatience(msMax: number, nowMs: () => number): (sign: string | undefined) => boolean {
   let last: string | undefined;

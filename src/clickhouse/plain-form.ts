@@ -1,5 +1,5 @@
-// Which identities look alike: those with the same plain form, in lower case and without the blanks around them. A Bloom filter
-// of each granule (by_plain_form) holds the plain forms of identities that are written otherwise; those of all others are in
+// Identities look alike if they have the same plain form: in lower case and without the blanks around them. A Bloom filter
+// of each granule (by_plain_form) holds the plain forms that differ from their identity; all others are in
 // by_identity already. So the filter costs nothing where identities are written in lower case.
 
 /** The plain form of an identity, letter by letter as ClickHouse's lowerUTF8 maps them. */

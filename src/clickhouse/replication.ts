@@ -33,7 +33,7 @@ function replicationOf(client: ClickHouseClient): Replication {
   return known.get(client) ?? { tables: 'plain', cluster: undefined, database: '' };
 }
 
-/** Whether the statements are those for replicas: other servers than the one that is asked have the tables too. */
+/** Whether statements are written for replicas: other servers than the one that is asked have the tables too. */
 export function hasReplicas(client: ClickHouseClient): boolean {
   return replicationOf(client).tables !== 'plain';
 }

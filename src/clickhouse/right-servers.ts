@@ -16,7 +16,7 @@ export type RightServers = {
    * fault of the connection.
    */
   compare(place: number, signal?: AbortSignal): Promise<'right' | 'empty'>;
-  /** What is wrong with those that were not right when they were last compared. */
+  /** What is wrong with the servers that were not right at their last check. */
   misfits(): readonly string[];
 };
 
@@ -61,7 +61,7 @@ export function guardServers(all: readonly ClickHouseClient[], isOn: () => boole
     server.noted = noted;
     if (server === home) return settle(server, misfitOf(place, noted, undefined), askedAtMs);
     const judge = () => misfitOf(place, noted, home?.noted?.deployment);
-    // The home may have been made anew since it was compared.
+    // The home may have been created again since it was compared.
     if (judge() !== undefined && noted?.deployment !== home?.noted?.deployment)
       await compare(0, AbortSignal.timeout(homeMsMax)).catch(() => undefined);
     return settle(server, judge(), askedAtMs);

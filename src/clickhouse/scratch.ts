@@ -1,7 +1,7 @@
 // Tables that live as long as one round of deletions, one preview or one export. On a single server they are in its memory, so
 // that no copy of a user is left on its disk. Where there are replicas, the memory of one is of no use: statements reach
-// any of them, and each carries mutations out by itself, after a restart too. There these tables are on disk, the same on
-// every replica before anybody reads them, and dropping them takes their parts along.
+// any of them, and each carries out mutations by itself, after a restart too. There these tables are on disk and equal on
+// every replica before they are read; dropping them removes their parts.
 
 import type { ClickHouseClient } from './client.js';
 import { commandLong } from './long-statement.js';
@@ -37,7 +37,7 @@ function engineFor(client: ClickHouseClient, kind: ScratchKind): string {
   return `${engine} SETTINGS persistent = 0`;
 }
 
-/** Adds rows; settles when whoever asks finds them, whichever replica is asked. */
+/** Adds rows; settles when every replica finds them. */
 export async function insertScratch(
   client: ClickHouseClient,
   table: string,
@@ -59,7 +59,7 @@ export async function fillScratch(client: ClickHouseClient, table: string, selec
   });
 }
 
-/** Gives a table another name. Rejects if somebody else has renamed or dropped it. */
+/** Renames a table. Rejects if another process has renamed or dropped it. */
 export async function renameScratch(client: ClickHouseClient, from: string, to: string): Promise<void> {
   await client.command({ query: `RENAME TABLE ${from} TO ${to} ${onCluster(client)}` });
 }

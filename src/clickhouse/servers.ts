@@ -1,7 +1,7 @@
 // The ClickHouse servers of the deployment, in the order of CLICKHOUSE_URL, and which of them each shard stores to. The first
 // one is the home: besides its shards' rows it has what belongs to no shard (the registry's second copy, deletion requests
 // with their targets and evidence, suppressed names, the audit log, counts of minutes). From the client of the home
-// `serversOf` finds those of all others. With one server there is no table, unless this process has a CLICKHOUSE_URL of
+// `serversOf` finds the connections to all others. With one server there is no table, unless this process has a CLICKHOUSE_URL of
 // before there were several: then it refuses what needs the others.
 
 import { type ClickHouseClient, type ClickHouseOptions, connectClickHouse } from './client.js';
@@ -36,7 +36,7 @@ export type Servers = {
   readonly compare: RightServers['compare'];
 };
 
-/** Nobody has read yet which server has which shard. */
+/** The table of shards has not been read yet. */
 export class ShardTableUnknown extends Error {
   constructor() {
     super('it is not known yet which ClickHouse server has which shard');
@@ -128,11 +128,11 @@ export function notNamed(named: number, shard: number, number: number): string {
   return `CLICKHOUSE_URL names ${named} server${named === 1 ? '' : 's'}, but shard ${shard} is stored on server ${number} (from 0): name all servers, in their order`;
 }
 
-/** A server that takes longer counts as away; whatever needs it waits and checks again. */
+/** A server that takes longer counts as away; work that needs it waits and checks again. */
 const answerMsMax = 5_000;
 
 /**
- * Indexes of the servers that answer now and answered at the last check, and are those of their places. A single server is not
+ * Indexes of the servers that answer now, answered at the last check, and are the right ones for their places. A single server is not
  * checked: its caller notices the failure. `mayBeEmpty`: a server without the database counts as well.
  */
 export async function serversThere(servers: Servers, mayBeEmpty = false): Promise<ReadonlySet<number>> {
@@ -179,7 +179,7 @@ type State = 'there' | 'empty' | 'away' | 'wrong';
 type Seen = { state: State; checkedAtMs: number; check: Promise<State> | undefined };
 const seenOf = new WeakMap<ClickHouseClient, Seen>();
 
-/** A server that was away is checked again this long after the last check. Nobody waits for that. */
+/** A server that was away is checked again this long after the last check, in the background. */
 const awayCheckedEveryMs = 1_000;
 /** An older check says nothing: the caller waits for a new one. */
 const awayKnownMs = 2 * answerMsMax;

@@ -6,10 +6,10 @@ import { tables } from '../contract/records.js';
 import type { ClickHouseClient } from './client.js';
 import { shardNumberSpacing } from './store.js';
 
-/** The views that span all servers: of each kind of record, and those that join them. */
+/** The views that span all servers: one of each kind of record, and the views that join them. */
 export const spanningViews: readonly string[] = [...tables, 'users', 'user_events'];
 
-/** The views that the spanning ones are made of, each after those that it reads. */
+/** The views that the spanning ones read, in an order in which each comes after the ones that it reads. */
 const localViews: readonly string[] = [
   ...tables,
   'merged_identities',

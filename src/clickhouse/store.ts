@@ -105,8 +105,8 @@ export function copyNameOf(shard: number, owner: string): string {
 }
 
 /**
- * From here on ClickHouse refuses the shard's rows, with the code of `isRefusedSegment`, whoever sends them. Inserts that it
- * has begun are not concerned. `copy`: the name of the only copy that it takes. A later call for the shard replaces this one.
+ * From here on ClickHouse refuses the shard's rows from all processes, with the code of `isRefusedSegment`. Inserts that it
+ * has begun go on. `copy`: the name of the only copy that it takes. A later call for the shard replaces this one.
  */
 export async function closeShard(client: ClickHouseClient, shard: number, copy?: string): Promise<void> {
   const isCopy = copy === undefined ? '' : ` OR getSetting('log_comment') = '${copy}'`;
@@ -221,8 +221,8 @@ async function structureOf(
 
 /**
  * From here on ClickHouse refuses a shard's segments up to a number, with the code of `isRefusedSegment`: their Redis was
- * emptied, so nobody else knows whether they are still to be stored. Whoever has one asks Redis again. Inserts that
- * ClickHouse has begun are not concerned. A later call for the shard replaces an earlier one.
+ * emptied, so only a restored Redis says whether they are still to be stored. A worker that has one asks Redis again. Inserts
+ * that ClickHouse has begun go on. A later call for the shard replaces an earlier one.
  */
 export async function refuseSegments(client: ClickHouseClient, shard: number, number: string): Promise<void> {
   if (!/^\d+$/.test(number)) throw new Error('a segment number is not decimal');

@@ -1,4 +1,4 @@
-// The user_id of a user whom another system names by text of its own, such as the anonymousId of Segment's libraries, which
+// The user_id of a user whom another system names by its own text, such as the anonymousId of Segment's libraries, which
 // is usually a UUID. The same text is the same user_id in every environment and for ever: events that are stored, deletions
 // and imports all rely on it. In ClickHouse it is
 //   bitShiftRight(reinterpretAsUInt64(reverse(substring(SHA256(concat('anonymous_id', char(0), ID)), 1, 8))), 11)

@@ -208,7 +208,7 @@ export const deletionStatusSchema = Type.Object({
 const calledAccount = Type.String({ description: 'The account that is called.' });
 const { callback: _, state: __, message: ___, ...statusWhenComplete } = deletionStatusSchema.properties;
 
-/** What an account is told: that a deletion is complete, or that somebody tries the callback out. */
+/** The body of a call: a deletion is complete, or the callback is tried out. */
 export const callSchemas = {
   complete: Type.Object({
     type: Type.Literal('deletion.complete'),
@@ -239,7 +239,7 @@ export const suppressionSchemas = {
   counts: Type.Object({
     users: Type.Integer({ description: 'Suppressed users, as requests named them.' }),
     names: Type.Integer({
-      description: 'Their identities and user_ids, with those of the users that they are merged with.',
+      description: 'Their identities and user_ids, and those of the users with whom they are merged.',
     }),
     records: Type.Integer({ description: 'Records of theirs that were answered 200 and not stored.' }),
   }),
@@ -352,7 +352,7 @@ export const userExportSchema = Type.Object({
   user_export_id: Type.String({ description: 'Names the export.' }),
   status: Type.Union([Type.Literal('pending'), Type.Literal('complete')], {
     description:
-      'complete: everything that the export is to have can be read. Never goes back; after 24 hours the export is not found any more.',
+      'complete: all records of the export can be read. This state is final; after 24 hours the export is no longer found.',
   }),
 });
 
@@ -421,7 +421,10 @@ export const exportLineSchema = Type.Union([
   Type.Object(
     {
       kind: Type.Literal('end'),
-      records: Type.Integer({ minimum: 0, description: 'Lines before it, without those of the kind user.' }),
+      records: Type.Integer({
+        minimum: 0,
+        description: 'Lines before it, not counting lines of the kind user.',
+      }),
     },
     { description: 'The last line. A body without it broke off.' },
   ),

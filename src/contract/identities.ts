@@ -1,4 +1,4 @@
-// Words that programs send in place of an identity when they have none. Identifying users by one of them
+// Words that programs send instead of an identity when they have none. Identifying users by one of them
 // merges strangers into one profile, which cannot be undone. This is the union of what comparable services refuse.
 // Imports nothing, since the client library reads it too.
 

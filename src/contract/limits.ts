@@ -1,7 +1,7 @@
 // Every bound that is promised: that callers, administrators or people can meet, with its unit in its name. The end of the
 // file asserts the relations between them. Three kinds are elsewhere: bounds of single records in `lengths.ts`, what a
 // variable may be set to in `config.ts`, and what a library holds back by itself in `client/core/limits.ts` and
-// `producer/limits.ts`. Numbers that nobody can meet are not promised: those that others depend on are in `tuning.ts`, all
+// `producer/limits.ts`. Numbers that callers cannot observe are not promised: those that others depend on are in `tuning.ts`, all
 // others beside the code that uses them.
 
 import { arrayDelimiter, counts, lengths } from './lengths.js';
@@ -26,7 +26,7 @@ export const bodies = {
   adminBytesMax: 64 * KiB,
   /** With a list of users, or a certificate. */
   adminListBytesMax: 512 * KiB,
-  /** Of a sign-in and of what people change of their own access: read before anybody has signed in. */
+  /** Of a sign-in and of changes to people's own access: read before the caller is signed in. */
   accessBytesMax: 16 * KiB,
 } as const;
 
@@ -114,7 +114,7 @@ export const flattened = {
   segmentBytesMax: 4 * MiB,
 } as const;
 
-/** The bytes of a row besides those of its record: ids, a time, separators, and its part of a commit. */
+/** The bytes that a row adds to its record: ids, a time, separators, and its part of a commit. */
 const rowOverheadBytesMax = KiB;
 /** The most bytes of a row per byte of its record: `1e20` is stored with 21 digits, and `,` between elements as `||`. */
 const rowGrowthMax = 5;
@@ -139,7 +139,7 @@ export const commits = {
   waitingBytesMax: 64 * MiB,
   /** Packed bytes of one request. A larger request could wait for ever, so it is refused. */
   groupBytesMax: 32 * MiB,
-  /** The longest time from a request's arrival at the commit to its answer, whatever happens. */
+  /** The longest time from a request's arrival at the commit to its answer, whatever fails. */
   deadlineMs: 1_800,
 } as const;
 
@@ -214,7 +214,7 @@ export const callbacks = {
 
 /** Previews of deletions: what a dry run would find. */
 export const previews = {
-  /** A preview is answered by then, whatever ClickHouse does. */
+  /** A preview is answered within this time, even if ClickHouse is not. */
   msMax: 20_000,
   /** How many run at a time in one API process. */
   atOnceMax: 2,
@@ -285,7 +285,7 @@ export const userLookUps = {
 
 /** Exports of what is held about users. */
 export const userExports = {
-  /** A request is held this long; then its export is not found any more. */
+  /** A request for an export is kept this long; then the export is no longer found. */
   keptMs: 24 * 60 * 60 * 1000,
   /** Requests that are held for an account: at most 50 MB in Redis. */
   perAccountMax: 500,
@@ -299,7 +299,7 @@ export const userExports = {
   listedMax: 20,
 } as const;
 
-/** How soon another worker goes on with the work of a killed one. */
+/** How soon another worker takes over the work of a killed one. */
 export const takeovers = {
   /** How long the lock on a job outlives its worker: the default of `JOB_LOCK_MS`. */
   lockMs: 5_000,
@@ -366,7 +366,7 @@ export const people = {
   passwordLengthMax: 200,
   /** People that a deployment can have. */
   countMax: 2_000,
-  /** How long an invitation is good. */
+  /** How long an invitation is valid. */
   invitationMs: 7 * 24 * 60 * 60 * 1000,
   sessionMs: 12 * 60 * 60 * 1000,
   /** Sessions of a person; the oldest ends when there is one more. */
@@ -378,7 +378,7 @@ export const people = {
   /** Passwords that a process hashes at once, 19 MiB and about 40 ms of CPU each, and how many may wait for that. */
   hashesAtOnceMax: 2,
   hashesWaitingMax: 20,
-  /** How long a code of the second factor is good, and how many codes before and after the present one. */
+  /** How long a code of the second factor is valid, and how many codes before and after the present one are accepted. */
   codeSeconds: 30,
   codesBesideMax: 1,
 } as const;
@@ -419,7 +419,7 @@ export const logs = {
 export const loads = {
   /** How long `restore` waits for another load: long enough for the right of a killed process to end. */
   restoreWaitMsMax: 7_000,
-  /** How long a start waits for another load, such as that of another start. */
+  /** How long a start waits while another process loads the state. */
   startWaitMsMax: 180_000,
 } as const;
 
@@ -442,7 +442,7 @@ export const imports = {
   rememberedUsersMax: 100_000,
   /** How long the service may be silent before a request is sent again. */
   answerMsMax: 30_000,
-  /** After failing for this long an import gives up, or nobody would notice that it stands still. */
+  /** After failing for this long an import gives up; otherwise it could go unnoticed that it makes no progress. */
   failingMsMax: 15 * 60_000,
 } as const;
 

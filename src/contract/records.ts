@@ -196,9 +196,9 @@ export const exportedKinds = {
 } as const satisfies Readonly<Record<TableName, { kind: string; description: string }>>;
 
 /**
- * The columns that the rows of a table had before, oldest first. Rows that were accepted with them may still wait in Redis
- * or among the failed rows; they are stored with these columns, and all others get their defaults. So whoever changes the
- * columns of a table adds the columns of before to the end of its list here. A table never loses a column.
+ * The columns that the rows of a table had in earlier versions, oldest first. Rows that were accepted with them may still wait in
+ * Redis or among the failed rows; they are stored with these columns, and all others get their defaults. So when you change the
+ * columns of a table, append its previous columns to its list here. A table never loses a column.
  */
 export const earlierColumns: Readonly<Partial<Record<TableName, readonly (readonly string[])[]>>> = {
   user_properties: [['app_id', 'user_id', 'identity', 'properties']],
@@ -211,7 +211,7 @@ export const earlierColumns: Readonly<Partial<Record<TableName, readonly (readon
  */
 export type TableVersion = TableName | `${TableName}.${number}`;
 
-/** The version of a table whose columns are those of `recordColumns`. */
+/** The version of a table that has the columns of `recordColumns`. */
 export function currentVersionOf(table: TableName): TableVersion {
   const earlier = earlierColumns[table]?.length ?? 0;
   return earlier === 0 ? table : `${table}.${earlier + 1}`;

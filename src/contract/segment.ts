@@ -35,7 +35,7 @@ export const segmentMessageSchema = Type.Object({
     }),
   ),
   anonymousId: text(
-    'The device, by any text. It maps to a user_id by a stable hash. Used when there is no userId; an identify with both merges this user into that of the userId.',
+    'The device, by any text. It maps to a user_id by a stable hash. Used when there is no userId; an identify with both merges this user into the user of the userId.',
     '5f0c3a52-3a6e-4a5e-9d0b-0e6f6f6f2d11',
   ),
   event: text('track: the name of the event.', 'Order Completed'),
@@ -48,7 +48,7 @@ export const segmentMessageSchema = Type.Object({
   traits: object('identify: user properties. group: user properties whose keys begin with group_.'),
   groupId: text('group: stored as the user property group_id.', 'acme'),
   previousId: text(
-    'alias: an anonymousId, whose user is merged into that of the userId.',
+    'alias: an anonymousId, whose user is merged into the user of the userId.',
     '5f0c3a52-3a6e-4a5e-9d0b-0e6f6f6f2d11',
   ),
   context: object(

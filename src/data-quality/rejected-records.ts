@@ -22,7 +22,7 @@ import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { rejectedWrites } from '../tuning.js';
 
-/** That of a kind of records, `collect` or `segment`. */
+/** The name of a kind of record, or `collect` or `segment`. */
 export type EndpointName = string;
 
 /** One rejected record, or a rejected request, as it is kept and printed. */
@@ -196,10 +196,10 @@ const contractFields = new Set(
     ...Object.values(recordSchemas),
   ].flatMap((fields) => Object.keys(fields)),
 );
-/** What programmers name properties; not addresses, phone numbers, or whatever else may be somebody. */
+/** What programmers name properties; not addresses, phone numbers, or anything else that may be a person's. */
 const plainName = /^(?!.*\d{5})[A-Za-z_$][\w$.-]{0,63}$/;
 
-/** A field as it is counted: one that the service knows, or an asterisk, so that few differ and none names anybody. */
+/** A field as it is counted: one that the service knows, or an asterisk, so that few differ and none names a person. */
 export function countedField(field: string): string {
   if (contractFields.has(field)) return field;
   const [parent] = /^(properties|traits)\./.exec(field) ?? [];

@@ -1,5 +1,5 @@
-// Which addresses a callback may connect to: those of the public internet, and what CALLBACK_ALLOW names. Whoever sets a
-// callback must not reach what only this machine or its network can.
+// Which addresses a callback may connect to: public ones, and what CALLBACK_ALLOW names. A callback must not give the account
+// access to what only this machine or its network can reach.
 
 import { BlockList, isIP } from 'node:net';
 

@@ -29,7 +29,7 @@ export type CallResult = { readonly answer: number } | { readonly error: CallErr
 
 /** What is known of the callback of a complete request. */
 export type CallbackProgress = {
-  /** `failed`: it was tried for a day, or the account wants none any more. */
+  /** `failed`: it was tried for a day, or the account no longer wants calls. */
   readonly state: 'pending' | 'delivered' | 'failed';
   /** The latest, the oldest first. */
   readonly tries: readonly CallbackTry[];

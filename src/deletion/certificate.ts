@@ -70,8 +70,8 @@ export function verifyCertificate(text: string, publicKey: KeyObject): Verificat
     publicKey,
     Buffer.from(value, 'base64'),
   );
-  if (!isSigned) return { genuine: false, reason: 'the signature is not that of this certificate' };
-  // Of two values under one name only the last is checked, and somebody may read the other one.
+  if (!isSigned) return { genuine: false, reason: 'the signature does not belong to this certificate' };
+  // Of two values under one name only the last is checked, but a reader may see the other one.
   if (countNames(text) !== countFields(document)) return { genuine: false, reason: 'it has a name twice' };
   return { genuine: true, key_id: known, certificate };
 }

@@ -39,7 +39,7 @@ export async function chooseRequests({
   const members = await readPendingMembers(redis, epoch);
   const ids = requestIdsInTurns(members, deletionRounds.requestsMax);
   const pending = await readDeletions(redis, ids.flat());
-  // Read after the requests: whatever was acknowledged before one of them is stored, or is found outstanding here.
+  // Read after the requests: a record that was acknowledged before one of them is stored, or is found outstanding here.
   const oldest = await readOldestOutstanding(redis, epoch, shards);
   const isStoredIn = (request: DeletionRequest, shard: number) => {
     const number = oldest[shard];

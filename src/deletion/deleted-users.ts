@@ -1,4 +1,4 @@
-// Whom completed requests have deleted, as keyed hashes, so that a restored backup can be rid of them again. A request's
+// The users that completed requests have deleted, as keyed hashes, so that they can be deleted again from a restored backup. A request's
 // targets are forgotten when it is complete. A backup that began before that still has their rows. So as long as such a
 // backup is kept, Redis keeps a hash of each user that the request reached, merged ones included: SipHash with 128 bits,
 // under a key that only the registry has. Without a backup nothing is kept.
@@ -18,7 +18,7 @@ const hashBytes = 16;
 const idsPerStatementMax = 1_000;
 
 /**
- * Keeps the hashes of whom these requests reach, as far as ClickHouse has them among the targets. May be repeated, also
+ * Keeps the hashes of the users that these requests reach, as far as ClickHouse has them among the targets. May be repeated, also
  * when some of the targets are gone already. Does nothing without a backup.
  */
 export async function keepDeletedUsers(
@@ -71,7 +71,7 @@ async function readHashes(
   return hashes;
 }
 
-/** The hashes of whom a request reached, in hexadecimal digits; undefined if they are not kept (any more). */
+/** The hashes of the users that a request reached, in hexadecimal digits; undefined if they are not kept, or no longer. */
 export async function readDeletedUsers(redis: Redis, requestId: string): Promise<string[] | undefined> {
   const bytes = await redis.getBuffer(registryKeys.deletedUsers(requestId));
   if (bytes === null) return undefined;

@@ -1,5 +1,5 @@
 // What was counted for each user that a request named, kept for 30 days without the user: the place in the submitted list,
-// and a keyed hash by which somebody who can name the user finds it. It is in ClickHouse only, ends there by itself, and
+// and a keyed hash by which a caller who can name the user finds it. It is in ClickHouse only, expires there, and
 // is in no backup.
 
 import { createHmac } from 'node:crypto';
@@ -9,7 +9,7 @@ import { readNamedUsers } from './round-counts.js';
 import type { RoundTables } from './round-tables.js';
 import type { Target } from './targets.js';
 
-/** Hashes the users that a request names. Those of another request are others, so that nobody can join them. */
+/** Hashes the users that a request names. Each request hashes differently, so that requests cannot be joined by hashes. */
 export function evidenceHasher(secret: string, requestId: string): (target: Target) => string {
   const ofDeployment = createHmac('sha256', secret).update('evidence of deletions').digest();
   const key = createHmac('sha256', ofDeployment).update(requestId).digest();
@@ -70,7 +70,7 @@ export type UserEvidence = {
   readonly similar: number;
 };
 
-/** The users of a request from a place on, in the order of their places; empty when there are none or they are over. */
+/** The users of a request from a place on, in the order of their places; empty when there are none or they have expired. */
 export async function listEvidence(
   clickhouse: ClickHouseClient,
   requestId: string,
@@ -88,7 +88,7 @@ export async function listEvidence(
   return { users: users.slice(0, evidence.usersPerPage), next: users[evidence.usersPerPage]?.place };
 }
 
-/** What was counted for those of these hashes that are among the users of a request. */
+/** What was counted for those users of a request that have one of these hashes. */
 export async function lookUpEvidence(
   clickhouse: ClickHouseClient,
   requestId: string,

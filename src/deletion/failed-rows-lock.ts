@@ -1,6 +1,6 @@
 // Sending a failed row again and deleting its user exclude each other. Otherwise, between its reading from one table and its
 // insert into the other, a row would be in no place where a deletion looks. Restoring a backup excludes both, since it replaces
-// the tables. If the process that holds the lock stands still, the lock expires. That is safe: ClickHouse takes each row that is
+// the tables. If the process that holds the lock is paused, the lock expires. That is safe: ClickHouse takes each row that is
 // sent from the failed rows that are left.
 
 import { randomBytes } from 'node:crypto';
@@ -14,7 +14,7 @@ import { failedRowsLock } from '../tuning.js';
 /** Asks Redis whether this process still holds the lock, and renews it. */
 export type IsHeld = () => Promise<boolean>;
 
-/** Runs `work` while nobody else moves failed rows. If somebody does, settles with `locked` without running it. */
+/** Runs `work` while no other process moves failed rows. If one does, settles with `locked` without running it. */
 export async function withFailedRowsLocked<T>(
   redis: Redis,
   kind: 'round' | 'retention' | 'retry' | 'restore',

@@ -1,5 +1,5 @@
 // The targets of pending requests in ClickHouse, where they outlive an emptied Redis and where users are resolved. Keeps
-// them, and removes those of verified requests and those that a stopped worker left behind.
+// them, and removes the targets of verified requests and targets that a stopped worker left behind.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { insertScratch } from '../clickhouse/scratch.js';
@@ -30,7 +30,7 @@ type TargetRow = {
 
 /**
  * Copies the targets of all requests that were submitted since the last call, and notes that they are kept. If neither
- * Redis nor ClickHouse has them any more, the request is lost and no longer pending. May be repeated.
+ * Redis nor ClickHouse still has them, the request is lost and no longer pending. May be repeated.
  */
 export async function keepTargets(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
   const ids = await redis.smembers(registryKeys.unkeptDeletions);
@@ -51,7 +51,7 @@ async function keepSome(redis: Redis, clickhouse: ClickHouseClient, ids: readonl
     rows = [];
   };
   for (const request of await readDeletions(redis, ids)) {
-    // Nobody needs the targets of a verified request, and they may be gone already.
+    // The targets of a verified request are no longer needed, and may be gone already.
     const isKept =
       request.verified_at !== undefined ||
       (countKept.get(request.deletion_request_id) ?? 0) >= request.targets;
@@ -129,7 +129,7 @@ export async function purgeTargets(clickhouse: ClickHouseClient, ids: readonly s
 }
 
 /**
- * Removes targets of requests that are not pending: a worker that stood still may have kept them too late.
+ * Removes targets of requests that are not pending: a worker that was paused may have kept them too late.
  * `readPendingIds` is called after the targets are listed, so that a new request's targets do not look stray. It rejects
  * when it cannot know.
  */

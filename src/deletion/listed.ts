@@ -1,4 +1,4 @@
-// Which requests an account has, the newest first. One sorted set has those of all accounts, so that a page costs what it
+// Which requests an account has, the newest first. One sorted set has the requests of all accounts, so that a page costs what it
 // shows and not what the registry holds.
 
 import { StateNotLoaded } from '../accounts/registry.js';
@@ -110,7 +110,7 @@ async function readPlaces(redis: Redis, accountIds: readonly string[], after: st
   };
 }
 
-/** The newest request of the accounts with a reference, as long as that is remembered. */
+/** The newest request of the accounts with a reference, while the reference is remembered. */
 async function readNamed(
   redis: Redis,
   accountIds: readonly string[],

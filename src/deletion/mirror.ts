@@ -48,7 +48,7 @@ export async function mirrorDeletions(
   return documents.length;
 }
 
-/** Copies requests that are about to be marked complete in Redis, so that nobody is told of a completion that could be lost. */
+/** Copies requests that are about to be marked complete in Redis, so that no caller is told of a completion that could be lost. */
 export async function mirrorCompleted(
   redis: Redis,
   clickhouse: ClickHouseClient,
@@ -79,7 +79,7 @@ async function insertDocuments(
   });
 }
 
-/** A completed form of a request takes precedence over every pending one, whichever of two workers copied last. */
+/** A completed form of a request takes precedence over every pending one, also if another worker copied that later. */
 function versionOf(document: string, version: number): number {
   return (JSON.parse(document) as DeletionRequest).status === 'complete' ? completeOffset + version : version;
 }

@@ -1,4 +1,4 @@
-// Every table of ClickHouse that holds a user, in the order in which deletion empties them: those of all kinds of records,
+// Every table of ClickHouse that holds a user, in the order in which deletion empties them: the tables of all kinds of records,
 // and the failed rows. The table from which merged users are resolved comes last; otherwise a crash in between would
 // forget whom a request means.
 

@@ -15,12 +15,12 @@ import type { FoundRows } from './request.js';
 import { resolveAlone } from './resolve-users.js';
 import {
   countReachedRows,
-  findAlike,
+  findSimilarIdentities,
   type NamedUser,
   readFoundRows,
   readNamedUsers,
 } from './round-counts.js';
-import { createParts, gatherCounts, gatherUsers, tellUsers } from './round-parts.js';
+import { createParts, distributeUsers, gatherCounts, gatherUsers } from './round-parts.js';
 import { dropTables, nameUsers, previewPrefix, type RoundEnvironment } from './round-tables.js';
 import type { SubmitOptions } from './submit.js';
 import type { Target } from './targets.js';
@@ -28,7 +28,7 @@ import type { Target } from './targets.js';
 export type Preview = {
   readonly usersFound: number;
   readonly found: readonly FoundRows[];
-  /** Those of whom nothing was found, and those to whom other identities are similar. */
+  /** The named users of whom nothing was found, and those whose identities resemble others. */
   readonly unclear: readonly Pick<NamedUser, 'target' | 'rows' | 'similar'>[];
 };
 
@@ -61,7 +61,7 @@ export function createPreviews(
       const work = lookUp({ ...options, clickhouse, database, giveUpAt }, accountId, targets).finally(() => {
         running -= 1;
       });
-      // A statement that is slow when the time is over is ended soon. The answer does not wait for that.
+      // A statement that still runs when the time is over is ended soon. The answer does not wait for that.
       work.catch(() => undefined);
       let timer: NodeJS.Timeout | undefined;
       const late = new Promise<'too_long'>((resolve) => {
@@ -109,7 +109,7 @@ async function lookUp(
   return found === 'moved' ? 'busy' : found;
 }
 
-/** Finds whom the targets reach, and counts their rows, as a round of deletions would. */
+/** Finds the users that the targets reach, and counts their rows, as a round of deletions would. */
 async function countAll(
   { clickhouse, database }: Pick<LookUp, 'clickhouse' | 'database'>,
   accountId: string,
@@ -126,7 +126,7 @@ async function countAll(
     const parts = await createParts(clickhouse, database, id, [request], reached, previewPrefix);
     const { tables } = parts.home;
     await nameUsers(clickhouse, tables, targets);
-    await tellUsers(parts);
+    await distributeUsers(parts);
     for (const part of parts.all) await resolveAlone(part.client, part.tables);
     await gatherUsers(parts, [0]);
     if (isOver()) return 'too_long';
@@ -134,7 +134,7 @@ async function countAll(
     await gatherCounts(parts, 'reached');
     if (isOver()) return 'too_long';
     const found = await readFoundRows(clickhouse, tables);
-    for (const part of parts.all) await findAlike(part.client, part.tables);
+    for (const part of parts.all) await findSimilarIdentities(part.client, part.tables);
     await gatherCounts(parts, 'alike');
     if (isOver()) return 'too_long';
     let usersFound = 0;

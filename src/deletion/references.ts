@@ -1,6 +1,6 @@
-// The references by which callers name their requests: the same reference and the same users answer the same request. For
-// that a keyed hash of the list is kept as long as the reference is remembered, in Redis and in ClickHouse. It ends by
-// itself in both, and shows nobody who was named.
+// The references by which callers name their requests: the same reference with the same users is the same request. To
+// recognise it, Redis and ClickHouse keep a keyed hash of the list while the reference is remembered. The hash expires in
+// both, and does not reveal who was named.
 
 import { createHash, createHmac } from 'node:crypto';
 import { inScriptCalls, type Loading } from '../accounts/loading.js';
@@ -12,7 +12,7 @@ import { transactionValues } from '../redis/transactions.js';
 import type { DeletionRequest } from './request.js';
 import type { Target } from './targets.js';
 
-/** The keyed hash of a set of users: the same whatever their order. */
+/** The keyed hash of a set of users: the same in any order. */
 export function hashOfList(secret: string, targets: readonly Target[]): string {
   const key = createHmac('sha256', secret).update('lists of deletions').digest();
   return createHmac('sha256', key).update(JSON.stringify(targets.toSorted())).digest('hex');

@@ -78,7 +78,7 @@ export async function readDeletion(redis: Redis, requestId: string): Promise<Del
   return text === null ? undefined : (JSON.parse(text as string) as DeletionRequest);
 }
 
-/** Requests by their ids, in the order of the ids, without those that Redis does not have. */
+/** Requests by their ids, in the order of the ids; requests that Redis does not have are missing. */
 export async function readDeletions(redis: Redis, ids: readonly string[]): Promise<DeletionRequest[]> {
   if (ids.length === 0) return [];
   const texts = await redis.hmget(registryKeys.deletions, ...ids);
@@ -88,8 +88,8 @@ export async function readDeletions(redis: Redis, ids: readonly string[]): Promi
 export type PendingMember = { readonly accountId: string; readonly requestId: string };
 
 /**
- * The pending requests, the oldest first. Read in one step with the epoch: an emptied Redis has none either, and whoever
- * relied on that would forget whom the requests name. Throws StateNotLoaded when the epoch is another one.
+ * The pending requests, the oldest first. Read in one step with the epoch: an emptied Redis has none either, and a caller that
+ * trusted it would drop the targets of all requests. Throws StateNotLoaded when the epoch is another one.
  */
 export async function readPendingMembers(redis: Redis, epoch: string): Promise<PendingMember[]> {
   const replies = await redis
@@ -107,7 +107,7 @@ function memberOfText(text: string): PendingMember {
   return { accountId: text.slice(0, gap), requestId: text.slice(gap + 1) };
 }
 
-/** The pending requests, and those that can never be carried out, for observers. Nothing is decided by it. */
+/** The pending requests, and the ones that can never be carried out, for observers. Nothing is decided by it. */
 export async function observePending(
   redis: Redis,
 ): Promise<{ pending: DeletionRequest[]; lost: PendingMember[] }> {
@@ -119,7 +119,7 @@ export async function observePending(
   return { pending: await readDeletions(redis, ids), lost: lost.map(memberOfText) };
 }
 
-/** The text of a pending request's list of users; empty if Redis does not have it (any more). */
+/** The text of a pending request's list of users; empty if Redis does not have it, or no longer. */
 export async function readDeletionTargets(redis: Redis, requestId: string): Promise<string> {
   return (await redis.get(registryKeys.deletionTargets(requestId))) ?? '';
 }
@@ -176,7 +176,7 @@ export async function completeDeletion(redis: Redis, request: DeletionRequest): 
   );
 }
 
-/** Notes that nobody has the targets of a request, which is then no longer pending. `seen`: what Redis has of them. */
+/** Notes that the targets of a request are lost, so it is no longer pending. `seen`: what Redis has of them. */
 export async function markTargetsLost(redis: Redis, request: DeletionRequest, seen: string): Promise<void> {
   const lost: DeletionRequest = { ...request, state: 'targets_lost' };
   await runScript(

@@ -21,7 +21,7 @@ const identifications = storedTable('user_identities');
 const rowName = 'app_id, segment, commit_number, row_number';
 
 /**
- * Finds whom the unresolved requests reach in the environments of these tables. `accounts` are the accounts of the round's
+ * Finds the users that the unresolved requests reach in the environments of these tables. `accounts` are the accounts of the round's
  * requests, by number; requests that are missing there are left alone. Settles with the requests that have to wait for the
  * next round. May be repeated until something was deleted.
  */
@@ -149,7 +149,7 @@ async function findWaiting(
   return new Set(rows.map(({ request }) => Number(request)));
 }
 
-/** Finds the users that requests reach besides those that they name. */
+/** Finds the users that requests reach in addition to the ones that they name. */
 async function findUsers(
   client: ClickHouseClient,
   tables: RoundTables,
@@ -242,7 +242,7 @@ function joinCovered(tables: RoundTables): string {
     ON i.app_id = c.app_id AND i.segment = c.segment AND i.commit_number = c.commit_number AND i.row_number = c.row_number`;
 }
 
-/** Keeps whom requests reach, so that a round after a crash need not find them again. */
+/** Keeps the users that requests reach, so that a round after a crash need not find them again. */
 export async function keepResolved(
   client: ClickHouseClient,
   tables: RoundTables,

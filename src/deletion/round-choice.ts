@@ -1,5 +1,5 @@
-// Which pending requests the next round takes. Accounts take turns, so nobody waits for more of another account's requests
-// than fit into one round beside their own. Within an account the order is always that of submission, since whom a later
+// Which pending requests the next round takes. Accounts take turns, so an account waits for no more of another account's
+// requests than fit into one round beside its own. Within an account the order is always that of submission, since whom a later
 // request reaches depends on what an earlier one takes. Pure.
 
 import { deletionRounds } from '../tuning.js';

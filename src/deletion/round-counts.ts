@@ -1,5 +1,5 @@
 // What requests find before anything of theirs is deleted: rows by environment and table, and by the users that they name.
-// Every table is read once, and its rows are counted by the user that stands in them. All else is computed from that.
+// Every table is read once, and its rows are counted by the user in them. All else is computed from that.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { hasPlainForm, plainForm } from '../clickhouse/plain-form.js';
@@ -22,19 +22,19 @@ export async function countReachedRows(client: ClickHouseClient, tables: RoundTa
 }
 
 /** Finds the identities that look like a named one. Each is kept with the first segment in which it stands, by shard. */
-export async function findAlike(client: ClickHouseClient, tables: RoundTables): Promise<void> {
+export async function findSimilarIdentities(client: ClickHouseClient, tables: RoundTables): Promise<void> {
   const found = placesInOrder.map(
     (place) => `SELECT account_id, shard, identity, min(segment) FROM (
         SELECT ${environmentOf(tables)}, identity, segment FROM ${place}
-        WHERE ${inEnvironments(tables)} AND ${isAlike(tables)}
+        WHERE ${inEnvironments(tables)} AND ${similarPredicate(tables)}
       ) GROUP BY account_id, shard, identity`,
   );
   await fillScratch(client, tables.alike, found.join(' UNION ALL '));
   await noteSizes(client, tables, [tables.alike]);
 }
 
-/** Whether a row's identity looks like a named one. Few of them are looked up in the indexes. */
-export function isAlike(tables: RoundTables): string {
+/** The condition on rows whose identity looks like a named one. With few named users it uses the indexes. */
+export function similarPredicate(tables: RoundTables): string {
   const named = `SELECT ${plainForm('identity')} FROM ${tables.users} WHERE app_id = '' AND user_id IS NULL`;
   return hasFewUsers(tables)
     ? hasPlainForm(named)

@@ -50,12 +50,12 @@ export async function createParts(
   return { home: homePart, all: [homePart, ...others] };
 }
 
-/** Tells the other parts whom the requests name, and whom a round that was cut off had found. */
-export async function tellUsers({ home, all }: RoundParts): Promise<void> {
+/** Gives the other parts the users that the requests name, and the ones that an interrupted round had found. */
+export async function distributeUsers({ home, all }: RoundParts): Promise<void> {
   for (const part of all) if (part !== home) await copyRows(home, part, 'users');
 }
 
-/** Adds the users that the other parts have found for some requests to those of the home, which has found its own. */
+/** Adds the users that the other parts have found for some requests to the home's part, which has found its own. */
 export async function gatherUsers({ home, all }: RoundParts, requests: readonly number[]): Promise<void> {
   if (requests.length === 0) return;
   const found = `app_id != '' AND request IN (${requests.join(', ')})`;

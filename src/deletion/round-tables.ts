@@ -1,5 +1,5 @@
 // The tables of one round of deletions (clickhouse/scratch.ts): in ClickHouse's memory where there is one server. They
-// hold the round's requests, the environments that it reaches, the users that were named and those that were found, and
+// hold the round's requests, the environments that it reaches, the named and the found users, and
 // the same users by key for the predicate of the mutations. They are as large as the lists of targets, however many
 // environments an account has, since a named user is named for all of them. They are checked after every use: a restart
 // empties them, and an empty table finds nothing.
@@ -125,7 +125,7 @@ export async function createRoundTables(
     [tables.userIds, 'user_id UInt64', 'Set'],
   ];
   for (const [table, structure, kind] of structures) await createScratch(client, table, structure, kind);
-  // What was stored before is found from here on, whichever replica is asked.
+  // From here on every replica finds what was stored before.
   await syncReplicas(client, [...placesInOrder, targetTable]);
   const insert = async (table: string, values: readonly object[]) => {
     await insertScratch(client, table, values);

@@ -49,7 +49,7 @@ export function readSubmission(document: Document): Submission | Rejection {
   return { list, reference, dryRun, suppress };
 }
 
-/** The users whom a look-up's document asks for, in its order and with repeats, or the reason to refuse it. */
+/** The users that a look-up's document names, in its order and with repeats, or the reason to refuse it. */
 export function readLookup(document: Document): Target[] | Rejection {
   const reason = explain(lookupValidator, document.value);
   if (reason !== undefined) return reason;

@@ -1,4 +1,4 @@
-// What a caller is told of a request: its status, what it is doing while it is pending, and what was counted once it is
+// What a caller sees of a request: its status, what it is doing while it is pending, and what was counted once it is
 // complete. No identity.
 
 import { deletionStates } from '../contract/deletion-states.js';

@@ -1,4 +1,4 @@
-// Ends the exports that a deletion overtakes: those that were requested before it and name one of its users. Their requests hold
+// Ends the exports that a deletion overtakes: exports that were requested before it and name one of its users. Their requests hold
 // that user's name, and the records are gone. An export that is requested later waits for the deletion instead.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
@@ -35,7 +35,7 @@ export async function endExportsOf(
   }
 }
 
-/** Those of the exports that name a user whom the deletion reaches, in whichever environment. */
+/** The exports that name a user whom the deletion reaches, in any environment. */
 async function findNaming(
   clickhouse: ClickHouseClient,
   deletionId: string,

@@ -1,6 +1,6 @@
 // Reads an export: every record that a deletion at the moment of its request would take, from every table that a deletion
-// empties, found by the same code: the users are resolved as those of a round that has this request alone, and the rows are
-// those that its mutations would delete. The names of users are in tables in ClickHouse's memory, never in a statement.
+// empties, found by the same code: the users are resolved as in a round that has this request alone, and the rows are
+// the ones that its mutations would delete. The names of users are in tables in ClickHouse's memory, never in a statement.
 
 import { randomBytes } from 'node:crypto';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
@@ -101,7 +101,7 @@ function highestOf(fences: readonly string[]): string {
   return fences.reduce((highest, fence) => (BigInt(fence) > BigInt(highest) ? fence : highest), '0');
 }
 
-/** Makes the tables and finds the merged users of those that the request names. */
+/** Makes the tables and finds the merged users of the named ones. */
 async function createTables(
   clickhouse: ClickHouseClient,
   database: string,
@@ -165,7 +165,7 @@ async function* readLines(
 type Statement = { readonly query: string; readonly hasRecords: boolean };
 
 /**
- * The statements of an export, whose predicate is that of a deletion's mutations. `users`: those who were found. A row may be
+ * The statements of an export, with the predicate of a deletion's mutations. `users`: the users that were found. A row may be
  * reached by its identity although its user_id is merged with another one, so the rows do not say who is merged with whom.
  */
 function statements(reached: string, users: string): readonly Statement[] {

@@ -1,6 +1,6 @@
 // Requests for exports, in Redis only and for a day. A request names users, so a deletion of one of them ends it (end.ts). It
 // is complete when ClickHouse has every record acknowledged before it and no deletion before it is pending. Nothing is written
-// when that happens: whoever asks finds out.
+// when that happens: the next request about it finds out.
 
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { userExports } from '../contract/limits.js';

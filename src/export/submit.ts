@@ -1,4 +1,4 @@
-// Requesting an export. First comes the fence, like that of a deletion, then the request is stored, then it may be answered. Every
+// Requesting an export. First comes the fence, as for a deletion, then the request is stored, then it may be answered. Every
 // record acknowledged before is at or below the fence, and every record accepted after the answer is above it.
 
 import { randomUUID } from 'node:crypto';

@@ -1,5 +1,5 @@
 // What a download uses in ClickHouse while it runs: tables in memory that name users, like those of a round of deletions, and its
-// queries. Both carry the export's id, so whoever ends an export finds them, even if the process of the download was killed.
+// queries. Both carry the export's id, so any process that ends the export finds them, even after the downloading process was killed.
 
 import { setTimeout } from 'node:timers/promises';
 import type { ClickHouseClient } from '../clickhouse/client.js';

@@ -1,5 +1,5 @@
 // The state and the rejects file of an import belong to one process at a time: two would cut and replace each other's. A claim
-// is a folder beside the file, which names the process, as that of a spool does; that of a process which is gone counts as free.
+// is a folder beside the file, which names the process, as for a spool; the claim of a process that is gone counts as free.
 
 import { mkdirSync, rmdirSync } from 'node:fs';
 import { claimFolder, releaseFolder } from '../producer/spool-folder.js';

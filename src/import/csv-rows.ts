@@ -50,7 +50,7 @@ export async function* readCsv(input: Input, options: ReadOptions): AsyncGenerat
   }
 }
 
-/** `rows`: those of what was written so far, in their order. Whoever takes them removes them. */
+/** `rows`: the rows of what was written so far, in their order. The reader removes the ones that it takes. */
 function createReader(
   input: Input,
   { after, columns }: ReadOptions,
@@ -169,7 +169,7 @@ async function headOf(content: AsyncGenerator<Buffer, undefined>): Promise<Buffe
   return head;
 }
 
-/** The delimiter of the header, which is that of all rows: any other may be part of a text. */
+/** The delimiter of the header, which all rows have: any other may be part of a text. */
 function delimiterOf(head: string): string {
   const found: Record<string, number> = { ',': 0, ';': 0, '\t': 0 };
   let isQuoted = false;

@@ -109,7 +109,7 @@ function versionOf(path: string): string {
 
 /**
  * Throws ImportError if a file was written to or replaced since it was hashed: its keys and places rest on its first content,
- * and nobody knows which of its rows were read.
+ * and it is unknown which of its rows were read.
  */
 export function assertUnchanged({ name, path, version }: Input): void {
   let now: string | undefined;
@@ -119,7 +119,7 @@ export function assertUnchanged({ name, path, version }: Input): void {
     // It is gone.
   }
   if (now !== version)
-    throw new ImportError(`${name}: it was changed while it was read; import a copy that nobody writes to`);
+    throw new ImportError(`${name}: it was changed while it was read; import a copy that does not change`);
 }
 
 /** An error of the file system in words that name no system call. */

@@ -33,7 +33,7 @@ export type Mapper = {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Columns of the rejects file, which are no properties. The key is that of the row when it was refused. */
+/** Columns of the rejects file, which are not properties. The key is the one that the row had when it was refused. */
 export const rejectColumns = {
   key: '_sluice_key',
   reason: '_sluice_reason',
@@ -105,7 +105,7 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
     ];
   }
 
-  /** A number that is no safe integer may be that of several users, so it stays a number and is refused. */
+  /** A number that is no safe integer may stand for several users, so it stays a number and is refused. */
   function userOf(row: Fields): Fields {
     for (const [field, column] of userColumns) {
       const name = mapping[column];

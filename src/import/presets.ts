@@ -15,7 +15,7 @@ export type Made =
   | { readonly kind: 'event'; readonly event: Fields }
   | { readonly kind: 'message'; readonly type: SegmentType; readonly message: Fields };
 
-/** The records of a row, or why there are none. `key` is that of the row's place. */
+/** The records of a row, or why there are none. `key` follows from the row's place. */
 export type Preset = (row: Fields, key: string) => readonly Made[] | string;
 
 export const presetNames = ['segment', 'mixpanel', 'amplitude', 'heap'] as const;

@@ -26,7 +26,7 @@ export type RejectsBefore = {
 
 /**
  * Opens the file. If an import continues, the rows after `bytes` are removed, since they were refused after the state was
- * written. A file that another import left, or somebody mended since, is not written to.
+ * written. A file that another import left, or that was edited since, is not written to.
  */
 export function openRejects(path: string, { bytes, goesOn, isDone }: RejectsBefore): Rejects {
   let file: number;

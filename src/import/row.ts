@@ -1,4 +1,4 @@
-// A row of a file, of whatever format, and what the readers of the formats have in common.
+// A row of a file of any format, and what the readers of the formats have in common.
 
 import { type Input, wordsOf } from './inputs.js';
 import { ImportError } from './options.js';
@@ -25,7 +25,7 @@ export type ReadOptions = {
   readonly after: number;
   /** The columns that the mapping names; a file with a header must have them. */
   readonly columns: readonly string[];
-  /** The column of times, and the zone of those that name none. */
+  /** The column of times, and the zone of times that name none. */
   readonly timeColumn: string | undefined;
   readonly zone: Zone | undefined;
   /** Called with the share of the file that was read. */

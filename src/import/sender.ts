@@ -1,5 +1,5 @@
 // Sends batches of records until each is stored or refused. A request that is answered 429, 500 or 503, or not by the service,
-// is sent again, as it is: its keys make that harmless. Only the service's own word refuses a record; a gateway's 403 is no
+// is sent again, as it is: its keys make that harmless. Only the service itself refuses records; a gateway's 403 is no
 // word about rows. A request that is too large is sent in halves.
 
 import { Agent as HttpAgent, request as httpRequest } from 'node:http';
@@ -198,7 +198,7 @@ export function createSender(
   };
 }
 
-/** Whether the service itself answered: it names the code of whatever it refuses. */
+/** Whether the service itself answered: its refusals have a code. */
 function isOurs({ status, body }: Answer): boolean {
   return status === 200 || typeof body.err?.code === 'string';
 }

@@ -31,7 +31,7 @@ export type OpenedState = {
   readonly isOld: boolean;
 };
 
-/** Reads the state, or begins one. Throws ImportError if it is that of another import which got somewhere. */
+/** Reads the state, or begins one. Throws ImportError if it belongs to another import that has made progress. */
 export function openState(path: string, appId: string, mapping: string): OpenedState {
   const fresh: ImportState = { version: 1, app_id: appId, mapping, rejects_bytes: 0, files: {} };
   let text: string;
@@ -53,7 +53,7 @@ export function openState(path: string, appId: string, mapping: string): OpenedS
   if (state.app_id === appId && state.mapping === mapping) return { state, isOld: true };
   if (totalsOf(state).read > 0)
     throw new ImportError(
-      `--state ${path}: it is that of an import into ${state.app_id} with other options; remove it or name another file`,
+      `--state ${path}: it belongs to an import into ${state.app_id} with other options; remove it or name another file`,
     );
   return { state: fresh, isOld: true };
 }

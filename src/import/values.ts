@@ -1,4 +1,4 @@
-// What a field of a row is good for. Pure.
+// What a field of a row can be used as. Pure.
 
 /** Whether a field holds something: exports leave out what they do not know, or write null or an empty text. */
 export function isGiven(value: unknown): boolean {
@@ -13,7 +13,7 @@ export type Name = string | undefined | { readonly fault: string };
 
 /**
  * The text of a field that names a row, a session or a user; undefined if it holds nothing. Anything that has no text of its
- * own is a fault: all objects would have the same name, and a rounded number that of another row.
+ * own is a fault: all objects would have the same name, and a rounded number could be another row's.
  */
 export function nameIn(column: string, value: unknown): Name {
   if (!isGiven(value)) return undefined;

@@ -130,7 +130,7 @@ const noRecords = encodedRecords([]);
 const emptyGroup: MessageGroup = { limits: [], records: noRecords, bytes: packedBytesMax([], noRecords) };
 
 /**
- * Divides the messages into groups that are limited apart. All costs but those of events are 1, and in one commit the room of
+ * Divides the messages into groups that are limited separately. All costs except the costs of events are 1, and in one commit the room of
  * a limit only shrinks. So if an identification or a call that sets properties is limited, later ones of its user are too.
  */
 function groupMessages(

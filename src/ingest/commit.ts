@@ -10,7 +10,7 @@ import { currentVersionOf } from '../contract/records.js';
 import type { CrashPoint } from '../crash-point.js';
 import { describeError, type Log } from '../log.js';
 import { commitRecords, commitRepeats, commitSeconds, commitWaitingBytes } from '../metrics.js';
-import { leaveSilent, type Redis, reachOf } from '../redis/client.js';
+import { dropSilentConnection, type Redis, reachOf } from '../redis/client.js';
 import { classifyRedisFault } from '../redis/faults.js';
 import { shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
@@ -141,7 +141,7 @@ export function createCommitter(options: CommitterOptions): Committer {
       settle(its);
     } catch (error) {
       // Only this group's answer is lost.
-      log.error({ shard, fault: describeError(error).name }, 'a result of a commit could not be told');
+      log.error({ shard, fault: describeError(error).name }, 'a result of a commit could not be delivered');
     }
   }
 
@@ -185,7 +185,7 @@ export function createCommitter(options: CommitterOptions): Committer {
   }
 
   /**
-   * Makes a commit, and repeats it as long as Redis says that there is a later version of the suppressions. Requests that can
+   * Makes a commit, and repeats it while Redis says that there is a later version of the suppressions. Requests that can
    * be carried out by no version are answered, and leave the batch.
    */
   async function commit(batch: Waiting[]): Promise<(index: number) => CommitResult> {
@@ -289,7 +289,7 @@ export function createCommitter(options: CommitterOptions): Committer {
     let timer: NodeJS.Timeout | undefined;
     const silence = new Promise<never>((_, reject) => {
       const giveUp = () => reject(new Error('no reply in time'));
-      // Timers run before replies that have arrived. So a process that stood still looks at its replies before it gives up.
+      // Timers run before replies that have arrived. So a process that was paused looks at its replies before it gives up.
       timer = setTimeout(() => setImmediate(giveUp), Math.min(leftMs, commitBatches.attemptMs));
     });
     try {
@@ -304,7 +304,7 @@ export function createCommitter(options: CommitterOptions): Committer {
       }
       if (kind === 'broken') log.error({ shard, error: describeError(error) }, 'the commit script failed');
       // A connection that stays silent may stay so; a new one gets another chance within the deadline.
-      else leaveSilent(redis);
+      else dropSilentConnection(redis);
       return { kind: 'lost' };
     } finally {
       clearTimeout(timer);

@@ -1,6 +1,6 @@
 // Event ids: 128 bits in 32 hexadecimal digits. With an idempotency key the id is a hash of environment and
 // key, so that a repeat has the same id; without one it is unique. The first 32 bits tell the two apart: they are zero only
-// in ids without a key, which nobody has to remember (clickhouse/key-index.ts).
+// in ids without a key, which need not be remembered (clickhouse/key-index.ts).
 
 import { hash, randomBytes } from 'node:crypto';
 

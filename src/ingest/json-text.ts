@@ -26,11 +26,11 @@ export function beginsNumeral(unit: number): boolean {
 /** The end of the number that begins here. */
 export function endOfNumeral(json: string, at: number): number {
   let end = at + 1;
-  while (goesOn(json.charCodeAt(end))) end++;
+  while (isPartOfNumeral(json.charCodeAt(end))) end++;
   return end;
 }
 
 /** A digit, a point, a sign or the letter of an exponent. */
-function goesOn(unit: number): boolean {
+function isPartOfNumeral(unit: number): boolean {
   return (unit >= minus && unit <= nine) || unit === 0x65 || unit === 0x45 || unit === 0x2b;
 }

@@ -1,6 +1,6 @@
 // From the bytes of a large body to its JSON document, record by record. The records of a bulk request are found in the
 // text and parsed one by one, so no step costs more than one record, and what a record may hold is bounded. The result is
-// the same as that of `document.ts`. Pure.
+// the same as in `document.ts`. Pure.
 
 import { isAscii, isUtf8 } from 'node:buffer';
 import { randomBytes } from 'node:crypto';
@@ -35,7 +35,7 @@ type Parts = { readonly rest: string; readonly restNumerals: boolean; readonly r
 const charactersPerStep = 256 * 1024;
 /** How much is decoded in one step: about 2 ms. */
 const bytesPerStep = 512 * 1024;
-/** Stands for the list in the text of the rest. Nobody outside this process knows it. */
+/** Stands for the list in the text of the rest. Only this process knows it. */
 const listMark = randomBytes(15).toString('base64url');
 
 const tooManyValues = rejection(

@@ -41,7 +41,7 @@ export type MessageContext = {
   /** When the request was sent, by the client's clock, and when it was received, by this process's. */
   readonly sentMs: number;
   readonly receivedMs: number;
-  /** The unknown fields of the request; those of its messages are added. */
+  /** The unknown fields of the request; its messages add theirs. */
   readonly ignored: IgnoredFields;
 };
 

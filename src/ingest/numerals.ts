@@ -14,7 +14,7 @@ export type Read = {
   readonly longCount: number;
 };
 
-/** No other text begins with it, since nobody outside this process knows it. */
+/** No other text begins with it, since only this process knows it. */
 const marker = randomBytes(15).toString('base64url');
 
 /** Some field may accept numbers below this as ids or times. All numbers beyond it are refused anyway. */

@@ -6,14 +6,14 @@
 import { isUtf8 } from 'node:buffer';
 import { bodies, counts, lengths, reservedEventPropertyKeys } from '../contract/limits.js';
 import { type EventInput, eventSchema } from '../contract/records.js';
-import { endOfNumber, endOfText, haveSameBytes, nowhere, skipBlanks, standsAt } from './plain-json.js';
+import { endOfNumber, endOfText, haveSameBytes, matchesAt, nowhere, skipBlanks } from './plain-json.js';
 import { isCommonTimestamp, readTimestamp } from './timestamp.js';
 import { isUserId } from './user-id.js';
 
 type FieldName = keyof EventInput | 'app_id';
 const fieldNames = [...Object.keys(eventSchema.properties), 'app_id'] as readonly FieldName[];
 
-/** The fields of an event, and last that of its request, by their place in `spans`. */
+/** The fields of an event, and last the request's field, by their place in `spans`. */
 export const fields = Object.fromEntries(fieldNames.map((name, i) => [name, i])) as Readonly<
   Record<FieldName, number>
 >;
@@ -132,7 +132,7 @@ function readList(body: Buffer, at: number): number {
 function fieldOf(body: Buffer, start: number, end: number): number {
   const candidates = fieldsByLength[end - start];
   if (candidates === undefined) return nowhere;
-  for (const { name, field } of candidates) if (standsAt(body, start, name)) return field;
+  for (const { name, field } of candidates) if (matchesAt(body, start, name)) return field;
   return nowhere;
 }
 
@@ -188,7 +188,7 @@ function isUsable(body: Buffer, start: number, end: number, keysBefore: number):
     const other = keyStarts[i] as number;
     if ((keyEnds[i] as number) - other === length && haveSameBytes(body, start, other, length)) return false;
   }
-  for (const key of reservedKeys) if (key.length === length && standsAt(body, start, key)) return false;
+  for (const key of reservedKeys) if (key.length === length && matchesAt(body, start, key)) return false;
   return true;
 }
 

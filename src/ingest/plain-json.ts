@@ -59,7 +59,7 @@ function skipDigits(bytes: Uint8Array, at: number): number {
 }
 
 /** Whether these bytes are here. */
-export function standsAt(bytes: Uint8Array, at: number, expected: Uint8Array): boolean {
+export function matchesAt(bytes: Uint8Array, at: number, expected: Uint8Array): boolean {
   for (let i = 0; i < expected.length; i++) if (bytes[at + i] !== expected[i]) return false;
   return true;
 }

@@ -9,7 +9,7 @@ import { copyCompact } from './plain-json.js';
 import type { Checked } from './record-kind.js';
 import type { Selection } from './submission.js';
 
-/** How many bytes a value may have in a row beside those of its field. */
+/** How many bytes a value in a row may have in addition to its field's. */
 const addedBytesMax: Readonly<Record<ColumnType, number>> = {
   text: '""'.length,
   event_id: '""'.length + 32,
@@ -19,7 +19,7 @@ const addedBytesMax: Readonly<Record<ColumnType, number>> = {
   properties: '{}'.length,
 };
 
-/** How many bytes a row may have beside its app_id and its event: those of its values, of its number, and of the separators. */
+/** How many bytes a row may have beside its app_id and its event: for its values, its number and the separators. */
 const rowBytesMax = Object.values(recordColumns.events).reduce(
   (bytes, type) => bytes + addedBytesMax[type] + ','.length,
   '['.length + '9999\n'.length,

@@ -36,7 +36,7 @@ export type Prepared =
 export type Ready = {
   readonly kind: 'ready';
   readonly submission: Submission<LimitedGroup>;
-  /** The number of its records, with those of suppressed users. */
+  /** The number of its records, including records of suppressed users. */
   readonly records: number;
   /** The bad elements of a bulk request, which are left out. */
   readonly errors: readonly ElementError[];
@@ -206,7 +206,7 @@ function checkContext({ surrogates }: Document, { environment, nowMs }: PrepareC
   return { surrogates, nowMs, allowedIdentities: environment.allowedIdentities };
 }
 
-/** The mendings of a request; those of its records are added. */
+/** The mendings of a request; its records add theirs. */
 function mendingsOf(document: Document): Map<Mending, number> {
   const numeric = typeof (document.value as { app_id: unknown }).app_id === 'number';
   return new Map(numeric ? [['numeric_app_id', 1]] : []);

@@ -14,7 +14,7 @@ export function printOfRow(rows: DataView, start: number, end: number): number {
   return reduced(print);
 }
 
-/** The print of a row without its time, which is corrected anew each time a message of the client library is sent. */
+/** The print of a row without its time, which is corrected again each time a message of the client library is sent. */
 export function printWithoutTime(row: string, time: string): number {
   // Within a text of the row the quote would be escaped.
   const from = row.indexOf(`,"${time}",`) + 2;

@@ -10,7 +10,7 @@ export type LimitContext = { readonly environment: LiveEnvironment; readonly lim
 
 export type NamedLimit = LimitCheck & { readonly name: LimitName };
 
-/** The limit of a request with one record: that of its user, if the kind has a limit. */
+/** The limit of a request with one record: its user's, if the kind has a limit. */
 export function singleLimits(
   { name: counter, singleLimit: name }: Pick<RecordKind, 'name' | 'singleLimit'>,
   user: Checked,
@@ -21,7 +21,7 @@ export function singleLimits(
   return [{ name, digest: limitKeys.ofUser(counter, environment.appId, user), cost: 1, limit }];
 }
 
-/** The limits of a bulk request: that of its environment and that of every user in it, by number of records. */
+/** The limits of a bulk request: its environment's and those of all users in it, by number of records. */
 export function bulkLimits(
   { name: counter }: { readonly name: string },
   count: number,

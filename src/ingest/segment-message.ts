@@ -252,7 +252,7 @@ function sessionOf(message: Message): string | undefined {
 
 /**
  * When it happened. With sentAt only the difference between the sender's two times counts, so its clock may be wrong; a time
- * after the sending counts as that of the sending. Without it the sender's clock is believed.
+ * after the sending counts as the time of the sending. Without it the sender's clock is trusted.
  */
 function timeOf(message: Message, context: SegmentContext): string | undefined | Rejection {
   const time = message.timestamp ?? message.originalTimestamp ?? undefined;

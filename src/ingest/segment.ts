@@ -21,7 +21,7 @@ export type PreparedSegment =
   | {
       readonly kind: 'refused';
       readonly reason: Rejection;
-      /** Every bad message of a batch of which none is good. */
+      /** Every message of a batch in which all are bad. */
       readonly errors?: readonly ElementError[];
     }
   | {

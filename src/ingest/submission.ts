@@ -23,7 +23,7 @@ export type SubmissionContext = {
   readonly suppressions: Suppressions;
 };
 
-/** The records of a request that stay, by their index, and those that do not. */
+/** The records of a request that are stored, by their index, and the ones that are skipped. */
 export type Selection = {
   readonly kept: readonly number[];
   readonly leftOut: readonly number[];

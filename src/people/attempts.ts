@@ -14,13 +14,13 @@ export type Attempt = {
   readonly address: string;
 };
 
-/** By whom an attempt is counted. `known`: the cookie of the browser. `secret` is the deployment's. */
+/** Under what an attempt is counted. `known`: the cookie of the browser. `secret` is the deployment's. */
 export function attemptOf(secret: string, { email, person, known, network }: AttemptBy): Attempt {
   const digest = (text: string) => createHmac('sha256', secret).update(text).digest('hex');
   const isKnown = person !== undefined && isKnownBrowser(secret, person, known);
   return {
     lane: registryKeys.signIns(digest(isKnown ? `browser\0${known}` : `person\0${email}`)),
-    // A known browser is slowed down by its own attempts only, whoever shares its address.
+    // A known browser is slowed down by its own attempts only, not by others behind its address.
     address: registryKeys.signIns(digest(isKnown ? `address of\0${known}` : `address\0${network}`)),
   };
 }
@@ -57,7 +57,7 @@ export async function bookAttempt(
   return reply < 0 ? { refusedMs: -reply } : { waitMs: reply };
 }
 
-/** Takes back an attempt with the right password. The person's wrong attempts are forgotten, those of the address stay. */
+/** Takes back an attempt with the right password. The person's wrong attempts are forgotten, the address's stay. */
 export async function forgiveAttempt(redis: Redis, { lane, address }: Attempt): Promise<void> {
   await redis.multi().del(lane).hincrby(address, 'count', -1).pexpire(address, signIns.rememberedMs).exec();
 }

@@ -4,7 +4,7 @@
 import { people } from '../contract/limits.js';
 
 export type Passwords = {
-  /** The text to keep in place of a password. */
+  /** The text to keep instead of a password. */
   hash(password: string): Promise<string>;
   /** Whether a password is the one of a kept text. Without a text it takes as long, and is false. */
   verify(hash: string | undefined, password: string): Promise<boolean>;

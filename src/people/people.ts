@@ -86,8 +86,8 @@ function checkRoom(people: ReadonlyMap<string, Person>): void {
 }
 
 /**
- * The person whom the provider vouches for, with the role that it gives now. Throws AdministrationError if the address is
- * somebody else's: of a person with a password, or of another user of the provider.
+ * The person whom the provider vouches for, with the role that it gives now. Throws AdministrationError if the address
+ * belongs to another: to a person with a password, or to another user of the provider.
  */
 export async function enterByProvider(redis: Redis, vouched: Vouched): Promise<Person> {
   const { issuer, subject, role, accountId } = vouched;
@@ -100,7 +100,7 @@ export async function enterByProvider(redis: Redis, vouched: Vouched): Promise<P
     const known = people.get(person_id);
     if (known === undefined) checkRoom(people);
     else if (known.provider?.issuer !== issuer || known.provider.subject !== subject)
-      throw new AdministrationError('this address belongs to somebody else');
+      throw new AdministrationError('this address belongs to another person');
     if (known !== undefined && known.role === role && known.account_id === accountId)
       return { changes: [], result: known };
     const person: Person = {
@@ -115,7 +115,7 @@ export async function enterByProvider(redis: Redis, vouched: Vouched): Promise<P
   });
 }
 
-/** What a session is good for: the password under which it began, or the role that the provider gave. */
+/** What a session depends on: the password under which it began, or the role that the provider gave. */
 export function credentialOf({ password, provider }: Person): string | undefined {
   return password?.id ?? provider?.id;
 }

@@ -61,7 +61,7 @@ export function createProvider(options: ProviderOptions): Provider {
     // Loaded when the first one signs in: it would double the time in which a process starts.
     const { allowInsecureRequests, discovery } = await import('../packages/openid-client.js');
     const url = new URL(issuer);
-    // Whoever names an address without TLS wants it: a provider on the same machine.
+    // An address without TLS is deliberate: a provider on the same machine.
     const execute = url.protocol === 'http:' ? [allowInsecureRequests] : [];
     return discovery(url, clientId, clientSecret, undefined, { execute, timeout: signOn.timeoutSeconds });
   }
@@ -118,7 +118,8 @@ function failed(cause: unknown): never {
 /** Whom these claims are about. Throws AdministrationError if they give no address or no role. */
 export function vouchedOf(claims: Readonly<Record<string, unknown>>, roleClaim: string): Vouched {
   const { iss, sub, email, email_verified: isVerified } = claims;
-  if (typeof iss !== 'string' || typeof sub !== 'string') throw new Error('the ID token names nobody');
+  if (typeof iss !== 'string' || typeof sub !== 'string')
+    throw new Error('the ID token has no issuer or no subject');
   if (typeof email !== 'string' || isVerified === false || isVerified === 'false')
     throw new AdministrationError('your provider does not vouch for your e-mail address');
   const claimed: unknown = claims[roleClaim];
@@ -139,7 +140,7 @@ function roleOf(text: unknown): Pick<Vouched, 'role' | 'accountId'> | undefined 
   return role === undefined || accountId === undefined || accountId === '' ? undefined : { role, accountId };
 }
 
-/** The text of an attempt for a cookie, good for some minutes. */
+/** The text of an attempt for a cookie, valid for some minutes. */
 export function signAttempt(secret: string, { state, nonce, verifier }: Attempt, nowMs: number): string {
   const text = [state, nonce, verifier, String(nowMs + signOn.attemptMsMax)].join('.');
   return `${text}.${signatureOf(secret, text)}`;

@@ -1,5 +1,5 @@
-// Sessions of the console. Redis has them under the hashes of their secrets until they end; one that was emptied knows none,
-// and everybody signs in again. A session is good for the password under which it began.
+// Sessions of the console. Redis has them under the hashes of their secrets until they end. After a loss of Redis everybody
+// signs in again. A session is valid while the password under which it began is.
 
 import { hash, randomBytes } from 'node:crypto';
 import type { Person } from '../accounts/documents.js';

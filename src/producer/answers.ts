@@ -1,4 +1,4 @@
-// What an answer means for the records of a request. Only the service's own word settles a record: what a proxy or a
+// What an answer means for the records of a request. Only the service itself settles a record: what a proxy or a
 // wrong address answers is tried again.
 
 import type { LimitName } from '../contract/limits.js';
@@ -20,7 +20,7 @@ export type Verdict =
   | { readonly kind: 'refused'; readonly code: string; readonly message: string; readonly field?: string }
   /** Some of its users have sent too much: they have to wait this long, others need not. */
   | { readonly kind: 'users_limited'; readonly ms: number }
-  /** To be sent again, after at least as long as the service asked for. */
+  /** To be sent again, not before the time that the service asked for. */
   | { readonly kind: 'later'; readonly ms: number; readonly code: string; readonly message: string };
 
 /** The limit of one user in a bulk request: the other users of the request may go on. */

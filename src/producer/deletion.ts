@@ -1,4 +1,4 @@
-// Deletes any number of users in requests of at most 10,000, each watched until it is complete. The caller is told what was
+// Deletes any number of users in requests of at most 10,000, each watched until it is complete. The caller learns what was
 // submitted before anything else happens, so a killed process can continue where it was.
 
 import { isStuck } from '../contract/deletion-states.js';

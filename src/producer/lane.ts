@@ -1,5 +1,5 @@
 // The queue of one lane. A user's records are all in one lane, and a lane sends one batch at a time, so the order per user
-// is kept while lanes send in parallel. Records of a user whose limit is reached stand apart and hold up nobody else.
+// is kept while lanes send in parallel. Records of a user whose limit is reached are set aside and hold up no other user.
 
 import type { Operation, QueuedRecord } from './records.js';
 
@@ -8,7 +8,7 @@ export type LaneQueue = {
   /** Puts records of one user, and all others of that user that wait, apart for some time. */
   park(records: readonly QueuedRecord[], untilMs: number): void;
   isParked(user: string): boolean;
-  /** Puts a record that was chosen back to those of its parked user. */
+  /** Puts a chosen record back among its user's parked records. */
   rejoin(record: QueuedRecord): void;
   /** Takes the records of the next request, in their order; none if nothing waits. */
   choose(nowMs: number, recordsMax: number, bytesMax: number): QueuedRecord[];
@@ -27,7 +27,7 @@ export type DueBounds = {
 /** `records`: in the order of the calls. */
 type Parked = { untilMs: number; readonly records: QueuedRecord[] };
 
-/** How many times the records of a batch are looked through for those of its operation. */
+/** A batch looks for records of its operation among this many times its number of records. */
 const looksPerBatch = 4;
 
 export function createLaneQueue(): LaneQueue {

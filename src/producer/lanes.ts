@@ -23,7 +23,7 @@ export type Lanes = {
   add(record: QueuedRecord): void;
   /** Settles when the service has answered for all records that were added before. */
   flush(): Promise<void>;
-  /** Sends nothing any more. */
+  /** Stops sending. */
   stop(): void;
 };
 
@@ -162,7 +162,7 @@ function createLane(
     wake();
   }
 
-  /** Settles when each record is settled or stands apart, or when the library was stopped. */
+  /** Settles when each record is settled or parked, or when the library was stopped. */
   async function deliver(batch: readonly QueuedRecord[]): Promise<void> {
     const records = withoutParked(batch);
     const [first] = records;

@@ -1,4 +1,4 @@
-// The library's own bounds and defaults, beside those of the contract, and the relations between them.
+// The bounds and defaults that the library adds to the contract's, and the relations between them.
 
 import { counts } from '../contract/lengths.js';
 import { bodies, relation, waits } from '../contract/limits.js';
@@ -51,7 +51,7 @@ export const producerLimits = {
   /** Between two looks at deletion requests. */
   pollMsMin: 500,
   pollMsMax: 5_000,
-  /** Without anybody who listens, one line about each kind of report is printed in this time. */
+  /** Without a listener, one line about each kind of report is printed in this time. */
   warnEveryMs: 60_000,
 } as const;
 

@@ -10,7 +10,7 @@ export type SluiceOptions = {
   readonly baseUrl: string;
   /** For an environment that requires one. */
   readonly writeKey?: string | undefined;
-  /** The account's API key, for `deleteUsers`; `appId` must then be that of Main Production. */
+  /** The account's API key, for `deleteUsers`; `appId` must then be Main Production's. */
   readonly apiKey?: string | undefined;
   /** Milliseconds that a record waits for others to be sent with; default 500, 0 sends at once. */
   readonly intervalMs?: number;

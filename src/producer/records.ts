@@ -88,7 +88,7 @@ export function createRecorder(nowMs: () => number): Recorder {
   let lastMs = Number.NaN;
   let lastText = '';
 
-  /** Most records come in the millisecond of the one before. */
+  /** Most records come in the same millisecond as the previous one. */
   function now(): string {
     const ms = nowMs();
     if (ms !== lastMs) {
@@ -109,7 +109,7 @@ export function createRecorder(nowMs: () => number): Recorder {
         'timestamp',
       );
     }
-    // Dates are good for 8.64e15 milliseconds around 1970.
+    // Dates hold 8.64e15 milliseconds around 1970.
     if (!(Math.abs(ms) <= 8.64e15)) {
       return rejection('invalid_timestamp', 'it is neither a Date, a text nor a number', 'timestamp');
     }

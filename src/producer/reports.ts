@@ -1,5 +1,5 @@
 // What the library has to tell: refused records, dropped records, and what keeps it from sending. By callback and by
-// event. If nobody listens, as a warning of the process, one per minute of each kind.
+// event. Without a listener, as a warning of the process, one per minute of each kind.
 
 import { EventEmitter } from 'node:events';
 import { producerLimits as limits } from './limits.js';

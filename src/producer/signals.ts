@@ -15,7 +15,7 @@ export function closeOnSignals(
   function onSignal(signal: NodeJS.Signals): void {
     void close(deadlineMs).finally(() => {
       undo();
-      // Whoever else listens decides about the end.
+      // If there are other listeners, they decide whether the process ends.
       if (process.listenerCount(signal) === 0) process.kill(process.pid, signal);
     });
   }

@@ -106,7 +106,7 @@ export function createSluice(options: SluiceOptions): Sluice {
     return records >= factor * settings.queueRecords || bytes >= factor * limits.queueBytesMax;
   }
 
-  /** Whether no more should be taken, and with a factor, no more may be taken from those who do not wait. */
+  /** Whether no more should be taken; with a factor, whether no more may be taken even from callers that do not wait. */
   function isFull(factor: number): boolean {
     if (spool === undefined) return isMemoryFull(factor);
     const beyondBytes = (factor - 1) * limits.queueBytesMax;

@@ -1,4 +1,4 @@
-// One file of a spool: its records, a line for each, and beside it the marks of those that are settled.
+// One file of a spool: its records, a line for each, and beside it the marks of settled records.
 
 import { type FileHandle, open, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -72,7 +72,7 @@ export async function cut(file: SpoolFile): Promise<void> {
 
 /** Closes its records. */
 export async function shut(file: SpoolFile): Promise<void> {
-  // Whoever loads it stops at its bytes; only after a crash the torn lines would be sent twice, under their keys.
+  // A load stops at its bytes; only after a crash the torn lines would be sent twice, under their keys.
   await cut(file).catch(() => undefined);
   await file.records?.close();
   file.records = undefined;

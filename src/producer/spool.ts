@@ -75,7 +75,7 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
   /** The last attempt to write failed, and the next one has not begun. */
   let isFailing = false;
   let isInTrouble = false;
-  /** Settles when the attempt to write has ended, in whatever way. */
+  /** Settles when the attempt to write has ended, well or not. */
   let attempt: Promise<unknown> = Promise.resolve();
 
   function begin(): void {
@@ -155,7 +155,7 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
   }
 
   async function growingFile(): Promise<File> {
-    // On a full disk a file that nobody needs makes room.
+    // On a full disk a file that is no longer needed makes room.
     const isOver = current?.isTorn === true && current.settled >= current.lines;
     if (current !== undefined && (isOver || current.bytes >= limits.spoolFileBytes)) await finish();
     if (current === undefined) {
@@ -166,7 +166,7 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
     return current;
   }
 
-  /** Nothing is added to the current file any more. */
+  /** From now on nothing is added to the current file. */
   async function finish(): Promise<void> {
     const file = current;
     current = undefined;
@@ -240,7 +240,7 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
       tell(undefined, `file ${number} is gone, and the records that were only there`);
     const settled = file.isForeign ? await readMarks(folder, number) : new Set<number>();
     await shut(file);
-    // What stands behind the last end of a line was not written to its end, and nobody was told that it is kept.
+    // The text after the last line end is incomplete, and its promise has not settled.
     const lines = (content?.toString('utf8') ?? '').split('\n').slice(0, -1);
     file.lines = lines.length;
     file.settled += settled.size;
@@ -293,7 +293,7 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
       for (const file of files.values()) await file.marks?.close();
       releaseFolder(folder);
       const unwritten = [...(underWay?.entries ?? []), ...next.entries];
-      // Nobody waits for a disk that fails.
+      // Nothing waits for a disk that fails.
       underWay?.settle();
       next.settle();
       return { isEmpty: files.size === 0, lost: unwritten.filter(({ record }) => !record.isSettled).length };

@@ -45,7 +45,7 @@ if not forgotten_to then
   local oldest = call('ZRANGE', string.sub(state_key, 1, -6) .. 'segments', 0, 0)[1]
   forgotten_to = oldest and string.format('%.0f', tonumber(string.match(oldest, '(%d+)$')) - 1) or last_number
 end
--- A worker of a version whose markers had no generation takes the generation of one for a number.
+-- A worker of a version whose markers had no generation notes a marker's generation instead of a number.
 if tonumber(indexed_to) > tonumber(last_number) then indexed_to = '0' end
 if tonumber(forgotten_to) > tonumber(last_number) then forgotten_to = last_number end
 local forgotten_s = state[10]

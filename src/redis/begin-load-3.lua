@@ -1,7 +1,7 @@
 -- Takes the right to load the deployment into an emptied Redis. One process at a time has it: two processes could read
 -- from ClickHouse at different times, and the older data could overwrite the newer.
 --
--- KEYS  1  epoch   2  nonce of whoever loads   3  documents (hash)
+-- KEYS  1  epoch   2  nonce of the loading process   3  documents (hash)
 -- ARGV  1  nonce of the caller   2  its lifetime in ms, which the caller renews   3  key of the deployment's document
 -- Returns 1 when taken, 0 while another has it, -1 when Redis is loaded.
 

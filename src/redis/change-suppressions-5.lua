@@ -116,7 +116,7 @@ local lines = { since .. ' ' .. account, told(added), told(removed), table.conca
 call('ZADD', changes_key, since, table.concat(lines, '\n'))
 call('HSET', state_key, 'version', since)
 
--- Whoever knows less than what is left here reads everything again.
+-- A process whose version is older than the changes that are left here reads everything again.
 local over, last = call('ZCARD', changes_key) - changes_kept, nil
 if over > 0 then
   local oldest = call('ZRANGE', changes_key, 0, over - 1, 'WITHSCORES')

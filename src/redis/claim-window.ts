@@ -1,4 +1,4 @@
-// How long Redis remembers claims: as long as their byte budget lasts, at most a day, at least a quarter of an hour, and
+// How long Redis remembers claims: as long as their byte budget lasts, but at most a day, at least a quarter of an hour, and
 // always until their segment is stored and their key is in the index on disk (clickhouse/key-index.ts). Claims age by a
 // clock of the shard that only workers move (age-claims-4.lua): while no worker runs, nothing is forgotten.
 

@@ -229,7 +229,7 @@ export function reachOf(redis: Redis, key: string): Reach {
 }
 
 /** Closes a connection that stays silent, so that the next attempt gets a new one. */
-export function leaveSilent(redis: Redis): void {
+export function dropSilentConnection(redis: Redis): void {
   // In a cluster the connection to one node ends by its own time-out, and the others stay.
   if (redis instanceof Single && redis.status === 'ready') redis.disconnect(true);
 }

@@ -102,7 +102,7 @@ end
 
 -- 2. Rate limits: for each limited user or environment a packed log of (time, count) entries, oldest first. A hash holds
 -- the logs that were written within one generation, which is as long as an entry counts. So every entry that counts is in
--- the hash of this generation or of the one before.
+-- the hash of this generation or the previous one.
 
 local entry_bytes = 12
 local kinds, kind_of_log, logs, log_starts, log_used, log_added, at = {}, {}, {}, {}, {}, {}, nil
@@ -143,7 +143,7 @@ for _, kind in pairs(kinds) do
   end
 end
 
--- Finds the first entry of a log that counts, and the sum of those that do.
+-- Finds the first entry of a log that counts, and the sum of all that count.
 local function sum_up(i)
   local log, first, used = logs[i], 1, 0
   local gone_ms = limit_now_ms - kind_of_log[i].keeps_ms
@@ -167,7 +167,7 @@ local function wait_for_room(i, cost, max)
   return kind.keeps_ms
 end
 
--- The log with the entries of this commit and without those that have left the window.
+-- The log with the entries of this commit, without the ones that have left the window.
 local function renewed_log(i)
   local log, slot, added = logs[i], kind_of_log[i].slot, log_added[i]
   local last = #log - entry_bytes + 1

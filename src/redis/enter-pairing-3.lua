@@ -1,4 +1,4 @@
--- An administrator has entered a code: from now on the pairing lives as long as somebody renews it. Several administrators
+-- An administrator has entered a code: from now on the pairing lives as long as a page renews it. Several administrators
 -- may enter the same code. One step, so that the pairing cannot end in between.
 --
 -- KEYS  1  the code   2  all waiting pairings (sorted set)   3  all live pairings (sorted set by end, ms)

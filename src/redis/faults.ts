@@ -23,6 +23,6 @@ export function classifyRedisFault(error: unknown): RedisFault {
 }
 
 /** Whether Redis refused a command for a while only: a script holds it up, or it is not there yet. */
-export function endsByItself(error: unknown): boolean {
+export function isTemporary(error: unknown): boolean {
   return error instanceof Error && /^(?:BUSY|LOADING|MASTERDOWN)\b/.test(error.message);
 }

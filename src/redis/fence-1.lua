@@ -9,7 +9,7 @@ local state_key = KEYS[1]
 
 local state = redis.call('HMGET', state_key, 'epoch', 'last_number')
 if state[1] ~= ARGV[1] then return nil end
--- Also those of tables and columns that the caller's version does not know, since processes of several versions may be at
+-- Also segments of tables and columns that the caller's version does not know, since processes of several versions may be at
 -- work.
 for _, field in ipairs(redis.call('HKEYS', state_key)) do
   if string.sub(field, 1, 5) == 'open.' then redis.call('HDEL', state_key, field) end

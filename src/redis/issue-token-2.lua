@@ -1,4 +1,4 @@
--- Stores a token's hash with what it stands for, unless the same key already has the most live tokens that it may have. So
+-- Stores a token's hash with what the token stands for, unless the key already has the maximum of live tokens. So
 -- minting cannot fill Redis, and no issued token ends before its time.
 --
 -- KEYS  1  the token   2  live tokens issued for the same API key (sorted set, by the ms since 1970 when they end)

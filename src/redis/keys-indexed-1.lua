@@ -9,7 +9,7 @@
 
 local state = redis.call('HMGET', KEYS[1], 'epoch', 'keys_indexed_to', 'keys_generation')
 if state[1] ~= ARGV[1] then return nil end
--- Another worker may have come further meanwhile; one of a version whose markers had no generation notes that of a marker.
+-- Another worker may have come further meanwhile. A worker of a version whose markers had no generation notes a marker's generation instead of a number.
 local generation_min = 2 ^ 63
 local known = tonumber(state[2] or '0')
 if known >= generation_min then known = 0 end

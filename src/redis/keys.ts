@@ -67,7 +67,7 @@ export const registryKeys = {
   pendingDeletions: '{registry}:deletions_pending',
   /** Set of pending requests whose targets ClickHouse does not have yet. */
   unkeptDeletions: '{registry}:deletions_unkept',
-  /** Sorted set like that of pending requests: those that can never be carried out, until somebody ends them. */
+  /** Sorted set like the pending requests': requests that can never be carried out, until an administrator ends them. */
   lostDeletions: '{registry}:deletions_lost',
   /** Set of the requests that ClickHouse does not have in their present form. */
   unmirroredDeletions: '{registry}:deletions_unmirrored',
@@ -79,9 +79,9 @@ export const registryKeys = {
   deletionReference: (digest: string) => `{registry}:deletion_reference:${digest}`,
   /** The list of users of a request; gone when it is complete. */
   deletionTargets: (requestId: string) => `{registry}:deletion_targets:${requestId}`,
-  /** Keyed hashes of the users that a request deleted, 16 bytes each, as long as a backup may hold them. It expires. */
+  /** Keyed hashes of the users that a request deleted, 16 bytes each, while a backup may hold those users. It expires. */
   deletedUsers: (requestId: string) => `{registry}:deleted_users:${requestId}`,
-  /** Present as long as Redis has the hashes of all users that were deleted since this backup began. It expires. */
+  /** Present while Redis has the hashes of all users that were deleted since this backup began. It expires. */
   deletedUsersSince: (backup: string) => `{registry}:deleted_users_since:${backup}`,
   /** Sorted set of "<account_id> <export id>" by the time of their end. */
   exports: '{registry}:exports',
@@ -93,13 +93,13 @@ export const registryKeys = {
   deletionRound: '{registry}:deletion_round',
   /** Present while the append-only file still holds deleted data. */
   rewriteWanted: '{registry}:rewrite_wanted',
-  /** Held by whoever moves or deletes failed rows. */
+  /** Held by the process that moves or deletes failed rows. */
   failedRowsLock: '{registry}:failed_rows_lock',
-  /** Held by whoever looked for stray targets last. */
+  /** Held by the worker that last looked for stray targets. */
   strayTargets: '{registry}:stray_targets',
   /** Present for a while after a run that deleted expired rows. */
   retentionRun: '{registry}:retention_run',
-  /** Since when such a run is due, in seconds since 1970; absent when all that is over is deleted. */
+  /** Since when such a run is due, in seconds since 1970; absent when everything that has expired is deleted. */
   retentionDue: '{registry}:retention_due',
   rewriteSpacing: '{registry}:rewrite_spacing',
   /** Counts the versions of deletion requests that were copied to ClickHouse. */

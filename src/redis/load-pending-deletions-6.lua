@@ -1,11 +1,11 @@
 -- Loads the lists of pending and lost deletion requests, and the targets of pending ones.
 --
--- KEYS  1  epoch   2  nonce of whoever loads   3  pending requests (sorted set)   4  lost requests (sorted set)
+-- KEYS  1  epoch   2  nonce of the loading process   3  pending requests (sorted set)   4  lost requests (sorted set)
 --       5  requests whose targets ClickHouse does not have yet (set)   6  prefix of the keys of targets
 -- ARGV  1  nonce of the caller
 --       2…  for each request: id, member, place among all of them, "pending", "unkept" (pending, and a worker checks
 --           whether all its targets are there) or "lost", and its targets
--- Returns 1; nil when the caller may not load any more.
+-- Returns 1; nil when the caller may no longer load.
 
 if redis.call('EXISTS', KEYS[1]) == 1 or redis.call('GET', KEYS[2]) ~= ARGV[1] then return nil end
 for i = 2, #ARGV, 5 do

@@ -1,4 +1,4 @@
--- Moves a deletion request whose targets nobody has from the pending to the lost requests, so that it delays nobody. May be
+-- Moves a deletion request whose targets are lost from the pending to the lost requests, so that it delays no other. May be
 -- called again.
 --
 -- KEYS  1  deletion requests (hash)   2  pending requests (sorted set)   3  lost requests (sorted set)
@@ -16,6 +16,6 @@ redis.call('ZREM', KEYS[2], ARGV[3])
 redis.call('ZADD', KEYS[3], submitted_ms, ARGV[3])
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('SADD', KEYS[4], ARGV[1])
--- The targets name users, and nobody reads them any more.
+-- The targets name users and are no longer needed.
 redis.call('DEL', KEYS[6])
 return 1

@@ -1,4 +1,4 @@
--- Removes documents from the list of those that ClickHouse lacks, unless the registry has changed since they were read:
+-- Removes documents from the list of documents that ClickHouse lacks, unless the registry has changed since they were read:
 -- then they are copied again.
 --
 -- KEYS  1  version   2  keys of documents to mirror (set)

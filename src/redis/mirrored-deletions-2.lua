@@ -1,4 +1,4 @@
--- Removes deletion requests from the list of those that ClickHouse lacks, unless they have changed since they were read:
+-- Removes deletion requests from the list of requests that ClickHouse lacks, unless they have changed since they were read:
 -- then they are copied again.
 --
 -- KEYS  1  requests to mirror (set)   2  deletion requests (hash)

@@ -1,4 +1,4 @@
--- Notes a try at the callback of a complete deletion request, unless somebody else has noted one since it was read.
+-- Notes an attempt at the callback of a complete deletion request, unless another process has noted one since it was read.
 --
 -- KEYS  1  deletion requests (hash)   2  requests to mirror (set)   3  requests with a callback that is due (set)
 -- ARGV  1  request id   2  SHA-1 of its document as it was read   3  its document   4  '1' if no further try follows

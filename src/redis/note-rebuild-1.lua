@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Asks workers to rebuild the index of keys, or notes how far they are, unless somebody has noted something else meanwhile.
+-- Asks workers to rebuild the index of keys, or notes how far they are, unless another process has noted something else meanwhile.
 -- Allowed when Redis is full: segments that wait for the index make room.
 --
 -- KEYS  1  state of the shard (hash): keys_rebuild

@@ -69,7 +69,7 @@ export function announceProcess(redis: Redis, kind: ProcessKind, log: Log): () =
   };
 }
 
-/** The processes that announced themselves lately, by host and start. Forgets those that ended silently. */
+/** The processes that announced themselves lately, by host and start. Forgets processes that ended silently. */
 export async function listProcesses(redis: Redis, nowMs: number): Promise<readonly RunningProcess[]> {
   const told = await redis.hgetall(registryKeys.processes);
   const all = Object.entries(told).map(([field, text]) => ({

@@ -1,5 +1,5 @@
 -- Raises the last number of a shard that is not loaded yet above every number that was given before, so that ClickHouse
--- can be told to refuse segments up to it. Once the shard is loaded it gives higher numbers, whoever loads it.
+-- can be told to refuse segments up to it. Once the shard is loaded, by any process, it gives higher numbers.
 --
 -- KEYS  1  state of the shard (hash)
 -- ARGV  1  epoch of the deployment   2  highest number that is known elsewhere   3  nonce of the caller: only the process that

@@ -49,7 +49,7 @@ for table_name, open in pairs(open_segments) do
   end
 end
 
--- Lists as many more as may be open, so that enough are left after skipping those.
+-- Lists as many more as may be open, so that enough are left after skipping the open ones.
 local sealed = {}
 for _, member in ipairs(redis.call('ZRANGE', segments_key, 0, list_max + open_count - 1)) do
   if not open_members[member] and #sealed < list_max then sealed[#sealed + 1] = member end

@@ -24,7 +24,7 @@ export function shareMetrics(redis: Redis, processName: string, log: Log): () =>
   }, sharedMetrics.writeEveryMs);
   return async () => {
     clearInterval(timer);
-    // A Redis that does not answer fails no stop: what is left there ends by itself.
+    // A Redis that does not answer does not make the stop fail: what is left there expires.
     if (redis.status === 'ready') await redis.hdel(key, processName).catch(() => undefined);
   };
 }

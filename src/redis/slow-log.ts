@@ -3,7 +3,7 @@
 
 import { describeError, type Log } from '../log.js';
 import type { SingleRedis } from './client.js';
-import { classifyRedisFault, endsByItself } from './faults.js';
+import { classifyRedisFault, isTemporary } from './faults.js';
 
 /**
  * Empties the logs of these servers. If a server refuses the command, this settles too: its operator has forbidden it and is
@@ -14,7 +14,7 @@ export async function emptySlowLogs(servers: readonly SingleRedis[], log: Log): 
   for (const answer of answers) {
     if (answer.status === 'fulfilled') continue;
     // A server that is busy or still loads may be asked again; the log of a busy one is about to grow.
-    if (classifyRedisFault(answer.reason) === 'no_answer' || endsByItself(answer.reason)) throw answer.reason;
+    if (classifyRedisFault(answer.reason) === 'no_answer' || isTemporary(answer.reason)) throw answer.reason;
     log.warn(
       { error: describeError(answer.reason) },
       'redis refuses SLOWLOG RESET: its slow log may hold identities, switch it off',

@@ -1,4 +1,4 @@
-// Commands that Redis carries out in one step, without anybody else's commands between them.
+// Commands that Redis carries out in one step, without other clients' commands between them.
 
 import type { Redis } from './client.js';
 

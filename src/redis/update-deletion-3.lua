@@ -1,4 +1,4 @@
--- Writes the progress of a deletion request, if it is pending and nobody else has written since the caller read it: a round
+-- Writes the progress of a deletion request, if it is pending and no other process has written since the caller read it: a round
 -- that another round overtook does not know what has been found, deleted and verified since.
 --
 -- KEYS  1  deletion requests (hash)   2  pending requests (sorted set)   3  requests to mirror (set)

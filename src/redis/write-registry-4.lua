@@ -1,4 +1,4 @@
--- Writes documents of the registry, if nobody else has written since the caller read it. One step, so that nobody sees half
+-- Writes documents of the registry, if no other process has written since the caller read it. One step, so that no reader sees half
 -- of a change to several documents (each account has one main environment).
 --
 -- KEYS  1  epoch   2  documents (hash)   3  version   4  keys of documents to mirror (set)

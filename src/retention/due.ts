@@ -1,4 +1,4 @@
-// Since when a run of retention is due: from its first attempt until everything that is over is deleted.
+// Since when a run of retention is due: from its first attempt until everything that has expired is deleted.
 
 import { retentionUnfinishedSeconds } from '../metrics.js';
 import type { Redis } from '../redis/client.js';

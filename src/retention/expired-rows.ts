@@ -4,7 +4,7 @@
 //
 // A user is a merged user: an event of one user_id keeps the properties and identifications of all of them. What identifies
 // a user goes last, when nothing younger of that user is left: without it a deletion would not find the rest, and a later
-// identification of the same user_id would merge it with somebody else. Users may come back meanwhile: see
+// identification of the same user_id would merge it with another user. Users may return meanwhile: see
 // removed-identifications.ts.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
@@ -23,7 +23,7 @@ export type ExpiredUsers = {
   readonly mark: string;
   /** Users without events since the cutoff, by the names that rows have. */
   readonly names: string;
-  /** user_ids of users of whom nothing is younger than the cutoff. */
+  /** user_ids of users without a record that is newer than the cutoff. */
   readonly userIds: string;
 };
 
@@ -156,7 +156,7 @@ export async function countExpired(
 
 const partitionOf = (segment: string) => `toYYYYMM(fromUnixTimestamp64Micro(toInt64(${segment}), 'UTC'))`;
 
-/** The partitions before that of a segment in which nothing but markers would be left. */
+/** The partitions before a segment's partition in which only markers would be left. */
 export async function findWholePartitions(
   client: ClickHouseClient,
   place: Place,

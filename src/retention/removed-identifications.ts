@@ -1,12 +1,12 @@
-// Removing what identifies users so that it can be taken back. A user who is over may come back while a run removes the
-// identifications: what is accepted then would belong to an unknown user, and a deletion of the merged user would leave it.
-// No look beforehand can rule that out. So a copy is kept on disk first. After the removal, when everything that was accepted by
-// then is stored, the run puts back the identifications of all users of whom something was accepted since its fences.
+// Removing what identifies users, in a way that can be undone. An expired user may return while a run removes the
+// identifications: new records would then belong to an unknown user, and a deletion of the merged user would miss them. No check
+// beforehand can rule that out. So a copy is written to disk first. After the removal, when everything that was accepted by then is
+// stored, the run puts back the identifications of all users who have had a record since its fences.
 //
-// Until then the removal does not count. Whoever needs identifications before that (a round of deletions, the next run, a
+// Until then the removal does not count. Work that needs identifications before that (a round of deletions, the next run, a
 // move, a restored backup) undoes it. That is always right, since the next run removes again what has expired.
 //
-// A run that stood still may send statements long after it was undone. Each of them names a table of the run, and is refused when
+// A run that was paused may send statements long after it was undone. Each of them names a table of the run, and is refused when
 // that is gone. So the copy takes effect only when it is renamed, after the run has checked that it still holds the lock.
 
 import { randomBytes } from 'node:crypto';
@@ -59,13 +59,13 @@ export async function copyIdentifications(
   });
 }
 
-/** From here on the identifications may go: whoever undoes runs puts them back. Rejects if the run was undone. */
-export async function letCopyCount(client: ClickHouseClient, mark: string): Promise<void> {
+/** From here on the identifications may be removed: undoing the run puts them back. Rejects if the run was undone. */
+export async function activateCopy(client: ClickHouseClient, mark: string): Promise<void> {
   await renameScratch(client, copyOf(mark), removedBy(mark));
 }
 
 /**
- * Puts back the identifications of users of whom anything was accepted above a segment's number; the removal counts then. To be
+ * Puts back the identifications of users who have a record above a segment's number; then the removal counts. To be
  * called when all that was accepted before the removal's end is stored.
  */
 export async function returnUsers(
@@ -91,7 +91,7 @@ export async function returnUsers(
 }
 
 /**
- * Ends whatever runs have left, and puts back all identifications whose removal does not count yet. Anybody may call this at
+ * Ends what runs have left, and puts back all identifications whose removal does not count yet. May be called at
  * any time, and again.
  */
 export async function undoRuns(client: ClickHouseClient): Promise<void> {
@@ -107,14 +107,14 @@ export async function undoRuns(client: ClickHouseClient): Promise<void> {
   for (const name of names.filter((each) => each.endsWith(removedEnd))) {
     const removed = removedBy(`${namePrefix}${randomBytes(6).toString('hex')}`);
     await renameScratch(client, name, removed);
-    // Whoever else puts the same rows back has begun before, or does not find the table.
+    // Another process that puts the same rows back has begun before, or does not find the table.
     await killStatements(client);
     await putBack(client, removed, '1');
     await dropScratch(client, removed);
   }
 }
 
-/** Adds rows of a copy to the identifications, those that are not among them. */
+/** Adds the rows of a copy that the identifications lack. */
 async function putBack(client: ClickHouseClient, from: string, condition: string): Promise<void> {
   await syncReplicas(client, [identifications, from]);
   await commandLong(client, {

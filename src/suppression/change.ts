@@ -17,7 +17,7 @@ export type ChangeOptions = {
   readonly namesPerAccountMax?: number;
 };
 
-/** A name, and the name for whose sake it is suppressed. `-`: itself. `=<name>`: whatever that name is suppressed for. */
+/** A name, and the name because of which it is suppressed. `-`: itself. `=<name>`: the same as for that name. */
 export type Suppressed = readonly [name: NameText, root: NameText];
 
 /** The account would have more names than it may. */

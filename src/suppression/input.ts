@@ -27,7 +27,7 @@ export function readWish(document: Document): SuppressionWish | Rejection {
 
 const names = ['identity', 'user_id', 'anonymous_id'] as const;
 
-/** The user that a query names; `none` if it names nobody, or the reason to refuse it. */
+/** The user that a query names; `none` if it names none, or the reason to refuse it. */
 export function readUser(parameters: URLSearchParams): User | 'none' | Rejection {
   const given = names.filter((name) => parameters.has(name));
   const [name] = given;

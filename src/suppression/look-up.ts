@@ -33,7 +33,7 @@ export async function lookUpUser(
 export type SuppressionCounts = {
   /** Users that submissions named. */
   readonly users: number;
-  /** Their names, and those of whom they are merged with. */
+  /** Their names, and the names of users with whom they are merged. */
   readonly names: number;
   /** Their records that were answered 200 and not stored. */
   readonly records: number;

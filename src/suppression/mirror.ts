@@ -72,7 +72,7 @@ export async function restoreSuppressions(clickhouse: ClickHouseClient, loading:
     for await (const call of inScriptCalls(entries, ([name, value]) => name.length + value.length))
       await loading.write(scripts.loadSuppressions, keys, [accountId, 'more', users, ...call.flat()]);
   }
-  // Last: whoever reads half of the names finds no version, or an older one, and reads again.
+  // Last: a process that reads half of the names finds no version, or an older one, and reads again.
   await loading.write(scripts.endLoadSuppressions, [registryKeys.suppressions], [version]);
   return version;
 }

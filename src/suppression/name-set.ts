@@ -121,7 +121,7 @@ export function createNameSet(room = 0): NameSet {
     }
   }
 
-  /** Frees the place of a name, and moves up the names behind it that would not be found any more. Bits stay set. */
+  /** Frees the place of a name, and moves up the names behind it that could no longer be found. Bits stay set. */
   function remove(hash: NameHash, scope: number): void {
     let hole = find(hash, scope);
     if (isFree(hole)) return;

@@ -1,5 +1,5 @@
 // The names under which users are suppressed: keyed hashes of 96 bits, so that Redis and ClickHouse hold no identity and
-// nobody can look for one without the deployment's secret. Each account has keys of its own, one for identities and one for
+// none can be looked for without the deployment's secret. Each account has keys of its own, one for identities and one for
 // user_ids, since the identity "7" and the user_id 7 are two users. With a million suppressed users, another user's name is
 // mistaken for one of theirs with a probability of 1.3e-23.
 

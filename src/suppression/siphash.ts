@@ -4,7 +4,7 @@
 
 import { createSipHashCode, messageBytesMax } from './siphash-code.js';
 
-/** Hashes parts of buffers under one key. The words are those of the last hash under any key. */
+/** Hashes parts of buffers under one key. The words hold the last hash under any key. */
 export type SipHash = {
   hash(bytes: Uint8Array, start: number, end: number): void;
   first(): number;

@@ -29,8 +29,8 @@ export type SuppressOptions = ChangeOptions & {
 };
 
 /**
- * What was accepted before is not stored yet, or is on its way between ClickHouse servers. So nobody knows whom the users were
- * merged with.
+ * What was accepted before is not stored yet, or is moving between ClickHouse servers. So it is unknown with whom the users are
+ * merged.
  */
 export class NotStoredYet extends Error {
   constructor() {
@@ -41,12 +41,12 @@ export class NotStoredYet extends Error {
 /** Redis was emptied before the change was copied, and loaded without it; or another submission has undone it meanwhile. */
 export class ChangeLost extends Error {
   constructor() {
-    super('the change of the suppressions is not in Redis any more');
+    super('the change of the suppressions is no longer in Redis');
   }
 }
 
 /**
- * Suppresses users, each with whom it is merged. Rejects with TooManyNames, NotStoredYet, ChangeLost or StateNotLoaded; the
+ * Suppresses users, each with the users that it is merged with. Rejects with TooManyNames, NotStoredYet, ChangeLost or StateNotLoaded; the
  * users themselves may then be suppressed already.
  */
 export async function suppressUsers(
@@ -60,7 +60,7 @@ export async function suppressUsers(
   const named = users.map((user): Suppressed => [hasher.textOf(user), '-']);
   await suppressNames(options, accountId, named);
   crash('suppressed');
-  // Until the identity of a user_id is suppressed too, somebody may be identified with it. So there is another look after that.
+  // Until the identity of a user_id is suppressed too, another user may be identified with it. So this is repeated after that.
   const merged = new Map<string, Suppressed>();
   for (let isNew = true; isNew; ) {
     // From here on no identification of the suppressed is stored, so there are none above the fences.

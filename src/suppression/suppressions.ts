@@ -32,13 +32,13 @@ export type Join = {
 export type Suppressions = {
   /** The version that is known; -1 before the first read. */
   readonly version: () => number;
-  /** Who is suppressed in an environment; undefined if nobody of its account is. Good until the next turn of the event loop. */
+  /** Who is suppressed in an environment; undefined if no user of its account is. Valid until the next turn of the event loop. */
   of(environment: LiveEnvironment): SuppressedUsers | undefined;
   /** Settles when at least this version is known. Rejects when Redis does not answer, or does not hold the deployment. */
   reach(version: number): Promise<void>;
   /**
    * Suppresses the anonymous users that were identified as a suppressed identity. Settles when this holds in all processes, with
-   * those for whom their account has no room.
+   * the users for whom their account has no room.
    */
   join(joins: readonly Join[]): Promise<readonly Join[]>;
   close(): void;

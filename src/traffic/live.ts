@@ -1,6 +1,6 @@
 // Some of the events that arrive in an environment now, read back from ClickHouse. Nothing is stored for it, and events cost no
-// more while somebody watches. A page asks every two seconds for what came since its last question. The beginning leaves a line
-// in the audit log and returns a signed place, so nobody can watch without that line.
+// more while a page watches. A page asks every two seconds for what came since its last request. The beginning leaves a line
+// in the audit log and returns a signed place, so watching always leaves that line.
 
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
@@ -25,7 +25,7 @@ export type LivePage = {
   readonly place: string;
 };
 
-/** A place is signed for its environment, and is good for a while. */
+/** A place is signed for its environment, and is valid for a while. */
 export function signPlace(secret: string, appId: string, segment: string, untilMs: number): string {
   const text = `${segment}.${untilMs}`;
   return `${text}.${signatureOf(secret, appId, text)}`;

@@ -55,7 +55,7 @@ async function countEvents(ask: Ask, appId: string): Promise<EventOfUser[]> {
   return rows.map((row) => ({ ...row, count: Number(row.count) }));
 }
 
-/** The latest value of each key, under whichever of the user's names it came. */
+/** The latest value of each key, under any of the user's names. */
 function readProperties(ask: Ask, appId: string): Promise<{ key: string; value: string }[]> {
   return ask(
     `SELECT key, argMax(value, (segment, commit_number, row_number)) AS value FROM (

@@ -15,7 +15,7 @@ export type MergedUser = {
   readonly hasMore: boolean;
 };
 
-/** Whom a name means. A name that nobody identified stands for itself. */
+/** The user that a name means. A name without an identification stands for itself. */
 export async function findMergedUser(
   client: ClickHouseClient,
   appId: string,
@@ -34,7 +34,7 @@ export async function findMergedUser(
   return { identity, userIds: userIds.slice(0, userIdsMax), hasMore: userIds.length > userIdsMax };
 }
 
-/** The condition on the rows of the users whom `withNames` was given: the Bloom filters of both columns answer it. */
+/** The condition on the rows of the users that `withNames` got; it uses the Bloom filters of both columns. */
 export const isNamed = `(identity IN (SELECT identity FROM ${namedUsers} WHERE user_id IS NULL)
   OR user_id IN (SELECT assumeNotNull(user_id) FROM ${namedUsers} WHERE user_id IS NOT NULL))`;
 

@@ -15,12 +15,12 @@ export async function findSimilar(
   identity: string,
 ): Promise<readonly string[]> {
   const { similarMax, similarSecondsMax } = userLookUps;
-  const isAlike = hasPlainForm(`SELECT ${plainForm('identity')} FROM ${namedUsers}`);
+  const isSimilar = hasPlainForm(`SELECT ${plainForm('identity')} FROM ${namedUsers}`);
   const found = tables.map(
     (table) =>
-      `SELECT DISTINCT identity FROM ${storedTable(table)} WHERE app_id = {appId:String} AND ${isAlike}`,
+      `SELECT DISTINCT identity FROM ${storedTable(table)} WHERE app_id = {appId:String} AND ${isSimilar}`,
   );
-  // What was found until the time is over is shown: parts whose index is not made yet are read whole.
+  // When the time is over, what was found by then is shown: parts without an index are read as a whole.
   const rows = await withNames(client, [identity], [], (ask) =>
     ask<{ identity: string }>(
       `SELECT DISTINCT identity FROM (${found.join(' UNION ALL ')})

@@ -34,7 +34,7 @@ export function readCursor(cursor: string): string | undefined {
 }
 
 /**
- * A page of a user's events, all or those of one name. Their times and stamps decide which ones it has; the properties of no other
+ * A page of a user's events, of all names or of one. Their times and stamps decide which ones it has; the properties of no other
  * event are read. `after` is what `readCursor` has read.
  */
 export async function readTimeLine(

@@ -1,5 +1,5 @@
 // Carries what a live pairing shows from the process that the device called to the processes that serve its pages,
-// through Redis's publish and subscribe, which stores nothing. Whoever does not listen at that moment misses it.
+// through Redis's publish and subscribe, which stores nothing. A page that does not listen at that moment misses it.
 
 import { describeError, type Log } from '../log.js';
 import type { Redis } from '../redis/client.js';
@@ -25,7 +25,7 @@ export type Channel = {
 
 export type ChannelOptions = {
   readonly redis: Redis;
-  /** Makes the connection for listening. It exists only while somebody listens. */
+  /** Makes the connection for listening. It exists only while a page listens. */
   readonly connectForMessages: () => Redis;
   readonly log: Log;
 };

@@ -13,7 +13,7 @@ export function makeCode(): string {
   return `${symbols.slice(0, half).join('')}-${symbols.slice(half).join('')}`;
 }
 
-/** The code that somebody meant, in any case, with or without spaces and the dash. Undefined if it is not a code. */
+/** The code that was typed, in any case, with or without spaces and the dash. Undefined if it is not a code. */
 export function readCode(text: string): string | undefined {
   const symbols = text
     .slice(0, 50)

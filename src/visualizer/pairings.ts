@@ -80,7 +80,7 @@ export async function findPairing(
   return { pairing, code, expiresInSeconds: Math.ceil(leftMs / 1000) };
 }
 
-/** The id of the pairing that waits or lives with a code, given as somebody typed it; undefined if there is none. */
+/** The id of the pairing that waits or lives with a code, given as it was typed; undefined if there is none. */
 export async function findPairingIdByCode(redis: Redis, text: string): Promise<string | undefined> {
   const code = readCode(text);
   return code === undefined ? undefined : ((await redis.get(visualizerKeys.code(code))) ?? undefined);

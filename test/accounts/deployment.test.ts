@@ -4,14 +4,8 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { atPort } from '../../harness/clickhouse.js';
-import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
+import type { ClickHouseGate } from '../../harness/clickhouse-gate.js';
 import { tablesUnderTest } from '../../harness/environment.js';
-import {
-  type ClickHouseHandle,
-  type RedisHandle,
-  startClickHouse,
-  startRedis,
-} from '../../harness/services.js';
 import { startTcpProxy } from '../../harness/tcp-proxy.js';
 import { until } from '../../harness/wait.js';
 import {
@@ -30,7 +24,6 @@ import { LoadInterrupted, type Loading } from '../../src/accounts/loading.js';
 import { mirrorRegistry, readMirror } from '../../src/accounts/mirror.js';
 import { readRegistry, StateNotLoaded } from '../../src/accounts/registry.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
-import { migrate } from '../../src/clickhouse/migrate.js';
 import { insertSegment, isInsertRunning, isRefusedSegment } from '../../src/clickhouse/store.js';
 import { markerRows, storedTable } from '../../src/clickhouse/tables.js';
 import { loads } from '../../src/contract/limits.js';
@@ -47,11 +40,11 @@ import { createNameHasher } from '../../src/suppression/names.js';
 import { followSuppressions } from '../../src/suppression/suppressions.js';
 import { stateLoads } from '../../src/tuning.js';
 import { commit, eventRecord, group } from '../support/shard.js';
+import { type GatedStores, startGatedStores } from '../support/stores.js';
 
 const database = 'deployment_test';
 const log = createLog('test', 'silent');
-let redisServer: RedisHandle;
-let clickhouseServer: ClickHouseHandle;
+let stores: GatedStores;
 let redis: Redis;
 let clickhouse: ClickHouseClient;
 /** A gate before the same ClickHouse, to hold a load at a statement. */
@@ -59,22 +52,10 @@ let gate: ClickHouseGate;
 let gated: ClickHouseClient;
 
 before(async () => {
-  [redisServer, clickhouseServer] = await Promise.all([startRedis(), startClickHouse()]);
-  redis = new Redis(redisServer.url);
-  await migrate({ url: clickhouseServer.testerUrl, database });
-  clickhouse = connectClickHouse({ url: clickhouseServer.testerUrl, database, tables: tablesUnderTest });
-  gate = await startClickHouseGate(clickhouseServer.testerUrl);
-  gated = connectClickHouse({ url: gate.url, database, tables: tablesUnderTest });
+  stores = await startGatedStores(database);
+  ({ redis, clickhouse, gate, gated } = stores);
 });
-
-after(async () => {
-  await gated?.close();
-  await gate?.close();
-  await clickhouse?.close();
-  redis?.disconnect();
-  await redisServer?.remove();
-  await clickhouseServer?.remove();
-});
+after(() => stores?.remove());
 
 beforeEach(async () => {
   gate.pass();
@@ -189,7 +170,7 @@ test('a restore waits for inserts that run, so that the next fence lies above wh
   await load();
   const number = '1900000000000000';
   const row = `SELECT '', generateUUIDv4(), '', NULL, '', '', now64(3), map(), 0, ${number}, 0, now64(3)`;
-  // A machine that stands still for as long as this takes sees it ended.
+  // A machine that pauses for as long as this takes sees it ended.
   let hasEnded = false;
   const insert = clickhouse
     .command({
@@ -416,7 +397,7 @@ for (const text of asked) {
   test(`a restore that stalled while it asked ${text} changes nothing that another restore has loaded since`, async () => {
     await emptyWithRequests();
     const { ended } = await loadHeldAt(text);
-    // The right to load of a process that stands still expires.
+    // The right to load of a process that is paused expires.
     await redis.del(registryKeys.loading);
     assert.equal((await loadAll(0)).how, 'restored');
     const account = await findDemoAccount(redis);
@@ -475,7 +456,7 @@ test('an epoch without its deployment is no loaded state', async () => {
 
 test('a restore asks ClickHouse and Redis as seldom for thousands of requests as for few', async () => {
   await load();
-  const counted = new Redis(redisServer.url);
+  const counted = new Redis(stores.redisServer.url);
   let sent = 0;
   const send = counted.sendCommand.bind(counted);
   counted.sendCommand = (...args) => {
@@ -538,9 +519,9 @@ test('a restore writes requests while it reads them, so that it needs neither ti
     },
   });
   await redis.flushall();
-  const proxy = await startTcpProxy({ port: clickhouseServer.port });
+  const proxy = await startTcpProxy({ port: stores.clickhouseServer.port });
   const proxied = connectClickHouse({
-    url: atPort(clickhouseServer.testerUrl, proxy.port),
+    url: atPort(stores.clickhouseServer.testerUrl, proxy.port),
     database,
     tables: tablesUnderTest,
   });
@@ -707,7 +688,7 @@ test('an API process sees a new environment at once and a changed one within a s
       });
       seenMs.push(performance.now() - startedMs);
     }
-    // A machine that stands still delays some changes, but not the quickest one.
+    // A machine that pauses delays some changes, but not the quickest one.
     assert.ok(Math.min(...seenMs) <= 1_000, String(seenMs));
     assert.equal(environments.isLoaded(), true);
     await redis.flushall();

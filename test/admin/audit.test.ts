@@ -1,4 +1,4 @@
-// The audit log: every action writes its line, whoever takes it, and no action happens without one.
+// The audit log: every action by any caller writes its line, and no action happens without one.
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -200,7 +200,7 @@ test('keeps the lines while ClickHouse is away, and a worker moves them', async 
   await runAdmin(['accounts', 'create', 'While it was away', '--environment', 'Main'], away);
   assert.equal(await redis.hlen(registryKeys.audit), 2);
   const count = async () => {
-    // A worker that is stopped while it moves lines may store them twice; whoever reads the log sees them once.
+    // A worker that is stopped while it moves lines may store them twice; readers of the log see them once.
     const rows = await sluice.rows(
       "SELECT DISTINCT stage FROM audit_log WHERE details LIKE '%While it was away%'",
     );

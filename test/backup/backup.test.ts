@@ -1,5 +1,5 @@
 // `npm run admin -- backup …`: a backup is made and restored while everything runs, a restore may be killed at any point, and
-// nobody who was deleted comes back.
+// no deleted user comes back.
 
 import assert from 'node:assert/strict';
 import { after, before, mock, test } from 'node:test';
@@ -79,7 +79,7 @@ async function deletedUsers(): Promise<string[]> {
   return withRedis(sluice, (redis) => redis.keys(registryKeys.deletedUsers('*')));
 }
 
-/** Nobody is deleted while this is set. */
+/** No user is deleted while this is set. */
 async function holdDeletions(held: boolean): Promise<void> {
   await withRedis(sluice, async (redis) => {
     if (held) await redis.set(registryKeys.restoringBackup, '{}');
@@ -338,7 +338,7 @@ test('waits for a round of deletions, and exchanges nothing until it has ended',
     const restored = restore('one').finally(() => {
       ended = true;
     });
-    // Whoever asks for the lock shortens a time to live that no lock can have.
+    // A process that asks for the lock shortens a time to live that no lock can have.
     await until(async () => (await redis.pttl(lock)) <= failedRowsLock.holdMs, {
       deadlineMs: 60_000,
       what: 'the restore asks whether a round runs',

@@ -1,4 +1,4 @@
-// Every fault that a schedule may contain. Faults of one kind share a name, whichever process they affect.
+// Every fault that a schedule may contain. Faults of one kind share a name for all processes.
 
 import type { Layout } from './deployment.js';
 import type { Fault } from './fault.js';

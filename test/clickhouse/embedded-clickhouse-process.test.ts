@@ -41,7 +41,7 @@ describe('the process', { concurrency: true }, () => {
       const reply = ask(own, { parameters: { query_id: 'ends' }, body }).finally(() => {
         isAnswered = true;
       });
-      // On a machine that stands still for so long it has ended, and the stop has nothing to wait for.
+      // On a machine that pauses for so long it has ended, and the stop has nothing to wait for.
       await until(async () => isAnswered || (await running(own, 'ends')) === 1, {
         deadlineMs: 30_000,
         what: 'it runs',

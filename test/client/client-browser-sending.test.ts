@@ -236,7 +236,7 @@ describe('sending from a browser', { skip: withoutBrowser() }, () => {
           assert.equal(own[0]?.session_id, own[1]?.session_id, `one session in round ${round}`);
         }
         assert.equal(users.size, rounds);
-        // A tab that stood still is taken for gone, and another one sends its messages again.
+        // A tab that was paused is taken for gone, and another one sends its messages again.
         const inJudged = new Set(judged.map((round) => `Round ${round}`));
         const sent = taken(appId)
           .flatMap(({ messages }) => messages)
@@ -502,7 +502,7 @@ const watchStorage = `
 
 /**
  * How late, since the last call, a tab saw what another one wrote. Tabs that open at once are certainly one user only if
- * they saw each other's writes in time, which a process that stands still for a while does not.
+ * they saw each other's writes in time, which a process that is paused for a while does not.
  */
 async function latestSeenMs(tabs: readonly Page[]): Promise<number> {
   const names = tabs.map((_, n) => `seen ${n}`);

@@ -195,7 +195,7 @@ test('wrong passwords slow down sign-ins of that person for everybody, except in
     const waitS = Number(headers.get('retry-after'));
     assert.ok(waitS > signIns.waitMsMax / 1000 && waitS <= signIns.person.spacingMsMax / 1000, `${waitS} s`);
   }
-  // As if the wrong passwords went on: whoever is slowed down by them would be refused.
+  // As if the wrong passwords went on: a browser that is slowed down by them would be refused.
   const slowed: { readonly name: string; readonly next: string }[] = [];
   for (const name of await redis.keys('{registry}:sign_ins:*')) {
     const { count, next = '' } = await redis.hgetall(name);

@@ -257,7 +257,7 @@ export const tokenEndpoints = Object.entries(methods)
 /** The endpoints that name a request or an export. */
 export const namingEndpoints = tokenEndpoints.filter(({ path }) => /ID|EXPORT/.test(path));
 
-/** Ids that name nothing, whoever asks. `own` is one that does. */
+/** Ids that name nothing for any caller. `own` is one that does. */
 export const oddIds = (own: string): readonly string[] => [
   '3d6f0a52-8f6e-4c9e-9a57-0123456789ab',
   own.toUpperCase(),

@@ -222,7 +222,7 @@ describe('a call', () => {
     const never = () => new Promise<string[]>(() => undefined);
     assert.deepEqual(await call(where, '{}', { isAllowed, msMax: 200, resolve: never }), late);
     const resolve = async () => ['127.0.0.1'];
-    // A machine that stands still may let a call end before it is sent.
+    // A machine that pauses may let a call end before it is sent.
     await until(
       async () => {
         assert.deepEqual(await call(where, '{}', { isAllowed, msMax: 200, resolve }), late);
@@ -421,7 +421,7 @@ describe('a complete deletion', () => {
     status = 200;
     const { tries } = await untilState(requestId, 'delivered');
     const answers = tries.map(({ at: _, ...each }) => each);
-    // The next call comes after 5 s; on a machine that stands still for so long, the second one is not taken either.
+    // The next call comes after 5 s; on a machine that pauses for so long, the second one is not taken either.
     assert.ok(answers.length >= 2);
     assert.deepEqual(answers, [...answers.slice(1).map(() => ({ answer: 500 })), { answer: 200 }]);
     const bodies = new Set(callsFor(requestId).map(({ body }) => body));

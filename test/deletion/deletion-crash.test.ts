@@ -467,7 +467,7 @@ const looksForTargets = [
   { isLate: false, when: 'its targets are gone' },
   {
     isLate: true,
-    when: 'its targets are gone and a worker that stood still makes a round look for them again',
+    when: 'its targets are gone and a worker that was paused makes a round look for them again',
   },
 ];
 

@@ -526,7 +526,7 @@ test('an overtaken round writes nothing about a request that another round has v
       const changes = { resolved: true, found, verified_at: new Date().toISOString() };
       const verified = await updateDeletion(redis, early, changes);
       await assert.rejects(updateDeletion(redis, early, { resolved: true, state: 'deleting' }), Overtaken);
-      // A worker that stood still may keep what it read earlier.
+      // A worker that was paused may keep what it read earlier.
       const keys = [
         registryKeys.deletions,
         registryKeys.pendingDeletions,

@@ -50,7 +50,7 @@ import { columnsOf } from '../../src/clickhouse/tables.js';
 import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
 import { userExports } from '../../src/contract/limits.js';
 import { resolveAlone } from '../../src/deletion/resolve-users.js';
-import { isAlike } from '../../src/deletion/round-counts.js';
+import { similarPredicate } from '../../src/deletion/round-counts.js';
 import { mutationPredicate } from '../../src/deletion/round-keys.js';
 import { createRoundTables } from '../../src/deletion/round-tables.js';
 import { registryKeys } from '../../src/redis/keys.js';
@@ -243,7 +243,7 @@ test('waits for deletions before it, and has only what came after them', async (
   );
 });
 
-test('ends with a later deletion of one of its users, by whichever of their ids, though the worker dies meanwhile', async () => {
+test('ends with a later deletion of one of its users by any of their ids, though the worker dies meanwhile', async () => {
   await sendEvents(sluice, main, 'go', [{ identity: 'ended@example.com' }]);
   await sendIdentify(sluice, main, '81', 'ended@example.com');
   const ended = await submitExport(sluice, token, [{ identity: 'x' }, { identity: 'ended@example.com' }]);
@@ -521,7 +521,7 @@ test('the rows of a few users, and who looks like them, are found without readin
     await resolveAlone(client, tables);
     const conditions = [
       [mutationPredicate(tables, [main], fences[0] as string), '1'],
-      [isAlike(tables), '2'],
+      [similarPredicate(tables), '2'],
     ];
     for (const [condition, found] of conditions) {
       const query = `FROM stored_events WHERE ${condition}`;

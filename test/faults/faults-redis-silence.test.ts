@@ -72,7 +72,7 @@ test('API and worker replace connections that died silently, and go on', {}, asy
       others = producer.settled.slice(before).filter(({ outcome, tookMs }) => {
         return (outcome !== 'acknowledged' && outcome !== 'refused') || tookMs > answerMsMax;
       });
-      // Two attempts leave one second. If a process stands still that long, what was under way becomes unknown or late.
+      // Two attempts leave one second. If a process is paused that long, what was under way becomes unknown or late.
       if (others.length === 0) break;
     }
   });

@@ -165,7 +165,7 @@ test('repeats a commit whose reply was lost under its number, and stores its eve
     proxy.pass();
     return answer;
   };
-  // If the machine stands still for as long as a commit may take, it is not repeated, and a reply may come just as
+  // If the machine pauses for as long as a commit may take, it is not repeated, and a reply may come just as
   // the proxy passes again: then another one is made.
   await until(
     async () =>

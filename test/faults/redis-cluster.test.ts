@@ -153,7 +153,7 @@ for (const [what, key, number] of [
     for (const shard of affected) {
       const counts = countOutcomes((producers[shard] as Producer).settled.slice(before[shard]));
       // A send that certainly did not arrive is refused as overloaded. So only what was under way may be unknown: at the
-      // kill, and perhaps twice more if a busy machine stood still. Otherwise all of the 20 and more would be unknown.
+      // kill, and perhaps twice more if a busy machine paused. Otherwise all of the 20 and more would be unknown.
       assert.ok(counts.overloaded > 0 && counts.unknown <= 3 * clients, JSON.stringify(counts));
     }
   });
@@ -239,7 +239,7 @@ test('notices an emptied master, goes on with the others, and recovers by a rest
     const body = { app_id: producers[shard]?.appId, event: 'Emptied', identity: 'emptied@example.com' };
     return post(sluice.baseUrl, '/api/track', body);
   };
-  // The script refuses at once, but a machine that stands still may leave it unknown whether it did.
+  // The script refuses at once, but a machine that pauses may leave it unknown whether it did.
   const { status, code } = await until(
     async () => {
       const answer = await send(3);

@@ -83,7 +83,7 @@ export async function openConnection(host: string, port: number): Promise<FuzzCo
           recheck = undefined;
           settle(condition());
         };
-        // Timers run before what has arrived: a process that stood still looks at that first.
+        // Timers run before what has arrived: a process that was paused looks at that first.
         const timer = setTimeout(() => setImmediate(() => setImmediate(() => setImmediate(end))), ms);
         recheck = () => {
           if (done()) end();

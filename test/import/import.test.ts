@@ -368,7 +368,7 @@ describe('an import that is killed', () => {
     assert.deepEqual(found, { rows: String(count - 30), ids: String(count - 30) });
     const [again, others] = [await run(args), await run([...args, '--event', 'Other'])];
     assert.deepEqual(again.counts, counts, 'there is nothing left to do');
-    assert.match(others.words, /--state killed: it is that of an import .* with other options/);
+    assert.match(others.words, /--state killed: it belongs to an import .* with other options/);
   });
 
   test('by a signal ends at a place from which it can continue', async () => {

@@ -147,7 +147,7 @@ describe('the files of an import', () => {
       ];
       assert.equal(
         await faultOf(run(file, `${name}-s`, `${name}-r`)),
-        `${file}: it was changed while it was read; import a copy that nobody writes to`,
+        `${file}: it was changed while it was read; import a copy that does not change`,
       );
       assert.match(readFileSync(path(`${name}-s`), 'utf8'), /"place":2,"done":false,/);
     }

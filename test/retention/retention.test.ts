@@ -1,4 +1,4 @@
-// Retention: exactly what is over is deleted, whatever is stored beside it, and nothing comes back. The clock is passed in;
+// Retention: exactly the expired rows are deleted, and nothing comes back. The clock is passed in;
 // rows of the past are stored as workers store them.
 
 import assert from 'node:assert/strict';
@@ -486,7 +486,7 @@ test('an account with pending deletions keeps what finds their users, and other 
   assert.deepEqual(await storedRows(), []);
 });
 
-test('of every table that holds users what is over goes, and what is younger keeps its user', async () => {
+test('expired rows of every table that holds users are deleted, and newer rows keep their user', async () => {
   const [retained] = appIds;
   const nowMs = Date.now();
   const ofTable = async (table: Table, ms: number, identity: string) =>

@@ -1,41 +1,14 @@
 // Which test files run side by side, and which belong to the quick run. This is the only place that says it. Most files
-// wait for most of their time, so more run at once than the two cores that they are meant for; schedule.ts also looks at the
-// CPU.
+// wait for most of their time, so more run at once than the two cores that they are meant for; schedule.ts looks at the CPU
+// that each takes.
 
 /** How many files run at most while one of the lane does, itself included. */
-export const filesAtOnce = { usual: 9, heavy: 5, alone: 1 } as const;
+export const filesAtOnce = { usual: 9, alone: 1 } as const;
 
 export type Lane = keyof typeof filesAtOnce;
 
-const lanes: Readonly<Record<Exclude<Lane, 'usual'>, readonly string[]>> = {
-  // Each keeps a core busy, with a browser or with load during faults. (The crash points do so too, but they take minutes, so
-  // they begin with the first files.)
-  heavy: [
-    'bench-lost-event',
-    'chaos-rounds',
-    'client-browser',
-    'client-browser-hostile',
-    'client-browser-life',
-    'client-browser-page',
-    'client-browser-sending',
-    'demo',
-    'faults-clickhouse',
-    'faults-disk',
-    'faults-emptied-redis',
-    'faults-processes',
-    'faults-redis',
-    'faults-redis-contents',
-    'faults-redis-silence',
-    'faults-shards',
-    'faults-traces',
-    'http-clients',
-    'packages',
-    'redis-cluster',
-    'visualizer-page',
-  ],
-  // These measure a latency or a rate.
-  alone: ['bench-load', 'body-attacks', 'http-fuzz'],
-};
+/** These measure a latency or a rate. */
+const alone: readonly string[] = ['bench-load', 'body-attacks', 'http-fuzz'];
 
 /** These need no deployment, and take half a minute together. */
 const quick: readonly string[] = [
@@ -53,11 +26,15 @@ const quick: readonly string[] = [
   'client-mobile-pairing',
   'client-mobile-storage',
   'client-operations',
+  'client-retries',
   'client-sanitize',
   'client-script',
   'client-sending',
+  'client-tabs',
   'client-types',
   'client-web',
+  'client-web-sending',
+  'client-web-storage',
   'commit-pause',
   'commit-script',
   'deletion-round-choice',
@@ -87,9 +64,7 @@ const quick: readonly string[] = [
 ];
 
 export function laneOf(path: string): Lane {
-  const name = nameOf(path);
-  if (lanes.alone.includes(name)) return 'alone';
-  return lanes.heavy.includes(name) ? 'heavy' : 'usual';
+  return alone.includes(nameOf(path)) ? 'alone' : 'usual';
 }
 
 /** How many seconds a file may take: several times what it takes on a quiet machine. */
@@ -103,7 +78,7 @@ export function isQuick(path: string): boolean {
 
 /** All that are named here, for the test that they exist. */
 export function namedFiles(): string[] {
-  return [...lanes.heavy, ...lanes.alone, ...quick];
+  return [...alone, ...quick];
 }
 
 /** The name without folder and ending, so that a file keeps its lane when it moves. */

@@ -17,14 +17,15 @@ export type Planned = {
  */
 const coresMax = 2;
 /** While so much of the machine is idle, whatever the records say, one more may start. */
-const idleCoresMin = 0.4;
+const idleCoresMin = 0.25;
 
 /**
- * Wide lanes first, so that narrow ones don't wait for a gap. Within a lane the longest file first, so that no long one
- * is left at the end.
+ * Files that run alone come last. Before them comes first what takes longest and what takes much of the CPU, so that what is
+ * left at the end is short and fits anywhere.
  */
 export function inOrder(files: readonly Planned[]): Planned[] {
-  return [...files].sort((a, b) => filesAtOnce[b.lane] - filesAtOnce[a.lane] || b.seconds - a.seconds);
+  const weight = ({ seconds, cpuSeconds }: Planned) => seconds + cpuSeconds;
+  return [...files].sort((a, b) => filesAtOnce[b.lane] - filesAtOnce[a.lane] || weight(b) - weight(a));
 }
 
 /** The first file that may start beside those that are running, as their lanes and the CPU allow. */

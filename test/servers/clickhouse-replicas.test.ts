@@ -202,7 +202,7 @@ test('the rights of replicas.sql are rights that ClickHouse knows', async () => 
     .trim()
     .split('\n');
   assert.equal(grants.length, 6);
-  // There is no such user; whoever grants a right that does not exist is told so first.
+  // There is no such user, but a right that does not exist is refused first.
   for (const grant of grants) {
     const answer = await tell(one, grant.replace(/;$/, ''));
     assert.match(answer.text, /There is no .*sluice/, grant);

@@ -53,7 +53,7 @@ import { readExport } from '../../src/export/request.js';
 import { createLog } from '../../src/log.js';
 import { connect, untilReady } from '../../src/redis/client.js';
 import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
-import { copyIdentifications, letCopyCount } from '../../src/retention/removed-identifications.js';
+import { activateCopy, copyIdentifications } from '../../src/retention/removed-identifications.js';
 import { suppressUsers } from '../../src/suppression/submit.js';
 import { expireRows, type RetentionContext } from '../../workers/retention.js';
 
@@ -171,7 +171,7 @@ async function removeAndStop(server: ClickHouseHandle, identity: string): Promis
   const mark = 'retention_run_0';
   const predicate = `identity = '${identity}' AND notEmpty('${mark}')`;
   await copyIdentifications(client, mark, predicate);
-  await letCopyCount(client, mark);
+  await activateCopy(client, mark);
   await deleteRows(client, 'stored_user_identities', predicate, mark);
   await client.close();
 }
@@ -423,7 +423,7 @@ test('a move that is copying can be reverted, even after a kill; two moves at on
   for (const server of [0, 1, 2]) assert.equal(balanced.filter((each) => each.server === server).length, 2);
 });
 
-test('a process that stood still while its move was taken back copies nothing', async () => {
+test('a process that was paused while its move was taken back copies nothing', async () => {
   const [appId = ''] = wide.appIds;
   const shard = shardOf(appId, shards);
   const its = `stored_events WHERE app_id = '${appId}' AND identity = 'back'`;
@@ -591,7 +591,7 @@ test('a move of a shard that is killed at each step and continued loses and dupl
         what: 'the deletion waits for the move',
       });
       revision = (await showDeletion(sluice, requestId)).revision ?? 0;
-      // A worker that stood still since before the move stores nothing on either server.
+      // A worker that was paused since before the move stores nothing on either server.
       await assert.rejects(storeLate(former, shard), /VIOLATED_CONSTRAINT/);
       await assert.rejects(storeLate(next, shard), /VIOLATED_CONSTRAINT/);
     }
@@ -621,7 +621,7 @@ test('a move of a shard that is killed at each step and continued loses and dupl
     if (point === 'shard_opened') {
       await untilAllStored();
       seen = 4;
-      // A worker that stood still since before the move has no token that this server knows.
+      // A worker that was paused since before the move has no token that this server knows.
       await assert.rejects(storeLate(next, shard), new RegExp(`not_before_restore_of_shard_${shard}`));
     }
     if (point === 'shard_switched') {

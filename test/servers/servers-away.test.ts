@@ -18,7 +18,7 @@ async function startServer(number: number) {
       return;
     }
     state.held.add(reply);
-    // Whoever waited has given up.
+    // The caller has given up waiting.
     reply.once('close', () => state.held.delete(reply));
   });
   await new Promise<void>((settle) => server.listen(0, '127.0.0.1', settle));

@@ -2,7 +2,7 @@
 // holds each acknowledged event once. It takes one byte per event, so hours fit in memory.
 
 import { randomBytes } from 'node:crypto';
-import { Agent, request } from 'node:http';
+import { Agent, request } from 'undici';
 import type { SluiceHandle } from '../../harness/services.js';
 
 const acknowledged = 1;
@@ -45,11 +45,12 @@ const bulkEvents = 20;
 /** One request in eight has idempotency keys, and is repeated until it is answered. */
 const keyedOneIn = 8;
 const attemptsMax = 5;
+const answerMsMax = 15_000;
 
 /** Starts sending. */
 export function startSoakLoad({ targets, appId, rate, clients }: SoakLoadOptions): SoakLoad {
   const mark = randomBytes(6).toString('hex');
-  const agent = new Agent({ keepAlive: true });
+  const agent = new Agent();
   const refused: Record<number, number> = {};
   let outcomes = new Uint8Array(1 << 20);
   let events = 0;
@@ -126,7 +127,7 @@ export function startSoakLoad({ targets, appId, rate, clients }: SoakLoadOptions
     stop: async () => {
       stopping = true;
       await running;
-      agent.destroy();
+      await agent.destroy();
     },
     check: (sluice) => check(sluice, appId, mark, outcomes.subarray(0, events)),
   };
@@ -134,24 +135,18 @@ export function startSoakLoad({ targets, appId, rate, clients }: SoakLoadOptions
 
 type Refusal = { readonly status: number; readonly perhaps: boolean };
 
-function post(agent: Agent, baseUrl: string, body: string): Promise<'acknowledged' | Refusal> {
-  return new Promise((settle) => {
-    const headers = { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) };
-    const sent = request(`${baseUrl}/api/track`, { method: 'POST', agent, headers }, (reply) => {
-      let text = '';
-      reply.setEncoding('utf8').on('data', (piece: string) => {
-        text += piece;
-      });
-      reply.once('end', () => {
-        const status = reply.statusCode ?? 0;
-        settle(status === 200 ? 'acknowledged' : { status, perhaps: text.includes('"unknown"') });
-      });
-      reply.once('error', () => settle({ status: 0, perhaps: true }));
-    });
-    sent.setTimeout(15_000, () => sent.destroy(new Error('no answer')));
-    sent.once('error', () => settle({ status: 0, perhaps: true }));
-    sent.end(body);
-  });
+async function post(agent: Agent, baseUrl: string, body: string): Promise<'acknowledged' | Refusal> {
+  const headers = { 'content-type': 'application/json' };
+  const timeouts = { headersTimeout: answerMsMax, bodyTimeout: answerMsMax };
+  try {
+    const options = { method: 'POST', dispatcher: agent, headers, body, ...timeouts } as const;
+    const reply = await request(`${baseUrl}/api/track`, options);
+    const text = await reply.body.text();
+    if (reply.statusCode === 200) return 'acknowledged';
+    return { status: reply.statusCode, perhaps: text.includes('"unknown"') };
+  } catch {
+    return { status: 0, perhaps: true };
+  }
 }
 
 /** How many events are read from ClickHouse at a time. */

@@ -2,15 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
-import {
-  type ClickHouseHandle,
-  type RedisHandle,
-  startClickHouse,
-  startRedis,
-} from '../../harness/services.js';
 import { loadDeployment } from '../../src/accounts/deployment.js';
 import { retryFailed } from '../../src/admin/failed.js';
-import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
+import type { ClickHouseClient } from '../../src/clickhouse/client.js';
 import { migrate, readMigrations } from '../../src/clickhouse/migrate.js';
 import { storedTable, UnknownColumns } from '../../src/clickhouse/tables.js';
 import { readConfig } from '../../src/config.js';
@@ -26,34 +20,26 @@ import {
 } from '../../src/contract/records.js';
 import { noCrash } from '../../src/crash-point.js';
 import { createLog } from '../../src/log.js';
-import { Redis } from '../../src/packages/ioredis.js';
+import type { Redis } from '../../src/packages/ioredis.js';
 import { memberOf, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
 import { storeSegment } from '../../workers/store.js';
 import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
+import { type Stores, startStores } from '../support/stores.js';
 
 const database = 'column_versions_test';
 const log = createLog('test', 'silent');
 const shippedVersions = structuredClone(earlierColumns);
 const known = earlierColumns as Partial<Record<TableName, readonly (readonly string[])[]>>;
-let redisServer: RedisHandle;
-let clickhouseServer: ClickHouseHandle;
+let stores: Stores;
 let redis: Redis;
 let clickhouse: ClickHouseClient;
 
 before(async () => {
-  [redisServer, clickhouseServer] = await Promise.all([startRedis(), startClickHouse()]);
-  redis = new Redis(redisServer.url);
-  await migrate({ url: clickhouseServer.testerUrl, database });
-  clickhouse = connectClickHouse({ url: clickhouseServer.testerUrl, database });
+  stores = await startStores(database);
+  ({ redis, clickhouse } = stores);
 });
-
-after(async () => {
-  await clickhouse?.close();
-  redis?.disconnect();
-  await redisServer?.remove();
-  await clickhouseServer?.remove();
-});
+after(() => stores?.remove());
 
 beforeEach(async () => {
   await redis.flushall();
@@ -151,7 +137,10 @@ test('a failed row of an earlier version is kept under its user and retried with
     query: `ALTER TABLE failed_events UPDATE row = replaceOne(row, '"bad"', '7') WHERE table_name != ''`,
     clickhouse_settings: { mutations_sync: '2' },
   });
-  const config = readConfig({ REDIS_URL: redisServer.url, CLICKHOUSE_URL: clickhouseServer.testerUrl });
+  const config = readConfig({
+    REDIS_URL: stores.redisServer.url,
+    CLICKHOUSE_URL: stores.clickhouseServer.testerUrl,
+  });
   assert.deepEqual(await retryFailed({ redis, clickhouse, config, log }), { retried: 1, left: 0 });
   assert.deepEqual(await rowsOf('SELECT identity FROM events WHERE user_id = 7'), [['eve@example.com']]);
 });
@@ -181,7 +170,10 @@ test('a retry leaves failed rows of a newer version where they are', async () =>
     format: 'JSONEachRow',
     clickhouse_settings: { async_insert: 0, log_comment: 'store asked test' },
   });
-  const config = readConfig({ REDIS_URL: redisServer.url, CLICKHOUSE_URL: clickhouseServer.testerUrl });
+  const config = readConfig({
+    REDIS_URL: stores.redisServer.url,
+    CLICKHOUSE_URL: stores.clickhouseServer.testerUrl,
+  });
   assert.deepEqual(await retryFailed({ redis, clickhouse, config, log }), { retried: 0, left: 1 });
 });
 
@@ -205,7 +197,7 @@ test('a segment of a newer version is not listed while it is open, and ends at a
 });
 
 test('the columns of a table change only together with its version, one migration each', async () => {
-  const url = clickhouseServer.testerUrl;
+  const url = stores.clickhouseServer.testerUrl;
   const migrated = 'column_versions_migrations_test';
   const versions = new Map<TableName, string[][]>(tables.map((table) => [table, []]));
   const migrations = readMigrations();

@@ -459,7 +459,7 @@ test('seals only what is old enough, and never lists an open segment', async () 
   assert.equal((await sealAll(0, 1)).length, 1, 'no more than asked for');
 });
 
-test('a sealed segment takes at most a third more memory than its bytes, whichever way it was sealed', async () => {
+test('a sealed segment takes at most a third more memory than its bytes, in each way of sealing', async () => {
   const rows = Array.from({ length: 50 }, (_, i) => eventRecord(`${'x'.repeat(100)}${i}`));
   const overdue = { segmentBytesMax: 1_000_000, segmentAgeMsMax: 0 };
   for (const commits of [12, 14, 17, 21, 40, 130]) {

@@ -2,21 +2,14 @@
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import {
-  type ClickHouseHandle,
-  type RedisHandle,
-  startClickHouse,
-  startRedis,
-} from '../../harness/services.js';
-import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
-import { migrate } from '../../src/clickhouse/migrate.js';
+import type { ClickHouseClient } from '../../src/clickhouse/client.js';
 import { tokenOf } from '../../src/clickhouse/store.js';
 import { storedTable } from '../../src/clickhouse/tables.js';
 import { tables } from '../../src/contract/records.js';
 import { noCrash } from '../../src/crash-point.js';
 import type { IngestRecord } from '../../src/ingest/pack.js';
 import { createLog } from '../../src/log.js';
-import { Redis } from '../../src/packages/ioredis.js';
+import type { Redis } from '../../src/packages/ioredis.js';
 import { readBacklog } from '../../src/redis/backlog.js';
 import { memberOf, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
@@ -25,26 +18,18 @@ import { createCompressor } from '../../workers/compress-waiting.js';
 import { compressRows, isCompressed, rowsOfStored } from '../../workers/segment-bytes.js';
 import { storeSegment } from '../../workers/store.js';
 import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
+import { type Stores, startStores } from '../support/stores.js';
 
 const database = 'compress_test';
-let redisServer: RedisHandle;
-let clickhouseServer: ClickHouseHandle;
+let stores: Stores;
 let redis: Redis;
 let clickhouse: ClickHouseClient;
 
 before(async () => {
-  [redisServer, clickhouseServer] = await Promise.all([startRedis({ appendfsync: 'no' }), startClickHouse()]);
-  redis = new Redis(redisServer.url);
-  await migrate({ url: clickhouseServer.testerUrl, database });
-  clickhouse = connectClickHouse({ url: clickhouseServer.testerUrl, database });
+  stores = await startStores(database, { appendfsync: 'no' });
+  ({ redis, clickhouse } = stores);
 });
-
-after(async () => {
-  await clickhouse?.close();
-  redis?.disconnect();
-  await redisServer?.remove();
-  await clickhouseServer?.remove();
-});
+after(() => stores?.remove());
 
 beforeEach(async () => {
   await redis.flushall();

@@ -5,16 +5,9 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { after, before, beforeEach, test } from 'node:test';
-import { tablesUnderTest } from '../../harness/environment.js';
 import { withRedisClock } from '../../harness/redis-clock.js';
-import {
-  type ClickHouseHandle,
-  type RedisHandle,
-  startClickHouse,
-  startRedis,
-} from '../../harness/services.js';
 import { listFailed } from '../../src/admin/failed.js';
-import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
+import type { ClickHouseClient } from '../../src/clickhouse/client.js';
 import {
   generationAbove,
   keepKeysOf,
@@ -23,7 +16,6 @@ import {
   writeMarker,
 } from '../../src/clickhouse/key-index.js';
 import { lookUpKeys } from '../../src/clickhouse/key-look-up.js';
-import { migrate } from '../../src/clickhouse/migrate.js';
 import { keyBytes } from '../../src/clickhouse/row-keys.js';
 import { storedTable } from '../../src/clickhouse/tables.js';
 import { tables } from '../../src/contract/records.js';
@@ -34,7 +26,7 @@ import type { IngestRecord } from '../../src/ingest/pack.js';
 import { checkSegmentMessage } from '../../src/ingest/segment-message.js';
 import { createLog } from '../../src/log.js';
 import { keysLookedUp, keysUnfiltered, recordsRepeatedLate } from '../../src/metrics.js';
-import { Redis } from '../../src/packages/ioredis.js';
+import type { Redis } from '../../src/packages/ioredis.js';
 import { createClaimAging } from '../../src/redis/claim-window.js';
 import { rebuildText } from '../../src/redis/key-rebuild.js';
 import { memberOf, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
@@ -46,27 +38,19 @@ import { KeyIndexIncomplete } from '../../workers/late-repeats.js';
 import { storeSegment } from '../../workers/store.js';
 import fc from '../support/fast-check.js';
 import { commit, epoch, eventIdOf, eventRecord, group, loadShard } from '../support/shard.js';
+import { type Stores, startStores } from '../support/stores.js';
 
 const database = 'test_key_index';
 const log = createLog('test', 'silent');
-let redisServer: RedisHandle;
-let clickhouseServer: ClickHouseHandle;
+let stores: Stores;
 let connection: Redis;
 let clickhouse: ClickHouseClient;
 
 before(async () => {
-  [redisServer, clickhouseServer] = await Promise.all([startRedis({ appendfsync: 'no' }), startClickHouse()]);
-  connection = new Redis(redisServer.url);
-  await migrate({ url: clickhouseServer.testerUrl, database });
-  clickhouse = connectClickHouse({ url: clickhouseServer.testerUrl, database, tables: tablesUnderTest });
+  stores = await startStores(database, { appendfsync: 'no' });
+  ({ redis: connection, clickhouse } = stores);
 });
-
-after(async () => {
-  await clickhouse?.close();
-  connection?.disconnect();
-  await redisServer?.remove();
-  await clickhouseServer?.remove();
-});
+after(() => stores?.remove());
 
 async function empty(): Promise<void> {
   await connection.flushall();

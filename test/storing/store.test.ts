@@ -3,18 +3,11 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { after, before, beforeEach, test } from 'node:test';
-import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
-import { tablesUnderTest } from '../../harness/environment.js';
-import {
-  type ClickHouseHandle,
-  type RedisHandle,
-  startClickHouse,
-  startRedis,
-} from '../../harness/services.js';
+import type { ClickHouseGate } from '../../harness/clickhouse-gate.js';
 import { until } from '../../harness/wait.js';
 import { loadDeployment } from '../../src/accounts/deployment.js';
 import { listFailed, retryFailed } from '../../src/admin/failed.js';
-import { type ClickHouseClient, classifyFault, connectClickHouse } from '../../src/clickhouse/client.js';
+import { type ClickHouseClient, classifyFault } from '../../src/clickhouse/client.js';
 import { generationAbove } from '../../src/clickhouse/key-index.js';
 import { migrate, readMigrations, renderSql } from '../../src/clickhouse/migrate.js';
 import { stampRows } from '../../src/clickhouse/stamps.js';
@@ -39,7 +32,7 @@ import {
 import { type CrashPoint, type CrashPointName, noCrash } from '../../src/crash-point.js';
 import { noEventId } from '../../src/ingest/event-id.js';
 import { createLog } from '../../src/log.js';
-import { Redis } from '../../src/packages/ioredis.js';
+import type { Redis } from '../../src/packages/ioredis.js';
 import { readBacklog } from '../../src/redis/backlog.js';
 import { registryKeys, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
@@ -47,11 +40,11 @@ import { commitBatches, insertTokens } from '../../src/tuning.js';
 import { MarkerCheckTooOld } from '../../workers/marker-check.js';
 import { maySkipMarkerCheck, storeSegment } from '../../workers/store.js';
 import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
+import { type GatedStores, startGatedStores } from '../support/stores.js';
 
 const database = 'store_test';
 const log = createLog('test', 'silent');
-let redisServer: RedisHandle;
-let clickhouseServer: ClickHouseHandle;
+let stores: GatedStores;
 let redis: Redis;
 let clickhouse: ClickHouseClient;
 /** The gate between ClickHouse and a worker of `gated`. */
@@ -59,22 +52,10 @@ let gate: ClickHouseGate;
 let gated: ClickHouseClient;
 
 before(async () => {
-  [redisServer, clickhouseServer] = await Promise.all([startRedis(), startClickHouse()]);
-  redis = new Redis(redisServer.url);
-  await migrate({ url: clickhouseServer.testerUrl, database });
-  clickhouse = connectClickHouse({ url: clickhouseServer.testerUrl, database, tables: tablesUnderTest });
-  gate = await startClickHouseGate(clickhouseServer.testerUrl);
-  gated = connectClickHouse({ url: gate.url, database, tables: tablesUnderTest });
+  stores = await startGatedStores(database);
+  ({ redis, clickhouse, gate, gated } = stores);
 });
-
-after(async () => {
-  await gated?.close();
-  await gate?.close();
-  await clickhouse?.close();
-  redis?.disconnect();
-  await redisServer?.remove();
-  await clickhouseServer?.remove();
-});
+after(() => stores?.remove());
 
 beforeEach(async () => {
   await redis.flushall();
@@ -198,7 +179,7 @@ test('marker rows are in no view and no count', async () => {
 
 test('finds a segment stored whose insert was never confirmed, and inserts nothing', async () => {
   const { segment, rows, name } = await sealedSegment('a', 'b');
-  await insertSegment(clickhouse, name, rows, 'a token that nobody knows');
+  await insertSegment(clickhouse, name, rows, 'an unknown token');
   assert.equal(await store(segment), 'found');
   assert.deepEqual(await names(), ['a', 'b']);
 });
@@ -421,7 +402,10 @@ test('the rows that stay when others are taken out keep the stamps of their comm
 
 test('retries failed rows once: mended ones are stored with their stamps, the list is empty', async () => {
   await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
-  const config = readConfig({ REDIS_URL: redisServer.url, CLICKHOUSE_URL: clickhouseServer.testerUrl });
+  const config = readConfig({
+    REDIS_URL: stores.redisServer.url,
+    CLICKHOUSE_URL: stores.clickhouseServer.testerUrl,
+  });
   const stamps = '0,1795255200123456,7,"1795255200.123"]\n';
   const mended = `["1000000001","00000000000000000000000000000009","mended",null,"ada","",null,{},${stamps}`;
   const bad = mended.replace('"mended",null', '"bad",-1').replace(',7,"', ',8,"');
@@ -555,7 +539,7 @@ function namelessRows(table: TableName): string[] {
   ];
 }
 
-test('keeps only the place, reason, length and hash of a failed row that names nobody', async () => {
+test('keeps only the place, reason, length and hash of a failed row that names no user', async () => {
   await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
   await loadShard(redis);
   for (const table of tables) {
@@ -583,7 +567,7 @@ test('keeps only the place, reason, length and hash of a failed row that names n
   assert.equal((await listFailed(clickhouse, 100)).length, all.length);
 });
 
-test('a migration takes the text of rows that were kept whole and name nobody', async () => {
+test('a migration removes the text of rows that were kept whole and name no user', async () => {
   const row = '["1000000001","000000000000000000000000000000ff","secret",-1,"","",null,{},0,7,1,"1"]\n';
   const kept = failedRow(row, 1);
   const nameless = [
@@ -621,7 +605,7 @@ async function deleteFailedRows(): Promise<void> {
   });
 }
 
-test('a worker that stood still before it looked for failed rows brings none back after a deletion', async () => {
+test('a worker that was paused before it looked for failed rows brings none back after a deletion', async () => {
   const segment = await segmentWithBadRow();
   const { result } = await storeHeldAt(segment, /FROM failed_events/);
   assert.equal(await store(segment), 'stored');
@@ -632,7 +616,7 @@ test('a worker that stood still before it looked for failed rows brings none bac
   assert.deepEqual(await failedLines(), []);
 });
 
-test('a worker that stood still after it looked for failed rows keeps none by that look', async (t) => {
+test('a worker that was paused after it looked for failed rows keeps none by that look', async (t) => {
   const segment = await segmentWithBadRow();
   const { result } = await storeHeldAt(segment, /FROM failed_events/);
   const nowMs = Date.now.bind(Date);
@@ -852,11 +836,14 @@ const insertFailed = (values: readonly object[]) =>
   });
 
 function retryContext(through: ClickHouseClient = clickhouse) {
-  const config = readConfig({ REDIS_URL: redisServer.url, CLICKHOUSE_URL: clickhouseServer.testerUrl });
+  const config = readConfig({
+    REDIS_URL: stores.redisServer.url,
+    CLICKHOUSE_URL: stores.clickhouseServer.testerUrl,
+  });
   return { redis, clickhouse: through, config, log };
 }
 
-/** Two failed rows that ClickHouse would take by now. */
+/** Two failed rows that ClickHouse would now take. */
 async function failedRowsToRetry(): Promise<void> {
   await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
   const rowOf = (line: number) =>
@@ -875,7 +862,7 @@ test('a retry whose insert arrives when the row is deleted stores nothing', asyn
   assert.deepEqual(await names(), []);
 });
 
-test('a retry that has lost its lock sends no further row, and leaves the lock to whoever has it', async () => {
+test('a retry that has lost its lock sends no further row, and leaves the lock to its new owner', async () => {
   await failedRowsToRetry();
   gate.hold(({ sql }) => sql.includes('AS markers FROM stored_events'));
   const retried = retryFailed(retryContext(gated));
@@ -971,7 +958,10 @@ test('a row that failed before a restore can still be retried after it', async (
   await refuseSegments(clickhouse, 0, segment.number);
   const mended = `replaceOne(row, '"no time"', 'null')`;
   await run(`ALTER TABLE failed_events UPDATE row = ${mended} WHERE line = 1`);
-  const config = readConfig({ REDIS_URL: redisServer.url, CLICKHOUSE_URL: clickhouseServer.testerUrl });
+  const config = readConfig({
+    REDIS_URL: stores.redisServer.url,
+    CLICKHOUSE_URL: stores.clickhouseServer.testerUrl,
+  });
   assert.deepEqual(await retryFailed({ redis, clickhouse, config, log }), { retried: 1, left: 0 });
   assert.deepEqual(await rowsOf('SELECT event, identity FROM events'), [['bad', 'eve']]);
 });
@@ -993,7 +983,7 @@ test('takes nothing out of a segment whose marker row is refused too, since the 
 });
 
 test('migrations can be run again, and refuse edited and newer ones', async () => {
-  const options = { url: clickhouseServer.testerUrl, database };
+  const options = { url: stores.clickhouseServer.testerUrl, database };
   assert.deepEqual(await migrate(options), []);
   const migrations = readMigrations();
   const edited = migrations.map((migration, i) =>
@@ -1003,7 +993,7 @@ test('migrations can be run again, and refuse edited and newer ones', async () =
   await assert.rejects(migrate(options, migrations.slice(0, -1)), /of a newer version/);
 });
 
-test('the columns of the encoders are those of the tables', async () => {
+test('the encoders have the same columns as the tables', async () => {
   for (const table of tables) {
     const stored = await rowsOf(
       `SELECT name FROM system.columns WHERE database = '${database}' AND table = '${storedTable(table)}' ORDER BY position`,

@@ -197,7 +197,7 @@ export function createLifeModel(world: LifeWorld) {
     chose(choice: 'optOut' | 'optIn'): void {
       optedOut = choice === 'optOut';
       if (!optedOut) return;
-      // Whoever opts in later is another user, in another session.
+      // After a later opt-in there is another user, in another session.
       usedMs = Number.NEGATIVE_INFINITY;
       for (const event of events) {
         if (isStored(event)) continue;

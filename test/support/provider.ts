@@ -10,14 +10,14 @@ export type Claims = Readonly<Record<string, unknown>>;
 export type TestProvider = {
   /** People by their subject. */
   readonly people: Map<string, Claims>;
-  /** The subject of whoever signs in there next. */
+  /** The subject of the person who signs in there next. */
   subject: string;
   close(): Promise<void>;
 };
 
 export const client = { id: 'sluice', secret: 'a secret of the client' } as const;
 
-/** Starts a provider at the port; it lets in whoever `subject` names. */
+/** Starts a provider at the port; it lets in the person that `subject` names. */
 export async function startProvider(port: number, returnTo: string): Promise<TestProvider> {
   const people = new Map<string, Claims>();
   const provider = new Provider(`http://127.0.0.1:${port}`, {

@@ -558,7 +558,7 @@ test('loses no suppression when an API process dies in it and Redis is emptied l
   assert.equal(await rowsOf(identity, userId), 3);
 });
 
-test('takes whoever is identified with a merged identity while the request runs', async () => {
+test('takes users who are identified with a merged identity while the request runs', async () => {
   const { identity, userId } = newUser();
   const late = newUser().userId;
   const name = { app_id: main, identity };

@@ -159,7 +159,7 @@ test('what the bench itself does meanwhile does not delay its load', async () =>
     for (const endsAt = performance.now() + busyMs; performance.now() < endsAt; );
     return percentileMs(latenciesOf((await sending).seconds), 100);
   };
-  // A machine that stands still delays a load too, but not three times.
+  // A machine that pauses delays a load too, but not three times.
   let longest = await longestWhileBusy();
   for (let tries = 1; tries < 3 && longest > busyMs / 2; tries += 1) longest = await longestWhileBusy();
   assert.ok(longest < busyMs / 2, `${longest} ms`);
@@ -273,7 +273,7 @@ test('by wrk: an answer with another status, a missing answer, and a lost connec
   });
   await assert.rejects(
     sendByWrk({ url: silent, bodies, requests: 20, secondsMax: 1 }),
-    // A machine that stands still in this second leaves others unanswered, too.
+    // A machine that pauses in this second leaves others unanswered, too.
     /: 1?\d of 20 requests were answered/,
   );
 });

@@ -236,7 +236,7 @@ test('a load at a rate uses no more connections than it may, and begins without 
       stub.close();
     }
   };
-  // A machine that stands still just at the beginning makes a burst of what is due by then, but not three times.
+  // A machine that pauses just at the beginning makes a burst of what is due by then, but not three times.
   let early = await beginOnce();
   for (let tries = 1; tries < 3 && early > 60; tries += 1) early = await beginOnce();
   assert.ok(early <= 60, `${early} requests in the first 100 ms`);

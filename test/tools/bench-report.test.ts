@@ -29,33 +29,41 @@ test('a cost exactly at its bound meets the target, a slightly higher one misses
   assert.equal(targetOf(keys(27.6), 'with keys')?.verdict, 'missed');
 });
 
-test('a key is judged by what its event costs more than before keys were forgotten, a new one and a repeat', () => {
-  const keys = (...repeats: readonly number[]) =>
+test('an event is judged by what it costs more in the same round than where no key was ever forgotten', () => {
+  const keys = (repeats: readonly number[], lookedUpBefore = 0, withoutKeys = [11, 11, 11]) =>
     resultsOf({
       keys: {
         levels: [
-          { keys: 0, newKeys: [20, 21, 22], repeats: [], scattered: [] },
+          { keys: 0, withoutKeys: [10, 10, 10], newKeys: [20, 21, 30], repeats: [], scattered: [] },
           {
             keys: 1e7,
-            newKeys: [21],
-            repeats: [25, 26, 27],
+            withoutKeys,
+            newKeys: [21, 22, 33],
+            repeats: [25, 26, 40],
             scattered: [],
             atRate: { perSecond: 30_000, behindSeconds: 2.1 },
           },
-          { keys: 1e8, newKeys: [23], repeats, scattered: [] },
+          { keys: 1e8, withoutKeys, newKeys: [23], repeats, scattered: [] },
         ],
-        addMicroseconds: 1,
+        lookedUpBefore,
         bytesPerKey: 36,
       },
     });
-  assert.equal(targetOf(keys(30), 'a new key, 10,000,000')?.value, 1);
-  assert.equal(targetOf(keys(30), 'a new key, 100,000,000')?.value, 3);
-  assert.equal(targetOf(keys(30), 'repeat of a key, 10,000,000')?.value, 5);
-  assert.deepEqual(targetOf(keys(30), 'repeat of a key, 10,000,000')?.spread, { least: 3, most: 7 });
-  assert.equal(targetOf(keys(30), 'repeat of a key, 100,000,000')?.verdict, 'met');
-  assert.equal(targetOf(keys(34), 'repeat of a key, 100,000,000')?.verdict, 'undecided');
-  assert.equal(targetOf(keys(40), 'repeat of a key, 100,000,000')?.verdict, 'missed');
-  assert.equal(targetOf(keys(40), 'new keys at 30,000 a second, 10,000,000')?.verdict, 'missed');
+  const of = (...repeats: readonly number[]) => targetOf(keys(repeats), 'repeat of a key, 100,000,000');
+  assert.equal(targetOf(keys([30]), 'a new key, 10,000,000')?.value, 1);
+  assert.equal(targetOf(keys([30]), 'a new key, 100,000,000')?.value, 3);
+  assert.equal(targetOf(keys([30]), 'repeat of a key, 10,000,000')?.value, 5);
+  assert.deepEqual(targetOf(keys([30]), 'repeat of a key, 10,000,000')?.spread, { least: 5, most: 10 });
+  assert.equal(of(33, 34, 43)?.verdict, 'met');
+  assert.equal(of(33, 33, 43.1)?.verdict, 'undecided');
+  assert.equal(of(33.1, 34.1, 43.1)?.verdict, 'missed');
+  assert.equal(targetOf(keys([40]), 'new keys at 30,000 a second, 10,000,000')?.verdict, 'missed');
+  const without = (...costs: number[]) => targetOf(keys([30], 0, costs), 'without keys, 10,000,000')?.verdict;
+  assert.equal(without(11, 11, 11), 'met');
+  assert.equal(without(10.9, 11, 12), 'undecided');
+  assert.equal(without(12, 12, 12), 'missed');
+  assert.equal(targetOf(keys([30], 0), 'looked up before')?.verdict, 'met');
+  assert.equal(targetOf(keys([30], 1), 'looked up before')?.verdict, 'missed');
 });
 
 test('a peer must cost at least a given multiple', () => {
@@ -458,7 +466,8 @@ test('an export must begin within two seconds, and suppressed users may cost an 
     };
     const previews = [{ what: 'a user', users: 1, rows: 10, ms: [5] }];
     const suppressed = { suppressed: 1e6, alone: pairs, inBulk: pairs };
-    const rest = { submittedMs: [2], previews, polledMs: [1], suppressed };
+    const retention = [0, 2e6].map((beside) => ({ rows: 2e6, beside, seconds: 3, cpu: 1 + beside / 1e6 }));
+    const rest = { submittedMs: [2], previews, polledMs: [1], suppressed, retention };
     return resultsOf({ desk: { events: 1e7, othersEvents: 1e7, exports: [run], ...rest } });
   };
   assert.equal(targetOf(deskOf(2, 0.1), 'first byte')?.verdict, 'met');
@@ -466,4 +475,6 @@ test('an export must begin within two seconds, and suppressed users may cost an 
   assert.equal(targetOf(deskOf(1, 0.25), 'event alone')?.verdict, 'met');
   assert.equal(targetOf(deskOf(1, 0.31), 'event in bulk')?.verdict, 'missed');
   assert.match(summary(deskOf(1, 0.25)), /a preview: a user \(1, 10 rows\)/);
+  assert.match(summary(deskOf(1, 0.25)), /of nobody else +2,000,000 +1\.50 +0\.50 +1$/m);
+  assert.match(summary(deskOf(1, 0.25)), /with 2,000,000 events of others +2,000,000 +1\.50 +1\.50 +1$/m);
 });

@@ -261,7 +261,7 @@ describe('limits', { concurrency: 8 }, () => {
       assert.deepEqual(
         still.map(({ status }) => status),
         [429, 429],
-        'whoever it was merged into',
+        'also after it was merged',
       );
     }
   });
@@ -334,7 +334,7 @@ describe('limits', { concurrency: 8 }, () => {
     assert.equal(await countEvents(contract, `identity = 'parallel'`), 1000);
   });
 
-  test('accepts 15,000 events per minute of an environment over three processes, whichever users they have', async () => {
+  test('accepts 15,000 events per minute of an environment over three processes, of any users', async () => {
     const answers = await Promise.all(repeat(18, (n) => trackAll(full, ofEach(`full-${n}`, 1000))));
 
     assert.equal(countAccepted(answers), 15);

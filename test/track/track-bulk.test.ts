@@ -22,7 +22,7 @@ import type { OutcomeCode } from '../../src/contract/outcomes.js';
 
 /** The deadline of an answer, 2 s, plus time for a busy machine. */
 const answeredMsMax = 3_000;
-/** A process that stands still for a while delays one or two answers, but not all of them. */
+/** A process that is paused for a while delays one or two answers, but not all of them. */
 const triesMax = 4;
 
 let sluice: SluiceHandle;

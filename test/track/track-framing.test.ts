@@ -499,7 +499,7 @@ async function checkServes(): Promise<void> {
   const event = JSON.parse(newEvent(1, 'a well-formed request')) as { identity: string };
   const body = JSON.stringify({ ...event, idempotency_key: event.identity });
   let reply = await askAsStranger(body);
-  // If the machine stood still, the outcome may be unknown, and a caller repeats the request.
+  // If the machine paused, the outcome may be unknown, and a caller repeats the request.
   if (reply.status === 503) {
     checkReply(reply, 'unknown');
     reply = await askAsStranger(body);

@@ -151,7 +151,7 @@ test('a pairing on a node of a Redis Cluster goes its whole way: its keys share 
 });
 
 describe('what a device has sent', () => {
-  /** Far longer than a batch may be held up, and than a busy machine stands still. */
+  /** Far longer than a batch may be held up, and than a busy machine pauses. */
   const commandMsMax = 30_000;
   let server: RedisHandle;
   let redis: Redis;
@@ -231,7 +231,7 @@ describe('what a device has sent', () => {
       tookMs.push(performance.now() - startedAt);
     }
     server.sigcont();
-    // A machine that stands still delays some answers, but not the quickest one.
+    // A machine that pauses delays some answers, but not the quickest one.
     const quickestMs = Math.min(...tookMs);
     assert.ok(
       quickestMs >= visualizer.lookupMsMax - 5 && quickestMs < visualizer.lookupMsMax + 250,

@@ -534,7 +534,7 @@ describe('a caller who is no administrator with a code', () => {
     const limited = (reasons: readonly unknown[]) => reasons.filter((reason) => reason === 'limited').length;
     const { code } = await beginPairing(device.baseUrl, sluice.appId);
     assert.equal(limited(await refusalsOf('wrong')), 5);
-    // A machine that stands still delays some answers, but not the quickest one.
+    // A machine that pauses delays some answers, but not the quickest one.
     let quickestMs = Number.POSITIVE_INFINITY;
     for (let tries = 0; tries < 5 && quickestMs >= visualizer.guessMs; tries += 1) {
       const startedMs = performance.now();

@@ -1,5 +1,8 @@
-// What the process asks its own server: whether it answers, and at a stop which statements run.
+// What the process asks its own server: whether it answers, and at a stop which statements run. Not by `fetch`, whose first
+// call compiles its parser, which took a tenth of the CPU of a start.
 
+import { request } from 'node:http';
+import { text } from 'node:stream/consumers';
 import { setTimeout as pause } from 'node:timers/promises';
 
 const pollMs = 20;
@@ -16,16 +19,29 @@ export type Control = {
 
 /** For the user `launcher`, whose password only this process knows. */
 export function createControl(port: number, password: string): Control {
-  async function ask(sql: string, msMax = answerMsMax): Promise<string> {
-    const reply = await fetch(`http://127.0.0.1:${port}/`, {
-      method: 'POST',
-      headers: { 'X-ClickHouse-User': 'launcher', 'X-ClickHouse-Key': password },
-      body: sql,
-      signal: AbortSignal.timeout(msMax),
+  function ask(sql: string, msMax = answerMsMax): Promise<string> {
+    return new Promise((settle, reject) => {
+      const asked = request(
+        {
+          host: '127.0.0.1',
+          port,
+          method: 'POST',
+          headers: { 'X-ClickHouse-User': 'launcher', 'X-ClickHouse-Key': password },
+          signal: AbortSignal.timeout(msMax),
+        },
+        async (reply) => {
+          try {
+            const answer = await text(reply);
+            if (reply.statusCode === 200) settle(answer.trim());
+            else reject(new Error(`the engine answered ${reply.statusCode}`));
+          } catch (error) {
+            reject(error);
+          }
+        },
+      );
+      asked.once('error', reject);
+      asked.end(sql);
     });
-    const text = await reply.text();
-    if (!reply.ok) throw new Error(`the engine answered ${reply.status}`);
-    return text.trim();
   }
 
   /** How many statements of others run; undefined if the server does not answer in time, for lack of memory or threads. */
@@ -65,5 +81,5 @@ export function createControl(port: number, password: string): Control {
 }
 
 function codeOf(error: unknown): string | undefined {
-  return ((error as Error).cause as NodeJS.ErrnoException | undefined)?.code;
+  return (error as NodeJS.ErrnoException).code;
 }

@@ -32,7 +32,7 @@ export function serviceGrants(database: string): string[] {
   ];
 }
 
-/** What several servers also need: tables that read those of the other servers. */
+/** What several servers also need: tables that read the tables of the other servers. */
 export const serviceClusterGrants = [
   'TABLE ENGINE ON Distributed',
   'REMOTE ON *.*',

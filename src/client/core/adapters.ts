@@ -10,13 +10,13 @@ export type KeyValueStorage = {
   get(key: string): string | undefined;
   /**
    * Keeps the text under the key. Returns false if it can be kept in memory only; then the former text may be back after
-   * a restart. `own`: if somebody empties the storage, this page puts the text back.
+   * a restart. `own`: if the storage is emptied, this page puts the text back.
    */
   set(key: string, text: string, own?: true): boolean;
   remove(key: string): void;
   /** The keys that begin with the prefix, in any order. */
   keys(prefix: string): string[];
-  /** Calls back after another tab has changed a key, or all keys (undefined). Absent where nobody else can. */
+  /** Calls back after another tab has changed a key, or all keys (undefined). Absent where there are no other tabs. */
   onChange?(listener: (key: string | undefined) => void): void;
   /** Calls back once it is known what is kept under the key. Absent where everything is known from the start. */
   whenKnown?(key: string, callback: () => void): void;
@@ -79,7 +79,7 @@ export type RandomBytes = (count: number) => Uint8Array;
 
 /** Ensures that one tab at a time sends. */
 export type SendingTurn = {
-  /** Runs the work when nobody else runs work of this name; settles after it. Never rejects. */
+  /** Runs the work once no other tab runs work of this name; settles after it. Never rejects. */
   take(name: string, work: () => Promise<void>): Promise<void>;
 };
 
@@ -95,7 +95,7 @@ export type Adapters = {
   readonly calledAtMs?: () => number | undefined;
   readonly lifecycle: Lifecycle;
   readonly randomBytes: RandomBytes;
-  /** Default: nobody else sends from this storage. */
+  /** Default: only this client sends from this storage. */
   readonly turn?: SendingTurn;
   /** Shows the developer one line; the core puts `Sluice: ` before it. */
   readonly warn: (line: string) => void;

@@ -1,5 +1,5 @@
-// Which waiting messages make the next request, in their order. Limited by number and bytes, without messages that somebody
-// is already sending, and without overtaking where the order matters to the server.
+// Which waiting messages make the next request, in their order. Limited by number and bytes, without messages that are already
+// being sent, and without overtaking where the order matters to the server.
 
 import { clientLimits } from './limits.js';
 import type { Message } from './messages.js';
@@ -24,9 +24,9 @@ export type BatchBounds = {
   readonly bytesMax: number;
   /** A message of more bytes stays behind, and others pass it where the order does not matter. */
   readonly messageBytesMax: number;
-  /** The longest time, in milliseconds, for which somebody is still sending a message. */
+  /** The messages that are being sent, each with the longest time, in milliseconds, that this still takes. */
   readonly held: ReadonlyMap<string, number>;
-  /** Milliseconds for which the server wants no message of this kind and user. */
+  /** Milliseconds until the server accepts a message of this kind and user again. */
   readonly limitedMs: (message: Message) => number;
 };
 

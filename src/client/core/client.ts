@@ -65,7 +65,7 @@ type Operations = {
   addDropped(count: number, reason: string): void;
 };
 
-/** No operation throws, whatever its arguments. */
+/** No operation throws, for any arguments. */
 export type Client = Operations & {
   /** The current user's id; undefined before the start, and while opted out if there never was a user. */
   readonly userId: string | undefined;
@@ -194,7 +194,7 @@ export function createClient(adapters: Adapters): Client {
   }
 
   /**
-   * Runs the call now, or once recording has begun. If too many calls wait, those that add something are dropped. Calls
+   * Runs the call now, or once recording has begun. If too many calls wait, calls that add something are dropped. Calls
    * that change the user or the choice never are, since later calls would then belong to another user.
    */
   function whenStarted(run: (recorder: Recorder) => void, adds?: true): void {

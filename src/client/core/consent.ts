@@ -7,7 +7,7 @@ import type { KeyValueStorage, TextStore } from './adapters.js';
 export type Choice = 'in' | 'out';
 
 export type Consent = {
-  /** Undefined if nobody has chosen. */
+  /** Undefined if the user has not chosen. */
   choice(): Choice | undefined;
   choose(choice: Choice): void;
 };

@@ -25,7 +25,7 @@ export type Delivery = {
   begin(keys: readonly string[]): void;
   /** Processes the answer to a batch, or its absence. */
   settle(batch: Batch, answer: TransportAnswer, pairing: string | undefined): void;
-  /** Notes that no message waits any more. */
+  /** Notes that no message is waiting. */
   forgetAll(): void;
   /** Whether this page has put the message into a request that may have arrived. */
   wasSent(key: string): boolean;

@@ -13,7 +13,7 @@ export function createGuard(show: (line: string) => void) {
     try {
       show(`Sluice: ${line}`);
     } catch {
-      // The console throws: there is nobody left to tell.
+      // The console throws too, so the error cannot be reported.
     } finally {
       warning = false;
     }

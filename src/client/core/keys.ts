@@ -19,7 +19,7 @@ export function keysOf(appId: string) {
     backoff: `${app}backoff`,
     /** Messages that wait; one key each. */
     queue: `${app}q:`,
-    /** Messages that somebody is sending; one key a request. */
+    /** Messages that are being sent; one key per request. */
     holds: `${app}h:`,
     /** The turn of sending. */
     turn: `${app}turn`,

@@ -1,4 +1,4 @@
-// The client library's own bounds, beside those of the contract, and the relations between them.
+// The bounds that the client library adds to the contract's, and the relations between them.
 
 import { counts, lengths } from '../../contract/lengths.js';
 import { bodies, relation } from '../../contract/limits.js';
@@ -28,7 +28,7 @@ export const clientLimits = {
   requestMsMin: 20_000,
   /** A slower upload is aborted and retried with fewer bytes: 64 kbit/s. */
   uploadBytesPerMs: 8,
-  /** For this long after its deadline nobody else sends a batch that is under way. */
+  /** For this long after its deadline no other tab sends a batch that is under way. */
   holdMarginMs: 2_000,
   /** A hold that is further ahead was made before the clock was set back. */
   holdMsMax: 90_000,
@@ -90,7 +90,7 @@ function assertRelations(): void {
   relation(clientLimits.exitBytesMax < 64 * KiB, 'browsers refuse more when a page ends');
   relation(
     clientLimits.holdMsMax >= requestMs(batchBytesMax + envelopeBytesMax) + clientLimits.holdMarginMs,
-    'nobody resends a batch that is under way',
+    'no other tab resends a batch that is under way',
   );
   relation(
     clientLimits.batchBytesMin <= clientLimits.batchBytesFirst &&

@@ -29,7 +29,7 @@ export type Outbox = {
   /** Adds user properties, joined to waiting ones of the same user that were not sent yet. */
   addUserProperties(message: UserPropertiesMessage): void;
   /**
-   * Moves messages that this page added and nobody has sent yet to another user or session. The ids stay, so nothing is
+   * Moves messages that this page added and that are still unsent to another user or session. The ids stay, so nothing is
    * stored twice if another tab sends them at this moment.
    */
   reassign(field: 'user_id' | 'session_id', from: string, to: string): void;

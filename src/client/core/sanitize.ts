@@ -47,7 +47,7 @@ export function checkEventName(name: unknown, warn: Warn): string | undefined {
   return undefined;
 }
 
-/** An identity, or undefined if nobody can be identified by it. */
+/** An identity, or undefined if it cannot be one. */
 export function checkIdentity(identity: unknown, allowed: readonly string[], warn: Warn): string | undefined {
   let reason = faultOfText(identity, lengths.clientIdentityMax);
   if (reason === undefined) {

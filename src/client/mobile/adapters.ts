@@ -1,5 +1,5 @@
 // What the mobile surfaces need from the phone. What React Native and its usual packages offer can be passed as it is; a
-// native app wraps its own. A function that adds a listener may return whatever removes it again. If an adapter throws,
+// native app wraps its own. A function that adds a listener may return a way to remove it. If an adapter throws,
 // that costs a warning, never the app.
 
 import type { Clock, RandomBytes } from '../core/adapters.js';

@@ -90,7 +90,7 @@ export function createMobile(): Mobile {
     try {
       show(`Sluice: ${line}`);
     } catch {
-      // The console throws: there is nobody left to tell.
+      // The console throws too, so the error cannot be reported.
     }
   }
 

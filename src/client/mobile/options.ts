@@ -27,7 +27,7 @@ export type ReadOptions = Runtime & {
 /** Why the options cannot be used, and how to report it. */
 export type FaultyOptions = Pick<Runtime, 'warn'> & { readonly fault: string };
 
-/** Reads options, whatever they are. */
+/** Reads options of any type. */
 export function readOptions(given: MobileOptions): ReadOptions | FaultyOptions {
   try {
     const { baseUrl, optedOut, allowIdentities, screenViews } = Object(given) as Partial<MobileOptions>;

@@ -37,7 +37,7 @@ type Current = PairingTarget & {
 
 const requestMs = 10_000;
 
-/** How long a code is good for at most, and if the server does not say. */
+/** How long a code is valid at most, and if the server does not say. */
 const codeMs = 10 * 60_000;
 const codeMsMax = 24 * 60 * 60_000;
 

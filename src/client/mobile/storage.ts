@@ -126,7 +126,7 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
         },
         () => {},
       );
-      warnOnce('the storage refuses a write: it is tried again as long as the app runs.');
+      warnOnce('the storage refuses a write: it is retried while the app runs.');
     }
     writing.delete(key);
     write();
@@ -160,7 +160,7 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
     get: (key) => texts.get(key),
     set(key, text) {
       texts.set(key, text);
-      // The user has chosen now, whatever was kept before.
+      // The user's present choice replaces any earlier one.
       if (single.has(key)) known.add(key);
       noteChange(key);
       return true;

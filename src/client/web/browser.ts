@@ -1,5 +1,5 @@
 // What the library uses of a browser's window, looked up once, when it begins. `fetch`, timers and the clock are the
-// functions of that moment, whatever a page puts in their place. A page may replace the others, and they throw where they
+// functions of that moment, even if a page replaces them. A page may replace the others, and they throw where they
 // are denied (a sandboxed frame has no storage). Nothing here throws, unless its comment says so.
 
 /** The window or its stand-in. Everything may be absent. It is passed in, never taken from the global scope. */
@@ -173,7 +173,7 @@ export function takeBrowser(window: Window): Browser {
   };
 }
 
-/** The time of the page's `Date`. It goes on where that stands still, as in pages' tests that stop the clock. */
+/** The time of the page's `Date`. It goes on if that stops, as in tests of pages that stop the clock. */
 function createNow(window: Window): () => number {
   const { Date: clock, performance } = window;
   const { now } = clock;

@@ -1,4 +1,4 @@
-// Replaces the snippet's stand-in by the library. The object stays the same, so whoever holds it now has the library, with
+// Replaces the snippet's stand-in by the library. The object stays the same, so code that holds it now has the library, with
 // methods that an older snippet did not know. Then makes the waiting calls in order.
 
 import { createGuard } from '../core/guard.js';
@@ -8,7 +8,7 @@ import { methods, type WaitingCall } from './snippet.js';
 
 type Stub = { -readonly [Name in keyof Sluice]?: Sluice[Name] } & {
   calls?: readonly WaitingCall[] | { readonly length: 0; push(call: unknown): void };
-  /** Calls beyond those that the snippet keeps. */
+  /** Calls that the snippet dropped because it keeps no more. */
   lost?: number;
   /** Set once the library is in place: a script that is loaded twice changes nothing. */
   installed?: true;

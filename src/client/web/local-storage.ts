@@ -21,7 +21,7 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
   const { storage } = browser;
   /** Texts that could not be stored. */
   const memory = new Map<string, Kept>();
-  /** Texts that this page stored and nobody has removed. */
+  /** Texts that this page stored and that were not removed. */
   const own = new Map<string, string>();
   /** Whether a stored text could be read back: some blockers silently do nothing. */
   let works = false;

@@ -1,4 +1,4 @@
-// Page views: the first one, those that a page makes through the history (single-page applications), and those of a page
+// Page views: the first one, the ones that a page makes through the history (single-page applications), and the ones of a page
 // that the browser had kept and shows again.
 
 import type { Properties } from '../core/messages.js';

@@ -7,7 +7,7 @@ import type { LoadOptions, Sluice } from './surface.js';
 /** Changes with the snippet. Once the script is there, an older snippet gets the methods that it lacks. */
 export const snippetVersion = 4;
 
-/** How many calls are kept until the script is there; as many again of those that add nothing, such as an opt-out. */
+/** How many calls are kept until the script is there; as many again of calls that add nothing, such as an opt-out. */
 export const snippetCallsMax = 1000;
 
 /** The operations that are calls. */

@@ -50,7 +50,7 @@ export type Operations = {
   optIn(): void;
 };
 
-/** None of these throws, whatever it is given. The console says what cannot be accepted. */
+/** None of these throws, for any arguments. A warning in the console says what cannot be accepted. */
 export type Sluice = Operations & {
   /** Sends what waits; settles when that was tried. Never rejects. */
   flush(): Promise<void>;

@@ -217,7 +217,7 @@ const endpoints: readonly [Method, string, Run, bytesMax?: number][] = [
     '/environments/:app_id/live',
     (commands, [appId = ''], { place }) => commands.showLive({ appId, place: textOf('place', place) }),
   ],
-  // By POST, so that nobody's name is in an address, which others log.
+  // By POST, so that no name is in a URL, which proxies log.
   [
     'post',
     '/environments/:app_id/user',
@@ -318,7 +318,7 @@ function fieldsOf(bytes: Buffer): Fields | Rejection {
 /** What a request says. Apart from the reasons to refuse it, which any field may have the names of. */
 type Fields = { readonly fields: Readonly<Record<string, unknown>> };
 
-/** `read` is called once the caller is known: nobody else's body is parsed. */
+/** `read` is called once the caller is known, so bodies of unknown callers are not parsed. */
 async function reply(
   options: AdminApiOptions,
   lookup: Promise<AdminCaller | Refuse>,

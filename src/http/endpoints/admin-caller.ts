@@ -27,7 +27,7 @@ export type AdminCaller = {
 /** Answers a request that is refused. */
 export type Refuse = (exchange: Exchange) => void;
 
-/** `refused` at once, so that nobody reads the body; `caller` once Redis has answered. */
+/** `refused` at once, so that the body is not read; `caller` once Redis has answered. */
 export type Found =
   | { readonly refused: Promise<Refuse> }
   | { readonly caller: Promise<AdminCaller | Refuse> };
@@ -110,7 +110,7 @@ function principalOf({ role, account_id: accountId }: Person): Principal {
   return { role, accountId: accountId ?? '' };
 }
 
-/** Refuses a request whose body nobody reads. */
+/** Refuses a request without reading its body. */
 export function refuseUnread(exchange: Exchange, refused: Promise<Refuse>): void {
   withoutBody(exchange);
   exchange.attend(refused.then((refuse) => refuse(exchange)));

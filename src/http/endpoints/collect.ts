@@ -13,7 +13,7 @@ import {
 } from '../../ingest/collect.js';
 import type { CommitResult } from '../../ingest/commit.js';
 import { atOnce, type Steps } from '../../ingest/steps.js';
-import { recordsAccepted, recordsRejected, recordsRepeated, requestsLimited } from '../../metrics.js';
+import { requestsLimited } from '../../metrics.js';
 import { readJsonBody, typesOfBrowsers } from '../protocol/body.js';
 import { networkOf } from '../protocol/caller-address.js';
 import { openRoutes } from '../protocol/cors.js';
@@ -33,7 +33,6 @@ export type CollectOptions = IngestOptions & {
 const endpoint = 'collect';
 
 export function collectRoutes(options: CollectOptions): Route[] {
-  const { traffic } = options;
   const entrance = createEntrance(endpoint, options, {
     list: { field: 'messages', recordsMax: counts.collectMessagesMax },
     proceed,
@@ -78,27 +77,20 @@ export function collectRoutes(options: CollectOptions): Route[] {
   function answer(exchange: Exchange, request: Request, results: readonly CommitResult[]): void {
     const { prepared, environment } = request;
     // The groups go in one commit: if one is not answered, none is.
+    let differing: number | undefined;
     for (const result of results) {
       if (result.kind === 'failed') return exchange.fail(result.fault);
       if (result.kind === 'overloaded' || result.kind === 'unknown') {
         return entrance.refuse(exchange, rejectionOf(result));
       }
       if (result.kind === 'committed' && result.differing !== undefined)
-        options.counts.add(environment.appId, 'differing_repeats', result.differing);
+        differing = (differing ?? 0) + result.differing;
     }
     const { answers, stored, repeated, suppressed, limited } = answerMessages(prepared, results);
-    if (suppressed > 0) entrance.countSuppressed(environment, suppressed);
     const { appId } = environment;
-    if (stored > 0) recordsAccepted.inc({ endpoint }, stored);
-    if (stored > 0) traffic.add(appId, 'accepted', stored);
-    if (repeated > 0) recordsRepeated.inc({ endpoint }, repeated);
-    if (repeated > 0) traffic.add(appId, 'repeated', repeated);
-    for (const [limit, count] of limited) {
-      requestsLimited.inc({ endpoint, limit }, count);
-      traffic.add(appId, 'limited', count);
-    }
-    for (const { code } of prepared.errors) recordsRejected.inc({ endpoint, code });
-    if (prepared.mendings.size > 0) options.counts.addMendings(environment.appId, prepared.mendings);
+    const { errors, mendings } = prepared;
+    entrance.countRecords(appId, { stored, repeated, differing, suppressed, errors, mendings });
+    for (const [limit, count] of limited) entrance.countLimited(appId, limit, count, count);
 
     const reply = (lives: boolean) => {
       const body = lives ? { messages: answers } : { messages: answers, pairing: 'ended' };
@@ -106,7 +98,7 @@ export function collectRoutes(options: CollectOptions): Route[] {
     };
     if (request.pairing === undefined) return reply(true);
     const { messages } = prepared;
-    exchange.attend(lives(request.pairing, { appId: environment.appId, messages, answers }).then(reply));
+    exchange.attend(lives(request.pairing, { appId, messages, answers }).then(reply));
   }
 
   /** Whether a pairing lives, as far as that is known; what is stored does not depend on it. */

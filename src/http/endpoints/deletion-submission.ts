@@ -1,4 +1,4 @@
-// Submissions of deletions: under a token, or on ADMIN_PORT by whoever may delete users of an account. A dry run only says what
+// Submissions of deletions: under a token, or on ADMIN_PORT by a person who may delete users of the account. A dry run only says what
 // a deletion would find.
 
 import { readRegistry, StateNotLoaded } from '../../accounts/registry.js';
@@ -39,7 +39,7 @@ const submissions: WithUsers = {
 };
 
 export function submit(options: SubmissionOptions, exchange: Exchange): void {
-  // If the caller has gone meanwhile, nothing of the request can be read any more.
+  // If the caller has gone meanwhile, the request can no longer be read.
   const { address } = exchange;
   readFromCaller(exchange, options, submissions, (caller, document) =>
     acceptSubmission(options, exchange, { ...caller, actor: actorOf(caller, address) }, document),
@@ -53,7 +53,7 @@ function actorOf({ keyId }: Caller, address: string): Actor {
   return { kind: 'api_key', name: keyId, address };
 }
 
-/** The same submission on ADMIN_PORT, for whoever may delete users of the account in the path. */
+/** The same submission on ADMIN_PORT, for callers who may delete users of the account in the path. */
 export function accountDeletionRoute(options: SubmissionOptions, callers: AdminCallers): Route {
   return {
     method: 'post',
@@ -136,7 +136,7 @@ async function answerPreview(
   list: TargetList,
 ): Promise<void> {
   const targets = targetsOf(list);
-  const look = () =>
+  const find = () =>
     previews.preview(submission, accountId, targets).catch((error: unknown) => {
       if (error instanceof StateNotLoaded || isOwnFault(error)) throw error;
       log.warn({ error: describeError(error) }, 'the preview of a deletion failed');
@@ -146,7 +146,7 @@ async function answerPreview(
     audit,
     actor,
     { action: 'preview_deletion', account_id: accountId, app_id: appId, details: { users: targets.length } },
-    look,
+    find,
     {
       endingOf: (found) =>
         typeof found === 'string'

@@ -47,7 +47,7 @@ function token(options: DeletionApiOptions, exchange: Exchange): void {
   });
 }
 
-/** For everybody: whoever is shown a certificate can check it. */
+/** Open to everybody, so that anyone who is shown a certificate can check it. */
 function signingKey(options: DeletionApiOptions, exchange: Exchange): void {
   withoutBody(exchange);
   answerOrFail(exchange, options, async () => {

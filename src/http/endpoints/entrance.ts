@@ -1,6 +1,6 @@
 // The entrance of the endpoints that take records: body → document → environment → may the caller write to it? → the
 // endpoint's own steps. What is refused is counted here in one way for all of them, and noted for administrators once its
-// environment is known.
+// environment is known; `record-counts.ts` counts what is committed.
 
 import type { Environments, LiveEnvironment } from '../../accounts/environments.js';
 import { receiving } from '../../contract/limits.js';
@@ -13,8 +13,10 @@ import { type IgnoredFields, textOfIgnored } from '../../ingest/ignored-fields.j
 import { type RecordList, readLargeDocument } from '../../ingest/large-document.js';
 import type { LimitKeys } from '../../ingest/limit-key.js';
 import type { ElementError } from '../../ingest/prepare.js';
+import type { NamedLimit } from '../../ingest/request-limits.js';
 import type { Steps } from '../../ingest/steps.js';
-import { recordsRejected, recordsSuppressed, requestsUnavailable } from '../../metrics.js';
+import type { Submission } from '../../ingest/submission.js';
+import { recordsRejected, requestsUnavailable } from '../../metrics.js';
 import type { Suppressions } from '../../suppression/suppressions.js';
 import type { MinuteCounts } from '../../traffic/minute-counts.js';
 import { ignoredFieldsHeader } from '../protocol/cors.js';
@@ -23,6 +25,8 @@ import { takeTurns } from '../protocol/turns.js';
 import { refuseUnauthorized } from '../protocol/unauthorized.js';
 import { appIdOf, findEnvironment, notLoaded, refuseNumericAppId } from './app-id.js';
 import { noAllowance, withAllowance } from './import-allowance.js';
+import { rateLimitHeaders } from './rate-limit-headers.js';
+import { createRecordCounts, type RecordCounts } from './record-counts.js';
 import { needsWriteKey, writeKeyChallenge } from './write-access.js';
 
 export type IngestOptions = {
@@ -55,7 +59,7 @@ export type Received = {
 /** A request that has passed the entrance. */
 export type Entered = Received & { readonly environment: LiveEnvironment; readonly ingestion: Ingestion };
 
-export type Entrance = {
+export type Entrance = RecordCounts & {
   /** Reads a body, a large one in turns. If it is not `owned`, it may be changed or freed once this returns. */
   receive(exchange: Exchange, body: Buffer, owned: boolean): void;
   /** Answers with the reason, and counts it. `fields` are added to the answer. */
@@ -64,8 +68,13 @@ export type Entrance = {
   refuseStranger(exchange: Exchange, environment: LiveEnvironment): void;
   /** Answers with the reason, counts it, and notes the request as rejected. */
   refuseAndNote(exchange: Exchange, reason: Rejection, entered: Entered): void;
-  /** Counts records of suppressed users, which are answered as if they were stored. */
-  countSuppressed(environment: LiveEnvironment, count: number): void;
+  /** Refuses a request for which a limit of its one group has no room. */
+  refuseLimited(
+    exchange: Exchange,
+    environment: LiveEnvironment,
+    request: { readonly submission: Submission; readonly records: number },
+    limited: Extract<CommitResult, { kind: 'limited' }>,
+  ): void;
   /** Names the fields that the service ignores in the answer, and counts them. */
   noteIgnored(exchange: Exchange, entered: Entered, ignored: IgnoredFields): void;
   /** Notes elements of a request as rejected. */
@@ -77,7 +86,7 @@ export type EntranceSteps = {
   readonly list: RecordList | undefined;
   /** The fields that have properties below them, if not `properties` alone: there numbers keep all their digits. */
   readonly propertyFields?: ReadonlySet<string>;
-  /** Whether the caller may write to the environment; without it everybody may. `value`: of the document. */
+  /** Whether the caller may write to the environment; if absent, every caller may. `value`: of the document. */
   readonly admits?: (
     environment: LiveEnvironment,
     authorization: string | undefined,
@@ -102,6 +111,8 @@ export function createEntrance(
   { environments, ingestion, counts, rejected, traffic }: IngestOptions,
   steps: EntranceSteps,
 ): Entrance {
+  const { countRecords, countLimited } = createRecordCounts(endpoint, { counts, traffic });
+
   function receive(exchange: Exchange, body: Buffer, owned: boolean): void {
     const receivedMs = Date.now();
     const bytes = body.length;
@@ -146,7 +157,7 @@ export function createEntrance(
 
   function enter(exchange: Exchange, received: Received, found: LiveEnvironment): void {
     const { admits, refusalOf } = steps;
-    // Requests of strangers are not noted, so they cannot displace those of the producers.
+    // Requests of strangers are not noted, so they cannot displace the producers' requests.
     if (admits?.(found, exchange.framing.authorization, received.document.value) === false)
       return refuseStranger(exchange, found);
     const token = steps.takesImports ? exchange.framing.importToken : undefined;
@@ -206,12 +217,24 @@ export function createEntrance(
     counts.add(environment.appId, 'ignored_fields', ignored.count);
   }
 
-  function countSuppressed({ appId }: LiveEnvironment, count: number): void {
-    recordsSuppressed.inc({ endpoint }, count);
-    counts.add(appId, 'suppressed', count);
-  }
+  const refuseLimited: Entrance['refuseLimited'] = (exchange, { appId }, request, { limitIndex, waitMs }) => {
+    const named = request.submission.groups()[0]?.limits[limitIndex] as NamedLimit;
+    countLimited(appId, named.name, 1, request.records);
+    const reason = rejection('rate_limited', `The limit ${named.name} has no room for this request now.`);
+    exchange.refuse(reason, {}, rateLimitHeaders(named, waitMs));
+  };
 
-  return { receive, refuse, refuseStranger, refuseAndNote, countSuppressed, noteIgnored, noteElements };
+  return {
+    receive,
+    refuse,
+    refuseStranger,
+    refuseAndNote,
+    refuseLimited,
+    noteIgnored,
+    noteElements,
+    countRecords,
+    countLimited,
+  };
 }
 
 /** Why a request with this result of its commit is answered 503. */

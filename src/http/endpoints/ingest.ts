@@ -3,7 +3,7 @@
 
 import type { LiveEnvironment } from '../../accounts/environments.js';
 import { bodies } from '../../contract/limits.js';
-import { type Rejection, rejection } from '../../contract/outcomes.js';
+import type { Rejection } from '../../contract/outcomes.js';
 import type { CommitResult } from '../../ingest/commit.js';
 import { ignoredOf } from '../../ingest/ignored-fields.js';
 import {
@@ -16,9 +16,7 @@ import {
   type Ready,
 } from '../../ingest/prepare.js';
 import type { Checked, RecordKind } from '../../ingest/record-kind.js';
-import type { NamedLimit } from '../../ingest/request-limits.js';
 import { atOnce, type Steps } from '../../ingest/steps.js';
-import { recordsAccepted, recordsRejected, recordsRepeated, requestsLimited } from '../../metrics.js';
 import { readJsonBody, tooLarge } from '../protocol/body.js';
 import type { Exchange } from '../protocol/exchange.js';
 import type { Handler } from '../protocol/server.js';
@@ -33,18 +31,14 @@ import {
   repeatsHeader,
 } from './entrance.js';
 import { withAllowance } from './import-allowance.js';
-import { rateLimitHeaders } from './rate-limit-headers.js';
 import { createWriteAccess } from './write-access.js';
 
 /** Makes the handler of the endpoint for records of this kind. */
 export function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions): Handler {
-  const { environments, traffic } = options;
-  const endpoint = kind.name;
-  const accepted = recordsAccepted.labels(endpoint);
-  const repeated = recordsRepeated.labels(endpoint);
+  const { environments } = options;
   const bytesMax = kind.bulk === undefined ? bodies.singleBytesMax : bodies.bulkBytesMax;
   const mayWrite = createWriteAccess(environments);
-  const entrance = createEntrance(endpoint, options, {
+  const entrance = createEntrance(kind.name, options, {
     list: kind.bulk,
     admits: mayWrite,
     takesImports: true,
@@ -142,12 +136,9 @@ export function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOp
   ): void {
     switch (result.kind) {
       case 'committed':
-        if (result.differing !== undefined)
-          options.counts.add(environment.appId, 'differing_repeats', result.differing);
-        return acknowledge(exchange, prepared, result.letters, environment);
+        return acknowledge(exchange, prepared, result, environment);
       case 'limited':
-        traffic.add(environment.appId, 'limited', prepared.records);
-        return limited(exchange, prepared, result.limitIndex, result.waitMs);
+        return entrance.refuseLimited(exchange, environment, prepared, result);
       case 'failed':
         return exchange.fail(result.fault);
       default:
@@ -158,34 +149,18 @@ export function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOp
   function acknowledge(
     exchange: Exchange,
     prepared: Ready,
-    letters: string,
+    { letters, differing }: Extract<CommitResult, { kind: 'committed' }>,
     environment: LiveEnvironment,
   ): void {
     const { errors, mendings, records, submission } = prepared;
     const suppressed = submission.leftOut()?.length ?? 0;
-    if (suppressed > 0) entrance.countSuppressed(environment, suppressed);
-    let repeats = 0;
-    for (let i = 0; i < letters.length; i++) if (letters[i] === 'r') repeats += 1;
-    if (letters.length > repeats) {
-      accepted.inc(letters.length - repeats);
-      traffic.add(environment.appId, 'accepted', letters.length - repeats);
-    }
-    if (repeats > 0) {
-      repeated.inc(repeats);
-      traffic.add(environment.appId, 'repeated', repeats);
-      exchange.addHeader(repeatsHeader, String(repeats));
-    }
-    if (mendings.size > 0) options.counts.addMendings(environment.appId, mendings);
+    let repeated = 0;
+    for (let i = 0; i < letters.length; i++) if (letters[i] === 'r') repeated += 1;
+    const stored = letters.length - repeated;
+    entrance.countRecords(environment.appId, { stored, repeated, differing, suppressed, errors, mendings });
+    if (repeated > 0) exchange.addHeader(repeatsHeader, String(repeated));
     if (errors.length === 0) return exchange.ok();
-    for (const { code } of errors) recordsRejected.inc({ endpoint, code });
     exchange.reply(200, JSON.stringify({ accepted: records, rejected: errors.length, errors }));
-  }
-
-  function limited(exchange: Exchange, prepared: Ready, limitIndex: number, waitMs: number): void {
-    const named = prepared.submission.groups()[0]?.limits[limitIndex] as NamedLimit;
-    requestsLimited.inc({ endpoint, limit: named.name });
-    const reason = rejection('rate_limited', `The limit ${named.name} has no room for this request now.`);
-    exchange.refuse(reason, {}, rateLimitHeaders(named, waitMs));
   }
 
   return handle;

@@ -1,4 +1,4 @@
-// Segment's protocol, /v1/*, for its libraries and those that speak alike, on servers and in pages: body → credential →
+// Segment's protocol, /v1/*, for its libraries and others that use the protocol, on servers and in pages: body → credential →
 // entrance → messages → one commit → answer. Also what its library for pages asks for when it starts.
 
 import type { HttpRequest } from 'uWebSockets.js';
@@ -7,18 +7,22 @@ import { bodies, browserCaches, counts } from '../../contract/limits.js';
 import { type Rejection, rejection } from '../../contract/outcomes.js';
 import { type SegmentType, segmentTypes } from '../../contract/segment.js';
 import type { CommitResult } from '../../ingest/commit.js';
-import type { NamedLimit } from '../../ingest/request-limits.js';
 import { type PreparedSegment, prepareSegment } from '../../ingest/segment.js';
 import { atOnce, type Steps } from '../../ingest/steps.js';
-import { recordsAccepted, recordsRejected, recordsRepeated, requestsLimited } from '../../metrics.js';
 import { readBasicName } from '../protocol/authorization.js';
 import { anyType, readJsonBody } from '../protocol/body.js';
 import { openRoutes } from '../protocol/cors.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import { type Route, withoutBody } from '../protocol/server.js';
 import { takeTurns } from '../protocol/turns.js';
-import { createEntrance, type Entered, type IngestOptions, rejectionOf, repeatsHeader } from './entrance.js';
-import { rateLimitHeaders } from './rate-limit-headers.js';
+import {
+  createEntrance,
+  type Entered,
+  type Entrance,
+  type IngestOptions,
+  rejectionOf,
+  repeatsHeader,
+} from './entrance.js';
 
 export type SegmentOptions = IngestOptions & {
   /** Where pages reach this service. */
@@ -32,7 +36,7 @@ const propertyFields: ReadonlySet<string> = new Set(['properties', 'traits', 'co
 const sentHeaders = ['Authorization', 'X-Retry-Count', 'AnonymousId'];
 
 export function segmentRoutes(options: SegmentOptions): Route[] {
-  const { environments, traffic } = options;
+  const { environments } = options;
 
   /** A write key names its environment too. */
   function credentialOf({ framing }: Exchange, value: unknown): string | Rejection {
@@ -108,14 +112,15 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
     }
 
     function answer(exchange: Exchange, entered: Entered, prepared: Ready, result: CommitResult): void {
-      const suppressed = prepared.submission.leftOut()?.length ?? 0;
+      const { submission, recordsOf } = prepared;
+      const { environment } = entered;
       switch (result.kind) {
         case 'committed':
-          if (suppressed > 0) entrance.countSuppressed(entered.environment, suppressed);
-          return acknowledge(exchange, entered, prepared, result.letters);
-        case 'limited':
-          traffic.add(entered.environment.appId, 'limited', prepared.recordsOf.length);
-          return limited(exchange, prepared, result);
+          return acknowledge(exchange, entrance, environment, prepared, result);
+        case 'limited': {
+          const request = { submission, records: recordsOf.length };
+          return entrance.refuseLimited(exchange, environment, request, result);
+        }
         case 'failed':
           return exchange.fail(result.fault);
         default:
@@ -124,8 +129,13 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
     }
   }
 
-  function acknowledge(exchange: Exchange, { environment }: Entered, prepared: Ready, letters: string): void {
-    const { recordsOf, submission, errors, mendings } = prepared;
+  function acknowledge(
+    exchange: Exchange,
+    entrance: Entrance,
+    { appId }: LiveEnvironment,
+    { recordsOf, submission, errors, mendings }: Ready,
+    { letters, differing }: Extract<CommitResult, { kind: 'committed' }>,
+  ): void {
     const leftOut = new Set(submission.leftOut());
     let [stored, repeated, record, at] = [0, 0, 0, 0];
     for (const count of recordsOf) {
@@ -134,18 +144,10 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
       if (its.includes('s')) stored += 1;
       else if (its !== '') repeated += 1;
     }
-    if (stored > 0) {
-      recordsAccepted.inc({ endpoint }, stored);
-      traffic.add(environment.appId, 'accepted', stored);
-    }
-    if (repeated > 0) {
-      traffic.add(environment.appId, 'repeated', repeated);
-      recordsRepeated.inc({ endpoint }, repeated);
-      exchange.addHeader(repeatsHeader, String(repeated));
-    }
-    if (mendings.size > 0) options.counts.addMendings(environment.appId, mendings);
+    const suppressed = leftOut.size;
+    entrance.countRecords(appId, { stored, repeated, differing, suppressed, errors, mendings });
+    if (repeated > 0) exchange.addHeader(repeatsHeader, String(repeated));
     if (errors.length === 0) return exchange.reply(200, '{"success":true}');
-    for (const { code } of errors) recordsRejected.inc({ endpoint, code });
     const body = { success: true, accepted: recordsOf.length, rejected: errors.length, errors };
     exchange.reply(200, JSON.stringify(body));
   }
@@ -185,14 +187,3 @@ const noCredential = rejection(
   'unauthorized',
   'Unauthorized: send the app_id or a write key as the user name of HTTP Basic credentials, or as writeKey in the body.',
 );
-
-function limited(
-  exchange: Exchange,
-  prepared: Ready,
-  { limitIndex, waitMs }: Extract<CommitResult, { kind: 'limited' }>,
-): void {
-  const named = prepared.submission.groups()[0]?.limits[limitIndex] as NamedLimit;
-  requestsLimited.inc({ endpoint, limit: named.name });
-  const reason = rejection('rate_limited', `The limit ${named.name} has no room for this request now.`);
-  exchange.refuse(reason, {}, rateLimitHeaders(named, waitMs));
-}

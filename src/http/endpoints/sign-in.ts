@@ -113,7 +113,7 @@ function route(options: SignInOptions, method: Method, path: string, open?: Open
       if (own === undefined || found === undefined) return open?.(options, request, fields);
       const caller = await found.caller;
       if (typeof caller === 'function') return void caller(exchange);
-      // ADMIN_TOKEN is nobody's own.
+      // ADMIN_TOKEN belongs to no person.
       if (caller.signedIn === undefined) return void sessionEnded(exchange);
       return own(options, request, fields, caller.signedIn);
     };
@@ -191,7 +191,7 @@ const signIn: Open = async (options, request, fields) => {
   });
 };
 
-/** 200 without a session too: a page asks before it knows whether somebody is signed in. */
+/** 200 without a session too: a page asks before it knows whether a person is signed in. */
 const showSession: Open = async ({ redis, hasProvider }, { cookie: secret }) => {
   const found = secret === undefined ? undefined : await findSession(redis, secret);
   const shown = found === undefined ? { person: null } : sessionView(found.person, found.session);
@@ -215,7 +215,7 @@ const accept: Open = async (options, request, fields) => {
   const { redis, passwords } = options;
   const invitation = textOf(fields, 'invitation');
   const password = newPasswordOf(fields, 'password');
-  // Only whoever has a link may have a password hashed.
+  // A password is hashed only for a caller who has a link.
   const invited = await findInvited(redis, invitation);
   if (invited === undefined) throw new AdministrationError(usedUp);
   return underAudit(options, invited, request, 'accept_invitation', async () => {
@@ -302,7 +302,7 @@ async function withPassword(
   });
 }
 
-/** Whoever comes from the provider has nothing here that could be changed. */
+/** People of the provider have no password here that could be changed. */
 function requirePassword({ password }: Person): void {
   if (password === undefined)
     throw new AdministrationError('you sign in by your provider: password and second factor are there');

@@ -1,5 +1,5 @@
 // What all endpoints under tokens of the deletion API share: who calls, how often a token may ask, how a body is read, and how
-// an error is answered. A 401 of one endpoint has the same bytes whatever its cause.
+// an error is answered. A 401 of one endpoint has the same bytes for every cause.
 
 import { StateNotLoaded } from '../../accounts/registry.js';
 import {
@@ -37,7 +37,7 @@ export type Failing = {
   readonly isAnswered?: (error: unknown) => boolean;
 };
 
-/** How often a token may ask in a second, and what it is told when it asks more often. */
+/** How often a token may ask in a second, and the answer when it asks more often. */
 export type RequestLimit = {
   readonly allows: (redis: Redis, accessToken: string) => Promise<boolean>;
   readonly message: string;
@@ -65,7 +65,7 @@ export const suppressionRequests: RequestLimit = {
   retrySeconds: limitedRetrySeconds.suppressionRequests,
 };
 
-/** Goes on with a caller whose token is good. The request has no body. */
+/** Continues with a caller whose token is valid. The request has no body. */
 export function answerForCaller(
   exchange: Exchange,
   asked: Asked,
@@ -81,7 +81,7 @@ export function answerForCaller(
   });
 }
 
-/** Goes on with the document of a caller whose token is good. */
+/** Continues with the document of a caller whose token is valid. */
 export function readFromCaller(
   exchange: Exchange,
   asked: Asked,
@@ -116,12 +116,12 @@ export function readDocument<Who extends Caller>(
     answerOrFail(exchange, failing, async () => {
       const caller = await lookup;
       if (typeof caller === 'function') return caller(exchange);
-      const goOn = async (document: Document | Rejection) => {
+      const proceed = async (document: Document | Rejection) => {
         if ('code' in document) exchange.refuse(document);
         else await take(caller, document);
       };
-      if (kept.length <= receiving.largeBytesMin) return goOn(parseDocument(kept));
-      takeTurns(exchange, readLarge(exchange, failing, kept, list, goOn));
+      if (kept.length <= receiving.largeBytesMin) return proceed(parseDocument(kept));
+      takeTurns(exchange, readLarge(exchange, failing, kept, list, proceed));
     });
   });
 }
@@ -131,10 +131,10 @@ function* readLarge(
   failing: Failing,
   body: Buffer,
   list: RecordList,
-  goOn: (document: Document | Rejection) => Promise<void>,
+  proceed: (document: Document | Rejection) => Promise<void>,
 ): Steps<void> {
   const document = yield* readLargeDocument(body, list);
-  answerOrFail(exchange, failing, () => goOn(document));
+  answerOrFail(exchange, failing, () => proceed(document));
 }
 
 /** Answers 503 when Redis or ClickHouse fails. */

@@ -55,7 +55,7 @@ export function exportRoutes(options: ExportApiOptions): Route[] {
 }
 
 function submit(options: ExportApiOptions, exchange: Exchange): void {
-  // Of a caller who has gone meanwhile nothing can be read any more.
+  // If the caller has gone meanwhile, the request can no longer be read.
   const { address } = exchange;
   readFromCaller(exchange, askedOf(options), exportsBody, (caller, document) =>
     accept(options, exchange, caller, address, document),
@@ -128,7 +128,7 @@ function data(options: ExportApiOptions, exchange: Exchange, req: HttpRequest): 
   );
 }
 
-/** The same on ADMIN_PORT, for whoever may read exports of its account. */
+/** The same on ADMIN_PORT, for callers who may read exports of its account. */
 export function accountExportRoute(options: ExportApiOptions, callers: AdminCallers): Route {
   return {
     method: 'get',
@@ -236,7 +236,7 @@ function actionOf(
   ] as const;
 }
 
-/** Answers what only exports know. An answer that has begun is cut off by whoever sends it. */
+/** Answers the outcomes that only exports have. The sender of an answer that has begun cuts it off. */
 function isAnswered(exchange: Exchange, error: unknown): boolean {
   if (error instanceof ExportEnded) refuse(exchange, 'not_found', outcomes.not_found.meaning);
   return error instanceof DownloadBroken || error instanceof ExportEnded;

@@ -55,7 +55,7 @@ export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
   const { redis } = options;
 
   function submit(exchange: Exchange): void {
-    // Of a caller who has gone meanwhile nothing can be read any more.
+    // If the caller has gone meanwhile, the request can no longer be read.
     const { address } = exchange;
     const asked = { ...options, limit: suppressionRequests };
     readFromCaller(exchange, asked, wishes, (caller, document) =>

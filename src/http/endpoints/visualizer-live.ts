@@ -117,7 +117,7 @@ export function createLivePages(options: LiveOptions): LivePages {
   const pages = new Set<Page>();
   const countUnpaired = createUnpairedPages();
 
-  /** Work that goes on with a page. An error of ours disconnects that page and nobody else. */
+  /** Work that goes on with a page. An error of ours disconnects only that page. */
   function guard<Args extends unknown[]>(page: Page, work: (...args: Args) => unknown) {
     const fail = (error: unknown) => {
       noteFault(log, path, error);
@@ -193,7 +193,7 @@ export function createLivePages(options: LiveOptions): LivePages {
     return refuse(page, 'unreadable');
   }
 
-  /** Who looks on by a session that goes on. */
+  /** The person who watches, if their session still lasts. */
   async function watcherOf({ cookie, address }: Page): Promise<Watcher | undefined> {
     return cookie === undefined ? undefined : options.findWatcher(cookie, address);
   }
@@ -214,7 +214,7 @@ export function createLivePages(options: LiveOptions): LivePages {
       await options.wrongTokens.delay();
       return wrong('token');
     }
-    // A right code is never refused, whatever was wrong before, but after too many guesses everyone waits for its answer.
+    // A right code is never refused, however many wrong ones came before, but after too many guesses all answers are delayed.
     if (await hasTooManyFailures(redis, secret, network, 'code')) await pause(visualizer.guessMs);
     const id = await findPairingIdByCode(redis, code);
     if (id === undefined) return wrong('code');

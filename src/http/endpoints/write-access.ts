@@ -1,4 +1,4 @@
-// Who may write to an environment on the server endpoints: everybody, or whoever sends one of its write keys, as HTTP Basic
+// Who may write to an environment on the server endpoints: everybody, or only callers with one of its write keys, as HTTP Basic
 // credentials (app_id and key) or as a bearer token. Decided from memory: keys are known while Redis is away.
 
 import type { Environments, LiveEnvironment } from '../../accounts/environments.js';

@@ -17,13 +17,13 @@ type Operation = {
   readonly path: string;
   readonly id: AdministrationAnswer;
   readonly summary: string;
-  /** Who may; `self`: whoever is signed in to the console; `open`: everybody, from a page of the console. */
+  /** Who may; `self`: the person who is signed in to the console; `open`: everybody, from a page of the console. */
   readonly right: Right | 'self' | 'open';
   readonly body?: Readonly<Record<string, object>>;
   readonly required?: readonly string[];
   /** Whether `?account_id=` narrows it to an account. */
   readonly list?: true;
-  /** Other parameters of the query; those that `required` names are. */
+  /** Other parameters of the query; the ones that `required` names are required. */
   readonly query?: Readonly<Record<string, string>>;
 };
 
@@ -281,7 +281,7 @@ const operations: readonly Operation[] = [
     path: '/deletions/{deletion_request_id}/users',
     id: 'listDeletionUsers',
     right: 'listDeletionUsers',
-    summary: 'What was counted for each user of a complete deletion, by place; nobody is named',
+    summary: 'What was counted for each user of a complete deletion, by place in the list, without names',
     query: { cursor: 'Of the page before.' },
   },
   {
@@ -296,7 +296,7 @@ const operations: readonly Operation[] = [
     path: '/accounts/{account_id}/user_exports',
     id: 'listExports',
     right: 'listExports',
-    summary: 'The latest exports; they name nobody',
+    summary: 'The latest exports, without names of users',
   },
   {
     method: 'post',
@@ -389,7 +389,7 @@ const operations: readonly Operation[] = [
     summary: 'The events of a user, the latest first, in pages',
     body: {
       ...user,
-      event: { ...text, description: 'Only those of this name.' },
+      event: { ...text, description: 'Only events of this name.' },
       cursor: { ...text, description: 'Of the page before.' },
     },
   },
@@ -403,7 +403,7 @@ const operations: readonly Operation[] = [
       users: exportSchema.properties.users,
       suppress: {
         type: 'boolean',
-        description: 'true: no record of them is stored any more. false: they are free again.',
+        description: 'true: from now on no record of them is stored. false: they are free again.',
       },
     },
     required: ['users', 'suppress'],
@@ -462,7 +462,7 @@ const operations: readonly Operation[] = [
     path: '/session',
     id: 'showSession',
     right: 'open',
-    summary: 'Who is signed in; person is null if nobody is',
+    summary: 'Who is signed in; person is null if no person is',
   },
   {
     method: 'post',

@@ -16,19 +16,11 @@ import {
 import { deletionStates } from '../../contract/deletion-states.js';
 import { callbacks, deletions, evidence } from '../../contract/limits.js';
 import { deletionSchema, lookupSchema } from '../../contract/schemas.js';
-import {
-  bodyCodes,
-  challengeHeader,
-  contentEncoding,
-  json,
-  type OpenApiPart,
-  ref,
-  refusals,
-} from './document.js';
+import { byAccessToken, cursorParameter, refusalsToCallers, userListCodes } from './access-token.js';
+import { contentEncoding, json, type OpenApiPart, ref, refusals } from './document.js';
 
 const exampleId = '5f0c3a52-3a6e-4a5e-9d0b-0e6f6f6f2d11';
 const tag = 'User deletion';
-const unauthorized = { schemas: { 401: ref('Unauthorized') }, headers: { 401: challengeHeader } };
 
 const idParameter = {
   name: 'deletion_request_id',
@@ -79,7 +71,7 @@ export const deletionPart: OpenApiPart = {
         security: [{ apiKey: [] }],
         responses: {
           200: { description: 'The token.', content: json(ref('Token')) },
-          ...refusals(['unauthorized', 'rate_limited', 'overloaded', 'unknown'], unauthorized),
+          ...refusalsToCallers(['unknown']),
         },
       },
     },
@@ -90,7 +82,7 @@ export const deletionPart: OpenApiPart = {
         summary: 'Delete users',
         description:
           'Unknown users and repeats are fine. A deleted user who sends data again is a new user. With a reference a request whose answer was lost can be sent again without being carried out twice. With `suppress` the users are suppressed first; so they may be suppressed although the deletion is refused (409, 429 or 503). It is refused with 503 while records that were accepted before are not stored, since they may merge the users with others. With `dry_run` nobody is suppressed.',
-        security: [{ accessToken: [] }],
+        security: byAccessToken,
         parameters: [contentEncoding],
         requestBody: { required: true, content: json(ref('Deletion')) },
         responses: {
@@ -100,27 +92,7 @@ export const deletionPart: OpenApiPart = {
               'If you have submitted these users by this reference before: that request, with its status of now. With dry_run: what would be found.',
             content: json({ anyOf: [ref('DeletionSubmitted'), ref('DeletionPreview')] }),
           },
-          ...refusals(
-            [
-              ...bodyCodes,
-              'missing_field',
-              'invalid_type',
-              'empty',
-              'too_long',
-              'invalid_text',
-              'missing_user',
-              'ambiguous_user',
-              'invalid_user_id',
-              'too_many_records',
-              'not_possible',
-              'reference_taken',
-              'unauthorized',
-              'rate_limited',
-              'overloaded',
-              'unknown',
-            ],
-            unauthorized,
-          ),
+          ...refusalsToCallers([...userListCodes, 'not_possible', 'reference_taken', 'unknown']),
         },
       },
     },
@@ -130,7 +102,7 @@ export const deletionPart: OpenApiPart = {
         tags: [tag],
         summary: "The account's deletions, the newest first",
         description: `At most ${deletions.listedMax} a page. A page may be empty although others follow: it looks at ${deletions.listLookedAtMax} requests at most. An empty parameter is not given. Counts as a status request.`,
-        security: [{ accessToken: [] }],
+        security: byAccessToken,
         parameters: [
           {
             name: 'state',
@@ -144,19 +116,11 @@ export const deletionPart: OpenApiPart = {
             description: 'Only those with this reference.',
             schema: { type: 'string' },
           },
-          {
-            name: 'cursor',
-            in: 'query',
-            description: 'The cursor of an answer: the page after it.',
-            schema: { type: 'string' },
-          },
+          cursorParameter,
         ],
         responses: {
           200: { description: 'A page.', content: json(ref('DeletionList')) },
-          ...refusals(
-            ['invalid_parameter', 'unauthorized', 'rate_limited', 'overloaded', 'unknown'],
-            unauthorized,
-          ),
+          ...refusalsToCallers(['invalid_parameter', 'unknown']),
         },
       },
     },
@@ -165,11 +129,11 @@ export const deletionPart: OpenApiPart = {
         operationId: 'readDeletionStatus',
         tags: [tag],
         summary: 'The progress of a deletion',
-        security: [{ accessToken: [] }],
+        security: byAccessToken,
         parameters: [idParameter],
         responses: {
           200: { description: 'Its status.', content: json(ref('DeletionStatus')) },
-          ...refusals(['unauthorized', 'not_found', 'rate_limited', 'overloaded', 'unknown'], unauthorized),
+          ...refusalsToCallers(['not_found', 'unknown']),
         },
       },
     },
@@ -179,30 +143,11 @@ export const deletionPart: OpenApiPart = {
         tags: [tag],
         summary: 'What was found of each user, by place in the submitted list',
         description: `For 30 days from the count on, once the deletion is complete. It names no user. At most ${evidence.usersPerPage} a page. Counts as a status request.`,
-        security: [{ accessToken: [] }],
-        parameters: [
-          idParameter,
-          {
-            name: 'cursor',
-            in: 'query',
-            description: 'The cursor of an answer: the page after it.',
-            schema: { type: 'string' },
-          },
-        ],
+        security: byAccessToken,
+        parameters: [idParameter, cursorParameter],
         responses: {
           200: { description: 'A page.', content: json(ref('DeletionUsers')) },
-          ...refusals(
-            [
-              'invalid_parameter',
-              'unauthorized',
-              'not_found',
-              ...asksForEvidence,
-              'rate_limited',
-              'overloaded',
-              'unknown',
-            ],
-            unauthorized,
-          ),
+          ...refusalsToCallers(['invalid_parameter', 'not_found', ...asksForEvidence, 'unknown']),
         },
       },
     },
@@ -212,32 +157,12 @@ export const deletionPart: OpenApiPart = {
         tags: [tag],
         summary: 'What was found of users whom you name',
         description: `For 30 days from the count on, once the deletion is complete. Identities are similar if they are the same in lower case, letter by letter as Unicode maps them, and without blanks (spaces, tabs, line breaks) around them. Counts as a status request.`,
-        security: [{ accessToken: [] }],
+        security: byAccessToken,
         parameters: [idParameter, contentEncoding],
         requestBody: { required: true, content: json(ref('DeletionLookup')) },
         responses: {
           200: { description: 'In the order asked.', content: json(ref('DeletionLookedUp')) },
-          ...refusals(
-            [
-              ...bodyCodes,
-              'missing_field',
-              'invalid_type',
-              'empty',
-              'too_long',
-              'invalid_text',
-              'missing_user',
-              'ambiguous_user',
-              'invalid_user_id',
-              'too_many_records',
-              'unauthorized',
-              'not_found',
-              ...asksForEvidence,
-              'rate_limited',
-              'overloaded',
-              'unknown',
-            ],
-            unauthorized,
-          ),
+          ...refusalsToCallers([...userListCodes, 'not_found', ...asksForEvidence, 'unknown']),
         },
       },
     },
@@ -248,14 +173,11 @@ export const deletionPart: OpenApiPart = {
         summary: 'The signed certificate of a complete deletion',
         description:
           'The same whenever it is asked for, so it can be fetched later. Counts as a status request.',
-        security: [{ accessToken: [] }],
+        security: byAccessToken,
         parameters: [idParameter],
         responses: {
           200: { description: 'The certificate.', content: json(ref('DeletionCertificate')) },
-          ...refusals(
-            ['unauthorized', 'not_found', 'still_pending', 'rate_limited', 'overloaded', 'unknown'],
-            unauthorized,
-          ),
+          ...refusalsToCallers(['not_found', 'still_pending', 'unknown']),
         },
       },
     },

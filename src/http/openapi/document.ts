@@ -49,7 +49,7 @@ export function json(schema: object, examples: Examples = {}) {
 export type RefusalOptions = {
   /** Schemas to use instead of Error, by status. */
   readonly schemas?: Readonly<Record<number, object>>;
-  /** Headers in addition to those that a status always has, by status. */
+  /** Headers in addition to the ones that a status always has, by status. */
   readonly headers?: Readonly<Record<number, object>>;
   readonly examples?: Readonly<Record<number, Examples>>;
 };

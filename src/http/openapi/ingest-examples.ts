@@ -66,7 +66,7 @@ export const trackResults: Examples = {
 
 export const trackErrors: Examples = {
   missing_user: {
-    summary: 'Nobody is named',
+    summary: 'No user is named',
     request: { app_id: appId, event: 'Signed Up' },
     value: {
       err: {

@@ -3,18 +3,10 @@
 import { exportLineSchema, userExportSchema } from '../../contract/answers.js';
 import { userExports } from '../../contract/limits.js';
 import { exportSchema } from '../../contract/schemas.js';
-import {
-  bodyCodes,
-  challengeHeader,
-  contentEncoding,
-  json,
-  type OpenApiPart,
-  ref,
-  refusals,
-} from './document.js';
+import { byAccessToken, refusalsToCallers, userListCodes } from './access-token.js';
+import { contentEncoding, json, type OpenApiPart, ref } from './document.js';
 
 const tag = 'User export';
-const unauthorized = { schemas: { 401: ref('Unauthorized') }, headers: { 401: challengeHeader } };
 const exportId = {
   name: 'user_export_id',
   in: 'path',
@@ -36,30 +28,12 @@ export const exportPart: OpenApiPart = {
         tags: [tag],
         summary: 'Ask what is held about users',
         description: 'Every record acknowledged before belongs to it. Unknown users and repeats are fine.',
-        security: [{ accessToken: [] }],
+        security: byAccessToken,
         parameters: [contentEncoding],
         requestBody: { required: true, content: json(ref('Export')) },
         responses: {
           201: { description: 'Accepted; ask for its status.', content: json(ref('UserExport')) },
-          ...refusals(
-            [
-              ...bodyCodes,
-              'missing_field',
-              'invalid_type',
-              'empty',
-              'too_long',
-              'invalid_text',
-              'missing_user',
-              'ambiguous_user',
-              'invalid_user_id',
-              'too_many_records',
-              'unauthorized',
-              'rate_limited',
-              'overloaded',
-              'unknown',
-            ],
-            unauthorized,
-          ),
+          ...refusalsToCallers([...userListCodes, 'unknown']),
         },
       },
     },
@@ -68,11 +42,11 @@ export const exportPart: OpenApiPart = {
         operationId: 'readExportStatus',
         tags: [tag],
         summary: 'Whether an export can be read',
-        security: [{ accessToken: [] }],
+        security: byAccessToken,
         parameters: [exportId],
         responses: {
           200: { description: 'Its status.', content: json(ref('UserExport')) },
-          ...refusals(['unauthorized', 'not_found', 'rate_limited', 'overloaded'], unauthorized),
+          ...refusalsToCallers(['not_found']),
         },
       },
     },
@@ -82,7 +56,7 @@ export const exportPart: OpenApiPart = {
         tags: [tag],
         summary: 'Read an export',
         description: `Lines of JSON, read while they are sent and in no order, but those of users come first and the line of the kind end last. A body without that line broke off: ask again. ${userExports.downloadsPerAccountMax} downloads of an account at a time, each for at most ${userExports.downloadMsMax / 60_000} minutes.`,
-        security: [{ accessToken: [] }],
+        security: byAccessToken,
         parameters: [
           exportId,
           {
@@ -103,10 +77,7 @@ export const exportPart: OpenApiPart = {
             },
             content: { 'application/x-ndjson': { schema: ref('ExportLine') } },
           },
-          ...refusals(
-            ['unauthorized', 'not_found', 'not_complete', 'rate_limited', 'overloaded'],
-            unauthorized,
-          ),
+          ...refusalsToCallers(['not_found', 'not_complete']),
         },
       },
     },

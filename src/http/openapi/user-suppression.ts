@@ -3,20 +3,11 @@
 import { suppressedSchema, suppressionLookupSchema, suppressionSchemas } from '../../contract/answers.js';
 import { suppressions } from '../../contract/limits.js';
 import { suppressionSchema, suppressionUsersSchema } from '../../contract/schemas.js';
-import {
-  bodyCodes,
-  challengeHeader,
-  contentEncoding,
-  json,
-  type OpenApiPart,
-  ref,
-  refusals,
-} from './document.js';
+import { byAccessToken, refusalsToCallers, userCodes, userListCodes } from './access-token.js';
+import { contentEncoding, json, type OpenApiPart, ref } from './document.js';
 
 const path = '/api/public/v0/user_suppression';
 const tag = 'Suppressed users';
-const unauthorized = { schemas: { 401: ref('Unauthorized') }, headers: { 401: challengeHeader } };
-const userCodes = ['empty', 'too_long', 'invalid_type', 'ambiguous_user', 'invalid_user_id'] as const;
 
 export const suppressionPart: OpenApiPart = {
   tag: {
@@ -39,27 +30,12 @@ export const suppressionPart: OpenApiPart = {
         tags: [tag],
         summary: 'Suppress users, or free them',
         description: `It holds from the answer on: no record of these users that is sent later is stored, nor of the users that they are merged with at that time. An anonymous user who is identified as one of them later is suppressed by that. What is stored already stays: submit a deletion too. Freeing a user takes back every suppression that reaches this user, and so frees others that were suppressed for the same reason. May be repeated. ${suppressions.requestsPerSecondMax} requests a second per token.`,
-        security: [{ accessToken: [] }],
+        security: byAccessToken,
         parameters: [contentEncoding],
         requestBody: { required: true, content: json(ref('Suppression')) },
         responses: {
           200: { description: 'It holds.', content: json(ref('Suppressed')) },
-          ...refusals(
-            [
-              ...bodyCodes,
-              'missing_field',
-              ...userCodes,
-              'invalid_text',
-              'missing_user',
-              'too_many_records',
-              'not_possible',
-              'unauthorized',
-              'rate_limited',
-              'overloaded',
-              'unknown',
-            ],
-            unauthorized,
-          ),
+          ...refusalsToCallers([...userListCodes, 'not_possible', 'unknown']),
         },
       },
       get: {
@@ -68,7 +44,7 @@ export const suppressionPart: OpenApiPart = {
         summary: 'Whether a user is suppressed, or how many are',
         description:
           'With identity, user_id or anonymous_id: whether records of this user are left out. Without: how many users are suppressed, and how many records were left out. A name in a query gets into the logs of proxies; the look-up by POST keeps it out of them.',
-        security: [{ accessToken: [] }],
+        security: byAccessToken,
         parameters: [
           { name: 'identity', in: 'query', required: false, schema: { type: 'string' } },
           { name: 'user_id', in: 'query', required: false, schema: { type: 'string' } },
@@ -79,10 +55,7 @@ export const suppressionPart: OpenApiPart = {
             description: 'What is known.',
             content: json({ anyOf: [ref('SuppressionOfUser'), ref('SuppressionCounts')] }),
           },
-          ...refusals(
-            [...userCodes, 'invalid_parameter', 'unauthorized', 'rate_limited', 'overloaded', 'unknown'],
-            unauthorized,
-          ),
+          ...refusalsToCallers([...userCodes, 'invalid_parameter', 'unknown']),
         },
       },
     },
@@ -93,26 +66,12 @@ export const suppressionPart: OpenApiPart = {
         summary: 'Whether users are suppressed',
         description:
           'Names the users in the body, so that no proxy notes them as part of an address. Counts as a status request.',
-        security: [{ accessToken: [] }],
+        security: byAccessToken,
         parameters: [contentEncoding],
         requestBody: { required: true, content: json(ref('SuppressionLookup')) },
         responses: {
           200: { description: 'In the order asked.', content: json(ref('SuppressionLookedUp')) },
-          ...refusals(
-            [
-              ...bodyCodes,
-              'missing_field',
-              ...userCodes,
-              'invalid_text',
-              'missing_user',
-              'too_many_records',
-              'unauthorized',
-              'rate_limited',
-              'overloaded',
-              'unknown',
-            ],
-            unauthorized,
-          ),
+          ...refusalsToCallers([...userListCodes, 'unknown']),
         },
       },
     },

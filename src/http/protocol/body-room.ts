@@ -17,9 +17,9 @@ export type Room = {
 
 export type RoomLimits = {
   readonly bytesMax: number;
-  /** One address gets no more, whatever is free. */
+  /** One address gets no more, even if more is free. */
   readonly bytesPerAddressMax: number;
-  /** How long somebody waits for room. */
+  /** How long a request waits for room. */
   readonly waitMsMax: number;
 };
 

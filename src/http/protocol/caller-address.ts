@@ -1,8 +1,8 @@
-// The address of the sender of a request: that of the connection or, behind the proxies of TRUSTED_PROXIES, the one that they
+// The address of the sender of a request: the connection's or, behind the proxies of TRUSTED_PROXIES, the one that they
 // forward. Counts of failures and limits by address use it.
 //
-// Each proxy adds the address that called it to the end of X-Forwarded-For or Forwarded. What is further left may be made up by
-// the caller. So the addresses are read from the right, as long as a trusted proxy has added them.
+// Each proxy appends the address that called it to X-Forwarded-For or Forwarded. The caller may have made up what is further
+// left. So the addresses are read from the right, up to the first that no trusted proxy has added.
 // @see https://www.rfc-editor.org/rfc/rfc7239
 
 import { BlockList, isIP } from 'node:net';
@@ -13,7 +13,7 @@ export type ForwardingHeaders = Pick<Framing, 'forwardedFor' | 'forwarded'>;
 /** The caller's address in its shortest form, given the address of the connection as uWebSockets.js tells it. */
 export type CallerAddress = (connection: ArrayBuffer, headers: ForwardingHeaders) => string;
 
-/** Whether an address is that of a trusted proxy. `trustedProxies`: as `config.ts` has checked them. */
+/** Whether an address belongs to a trusted proxy. `trustedProxies`: as `config.ts` has checked them. */
 export function createProxyCheck(trustedProxies: readonly string[]): (address: string) => boolean {
   const trusted = new BlockList();
   for (const proxy of trustedProxies) {
@@ -61,8 +61,8 @@ export function createCallerAddress(trustedProxies: readonly string[]): CallerAd
 }
 
 /**
- * What limits by address count: an IPv4 address, or the network of 64 bits that an IPv6 address belongs to, since whoever
- * has one such address has all of its network.
+ * What limits by address count: an IPv4 address, or the network of 64 bits that an IPv6 address belongs to, since the owner
+ * of one such address has the whole network.
  */
 export function networkOf(address: string): string {
   if (isIP(address) !== 6) return address;

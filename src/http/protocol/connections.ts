@@ -1,4 +1,4 @@
-// How many connections a port takes. The parser closes those that say nothing for 10 s. It does not tell which connection
+// How many connections a port takes. The parser closes connections that send nothing for 10 s. It does not tell which connection
 // has ended, so an address has a share of the new ones, and only while many are open.
 
 import type { HttpResponse, TemplatedApp } from 'uWebSockets.js';
@@ -50,7 +50,7 @@ export type ConnectionLimit = {
   webSocketEnded(): void;
 };
 
-/** A trusted proxy has no share, since it brings everybody's connections. */
+/** A trusted proxy has no share, since it carries the connections of all callers. */
 export function limitConnections(
   max: number,
   isProxy: (address: string) => boolean = () => false,

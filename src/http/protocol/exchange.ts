@@ -177,7 +177,7 @@ export class Exchange {
 
   /**
    * Begins an answer of status 200 whose body comes piece by piece; undefined if an answer was sent or the client is gone.
-   * Whoever called this ends it or cuts it off.
+   * The caller of this function ends it or cuts it off.
    */
   stream(headers: Headers, type: string): AnswerStream | undefined {
     if (this.ended) return undefined;
@@ -188,7 +188,7 @@ export class Exchange {
       for (const [name, value] of [...this.#headers, ...headers]) res.writeHeader(name, value);
     });
     this.#noteAnswer(200, performance.now() - this.#beganMs);
-    // A body that nobody waits for is still to come.
+    // A body that will not be read is still to come.
     const stream = new AnswerStream(res, this.#closeAfter || this.#bodyPending, () => {
       this.#sent = true;
       this.#finish();

@@ -1,4 +1,4 @@
-// What the headers say about the body. The checks are stricter than those of the HTTP parser, which accepts two different
+// What the headers say about the body. The checks are stricter than the HTTP parser, which accepts two different
 // Content-Lengths, any Transfer-Encoding and signed lengths. With each of these a proxy and this server could see different
 // requests. Headers are read in one pass.
 

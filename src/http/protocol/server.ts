@@ -119,7 +119,7 @@ export function notFound(exchange: Exchange): void {
   withoutBody(exchange).refuse(rejection('not_found', outcomes.not_found.meaning));
 }
 
-/** For requests whose body nobody reads. */
+/** For requests whose body is not read. */
 export function withoutBody(exchange: Exchange): Exchange {
   exchange.dropBody();
   return exchange;

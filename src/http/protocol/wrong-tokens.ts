@@ -1,5 +1,5 @@
-// Wrong ADMIN_TOKENs are answered late, counted and logged. A right one never waits, whoever sent wrong ones before: only
-// answers that refuse go through here.
+// Wrong ADMIN_TOKENs are answered late, counted and logged. A right one never waits, however many wrong ones came before: only
+// refusals go through here.
 
 import { administration } from '../../contract/limits.js';
 import type { Log } from '../../log.js';

@@ -20,7 +20,7 @@ let failures = 0;
 /** How many questions may fail before the page says so. */
 const failuresMax = 2;
 
-/** From now on also asks for this user; an absent or empty name is nobody. */
+/** From now on also asks for this user; an absent or empty name asks for none. */
 export function rememberUser(userId, identity) {
   remember(userIds, userId);
   remember(identities, identity);

@@ -31,7 +31,7 @@ export function showUsers(users) {
     );
     return row;
   });
-  fill('users', rows, 3, 'Nobody yet.');
+  fill('users', rows, 3, 'No users yet.');
 }
 
 /** In the reader's zone; in UTC on hover. */

@@ -39,7 +39,7 @@ const heard = {
   connecting: () => setState('connecting', 'Connecting…'),
   paired: ({ app_id: pairedApp }) => {
     appId = pairedApp;
-    // Who is somewhere in the list when the connection is back stays there.
+    // The list keeps its scroll position when the connection is back.
     const focusIsFree = !form.hidden;
     form.hidden = true;
     by('session').hidden = false;
@@ -175,7 +175,7 @@ if (document.body.dataset.administration === 'off') {
   by('token').focus();
 }
 
-/** Who is signed in to the console needs no token. */
+/** A person who is signed in to the console needs no token. */
 function showToken(isNeeded) {
   by('token-field').hidden = !isNeeded;
   by('token-place').hidden = !isNeeded;

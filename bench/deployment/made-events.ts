@@ -1,0 +1,48 @@
+// Events that ClickHouse itself makes, stored as workers store them: segments with their markers, in one insert.
+
+import { columns } from '../../src/clickhouse/tables.js';
+import type { Rows } from './stored.js';
+
+/** SQL; `number` counts the rows of the insert, and `with` may name more. */
+export type MadeEvents = {
+  readonly count: number;
+  /** The number of each row's segment. */
+  readonly segment: string;
+  readonly with?: readonly string[];
+  readonly appId: string;
+  readonly event: string;
+  readonly userId?: string;
+  readonly identity: string;
+  readonly sessionId?: string;
+  /** Before it was accepted. */
+  readonly msBefore?: string;
+  readonly properties: string;
+};
+
+/** ClickHouse takes these segments even if it refuses others of that time, as it does after a retention run. */
+export async function insertEvents({ rows }: Rows, made: MadeEvents): Promise<void> {
+  const {
+    count,
+    appId,
+    event,
+    userId = 'NULL',
+    identity,
+    sessionId = "''",
+    msBefore = '0',
+    properties,
+  } = made;
+  const names = [`toUInt64(${made.segment}) AS segment`, ...(made.with ?? [])].join(', ');
+  await rows(`INSERT INTO stored_events (${columns.events.join(', ')})
+    WITH ${names}, fromUnixTimestamp64Micro(toInt64(segment + 10 * number), 'UTC') AS received_at
+    SELECT ${appId}, generateUUIDv4(), ${event}, ${userId}, ${identity}, ${sessionId},
+      received_at - toIntervalMillisecond(${msBefore}), ${properties},
+      1 + number % 1000, segment, 1 + intDiv(number, 1000), received_at
+    FROM numbers(${count})
+    UNION ALL
+    SELECT '', toUUID('00000000-0000-0000-0000-000000000000'), '', NULL, '', '', fromUnixTimestamp64Milli(0, 'UTC'),
+      CAST(map(), 'Map(String, String)'), 0, marker, 0, fromUnixTimestamp64Milli(0, 'UTC')
+    FROM (SELECT DISTINCT toUInt64(${made.segment}) AS marker FROM numbers(${count}))
+    SETTINGS max_insert_threads = 1, max_threads = 1, max_block_size = ${2 * count},
+      min_insert_block_size_rows = ${2 * count}, min_insert_block_size_bytes = 0,
+      log_comment = 'store asked by the bench'`);
+}

@@ -1,0 +1,305 @@
+// The client library on pages, without a browser: requests, pages that end, and tabs that take turns to send.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { KeyValueStorage } from '../../src/client/core/adapters.js';
+import { clientLimits, requestMs } from '../../src/client/core/limits.js';
+import { takeBrowser } from '../../src/client/web/browser.js';
+import { createSendingTurn } from '../../src/client/web/tabs.js';
+import { createTestBrowser, type WindowOptions } from '../support/client-browser.js';
+import { failure, settle } from '../support/client-world.js';
+import { begin, events, names, openPage } from '../support/web-page.js';
+
+test('batches are texts without credentials or headers of their own, so that browsers send no preflight', async () => {
+  const browser = createTestBrowser();
+  const page = openPage(browser);
+  page.sluice.track('Event');
+  await browser.clock.advance(3_000);
+  const [request] = page.fetched;
+  assert.equal(request?.url, 'https://events.example/api/collect');
+  assert.equal(request?.options.method, 'POST');
+  assert.equal(typeof request?.options.body, 'string');
+  assert.equal(request?.options.credentials, 'omit');
+  assert.equal('headers' in (request?.options ?? {}), false);
+  assert.equal(request?.keepalive, true, 'a small one outlives the page');
+});
+
+test('a batch without an answer is given up after the time-out and sent again', async () => {
+  const browser = createTestBrowser();
+  const options: WindowOptions & { fetch?: 'never' | 'throws' | 'absent' } = { fetch: 'never' };
+  const page = openPage(browser, options);
+  page.sluice.track('Event');
+  await browser.clock.advance(3_000 + requestMs(1_000));
+  assert.equal(page.fetched.length, 1);
+  const signal = page.fetched[0]?.options.signal as AbortSignal | undefined;
+  assert.equal(signal?.aborted, true);
+  delete options.fetch;
+  await browser.clock.advance(2_000);
+  assert.equal(page.fetched.length, 2);
+  assert.deepEqual(names(browser), ['Event']);
+});
+
+test('after a batch without an answer in time the client sends half of it', async () => {
+  const browser = createTestBrowser();
+  const page = openPage(browser, { fetch: 'never' });
+  for (let n = 0; n < 60; n++) page.sluice.track(`e${n}`, { text: 'x'.repeat(900) });
+  await browser.clock.advance(4_000 + 2 * requestMs(64 * 1024));
+  const sizes = page.fetched.map(({ options }) => String(options.body).length);
+  assert.ok(sizes.length >= 2 && (sizes[1] ?? 0) < 0.6 * (sizes[0] ?? 0), `${sizes}`);
+});
+
+test('a fetch that throws, is absent or is blocked breaks nothing; the messages wait', async () => {
+  for (const fetch of ['throws', 'absent'] as const) {
+    const browser = createTestBrowser();
+    const page = openPage(browser, { fetch, beacon: 'refused' });
+    page.sluice.track('Event');
+    page.setVisibility('hidden');
+    await browser.clock.advance(600_000);
+    assert.deepEqual(page.warnings, []);
+    page.end();
+    openPage(browser);
+    await browser.clock.advance(600_000);
+    assert.deepEqual(names(browser), ['Event']);
+  }
+});
+
+test('the time-out needs no AbortController, and ends with the answer', async () => {
+  const browser = createTestBrowser();
+  const options: WindowOptions & { fetch?: 'never' } = {
+    fetch: 'never',
+    more: { AbortController: undefined },
+  };
+  const page = openPage(browser, options);
+  page.sluice.track('Event');
+  await browser.clock.advance(3_000 + requestMs(1_000));
+  delete options.fetch;
+  await browser.clock.advance(2_000);
+  assert.deepEqual(names(browser), ['Event']);
+  assert.equal(browser.clock.timerCount(), 0);
+});
+
+test('Retry-After reaches the library', async () => {
+  const browser = createTestBrowser();
+  const page = openPage(browser);
+  browser.server.answerWith = () => failure(503, 'overloaded', '100');
+  page.sluice.track('Event');
+  await browser.clock.advance(3_000 + 99_999);
+  assert.equal(page.fetched.length, 1);
+});
+
+test('a page that is hidden or left sends what waits by a request that outlives it', async () => {
+  for (const way of ['visibilitychange', 'pagehide'] as const) {
+    const browser = createTestBrowser();
+    const page = openPage(browser);
+    page.sluice.track('Event');
+    if (way === 'pagehide') page.fire('pagehide');
+    else page.setVisibility('hidden');
+    page.end();
+    assert.deepEqual(
+      page.fetched.map(({ keepalive }) => keepalive),
+      [true],
+    );
+    assert.deepEqual(names(browser), ['Event']);
+  }
+});
+
+test('requests that outlive the page have at most 64 KB together, those already under way included', async () => {
+  const browser = createTestBrowser();
+  const page = openPage(browser, { fetch: 'never', beacon: 'refused' });
+  const properties = { text: 'x'.repeat(1000) };
+  for (let i = 0; i < 40; i++) page.sluice.track(`e${i}`, properties);
+  await browser.clock.advance(3_000);
+  for (let i = 0; i < 40; i++) page.sluice.track(`f${i}`, properties);
+  page.setVisibility('hidden');
+  const kept = page.fetched
+    .filter(({ keepalive }) => keepalive)
+    .map(({ options }) => String(options.body).length);
+  assert.equal(kept.length, 1);
+  assert.ok((kept[0] ?? 0) > 40_000 && (kept[0] ?? 0) < 64 * 1024);
+  assert.deepEqual(page.beacons, []);
+  await settle();
+});
+
+test('answered requests free their room for later ones', async () => {
+  const browser = createTestBrowser();
+  const page = openPage(browser);
+  for (let batch = 0; batch < 4; batch++) {
+    for (let i = 0; i < 25; i++) page.sluice.track('Event', { text: 'x'.repeat(1000) });
+    await browser.clock.advance(3_000);
+  }
+  assert.deepEqual(
+    page.fetched.map(({ keepalive }) => keepalive),
+    [true, true, true, true],
+  );
+});
+
+test('without keepalive the page’s last messages go by sendBeacon', async () => {
+  const browser = createTestBrowser();
+  const page = openPage(browser, { keepalive: 'absent' });
+  page.sluice.track('Event');
+  page.setVisibility('hidden');
+  assert.equal(page.beacons.length, 1);
+  assert.deepEqual(names(browser), ['Event']);
+  await browser.clock.advance(60_000);
+  assert.equal(page.fetched.length, 1, 'it is sent again later, since a beacon has no answer');
+  assert.deepEqual(names(browser), ['Event']);
+  assert.deepEqual(
+    [...browser.storage.keys()].filter((key) => key.includes(':q:')),
+    [],
+  );
+});
+
+test('nothing is sent or counted while the page is prerendered', async () => {
+  const browser = createTestBrowser('first');
+  const page = openPage(browser, { prerendering: true }, { pageViews: true });
+  page.sluice.track('Event');
+  page.setVisibility('hidden');
+  await browser.clock.advance(60_000);
+  assert.equal(page.fetched.length, 0);
+  assert.equal(browser.storage.size + browser.cookies.size, 0);
+  assert.equal(page.sluice.userId, undefined);
+  const activated = browser.clock.now();
+  page.activate();
+  await browser.clock.advance(3_000);
+  assert.deepEqual(names(browser), ['Event', 'Page View']);
+  assert.equal(events(browser)[1]?.time, new Date(activated).toISOString());
+});
+
+test('sending is tried again when the network is back, or the page is shown, also from the cache', async (context) => {
+  // Less than a bit of a byte, with which the library mixes what the browser's source gives.
+  context.mock.method(Math, 'random', () => 1 / 512);
+  for (const way of ['online', 'visible', 'pageshow'] as const) {
+    const browser = createTestBrowser();
+    // Waits without jitter: the next one ends after 130 s.
+    const crypto = { getRandomValues: (bytes: Uint8Array) => bytes };
+    const page = openPage(browser, { more: { crypto } });
+    browser.server.answerWith = () => failure(0);
+    page.sluice.track('Event');
+    await browser.clock.advance(100_000);
+    browser.server.answerWith = () => undefined;
+    const { length } = page.fetched;
+    page.fire('pageshow', { persisted: false });
+    await browser.clock.advance(clientLimits.resumeMs);
+    assert.equal(page.fetched.length, length);
+    if (way === 'visible') page.setVisibility('visible');
+    else page.fire(way, { persisted: true });
+    await browser.clock.advance(clientLimits.resumeMs);
+    assert.deepEqual(names(browser), ['Event'], way);
+  }
+});
+
+for (const locks of ['browser', 'absent', 'denied'] as const) {
+  const option = locks === 'browser' ? {} : { locks };
+
+  test(`of several tabs one sends at a time (locks: ${locks})`, async () => {
+    const browser = createTestBrowser();
+    let underWay = 0;
+    let most = 0;
+    const tabs = Array.from({ length: 4 }, () => {
+      const tab = browser.open(option);
+      const { fetch } = tab;
+      Object.assign(tab, {
+        fetch: async (url: string, init: object) => {
+          most = Math.max(most, ++underWay);
+          await new Promise<void>((resolve) => void browser.clock.setTimer(700, resolve));
+          underWay--;
+          return fetch?.call(tab, url, init);
+        },
+      });
+      return begin(tab);
+    });
+    for (let i = 0; i < 40; i++) {
+      (tabs[i % 4] as (typeof tabs)[0]).sluice.track(`e${i}`);
+      await browser.clock.advance(200);
+    }
+    await browser.clock.advance(120_000);
+    assert.equal(most, 1);
+    assert.deepEqual(
+      names(browser),
+      Array.from({ length: 40 }, (_, i) => `e${i}`),
+    );
+    const sent = tabs.flatMap(({ fetched }) =>
+      fetched.flatMap(({ options }) => JSON.parse(String(options.body)).messages),
+    );
+    assert.equal(sent.length, 40, 'none twice');
+  });
+
+  test(`another tab goes on when a tab closes in the middle of sending (locks: ${locks})`, async () => {
+    const browser = createTestBrowser();
+    const stuck = openPage(browser, { ...option, fetch: 'never' });
+    const other = openPage(browser, option);
+    stuck.sluice.track('Event');
+    await browser.clock.advance(3_500);
+    assert.equal(stuck.fetched.length, 1);
+    stuck.end();
+    other.sluice.track('Other');
+    await browser.clock.advance(clientLimits.leaseMs + 6_000);
+    assert.deepEqual(names(browser), ['Other']);
+    await browser.clock.advance(clientLimits.holdMsMax);
+    assert.deepEqual(names(browser), ['Other', 'Event']);
+  });
+}
+
+test('a lease lasts as long as its tab works', async () => {
+  const browser = createTestBrowser();
+  const slow = openPage(browser, { locks: 'absent', fetch: 'never' });
+  const other = openPage(browser, { locks: 'absent' });
+  slow.sluice.track('Event');
+  await browser.clock.advance(3_500);
+  other.sluice.track('Other');
+  await browser.clock.advance(clientLimits.requestMsMin - 1_000);
+  assert.equal(other.fetched.length, 0);
+});
+
+test('a lease that would last too long because the clock was set back does not count', async () => {
+  const browser = createTestBrowser();
+  browser.storage.set('sluice:1:turn', `another ${browser.clock.now() + 86_400_000}`);
+  const page = openPage(browser, { locks: 'absent' });
+  page.sluice.track('Event');
+  await browser.clock.advance(4_000);
+  assert.deepEqual(names(browser), ['Event']);
+});
+
+test('tabs that take the lease at once, before they see each other, do not both have it', async () => {
+  const browser = createTestBrowser();
+  const { clock } = browser;
+  const shared = new Map<string, string>();
+  /** What a tab writes, the others see after 30 ms. */
+  function slowView(): KeyValueStorage {
+    const own = new Map<string, string>();
+    return {
+      get: (key) => own.get(key) ?? shared.get(key),
+      set(key, text) {
+        own.set(key, text);
+        clock.setTimer(30, () => {
+          shared.set(key, text);
+          own.delete(key);
+        });
+        return true;
+      },
+      remove: (key) => {
+        own.delete(key);
+        shared.delete(key);
+      },
+      keys: () => [],
+    };
+  }
+  let underWay = 0;
+  let most = 0;
+  let done = 0;
+  for (let tab = 0; tab < 4; tab++) {
+    const win = browser.open({ locks: 'absent' });
+    const turn = createSendingTurn(takeBrowser(win), slowView(), clock, (count) =>
+      new Uint8Array(count).fill(tab),
+    );
+    void turn.take('turn', async () => {
+      most = Math.max(most, ++underWay);
+      await new Promise<void>((resolve) => void clock.setTimer(500, resolve));
+      underWay--;
+      done++;
+    });
+    await clock.advance(7);
+  }
+  await clock.advance(60_000);
+  assert.deepEqual([most, done], [1, 4]);
+});

@@ -1,0 +1,36 @@
+// A page that has loaded the client library, without a browser, and what tests ask about it.
+
+import type { EventMessage } from '../../src/client/core/messages.js';
+import { createSluice, type LoadOptions, type Sluice } from '../../src/client/web/sluice.js';
+import type { TestBrowser, TestWindow, WindowOptions } from './client-browser.js';
+
+export const baseUrl = 'https://events.example';
+
+/** A page of the browser that has loaded the library for the app 1, without page views unless they are asked for. */
+export function openPage(
+  browser: TestBrowser,
+  options: WindowOptions = {},
+  load: Partial<LoadOptions> = {},
+): TestWindow & { sluice: Sluice } {
+  return begin(browser.open(options), load);
+}
+
+export function begin(win: TestWindow, load: Partial<LoadOptions> = {}): TestWindow & { sluice: Sluice } {
+  const sluice = createSluice(win);
+  sluice.load('1', { baseUrl, pageViews: false, ...load });
+  return Object.assign(win, { sluice });
+}
+
+export function events(browser: TestBrowser): EventMessage[] {
+  return browser.server.stored.filter((message) => message.type === 'event');
+}
+
+export function names(browser: TestBrowser): string[] {
+  return browser.server.events();
+}
+
+/** The last message that waits in storage. */
+export function lastWaiting({ storage }: TestBrowser): string {
+  const keys = [...storage.keys()].filter((key) => key.startsWith('sluice:1:q:'));
+  return storage.get(keys.at(-1) as string) as string;
+}

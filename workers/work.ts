@@ -1,0 +1,65 @@
+// What a worker does once the deployment is known, and how often: the work of every shard, deletions, callbacks, second copies
+// and retention.
+
+import { rewriteAppendOnlyFileIfWanted } from '../src/redis/append-only-file.js';
+import { serveCallbacks } from './callback-queue.js';
+import type { WorkerContext } from './context.js';
+import { serveDeletions } from './deletion-queue.js';
+import { deletionsCheckedEveryMs } from './queues.js';
+import { repeat } from './repeat.js';
+import { expireRowsIfDue, retentionCheckedEveryMs } from './retention.js';
+import { writeSecondCopies } from './second-copies.js';
+import { serveShard } from './shard.js';
+
+export type Work = {
+  /** Begins nothing more; settles when what is under way has ended. */
+  stop(): Promise<void>;
+};
+
+export function startWork(context: WorkerContext): Work {
+  const { redis, shards, log } = context;
+  const shardWork = Array.from({ length: shards }, (_, shard) => serveShard(context, shard));
+  const deletionWork = serveDeletions(context);
+  const callbackWork = serveCallbacks(context);
+  const queues = [...shardWork, deletionWork, callbackWork];
+
+  async function upkeep(): Promise<void> {
+    await Promise.all(queues.map((queue) => queue.upkeep()));
+    await rewriteAppendOnlyFileIfWanted(redis, log);
+  }
+
+  async function indexKeys(): Promise<void> {
+    await Promise.all(shardWork.map((work) => work.indexKeysIfWanted()));
+  }
+
+  // Each runs separately: a ClickHouse that does not answer must not delay work that needs only Redis.
+  const stops = [
+    repeat({ work: upkeep, everyMs: 1_000, what: 'upkeep', log }),
+    repeat({
+      work: () => writeSecondCopies(context),
+      everyMs: 1_000,
+      what: 'the copying to ClickHouse',
+      log,
+    }),
+    repeat({ work: indexKeys, everyMs: 200, what: 'the index of keys', log }),
+    repeat({
+      work: deletionWork.addRoundIfPending,
+      everyMs: deletionsCheckedEveryMs,
+      what: 'the check for pending deletions',
+      log,
+    }),
+    repeat({
+      work: () => expireRowsIfDue(context),
+      everyMs: retentionCheckedEveryMs,
+      what: 'the deletion of expired rows',
+      log,
+    }),
+    repeat({ work: callbackWork.addDue, everyMs: 500, what: 'the check for due callbacks', log }),
+  ];
+
+  return {
+    stop: async () => {
+      await Promise.all([...stops.map((stop) => stop()), ...queues.map((queue) => queue.close())]);
+    },
+  };
+}
