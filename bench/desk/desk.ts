@@ -79,12 +79,13 @@ export async function runDesk(context: Context): Promise<DeskResult> {
     await preview(api, 'the exported user', [{ identity: exportedUser }], options.repeats),
     await preview(api, 'many users', named, options.repeats),
   ];
+  // Before the submissions: a run of retention makes way for deletions.
+  const retention = await runRetention(context, Math.ceil(events / eventsPerExpired));
   let requestId = '';
   const submittedMs = await timed(submissions, async (i) => {
     requestId = await api.submit([{ identity: `nobody-${i}@example.com` }]);
   });
   const polledMs = await timed(polls, () => api.isComplete(requestId), pollEveryMs);
-  const retention = await runRetention(context, Math.ceil(events / eventsPerExpired));
   const calls = { submittedMs, previews, polledMs };
   return { events, othersEvents: population.events, exports, ...calls, suppressed, retention };
 }
