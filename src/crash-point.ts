@@ -69,12 +69,13 @@ export const crashPoints = {
   ],
   /** `npm run admin -- backup create`. */
   backupMade: ['rows_backed_up', 'home_backed_up'],
-  /** `npm run admin -- backup restore`; `table_exchanged` once for each table. */
+  /** `npm run admin -- backup restore`; `table_exchanged` once for each table, `rows_exchanged` for each server. */
   backup: [
     'backup_staged',
     'rounds_stopped',
     'users_deleted_again',
     'table_exchanged',
+    'rows_exchanged',
     'deletions_reset',
     'copies_rewritten',
   ],

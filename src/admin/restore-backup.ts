@@ -348,6 +348,7 @@ async function exchangeTables(restore: Restore, plan: Plan, wasLoaded: boolean):
   if (wasLoaded) await refuseSegmentsUntilNow(restore);
   for (const [server, client] of servers) {
     await exchangeOn(restore, client, plan.tables[server] ?? {}, (table) => table !== keysTable);
+    restore.crash('rows_exchanged');
     // What was stored since the two indexes were joined is now among the tables that are dropped.
     const { clickhouseDatabase: database } = restore.context.config;
     const keysTo = Object.entries(plan.keysTo?.[server] ?? {}).map(
