@@ -8,7 +8,7 @@ import { describeError, type Log } from '../log.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys, shardOf } from '../redis/keys.js';
 import { AdministrationError } from './accounts.js';
-import { type ShardServers, shardServersKey } from './documents.js';
+import { type Deployment, deploymentKey, type ShardServers, shardServersKey } from './documents.js';
 import { changeRegistry } from './registry.js';
 
 /** The table of a new deployment. Throws AdministrationError if a server would have no shard: their number is for ever. */
@@ -47,7 +47,7 @@ export async function settleShardServers(
   shards: number,
 ): Promise<void> {
   const servers = serversOf(clickhouse);
-  const text = await redis.hget(registryKeys.documents, shardServersKey);
+  const text = await readNoted(redis, servers);
   if (text === null && servers.isOne) return;
   const noted =
     text === null
@@ -61,9 +61,20 @@ export async function settleShardServers(
   servers.setTable(tableOf(noted));
 }
 
+/** Reads the document, and takes over which deployment Redis has. */
+async function readNoted(redis: Redis, servers: Servers): Promise<string | null> {
+  const [noted = null, deployment = null] = await redis.hmget(
+    registryKeys.documents,
+    shardServersKey,
+    deploymentKey,
+  );
+  if (deployment !== null) servers.setEpoch((JSON.parse(deployment) as Deployment).epoch);
+  return noted;
+}
+
 /** Takes over the table that Redis has; does nothing while Redis has none. It may name servers that CLICKHOUSE_URL lacks. */
 export async function refreshShardTable(redis: Redis, servers: Servers): Promise<void> {
-  const text = await redis.hget(registryKeys.documents, shardServersKey);
+  const text = await readNoted(redis, servers);
   if (text !== null) servers.setTable(tableOf(JSON.parse(text) as ShardServers));
 }
 

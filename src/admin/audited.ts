@@ -5,6 +5,7 @@
 import { AdministrationError, type EnvironmentSettings } from '../accounts/accounts.js';
 import { StateNotLoaded } from '../accounts/registry.js';
 import { type Actor, type AuditOptions, audited, type Subjects } from '../audit/audit.js';
+import type { AuditAction } from '../contract/audit-actions.js';
 
 type Commands = Readonly<Record<string, (parameters: never) => Promise<unknown>>>;
 
@@ -21,7 +22,7 @@ export function auditCommands<Given extends Commands>(
         options,
         actor,
         {
-          action: name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+          action: actionOf(name),
           ...subjectsOf(parameters),
           details: detailsOf(parameters),
         },
@@ -36,6 +37,11 @@ export function auditCommands<Given extends Commands>(
     return [name, underAudit] as const;
   });
   return Object.fromEntries(entries) as Given;
+}
+
+/** Every command that is audited has its words among them. */
+function actionOf(command: string): AuditAction {
+  return command.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`) as AuditAction;
 }
 
 const loadingCommands = new Set(['restore', 'bootstrap', 'restoreBackup']);

@@ -52,7 +52,7 @@ import { listFailed, retryFailed } from './failed.js';
 import { rebuildKeyIndex, showKeyIndex } from './key-index.js';
 import { beginLive, readLive } from './live.js';
 import { readDeploymentParts, readOverview, readRejectionsOf, readTrafficOf } from './overview.js';
-import { restoreBackup } from './restore-backup.js';
+import { checkNoneCutOff, restoreBackup } from './restore-backup.js';
 import { balanceShards, listShards, moveShards } from './shards.js';
 import {
   changeSuppression,
@@ -273,8 +273,12 @@ function commandsOf(context: AdminContext) {
     restoreBackup: ({ name }: { readonly name: string }) =>
       restoreBackup(context, name, () => load(context, loads.restoreWaitMsMax)),
 
-    restore: async () => ({ state: (await load(context, loads.restoreWaitMsMax)).how }),
+    restore: async () => {
+      await checkNoneCutOff(context);
+      return { state: (await load(context, loads.restoreWaitMsMax)).how };
+    },
     bootstrap: async () => {
+      await checkNoneCutOff(context);
       const { how } = await load(context, loads.startWaitMsMax);
       await makeSigningKey(redis, clickhouse);
       const demo = how === 'created' ? await createDemoAccount(redis) : undefined;

@@ -47,11 +47,11 @@ export async function readOverview(context: AdminContext, accountId: string) {
       ? [`records wait since ${Math.round(oldestMs / 1000)} s until they can be queried`]
       : []),
     ...(bytes > config.backlogBytesMax * overview.fullRatio
-      ? ['the backlog is nearly full: soon records are refused']
+      ? ['the backlog is nearly full, and soon records are refused']
       : []),
     ...(long > 0 ? [`${amountOf(long, 'deletion')} pending for more than ${longMinutes} minutes`] : []),
     ...(lostOnes > 0
-      ? [`${amountOf(lostOnes, 'deletion')} without the list of users, which was lost: submit it again`]
+      ? [`${amountOf(lostOnes, 'deletion')} without the list of users, which was lost, to be submitted again`]
       : []),
     ...(failed > 0 ? [`${amountOf(failed, 'row')} refused by ClickHouse and not stored`] : []),
     ...(copies > overview.copiesWaitingMax
@@ -80,13 +80,13 @@ function amountOf(count: number, what: string): string {
 
 /** Each shard has its own ticks. One that rests for a moment, or that has nothing to do, is no reason to worry. */
 function withoutWorker(shards: readonly Shard[]): string[] {
-  if (shards.every(({ works }) => !works)) return ['no worker runs: records are taken and wait'];
+  if (shards.every(({ works }) => !works)) return ['no worker runs, so records are taken and wait'];
   const idle = shards.flatMap(({ works, oldestMs }, shard) =>
     works || oldestMs < overview.tickMissedMs ? [] : [shard],
   );
   if (idle.length === 0) return [];
   return [
-    `no worker is at ${idle.length === 1 ? 'shard' : 'shards'} ${idle.join(', ')}: records there are taken and wait`,
+    `no worker is at ${idle.length === 1 ? 'shard' : 'shards'} ${idle.join(', ')}, so records there are taken and wait`,
   ];
 }
 
@@ -203,10 +203,10 @@ type ClickHouseFacts = {
 
 function awayIn(servers: readonly (ClickHouseFacts | undefined)[]): string[] {
   if (servers.length === 1 && servers[0] === undefined)
-    return ['ClickHouse does not answer: records are taken and wait'];
+    return ['ClickHouse does not answer, so records are taken and wait'];
   return servers.flatMap((facts, number) =>
     facts === undefined
-      ? [`ClickHouse server ${number} does not answer: records of its shards are taken and wait`]
+      ? [`ClickHouse server ${number} does not answer, so records of its shards are taken and wait`]
       : [],
   );
 }

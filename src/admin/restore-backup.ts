@@ -2,11 +2,18 @@
 // brings its schema up to date, and deletes again the users whom requests have deleted since. Then it exchanges the tables, each in
 // one step. While it does that no round of deletions runs and no shard is moved. What Redis knows stands: accounts, keys,
 // requests. Of several servers each restores its own backup; a shard has to be stored where it was. Killed at any point, the
-// restore goes on when it is called again.
+// restore goes on when it is called again, also if Redis was emptied meanwhile; until then an emptied Redis is not loaded.
 
 import { AdministrationError } from '../accounts/accounts.js';
 import { keepsSince } from '../accounts/backups.js';
-import { type Backup, backupsKey, type ShardServers, shardServersKey } from '../accounts/documents.js';
+import {
+  type Backup,
+  backupsKey,
+  type Deployment,
+  deploymentKey,
+  type ShardServers,
+  shardServersKey,
+} from '../accounts/documents.js';
 import { mirrorRegistry, readMirror } from '../accounts/mirror.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import {
@@ -15,6 +22,9 @@ import {
   backupOf,
   dropDatabase,
   exchangeTable,
+  forgetPlan,
+  notePlan,
+  readNotedPlan,
   readTableIds,
   restoreInto,
   unkeptTables,
@@ -65,7 +75,7 @@ export type RestoredBackup = {
   >[];
 };
 
-/** What a restore notes in Redis before it exchanges the first table. */
+/** What a restore notes in Redis, and on the home, before it exchanges the first table. */
 type Plan = {
   readonly name: string;
   /** The ids of the restored tables, of each server. */
@@ -118,16 +128,15 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
   // The database may be gone.
   await migrateServers({ ...schema, database });
   const isLoaded = async () => (await redis.exists(registryKeys.epoch)) === 1;
-  if (!(await isLoaded()) && Object.keys((await readMirror(clickhouse)).documents).length > 0) await load();
   const begun = await readPlan(context);
   if (begun !== undefined && begun.name !== name) {
     throw new AdministrationError(`the restore of ${begun.name} was cut off: run it again first`);
   }
-  const isExchanged = async (client: ClickHouseClient, server: number) => {
-    const inUse = await readTableIds(client, database);
-    return Object.entries(begun?.tables[server] ?? {}).some(([table, id]) => inUse.get(table) === id);
-  };
-  const isContinued = begun !== undefined && (await Promise.all(all.map(isExchanged))).includes(true);
+  const isContinued = begun !== undefined && (await hasExchanged(context, begun));
+  if (!(await isLoaded())) {
+    if (isContinued) await gatherSecondCopies(restore, begun);
+    if (Object.keys((await readMirror(clickhouse)).documents).length > 0) await load();
+  }
   if (!isContinued) {
     // Nothing was exchanged, so deletions and moves may go on meanwhile.
     await redis.del(registryKeys.restoringBackup);
@@ -151,6 +160,7 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
       await copyAll(context);
       crash('copies_rewritten');
     }
+    await forgetPlan(clickhouse, staging);
     await redis.del(registryKeys.restoringBackup);
     return plan.result;
   });
@@ -186,9 +196,14 @@ async function readPlaces([home]: Restore['restored']): Promise<ShardServers | u
   return text === undefined ? undefined : (JSON.parse(text) as ShardServers);
 }
 
-/** Rejects with AdministrationError unless each shard is where the backup has its rows. */
+/** Rejects with AdministrationError unless the backup is the deployment's own, and each shard is where it has its rows. */
 async function checkPlaces({ context, restored }: Restore): Promise<void> {
-  const { shardServers } = await readRegistry(context.redis);
+  const { shardServers, deployment } = await readRegistry(context.redis);
+  const own = (await readMirror(restored[0] as ClickHouseClient)).documents[deploymentKey];
+  if (own !== undefined && (JSON.parse(own) as Deployment).epoch !== deployment?.epoch)
+    throw new AdministrationError(
+      'the backup is of another deployment than Redis has: it is restored into an empty Redis only',
+    );
   checkNoMove(shardServers?.moves);
   const then = await readPlaces(restored);
   const elsewhere = (shardServers?.servers ?? []).flatMap((server, shard) => {
@@ -211,10 +226,48 @@ function stagingOf(database: string): string {
   return `${database}_restore`;
 }
 
-async function readPlan({ redis }: AdminContext): Promise<Plan | undefined> {
-  const text = await redis.get(registryKeys.restoringBackup);
-  return text === null ? undefined : (JSON.parse(text) as Plan);
+async function readPlan({ redis, clickhouse, config }: AdminContext): Promise<Plan | undefined> {
+  const text =
+    (await redis.get(registryKeys.restoringBackup)) ??
+    (await readNotedPlan(clickhouse, stagingOf(config.clickhouseDatabase)));
+  return text === undefined ? undefined : (JSON.parse(text) as Plan);
 }
+
+/** Whether a restore has exchanged any of its tables. */
+async function hasExchanged({ clickhouse, config }: AdminContext, plan: Plan): Promise<boolean> {
+  const isExchanged = async (client: ClickHouseClient, server: number) => {
+    const inUse = await readTableIds(client, config.clickhouseDatabase);
+    return Object.entries(plan.tables[server] ?? {}).some(([table, id]) => inUse.get(table) === id);
+  };
+  return (await Promise.all(serversOf(clickhouse).all.map(isExchanged))).includes(true);
+}
+
+/** Rejects with AdministrationError if Redis is empty and ClickHouse has some tables of a backup and some of now. */
+export async function checkNoneCutOff(context: AdminContext): Promise<void> {
+  if ((await context.redis.exists(registryKeys.epoch)) === 1) return;
+  const plan = await readPlan(context);
+  if (plan !== undefined && (await hasExchanged(context, plan)))
+    throw new AdministrationError(
+      `the restore of ${plan.name} was cut off: "backup restore ${plan.name} --yes" goes on with it, and loads Redis`,
+    );
+}
+
+/**
+ * Redis was emptied after the first table was exchanged: what it is to be loaded from is partly among the tables that were
+ * exchanged, and what was copied since is in the restored ones. The latest version of each document stands.
+ */
+async function gatherSecondCopies({ context, staging }: Restore, plan: Plan): Promise<void> {
+  const { redis, clickhouse, config } = context;
+  const inUse = await readTableIds(clickhouse, config.clickhouseDatabase);
+  for (const table of secondCopies) {
+    const isExchanged = inUse.get(table) === plan.tables[0]?.[table];
+    if (isExchanged) await addRowsOf(clickhouse, table, staging, config.clickhouseDatabase);
+  }
+  // Before it is loaded: from then on rounds of deletions begin unless it is there.
+  await redis.set(registryKeys.restoringBackup, JSON.stringify(plan));
+}
+
+const secondCopies = ['registry', 'deletion_requests', 'deletion_targets'];
 
 /** Prepares the restored tables for the exchange. Once the plan is there, no round of deletions begins. */
 async function prepare(restore: Restore, isLoaded: boolean, isHeld: IsHeld): Promise<Plan> {
@@ -240,7 +293,9 @@ async function prepare(restore: Restore, isLoaded: boolean, isHeld: IsHeld): Pro
   const plan: Plan = { name, tables, keysTo, result };
   // A round that began meanwhile may have completed requests which are not deleted again.
   if (!(await isHeld())) throw new BackupFailed('it stood still for too long: run it again');
-  await context.redis.set(registryKeys.restoringBackup, JSON.stringify(plan));
+  const text = JSON.stringify(plan);
+  await notePlan(context.clickhouse, staging, text);
+  await context.redis.set(registryKeys.restoringBackup, text);
   return plan;
 }
 

@@ -20,6 +20,8 @@ export type ShardView = {
   readonly backlog_bytes: number;
   /** A move that is under way or was interrupted: the same command continues it. */
   readonly moving_to: number | null;
+  /** Then also how many of `rows` that server has by now; null while it does not answer. */
+  readonly moved_rows: number | null;
 };
 
 /** Every shard. Reads a column of all rows. */
@@ -36,7 +38,9 @@ export async function listShards({ redis, clickhouse }: AdminContext): Promise<S
   return Promise.all(
     Array.from({ length: deployment.shards }, async (_, shard) => {
       const server = shardServers?.servers[shard] ?? 0;
-      const size = sizes[server] === undefined ? null : (sizes[server].get(shard) ?? { rows: 0, bytes: 0 });
+      const sizeOn = (place: number) =>
+        sizes[place] === undefined ? null : (sizes[place].get(shard) ?? { rows: 0, bytes: 0 });
+      const size = sizeOn(server);
       const backlog = await readBacklog(redis, shard);
       const move = shardServers?.moves?.find((each) => each.shard === shard);
       return {
@@ -47,6 +51,7 @@ export async function listShards({ redis, clickhouse }: AdminContext): Promise<S
         backlog_rows: backlog.rows,
         backlog_bytes: backlog.bytes,
         moving_to: move === undefined ? null : goalOf(move),
+        moved_rows: move === undefined ? null : (sizeOn(goalOf(move))?.rows ?? null),
       };
     }),
   );

@@ -5,6 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { StateNotLoaded } from '../accounts/registry.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import type { AuditAction } from '../contract/audit-actions.js';
 import { audit } from '../contract/limits.js';
 import { describeError, type Log } from '../log.js';
 import type { Redis } from '../redis/client.js';
@@ -16,7 +17,7 @@ import { insertLines } from './mirror.js';
 export type { Actor, Subjects } from './line.js';
 
 export type Action = Subjects & {
-  readonly action: string;
+  readonly action: AuditAction;
   readonly details: Readonly<Record<string, unknown>>;
 };
 

@@ -150,6 +150,37 @@ export async function exchangeTable(
   await client.command({ query: `EXCHANGE TABLES ${one}.${table} AND ${other}.${table}` });
 }
 
+const planTable = 'restore_plan';
+
+/** Notes the plan of a restore beside the tables that it restores: Redis may be emptied before the restore has ended. */
+export async function notePlan(client: ClickHouseClient, staging: string, plan: string): Promise<void> {
+  await client.command({
+    query: `CREATE OR REPLACE TABLE ${staging}.${planTable} (plan String)
+      ENGINE = MergeTree ORDER BY tuple() SETTINGS fsync_after_insert = 1, fsync_part_directory = 1`,
+  });
+  await client.insert({
+    table: `${staging}.${planTable}`,
+    values: [{ plan }],
+    format: 'JSONEachRow',
+    clickhouse_settings: { async_insert: 0 },
+  });
+}
+
+/** The plan that was noted there; undefined if there is none. */
+export async function readNotedPlan(client: ClickHouseClient, staging: string): Promise<string | undefined> {
+  if (!(await readTableIds(client, staging)).has(planTable)) return undefined;
+  const result = await client.query({
+    query: `SELECT plan FROM ${staging}.${planTable}`,
+    format: 'JSONEachRow',
+  });
+  const [row] = await result.json<{ plan: string }>();
+  return row?.plan;
+}
+
+export async function forgetPlan(client: ClickHouseClient, staging: string): Promise<void> {
+  await client.command({ query: `DROP TABLE IF EXISTS ${staging}.${planTable} SYNC` });
+}
+
 /** Adds the rows of a table to the one of the same name in another database. */
 export async function addRowsOf(
   client: ClickHouseClient,

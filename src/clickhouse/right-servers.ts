@@ -1,9 +1,17 @@
 // Whether each URL of several leads to the server of its place, while a process lives: the order of CLICKHOUSE_URL may be
 // another one than before, and an address may come to lead to another server. A statement is sent only if its server was
-// compared in the last seconds, and no connection to it has failed since. Otherwise the server is compared first.
+// compared in the last seconds, and no connection to it has failed since. Otherwise the server is compared first. The home is also
+// compared with Redis, and the others with the home: so all of them together may not be another deployment's either.
 
 import { type ClickHouseClient, codeOfFault, faultCodes, guardStatements } from './client.js';
-import { misfitOf, readServerNumber, type ServerNumber } from './server-numbers.js';
+import {
+  foreignOf,
+  misfitOf,
+  notOfRedis,
+  readEpoch,
+  readServerNumber,
+  type ServerNumber,
+} from './server-numbers.js';
 
 /** A URL leads to another server than the one of its place. */
 export class WrongServer extends Error {
@@ -12,8 +20,8 @@ export class WrongServer extends Error {
 
 export type RightServers = {
   /**
-   * Asks the server of a place who it is. Settles with `empty` if it lacks the database. Rejects with WrongServer, or with the
-   * fault of the connection.
+   * Asks the server of a place who it is, again if a connection to it fails meanwhile. Settles with `empty` if it lacks the
+   * database. Rejects with WrongServer, with the fault of the connection, or after the signal or 15 s.
    */
   compare(place: number, signal?: AbortSignal): Promise<'right' | 'empty'>;
   /** What is wrong with the servers that were not right at their last check. */
@@ -22,23 +30,33 @@ export type RightServers = {
 
 const comparedMsMax = 10_000;
 const homeMsMax = 5_000;
+/** How long a statement waits until its server is compared. A server that is busy may take seconds. */
+const admissionMsMax = 15_000;
 
 type Compared = {
   /** As it is without the guard. */
   readonly query: ClickHouseClient['query'];
   atMs: number;
+  /** When a connection to it failed last. */
+  faultAtMs: number;
   noted: ServerNumber | undefined;
   misfit: string | undefined;
   running: Promise<unknown> | undefined;
 };
 
-/** Guards the connections to all servers, the home first, as long as `isOn`. */
-export function guardServers(all: readonly ClickHouseClient[], isOn: () => boolean): RightServers {
+/** Guards the connections to all servers, the home first, as long as `isOn`. `epochInRedis` is that of the deployment, if known. */
+export function guardServers(
+  all: readonly ClickHouseClient[],
+  isOn: () => boolean,
+  epochInRedis: () => string | undefined,
+  waitMsMax = admissionMsMax,
+): RightServers {
   const never = Number.NEGATIVE_INFINITY;
   const servers = all.map(
     (client): Compared => ({
       query: client.query.bind(client),
       atMs: never,
+      faultAtMs: never,
       noted: undefined,
       misfit: undefined,
       running: undefined,
@@ -46,35 +64,57 @@ export function guardServers(all: readonly ClickHouseClient[], isOn: () => boole
   );
   const [home] = servers;
 
-  async function compare(place: number, signal?: AbortSignal): Promise<'right' | 'empty'> {
+  /** The deployment that the home's URL led to, if it was not the one of Redis. */
+  let foreign: string | undefined;
+
+  async function compare(place: number, signal = AbortSignal.timeout(waitMsMax)): Promise<'right' | 'empty'> {
     const server = servers[place] as Compared;
-    const askedAtMs = performance.now();
+    for (;;) {
+      const askedAtMs = performance.now();
+      const found = await ask(server, place, askedAtMs, signal);
+      // What failed meanwhile may have been the way to another server.
+      if (server.faultAtMs < askedAtMs) return found;
+    }
+  }
+
+  async function ask(server: Compared, place: number, askedAtMs: number, signal: AbortSignal) {
     let noted: ServerNumber | undefined;
+    let epoch: string | undefined;
     try {
       noted = await readServerNumber(server, signal);
+      if (server === home && noted !== undefined) epoch = await readEpoch(server, signal);
     } catch (error) {
       server.atMs = never;
       if (codeOfFault(error) !== faultCodes.unknownDatabase) throw error;
       server.misfit = undefined;
       return 'empty';
     }
+    if (server === home) {
+      const isForeign = foreignOf(epoch, epochInRedis());
+      foreign = isForeign === undefined ? undefined : noted?.deployment;
+      if (isForeign === undefined) server.noted = noted;
+      return settle(server, isForeign ?? misfitOf(place, noted, undefined), askedAtMs);
+    }
     server.noted = noted;
-    if (server === home) return settle(server, misfitOf(place, noted, undefined), askedAtMs);
-    const judge = () => misfitOf(place, noted, home?.noted?.deployment);
+    const judge = () => {
+      const isForeign = foreign !== undefined && noted?.deployment === foreign;
+      return isForeign ? notOfRedis(place) : misfitOf(place, noted, home?.noted?.deployment);
+    };
     // The home may have been created again since it was compared.
     if (judge() !== undefined && noted?.deployment !== home?.noted?.deployment)
-      await compare(0, AbortSignal.timeout(homeMsMax)).catch(() => undefined);
+      await compare(0, AbortSignal.any([signal, AbortSignal.timeout(homeMsMax)])).catch(() => undefined);
     return settle(server, judge(), askedAtMs);
   }
 
   function settle(server: Compared, misfit: string | undefined, askedAtMs: number): 'right' {
     server.misfit = misfit;
-    server.atMs = misfit === undefined ? askedAtMs : never;
-    if (misfit !== undefined) throw new WrongServer(misfit);
+    server.atMs = misfit === undefined && server.faultAtMs < askedAtMs ? askedAtMs : never;
     // While the home was away the others could not be compared with it.
     if (server === home)
       for (const other of servers)
-        if (other.noted?.deployment !== server.noted?.deployment) other.atMs = never;
+        if (other.noted?.deployment !== server.noted?.deployment || other.noted?.deployment === foreign)
+          other.atMs = never;
+    if (misfit !== undefined) throw new WrongServer(misfit);
     return 'right';
   }
 
@@ -88,6 +128,7 @@ export function guardServers(all: readonly ClickHouseClient[], isOn: () => boole
       return server.running.then(() => undefined);
     };
     guardStatements(client, admit, () => {
+      server.faultAtMs = performance.now();
       server.atMs = never;
     });
   }

@@ -9,22 +9,22 @@ export type ServerNumber = { readonly number: number; readonly deployment: strin
 
 /** Numbers the servers that have no number yet. Rejects with MigrationError if one has another number than its place. */
 export async function numberServers(clients: readonly ClickHouseClient[]): Promise<void> {
-  let deployment: string | undefined;
-  for (const [place, client] of clients.entries()) {
+  const noted: (ServerNumber | undefined)[] = [];
+  for (const client of clients) {
     await client.command({
       query: `CREATE TABLE IF NOT EXISTS server_number (number UInt16, deployment String)
         ENGINE = MergeTree ORDER BY number SETTINGS fsync_after_insert = 1`,
     });
-    const noted = await readServerNumber(client);
-    if (noted === undefined) {
-      deployment ??= randomBytes(16).toString('hex');
-      await note(client, { number: place, deployment });
-      continue;
-    }
-    deployment ??= noted.deployment;
-    const misfit = misfitOf(place, noted, deployment);
+    noted.push(await readServerNumber(client));
+  }
+  // The first server may be a new one in the place of one that is lost.
+  const deployment = noted.find((each) => each !== undefined)?.deployment ?? randomBytes(16).toString('hex');
+  for (const [place, number] of noted.entries()) {
+    const misfit = number === undefined ? undefined : misfitOf(place, number, deployment);
     if (misfit !== undefined) throw new MigrationError(misfit);
   }
+  for (const [place, client] of clients.entries())
+    if (noted[place] === undefined) await note(client, { number: place, deployment });
 }
 
 /** Why a server is not the one of its place, as it says itself; undefined if it is. */
@@ -40,6 +40,31 @@ export function misfitOf(
   if (Number(noted.number) !== place)
     return `${it} is server ${Number(noted.number)} of this deployment: keep the order of the servers, and name each once`;
   return undefined;
+}
+
+/** Why a home is another deployment's than the one of Redis, as far as both are known. */
+export function foreignOf(epoch: string | undefined, inRedis: string | undefined): string | undefined {
+  const isKnown = epoch !== undefined && inRedis !== undefined;
+  return isKnown && epoch !== inRedis ? notOfRedis(0) : undefined;
+}
+
+export function notOfRedis(place: number): string {
+  return `server ${place} of CLICKHOUSE_URL (from 0) belongs to another deployment than Redis`;
+}
+
+/** The epoch of the deployment whose registry a home has; undefined if it has none. */
+export async function readEpoch(
+  client: Pick<ClickHouseClient, 'query'>,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const result = await client.query({
+    query: `SELECT JSONExtractString(argMax(registry.document, (registry.version, written_at)), 'epoch') AS epoch
+      FROM registry WHERE document_key = 'deployment:'`,
+    format: 'JSONEachRow',
+    abort_signal: signal,
+  });
+  const [row] = await result.json<{ epoch: string }>();
+  return row === undefined || row.epoch === '' ? undefined : row.epoch;
 }
 
 /** Undefined if the server has none. */

@@ -23,6 +23,8 @@ export type Servers = {
   /** The table, as it was last set; undefined if CLICKHOUSE_URL names one server and there is none. Throws ShardTableUnknown. */
   table(): ShardTable | undefined;
   setTable(table: ShardTable): void;
+  /** Tells which deployment Redis has: servers of another one are refused. */
+  setEpoch(epoch: string): void;
   /** The place of a shard's server, which CLICKHOUSE_URL may not name. */
   numberOf(shard: number): number;
   /** Throws ServerNotNamed. */
@@ -86,7 +88,12 @@ export function serversOf(home: ClickHouseClient): Servers {
 function createServers(all: readonly ClickHouseClient[]): Servers {
   const isOne = all.length === 1;
   let current: ShardTable | undefined;
-  const { compare, misfits } = guardServers(all, () => !isOne || current !== undefined);
+  let epoch: string | undefined;
+  const { compare, misfits } = guardServers(
+    all,
+    () => !isOne || current !== undefined,
+    () => epoch,
+  );
   const table = () => {
     if (current === undefined && !isOne) throw new ShardTableUnknown();
     return current;
@@ -103,6 +110,9 @@ function createServers(all: readonly ClickHouseClient[]): Servers {
     table,
     setTable: (next) => {
       current = next;
+    },
+    setEpoch: (next) => {
+      epoch = next;
     },
     numberOf,
     ofShard: (shard) => {

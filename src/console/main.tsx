@@ -9,6 +9,7 @@ import { keepFocus } from './parts/focus.js';
 import { Act } from './parts/form.js';
 import { Loaded } from './parts/parts.js';
 import { useLoad } from './parts/resource.js';
+import { roleNames } from './parts/roles.js';
 import { go, onLink, path } from './router.js';
 import { account, accounts, chooseAccount, leave, person, singleSignOn } from './session.js';
 import { Invitation, SignIn } from './sign-in.js';
@@ -76,7 +77,7 @@ function Shell({ person: self }: { readonly person: Person }) {
           <span class="account">{account.value?.name}</span>
         )}
         <span class="who muted">
-          {self.email} · {self.role}
+          {self.email} · {roleNames[self.role]}
         </span>
         <Act button="Sign out" small work={signOut} />
       </header>

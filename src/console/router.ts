@@ -3,9 +3,12 @@
 import { signal } from '@preact/signals';
 
 export const path = signal(location.pathname);
+/** What is behind the hash, which browsers send to nobody. */
+export const hash = signal(location.hash.slice(1));
 
 addEventListener('popstate', () => {
   path.value = location.pathname;
+  hash.value = location.hash.slice(1);
 });
 
 /** Goes to another page of the console. */

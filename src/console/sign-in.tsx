@@ -1,13 +1,15 @@
 // The way in: the sign-in, and the page of an invitation.
 
 import { useState } from 'preact/hooks';
+import type { Role } from '../contract/roles.js';
 import type { Person } from './api.js';
 import { ApiError, call } from './api.js';
 import { CodeField, Field } from './parts/fields.js';
 import { Form } from './parts/form.js';
 import { Loaded, Problem } from './parts/parts.js';
 import { useLoad } from './parts/resource.js';
-import { go } from './router.js';
+import { roleNames } from './parts/roles.js';
+import { go, hash } from './router.js';
 import { notice, person, singleSignOn } from './session.js';
 
 type Begun = { readonly person: Person };
@@ -77,11 +79,10 @@ function whyNotSignedOn(): string {
   return refusals[new URLSearchParams(location.search).get('sign_on') ?? ''] ?? '';
 }
 
-type Invited = { readonly email: string; readonly role: string; readonly password_length_min: number };
+type Invited = { readonly email: string; readonly role: Role; readonly password_length_min: number };
 
 export function Invitation() {
-  // The secret is behind the hash, which browsers send to nobody.
-  const invitation = location.hash.slice(1);
+  const invitation = hash.value;
   const [password, setPassword] = useState('');
   const found = useLoad(invitation, () => call<Invited>('POST', '/invitation', { invitation }));
   const work = async () => {
@@ -100,7 +101,7 @@ export function Invitation() {
             <>
               <p>
                 You are invited as <strong>{invited.email}</strong> with the role{' '}
-                <strong>{invited.role}</strong>. Choose a password, and you are in.
+                <strong>{roleNames[invited.role]}</strong>. Choose a password, and you are in.
               </p>
               <Form label="Invitation" submit="Choose password" work={work}>
                 <input type="hidden" name="username" autocomplete="username" value={invited.email} />

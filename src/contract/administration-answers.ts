@@ -346,6 +346,9 @@ export const administrationAnswers = {
       backlog_rows: count,
       backlog_bytes: count,
       moving_to: Type.Union([count, nothing], { description: 'The server to which it is being moved.' }),
+      moved_rows: Type.Union([count, nothing], {
+        description: 'While it is being moved: how many of its rows that server has by now.',
+      }),
     }),
   ),
   restore: Type.Object({ state: text }),

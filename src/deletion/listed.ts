@@ -13,20 +13,21 @@ export type ListedWhat = {
   /** A status or a state; undefined for any. */
   readonly state: string | undefined;
   readonly reference: string | undefined;
-  /** Where the page before ended. */
+  /** What the page before gave: where it ended, and the id of a request that the first one had out of its place. */
   readonly after: string | undefined;
 };
 
 export type ListedPage = {
   readonly requests: readonly DeletionRequest[];
-  /** Where the next page begins; undefined after the last one. A page may be partly or wholly empty. */
+  /** For the next page's `after`; undefined after the last one. A page may be partly or wholly empty. */
   readonly next: string | undefined;
 };
 
 /** Of each account, at least so many places are read at once. */
 const placesOfAccountMin = 10;
 
-const cursorForm = /^\d{14} [0-9a-f-]{36}$/;
+const cursorForm = /^\d{14} [0-9a-f-]{36}( [0-9a-f-]{36})?$/;
+const placeLength = 14 + 1 + 36;
 
 /** Whether a text can be a cursor. */
 export function isListCursor(text: string): boolean {
@@ -53,23 +54,31 @@ export async function listOfAccounts(
   const isWanted = (request: DeletionRequest) =>
     (state === undefined || request.status === state || request.state === state) &&
     (reference === undefined || request.reference === reference);
-  // The newest request with a reference need not be looked for, however many came after it.
-  const named = reference === undefined ? undefined : await readNamed(redis, accountIds, reference);
   const requests: DeletionRequest[] = [];
-  if (named !== undefined && after === undefined && isWanted(named)) requests.push(named);
-  let last = after;
+  // The newest request with a reference need not be looked for, however many came after it. The pages that follow leave it out,
+  // whichever request has the reference by then.
+  let ahead = after?.slice(placeLength + 1);
+  if (reference !== undefined && after === undefined) {
+    const named = await readNamed(redis, accountIds, reference);
+    if (named !== undefined && isWanted(named)) {
+      requests.push(named);
+      ahead = named.deletion_request_id;
+    }
+  }
+  const cursor = (place: string | undefined) => (place && ahead ? `${place} ${ahead}` : place);
+  let last = after?.slice(0, placeLength);
   for (let lookedAt = 0; lookedAt < deletions.listLookedAtMax; ) {
     const { places, isAll } = await readPlaces(redis, accountIds, last);
     for (const { place, request } of places) {
-      if (requests.length === deletions.listedMax) return { requests, next: last };
+      if (requests.length === deletions.listedMax) return { requests, next: cursor(last) };
       last = place;
-      const isNamed = request?.deletion_request_id === named?.deletion_request_id;
-      if (request !== undefined && !isNamed && isWanted(request)) requests.push(request);
+      if (request !== undefined && request.deletion_request_id !== ahead && isWanted(request))
+        requests.push(request);
     }
     if (isAll) return { requests, next: undefined };
     lookedAt += places.length;
   }
-  return { requests, next: last };
+  return { requests, next: cursor(last) };
 }
 
 /** The next requests of the accounts, with their places in the list. Redis may lack a document. */

@@ -160,12 +160,38 @@ export async function followSuppressions(
     await readOnce();
   }
 
+  /**
+   * Which joins may find room, and which certainly find none. Those that the names in memory show to be refused cost Redis one
+   * short command, which says whether these are the latest.
+   */
+  async function byRoom(joins: readonly Join[]): Promise<[Join[], Join[]]> {
+    const isFull = ({ environment: { accountId, appId }, userId }: Join) => {
+      const account = accounts.get(accountId);
+      if (account === undefined || account.names.size() < namesPerAccountMax) return false;
+      return !viewOf(account, appId).hasUserId(userId);
+    };
+    if (!joins.some(isFull)) return [[...joins], []];
+    const latest = Number((await redis.hget(registryKeys.suppressions, 'version')) ?? 0);
+    if (latest !== version) return [[...joins], []];
+    const refused = joins.filter(isFull);
+    for (const { environment } of refused) sayFull(environment.appId);
+    return [joins.filter((each) => !refused.includes(each)), refused];
+  }
+
+  function sayFull(appId: string): void {
+    log.error(
+      { environment: appId },
+      'an account has as many suppressed users as it may have: requests that identify others as one of them are refused',
+    );
+  }
+
   async function join(joins: readonly Join[]): Promise<readonly Join[]> {
     const known = deployment();
     if (known === undefined) throw new Error('the deployment is not known');
     const options = { redis, epoch: known.epoch, shards: known.shards, namesPerAccountMax };
-    const withoutRoom: Join[] = [];
-    for (const each of joins) {
+    const [withRoom, withoutRoom] = await byRoom(joins);
+    if (withRoom.length === 0) return withoutRoom;
+    for (const each of withRoom) {
       const { environment, userId, identity } = each;
       const { accountId, appId } = environment;
       const hasher = accounts.get(accountId)?.hasher ?? createNameHasher(known.secret, accountId);
@@ -181,10 +207,7 @@ export async function followSuppressions(
       } catch (error) {
         if (!(error instanceof TooManyNames)) throw error;
         withoutRoom.push(each);
-        log.error(
-          { environment: appId },
-          'an account has as many suppressed users as it may have: requests that identify others as one of them are refused',
-        );
+        sayFull(appId);
       }
     }
     const { version: raised } = await raiseShards(options);

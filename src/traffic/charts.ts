@@ -2,6 +2,7 @@
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { traffic } from '../contract/limits.js';
+import { minuteWrites } from '../tuning.js';
 import {
   minuteCountsTable,
   minuteRejectionsTable,
@@ -21,10 +22,13 @@ export type Traffic = {
   readonly at: readonly number[];
 } & Readonly<Record<TrafficOutcome, readonly number[]>>;
 
-/** The steps of a span that ends with the minute before `nowMs`, which is the last that can be whole. */
+/** How long after its end a minute may be written: before that it looks as if nothing had come. */
+const writtenMsMax = minuteWrites.everyMs + minuteWrites.insertMsMax;
+
+/** The steps of a span that ends with the last minute that every process has written. */
 function stepsOf(span: Span, nowMs: number) {
   const { seconds, stepSeconds } = spans[span];
-  const end = Math.floor(nowMs / 60_000) * 60;
+  const end = Math.floor((nowMs - writtenMsMax) / 60_000) * 60;
   const from = Math.floor((end - seconds) / stepSeconds) * stepSeconds;
   const at = Array.from({ length: Math.ceil((end - from) / stepSeconds) }, (_, i) => from + i * stepSeconds);
   return { stepSeconds, from, end, at };

@@ -371,3 +371,46 @@ test('restores a ClickHouse that is empty, and a Redis that is empty too', async
   await complete('carol');
   assert.deepEqual(await seen(), ['7 Seen', 'bob Seen', 'carol Back', 'dave Seen']);
 });
+
+test('goes on although Redis is emptied after the first exchange, and still knows what was done since the backup', async () => {
+  await sluice.admin('backup', 'create', 'late');
+  await sluice.admin('accounts', 'create', 'Since', '--environment', 'Main');
+  const names = async () =>
+    ((await sluice.admin('accounts', 'list')) as { name: string }[]).map(({ name }) => name).sort();
+  const known = await names();
+  await worker.stop();
+  await submit('bob', { identity: 'bob' });
+  await (await sluice.addWorker({ CRASH_AT: 'after_mutation' })).exited;
+  await withRedis(sluice, (redis) => redis.del(registryKeys.failedRowsLock));
+  const killedAt = (point: string) =>
+    assert.rejects(
+      runProgram('src/admin/main.js', ['backup', 'restore', 'late', '--yes'], {
+        ...sluice.env,
+        CRASH_AT: point,
+      }),
+      /ended with SIGKILL/,
+      point,
+    );
+  const requestsOfBob = `SELECT request_id FROM deletion_requests WHERE request_id = '${requests.bob}'`;
+  assert.notDeepEqual(await sluice.rows(requestsOfBob), []);
+  await killedAt('table_exchanged:6');
+  assert.deepEqual(await sluice.rows(requestsOfBob), [], 'the requests are those of the backup');
+  await withRedis(sluice, (redis) => redis.flushall());
+  for (const command of ['restore', 'bootstrap'])
+    await assert.rejects(
+      sluice.admin(command),
+      /the restore of late was cut off: "backup restore late --yes"/,
+    );
+  await killedAt('epoch_restored');
+  await withRedis(sluice, async (redis) =>
+    assert.equal(await redis.exists(registryKeys.restoringBackup), 1, 'nobody is deleted meanwhile'),
+  );
+  assert.deepEqual(await names(), known);
+  await worker.restart();
+  assert.equal((await restore('late')).state, 'kept');
+  await complete('bob');
+  assert.deepEqual(await names(), known);
+  assert.deepEqual(await seen(), ['7 Seen', 'carol Back', 'dave Seen']);
+  await withRedis(sluice, (redis) => redis.flushall());
+  assert.deepEqual(await sluice.admin('restore'), { state: 'restored' });
+});

@@ -10,6 +10,7 @@ import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import { createAdminCommands } from '../../src/admin/commands.js';
 import type { AdminContext } from '../../src/admin/context.js';
+import { auditActions } from '../../src/contract/audit-actions.js';
 import { type Right, type Role, rights } from '../../src/contract/roles.js';
 import { type AdminApiOptions, adminApiRoutes } from '../../src/http/endpoints/admin-api.js';
 import type { AdminCallers } from '../../src/http/endpoints/admin-caller.js';
@@ -347,6 +348,12 @@ test('every command has its row in the table of rights', () => {
   // These have endpoints of their own.
   const elsewhere = ['submitDeletion', 'readExport'];
   assert.deepEqual([...Object.keys(commands), ...elsewhere].toSorted(), Object.keys(rights).toSorted());
+});
+
+test('every command that is audited has its words for the page of the audit log', () => {
+  const audited = Object.keys(rights).filter((command) => !/^(list|show)/.test(command));
+  const nameOf = (command: string) => command.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  for (const command of audited) assert.ok(Object.hasOwn(auditActions, nameOf(command)), command);
 });
 
 test('the OpenAPI document of the administration names every path and method, and no other', async () => {

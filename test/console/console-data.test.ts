@@ -13,11 +13,13 @@ import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import type { AuditEntry } from '../../src/audit/mirror.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
-import { rateLimits } from '../../src/contract/limits.js';
+import { deletions, rateLimits } from '../../src/contract/limits.js';
 import { listEventNames } from '../../src/data-quality/event-names.js';
 import { verifyCertificate } from '../../src/deletion/certificate.js';
 import { createLog } from '../../src/log.js';
+import { readTraffic } from '../../src/traffic/charts.js';
 import { keepMinuteCounts } from '../../src/traffic/minute-counts.js';
+import { minuteWrites } from '../../src/tuning.js';
 import { checkReadable, enter, openConsole, openPage, untilCopied } from '../support/console-browser.js';
 
 /** The text of the file that a link downloads. */
@@ -94,6 +96,27 @@ describe('the console', { skip }, () => {
         ['New', 1],
       ]);
       assert.ok(read > olderRows, `${read} rows read`);
+    } finally {
+      await clickhouse.close();
+    }
+  });
+
+  test('a chart ends with the last minute that every process has had the time to write', async () => {
+    const clickhouse = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
+    try {
+      const minute = 29_000_000;
+      const lastMinute = async (afterMs: number) => {
+        const { at } = await readTraffic(
+          clickhouse,
+          ['of no environment'],
+          'hour',
+          minute * 60_000 + afterMs,
+        );
+        return Number(at.at(-1)) / 60;
+      };
+      const writtenMsMax = minuteWrites.everyMs + minuteWrites.insertMsMax;
+      assert.equal(await lastMinute(writtenMsMax - 1), minute - 2);
+      assert.equal(await lastMinute(writtenMsMax), minute - 1);
     } finally {
       await clickhouse.close();
     }
@@ -370,13 +393,18 @@ describe('the console', { skip }, () => {
       [1, 10_000],
     );
     await page.getByRole('button', { name: 'Delete the other 1 user' }).waitFor();
-    // Another list has nothing of the first one.
-    await page.getByLabel('Users, one per line').fill('one@example.com\ntwo@example.com');
-    await page.getByRole('button', { name: 'Delete 2 users' }).click();
-    await page.getByText('The deletion of 2 users is submitted.').waitFor();
+    // Another list has nothing of the first one: as many as one request takes, pasted from another program.
+    const pasted = Array.from({ length: 10_000 }, (_, index) => `pasted${index}@example.com`).join('\n');
+    await page.evaluate(`navigator.clipboard.writeText(${JSON.stringify(pasted)})`);
+    await page.getByLabel('Users, one per line').focus();
+    await page.keyboard.press('Control+A');
+    await page.keyboard.press('Control+V');
+    await page.getByText('10,000 users to delete.').waitFor();
+    await page.getByRole('button', { name: 'Delete 10,000 users' }).click();
+    await page.getByText('The deletion of 10,000 users is submitted.').waitFor();
     assert.deepEqual(
       (await made()).toSorted((a, b) => a - b),
-      [1, 2, 10_000],
+      [1, 10_000, 10_000],
     );
     await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click();
     await begin.click();
@@ -397,8 +425,14 @@ describe('the console', { skip }, () => {
     await begin.click();
     const dialog = page.getByRole('dialog');
     const users = Array.from({ length: 250 }, (_, index) => `export${index}@example.com`);
-    await dialog.getByLabel('Users, one per line').fill(users.join('\n'));
+    await dialog.getByLabel('Or a file (CSV or text)').setInputFiles({
+      name: 'users.txt',
+      mimeType: 'text/plain',
+      buffer: Buffer.from(users.join('\r\n')),
+    });
     await dialog.getByText('250 users to export, in 3 requests.').waitFor();
+    await dialog.getByRole('button', { name: 'Preview' }).click();
+    await dialog.getByText('0 found, 250 not found').waitFor();
     let sent = 0;
     let release = () => {};
     const held = new Promise<void>((resolve) => {
@@ -426,6 +460,84 @@ describe('the console', { skip }, () => {
     await dialog.getByRole('button', { name: 'Export the other 150 users' }).click();
     await dialog.waitFor({ state: 'detached' });
     assert.equal(sent, 3);
+  });
+
+  test('an open list of deletions goes on by itself after older ones were loaded', async () => {
+    const of = await createTestAccount(sluice, 'Lists');
+    const page = await newPage();
+    await enter(page, sluice, 'lists@example.com', 'privacy', of.accountId);
+    const submit = (from: number, to: number) =>
+      page.evaluate(
+        `(async () => {
+          for (let number = ${from}; number < ${to}; number += 1) {
+            const { status } = await fetch('/admin/v1/accounts/${of.accountId}/user_deletion', {
+              method: 'POST',
+              headers: { 'sluice-console': '1', 'content-type': 'application/json' },
+              body: JSON.stringify({ users: [{ identity: 'nobody' }], reference: 'number ' + number }),
+            });
+            if (status !== 201) throw new Error(String(status));
+          }
+        })()`,
+      );
+    const { listedMax } = deletions;
+    await submit(0, listedMax + 1);
+    await openPage(page, 'Deletions');
+    const rows = page.getByRole('table', { name: 'Deletions' }).locator('tbody').getByRole('row');
+    await page.getByRole('button', { name: 'Earlier deletions' }).click();
+    await rows.filter({ hasText: 'number 0' }).waitFor();
+    await submit(listedMax + 1, listedMax + 2);
+    await rows.filter({ hasText: `number ${listedMax + 1}` }).waitFor();
+    // Each is there once, and the oldest is still shown.
+    await rows.nth(listedMax + 1).waitFor();
+    const references = await rows.locator('td[data-title=Reference]').allTextContents();
+    const wanted = Array.from({ length: listedMax + 2 }, (_, number) => `number ${listedMax + 1 - number}`);
+    assert.deepEqual(references, wanted);
+    const complete = rows.locator('.chip').getByText('complete', { exact: true });
+    await complete.nth(listedMax + 1).waitFor();
+    assert.deepEqual(faults, []);
+  });
+
+  test('lets an operator send the rows again that ClickHouse refused, and says what came of it', async () => {
+    const of = await createTestAccount(sluice, 'Refused');
+    const app_id = of.appIds[0];
+    const row = (event: string, line: number, userId: string) => {
+      const segment = 1_795_255_200_123_456;
+      const eventId = String(line).padStart(32, '0');
+      const values = `["${app_id}","${eventId}","${event}",${userId},"ada","",null,{},${line},${segment},7,"1795255200.123"]`;
+      return `('events', ${segment}, ${line}, '${app_id}', 'ada', '${values}\\n', 27, 'Cannot parse input')`;
+    };
+    const fail = (...rows: readonly string[]) =>
+      sluice.rows(
+        `INSERT INTO failed_events (table_name, segment, line, app_id, identity, row, error_code, error) VALUES ${rows.join()}`,
+      );
+    await fail(row('Mended', 0, 'null'), row('Still bad', 1, '-1'));
+    const page = await newPage();
+    await enter(page, sluice, 'retries@example.com', 'operator');
+    await openPage(page, 'Data quality');
+    const rows = page
+      .getByRole('table', { name: 'Rows that ClickHouse refused' })
+      .locator('tbody')
+      .getByRole('row');
+    await rows.nth(1).waitFor();
+    await page.getByRole('button', { name: 'Send again' }).click();
+    await page.getByText(/^1 row is stored, 1 left: refused again/).waitFor();
+    await rows.nth(1).waitFor({ state: 'detached' });
+    assert.equal(await count(`app_id = '${app_id}' AND event = 'Mended'`), 1);
+    // As somebody corrects it by hand.
+    await sluice.rows(
+      `ALTER TABLE failed_events UPDATE row = replaceOne(row, '-1', '7') WHERE app_id = '${app_id}' SETTINGS mutations_sync = 2`,
+    );
+    await page.getByRole('button', { name: 'Send again' }).click();
+    await page.getByText('1 row is stored, none is left.').waitFor();
+    await page.getByText('None: ClickHouse has taken every row.').waitFor();
+    assert.equal(await count(`app_id = '${app_id}'`), 2);
+    const entries = (await sluice.admin('audit', 'list')) as AuditEntry[];
+    const retries = entries.filter(({ action }) => action === 'retry_failed');
+    assert.deepEqual(
+      retries.map(({ actor_name, outcome }) => [actor_name, outcome]),
+      Array(2).fill(['retries@example.com', 'done']),
+    );
+    assert.deepEqual(faults, []);
   });
 
   test('shows why records were refused, with hostile field names as text and without values', async () => {
@@ -646,6 +758,24 @@ describe('the console', { skip }, () => {
     await page.getByRole('img', { name: drawn }).waitFor();
     await page.locator('.plot canvas').first().waitFor();
     assert.equal(await page.locator('.plot canvas').count(), 1);
+    // The keyboard goes from minute to minute, and the legend says what each has.
+    const minute = page.getByRole('slider', { name: 'Records over time: which minute' });
+    const legend = page.locator('.legend');
+    assert.equal(await minute.getAttribute('aria-valuetext'), 'all of them');
+    await minute.focus();
+    const walk = async () => {
+      if ((await legend.textContent())?.startsWith('7 accepted')) return true;
+      await page.keyboard.press('ArrowLeft');
+      return false;
+    };
+    await until(walk, { deadlineMs: 60_000, what: 'the minute with seven records' });
+    const said = String(await minute.getAttribute('aria-valuetext'));
+    assert.match(said, /\(\d\d:\d\d UTC\): 7 accepted, 2 repeated, 0 limited, 4 rejected$/);
+    await page.keyboard.press('ArrowLeft');
+    await legend.getByText('5 accepted').waitFor();
+    await legend.getByText('3 limited').waitFor();
+    await minute.blur();
+    await legend.getByText('12 accepted').waitFor();
     await page.getByLabel('Over', { exact: true }).selectOption('week');
     await page.getByRole('button', { name: 'Copy as CSV: Records over time' }).click();
     await page.getByLabel('Environment', { exact: true }).selectOption(String(counted.appIds[1]));
@@ -665,6 +795,14 @@ describe('the console', { skip }, () => {
     await processes.getByRole('cell', { name: 'api', exact: true }).waitFor();
     await processes.getByRole('cell', { name: 'worker', exact: true }).waitFor();
     await operators.getByRole('meter', { name: 'Use of the backlog' }).waitFor();
+    await openPage(operators, 'Settings');
+    const stores = operators.getByRole('table', { name: 'Redis and ClickHouse' }).getByRole('row');
+    await stores.filter({ hasText: /^Redisanswers\d/ }).waitFor();
+    await stores.filter({ hasText: /^ClickHouseanswers\d/ }).waitFor();
+    const shards = operators.getByRole('table', { name: 'Shards, and what waits in them' });
+    await shards.getByRole('cell', { name: 'works' }).first().waitFor();
+    await openPage(operators, 'Overview');
+    await processes.getByRole('cell', { name: 'api', exact: true }).waitFor();
     await sluice.workers[0]?.sigterm();
     await operators.getByText('No worker runs').waitFor();
     await processes.getByRole('cell', { name: 'worker', exact: true }).waitFor({ state: 'detached' });

@@ -181,7 +181,7 @@ describe('the console', { skip }, () => {
     await openPage(guest, 'Settings');
     await guest.getByRole('table', { name: 'Your sessions' }).waitFor();
     await page.getByRole('button', { name: 'Load again' }).click();
-    await page.getByRole('cell', { name: 'accept invitation' }).first().waitFor();
+    await page.getByRole('cell', { name: 'accepted an invitation' }).first().waitFor();
     await page.getByRole('button', { name: 'Remove invited@example.com' }).click();
     await page.getByRole('button', { name: 'Remove person' }).click();
     await page.getByRole('dialog').waitFor({ state: 'detached' });

@@ -242,6 +242,8 @@ test('a request is found by its reference however many came after it, and later 
       assert.deepEqual(first.ids, ids);
       assert.deepEqual(await list(`&cursor=${first.cursor}`), { ids: [], cursor: undefined }, 'told once');
       await redis.del(key);
+      const since = await list(`&cursor=${first.cursor}`);
+      assert.deepEqual(since, { ids: [], cursor: undefined }, 'once, although the reference has ended since');
       const empty = await list();
       assert.deepEqual(empty.ids, [], 'no longer remembered, and too far back');
       assert.deepEqual(await list(`&cursor=${empty.cursor}`), { ids, cursor: undefined });

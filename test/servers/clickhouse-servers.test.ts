@@ -180,8 +180,13 @@ async function removeAndStop(server: ClickHouseHandle, identity: string): Promis
 async function asProcessWith<T>(
   urls: readonly string[],
   work: (context: RetentionContext) => Promise<T>,
+  database = 'sluice',
 ): Promise<T> {
-  const config = readConfig({ ...sluice.env, CLICKHOUSE_URL: urls.join(',') });
+  const config = readConfig({
+    ...sluice.env,
+    CLICKHOUSE_URL: urls.join(','),
+    CLICKHOUSE_DATABASE: database,
+  });
   const log = createLog('test', 'silent');
   const redis = connect(config, log);
   const clickhouse = connectServers(urls, config.clickhouseDatabase);
@@ -391,13 +396,23 @@ test('a move that is copying can be reverted, even after a kill; two moves at on
   };
   await send();
   await untilAllStored();
+  const listed = async () =>
+    ((await sluice.admin('shards', 'list')) as ShardView[]).find((each) => each.shard === shard);
+  assert.equal((await listed())?.moved_rows, null);
   await killed(1, 'partition_copied');
+  const half = await listed();
+  const arrived = `SELECT count() FROM stored_events WHERE app_id != '' AND segment % 64 = ${shard}`;
+  assert.deepEqual(
+    [half?.server, half?.moving_to, String(half?.moved_rows)],
+    [0, 1, await ask(next, arrived, next.tester)],
+  );
+  assert.ok(Number(half?.moved_rows) > 0 && Number(half?.moved_rows) <= Number(half?.rows));
   assert.equal(await ask(next, `SELECT count() FROM stored_events WHERE ${its}`, next.tester), '1');
   await send();
   await killed(0, 'rows_removed');
   await seen(1);
   await assert.rejects(sluice.admin(...moveTo(1)), /already moving to server 0/);
-  const moving = ((await sluice.admin('shards', 'list')) as ShardView[]).find((each) => each.shard === shard);
+  const moving = await listed();
   assert.deepEqual([moving?.server, moving?.moving_to], [0, 0]);
   assert.deepEqual(await sluice.admin(...moveTo(0)), { server: 0, moved: [shard] });
   await untilAllStored();
@@ -844,6 +859,65 @@ test('a deployment with one server gets more: what it has is seen from all', asy
   );
   assert.equal(await third.query(`SELECT event FROM ${database}.events`), 'Old\n');
   assert.equal(await third.query(`SELECT count() FROM ${database}.stored_events`), '0\n');
+});
+
+test('a process all of whose URLs lead to another deployment sends nothing there, at its start and later', async () => {
+  const urls = sluice.clickhouses.map(({ testerUrl }) => testerUrl);
+  const database = 'foreign';
+  await migrateServers({ urls, database, cluster: 'sluice' });
+  const onAll = (sql: string) =>
+    Promise.all(sluice.clickhouses.map((server) => ask(server, sql, server.tester)));
+  const [home] = sluice.clickhouses as [ClickHouseHandle];
+  const isWrong = (error: Error) =>
+    error instanceof WrongServer &&
+    /server \d of CLICKHOUSE_URL \(from 0\) belongs to another deployment than Redis/.test(error.message);
+  await asProcessWith(
+    urls,
+    async ({ redis, clickhouse, log }) => {
+      const stop = await followShardTable(redis, clickhouse, log);
+      const { all } = serversOf(clickhouse);
+      const read = (client: ClickHouseClient) => client.query({ query: 'SELECT 1', format: 'TabSeparated' });
+      for (const client of all) await (await read(client)).text();
+      // From here on their addresses lead elsewhere.
+      await onAll(
+        `ALTER TABLE ${database}.server_number UPDATE deployment = 'other' WHERE 1 SETTINGS mutations_sync = 2`,
+      );
+      await ask(
+        home,
+        `INSERT INTO ${database}.registry (document_key, document, version) VALUES ('deployment:', '{"epoch":"other"}', 1)`,
+        home.tester,
+      );
+      for (const client of all.toReversed()) {
+        await assert.rejects(
+          client.query({
+            query: 'SELECT sleep(3)',
+            format: 'TabSeparated',
+            abort_signal: AbortSignal.timeout(1),
+          }),
+        );
+        await assert.rejects(read(client), isWrong);
+      }
+      stop();
+    },
+    database,
+  );
+  await asProcessWith(
+    urls,
+    async ({ redis, clickhouse, log }) => {
+      await assert.rejects(
+        followShardTable(redis, clickhouse, log),
+        /belongs to another deployment than Redis/,
+      );
+      for (const client of serversOf(clickhouse).all)
+        await assert.rejects(client.command({ query: 'SELECT 1' }), isWrong);
+    },
+    database,
+  );
+  // A new first server in the place of a lost one gets to know to which deployment the others belong.
+  await ask(home, `TRUNCATE TABLE ${database}.server_number`, home.tester);
+  await migrateServers({ urls, database, cluster: 'sluice' });
+  const numbers = await onAll(`SELECT number, deployment FROM ${database}.server_number`);
+  assert.deepEqual(numbers, ['0\tother', '1\tother', '2\tother']);
 });
 
 test('restores servers that are empty, and a Redis that is empty too', async () => {

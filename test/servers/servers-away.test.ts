@@ -1,18 +1,22 @@
-// Which of several ClickHouse servers answer, when one of them hangs.
+// Which of several ClickHouse servers answer, when one of them hangs, and which statements are sent to it then.
 
 import assert from 'node:assert/strict';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, test } from 'node:test';
 import { until, within } from '../../harness/wait.js';
+import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { guardServers } from '../../src/clickhouse/right-servers.js';
 import { connectServers, serversOf, serversThere } from '../../src/clickhouse/servers.js';
 
 /** Stands in for a ClickHouse that hangs as long as `hangs` is set. */
 async function startServer(number: number) {
   const answer = `{"number":${number},"deployment":"of the test"}\n`;
-  const state = { hangs: false, held: new Set<ServerResponse>() };
-  const server = createServer((request, reply) => {
-    request.resume();
+  const state = { hangs: false, held: new Set<ServerResponse>(), compared: 0 };
+  const server = createServer(async (request, reply) => {
+    let statement = '';
+    for await (const chunk of request) statement += chunk;
+    if (statement.includes('FROM server_number')) state.compared += 1;
     if (!state.hangs || request.url === '/ping') {
       reply.end(answer);
       return;
@@ -54,4 +58,51 @@ test('a server that hangs is waited for once, and is there again when it answers
   for (const reply of other.held) reply.end(other.answer);
   await until(async () => (await there()).length === 2, { deadlineMs: 60_000, what: 'it is there again' });
   await clickhouse.close();
+});
+
+/** Two servers, and guarded connections to them; a statement waits this long for its server to be compared. */
+async function startGuarded(waitMsMax?: number) {
+  const started = [await startServer(0), await startServer(1)] as const;
+  const clients = started.map(({ url }) => connectClickHouse({ url, database: 'sluice' }));
+  const guarded = guardServers(
+    clients,
+    () => true,
+    () => undefined,
+    waitMsMax,
+  );
+  after(() => Promise.all(clients.map((client) => client.close())));
+  const query = (abort_signal?: AbortSignal) =>
+    (clients[1] as (typeof clients)[number]).query({
+      query: 'SELECT 1',
+      format: 'TabSeparated',
+      ...(abort_signal !== undefined && { abort_signal }),
+    });
+  return { other: started[1], compare: () => guarded.compare(1), query };
+}
+
+test('a server to which a connection fails while it is compared is compared again before it is used', async () => {
+  const { other, compare, query } = await startGuarded();
+  assert.equal(await compare(), 'right');
+  other.hangs = true;
+  const failing = new AbortController();
+  const failed = assert.rejects(query(failing.signal), /aborted/);
+  const compared = compare();
+  const both = { deadlineMs: 60_000, what: 'the statement and the comparison are there' };
+  await until(async () => other.held.size === 2, both);
+  failing.abort();
+  await failed;
+  other.hangs = false;
+  for (const reply of other.held) reply.end(other.answer);
+  assert.equal(await compared, 'right');
+  assert.equal(other.compared, 3);
+  await (await query()).text();
+  assert.equal(other.compared, 3, 'it counts as right from then on');
+});
+
+test('a statement without a deadline of its own does not wait for ever until its server is compared', async () => {
+  const { other, query } = await startGuarded(100);
+  other.hangs = true;
+  await assert.rejects(within(query(), 60_000), /aborted/);
+  other.hangs = false;
+  await (await query()).text();
 });

@@ -285,6 +285,11 @@ describe('a commit that several requests share', () => {
     assert.deepEqual(await rows(), before);
     const several = ['ada', 'hedy', 'ada'].map((identity) => commit(identifying(identity)));
     assert.deepEqual(await Promise.all(several), [refused, both, refused], 'beside others');
+    const scriptsRun = async () =>
+      Number(/cmdstat_evalsha:calls=(\d+)/.exec(await admin.info('commandstats'))?.[1]);
+    const run = await scriptsRun();
+    assert.deepEqual(await commit(identifying('ada')), refused);
+    assert.equal(await scriptsRun(), run, 'a refusal costs Redis no script');
     await freeNames(options, 'account', [suppressed]);
     await raiseShards(options);
     assert.deepEqual(await commit(identifying('ada')), both, 'once the identity is free');

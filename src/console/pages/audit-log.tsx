@@ -5,6 +5,7 @@ import { Pages, usePages } from '../parts/paged.js';
 import { Time } from '../parts/parts.js';
 import { Table } from '../parts/table.js';
 import { accounts, person } from '../session.js';
+import { actionText, detailText, outcomeText } from './audit-words.js';
 
 type AuditEntry = {
   readonly at: string;
@@ -66,7 +67,11 @@ export function AuditLog({ account }: { readonly account: Account | undefined })
                 title: 'Who',
                 text: (each) => [actors[each.actor] ?? each.actor, each.actor_name].join(' ').trim(),
               },
-              { title: 'What', text: (each) => each.action.replaceAll('_', ' ') },
+              {
+                title: 'What',
+                text: (each) => actionText(each.action),
+                cell: (each) => <span class="what">{actionText(each.action)}</span>,
+              },
               {
                 title: 'About',
                 text: (each) => aboutOf(each),
@@ -74,9 +79,11 @@ export function AuditLog({ account }: { readonly account: Account | undefined })
               },
               {
                 title: 'Outcome',
-                text: (each) => each.outcome,
+                text: (each) => outcomeText(each.outcome),
                 cell: (each) => (
-                  <span class={each.outcome === 'done' ? 'chip good' : 'chip warn'}>{each.outcome}</span>
+                  <span class={each.outcome === 'done' ? 'chip good' : 'chip warn'}>
+                    {outcomeText(each.outcome)}
+                  </span>
                 ),
               },
               { title: 'From', text: (each) => each.address },
@@ -93,14 +100,12 @@ function beforeOf(path: string, { at, id }: AuditEntry): string {
 }
 
 function aboutOf({ app_id, account_id, key_id, deletion_request_id, details }: AuditEntry): string {
-  const named = Object.entries(details).map(
-    ([name, value]) => `${name} ${typeof value === 'string' ? value : JSON.stringify(value)}`,
-  );
+  const named = Object.entries(details).map(([name, value]) => detailText(name, value));
   const account = accounts.value.find((each) => each.account_id === account_id)?.name ?? account_id;
   const environment = accounts.value
     .flatMap(({ environments }) => environments)
     .find((each) => each.app_id === app_id)?.name;
-  return [account, environment ?? app_id, key_id, deletion_request_id, ...named]
-    .filter((text) => text !== '')
-    .join(' · ');
+  const key = key_id === '' ? '' : `key ${key_id}`;
+  const request = deletion_request_id === '' ? '' : `request ${deletion_request_id.slice(0, 8)}`;
+  return [account, environment ?? app_id, key, request, ...named].filter((text) => text !== '').join(' · ');
 }

@@ -211,11 +211,25 @@ type FailedRow = {
   readonly bytes: number;
   readonly error_code: number;
   readonly error: string;
+  /** In UTC, without saying so. */
+  readonly failed_at: string;
 };
+
+function failedAt({ failed_at }: FailedRow): string {
+  return `${failed_at.replace(' ', 'T')}Z`;
+}
+
+type Sent = { readonly retried: number; readonly left: number };
+
+function sentText({ retried, left }: Sent): string {
+  const stored = `${retried.toLocaleString()} ${retried === 1 ? 'row is' : 'rows are'} stored`;
+  if (left === 0) return `${stored}, none is left.`;
+  return `${stored}, ${left.toLocaleString()} left: refused again, or waiting for a deletion.`;
+}
 
 function FailedRows() {
   const failed = useResource<FailedRow[]>('/failed');
-  const [said, setSaid] = useState('');
+  const [sent, setSent] = useState<Sent | undefined>(undefined);
   return (
     <section class="card">
       <h2>Rows that ClickHouse refused, in all accounts</h2>
@@ -228,6 +242,11 @@ function FailedRows() {
               keyOf={({ table_name, segment, line }) => `${table_name} ${segment} ${line}`}
               empty="None: ClickHouse has taken every row."
               columns={[
+                {
+                  title: 'When',
+                  text: failedAt,
+                  cell: (each) => <Time at={failedAt(each)} />,
+                },
                 { title: 'Table', text: (each) => each.table_name },
                 { title: 'App ID', text: (each) => each.app_id, cell: (each) => <code>{each.app_id}</code> },
                 { title: 'Error', text: (each) => `${each.error_code} ${each.error}` },
@@ -240,17 +259,14 @@ function FailedRows() {
                 submit="Send again"
                 inline
                 work={async () => {
-                  const { retried, left } = await call<{ retried: number; left: number }>(
-                    'POST',
-                    '/failed/retry',
-                  );
-                  setSaid(`${retried} stored, ${left} left.`);
+                  setSent(await call<Sent>('POST', '/failed/retry'));
                   failed.reload();
                 }}
               >
-                <p role="status">{said || 'Once the cause is corrected, they can be sent again.'}</p>
+                <p class="beside">Once the cause is corrected, they can be sent again.</p>
               </Form>
             )}
+            <p role="status">{sent && sentText(sent)}</p>
           </>
         )}
       </Loaded>

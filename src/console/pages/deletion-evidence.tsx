@@ -116,7 +116,7 @@ function CountedUsers({ path, deletion }: { readonly path: string; readonly dele
           <Table
             caption="What was found of each user"
             rows={pages.flatMap(({ users }) => users)}
-            first={50}
+            first={5}
             keyOf={({ place }) => String(place)}
             empty="Nothing is kept of single users."
             columns={[

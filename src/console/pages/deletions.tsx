@@ -81,6 +81,7 @@ export function Deletions({ account }: { readonly account: Account }) {
             <Table
               caption="Deletions"
               rows={pages.flatMap((page) => page.deletions)}
+              {...(pages.length === 1 ? { first: 20 } : {})}
               keyOf={({ deletion_request_id }) => deletion_request_id}
               empty={
                 state !== '' || reference !== ''
@@ -111,7 +112,7 @@ export function Deletions({ account }: { readonly account: Account }) {
                   cell: (each) =>
                     each.completed_at === undefined ? (
                       <span class="muted">
-                        submitted {durationText((Date.now() - Date.parse(each.submitted_at)) / 1000)} ago
+                        not yet, after {durationText((Date.now() - Date.parse(each.submitted_at)) / 1000)}
                       </span>
                     ) : (
                       <Time at={each.completed_at} />

@@ -1,6 +1,6 @@
-// The parts of the deployment, for operators: the backlog of each shard, the processes, Redis and ClickHouse.
+// The deployment, for operators: its processes and what waits on the page Overview, its shards and stores on the page Settings.
 
-import { durationText, Loaded, Time } from '../parts/parts.js';
+import { bytesText, durationText, Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 
@@ -41,54 +41,29 @@ type Parts = {
 
 const everyMs = 10_000;
 
-export function Deployment() {
-  const parts = useResource<Parts>('/deployment', everyMs);
+function useParts() {
+  return useResource<Parts>('/deployment', everyMs);
+}
+
+/** What waits, and the processes. */
+export function RunningParts() {
   return (
-    <Loaded from={parts}>
+    <Loaded from={useParts()}>
       {(data) => (
         <>
           <Backlog parts={data} />
-          <section class="card">
-            <h2>Processes</h2>
-            <Table
-              caption="Processes"
-              rows={data.processes}
-              keyOf={({ host, pid }) => `${host} ${pid}`}
-              empty="No process has said that it runs."
-              columns={[
-                { title: 'Process', text: (each) => each.process },
-                { title: 'Host', text: (each) => `${each.host} (${each.pid})` },
-                { title: 'Version', text: (each) => `${each.version}, Node ${each.node.replace('v', '')}` },
-                {
-                  title: 'Runs since',
-                  text: (each) => each.started_at,
-                  cell: (each) => (
-                    <>
-                      <Time at={each.started_at} />{' '}
-                      <span class="muted">({durationText(secondsSince(each.started_at))})</span>
-                    </>
-                  ),
-                },
-                {
-                  title: 'Memory',
-                  text: (each) => each.memory_bytes,
-                  cell: (each) => bytesText(each.memory_bytes),
-                  number: true,
-                },
-              ]}
-            />
-            <Servers parts={data} />
-          </section>
+          <Processes processes={data.processes} />
         </>
       )}
     </Loaded>
   );
 }
 
-function Backlog({ parts }: { readonly parts: Parts }) {
-  const { shards, backlog_bytes_max: bytesMax } = parts;
+function Backlog({ parts: { shards, backlog_bytes_max: bytesMax } }: { readonly parts: Parts }) {
   const sumOf = (of: (shard: Shard) => number) => shards.reduce((sum, shard) => sum + of(shard), 0);
   const bytes = sumOf((shard) => shard.bytes);
+  const rows = sumOf((shard) => shard.rows);
+  const oldestSeconds = Math.max(0, ...shards.map((shard) => shard.oldest_seconds));
   return (
     <section class="card">
       <h2>Backlog: what is taken and not stored yet</h2>
@@ -96,39 +71,43 @@ function Backlog({ parts }: { readonly parts: Parts }) {
         <meter aria-label="Use of the backlog" min={0} max={bytesMax} value={bytes} />
         <span>
           {bytesText(bytes)} of {bytesText(bytesMax)}
+          {rows === 0
+            ? ', no rows'
+            : `, ${rows.toLocaleString()} ${rows === 1 ? 'row' : 'rows'}, the oldest since ${oldestSeconds.toFixed(1)} s`}
         </span>
       </p>
+    </section>
+  );
+}
+
+function Processes({ processes }: Pick<Parts, 'processes'>) {
+  return (
+    <section class="card">
+      <h2>Processes</h2>
       <Table
-        caption="Backlog by shard"
-        rows={shards}
-        keyOf={({ shard }) => String(shard)}
-        empty="There is no shard."
+        caption="Processes"
+        rows={processes}
+        keyOf={({ host, pid }) => `${host} ${pid}`}
+        empty="No process has said that it runs."
         columns={[
-          { title: 'Shard', text: (each) => each.shard },
-          ...(parts.clickhouse_servers.length === 1
-            ? []
-            : [{ title: 'ClickHouse', text: (each: Shard) => each.server }]),
+          { title: 'Process', text: (each) => each.process },
+          { title: 'Host', text: (each) => `${each.host} (${each.pid})` },
+          { title: 'Version', text: (each) => `${each.version}, Node ${each.node.replace('v', '')}` },
           {
-            title: 'Oldest (s)',
-            text: (each) => (each.rows === 0 ? '' : each.oldest_seconds),
-            cell: (each) => (each.rows === 0 ? 'none' : `${each.oldest_seconds.toFixed(1)} s`),
-          },
-          { title: 'Rows', text: (each) => each.rows, number: true },
-          { title: 'Segments', text: (each) => each.segments, number: true },
-          {
-            title: 'Bytes',
-            text: (each) => each.bytes,
-            cell: (each) => bytesText(each.bytes),
-            number: true,
-          },
-          {
-            title: 'Worker',
-            text: (each) => (each.has_worker ? 'works' : 'none'),
+            title: 'Runs since',
+            text: (each) => each.started_at,
             cell: (each) => (
-              <span class={`chip ${each.has_worker ? 'good' : 'bad'}`}>
-                {each.has_worker ? 'works' : 'none'}
-              </span>
+              <>
+                <Time at={each.started_at} />{' '}
+                <span class="muted">({durationText(secondsSince(each.started_at))})</span>
+              </>
             ),
+          },
+          {
+            title: 'Memory',
+            text: (each) => each.memory_bytes,
+            cell: (each) => bytesText(each.memory_bytes),
+            number: true,
           },
         ]}
       />
@@ -136,38 +115,113 @@ function Backlog({ parts }: { readonly parts: Parts }) {
   );
 }
 
-function Servers({ parts: { redis, clickhouse_servers: clickhouses } }: { readonly parts: Parts }) {
+/** The shards and the stores. */
+export function Deployment() {
   return (
-    <dl class="facts servers">
-      <dt>Redis</dt>
-      <dd>
-        {redis.version}, {bytesText(redis.memory_bytes)}, up {durationText(redis.uptime_seconds)}
-      </dd>
-      {clickhouses.map((server, index) => (
-        <>
-          <dt>{clickhouses.length === 1 ? 'ClickHouse' : `ClickHouse ${index}`}</dt>
-          <dd>
-            {server === null
-              ? 'does not answer'
-              : `${server.version}, ${bytesText(server.disk_free_bytes)} of ${bytesText(server.disk_bytes)} free, up ${durationText(server.uptime_seconds)}`}
-          </dd>
-        </>
-      ))}
-    </dl>
+    <section class="card">
+      <h2>Deployment</h2>
+      <Loaded from={useParts()}>
+        {(data) => (
+          <>
+            <Stores parts={data} />
+            <Shards parts={data} />
+          </>
+        )}
+      </Loaded>
+    </section>
+  );
+}
+
+type Store = {
+  readonly name: string;
+  readonly version?: string;
+  readonly uses?: string;
+  readonly uptime_seconds?: number;
+};
+
+function storesOf({ redis, clickhouse_servers: clickhouses }: Parts): readonly Store[] {
+  return [
+    { ...redis, name: 'Redis', uses: `${bytesText(redis.memory_bytes)} of memory` },
+    ...clickhouses.map((server, index) => ({
+      name: clickhouses.length === 1 ? 'ClickHouse' : `ClickHouse ${index}`,
+      ...(server && {
+        ...server,
+        uses: `disk: ${bytesText(server.disk_free_bytes)} of ${bytesText(server.disk_bytes)} free`,
+      }),
+    })),
+  ];
+}
+
+function Stores({ parts }: { readonly parts: Parts }) {
+  return (
+    <Table
+      caption="Redis and ClickHouse"
+      rows={storesOf(parts)}
+      keyOf={({ name }) => name}
+      empty=""
+      columns={[
+        { title: 'Store', text: (each) => each.name },
+        {
+          title: 'State',
+          text: stateOf,
+          cell: (each) => (
+            <span class={`chip ${each.version === undefined ? 'bad' : 'good'}`}>{stateOf(each)}</span>
+          ),
+        },
+        { title: 'Version', text: (each) => each.version ?? '' },
+        { title: 'Uses', text: (each) => each.uses ?? '' },
+        {
+          title: 'Up for',
+          text: (each) => (each.uptime_seconds === undefined ? '' : durationText(each.uptime_seconds)),
+        },
+      ]}
+    />
+  );
+}
+
+function stateOf({ version }: Store): string {
+  return version === undefined ? 'does not answer' : 'answers';
+}
+
+function Shards({ parts }: { readonly parts: Parts }) {
+  return (
+    <Table
+      caption="Shards, and what waits in them"
+      rows={parts.shards}
+      keyOf={({ shard }) => String(shard)}
+      empty="There is no shard."
+      columns={[
+        { title: 'Shard', text: (each) => each.shard },
+        ...(parts.clickhouse_servers.length === 1
+          ? []
+          : [{ title: 'ClickHouse', text: (each: Shard) => each.server }]),
+        {
+          title: 'Oldest (s)',
+          text: (each) => (each.rows === 0 ? '' : each.oldest_seconds),
+          cell: (each) => (each.rows === 0 ? 'none' : `${each.oldest_seconds.toFixed(1)} s`),
+        },
+        { title: 'Rows', text: (each) => each.rows, number: true },
+        { title: 'Segments', text: (each) => each.segments, number: true },
+        {
+          title: 'Bytes',
+          text: (each) => each.bytes,
+          cell: (each) => bytesText(each.bytes),
+          number: true,
+        },
+        {
+          title: 'Worker',
+          text: (each) => (each.has_worker ? 'works' : 'none'),
+          cell: (each) => (
+            <span class={`chip ${each.has_worker ? 'good' : 'bad'}`}>
+              {each.has_worker ? 'works' : 'none'}
+            </span>
+          ),
+        },
+      ]}
+    />
   );
 }
 
 function secondsSince(at: string): number {
   return (Date.now() - Date.parse(at)) / 1000;
-}
-
-function bytesText(bytes: number): string {
-  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
-  let value = bytes;
-  let unit = 0;
-  while (value >= 1024 && unit < units.length - 1) {
-    value /= 1024;
-    unit += 1;
-  }
-  return `${value.toLocaleString(undefined, { maximumFractionDigits: value < 10 && unit > 0 ? 1 : 0 })} ${units[unit]}`;
 }

@@ -2,7 +2,7 @@
 // sent, so that two people who change different settings at once do not undo each other's.
 
 import { useState } from 'preact/hooks';
-import type { LimitName } from '../../contract/limits.js';
+import { type LimitName, rateLimits } from '../../contract/limits.js';
 import { call, type EnvironmentOfList, part } from '../api.js';
 import { Dialog } from '../parts/dialog.js';
 import { Check, Choice, Field } from '../parts/fields.js';
@@ -27,7 +27,11 @@ const countedByLimit: Readonly<Record<LimitName, string>> = {
   collect_user: 'Messages of one user of the client library, in 60 s',
   collect_app: 'Messages of the client library, in 60 s',
 };
-const limits = Object.entries(countedByLimit);
+const limits = Object.entries(countedByLimit) as readonly (readonly [LimitName, string])[];
+
+function defaultText(name: LimitName): string {
+  return rateLimits[name].max.toLocaleString();
+}
 
 export function EnvironmentSettings(props: {
   readonly environment: EnvironmentOfList;
@@ -65,7 +69,7 @@ function Shown({ settings, close }: { readonly settings: SettingsOf; readonly cl
       <ul>
         {limits.map(([name, what]) => (
           <li key={name}>
-            {what}: {set[name]?.toLocaleString() ?? 'the default'}
+            {what}: {set[name]?.toLocaleString() ?? `${defaultText(name)}, the default`}
           </li>
         ))}
       </ul>
@@ -172,7 +176,7 @@ function EnvironmentForm(props: {
         {limits.map(([name, what]) => (
           <Field
             key={name}
-            label={what}
+            label={`${what} (default ${defaultText(name)})`}
             value={values[name] ?? ''}
             set={(value) => setValues({ ...values, [name]: value })}
           />

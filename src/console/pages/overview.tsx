@@ -1,4 +1,4 @@
-// Overview: is all well, how many records come, and for operators the parts of the deployment.
+// Overview: is all well, how many records come, and for operators the backlog and the processes.
 
 import { useState } from 'preact/hooks';
 import { type Account, part } from '../api.js';
@@ -8,7 +8,7 @@ import { durationText, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { onLink } from '../router.js';
 import { may } from '../session.js';
-import { Deployment } from './deployment.js';
+import { RunningParts } from './deployment.js';
 
 type Traffic = {
   readonly step_seconds: number;
@@ -90,7 +90,7 @@ export function Overview({ account }: { readonly account: Account }) {
           )}
         </Loaded>
       </section>
-      {may('showDeployment') && <Deployment />}
+      {may('showDeployment') && <RunningParts />}
     </>
   );
 }
@@ -129,15 +129,20 @@ function Wellness({ overview, isOld }: { readonly overview: OverviewOf; readonly
       )}
       <p>
         {seconds > 0 && `A record can be queried ${secondsText(seconds)} after it is taken. `}
-        {pendingText(deletions)}
+        {deletions.pending === 0 ? (
+          'No deletion is pending.'
+        ) : (
+          <a href="/deletions" onClick={onLink}>
+            {pendingText(deletions)}
+          </a>
+        )}
       </p>
     </section>
   );
 }
 
 function pendingText({ pending, oldest_at }: OverviewOf['deletions']): string {
-  if (pending === 0 || oldest_at === null) return 'No deletion is pending.';
-  const age = durationText((Date.now() - Date.parse(oldest_at)) / 1000);
+  const age = durationText((Date.now() - Date.parse(oldest_at ?? '')) / 1000);
   return pending === 1
     ? `1 deletion is pending, submitted ${age} ago.`
     : `${pending.toLocaleString()} deletions are pending; the oldest was submitted ${age} ago.`;

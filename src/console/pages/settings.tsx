@@ -1,5 +1,6 @@
-// Settings: the own access, environments, people, accounts, and the audit log. Each person sees what they may do.
+// Settings: environments, people, accounts, the deployment, the own access, and the audit log. Each person sees what they may do.
 
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { type Role, roles } from '../../contract/roles.js';
 import { type Account, call, type EnvironmentOfList, type Person, part } from '../api.js';
@@ -8,24 +9,53 @@ import { Choice, Field } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
 import { Copy, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
-import { roleTexts } from '../parts/roles.js';
+import { roleNames, roleTexts } from '../parts/roles.js';
 import { Table } from '../parts/table.js';
 import { accounts, may, person } from '../session.js';
 import { AuditLog } from './audit-log.js';
+import { Deployment } from './deployment.js';
 import { EnvironmentSettings } from './environment-settings.js';
 import { OwnAccess } from './own-access.js';
 
 export function Settings({ account }: { readonly account: Account | undefined }) {
+  const sections = sectionsFor(account);
   return (
     <>
       <h1>Settings</h1>
-      {account !== undefined && <Environments account={account} />}
-      {account !== undefined && may('listPeople') && <People account={account} />}
-      {may('createAccount') && <Accounts />}
-      <OwnAccess />
-      {may('listAudit') && <AuditLog account={account} />}
+      <ul class="sections" aria-label="On this page">
+        {sections.map(({ id, title }) => (
+          <li key={id}>
+            <a href={`#${id}`}>{title}</a>
+          </li>
+        ))}
+      </ul>
+      {sections.map(({ id, show }) => (
+        <div key={id} id={id}>
+          {show()}
+        </div>
+      ))}
     </>
   );
+}
+
+type Section = { readonly id: string; readonly title: string; readonly show: () => ComponentChildren };
+
+/** What whoever is signed in has a use for, in the order of the page. */
+function sectionsFor(account: Account | undefined): readonly Section[] {
+  const all: readonly (Section | false)[] = [
+    account !== undefined && {
+      id: 'environments',
+      title: 'Environments',
+      show: () => <Environments account={account} />,
+    },
+    account !== undefined &&
+      may('listPeople') && { id: 'people', title: 'People', show: () => <People account={account} /> },
+    may('createAccount') && { id: 'accounts', title: 'Accounts', show: () => <Accounts /> },
+    may('showDeployment') && { id: 'deployment', title: 'Deployment', show: () => <Deployment /> },
+    { id: 'access', title: 'Your access', show: () => <OwnAccess /> },
+    may('listAudit') && { id: 'audit', title: 'Audit log', show: () => <AuditLog account={account} /> },
+  ];
+  return all.filter((each) => each !== false);
 }
 
 async function reloadAccounts(): Promise<void> {
@@ -117,7 +147,7 @@ function People({ account }: { readonly account: Account }) {
             empty="Nobody is here yet. Invite the first person below."
             columns={[
               { title: 'E-mail', text: (each) => each.email },
-              { title: 'Role', text: (each) => each.role },
+              { title: 'Role', text: (each) => roleNames[each.role] },
               { title: 'Account', text: (each) => nameOfAccount(each.account_id) },
               {
                 title: 'State',

@@ -61,7 +61,7 @@ export function TimeLine(props: {
             columns={[
               { title: 'When', text: (each) => each.time, cell: (each) => <Time at={each.time} seconds /> },
               { title: 'Event', text: (each) => each.event },
-              { title: 'By', text: (each) => each.user_id ?? each.identity },
+              { title: 'Sent as', text: (each) => each.user_id ?? each.identity },
               {
                 title: 'Properties',
                 text: (each) => JSON.stringify(each.properties),

@@ -94,8 +94,12 @@ function Facts({ user }: { readonly user: FoundUser }) {
     .at(-1);
   return (
     <dl class="facts">
-      <dt>Identity</dt>
-      <dd>{user.identity ?? 'none: an anonymous user'}</dd>
+      {user.identity === null && (
+        <>
+          <dt>Identity</dt>
+          <dd>none: an anonymous user</dd>
+        </>
+      )}
       <dt>User ids</dt>
       <dd>
         {ids.length === 0 ? 'none' : ids.slice(0, idsShown).join(', ')}
@@ -202,6 +206,7 @@ function Actions(props: {
         {may('submitDeletion') && (
           <Confirm
             button="Delete user"
+            grave
             title="Delete this user?"
             says={
               <p>

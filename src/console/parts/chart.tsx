@@ -115,13 +115,33 @@ function pointedText(at: number, stepSeconds: number): string {
   return `${timeText(at, stepSeconds)} (${utc.slice(11, 16)} UTC)`;
 }
 
-/** Calls `point` with the index of the minute or hour under the pointer, and without one when it leaves. */
+/** The counts of the steps that are over, and from there to the one that goes on, which is drawn dashed: it will have more. */
+function untilNow(counts: readonly number[], stepSeconds: number): readonly (number | null)[][] {
+  // Only minutes that are over are counted.
+  if (stepSeconds === 60) return [[...counts], counts.map(() => null)];
+  const last = counts.length - 1;
+  return [
+    counts.map((count, index) => (index === last ? null : count)),
+    counts.map((count, index) => (index < last - 1 ? null : count)),
+  ];
+}
+
+/**
+ * Calls `point` with the index of the minute or hour under the pointer, and without one when it leaves. A new drawing calls it only
+ * then: the keyboard may have chosen one.
+ */
 function draw(
   place: HTMLElement,
   { at: steps, step_seconds, lines }: Lines,
   point: (index?: number) => void,
 ): uPlot {
   const style = getComputedStyle(place);
+  let isPointed = false;
+  const onCursor = ({ cursor: { idx } }: uPlot) => {
+    if (idx == null && !isPointed) return;
+    isPointed = idx != null;
+    point(idx ?? undefined);
+  };
   const colour = (name: string) => style.getPropertyValue(name).trim();
   const axis = {
     stroke: colour('--muted'),
@@ -134,7 +154,7 @@ function draw(
       ...sizeOf(place),
       legend: { show: false },
       cursor: { drag: { x: false, y: false } },
-      hooks: { setCursor: [({ cursor }) => point(cursor.idx ?? undefined)] },
+      hooks: { setCursor: [onCursor] },
       scales: { y: { range: (_, __, max) => [0, Math.max(1, max * 1.05)] } },
       axes: [
         // Wide enough for the longest text.
@@ -147,17 +167,20 @@ function draw(
       ],
       series: [
         {},
-        ...lines.map((line, index) => ({
-          label: line.name,
-          // One that is always 0 would hide the others at 0.
-          show: index === 0 || line.counts.some((count) => count > 0),
-          stroke: colour(`--${line.colour}`),
-          width: 2,
-          points: { show: false },
-        })),
+        ...lines.flatMap((line, index) => {
+          const series = {
+            label: line.name,
+            // One that is always 0 would hide the others at 0.
+            show: index === 0 || line.counts.some((count) => count > 0),
+            stroke: colour(`--${line.colour}`),
+            width: 2,
+            points: { show: false },
+          };
+          return [series, { ...series, dash: [4, 4] }];
+        }),
       ],
     },
-    [[...steps], ...lines.map(({ counts }) => [...counts])] as uPlot.AlignedData,
+    [[...steps], ...lines.flatMap(({ counts }) => untilNow(counts, step_seconds))] as uPlot.AlignedData,
     place,
   );
 }

@@ -54,6 +54,8 @@ export function Confirm(props: {
   readonly title: string;
   /** Whether nothing is lost by it. */
   readonly calm?: boolean;
+  /** Whether the button itself warns already. */
+  readonly grave?: boolean;
   readonly says: ComponentChildren;
   readonly confirm: string;
   readonly work: () => Promise<void>;
@@ -64,7 +66,7 @@ export function Confirm(props: {
     <>
       <button
         type="button"
-        class={props.of === undefined ? '' : 'small'}
+        class={props.grave ? 'grave' : props.of === undefined ? '' : 'small'}
         aria-label={props.of === undefined ? undefined : `${props.button} ${props.of}`}
         onClick={() => setOpen(true)}
       >

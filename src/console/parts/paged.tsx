@@ -7,44 +7,56 @@ import { Loaded } from './parts.js';
 import { type Resource, useLoad } from './resource.js';
 
 export type Paged<Page> = {
-  readonly first: Resource<Page>;
-  readonly further: readonly Page[];
+  readonly pages: Resource<readonly Page[]>;
   /** Loads the page after the last one; undefined if there is none. */
   readonly more: (() => Promise<void>) | undefined;
   readonly reload: () => void;
 };
 
-/** `of` names the list, as with useLoad. `after`: what `next` said of the page before; undefined for the first page. */
+/**
+ * `of` names the list, as with useLoad. `after`: what `next` said of the page before; undefined for the first page. With `everyMs` all
+ * pages that are open are loaded again, the more seldom the more they are: one page in that time.
+ */
 export function usePages<Page, Cursor>(
   of: string,
   load: (after?: Cursor) => Promise<Page>,
   next: (page: Page) => Cursor | undefined,
   everyMs?: number,
 ): Paged<Page> {
-  const [known, setKnown] = useState<{ readonly of: string; readonly further: readonly Page[] }>({
+  const [opened, setOpened] = useState<{ readonly of: string; readonly further: readonly Page[] }>({
     of,
     further: [],
   });
   const present = useRef(of);
   present.current = of;
-  const further = known.of === of ? known.further : [];
-  // Further pages go on from where the first one ended, so it stays as it is.
-  const first = useLoad(of, () => load(), further.length === 0 ? everyMs : undefined);
-  const last = further.at(-1) ?? first.data;
+  const further = opened.of === of ? opened.further : [];
+  const open = 1 + further.length;
+  const loadOpen = async () => {
+    const pages = [await load()];
+    while (pages.length < open) {
+      const cursor = next(pages.at(-1) as Page);
+      if (cursor === undefined) break;
+      pages.push(await load(cursor));
+    }
+    return { open, pages };
+  };
+  const { data, fault, reload } = useLoad(of, loadOpen, everyMs === undefined ? undefined : everyMs * open);
+  // A page that was opened later than these were loaded follows them.
+  const pages = data && [...data.pages, ...further.slice(data.open - 1)];
+  const last = pages?.at(-1);
   const cursor = last === undefined ? undefined : next(last);
   return {
-    first,
-    further,
+    pages: { data: pages, fault, reload },
     more:
       cursor === undefined
         ? undefined
         : async () => {
             const page = await load(cursor);
-            if (present.current === of) setKnown({ of, further: [...further, page] });
+            if (present.current === of) setOpened({ of, further: [...further, page] });
           },
     reload: () => {
-      setKnown({ of, further: [] });
-      first.reload();
+      setOpened({ of, further: [] });
+      reload();
     },
   };
 }
@@ -55,12 +67,12 @@ export function Pages<Page>(props: {
   readonly button: string;
   readonly children: (pages: readonly Page[]) => ComponentChildren;
 }) {
-  const { first, further, more } = props.from;
+  const { pages, more } = props.from;
   return (
-    <Loaded from={first}>
-      {(page) => (
+    <Loaded from={pages}>
+      {(loaded) => (
         <>
-          {props.children([page, ...further])}
+          {props.children(loaded)}
           {more !== undefined && <Act button={props.button} work={more} />}
         </>
       )}

@@ -25,6 +25,18 @@ export function durationText(seconds: number): string {
   return hours < 48 ? `${hours} h` : `${Math.floor(hours / 24)} days`;
 }
 
+/** In the largest unit of which there is at least one. */
+export function bytesText(bytes: number): string {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+  let value = bytes;
+  let unit = 0;
+  while (value >= 1024 && unit < units.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  return `${value.toLocaleString(undefined, { maximumFractionDigits: value < 10 && unit > 0 ? 1 : 0 })} ${units[unit]}`;
+}
+
 /** A button that copies a text and says so. */
 export function Copy(props: { readonly text: string; readonly what: string; readonly label?: string }) {
   const { text, what, label = 'Copy' } = props;
@@ -92,13 +104,24 @@ export function Loaded<Data>(props: {
   );
 }
 
+/** So many stand beside the number, as far as there is room. */
+const firstShown = 5;
+
 /** The properties of an event, folded up. */
 export function Properties({ of }: { readonly of: Readonly<Record<string, string>> }) {
   const all = Object.entries(of);
   if (all.length === 0) return <span class="muted">none</span>;
   return (
     <details>
-      <summary>{all.length === 1 ? '1 property' : `${all.length.toLocaleString()} properties`}</summary>
+      <summary>
+        {all.length === 1 ? '1 property' : `${all.length.toLocaleString()} properties`}{' '}
+        <span class="first muted">
+          {all
+            .slice(0, firstShown)
+            .map(([key, value]) => `${key}: ${value}`)
+            .join(', ')}
+        </span>
+      </summary>
       <dl class="facts">
         {all.map(([key, value]) => (
           <Fragment key={key}>

@@ -284,7 +284,7 @@ async function withPassword(
   request: Request,
   fields: Fields,
   { person }: SignedIn,
-  action: string,
+  action: Action['action'],
   work: (person: Person) => Promise<Answer>,
 ): Promise<Answer | undefined> {
   requirePassword(person);

@@ -5,7 +5,7 @@ import type { HttpRequest } from 'uWebSockets.js';
 import { StateNotLoaded } from '../../accounts/registry.js';
 import type { Caller } from '../../accounts/tokens.js';
 import { refusalOf } from '../../admin/access.js';
-import { type Actor, type AuditOptions, audited } from '../../audit/audit.js';
+import { type Action, type Actor, type AuditOptions, audited } from '../../audit/audit.js';
 import { bodies, counts, limitedRetrySeconds } from '../../contract/limits.js';
 import { outcomes } from '../../contract/outcomes.js';
 import { mayDo } from '../../contract/roles.js';
@@ -227,7 +227,7 @@ function failingOf({ log }: ExportApiOptions, exchange: Exchange): Failing {
 function actionOf(
   { accountId: account_id, appId: app_id, keyId }: Caller,
   address: string,
-  action: string,
+  action: Action['action'],
   details: Readonly<Record<string, unknown>>,
 ) {
   return [

@@ -1,0 +1,66 @@
+// A line of the audit log in words: what the service notes of an action for programs.
+
+import { auditActions } from '../../contract/audit-actions.js';
+import { durationText } from '../parts/parts.js';
+
+/** Of an action that this console does not know yet, its name. */
+export function actionText(action: string): string {
+  return Object.hasOwn(auditActions, action)
+    ? auditActions[action as keyof typeof auditActions]
+    : action.replaceAll('_', ' ');
+}
+
+const outcomes: Readonly<Record<string, string>> = {
+  done: 'done',
+  refused: 'refused',
+  begun: 'begun, end not known',
+  unknown: 'failed, perhaps midway',
+};
+
+export function outcomeText(outcome: string): string {
+  return outcomes[outcome] ?? outcome;
+}
+
+const amount = (one: string, many: string) => (count: unknown) =>
+  count === 1 ? `1 ${one}` : `${Number(count).toLocaleString()} ${many}`;
+
+/** By the name of a detail; what it says of the action. */
+const texts: Readonly<Record<string, (value: unknown) => string>> = {
+  name: (name) => `“${name}”`,
+  email: String,
+  role: (role) => `as ${role}`,
+  personId: (id) => `person ${id}`,
+  users: amount('user', 'users'),
+  users_found: (count) => `${Number(count).toLocaleString()} found`,
+  suppress: () => 'suppressed, too',
+  records: amount('record', 'records'),
+  user_export_id: (id) => `export ${String(id).slice(0, 8)}`,
+  overlapMs: (ms) => `the old one ends after ${durationText(Number(ms) / 1000)}`,
+  main: () => 'is the main one now',
+  validation: (validation) => `validation ${validation}`,
+  limits: (limits) =>
+    Object.entries(limits as Readonly<Record<string, unknown>>)
+      .map(([name, value]) => `limit ${name.replaceAll('_', ' ')} ${value}`)
+      .join(', '),
+  writeKey: (writeKey) => `write keys ${writeKey}`,
+  origins: (origins) => `pages of ${listText(origins) || 'no site'}`,
+  importUntilMs: (ms) =>
+    ms === 'none' ? 'no imports' : `imports until ${new Date(Number(ms)).toLocaleDateString()}`,
+  retainDays: (days) => (days === 'none' ? 'events kept for ever' : `events kept for ${days} days`),
+  allowed_identities: (count) => `${amount('word', 'words')(count)} allowed as identities`,
+  disallowed_identities: (count) => `${amount('word', 'words')(count)} no longer allowed as identities`,
+  environments: (names) => `with ${listText(names)}`,
+  base: (base) => `on top of ${base}`,
+  keepDays: (days) => `kept for ${days} days`,
+  shards: (shards) => `shards ${listText(shards)}`,
+  server: (server) => `to server ${server}`,
+};
+
+function listText(value: unknown): string {
+  return Array.isArray(value) ? value.join(', ') : String(value);
+}
+
+export function detailText(name: string, value: unknown): string {
+  if (Object.hasOwn(texts, name)) return texts[name]?.(value) ?? '';
+  return `${name.replaceAll('_', ' ')} ${typeof value === 'string' ? value : JSON.stringify(value)}`;
+}
