@@ -35,6 +35,8 @@ export type DeletionClients = {
   readonly submissions: readonly Submission[];
   /** Statuses other than 200 of requests for a token, whose key is always right. */
   readonly tokenAnswers: readonly number[];
+  /** Whether few enough requests are incomplete to begin another one. */
+  hasRoom(): boolean;
   /** Submits these users once; rejects only if a fault prevents a token. */
   submitUsers(users: readonly User[]): Promise<Submission>;
   /** Ends the submissions; polling goes on. */
@@ -51,8 +53,10 @@ export type DeletionClientOptions = {
   readonly random: Random;
   /** Pause between two submissions. */
   readonly everyMs: number;
+  /** Pause between two polls of all incomplete requests. */
+  readonly pollEveryMs: number;
   /**
-   * With this many incomplete requests nothing new is submitted, or a round on a slow machine would never catch up. (1,645
+   * With this many incomplete requests no client begins another one, or a round on a slow machine would never catch up. (1,645
    * requests in 19 minutes were seen, for faults that take two.)
    */
   readonly openMax: number;
@@ -60,7 +64,7 @@ export type DeletionClientOptions = {
 
 /** Starts the callers. The first submission comes after the first acknowledgement. */
 export function startDeletionClients(options: DeletionClientOptions): DeletionClients {
-  const { sluice, account, producer, random, everyMs, openMax } = options;
+  const { sluice, account, producer, random, everyMs, pollEveryMs, openMax } = options;
   const dir = tempDir('history');
   const descriptor = openSync(join(dir, 'deletions.jsonl'), 'a');
   const write = (line: object) => writeSync(descriptor, `${JSON.stringify(line)}\n`);
@@ -108,7 +112,7 @@ export function startDeletionClients(options: DeletionClientOptions): DeletionCl
   }
 
   async function submitSome(): Promise<void> {
-    if (open().length >= openMax) return;
+    if (!hasRoom()) return;
     const users = usersToDelete(producer, random);
     if (users.length === 0) return;
     await submitUsers(users);
@@ -128,11 +132,12 @@ export function startDeletionClients(options: DeletionClientOptions): DeletionCl
 
   const accepted = () => submissions.filter(({ outcome }) => outcome === 'accepted');
   const open = () => accepted().filter(({ polls }) => polls.at(-1)?.status !== 'complete');
+  const hasRoom = () => open().length < openMax;
 
   const submitter = again(() => submitting, everyMs, submitSome);
   const poller = again(
     () => polling,
-    120,
+    pollEveryMs,
     async () => {
       // Complete requests are polled now and then: they must stay complete.
       const [old] = accepted().length === 0 ? [] : [random.pick(accepted())];
@@ -143,6 +148,7 @@ export function startDeletionClients(options: DeletionClientOptions): DeletionCl
   return {
     submissions,
     tokenAnswers,
+    hasRoom,
     submitUsers,
     stopSubmitting: async () => {
       submitting = false;

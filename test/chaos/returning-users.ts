@@ -14,6 +14,8 @@ export type ReturningUsersOptions = {
   readonly targets: readonly string[];
   readonly random: Random;
   readonly submit: (users: readonly User[]) => Promise<Submission>;
+  /** Whether another user may begin. */
+  readonly hasRoom: () => boolean;
   /** Pause between two users. */
   readonly everyMs: number;
 };
@@ -25,12 +27,13 @@ const returnsAfterMsMax = 3_000;
 
 /** Starts the users one after another; the returned function settles when the last one is done. */
 export function startReturningUsers(options: ReturningUsersOptions) {
-  const { producer, targets, random, submit, everyMs } = options;
+  const { producer, targets, random, submit, hasRoom, everyMs } = options;
   let stopped = false;
   let users = 0;
   const { see, identify } = createOwnRecords(producer, targets, random, 'back', () => !stopped);
 
   async function comeBack(): Promise<void> {
+    if (!hasRoom()) return;
     users += 1;
     const user_id = String(firstUserId + users);
     const [identity, another] = ['back', 'again'].map(

@@ -51,6 +51,8 @@ type Pace = {
   /** Pause between two submissions of deletions, and how many may be incomplete. */
   readonly submitEveryMs: number;
   readonly openMax: number;
+  /** Pause between two polls of all incomplete deletions. */
+  readonly pollEveryMs: number;
   /** Pause between two returning users. They are deleted too. */
   readonly returnEveryMs: number;
   /**
@@ -66,6 +68,7 @@ const usualPace: Pace = {
   pauseMs: 60,
   submitEveryMs: 1_200,
   openMax: 30,
+  pollEveryMs: 120,
   returnEveryMs: 100,
   desk: { exportEveryMs: 2_500, suppressEveryMs: 1_500 },
   beforeFaults: 20,
@@ -79,6 +82,7 @@ const crashPace: Pace = {
   pauseMs: 1_000,
   submitEveryMs: 500,
   openMax: 4,
+  pollEveryMs: 400,
   returnEveryMs: 1_500,
   beforeFaults: 5,
   afterFaults: 5,
@@ -231,6 +235,7 @@ async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): P
     producer: main,
     random,
     everyMs: pace.submitEveryMs,
+    pollEveryMs: pace.pollEveryMs,
     openMax: pace.openMax,
   });
   const stopReturning = startReturningUsers({
@@ -238,6 +243,7 @@ async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): P
     targets,
     random: createRandom(seedOf(seed, 2)),
     submit: clients.submitUsers,
+    hasRoom: clients.hasRoom,
     everyMs: pace.returnEveryMs,
   });
   // These get the second environment, since the other deletions may take any user of the first.
