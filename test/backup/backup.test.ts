@@ -22,7 +22,7 @@ import { type Child, type SluiceHandle, startSluice } from '../../harness/servic
 import { runProgram } from '../../harness/sluice.js';
 import { until } from '../../harness/wait.js';
 import { claimBackup, forgetBackup, keepsSince, readBackups } from '../../src/accounts/backups.js';
-import type { Backup } from '../../src/accounts/documents.js';
+import { type Backup, deploymentKey } from '../../src/accounts/documents.js';
 import type { BackupView } from '../../src/admin/backups.js';
 import type { showKeyIndex } from '../../src/admin/key-index.js';
 import type { RestoredBackup } from '../../src/admin/restore-backup.js';
@@ -126,7 +126,7 @@ test('makes a backup, goes on with one that was cut off, and lists it', async ()
   await complete('carol');
 });
 
-test('refuses an invalid name and a restore without --yes, and changes nothing', async () => {
+test('refuses an invalid name, a restore without --yes and a backup of another deployment, and changes nothing', async () => {
   for (const name of ['', "a'", 'a b', '../a', 'x'.repeat(65)]) {
     await assert.rejects(sluice.admin('backup', 'create', name), /the name of a backup/, name);
     await assert.rejects(sluice.admin('backup', 'restore', name, '--yes'), /the name of a backup/, name);
@@ -134,6 +134,16 @@ test('refuses an invalid name and a restore without --yes, and changes nothing',
   await assert.rejects(sluice.admin('backup', 'restore', 'one'), /add --yes/);
   await assert.rejects(sluice.admin('backup', 'create', 'x', '--keep-days', '3651'), /1 to 3650 days/);
   await assert.rejects(restore('two'), /the restore failed: .*two/);
+  await withRedis(sluice, async (redis) => {
+    const own = (await redis.hget(registryKeys.documents, deploymentKey)) ?? '';
+    const another = JSON.stringify({ ...JSON.parse(own), epoch: 'another' });
+    await redis.hset(registryKeys.documents, deploymentKey, another);
+    try {
+      await assert.rejects(restore('one'), /the backup is of another deployment than Redis has/);
+    } finally {
+      await redis.hset(registryKeys.documents, deploymentKey, own);
+    }
+  });
   assert.deepEqual(await seen(), [' 7 Seen', 'bob Seen', 'carol Back', 'dave Seen'].map(trimmed));
 });
 
