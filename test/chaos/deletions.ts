@@ -35,8 +35,6 @@ export type DeletionClients = {
   readonly submissions: readonly Submission[];
   /** Statuses other than 200 of requests for a token, whose key is always right. */
   readonly tokenAnswers: readonly number[];
-  /** Whether few enough requests are incomplete to begin another one. */
-  hasRoom(): boolean;
   /** Submits these users once; rejects only if a fault prevents a token. */
   submitUsers(users: readonly User[]): Promise<Submission>;
   /** Ends the submissions; polling goes on. */
@@ -56,7 +54,7 @@ export type DeletionClientOptions = {
   /** Pause between two polls of all incomplete requests. */
   readonly pollEveryMs: number;
   /**
-   * With this many incomplete requests no client begins another one, or a round on a slow machine would never catch up. (1,645
+   * With this many incomplete requests nothing new is submitted, or a round on a slow machine would never catch up. (1,645
    * requests in 19 minutes were seen, for faults that take two.)
    */
   readonly openMax: number;
@@ -112,7 +110,7 @@ export function startDeletionClients(options: DeletionClientOptions): DeletionCl
   }
 
   async function submitSome(): Promise<void> {
-    if (!hasRoom()) return;
+    if (open().length >= openMax) return;
     const users = usersToDelete(producer, random);
     if (users.length === 0) return;
     await submitUsers(users);
@@ -132,7 +130,6 @@ export function startDeletionClients(options: DeletionClientOptions): DeletionCl
 
   const accepted = () => submissions.filter(({ outcome }) => outcome === 'accepted');
   const open = () => accepted().filter(({ polls }) => polls.at(-1)?.status !== 'complete');
-  const hasRoom = () => open().length < openMax;
 
   const submitter = again(() => submitting, everyMs, submitSome);
   const poller = again(
@@ -148,7 +145,6 @@ export function startDeletionClients(options: DeletionClientOptions): DeletionCl
   return {
     submissions,
     tokenAnswers,
-    hasRoom,
     submitUsers,
     stopSubmitting: async () => {
       submitting = false;

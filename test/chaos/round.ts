@@ -243,7 +243,6 @@ async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): P
     targets,
     random: createRandom(seedOf(seed, 2)),
     submit: clients.submitUsers,
-    hasRoom: clients.hasRoom,
     everyMs: pace.returnEveryMs,
   });
   // These get the second environment, since the other deletions may take any user of the first.
