@@ -69,9 +69,12 @@ export function startSuppressedUsers(options: SuppressedUsersOptions): () => Pro
     const event = { event: 'Kept out', ...user };
     await send('track', event);
     await send('bulk', event);
-    await send('user_properties', { ...event, kind: 'user_properties' });
     await send('collect', event);
-    if ('identity' in user) await send('segment', event);
+    // These two name users by their identity only.
+    if ('identity' in user) {
+      await send('user_properties', { ...event, kind: 'user_properties' });
+      await send('segment', event);
+    }
     await sendIdentification(user, isNamed);
   }
 
