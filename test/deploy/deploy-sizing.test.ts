@@ -98,7 +98,7 @@ test('the runbook says what a key takes in the index', () => {
 
 test('the runbook says what a key takes in a worker', () => {
   const { filterBitsPerKey, filterBytesMax } = keyIndex;
-  const said = `takes ${filterBitsPerKey / 8} bytes of memory for each key in the index, and up to half more for those to come, at most ${filterBytesMax / 1024 ** 2} MiB`;
+  const said = `takes ${filterBitsPerKey / 8} bytes of memory for each key in the index, and up to half as much again for future keys, at most ${filterBytesMax / 1024 ** 2} MiB`;
   assert.ok(read('deploy/RUNBOOK.md').replaceAll(/\s+/g, ' ').includes(said), said);
 });
 
