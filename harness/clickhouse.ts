@@ -164,7 +164,9 @@ export function atPort(url: string, port: number): string {
 export async function query(url: string, user: ClickHouseUser, sql: string): Promise<string> {
   // A new connection each time: a kept one may have been closed while the test was busy, or by a server that was killed.
   const headers = { ...credentials(user), connection: 'close' };
-  const reply = await fetch(url, { method: 'POST', body: sql, headers });
+  const reply = await fetch(url, { method: 'POST', body: sql, headers }).catch((error: Error) => {
+    throw new Error(`no answer from ClickHouse: ${String(error.cause)}`);
+  });
   const text = await reply.text();
   if (!reply.ok) throw new Error(`ClickHouse answered ${reply.status}: ${text.slice(0, 2_000)}`);
   return text;
