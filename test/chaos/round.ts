@@ -43,6 +43,8 @@ export type RoundResult = Counts & {
   readonly broken: readonly Broken[];
   readonly tookMs: number;
   readonly phasesMs: Readonly<Record<string, number>>;
+  /** For how long the clock that stamps records stands still since it was set back, perhaps beyond the round. */
+  readonly clockStoodMs: number;
 };
 
 type Pace = {
@@ -154,6 +156,7 @@ export async function runRound(deployment: AnyDeployment, schedule: Schedule): P
     ...countEvidence(seen),
     tookMs: Math.round(performance.now() - startedMs),
     phasesMs,
+    clockStoodMs: world.clockStoodMs,
   };
 }
 
