@@ -1,5 +1,5 @@
-// What does it take to delete events that are over? A run of retention deletes a month of them: a whole partition if nothing else
-// is in it, otherwise its rows from beside those of others. The bench itself runs the worker's code.
+// What does it cost to delete expired events? A run of retention deletes a month of them: it drops the whole partition if nothing
+// else is in it, and otherwise deletes the expired rows from it. The bench itself runs the worker's code.
 
 import { pino } from 'pino';
 import { createEnvironments } from '../../harness/accounts.js';

@@ -83,6 +83,7 @@ export type Backup = {
   readonly began_at: string;
   /** Missing while the backup is made, and for ever if that was cut off. */
   readonly ended_at?: string;
+  /** On disk; with a base only what has changed since that. */
   readonly bytes?: number;
   /** Of several servers: how many moves of shards had ended when it began. */
   readonly moved?: number;

@@ -151,14 +151,15 @@ type Row = {
   readonly name: string;
   readonly status: string;
   readonly error: string;
-  readonly total_size: string;
+  /** What it takes on disk: with a base only what has changed since. */
+  readonly compressed_size: string;
 };
 
 async function untilDone(client: ClickHouseClient, id: string): Promise<number> {
   for (;;) {
     const [row] = await read(client, `id = '${id}'`);
     if (row === undefined) throw new BackupFailed('clickhouse was restarted meanwhile');
-    if (['BACKUP_CREATED', 'RESTORED'].includes(row.status)) return Number(row.total_size);
+    if (['BACKUP_CREATED', 'RESTORED'].includes(row.status)) return Number(row.compressed_size);
     if (!['CREATING_BACKUP', 'RESTORING'].includes(row.status)) {
       const Failed = row.error.startsWith(`Code: ${faultCodes.backupNotFound}.`)
         ? BackupMissing
@@ -171,7 +172,7 @@ async function untilDone(client: ClickHouseClient, id: string): Promise<number> 
 
 async function read(client: ClickHouseClient, condition: string): Promise<Row[]> {
   const result = await client.query({
-    query: `SELECT id, name, status, error, toString(total_size) AS total_size FROM system.backups
+    query: `SELECT id, name, status, error, toString(compressed_size) AS compressed_size FROM system.backups
       WHERE ${condition} ORDER BY start_time`,
     format: 'JSONEachRow',
   });

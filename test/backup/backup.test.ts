@@ -112,7 +112,7 @@ test('makes a backup, goes on with one that was cut off, and lists it', async ()
   const create = ['backup', 'create', 'one', '--keep-days', '3'] as const;
   const killed = runProgram('src/admin/main.js', create, { ...sluice.env, CRASH_AT: 'rows_backed_up' });
   await assert.rejects(killed, /ended with SIGKILL/);
-  // As of a deletion whose rows the copied tables do not have any more.
+  // As a deletion adds it whose rows the copied tables no longer have.
   await sluice.rows(
     `INSERT INTO stored_keys (hash, rest, segment) VALUES (${Object.values(lateKey).join()})`,
   );

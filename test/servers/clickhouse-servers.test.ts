@@ -522,6 +522,7 @@ test('a backup is of all servers, the home first, also when it was cut off', asy
   // Of the base only the home has its part, as if the others were added since.
   const based = (await sluice.admin('backup', 'create', 'based', '--base', 'cut')) as BackupView;
   assert.equal(based.status, 'complete');
+  assert.ok((based.bytes ?? 0) < (made.bytes ?? 0), 'it has only what has changed since its base');
   await assert.rejects(sluice.admin('backup', 'create', 'wrong', '--base', 'none'), /'none'\) not found/);
   const names = ((await sluice.admin('backup', 'list')) as BackupView[]).map(({ name }) => name);
   assert.deepEqual(names.sort(), ['all', 'based', 'cut']);
@@ -883,29 +884,33 @@ test('a process all of whose URLs lead to another deployment sends nothing there
     urls,
     async ({ redis, clickhouse, log }) => {
       const stop = await followShardTable(redis, clickhouse, log);
-      const { all } = serversOf(clickhouse);
-      const read = (client: ClickHouseClient) => client.query({ query: 'SELECT 1', format: 'TabSeparated' });
-      for (const client of all) await (await read(client)).text();
-      // From here on their addresses lead elsewhere.
-      await onAll(
-        `ALTER TABLE ${database}.server_number UPDATE deployment = 'other' WHERE 1 SETTINGS mutations_sync = 2`,
-      );
-      await ask(
-        home,
-        `INSERT INTO ${database}.registry (document_key, document, version) VALUES ('deployment:', '{"epoch":"other"}', 1)`,
-        home.tester,
-      );
-      for (const client of all.toReversed()) {
-        await assert.rejects(
-          client.query({
-            query: 'SELECT sleep(3)',
-            format: 'TabSeparated',
-            abort_signal: AbortSignal.timeout(1),
-          }),
+      try {
+        const { all } = serversOf(clickhouse);
+        const read = (client: ClickHouseClient) =>
+          client.query({ query: 'SELECT 1', format: 'TabSeparated' });
+        for (const client of all) await (await read(client)).text();
+        // From here on their addresses lead elsewhere.
+        await onAll(
+          `ALTER TABLE ${database}.server_number UPDATE deployment = 'other' WHERE 1 SETTINGS mutations_sync = 2`,
         );
-        await assert.rejects(read(client), isWrong);
+        await ask(
+          home,
+          `INSERT INTO ${database}.registry (document_key, document, version) VALUES ('deployment:', '{"epoch":"other"}', 1)`,
+          home.tester,
+        );
+        for (const client of all.toReversed()) {
+          await assert.rejects(
+            client.query({
+              query: 'SELECT sleep(3)',
+              format: 'TabSeparated',
+              abort_signal: AbortSignal.timeout(1),
+            }),
+          );
+          await assert.rejects(read(client), isWrong);
+        }
+      } finally {
+        stop();
       }
-      stop();
     },
     database,
   );

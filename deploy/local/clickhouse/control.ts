@@ -1,5 +1,5 @@
-// What the process asks its own server: whether it answers, and at a stop which statements run. Not by `fetch`, whose first
-// call compiles its parser, which took a tenth of the CPU of a start.
+// What the process asks its own server: whether it answers, and at a stop which statements run. Not by `fetch`: its first call
+// compiles a parser and took 118 to 158 ms of CPU, that of `node:http` 19 to 24.
 
 import { request } from 'node:http';
 import { text } from 'node:stream/consumers';
@@ -39,7 +39,7 @@ export function createControl(port: number, password: string): Control {
           }
         },
       );
-      asked.once('error', reject);
+      asked.on('error', reject);
       asked.end(sql);
     });
   }

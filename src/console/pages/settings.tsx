@@ -40,7 +40,7 @@ export function Settings({ account }: { readonly account: Account | undefined })
 
 type Section = { readonly id: string; readonly title: string; readonly show: () => ComponentChildren };
 
-/** What whoever is signed in has a use for, in the order of the page. */
+/** The sections that the person who is signed in may use, in the order of the page. */
 function sectionsFor(account: Account | undefined): readonly Section[] {
   const all: readonly (Section | false)[] = [
     account !== undefined && {
