@@ -1,14 +1,14 @@
 // What the scenarios of one session share.
 
-import type { Redis } from 'ioredis';
 import type { Deployment } from './deployment/deployment.js';
 import type { Wrk } from './load/wrk.js';
 import type { Options } from './options.js';
+import type { Peers } from './peers/start.js';
 import type { Progress } from './progress.js';
 
 export type Context = {
   readonly deployment: Deployment;
-  readonly redis: Redis;
+  readonly peers: Peers;
   /** Undefined: wrk is not installed. */
   readonly wrk: Wrk | undefined;
   readonly options: Options;

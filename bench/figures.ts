@@ -1,15 +1,8 @@
 // Medians and their spread, and how reports write numbers and tables.
 
-/** Of ascending values: the smallest that at least `percent` of them do not exceed. */
-export function percentile(ascending: ArrayLike<number>, percent: number): number {
-  // Despite floating-point fractions 99.9 % of 1000 are 999.
-  const rank = Math.ceil((percent / 100) * ascending.length - 1e-6);
-  return ascending[Math.max(0, rank - 1)] ?? Number.NaN;
-}
-
 /** The middle value; of two the lower, so that the median is a measured value. NaN if there is none. */
 export function median(values: readonly number[]): number {
-  return percentile(inOrder(values), 50);
+  return inOrder(values)[Math.max(0, Math.ceil(values.length / 2) - 1)] ?? Number.NaN;
 }
 
 /** How sure a median has to be. */

@@ -3,33 +3,21 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync, statfsSync } from 'node:fs';
 import { cpus, release, tmpdir, totalmem } from 'node:os';
-import { fileURLToPath } from 'node:url';
-import { Redis } from 'ioredis';
-import type { Deployment } from './deployment/deployment.js';
+import { withRedis } from '../harness/redis-client.js';
+import type { SluiceHandle } from '../harness/services.js';
 
-const root = fileURLToPath(new URL('../../', import.meta.url));
+const root = new URL('../../', import.meta.url);
 const packages = ['uWebSockets.js', 'bullmq', 'ioredis', '@clickhouse/client', 'ffi-rs', 'undici', 'fastify'];
 const tmpfsType = 0x01021994;
 
-export type Machine = {
-  readonly date: string;
-  /** Ends with `+` if there were uncommitted changes. */
-  readonly commit: string;
-  readonly cores: number;
-  readonly processor: string;
-  readonly memoryGib: number;
-  readonly kernel: string;
-  /** If /tmp is in memory, syncing costs nothing. */
-  readonly dataOnDisk: boolean;
+export type Machine = Omit<Awaited<ReturnType<typeof describeMachine>>, 'versions'> & {
   readonly versions: Readonly<Record<string, string>>;
 };
 
-/** Without a deployment there are no versions of Redis and ClickHouse. */
-export async function describeMachine(
-  deployment: Pick<Deployment, 'rows' | 'redisUrl'> | undefined,
-): Promise<Machine> {
-  const [clickhouse] = (await deployment?.rows<{ version: string }>('SELECT version() AS version')) ?? [];
-  const versions = Object.fromEntries(packages.map((name) => [name, packageVersion(name)]));
+type Servers = Pick<SluiceHandle, 'rows' | 'redisUrl'>;
+
+/** Without servers there are no versions of Redis and ClickHouse. */
+export async function describeMachine(servers?: Servers) {
   return {
     date: new Date().toISOString(),
     commit: describeCommit(),
@@ -37,23 +25,23 @@ export async function describeMachine(
     processor: cpus()[0]?.model ?? 'unknown',
     memoryGib: Math.round(totalmem() / 1024 ** 3),
     kernel: release(),
+    /** If /tmp is in memory, syncing costs nothing. */
     dataOnDisk: statfsSync(tmpdir()).type !== tmpfsType,
     versions: {
       node: process.version.slice(1),
-      ...(deployment === undefined ? {} : { redis: await redisVersion(deployment.redisUrl) }),
-      ...(clickhouse === undefined ? {} : { clickhouse: clickhouse.version }),
-      ...versions,
+      ...(servers && (await versionsOf(servers))),
+      ...Object.fromEntries(packages.map((name) => [name, packageVersion(name)])),
     },
   };
 }
 
+/** Ends with `+` if there were uncommitted changes. */
 function describeCommit(): string {
   const git = (...args: string[]) =>
     execFileSync('git', args, { cwd: root, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
   try {
-    const changed =
-      git('status', '--porcelain', '--', 'src', 'workers', 'deploy', 'package-lock.json') !== '';
-    return `${git('rev-parse', '--short=12', 'HEAD')}${changed ? '+' : ''}`;
+    const changed = git('status', '--porcelain', '--', 'src', 'workers', 'deploy', 'package-lock.json');
+    return `${git('rev-parse', '--short=12', 'HEAD')}${changed === '' ? '' : '+'}`;
   } catch {
     // There is no Git history here.
     return 'unknown';
@@ -61,25 +49,22 @@ function describeCommit(): string {
 }
 
 function packageVersion(name: string): string {
-  const file = new URL(`../../node_modules/${name}/package.json`, import.meta.url);
+  const file = new URL(`node_modules/${name}/package.json`, root);
   return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version;
 }
 
-async function redisVersion(url: string): Promise<string> {
-  const redis = new Redis(url);
-  try {
-    return /^redis_version:(\S+)/m.exec(await redis.info('server'))?.[1] ?? 'unknown';
-  } finally {
-    redis.disconnect();
-  }
+async function versionsOf(servers: Servers) {
+  const [clickhouse] = await servers.rows<{ version: string }>('SELECT version() AS version');
+  const info = await withRedis(servers, (redis) => redis.info('server'));
+  const redis = /^redis_version:(\S+)/m.exec(info)?.[1] ?? 'unknown';
+  return { redis, clickhouse: clickhouse?.version ?? 'unknown' };
 }
 
 /** The machine as one paragraph. */
 export function describeInWords(machine: Machine): string {
+  const { commit, date, cores, processor, memoryGib, kernel, dataOnDisk } = machine;
   const versions = Object.entries(machine.versions).map(([name, version]) => `${name} ${version}`);
-  return `Commit ${machine.commit}, ${machine.date.slice(0, 10)}; ${machine.cores} cores (${machine.processor}), ${
-    machine.memoryGib
-  } GiB, Linux ${machine.kernel}, data ${machine.dataOnDisk ? 'on disk' : 'in memory, so syncing costs nothing'}; ${versions.join(
-    ', ',
-  )}.`;
+  const data = dataOnDisk ? 'on disk' : 'in memory, so syncing costs nothing';
+  const parts = [`Commit ${commit}, ${date.slice(0, 10)}`, `${cores} cores (${processor})`];
+  return `${parts.join('; ')}, ${memoryGib} GiB, Linux ${kernel}, data ${data}; ${versions.join(', ')}.`;
 }

@@ -25,44 +25,41 @@ npm run bench -- SCENARIO --url URL [OPTION]…      loads a deployment that alr
 npm run bench -- merge A.hlog B.hlog [--out PATH]  adds up the logs of several generators
 npm run bench -- client [OPTION]…                  measures the client library in a browser
 
-${scenariosUsage}
-
-${optionsUsage}
-
-${outsideUsage}
-
-${clientUsage}
+${[scenariosUsage, optionsUsage, outsideUsage, clientUsage].join('\n\n')}
 `;
 
 /** Sessions of these without options are published. */
 const published: readonly string[] = ['all', 'deletion', 'desk', 'keys', 'servers'];
 
+const print = (text: string) => void process.stdout.write(text);
+
 const commands: Readonly<Record<string, (args: readonly string[]) => Promise<void> | void>> = {
-  client: (args) => client([...args]),
+  client,
   merge: (args) => mergeLogs(args, print),
   page: async (args) => {
-    const path = only(args, 'page');
-    await write(path.replace(/\.json$/, ''), readResults(path), false);
+    const [path = ''] = files(args, 1, 'page takes one file');
+    await write(path, readResults(path));
   },
   compare: (args) => {
-    const [a, b] = args;
-    if (a === undefined || b === undefined || args.length > 2) {
-      throw new BenchError('compare takes two files');
-    }
-    process.stdout.write(compareResults(readResults(a), readResults(b)));
+    const [a = '', b = ''] = files(args, 2, 'compare takes two files');
+    print(compareResults(readResults(a), readResults(b)));
   },
   again: async (args) => {
-    const path = only(args, 'again');
+    const [path = ''] = files(args, 1, 'again takes one file');
     const session = readResults(path);
     const { names, args: former } = planAgain(session);
-    const found = await measureScenarios(names, session.command, former);
-    await write(path.replace(/\.json$/, ''), addAgain(session, found));
+    await finish(path, addAgain(session, await measureScenarios(names, session.command, former)));
   },
 };
 
+function files(args: readonly string[], count: number, words: string): readonly string[] {
+  if (args.length !== count) throw new BenchError(words);
+  return args;
+}
+
 async function run(command: string, args: readonly string[]): Promise<void> {
   if (isOutside(args)) {
-    process.exit(await runOutside(command.split(','), args, toTerminal(), print));
+    process.exit(await runOutside(command.split(','), args, createProgress(print), print));
   }
   const known = commands[command];
   if (known !== undefined) return known(args);
@@ -70,25 +67,11 @@ async function run(command: string, args: readonly string[]): Promise<void> {
   const names = selectScenarios(options.only ?? command.split(','));
   const results = await measureScenarios(names, [command, ...args].join(' '), args);
   const isPublished = options.standard && published.includes(command);
-  await write(options.out ?? usualPath(command.replaceAll(',', '+'), isPublished), results);
-}
-
-function only(args: readonly string[], command: string): string {
-  const [file, ...more] = args;
-  if (file === undefined || more.length > 0) throw new BenchError(`${command} takes one file`);
-  return file;
+  await finish(options.out ?? usualPath(command.replaceAll(',', '+'), isPublished), results);
 }
 
 function isOutside(args: readonly string[]): boolean {
   return args.some((arg) => arg === '--url' || arg.startsWith('--url='));
-}
-
-function print(text: string): void {
-  process.stdout.write(text);
-}
-
-function toTerminal() {
-  return createProgress(print);
 }
 
 function measureScenarios(
@@ -96,20 +79,25 @@ function measureScenarios(
   command: string,
   args: readonly string[],
 ): Promise<Results> {
-  const progress = toTerminal();
+  const progress = createProgress(print);
   progress.say(`measures ${names.join(', ')}`);
   return runSession(names, command, readOptions(args, command.split(' ')[0] === 'all'), progress);
 }
 
 /** Writes the results and prints their tables. Throws BenchError if a scenario failed. */
-async function write(path: string, results: Results, prints = true): Promise<void> {
-  const { markdown, plots } = await makePage(results, path);
-  writeFiles(path, results, markdown, plots);
-  if (prints) process.stdout.write(`\n${summary(results)}\n`);
-  process.stdout.write(`\nwritten: ${relative(process.cwd(), path)}.json and .md\n`);
-  if (prints && results.failures.length > 0) {
+async function finish(path: string, results: Results): Promise<void> {
+  print(`\n${summary(results)}\n`);
+  await write(path, results);
+  if (results.failures.length > 0) {
     throw new BenchError(`failed: ${results.failures.map(({ scenario }) => scenario).join(', ')}`);
   }
+}
+
+async function write(file: string, results: Results): Promise<void> {
+  const path = file.replace(/\.json$/, '');
+  const { markdown, plots } = await makePage(results, path);
+  writeFiles(path, results, markdown, plots);
+  print(`\nwritten: ${relative(process.cwd(), path)}.json and .md\n`);
 }
 
 const [command, ...args] = process.argv.slice(2);
@@ -123,11 +111,9 @@ try {
   await run(command, args);
   process.exit(0);
 } catch (error) {
-  const badOption = (error as NodeJS.ErrnoException).code?.startsWith('ERR_PARSE_ARGS');
-  if (badOption) {
-    const own = command === 'client' ? clientUsage : isOutside(args) ? outsideUsage : optionsUsage;
-    process.stderr.write(`bench: ${(error as Error).message}\n\n${own}\n`);
-  } else if (error instanceof BenchError) process.stderr.write(`bench: ${error.message}\n`);
-  else process.stderr.write(`bench: ${error instanceof Error ? error.stack : String(error)}\n`);
+  const { code = '', message, stack = String(error) } = error as NodeJS.ErrnoException;
+  const own = command === 'client' ? clientUsage : isOutside(args) ? outsideUsage : optionsUsage;
+  const words = code.startsWith('ERR_PARSE_ARGS') ? `${message}\n\n${own}` : message;
+  process.stderr.write(`bench: ${error instanceof BenchError || words !== message ? words : stack}\n`);
   process.exit(1);
 }

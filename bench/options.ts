@@ -1,31 +1,94 @@
-// Options of the command line. One table states name, value, meaning and default of each; parsing and the usage text both
+// Options of the command line. A table states value, meaning, default and reader of each; the values and the usage text both
 // come from it. Here are the options of a session; outside/options.ts has those of a load on a running deployment.
 
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { BenchError } from './failure.js';
 
-/** A flag has no `value`. */
-type Option = {
-  readonly type: 'string' | 'boolean';
-  readonly multiple?: true;
+/** Reads the text of an option, whose name is for the message. Throws BenchError for a wrong text. */
+type Parse<Value> = (text: string, name: string) => Value;
+
+type Option<Value> = {
+  /** What stands for the value in the usage text; a flag has none. */
   readonly value?: string;
   readonly help: string;
-  readonly standard?: string;
+  readonly standard?: string | undefined;
+  readonly multiple?: true;
+  readonly read: (texts: readonly string[], name: string) => Value;
 };
+type Table = Readonly<Record<string, Option<unknown>>>;
 
-/** Declares an option that takes a value. */
-export function option(value: string, help: string, standard?: string) {
-  return { type: 'string', value, help, ...(standard && { standard }) } as const;
+/** Declares an option that takes a value. Without a default it has none unless it is given. */
+export function option<Value>(value: string, help: string, parse: Parse<Value>): Option<Value | undefined>;
+export function option<Value>(
+  value: string,
+  help: string,
+  parse: Parse<Value>,
+  standard: string,
+): Option<Value>;
+export function option<Value>(value: string, help: string, parse: Parse<Value>, standard?: string) {
+  const read = ([text]: readonly string[], name: string) =>
+    text === undefined ? undefined : parse(text, name);
+  return { value, help, standard, read };
 }
 
-export function usageOf(title: string, table: Readonly<Record<string, Option>>): string {
+/** Declares an option that may be given several times. */
+export function repeated<Value>(value: string, help: string, parse: Parse<Value>): Option<Value[]> {
+  const read = (texts: readonly string[], name: string) => texts.map((text) => parse(text, name));
+  return { value, help, multiple: true, read };
+}
+
+export function flag(help: string): Option<boolean> {
+  return { help, read: (texts) => texts.length > 0 };
+}
+
+export const text: Parse<string> = (given) => given;
+export const list: Parse<string[]> = (given) => given.split(',');
+const wholes: Parse<number[]> = (given, name) => given.split(',').map((part) => whole(part, name));
+const millions: Parse<number[]> = (given, name) => wholes(given, name).map((number) => number * 1e6);
+
+/** A whole number above 0. */
+export function whole(given: string, name: string): number {
+  const number = Number(given);
+  if (!Number.isSafeInteger(number) || number < 1) {
+    throw new BenchError(`${name} must be a whole number above 0, not ${JSON.stringify(given)}`);
+  }
+  return number;
+}
+
+function pair(given: string, name: string): [name: string, value: string] {
+  const equals = given.indexOf('=');
+  if (equals < 1) throw new BenchError(`${name} takes NAME=VALUE, not ${JSON.stringify(given)}`);
+  return [given.slice(0, equals), given.slice(equals + 1)];
+}
+
+/** `flatEvents` is `--flat-events`. */
+function nameOf(key: string): string {
+  return key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+}
+
+export function usageOf(title: string, table: Table): string {
   const indent = `\n${' '.repeat(27)}`;
-  const lines = Object.entries(table).map(([name, { value, help, standard }]) => {
+  const lines = Object.entries(table).map(([key, { value, help, standard }]) => {
     const suffix = standard === undefined ? '' : ` (${standard})`;
-    return `  ${`--${name} ${value ?? ''}`.padEnd(24)} ${help.replaceAll('\n', indent)}${suffix}`;
+    return `  ${`--${nameOf(key)} ${value ?? ''}`.padEnd(24)} ${help.replaceAll('\n', indent)}${suffix}`;
   });
   return [title, ...lines].join('\n');
+}
+
+/** Reads the options of a command line. Throws an error of `parseArgs`, or BenchError, which names the wrong option. */
+export function readTable<T extends Table>(table: T, args: readonly string[]) {
+  const declared = Object.entries(table).map(([key, { value, multiple = false }]) => [
+    nameOf(key),
+    { type: value === undefined ? 'boolean' : 'string', multiple },
+  ]);
+  const parsed = parseArgs({ args: [...args], options: Object.fromEntries(declared) });
+  const values = parsed.values as Readonly<Record<string, string | boolean | string[] | undefined>>;
+  const read = Object.entries(table).map(([key, { standard, read }]) => {
+    const given = [values[nameOf(key)] ?? standard ?? []].flat().map(String);
+    return [key, read(given, `--${nameOf(key)}`)];
+  });
+  return Object.fromEntries(read) as { readonly [Key in keyof T]: ReturnType<T[Key]['read']> };
 }
 
 /** The deployment needs these cores before the generator may take a second thread. */
@@ -34,91 +97,43 @@ const threadsMax = 4;
 const threads = Math.max(1, Math.min(threadsMax, availableParallelism() - coresOfDeployment));
 
 const table = {
-  duration: option('N', 'seconds per run', '4'),
-  repeats: option('N', 'runs for each figure that a target uses; the median is reported', '3'),
-  connections: option('N', "replaces each scenario's own number"),
+  duration: option('N', 'seconds per run', whole, '4'),
+  repeats: option('N', 'runs for each figure that a target uses; the median is reported', whole, '3'),
+  connections: option('N', "replaces each scenario's own number", whole),
   rate: option(
     'N',
     'requests per second, instead of as fast as they are answered;\nalso the rate of half-load, backlog and deletion-beside',
+    whole,
   ),
-  threads: option('N', 'threads of the load generator; more from 6 cores', String(threads)),
-  only: option('NAMES', 'runs only these scenarios of all, separated by commas'),
-  out: option('PATH', 'writes the results to PATH.json and PATH.md'),
-  env: { ...option('NAME=VALUE', 'environment of the API and the worker; repeatable'), multiple: true },
-  'cpu-prof': option('DIR', 'writes V8 CPU profiles of the API and the worker into DIR'),
-  minutes: option('N', 'length of half-load', '5'),
-  'flat-events': option('LIST', 'millions of stored events, separated by commas', '1,10'),
-  'flat-environments': option('LIST', 'numbers of environments', '10,1000,10000'),
-  'backlog-events': option('N', 'events in the backlog', '3000000'),
-  'keys-events': option('LIST', 'millions of keys in the index', '10,100'),
-  'producer-events': option('N', 'events that the producer sends', '1000000'),
-  'deletion-events': option('N', 'stored events of the deletions, ten per user', '10000000'),
-  'deletion-requests': option('N', 'requests of deletion-many', '1000'),
-  'desk-events': option('N', 'events of the exported user', '10000000'),
-  'desk-others': option('N', 'events of all other users beside them', '10000000'),
-} as const;
+  threads: option('N', 'threads of the load generator; more from 6 cores', whole, String(threads)),
+  only: option('NAMES', 'runs only these scenarios of all, separated by commas', list),
+  out: option('PATH', 'writes the results to PATH.json and PATH.md', text),
+  env: repeated('NAME=VALUE', 'environment of the API and the worker; repeatable', pair),
+  cpuProf: option('DIR', 'writes V8 CPU profiles of the API and the worker into DIR', text),
+  minutes: option('N', 'length of half-load', whole, '5'),
+  flatEvents: option('LIST', 'millions of stored events, separated by commas', millions, '1,10'),
+  flatEnvironments: option('LIST', 'numbers of environments', wholes, '10,1000,10000'),
+  backlogEvents: option('N', 'events in the backlog', whole, '3000000'),
+  keysEvents: option('LIST', 'millions of keys in the index', millions, '10,100'),
+  producerEvents: option('N', 'events that the producer sends', whole, '1000000'),
+  deletionEvents: option('N', 'stored events of the deletions, ten per user', whole, '10000000'),
+  deletionRequests: option('N', 'requests of deletion-many', whole, '1000'),
+  deskEvents: option('N', 'events of the exported user', whole, '10000000'),
+  deskOthers: option('N', 'events of all other users beside them', whole, '10000000'),
+};
 
 export const optionsUsage = usageOf('Options', table);
 
 export type Options = ReturnType<typeof readOptions>;
 
-/** Reads the options of a session. Throws BenchError, which names the wrong option. */
+/** Reads the options of a session. Throws as `readTable` does. */
 export function readOptions(args: readonly string[], all: boolean) {
-  const { values } = parseArgs({ args: [...args], options: table });
+  const values = readTable(table, args);
   if (values.only !== undefined && !all) throw new BenchError('--only belongs to all');
-  type Name = Exclude<keyof typeof values, 'env'>;
-  const text = (name: Name) => values[name] ?? (table[name] as Option).standard ?? '';
-  const whole = (name: Name) => positive(`--${name}`, text(name));
-  const list = (name: Name) =>
-    text(name)
-      .split(',')
-      .map((part) => positive(`--${name}`, part));
-  const millions = (name: Name) => list(name).map((number) => number * 1e6);
   return {
-    seconds: whole('duration'),
-    repeats: whole('repeats'),
-    connections: optional('--connections', values.connections),
-    rate: optional('--rate', values.rate),
-    threads: whole('threads'),
-    env: readEnv(values.env ?? []),
-    profileDir: values['cpu-prof'],
-    minutes: whole('minutes'),
-    flatEvents: millions('flat-events'),
-    flatEnvironments: list('flat-environments'),
-    keysEvents: millions('keys-events'),
-    backlogEvents: whole('backlog-events'),
-    producerEvents: whole('producer-events'),
-    deletionEvents: whole('deletion-events'),
-    deletionRequests: whole('deletion-requests'),
-    deskEvents: whole('desk-events'),
-    deskOthers: whole('desk-others'),
-    only: values.only?.split(','),
-    /** Without an extension; undefined: the usual place. */
-    out: values.out,
+    ...values,
+    env: Object.fromEntries(values.env) as NodeJS.ProcessEnv,
     /** Whether all options that affect the results have their defaults. */
     standard: args.every((arg, i) => arg === '--out' || args[i - 1] === '--out'),
   };
-}
-
-/** Throws BenchError, which names the option, unless the text is a whole number above 0. */
-export function positive(name: string, text: string): number {
-  const number = Number(text);
-  if (!Number.isSafeInteger(number) || number < 1) {
-    throw new BenchError(`${name} must be a whole number above 0, not ${JSON.stringify(text)}`);
-  }
-  return number;
-}
-
-export function optional(name: string, text: string | undefined): number | undefined {
-  return text === undefined ? undefined : positive(name, text);
-}
-
-function readEnv(pairs: readonly string[]): NodeJS.ProcessEnv {
-  return Object.fromEntries(
-    pairs.map((pair) => {
-      const equals = pair.indexOf('=');
-      if (equals < 1) throw new BenchError(`--env takes NAME=VALUE, not ${JSON.stringify(pair)}`);
-      return [pair.slice(0, equals), pair.slice(equals + 1)];
-    }),
-  );
 }

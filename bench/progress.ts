@@ -2,25 +2,23 @@
 
 const everyMs = 2_000;
 
-export type Progress = {
-  say(text: string): void;
-  /** Prints `what: text()` every two seconds until `end`. */
-  watch(what: string, text: () => string): { end(): void };
-};
+export type Progress = ReturnType<typeof createProgress>;
 
-export function createProgress(write: (line: string) => void): Progress {
+export function createProgress(write: (line: string) => void) {
   const startedAt = performance.now();
   const say = (text: string) => {
     const seconds = Math.floor((performance.now() - startedAt) / 1000);
     const time = `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')}`;
     write(`${time.padStart(6)}  ${text}\n`);
   };
-  return {
-    say,
-    watch: (what, text) => {
-      const timer = setInterval(() => say(`  ${what}: ${text()}`), everyMs);
-      timer.unref();
-      return { end: () => clearInterval(timer) };
-    },
+  /** Does `work`, and meanwhile prints `what: text()` every two seconds. */
+  const during = async <Result>(what: string, text: () => string, work: () => Promise<Result>) => {
+    const timer = setInterval(() => say(`  ${what}: ${text()}`), everyMs);
+    try {
+      return await work();
+    } finally {
+      clearInterval(timer);
+    }
   };
+  return { say, during };
 }

@@ -74,9 +74,9 @@ export function writeFiles(
   for (const [name, svg] of Object.entries(plots)) writeFileSync(`${path}-${name}.svg`, svg);
 }
 
-/** The file name of a plot, for its page. */
-export function plotFile(path: string, name: string): string {
-  return `${basename(path)}-${name}.svg`;
+/** Shows a plot on the page of that path. `shows`: for readers who do not see it. */
+export function plotLink(path: string, name: string, shows: string): string {
+  return `![${shows}](${basename(path)}-${name}.svg)`;
 }
 
 /** Reads the results of a session. Throws BenchError, which names the file, if it holds anything else. */

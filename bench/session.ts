@@ -1,6 +1,6 @@
-// One session: the requested scenarios, one after another. The rounds share a deployment; every other scenario has its own. If a scenario fails, the others still run, and the failure is part of the results.
+// One session: the requested scenarios, one after another. The rounds share a deployment; every other scenario has its own. If a
+// scenario fails, the others still run, and the failure is part of the results.
 
-import { Redis } from 'ioredis';
 import { runBackfill } from './backlog/backfill.js';
 import { backlogEnv, runBacklog } from './backlog/backlog.js';
 import type { Context } from './context.js';
@@ -13,7 +13,7 @@ import { runHalfLoad } from './latency/half-load.js';
 import { findWrk, type Wrk } from './load/wrk.js';
 import { describeMachine } from './machine.js';
 import type { Options } from './options.js';
-import { type Peers, preparePeers } from './peers/start.js';
+import { preparePeers } from './peers/start.js';
 import type { Progress } from './progress.js';
 import type { Failure, Results } from './results.js';
 import { roundNames } from './scenarios.js';
@@ -51,46 +51,41 @@ export async function runSession(
       progress.say(`${name} FAILED: ${describeFailure(error)}`);
     }
   };
-  const withDeployment = async (
-    run: (context: Context, peers: Peers) => Promise<Found>,
-    env: NodeJS.ProcessEnv = {},
-  ): Promise<Found> => {
-    const deployment = await startDeployment({ ...options, env: { ...env, ...options.env } });
-    const redis = new Redis(deployment.redisUrl);
-    const peers = preparePeers(deployment);
-    try {
-      found.machine ??= await describeMachine(deployment);
-      return await run({ deployment, redis, wrk, options, progress }, peers);
-    } finally {
-      await peers.stop();
-      redis.disconnect();
-      await deployment.stop();
-    }
-  };
   const alone = (
     scenarios: readonly string[],
-    run: (context: Context, peers: Peers) => Promise<Found>,
-    env?: NodeJS.ProcessEnv,
-  ) => attempt(scenarios, () => withDeployment(run, env));
+    run: (context: Context) => Promise<Found>,
+    env: NodeJS.ProcessEnv = {},
+  ) =>
+    attempt(scenarios, async () => {
+      const deployment = await startDeployment({ ...options, env: { ...env, ...options.env } });
+      const peers = preparePeers(deployment);
+      try {
+        found.machine ??= await describeMachine(deployment.sluice);
+        return await run({ deployment, peers, wrk, options, progress });
+      } finally {
+        await peers.stop();
+        await deployment.stop();
+      }
+    });
 
-  await alone(roundNames, async (context, peers) => {
-    const rounds = await runRounds(context, peers, wanted);
+  await alone(roundNames, async (context) => {
+    const rounds = await runRounds(context, wanted);
     failures.push(...rounds.failures);
     return { ways: rounds.ways };
   });
   await alone(['curve'], async (context) => ({ curve: await runCurve(context) }));
-  await alone(['half-load'], async (context, peers) => ({ halfLoad: await runHalfLoad(context, peers) }));
+  await alone(['half-load'], async (context) => ({ halfLoad: await runHalfLoad(context) }));
   await alone(['backlog'], async (context) => ({ backlog: await runBacklog(context) }), backlogEnv);
   await alone(['flat'], async (context) => ({ flat: await runFlat(context) }));
   await alone(['keys'], async (context) => ({ keys: await runKeys(context) }), keysEnv);
   await alone(['backfill'], async (context) => ({ backfill: await runBackfill(context) }));
   await alone(['producer'], async (context) => ({ producer: await runProducer(context) }));
-  await attempt(['servers'], () => runServers({ wrk, options, progress }));
+  await attempt(['servers'], () => runServers({ options, progress }));
   await alone(deletionNames, async (context) => ({ deletion: await runDeletions(context, wanted) }));
   await alone(['desk'], async (context) => ({ desk: await runDesk(context) }));
   return {
     format: 2,
-    machine: await describeMachine(undefined),
+    machine: await describeMachine(),
     command,
     seconds: (performance.now() - startedAt) / 1000,
     ways: [],

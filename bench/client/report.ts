@@ -1,7 +1,7 @@
 // The report of the scenario `client`: bench/results/client.json holds every run, client.md the targets and figures.
 
 import { clientLimits } from '../../src/client/core/limits.js';
-import { figure, markdownTable, tableOf, textTable } from '../figures.js';
+import { figure, markdownTable, median, tableOf, textTable } from '../figures.js';
 import { describeInWords, type Machine } from '../machine.js';
 import { atMost, targetNote, targetTable } from '../report/targets.js';
 import { type ClientRun, calls, tracksInARow, waitingMessages } from './runs.js';
@@ -17,12 +17,7 @@ export type ClientResults = {
 };
 
 /** The values of all runs; if their median has a bound, in this unit. */
-type Figure = {
-  readonly what: string;
-  readonly unit: string;
-  readonly values: readonly number[];
-  readonly bound?: number;
-};
+type Figure = readonly [what: string, unit: string, values: readonly number[], bound?: number];
 
 /** Bad values in an object cause one warning per key at first, to show which; then a single one for the rest. */
 const warningsMax = (form: string): number =>
@@ -30,75 +25,48 @@ const warningsMax = (form: string): number =>
 
 function figuresOf({ bytes, runs }: ClientResults['own']): Figure[] {
   const of = (value: (run: ClientRun) => number) => runs.map(value);
-  const ofCalls = (queue: 'empty' | 'waiting', words: string) =>
-    calls.flatMap((name): Figure[] => {
-      const bound = queue === 'waiting' ? { bound: 1_000 } : {};
-      const one = (how: string, value: (run: ClientRun) => number) => ({
-        what: `${name}, ${words}, ${how}`,
-        unit: ' µs',
-        values: of(value),
-      });
-      return [
-        { ...one('in a row', (run) => run[queue][name].us), ...bound },
-        { ...one('after a pause', (run) => middleOf(run[queue][name].apartUs)), ...bound },
-        one('the longest in a row', (run) => run[queue][name].longestUs),
-      ];
-    });
+  const ofCalls = (queue: 'empty' | 'waiting', words: string, bound?: number) =>
+    calls.flatMap((name): Figure[] => [
+      [`${name}, ${words}, in a row`, 'µs', of((run) => run[queue][name].us), bound],
+      [`${name}, ${words}, after a pause`, 'µs', of((run) => median(run[queue][name].apartUs)), bound],
+      [`${name}, ${words}, the longest in a row`, 'µs', of((run) => run[queue][name].longestUs)],
+    ]);
   const forms = runs[0]?.large.map(({ form }) => form) ?? [];
   const waiting = `${figure(waitingMessages)} waiting`;
+  const start = 'from the start of the script until it records, nothing waiting';
+  const stored = 'stored with an event that waits, beyond its properties';
   return [
-    { what: 'script', unit: ' bytes', values: [bytes.raw] },
-    { what: 'script, gzipped', unit: ' bytes', values: [bytes.gzipped], bound: 12_800 },
-    {
-      what: 'from the start of the script until it records, nothing waiting',
-      unit: ' ms',
-      values: of((run) => run.startMs.cold),
-    },
-    { what: `the same, ${waiting}`, unit: ' ms', values: of((run) => run.startMs.waiting) },
+    ['script', 'bytes', [bytes.raw]],
+    ['script, gzipped', 'bytes', [bytes.gzipped], 12_800],
+    [start, 'ms', of((run) => run.startMs.cold)],
+    [`the same, ${waiting}`, 'ms', of((run) => run.startMs.waiting)],
     ...ofCalls('empty', 'nothing waiting'),
-    ...ofCalls('waiting', waiting),
-    {
-      what: `${figure(tracksInARow)} tracks in a row`,
-      unit: ' ms',
-      values: of((run) => run.tracks.ms),
-      bound: 1_000,
-    },
-    {
-      what: 'the longest task of them, until all are sent',
-      unit: ' ms',
-      values: of((run) => run.tracks.longestTaskMs),
-    },
-    {
-      what: 'stored with an event that waits, beyond its properties',
-      unit: ' characters',
-      values: of((run) => run.storedCharacters),
-    },
+    ...ofCalls('waiting', waiting, 1_000),
+    [`${figure(tracksInARow)} tracks in a row`, 'ms', of((run) => run.tracks.ms), 1_000],
+    ['the longest task of them, until all are sent', 'ms', of((run) => run.tracks.longestTaskMs)],
+    [stored, 'characters', of((run) => run.storedCharacters)],
     ...forms.flatMap((form, index): Figure[] => {
       const large = (value: 'ms' | 'warnings') => of((run) => run.large[index]?.[value] ?? Number.NaN);
       const what = `300,000 elements, ${form}`;
       return [
-        { what, unit: ' ms', values: large('ms'), bound: 50 },
-        { what, unit: ' warnings', values: large('warnings'), bound: warningsMax(form) },
+        [what, 'ms', large('ms'), 50],
+        [what, 'warnings', large('warnings'), warningsMax(form)],
       ];
     }),
   ];
-}
-
-function middleOf(values: readonly number[]): number {
-  return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
 }
 
 function tablesOf({ own }: ClientResults) {
   const all = figuresOf(own);
   // The size of the script does not vary, so it counts as measured in each run.
   const sized = { runs: own.runs.length };
-  const targets = all.flatMap(({ what, unit, values, bound }) =>
-    bound === undefined ? [] : atMost(what, unit, bound, values, values.length === 1 ? sized : {}),
+  const targets = all.flatMap(([what, unit, values, bound]) =>
+    bound === undefined ? [] : atMost(what, ` ${unit}`, bound, values, values.length === 1 ? sized : {}),
   );
   const figures = tableOf(all, [
-    ['', ({ what, unit }) => `${what},${unit}`],
-    ['median', ({ values }) => values],
-    ['runs', ({ values }) => values.length],
+    ['', ([what, unit]) => `${what}, ${unit}`],
+    ['median', ([, , values]) => values],
+    ['runs', ([, , values]) => values.length],
   ]);
   return { targets: targetTable(targets), figures };
 }

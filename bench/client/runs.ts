@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
 import type { Browser, Page } from 'playwright-core';
 import { BenchError } from '../failure.js';
 
@@ -12,7 +13,7 @@ import { BenchError } from '../failure.js';
 export const waitingMessages = 4_800;
 export const tracksInARow = 10_000;
 export const calls = ['track', 'identify', 'addUserProperties', 'addEventProperties'] as const;
-export type Call = (typeof calls)[number];
+type Call = (typeof calls)[number];
 
 /** Long enough for timers to run and for caches to become cold. */
 const pauseMs = 1_200;
@@ -20,69 +21,44 @@ const callsInARow = 40;
 const callsApart = 3;
 
 /** Calls in a row, their mean and the longest, and calls with a pause before each. */
-type CallFigures = {
-  readonly us: number;
-  readonly longestUs: number;
-  readonly apartUs: readonly number[];
-};
-
+type CallFigures = { readonly us: number; readonly longestUs: number; readonly apartUs: readonly number[] };
 type LargeFigures = { readonly form: string; readonly ms: number; readonly warnings: number };
 
 /** What one build costs, measured once. */
-export type ClientRun = {
-  readonly startMs: { readonly cold: number; readonly waiting: number };
-  readonly empty: Readonly<Record<Call, CallFigures>>;
-  readonly waiting: Readonly<Record<Call, CallFigures>>;
-  readonly tracks: { readonly ms: number; readonly longestTaskMs: number };
-  readonly large: readonly LargeFigures[];
-  readonly storedCharacters: number;
-};
+export type ClientRun = Awaited<ReturnType<typeof runClient>>;
 
-type ClientSite = {
-  readonly url: string;
-  /** Whether the server accepts messages, or asks to wait. */
-  takes: boolean;
-  readonly taken: () => number;
-  close(): void;
-};
+type ClientSite = Awaited<ReturnType<typeof startClientSite>>;
 
 /** Starts a site whose pages may measure microseconds, with the endpoint to which the library sends. */
-export async function startClientSite(): Promise<ClientSite> {
+export async function startClientSite() {
   const script = readFileSync(new URL('client-page.js', import.meta.url));
+  const html = '<!doctype html><meta charset="utf-8"><title>Shop</title><script src="/measure.js"></script>';
   const isolated = {
     'cross-origin-opener-policy': 'same-origin',
     'cross-origin-embedder-policy': 'require-corp',
   };
-  let taken = 0;
-  const server = createServer((incoming, reply) => {
-    const chunks: Buffer[] = [];
-    incoming.on('data', (chunk: Buffer) => chunks.push(chunk));
-    incoming.on('end', () => {
-      if (incoming.url === '/api/collect') {
-        if (!site.takes) {
-          const err = { code: 'overloaded', message: 'wait' };
-          reply.writeHead(503, { 'retry-after': '3600' }).end(JSON.stringify({ err }));
-          return;
-        }
-        const { messages } = JSON.parse(Buffer.concat(chunks).toString()) as { messages: { id: string }[] };
-        taken += messages.length;
-        reply.end(JSON.stringify({ messages: messages.map(({ id }) => ({ id, status: 'stored' })) }));
-      } else if (incoming.url === '/measure.js') {
-        reply.writeHead(200, { 'content-type': 'text/javascript', ...isolated }).end(script);
-      } else {
-        const html =
-          '<!doctype html><meta charset="utf-8"><title>Shop</title><script src="/measure.js"></script>';
-        reply.writeHead(200, { 'content-type': 'text/html', ...isolated }).end(html);
-      }
-    });
+  const server = createServer(async (incoming, reply) => {
+    const body = await text(incoming);
+    if (incoming.url !== '/api/collect') {
+      const [type, page] = incoming.url === '/measure.js' ? ['javascript', script] : ['html', html];
+      reply.writeHead(200, { 'content-type': `text/${type}`, ...isolated }).end(page);
+    } else if (site.takes) {
+      const { messages } = JSON.parse(body) as { messages: { id: string }[] };
+      site.taken += messages.length;
+      reply.end(JSON.stringify({ messages: messages.map(({ id }) => ({ id, status: 'stored' })) }));
+    } else {
+      const err = { code: 'overloaded', message: 'wait' };
+      reply.writeHead(503, { 'retry-after': '3600' }).end(JSON.stringify({ err }));
+    }
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  const site: ClientSite = {
+  const site = {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
+    /** Whether the server accepts messages, or asks to wait. */
     takes: true,
-    taken: () => taken,
-    close() {
+    taken: 0,
+    close: () => {
       server.close();
       server.closeAllConnections();
     },
@@ -91,8 +67,8 @@ export async function startClientSite(): Promise<ClientSite> {
 }
 
 /** Measures a build of the script once. Throws BenchError if a page did not do what was asked. */
-export async function runClient(browser: Browser, site: ClientSite, script: string): Promise<ClientRun> {
-  const withPage = async <T>(use: (page: Page) => Promise<T>): Promise<T> => {
+export async function runClient(browser: Browser, site: ClientSite, script: string) {
+  const onPage = async <T>(use: (page: Page) => Promise<T>): Promise<T> => {
     const context = await browser.newContext();
     try {
       const page = await context.newPage();
@@ -110,30 +86,28 @@ export async function runClient(browser: Browser, site: ClientSite, script: stri
       await between();
       await ask(page, 'callsInARow', name, 5);
       await between();
-      const inARow = await ask<{ us: number; longestUs: number }>(page, 'callsInARow', name, callsInARow);
-      const apartUs = await ask<number[]>(page, 'callsApart', name, callsApart, pauseMs);
-      found[name] = { ...inARow, apartUs };
+      const inARow = await ask<Omit<CallFigures, 'apartUs'>>(page, 'callsInARow', name, callsInARow);
+      found[name] = { ...inARow, apartUs: await ask(page, 'callsApart', name, callsApart, pauseMs) };
     }
-    return found as Record<Call, CallFigures>;
+    return found as Readonly<Record<Call, CallFigures>>;
   };
 
   site.takes = true;
-  const empty = await withPage(async (page) => {
+  const empty = await onPage(async (page) => {
     const cold = await start(page);
-    const flush = () => page.evaluate('sluice.flush()');
-    return { cold, calls: await callsOf(page, flush) };
+    return { cold, calls: await callsOf(page, () => page.evaluate('sluice.flush()')) };
   });
-  const tracks = await withPage(async (page) => {
+  const tracks = await onPage(async (page) => {
     await start(page);
-    const takenBefore = site.taken();
-    const found = await ask<ClientRun['tracks']>(page, 'manyTracks', tracksInARow);
-    const taken = site.taken() - takenBefore;
+    const takenBefore = site.taken;
+    const found = await ask<{ ms: number; longestTaskMs: number }>(page, 'manyTracks', tracksInARow);
+    const taken = site.taken - takenBefore;
     const dropped = (await page.evaluate('sluice.droppedCount')) as number;
     if (taken + dropped !== tracksInARow) throw new BenchError(`${taken} taken and ${dropped} dropped`);
     return found;
   });
   site.takes = false;
-  const large = await withPage(async (page) => {
+  const large = await onPage(async (page) => {
     await start(page);
     const found: LargeFigures[] = [];
     for (const form of await ask<string[]>(page, 'largeForms')) {
@@ -141,7 +115,7 @@ export async function runClient(browser: Browser, site: ClientSite, script: stri
     }
     return found;
   });
-  const waiting = await withPage(async (page) => {
+  const waiting = await onPage(async (page) => {
     await start(page);
     const storedCharacters = await ask<number>(page, 'storedCharacters', 100);
     await ask(page, 'fill', waitingMessages);
@@ -167,7 +141,6 @@ export async function runClient(browser: Browser, site: ClientSite, script: stri
 
 /** Calls the page's function of that name; settles with its result. */
 function ask<T>(page: Page, name: string, ...args: readonly unknown[]): Promise<T> {
-  return page.evaluate(
-    `measured.${name}(${args.map((arg) => JSON.stringify(arg)).join(', ')})`,
-  ) as Promise<T>;
+  const given = args.map((arg) => JSON.stringify(arg)).join(', ');
+  return page.evaluate(`measured.${name}(${given})`) as Promise<T>;
 }

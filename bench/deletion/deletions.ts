@@ -5,19 +5,18 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Context } from '../context.js';
-import { assertStored, countRecords, mergesEnded, untilCounted } from '../deployment/stored.js';
+import { prepareIngestion } from '../deployment/ingestion.js';
+import { mergesEnded } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
 import { figure } from '../figures.js';
-import { findHighestRate } from '../latency/curve.js';
+import { rateOfHalfLoad } from '../latency/curve.js';
 import { type Spread, spreadOf } from '../load/histogram.js';
 import { latenciesOf, type MergedSecond } from '../load/second.js';
-import { allAnswered, prepareLoad } from '../load/threads.js';
-import { connectDeletionApi } from './api.js';
+import { addEnvironment, connectDeletionApi } from './api.js';
 import { lonersPerInsert, memberOfSet, Population } from './population.js';
 import {
   type BulkRun,
   type DeletionContext,
-  type Ingestion,
   type ManyRun,
   type OneRun,
   runBulk,
@@ -26,28 +25,13 @@ import {
 } from './runs.js';
 
 export const deletionNames = ['deletion-one', 'deletion-bulk', 'deletion-beside', 'deletion-many'] as const;
-type DeletionName = (typeof deletionNames)[number];
-
-export type OneResult = {
-  readonly events: number;
-  readonly everywhere: readonly OneRun[];
-  readonly inOnePart: readonly OneRun[];
-};
-
-/** Latencies are those of the ingestion's acknowledgements, since due. */
-type BesideResult = {
-  readonly ratePerSecond: number;
-  readonly runs: readonly BulkRun[];
-  readonly beforeMs: readonly Spread[];
-  readonly meanwhileMs: readonly Spread[];
-};
 
 export type DeletionResult = {
   readonly events: number;
   readonly customers: number;
-  readonly one?: readonly OneResult[];
+  readonly one?: readonly Awaited<ReturnType<typeof runOnes>>[];
   readonly bulk?: readonly BulkRun[];
-  readonly beside?: BesideResult;
+  readonly beside?: Awaited<ReturnType<typeof runBeside>>;
   readonly many?: ManyRun;
 };
 
@@ -55,7 +39,8 @@ const sizeShares = [0.1, 0.3, 1];
 /** The population grows by whole thousands of customers with ten events each. */
 const eventsStep = 10_000;
 const beforeSeconds = 15;
-const connections = 128;
+/** In the first seconds of a load connections are new. */
+const newMs = 3_000;
 /** Numbers of the first customer set of each scenario; each run deletes another set. */
 const sets = { bulk: 1, beside: 11, many: 21, one: 22 };
 const repeatsMax = 10;
@@ -65,18 +50,18 @@ export async function runDeletions(context: Context, names: ReadonlySet<string>)
   const repeats = Math.min(options.repeats, repeatsMax);
   const markers = new Map(
     [sets.bulk, sets.beside].flatMap((set) =>
-      Array.from({ length: repeats }, (_, run) => [
-        memberOfSet(set + run, 5),
-        `${randomLetters(40)}@example.com`,
-      ]),
-    ) as [number, string][],
+      Array.from(
+        { length: repeats },
+        (_, run) => [memberOfSet(set + run, 5), `${randomLetters(40)}@example.com`] as const,
+      ),
+    ),
   );
   const api = await connectDeletionApi(deployment);
   const population = new Population({ deployment, appIds: api.appIds, markers });
   const deletion: DeletionContext = { deployment, api, population, markers };
-  const wanted = (name: DeletionName) => names.has(name);
+  const wanted = (name: (typeof deletionNames)[number]) => names.has(name);
 
-  const one: OneResult[] = [];
+  const one: Awaited<ReturnType<typeof runOnes>>[] = [];
   for (const [size, share] of wanted('deletion-one') ? sizeShares.entries() : [[0, 1] as const]) {
     await population.fill(Math.ceil((options.deletionEvents * share) / eventsStep) * eventsStep);
     await mergesEnded(deployment);
@@ -92,17 +77,15 @@ export async function runDeletions(context: Context, names: ReadonlySet<string>)
   const many = wanted('deletion-many')
     ? await runMany(deletion, population.customersOfSet(sets.many, options.deletionRequests))
     : undefined;
+  const { events, customers } = population;
   return {
-    events: population.events,
-    customers: population.customers,
+    ...{ events, customers, beside, many },
     ...(one.length > 0 && { one }),
     ...(bulk.length > 0 && { bulk }),
-    ...(beside && { beside }),
-    ...(many && { many }),
   };
 }
 
-async function runOnes(context: DeletionContext, set: number, repeats: number): Promise<OneResult> {
+async function runOnes(context: DeletionContext, set: number, repeats: number) {
   const { population } = context;
   const everywhere: OneRun[] = [];
   for (let repeat = 0; repeat < repeats; repeat += 1) {
@@ -119,55 +102,41 @@ async function runOnes(context: DeletionContext, set: number, repeats: number): 
   return { events: population.events, everywhere, inOnePart };
 }
 
-async function runBeside(
-  context: Context,
-  deletion: DeletionContext,
-  repeats: number,
-): Promise<BesideResult> {
+/** Latencies are those of the ingestion's acknowledgements, since due. */
+async function runBeside(context: Context, deletion: DeletionContext, repeats: number) {
   const { deployment, options, progress } = context;
-  const rate = options.rate ?? Math.round((await findHighestRate(context)) / 2);
+  const ratePerSecond = await rateOfHalfLoad(context);
   const found = { runs: [] as BulkRun[], beforeMs: [] as Spread[], meanwhileMs: [] as Spread[] };
   for (let repeat = 0; repeat < repeats; repeat += 1) {
-    // An environment of the account whose users are deleted.
-    const { app_id: appId } = (await deployment.own.sluice.admin(
-      ...['environments', 'add', deployment.own.sluice.bootstrap.account_id, `beside ${repeat}`],
-    )) as { app_id: string };
-    await deployment.addEnvironments(1, 'default');
-    const load = await prepareLoad({
-      ...{ url: deployment.url, way: 'single', appIds: [appId], connections, rate },
-      ...{ seconds: 3_600, threads: options.threads, sendsAll: true },
-    });
-    const begin = async (): Promise<Ingestion> => {
-      const startedMs = Date.now();
-      const sending = load.send();
-      await pause(beforeSeconds * 1_000);
-      let [fromMs, toMs] = [0, 0];
-      return {
-        submitted: () => {
-          fromMs = Date.now();
-        },
-        completed: () => {
-          toMs = Date.now();
-        },
-        end: async () => {
-          load.stop();
-          const { seconds } = await sending;
-          const events = allAnswered(seconds);
-          await untilCounted(() => countRecords(deployment, appId), events);
-          await assertStored(deployment, appId, { events });
-          // In the first seconds of a load connections are new.
-          found.beforeMs.push(between(seconds, startedMs + 3_000, fromMs - 1_000));
-          found.meanwhileMs.push(between(seconds, fromMs - 1_000, toMs));
-        },
-      };
+    const appId = await addEnvironment(deployment.sluice, `beside ${repeat}`);
+    const ingestion = await prepareIngestion(deployment, appId, ratePerSecond, options.threads);
+    let [startedMs, fromMs, toMs] = [0, 0, 0];
+    const beside = {
+      begin: async () => {
+        startedMs = Date.now();
+        ingestion.begin();
+        await pause(beforeSeconds * 1_000);
+        fromMs = Date.now();
+      },
+      completed: () => {
+        toMs = Date.now();
+      },
+      end: async () => {
+        const { seconds } = await ingestion.end();
+        found.beforeMs.push(between(seconds, startedMs + newMs, fromMs - 1_000));
+        found.meanwhileMs.push(between(seconds, fromMs - 1_000, toMs));
+      },
     };
-    const run = await runBulk(deletion, deletion.population.customersOfSet(sets.beside + repeat), begin);
+    const run = await runBulk(deletion, deletion.population.customersOfSet(sets.beside + repeat), beside);
     found.runs.push(run);
+    const [before, meanwhile] = [found.beforeMs, found.meanwhileMs].map((spreads) =>
+      figure(spreads.at(-1)?.p99),
+    );
     progress.say(
-      `deletion beside ${rate}/s: complete after ${figure(run.completeSeconds)} s; p99 before ${figure(found.beforeMs.at(-1)?.p99)}, meanwhile ${figure(found.meanwhileMs.at(-1)?.p99)} ms`,
+      `deletion beside ${ratePerSecond}/s: complete after ${figure(run.completeSeconds)} s; p99 before ${before}, meanwhile ${meanwhile} ms`,
     );
   }
-  return { ratePerSecond: rate, ...found };
+  return { ratePerSecond, ...found };
 }
 
 /** Over the seconds that begin between two times. */

@@ -3,7 +3,7 @@
 // a segment number of the past, as if the rows had been loaded over months.
 
 import { columns } from '../../src/clickhouse/tables.js';
-import { insertEvents, type MadeEvents } from '../deployment/made-events.js';
+import { insertEvents, type MadeEvents, rowsPerInsert } from '../deployment/made-events.js';
 import type { Rows } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
 
@@ -13,62 +13,53 @@ type PopulationOptions = {
   readonly deployment: Rows;
   /** Main Production and another environment of the same account. */
   readonly appIds: readonly [string, string];
-  /** Markers, by customer number: identities that occur nowhere else. */
+  /** By customer number, identities that occur nowhere else. */
   readonly markers: ReadonlyMap<number, string>;
 };
 
 /** A table's number of rows, and the sum of their hashes modulo 2^64. */
 type Fingerprint = { readonly rows: number; readonly hash: bigint };
-export type Fingerprints = ReadonlyMap<string, Fingerprint>;
 
 const tables = ['stored_events', 'stored_user_properties', 'stored_user_identities'] as const;
+type Fingerprints = Readonly<Record<(typeof tables)[number], Fingerprint>>;
+
 const eventsPerCustomer = 10;
-const insertRows = 500_000;
 const insertEveryDays = 14;
 const firstSegment = BigInt(Date.UTC(2025, 0, 5)) * 1000n;
 /** Users whose rows are all in one insert. */
 export const lonersPerInsert = 3;
-/** Per loner. */
-const lonerEvents = 10;
+const eventsPerLoner = 10;
+const lonerStep = rowsPerInsert / eventsPerLoner;
 const mergedEvery = 10;
 const firstUserId = 1_000_000;
 const eventNames = ['Page Viewed', 'Product Viewed', 'Product Added', 'Search Performed', 'Order Completed'];
 
-/** What `fill` put into the tables; `segment <= lastSegment` separates it from records that came through the API. */
+type Range = { readonly firstCustomer: number; readonly customers: number };
+
+/** What `fill` put into the tables; its segment numbers separate it from records that came through the API. */
 export class Population {
   events = 0;
   customers = 0;
   inserts = 0;
   readonly #options: PopulationOptions;
+  /** Of all rows of `fill`, unless they have changed. */
   #all: Fingerprints | undefined;
 
   constructor(options: PopulationOptions) {
     this.#options = options;
   }
 
-  get lastSegment(): string {
-    return String(segmentOf(this.inserts));
-  }
-
   /** Adds customers until there are this many events. */
   async fill(events: number): Promise<void> {
-    const { rows } = this.#options.deployment;
-    this.changed();
-    const first = this.events;
-    const customers = (events - first) / eventsPerCustomer;
-    const range = { firstCustomer: this.customers, customers };
-    for (let from = first; from < events; from += insertRows) {
-      const count = Math.min(insertRows, events - from);
-      const segment = segmentOf(this.inserts);
-      await insertEvents(this.#options.deployment, this.#events(from - first, count, segment, range));
-      if (from === first) {
-        await rows(this.#propertiesInsert(segment, range));
-        await rows(this.#identitiesInsert(segment, range));
-      }
-      this.inserts += 1;
-    }
+    const { deployment } = this.#options;
+    this.#all = undefined;
+    const more = events - this.events;
+    const range = { firstCustomer: this.customers, customers: more / eventsPerCustomer };
+    await this.#insertUsers(segmentOf(this.inserts), range);
+    await insertEvents(deployment, 0, more, (_from, insert) => this.#eventsOf(this.inserts + insert, range));
+    this.inserts += Math.ceil(more / rowsPerInsert);
     this.events = events;
-    this.customers += customers;
+    this.customers += range.customers;
   }
 
   /** One customer in every hundred; each `set` below 50 selects different ones. */
@@ -85,17 +76,42 @@ export class Population {
   }
 
   loner(insert: number, which: number): User {
-    return { identity: lonerIdentity(String(insert), String(which)) };
+    return { identity: `loner-${insert}-${which}@example.com` };
   }
 
-  /** Stores the targets of the next comparison; an identity or user_id stands for its whole merged user. */
-  async noteTargets(users: readonly User[]): Promise<void> {
+  /**
+   * Does `work`, which gets the number of the users' rows and deletes them. Rejects unless they have no row left and all other
+   * rows are exactly the same.
+   */
+  async comparing<Result>(users: readonly User[], work: (rows: number) => Promise<Result>): Promise<Result> {
+    await this.#noteTargets(users);
+    const before = this.#all ?? (await this.#fingerprints(''));
+    const targets = await this.#fingerprints(isTarget);
+    const result = await work(tables.reduce((sum, table) => sum + targets[table].rows, 0));
+    const [after, left] = [await this.#fingerprints(''), await this.#fingerprints(isTarget)];
+    this.#all = after;
+    for (const table of tables) {
+      const [all, gone, rest] = [before[table], targets[table], after[table]];
+      if (left[table].rows !== 0) {
+        throw new BenchError(`${left[table].rows} rows of targets are left in ${table}`);
+      }
+      const hash = BigInt.asUintN(64, all.hash - gone.hash);
+      if (rest.rows !== all.rows - gone.rows || rest.hash !== hash) {
+        throw new BenchError(
+          `${table} had ${all.rows} rows, ${gone.rows} of targets; ${rest.rows} are left, or others changed`,
+        );
+      }
+    }
+    return result;
+  }
+
+  /** Stores the targets of a comparison; an identity or user_id stands for its whole merged user. */
+  async #noteTargets(users: readonly User[]): Promise<void> {
     const { rows } = this.#options.deployment;
     await rows('DROP TABLE IF EXISTS default.bench_targets');
     await rows('CREATE TABLE default.bench_targets (identity String, user_id UInt64) ENGINE = Memory');
     const lines = users.flatMap((user) => {
-      if ('user_id' in user)
-        return [{ user_id: user.user_id }, { identity: this.#identityOf(user.user_id - firstUserId) }];
+      if ('user_id' in user) return [user, { identity: this.#identityOf(user.user_id - firstUserId) }];
       const customer = this.#customerOf(user.identity);
       const merged = customer !== undefined && customer % mergedEvery === 0;
       return merged ? [user, { user_id: firstUserId + customer }] : [user];
@@ -104,43 +120,26 @@ export class Population {
     await rows(`INSERT INTO default.bench_targets FORMAT JSONEachRow\n${data}`);
   }
 
-  /** All rows of `fill`, read again only after `changed`. */
-  async all(): Promise<Fingerprints> {
-    this.#all ??= await this.#fingerprint('');
-    return this.#all;
-  }
-
-  /** The rows of the stored targets. */
-  targets(): Promise<Fingerprints> {
-    return this.#fingerprint(`AND ${isTarget}`);
-  }
-
-  changed(): void {
-    this.#all = undefined;
-  }
-
-  async #fingerprint(condition: string): Promise<Fingerprints> {
+  async #fingerprints(condition: string): Promise<Fingerprints> {
     const { rows } = this.#options.deployment;
-    const found = new Map<string, Fingerprint>();
+    const found: Partial<Record<(typeof tables)[number], Fingerprint>> = {};
     for (const table of tables) {
       // Of a tuple: the hash of several values is null if one of them is null, and the sum leaves it out.
       const [row] = await rows<{ count: string; hash: string }>(
         `SELECT toString(count()) AS count, toString(sum(cityHash64(tuple(*)))) AS hash FROM ${table}
-          WHERE segment <= ${this.lastSegment} ${condition}`,
+          WHERE segment <= ${segmentOf(this.inserts)} ${condition}`,
       );
-      found.set(table, { rows: Number(row?.count), hash: BigInt(row?.hash ?? 0) });
+      found[table] = { rows: Number(row?.count), hash: BigInt(row?.hash ?? 0) };
     }
-    return found;
+    return found as Fingerprints;
   }
 
-  #events(offset: number, count: number, segment: bigint, range: Range): MadeEvents {
+  #eventsOf(insert: number, range: Range): MadeEvents {
     const [main, other] = this.#options.appIds;
-    const lonerStep = Math.floor(insertRows / lonerEvents);
+    const lonerIdentity = `concat('loner-${insert}-', toString(number % ${lonerStep}), '@example.com')`;
     return {
-      count,
-      segment: String(segment),
+      segment: String(segmentOf(insert)),
       with: [
-        `number + ${offset} AS n`,
         `${range.firstCustomer} + n % ${range.customers} AS customer`,
         `intDiv(n, ${range.customers}) AS nth`,
         `number % ${lonerStep} < ${lonersPerInsert} AS is_loner`,
@@ -150,7 +149,7 @@ export class Population {
       appId: `if(nth = 3 AND NOT is_loner, '${other}', '${main}')`,
       event: `[${eventNames.map((name) => `'${name}'`).join(', ')}][1 + random % ${eventNames.length}]`,
       userId: `if(is_anonymous, ${firstUserId} + customer, NULL)`,
-      identity: `multiIf(is_anonymous, '', is_loner, ${lonerIdentitySql(this.inserts, lonerStep)}, ${this.#identitySql()})`,
+      identity: `multiIf(is_anonymous, '', is_loner, ${lonerIdentity}, ${this.#identitySql()})`,
       sessionId: 'hex(cityHash64(customer, intDiv(nth, 3)))',
       msBefore: 'random % 86400000',
       properties: `map(
@@ -162,32 +161,27 @@ export class Population {
     };
   }
 
-  #propertiesInsert(segment: bigint, range: Range): string {
-    return `INSERT INTO stored_user_properties (${withoutId('user_properties')})
-      WITH ${range.firstCustomer} + number * ${mergedEvery} AS customer
-      SELECT '${this.#options.appIds[0]}', NULL, ${this.#identitySql()},
-        map('email', concat('mail-', toString(customer), '@example.com'), 'plan', ['free', 'pro'][1 + number % 2]),
-        1 + number % 1000, ${segment}, 1 + intDiv(number, 1000), fromUnixTimestamp64Milli(intDiv(${segment}, 1000), 'UTC')
-      FROM numbers(${range.customers / mergedEvery})`;
-  }
-
-  #identitiesInsert(segment: bigint, range: Range): string {
+  /** Properties and identifications of the customers with an anonymous past. */
+  async #insertUsers(segment: bigint, { firstCustomer, customers }: Range): Promise<void> {
     const [main, other] = this.#options.appIds;
-    return `INSERT INTO stored_user_identities (${withoutId('user_identities')})
-      WITH ${range.firstCustomer} + intDiv(number, 2) * ${mergedEvery} AS customer
-      SELECT ['${main}', '${other}'][1 + number % 2], ${firstUserId} + customer, ${this.#identitySql()},
-        1 + number % 1000, ${segment}, 1 + intDiv(number, 1000), fromUnixTimestamp64Milli(intDiv(${segment}, 1000), 'UTC')
-      FROM numbers(${(2 * range.customers) / mergedEvery})`;
+    const insert = (table: 'user_properties' | 'user_identities', each: number, values: string) =>
+      this.#options.deployment.rows(`INSERT INTO stored_${table} (${withoutId(table)})
+        WITH ${firstCustomer} + intDiv(number, ${each}) * ${mergedEvery} AS customer
+        SELECT ${values}, 1 + number % 1000, ${segment}, 1 + intDiv(number, 1000),
+          fromUnixTimestamp64Milli(intDiv(${segment}, 1000), 'UTC')
+        FROM numbers(${(each * customers) / mergedEvery})`);
+    const properties = `map('email', concat('mail-', toString(customer), '@example.com'), 'plan', ['free', 'pro'][1 + number % 2])`;
+    await insert('user_properties', 1, `'${main}', NULL, ${this.#identitySql()}, ${properties}`);
+    const appId = `['${main}', '${other}'][1 + number % 2]`;
+    await insert('user_identities', 2, `${appId}, ${firstUserId} + customer, ${this.#identitySql()}`);
   }
 
   #identitySql(): string {
+    const usual = "concat('customer-', leftPad(toString(customer), 7, '0'), '@example.com')";
     const marked = [...this.#options.markers].map(
       ([customer, text]) => `customer = ${customer}, '${text}', `,
     );
-    return `multiIf(${marked.join('')}concat('customer-', leftPad(toString(customer), 7, '0'), '@example.com'))`.replace(
-      /^multiIf\((concat.*)\)$/,
-      '$1',
-    );
+    return marked.length === 0 ? usual : `multiIf(${marked.join('')}${usual})`;
   }
 
   #identityOf(customer: number): string {
@@ -201,47 +195,13 @@ export class Population {
   }
 }
 
-type Range = { readonly firstCustomer: number; readonly customers: number };
-
 /** The customer of a set in one hundred. */
 export function memberOfSet(set: number, hundred: number): number {
   return 100 * hundred + ((7 * hundred + set) % 100);
 }
 
-/** Throws unless the targets have no row left and all other rows are exactly the same. */
-export function assertOnlyTargetsGone(
-  before: Fingerprints,
-  targets: Fingerprints,
-  after: Fingerprints,
-  targetsAfter: Fingerprints,
-): void {
-  for (const table of tables) {
-    const [all, gone, left] = [before, targets, after].map((of) => of.get(table)) as [
-      Fingerprint,
-      Fingerprint,
-      Fingerprint,
-    ];
-    const survivors = targetsAfter.get(table)?.rows;
-    if (survivors !== 0) throw new BenchError(`${survivors} rows of targets are left in ${table}`);
-    const hash = BigInt.asUintN(64, all.hash - gone.hash);
-    if (left.rows !== all.rows - gone.rows || left.hash !== hash) {
-      throw new BenchError(
-        `${table} had ${all.rows} rows, ${gone.rows} of targets; ${left.rows} are left, or others changed`,
-      );
-    }
-  }
-}
-
-const isTarget = `((identity != '' AND identity IN (SELECT identity FROM default.bench_targets))
+const isTarget = `AND ((identity != '' AND identity IN (SELECT identity FROM default.bench_targets))
   OR (user_id IS NOT NULL AND assumeNotNull(user_id) IN (SELECT user_id FROM default.bench_targets WHERE user_id > 0)))`;
-
-function lonerIdentity(insert: string, which: string): string {
-  return `loner-${insert}-${which}@example.com`;
-}
-
-function lonerIdentitySql(insert: number, step: number): string {
-  return `concat('loner-${insert}-', toString(number % ${step}), '@example.com')`;
-}
 
 function segmentOf(insert: number): bigint {
   return firstSegment + BigInt(insert * insertEveryDays) * 86_400_000_000n;

@@ -2,7 +2,6 @@
 // with their contents before.
 
 import { setTimeout as pause } from 'node:timers/promises';
-import type { DeletionRequest } from '../../src/deletion/request.js';
 import type { Deployment } from '../deployment/deployment.js';
 import { countFilesWith, countReplacedParts, readParts } from '../deployment/disk.js';
 import { startMeter, sumCpu } from '../deployment/meter.js';
@@ -10,7 +9,7 @@ import { mergesEnded } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
 import { median } from '../figures.js';
 import type { DeletionApi } from './api.js';
-import { assertOnlyTargetsGone, type Population, type User } from './population.js';
+import type { Population, User } from './population.js';
 
 export type DeletionContext = {
   readonly deployment: Deployment;
@@ -19,46 +18,9 @@ export type DeletionContext = {
   readonly markers: ReadonlyMap<number, string>;
 };
 
-/**
- * Until `complete`: CPU seconds of the deployment's processes, and the share of all cores that other programs used. A share
- * of 0.5 about doubles the times.
- */
-type Cpu = { readonly seconds: number; readonly othersShare: number };
-
-export type BulkRun = {
-  readonly targets: number;
-  /** Events, user property records and identifications of the targets. */
-  readonly rows: number;
-  /** From the moment the submission was sent. */
-  readonly answeredSeconds: number;
-  readonly completeSeconds: number;
-  /** From `complete` to the start of the first search that found nothing. */
-  readonly partsGoneSeconds: number;
-  readonly redisRewrittenSeconds: number;
-  readonly cpu: Cpu;
-};
-
-export type OneRun = {
-  readonly rows: number;
-  readonly completeSeconds: number;
-  readonly parts: number;
-  readonly partsRewritten: number;
-  readonly rowsRewritten: number;
-  readonly cpu: Cpu;
-};
-
-export type ManyRun = {
-  readonly requests: number;
-  /** From the first submission to the answer of the last one, and until all were complete. */
-  readonly submittedSeconds: number;
-  readonly completeSeconds: number;
-  /** Over the requests, each from its submission until it was complete. */
-  readonly medianSeconds: number;
-  readonly longestSeconds: number;
-  readonly mutations: Readonly<Record<string, number>>;
-  /** For each table, the most mutations that began within any 60 s. */
-  readonly mutationsAMinute: Readonly<Record<string, number>>;
-};
+export type BulkRun = Awaited<ReturnType<typeof runBulk>>;
+export type OneRun = Awaited<ReturnType<typeof runOne>>;
+export type ManyRun = Awaited<ReturnType<typeof runMany>>;
 
 const secondsMax = 300;
 const tracesSecondsMax = 180;
@@ -70,66 +32,58 @@ const manyPollEveryMs = 10;
 /** As many polls per second as a token may make. */
 const pollEveryMs = 15;
 
-/** Events that come meanwhile. */
-export type Ingestion = { submitted(): void; completed(): void; end(): Promise<void> };
+/** Events that come meanwhile, from before the submission on; what takes the machine's time otherwise comes after `completed`. */
+type Beside = { begin(): Promise<void>; completed(): void; end(): Promise<void> };
 
-/**
- * Deletes customers in one request; one of them must have a marker. `begin` starts an ingestion just before the submission:
- * whatever the bench does itself that takes the machine's time is done by then, or comes after `completed`.
- */
+/** Deletes customers in one request; one of them must have a marker. */
 export async function runBulk(
   { deployment, api, population, markers }: DeletionContext,
   customers: readonly number[],
-  begin?: () => Promise<Ingestion>,
-): Promise<BulkRun> {
+  beside?: Beside,
+) {
   const users = customers.map((customer) => population.nameOf(customer));
   const text = customers.flatMap((customer) => markers.get(customer)?.split('@')[0] ?? [])[0];
   if (text === undefined) throw new BenchError('no customer of the run has a marker');
-  const { clickhouse } = deployment.own.sluice;
+  const { clickhouse, redis } = deployment.sluice;
   const isGoneFrom = async (folder: string) => (await countFilesWith(text, folder)) === 0;
   if (await isGoneFrom(clickhouse.dir)) throw new BenchError('the marker is not found before the deletion');
 
   await mergesEnded(deployment);
-  return comparing(population, users, async (rows) => {
-    const ingestion = await begin?.();
+  return population.comparing(users, async (rows) => {
+    await beside?.begin();
     const cpuSince = startCpu(deployment);
-    ingestion?.submitted();
     const sentAt = performance.now();
     const requestId = await api.submit(users);
+    /** From the moment the submission was sent. */
     const answeredSeconds = secondsSince(sentAt);
     await api.untilComplete(requestId, secondsMax);
     const completeSeconds = secondsSince(sentAt);
-    ingestion?.completed();
+    beside?.completed();
     const cpu = cpuSince();
     const completeAt = performance.now();
-    if (rowsFound(await api.show(requestId)) !== rows) {
+    const { found = [] } = await api.show(requestId);
+    if (found.reduce((sum, of) => sum + of.rows, 0) !== rows) {
       throw new BenchError('the evidence counts other rows than the tables held');
     }
-
+    /** From `complete` to the start of the first search that found nothing. */
     const [partsGoneSeconds, redisRewrittenSeconds] = await Promise.all([
       untilGone(completeAt, async () => {
         const replaced = await countReplacedParts(deployment, 'deletion_targets');
         return replaced === 0 && (await isGoneFrom(clickhouse.dir));
       }),
-      untilGone(completeAt, () => isGoneFrom(deployment.own.redis.dir)),
+      untilGone(completeAt, () => isGoneFrom(redis.dir)),
     ]);
-    await ingestion?.end();
-    return {
-      targets: customers.length,
-      rows,
-      answeredSeconds,
-      completeSeconds,
-      partsGoneSeconds,
-      redisRewrittenSeconds,
-      cpu,
-    };
+    await beside?.end();
+    const times = { answeredSeconds, completeSeconds, partsGoneSeconds, redisRewrittenSeconds };
+    // Rows: events, user property records and identifications of the targets.
+    return { targets: customers.length, rows, ...times, cpu };
   });
 }
 
 /** Deletes one user while the service is idle otherwise. */
-export async function runOne({ deployment, api, population }: DeletionContext, user: User): Promise<OneRun> {
+export async function runOne({ deployment, api, population }: DeletionContext, user: User) {
   await mergesEnded(deployment);
-  return comparing(population, [user], async (rows) => {
+  return population.comparing([user], async (rows) => {
     await pause(roundEveryMs);
     const before = await readParts(deployment, 'stored_events');
     const cpuSince = startCpu(deployment);
@@ -158,14 +112,13 @@ export async function runOne({ deployment, api, population }: DeletionContext, u
 export async function runMany(
   { deployment, api, population }: DeletionContext,
   customers: readonly number[],
-): Promise<ManyRun> {
+) {
   const users = customers.map((customer) => population.nameOf(customer));
   await mergesEnded(deployment);
-  return comparing(population, users, async () => {
+  return population.comparing(users, async () => {
     await pause(roundEveryMs);
     const startedAt = performance.now();
     const pending = new Map<string, number>();
-    const requestIds: string[] = [];
     const waited: number[] = [];
     let submitting = true;
 
@@ -173,9 +126,7 @@ export async function runMany(
       for (const [index, user] of users.entries()) {
         await pause(Math.max(0, startedAt + index * manyEveryMs - performance.now()));
         const sentAt = performance.now();
-        const requestId = await api.submit([user]);
-        requestIds.push(requestId);
-        pending.set(requestId, sentAt);
+        pending.set(await api.submit([user]), sentAt);
       }
       submitting = false;
       return secondsSince(startedAt);
@@ -197,50 +148,31 @@ export async function runMany(
 
     const [submittedSeconds] = await Promise.all([submitAll(), pollAll()]);
     const completeSeconds = secondsSince(startedAt);
-    const { mutations, mutationsAMinute } = await countMutations();
     return {
       requests: users.length,
+      /** From the first submission to the answer of the last one, and until all were complete. */
       submittedSeconds,
       completeSeconds,
+      /** Over the requests, each from its submission until it was complete. */
       medianSeconds: median(waited),
       longestSeconds: Math.max(...waited),
-      mutations,
-      mutationsAMinute,
+      mutationsAMinute: await countMutations(deployment, completeSeconds),
     };
-
-    async function countMutations() {
-      const sinceSeconds = Math.ceil(completeSeconds) + 1;
-      const found = await deployment.rows<{ table: string; at: number }>(
-        `SELECT table, toUnixTimestamp(create_time) AS at FROM system.mutations
-          WHERE database = currentDatabase() AND create_time >= now() - ${sinceSeconds} ORDER BY at`,
-      );
-      const byTable = new Map<string, number[]>();
-      for (const { table, at } of found) byTable.set(table, [...(byTable.get(table) ?? []), Number(at)]);
-      const of = (value: (times: number[]) => number) =>
-        Object.fromEntries([...byTable].map(([table, times]) => [table, value(times)]));
-      return {
-        mutations: of((times) => times.length),
-        mutationsAMinute: of((times) =>
-          Math.max(...times.map((from) => times.filter((at) => at >= from && at < from + 60).length)),
-        ),
-      };
-    }
   });
 }
 
-/** Compares the tables before and after `work`, which gets the number of the targets' rows. */
-async function comparing<Result>(
-  population: Population,
-  users: readonly User[],
-  work: (rows: number) => Promise<Result>,
-): Promise<Result> {
-  await population.noteTargets(users);
-  const [before, targets] = [await population.all(), await population.targets()];
-  const result = await work([...targets.values()].reduce((sum, { rows }) => sum + rows, 0));
-  population.changed();
-  const [after, left] = [await population.all(), await population.targets()];
-  assertOnlyTargetsGone(before, targets, after, left);
-  return result;
+/** For each table, the most mutations that began within any 60 s. */
+async function countMutations({ rows }: Deployment, seconds: number): Promise<Record<string, number>> {
+  const found = await rows<{ table: string; at: number }>(
+    `SELECT table, toUnixTimestamp(create_time) AS at FROM system.mutations
+      WHERE database = currentDatabase() AND create_time >= now() - ${Math.ceil(seconds) + 1} ORDER BY at`,
+  );
+  const most: Record<string, number> = {};
+  for (const { table, at: from } of found) {
+    const within = found.filter(({ table: other, at }) => other === table && at >= from && at < from + 60);
+    most[table] = Math.max(most[table] ?? 0, within.length);
+  }
+  return most;
 }
 
 /** Seconds from `sinceMs` to the start of a search that found nothing. */
@@ -253,12 +185,11 @@ async function untilGone(sinceMs: number, isGone: () => Promise<boolean>): Promi
   }
 }
 
-function rowsFound(request: DeletionRequest): number {
-  return (request.found ?? []).reduce((sum, { rows }) => sum + rows, 0);
-}
-
-/** The returned function reads what was used since. */
-function startCpu({ cpu }: Deployment): () => Cpu {
+/**
+ * The returned function reads CPU seconds of the deployment's processes since, and the share of all cores that other programs
+ * used. A share of 0.5 about doubles the times.
+ */
+function startCpu({ cpu }: Deployment) {
   const read = startMeter(cpu);
   return () => {
     const { used, othersShare } = read();

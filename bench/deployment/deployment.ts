@@ -2,14 +2,15 @@
 // and data in a temporary folder. Each run gets an environment of its own, so that its rows can be counted.
 
 import { resolve } from 'node:path';
-import { createEnvironments } from '../../harness/accounts.js';
+import { Redis } from 'ioredis';
+import { createEnvironments, unlimited } from '../../harness/accounts.js';
 import type { Child } from '../../harness/child.js';
+import { readMetric } from '../../harness/fault-checks.js';
+import { untilStored } from '../../harness/ingestion.js';
 import { startRedisCluster } from '../../harness/redis-cluster.js';
-import { type RedisHandle, type SluiceHandle, startRedis, startSluice } from '../../harness/services.js';
-import { rateLimits } from '../../src/contract/limits.js';
-import { BenchError } from '../failure.js';
+import { type RedisHandle, startRedis, startSluice } from '../../harness/services.js';
 import { cpuMicroseconds, memoryBytes, systemMicroseconds } from './processes.js';
-import { readStored, type Store } from './stored.js';
+import { countRecords, mergesEnded, readStored } from './stored.js';
 
 export const processNames = ['api', 'redis', 'worker', 'clickhouse'] as const;
 export type ProcessName = (typeof processNames)[number];
@@ -17,85 +18,75 @@ export type CpuTimes = Readonly<Partial<Record<ProcessName, number>>>;
 
 export type Limits = 'default' | 'none' | Readonly<Record<string, number>>;
 
-export type Deployment = Store & {
-  readonly url: string;
-  readonly redisUrl: string;
-  readonly own: OwnProcesses;
-  /** Runs a statement in the deployment's database. */
-  rows<Row>(sql: string): Promise<Row[]>;
-  /** CPU time in µs per kind of process, since it started. */
-  cpu(): Readonly<Record<ProcessName, number>>;
-  /** The kernel's part of it. */
-  systemCpu(): CpuTimes;
-  /** Creates environments; settles with their app_ids when the API knows them and their limits. */
-  addEnvironments(count: number, limits: Limits): Promise<string[]>;
-  stop(): Promise<void>;
-};
+/** It is also the subject of measured runs. */
+export type Deployment = Awaited<ReturnType<typeof startDeployment>>;
 
-export type OwnProcesses = {
-  readonly sluice: SluiceHandle;
-  readonly redis: RedisHandle;
-  /** Resident bytes per kind of process. */
-  memory(): Record<ProcessName, number>;
-};
-
-export type DeploymentOptions = {
-  /** Environment of the API processes and the workers; overrides the defaults. */
+type DeploymentOptions = {
+  /** Environment of the API process and the worker; overrides the defaults. */
   readonly env?: NodeJS.ProcessEnv;
-  readonly workerEnv?: NodeJS.ProcessEnv;
-  readonly clickhouse?: SluiceHandle['clickhouse'];
   /** So many Redis masters and so many ClickHouse servers; everybody reaches them by ports. Otherwise one each, by a socket. */
   readonly servers?: number;
   /** Writes V8 CPU profiles of the API process and the worker into this folder when they stop. */
-  readonly profileDir?: string | undefined;
+  readonly cpuProf?: string;
 };
 
 /** As the embedded Redis of `npm start`; above 2 GiB of backlog the API refuses records anyway. */
 export const redisMemoryBytesMax = 6 * 1024 ** 3;
-const limitNames = Object.keys(rateLimits);
 
 const profiler = new URL('./profile-process.js', import.meta.url);
 
 /** Starts everything; settles when the API is ready. */
-export async function startDeployment(options: DeploymentOptions = {}): Promise<Deployment> {
-  const { servers } = options;
+export async function startDeployment({ env, servers, cpuProf }: DeploymentOptions = {}) {
   const { redises, redisUrl, removeRedis } = await startRedises(servers);
-  const [redis] = redises;
   const profile =
-    options.profileDir === undefined
-      ? {}
-      : { NODE_OPTIONS: `--import ${profiler.href}`, PROFILE_DIR: resolve(options.profileDir) };
+    cpuProf === undefined ? {} : { NODE_OPTIONS: `--import ${profiler.href}`, PROFILE_DIR: resolve(cpuProf) };
   const sluice = await startSluice({
-    redis,
+    redis: redises[0],
     ...(servers !== undefined && { clickhouseServers: servers }),
-    env: { ...(servers !== undefined && { REDIS_URL: redisUrl }), ...options.env },
+    env: { ...(servers !== undefined && { REDIS_URL: redisUrl }), ...env },
     apiEnv: profile,
-    workerEnv: { ...profile, ...options.workerEnv },
-    ...(options.clickhouse === undefined ? {} : { clickhouse: options.clickhouse }),
+    workerEnv: profile,
   });
-  // Functions, since a restarted process has another pid.
-  const children: Record<ProcessName, () => readonly Child[]> = {
-    api: () => sluice.api,
-    redis: () => redises,
-    worker: () => sluice.workers,
-    clickhouse: () => sluice.clickhouses,
-  };
+  const redis = new Redis(redises[0].url, { lazyConnect: true });
+  // A function, since a restarted process has another pid.
+  const childrenOf = (name: ProcessName): readonly Child[] =>
+    ({ api: sluice.api, redis: redises, worker: sluice.workers, clickhouse: sluice.clickhouses })[name];
   const ofEach = (value: (pid: number) => number) =>
     Object.fromEntries(
-      processNames.map((name) => [name, children[name]().reduce((sum, { pid }) => sum + value(pid), 0)]),
+      processNames.map((name) => [name, childrenOf(name).reduce((sum, { pid }) => sum + value(pid), 0)]),
     ) as Record<ProcessName, number>;
-  const rows: Deployment['rows'] = (sql) => queryRows(sluice.clickhouse.testerUrl, sluice.database, sql);
+  const { rows } = sluice;
+  /** The sum of a metric of the API process over its labels. */
+  const metric = async (name: string) => (sluice.api[0] && (await readMetric(sluice.api[0], name))) ?? 0;
   return {
+    sluice,
     url: sluice.baseUrl,
-    redisUrl: sluice.redisUrl,
-    own: { sluice, redis, memory: () => ofEach(memoryBytes) },
+    /** A connection to the first master. */
+    redis,
+    /** Runs a statement in the deployment's database. */
     rows,
-    stored: (appId) => readStored({ rows }, appId),
+    metric,
+    /** CPU time in µs per kind of process, since it started; and the kernel's part of it. */
     cpu: () => ofEach(cpuMicroseconds),
     systemCpu: () => ofEach(systemMicroseconds),
-    addEnvironments: (count, limits) =>
+    /** Resident bytes per kind of process. */
+    memory: () => ofEach(memoryBytes),
+    commits: async () => ({
+      count: await metric('sluice_commit_seconds_count'),
+      records: await metric('sluice_commit_records_sum'),
+    }),
+    count: (appId: string) => countRecords({ rows }, appId),
+    stored: async (appId: string) => {
+      // The count alone is not enough: one event may be stored twice while another is still missing.
+      await untilStored(sluice);
+      return readStored({ rows }, appId);
+    },
+    settle: () => mergesEnded({ rows }),
+    /** Creates environments; settles with their app_ids when the API knows them and their limits. */
+    addEnvironments: (count: number, limits: Limits) =>
       createEnvironments(sluice, new Array<readonly string[]>(count).fill(optionsOf(limits))),
     stop: async () => {
+      redis.disconnect();
       await sluice.stop();
       await removeRedis();
     },
@@ -103,12 +94,12 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
 }
 
 async function startRedises(masters = 1) {
-  const redisOptions = { appendfsync: 'always', maxmemory: redisMemoryBytesMax } as const;
+  const options = { appendfsync: 'always', maxmemory: redisMemoryBytesMax } as const;
   if (masters === 1) {
-    const redis = await startRedis(redisOptions);
+    const redis = await startRedis(options);
     return { redises: [redis] as const, redisUrl: redis.url, removeRedis: () => redis.remove() };
   }
-  const cluster = await startRedisCluster({ ...redisOptions, count: masters });
+  const cluster = await startRedisCluster({ ...options, count: masters });
   const redises = cluster.masters as [RedisHandle, ...RedisHandle[]];
   return { redises, redisUrl: cluster.url, removeRedis: () => cluster.remove() };
 }
@@ -116,21 +107,6 @@ async function startRedises(masters = 1) {
 /** As options of the command `environments set`. */
 function optionsOf(limits: Limits): readonly string[] {
   if (limits === 'default') return [];
-  const values = limits === 'none' ? limitNames.map((name) => [name, 'none']) : Object.entries(limits);
-  return values.flatMap(([name, value]) => ['--limit', `${name}=${value}`]);
-}
-
-/** Runs a statement; settles with its rows. Rejects with ClickHouse's message. */
-export async function queryRows<Row>(url: string, database: string, sql: string): Promise<Row[]> {
-  const parameters = new URLSearchParams({ database, default_format: 'JSONEachRow' });
-  const { origin, username, password } = new URL(url);
-  const authorization = `Basic ${Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`).toString('base64')}`;
-  // A new connection each time: the server closes idle ones while the bench is busy for seconds.
-  const connection = { connection: 'close' };
-  const headers: Record<string, string> = username === '' ? connection : { ...connection, authorization };
-  const reply = await fetch(`${origin}/?${parameters}`, { method: 'POST', headers, body: sql });
-  const text = await reply.text();
-  if (!reply.ok) throw new BenchError(`ClickHouse answered ${reply.status}: ${text.slice(0, 2_000)}`);
-  const lines = text.split('\n').filter((line) => line !== '');
-  return lines.map((line) => JSON.parse(line) as Row);
+  if (limits === 'none') return unlimited;
+  return Object.entries(limits).flatMap(([name, value]) => ['--limit', `${name}=${value}`]);
 }

@@ -5,22 +5,12 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 import { BenchError } from '../failure.js';
-import type { CpuTimes, Deployment } from './deployment.js';
+import type { Deployment } from './deployment.js';
 import { perRecord, startMeter } from './meter.js';
 import { cpuMicroseconds } from './processes.js';
-import { assertStored, countRecords, untilCounted } from './stored.js';
+import { assertStored, untilCounted } from './stored.js';
 
-export type ProgramRun = {
-  readonly events: number;
-  /** Until the program ended, and until everything was stored. */
-  readonly acknowledgedSeconds: number;
-  readonly storedSeconds: number;
-  /** µs of CPU per event, of the deployment and of the program. */
-  readonly cpu: CpuTimes;
-  readonly programCpu: number;
-  readonly othersShare: number;
-  readonly output: string;
-};
+export type ProgramRun = Awaited<ReturnType<typeof runProgram>>;
 
 const lookEveryMs = 20;
 
@@ -31,8 +21,8 @@ export async function runProgram(
   args: readonly string[],
   events: number,
   before = 0,
-): Promise<ProgramRun> {
-  const read = startMeter(() => deployment.cpu());
+) {
+  const read = startMeter(deployment.cpu);
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] });
   // /proc tells its CPU time only while it runs.
   let programMicroseconds = 0;
@@ -47,13 +37,15 @@ export async function runProgram(
   clearInterval(timer);
   if (code !== 0) throw new BenchError(`the program ended with ${code}: ${errors.slice(-2_000)}`);
   const { seconds: acknowledgedSeconds } = read();
-  await untilCounted(() => countRecords(deployment, appId), before + events);
+  await untilCounted(() => deployment.count(appId), before + events);
   const { seconds: storedSeconds, used, othersShare } = read();
   await assertStored(deployment, appId, { events: before + events });
   return {
     events,
+    /** Until the program ended, and until everything was stored. */
     acknowledgedSeconds,
     storedSeconds,
+    /** µs of CPU per event, of the deployment and of the program. */
     cpu: perRecord(used, events),
     programCpu: programMicroseconds / events,
     othersShare: othersShare(programMicroseconds),

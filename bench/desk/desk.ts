@@ -4,36 +4,17 @@
 
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Context } from '../context.js';
-import { connectDeletionApi, type DeletionApi } from '../deletion/api.js';
+import { connectDeletionApi } from '../deletion/api.js';
 import { Population, type User } from '../deletion/population.js';
 import { mergesEnded } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
 import { figure } from '../figures.js';
 import { type ExportRun, exportedUser, fillUser, runExport } from './export.js';
 import { type RetentionRun, runRetention } from './retention.js';
-import { measureSuppressed, type SuppressedCost } from './suppressed.js';
+import { measureSuppressed } from './suppressed.js';
 
-export type DeskResult = {
-  /** Of the exported user, and of all others. */
-  readonly events: number;
-  readonly othersEvents: number;
-  /** Runs with and without gzip. */
-  readonly exports: readonly ExportRun[];
-  /** Until the answer to each submission of one user. */
-  readonly submittedMs: readonly number[];
-  readonly previews: readonly PreviewRun[];
-  /** Until each answer about a status. */
-  readonly polledMs: readonly number[];
-  readonly suppressed: SuppressedCost;
+export type DeskResult = Omit<Awaited<ReturnType<typeof runDesk>>, 'retention'> & {
   readonly retention?: readonly RetentionRun[];
-};
-
-/** `rows`: those that the preview found. */
-export type PreviewRun = {
-  readonly what: string;
-  readonly users: number;
-  readonly rows: number;
-  readonly ms: readonly number[];
 };
 
 const submissions = 20;
@@ -48,7 +29,7 @@ const eventsStep = 10_000;
 /** A set without the first customers: loners have their events. */
 const setOfPreviews = 40;
 
-export async function runDesk(context: Context): Promise<DeskResult> {
+export async function runDesk(context: Context) {
   const { deployment, options, progress } = context;
   const suppressed = measureSuppressed(suppressedUsers);
   progress.say(`desk: an event beside ${figure(suppressedUsers)} suppressed users is measured`);
@@ -56,52 +37,47 @@ export async function runDesk(context: Context): Promise<DeskResult> {
   const population = new Population({ deployment, appIds: api.appIds, markers: new Map() });
   const inSteps = (events: number) => Math.ceil(events / eventsStep) * eventsStep;
   const events = inSteps(options.deskEvents);
-  const others = inSteps(options.deskOthers);
-  await population.fill(others);
+  const othersEvents = inSteps(options.deskOthers);
+  await population.fill(othersEvents);
   await fillUser(deployment, api.appIds[0], events);
   await mergesEnded(deployment);
-  progress.say(`desk: ${figure(events)} events of one user, and ${figure(others)} of others`);
+  progress.say(`desk: ${figure(events)} events of one user, and ${figure(othersEvents)} of others`);
+  /** Runs with and without gzip. */
   const exports: ExportRun[] = [];
   for (let repeat = 0; repeat < options.repeats; repeat += 1) {
     for (const gzip of [false, true]) {
       const run = await runExport(deployment, api.accessToken, events, gzip);
       exports.push(run);
-      progress.say(
-        `desk: export${gzip ? ' as gzip' : ''}: first byte after ${figure(run.firstByteSeconds)} s, end after ${figure(run.seconds)} s`,
-      );
+      const [first, end] = [figure(run.firstByteSeconds), figure(run.seconds)];
+      progress.say(`desk: export${gzip ? ' as gzip' : ''}: first byte after ${first} s, end after ${end} s`);
     }
   }
+  const preview = async (what: string, users: readonly User[]) => {
+    /** Those that the preview found. */
+    let rows = 0;
+    const ms = await timed(options.repeats, async () => {
+      rows = await api.preview(users);
+    });
+    if (rows === 0) throw new BenchError(`the preview found no row of ${what}`);
+    return { what, users: users.length, rows, ms };
+  };
   const named = population
     .customersOfSet(setOfPreviews, previewedUsers)
     .map((customer) => population.nameOf(customer));
   const previews = [
-    await preview(api, 'a user like others', named.slice(0, 1), options.repeats),
-    await preview(api, 'the exported user', [{ identity: exportedUser }], options.repeats),
-    await preview(api, 'many users', named, options.repeats),
+    await preview('a user like others', named.slice(0, 1)),
+    await preview('the exported user', [{ identity: exportedUser }]),
+    await preview('many users', named),
   ];
   // Before the submissions: a run of retention makes way for deletions.
   const retention = await runRetention(context, Math.ceil(events / eventsPerExpired));
   let requestId = '';
+  /** Until the answer to each submission of one user, and about a status. */
   const submittedMs = await timed(submissions, async (i) => {
     requestId = await api.submit([{ identity: `nobody-${i}@example.com` }]);
   });
   const polledMs = await timed(polls, () => api.isComplete(requestId), pollEveryMs);
-  const calls = { submittedMs, previews, polledMs };
-  return { events, othersEvents: population.events, exports, ...calls, suppressed, retention };
-}
-
-async function preview(
-  api: DeletionApi,
-  what: string,
-  users: readonly User[],
-  repeats: number,
-): Promise<PreviewRun> {
-  let rows = 0;
-  const ms = await timed(repeats, async () => {
-    rows = await api.preview(users);
-  });
-  if (rows === 0) throw new BenchError(`the preview found no row of ${what}`);
-  return { what, users: users.length, rows, ms };
+  return { events, othersEvents, exports, submittedMs, previews, polledMs, suppressed, retention };
 }
 
 /** Calls one after another; settles with how many ms each took. */

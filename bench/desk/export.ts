@@ -9,78 +9,57 @@ import { insertEvents } from '../deployment/made-events.js';
 import { startMeter } from '../deployment/meter.js';
 import { BenchError } from '../failure.js';
 
-export type ExportRun = {
-  readonly gzip: boolean;
-  readonly records: number;
-  /** As received: compressed with gzip. */
-  readonly bytes: number;
-  /** From the request for the data on. */
-  readonly firstByteSeconds: number;
-  readonly seconds: number;
-  /** In s. */
-  readonly cpu: { readonly api: number; readonly clickhouse: number };
-  /** Resident memory of the API before the download, and the most during it. */
-  readonly apiMib: { readonly before: number; readonly most: number };
-};
+export type ExportRun = Awaited<ReturnType<typeof runExport>>;
 
 export const exportedUser = 'gateway@example.com';
-const rowsPerInsert = 500_000;
 const firstSegment = BigInt(Date.UTC(2025, 0, 12)) * 1000n;
 const insertEveryUs = 14n * 86_400_000_000n;
 const sampleEveryMs = 100;
 const mib = 1024 ** 2;
 
 /** Gives the user this many events, spread over months by their inserts like those of the others. */
-export async function fillUser(deployment: Deployment, appId: string, events: number): Promise<void> {
-  for (let from = 0, insert = 0n; from < events; from += rowsPerInsert, insert += 1n) {
-    await insertEvents(deployment, {
-      count: Math.min(rowsPerInsert, events - from),
-      segment: String(firstSegment + insert * insertEveryUs),
-      with: [`number + ${from} AS n`, 'cityHash64(n) AS random'],
-      appId: `'${appId}'`,
-      event: "['Page Viewed', 'Product Viewed', 'Order Completed'][1 + random % 3]",
-      identity: `'${exportedUser}'`,
-      sessionId: 'hex(intDiv(n, 20))',
-      msBefore: 'random % 86400000',
-      properties: `map('order_id', concat('order-', toString(n)), 'amount', toString((random % 100000) / 100), 'currency', 'EUR')`,
-    });
-  }
+export function fillUser(deployment: Deployment, appId: string, events: number): Promise<void> {
+  return insertEvents(deployment, 0, events, (_from, insert) => ({
+    segment: String(firstSegment + BigInt(insert) * insertEveryUs),
+    with: ['cityHash64(n) AS random'],
+    appId: `'${appId}'`,
+    event: "['Page Viewed', 'Product Viewed', 'Order Completed'][1 + random % 3]",
+    identity: `'${exportedUser}'`,
+    sessionId: 'hex(intDiv(n, 20))',
+    msBefore: 'random % 86400000',
+    properties: `map('order_id', concat('order-', toString(n)), 'amount', toString((random % 100000) / 100), 'currency', 'EUR')`,
+  }));
 }
 
 /** Requests the export of the user and reads all of it. Rejects unless it has this many records. */
-export async function runExport(
-  deployment: Deployment,
-  accessToken: string,
-  records: number,
-  gzip: boolean,
-): Promise<ExportRun> {
-  const sluice = { baseUrl: deployment.url };
-  const id = await submitExport(sluice, accessToken, [{ identity: exportedUser }]);
-  await untilExportComplete(sluice, accessToken, id);
-  const apiMib = () => deployment.own.memory().api / mib;
-  const before = apiMib();
+export async function runExport(deployment: Deployment, accessToken: string, records: number, gzip: boolean) {
+  const { url, memory, cpu } = deployment;
+  const id = await submitExport({ baseUrl: url }, accessToken, [{ identity: exportedUser }]);
+  await untilExportComplete({ baseUrl: url }, accessToken, id);
+  const before = memory().api / mib;
   let most = before;
   const sampling = setInterval(() => {
-    most = Math.max(most, apiMib());
+    most = Math.max(most, memory().api / mib);
   }, sampleEveryMs);
-  const readCpu = startMeter(() => deployment.cpu());
+  const readCpu = startMeter(cpu);
   try {
     const startedAt = performance.now();
-    const read = await download(`${deployment.url}${exportPath}/${id}/data`, accessToken, gzip, startedAt);
+    const read = await download(`${url}${exportPath}/${id}/data`, accessToken, gzip, startedAt);
     const seconds = (performance.now() - startedAt) / 1000;
     if (read.lastLine !== `{"kind":"end","records":${records}}`) {
-      throw new BenchError(
-        `the export ended with ${read.lastLine.slice(0, 200)} instead of ${records} records`,
-      );
+      const end = read.lastLine.slice(0, 200);
+      throw new BenchError(`the export ended with ${end} instead of ${records} records`);
     }
-    const { used } = readCpu();
+    const { api = 0, clickhouse = 0 } = readCpu().used;
     return {
       gzip,
-      records,
+      /** As received: compressed with gzip. */
       bytes: read.bytes,
+      /** From the request for the data on. */
       firstByteSeconds: read.firstByteSeconds,
       seconds,
-      cpu: { api: (used.api ?? 0) / 1e6, clickhouse: (used.clickhouse ?? 0) / 1e6 },
+      cpu: { api: api / 1e6, clickhouse: clickhouse / 1e6 },
+      /** Resident memory of the API before the download, and the most during it. */
       apiMib: { before, most },
     };
   } finally {
@@ -96,8 +75,8 @@ async function download(url: string, accessToken: string, gzip: boolean, started
     get(url, { headers, agent: false }, settle).once('error', reject);
   });
   if (answer.statusCode !== 200) throw new BenchError(`the export was answered ${answer.statusCode}`);
-  if ((answer.headers['content-encoding'] === 'gzip') !== gzip)
-    throw new BenchError(`the export came as ${answer.headers['content-encoding']}`);
+  const encoding = answer.headers['content-encoding'];
+  if ((encoding === 'gzip') !== gzip) throw new BenchError(`the export came as ${encoding}`);
   let bytes = 0;
   let firstByteSeconds = 0;
   answer.on('data', (piece: Buffer) => {

@@ -16,23 +16,18 @@ import { mergesEnded, numberOf } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
 import { figure } from '../figures.js';
 
-export type RetentionRun = {
-  /** Deleted, and kept in the same partition. */
-  readonly rows: number;
-  readonly beside: number;
-  readonly seconds: number;
-  /** In s, of the deployment and of the worker's code. */
-  readonly cpu: number;
-};
+/** `rows` are deleted, and so many `beside` are kept in the same partition. CPU is in s, of the deployment and of the worker's code. */
+export type RetentionRun = Readonly<Record<'rows' | 'beside' | 'seconds' | 'cpu', number>>;
 
-const rowsPerInsert = 500_000;
 /** One month for each run; nothing else is stored in them. */
 const firstMonth = { year: 2020, month: 0 };
 
 /** Runs with whole partitions, then with rows of others beside. */
-export async function runRetention(context: Context, rows: number): Promise<RetentionRun[]> {
-  const { deployment, redis, options, progress } = context;
-  const { sluice } = deployment.own;
+export async function runRetention(
+  { deployment, options, progress }: Context,
+  rows: number,
+): Promise<RetentionRun[]> {
+  const { sluice, redis, cpu } = deployment;
   // The worker makes no run of its own meanwhile.
   await redis.set(registryKeys.retentionRun, 'the bench', 'PX', retentionRuns.everyMs);
   const [over = '', kept = ''] = await createEnvironments(sluice, [['--retain-days', '30'], []]);
@@ -46,6 +41,8 @@ export async function runRetention(context: Context, rows: number): Promise<Rete
     crash: noCrash,
     log: pino({ level: 'silent' }),
   };
+  const count = (appId: string) => numberOf(deployment, 'count()', `stored_events WHERE app_id = '${appId}'`);
+  const mutations = () => numberOf(deployment, 'count()', "system.mutations WHERE table = 'stored_events'");
   const found: RetentionRun[] = [];
   try {
     for (let run = 0; run < 2 * options.repeats; run += 1) {
@@ -54,9 +51,22 @@ export async function runRetention(context: Context, rows: number): Promise<Rete
       await fill(deployment, over, month, rows);
       await fill(deployment, kept, month, beside);
       await mergesEnded(deployment);
-      const cost = await deleteOver(deployment, retention, over, kept, beside);
-      found.push({ rows, beside, ...cost });
-      progress.say(`desk: ${figure(rows)} rows beside ${figure(beside)} are over: ${figure(cost.seconds)} s`);
+      const [others, mutationsBefore] = [await count(kept), await mutations()];
+      const nowMs = await earliestClock(retention);
+      const read = startMeter(cpu);
+      const outcome = await expireRows(retention, nowMs);
+      const { seconds, used, own } = read();
+      if (beside > 0 !== (await mutations()) > mutationsBefore) {
+        throw new BenchError('the month went in another way');
+      }
+      const left = await count(over);
+      if (outcome !== 'done' || left > 0 || (await count(kept)) !== others) {
+        throw new BenchError(
+          `the run of retention ended with ${outcome}; ${left} rows are left, or others are gone`,
+        );
+      }
+      found.push({ rows, beside, seconds, cpu: (sumCpu(used) + own) / 1e6 });
+      progress.say(`desk: ${figure(rows)} rows beside ${figure(beside)} are over: ${figure(seconds)} s`);
     }
   } finally {
     await clickhouse.close();
@@ -64,43 +74,13 @@ export async function runRetention(context: Context, rows: number): Promise<Rete
   return found;
 }
 
-async function deleteOver(
-  deployment: Deployment,
-  retention: RetentionContext,
-  over: string,
-  kept: string,
-  beside: number,
-): Promise<Pick<RetentionRun, 'seconds' | 'cpu'>> {
-  const count = (appId: string) => numberOf(deployment, 'count()', `stored_events WHERE app_id = '${appId}'`);
-  const mutations = () => numberOf(deployment, 'count()', "system.mutations WHERE table = 'stored_events'");
-  const [others, mutationsBefore] = [await count(kept), await mutations()];
-  const nowMs = await earliestClock(retention);
-  const read = startMeter(() => deployment.cpu());
-  const outcome = await expireRows(retention, nowMs);
-  const { seconds, used, own } = read();
-  if (beside > 0 !== (await mutations()) > mutationsBefore)
-    throw new BenchError('the month went in another way');
-  const left = await count(over);
-  if (outcome !== 'done' || left > 0 || (await count(kept)) !== others) {
-    throw new BenchError(
-      `the run of retention ended with ${outcome}; ${left} rows are left, or others are gone`,
-    );
-  }
-  return { seconds, cpu: (sumCpu(used) + own) / 1e6 };
-}
-
-/** Events with keys of many users, accepted in one month. */
-async function fill(deployment: Deployment, appId: string, monthMs: number, rows: number): Promise<void> {
-  for (let from = 0; from < rows; from += rowsPerInsert) {
-    const count = Math.min(rowsPerInsert, rows - from);
-    await insertEvents(deployment, {
-      count,
-      segment: String(BigInt(monthMs + 60_000 * (from / rowsPerInsert)) * 1000n),
-      with: [`number + ${from} AS n`],
-      appId: `'${appId}'`,
-      event: "'Order Completed'",
-      identity: "concat('user-', toString(n % 200000), '@example.com')",
-      properties: "map('order_id', concat('order-', toString(n)), 'currency', 'EUR')",
-    });
-  }
+/** Events of many users, accepted in one month. */
+function fill(deployment: Deployment, appId: string, monthMs: number, rows: number): Promise<void> {
+  return insertEvents(deployment, 0, rows, (_from, insert) => ({
+    segment: String(BigInt(monthMs + 60_000 * insert) * 1000n),
+    appId: `'${appId}'`,
+    event: "'Order Completed'",
+    identity: "concat('user-', toString(n % 200000), '@example.com')",
+    properties: "map('order_id', concat('order-', toString(n)), 'currency', 'EUR')",
+  }));
 }

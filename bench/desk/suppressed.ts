@@ -12,13 +12,7 @@ import { createNameHasher, readName } from '../../src/suppression/names.js';
 import { usersOfSet } from '../../src/suppression/suppressions.js';
 import { BenchError } from '../failure.js';
 
-export type SuppressedCost = {
-  readonly suppressed: number;
-  /** µs per event, for each pair of runs. */
-  readonly alone: readonly Pair[];
-  readonly inBulk: readonly Pair[];
-};
-
+/** A pair of runs: µs per event. */
 export type Pair = { readonly without: number; readonly with: number };
 
 const appId = '1000000001';
@@ -27,15 +21,14 @@ const eventsEach = 500;
 const warmUps = 8;
 const pairs = 20;
 
-export function measureSuppressed(suppressed: number): SuppressedCost {
+export function measureSuppressed(suppressed: number) {
   const hasher = createNameHasher(randomBytes(32).toString('hex'), '1');
   const names = createNameSet(suppressed);
   for (let user = 0; user < suppressed; user += 1) {
     names.add(readName(hasher.textOf({ identity: `suppressed${user}@example.com` })).hash, 0);
   }
   const users = usersOfSet(hasher, names, 1);
-  const none = contextOf(() => undefined);
-  const many = contextOf(() => users);
+  const [none, many] = [contextOf(() => undefined), contextOf(() => users)];
   const alone = Array.from({ length: events }, (_, i) => bodyOf(eventOf(i)));
   const bulk = Array.from({ length: events / eventsEach }, (_, at) =>
     bodyOf({ events: Array.from({ length: eventsEach }, (_, i) => eventOf(at * eventsEach + i)) }),
@@ -66,7 +59,6 @@ function costOf(bodies: readonly Buffer[], context: PrepareContext): number {
 }
 
 function contextOf(of: PrepareContext['suppressions']['of']): PrepareContext {
-  const off = undefined;
   const environment: LiveEnvironment = {
     appId,
     accountId: '1',
@@ -75,14 +67,8 @@ function contextOf(of: PrepareContext['suppressions']['of']): PrepareContext {
     origins: undefined,
     shard: 0,
     allowedIdentities: new Set(),
-    limits: {
-      track: off,
-      user_properties: off,
-      bulk_identity: off,
-      bulk_app: off,
-      collect_user: off,
-      collect_app: off,
-    },
+    // All are off.
+    limits: {} as LiveEnvironment['limits'],
   };
   const reach = () => Promise.resolve();
   const join = () => Promise.resolve([]);

@@ -1,8 +1,8 @@
-// What does an event cost when the service is not busy? Sends single events at shares of the highest rate, in turns.
+// What does an event cost when the service is not busy? Sends single events at shares of the highest rate, in turns. The bench
+// itself sends at every rate: another generator would leave a different share of CPU to the service.
 
 import type { Context } from '../context.js';
-import { deploymentSubject } from '../deployment/subject.js';
-import { loadOf, runThroughput, type ThroughputRun } from '../throughput/throughput.js';
+import { runWay, type ThroughputRun } from '../throughput/throughput.js';
 import { inTurns } from '../throughput/turns.js';
 
 export type CurveLevel = {
@@ -26,7 +26,7 @@ export async function runCurve(context: Context): Promise<CurveLevel[]> {
     rounds: options.repeats * (sharesOfTarget.includes(share) ? moreRounds : 1),
     run: async () => {
       const rate = share === 1 ? undefined : Math.max(1, Math.round(highest * share));
-      const run = await runSingle(context, rate);
+      const run = await runWay(context, 'single', { rate });
       if (share === 1) highest = run.requestsPerSecond;
       return run;
     },
@@ -35,17 +35,10 @@ export async function runCurve(context: Context): Promise<CurveLevel[]> {
   return levels.sort((a, b) => a.share - b.share);
 }
 
-/** The bench itself sends at every rate: another generator would leave a different share of CPU to the service. */
-async function runSingle(context: Context, rate: number | undefined): Promise<ThroughputRun> {
-  const { deployment, redis } = context;
-  const load = loadOf(context, 'single', rate);
-  const appIds = await deployment.addEnvironments(1, load.way.limits);
-  return (await runThroughput({ ...load, subject: deploymentSubject(deployment), redis, appIds })).run;
-}
-
-/** The requests per second of single events, measured in one run. */
-export async function findHighestRate(context: Context): Promise<number> {
-  const { requestsPerSecond } = await runSingle(context, undefined);
+/** Half of the highest rate of single events, which one run finds; or the rate of the options. */
+export async function rateOfHalfLoad(context: Context): Promise<number> {
+  if (context.options.rate !== undefined) return context.options.rate;
+  const { requestsPerSecond } = await runWay(context, 'single');
   context.progress.say(`the highest rate is ${Math.round(requestsPerSecond)} requests per second`);
-  return requestsPerSecond;
+  return Math.round(requestsPerSecond / 2);
 }

@@ -3,44 +3,35 @@
 
 import { randomBytes } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
+import { paths, post } from '../../harness/ingestion.js';
 import type { Deployment } from '../deployment/deployment.js';
 import { BenchError } from '../failure.js';
-import { newHistogram, record, type Spread, spreadOf } from '../load/histogram.js';
+import { newHistogram, record, spreadOf } from '../load/histogram.js';
 
-export type Freshness = {
-  /** From the API's answer to the first answer of ClickHouse that shows the probe. */
-  readonly ms: Spread;
-  readonly probes: number;
-  /** How often the bench asked ClickHouse, and how long an answer took: the cost of measuring. */
-  readonly questionsPerSecond: number;
-  readonly questionMs: number;
-};
-
-/** `stop` ends the sending and settles when every acknowledged probe could be queried. */
-type Probing = { stop(): Promise<Freshness> };
+export type Freshness = Awaited<ReturnType<ReturnType<typeof startProbing>['stop']>>;
 
 const sendEveryMs = 100;
 const askEveryMs = 50;
 const missingMsMax = 30_000;
 
-/** Starts to send probes to an environment and to query them. */
-export function startProbing({ url, rows }: Pick<Deployment, 'url' | 'rows'>, appId: string): Probing {
+/**
+ * Starts to send probes to an environment and to query them. `stop` ends the sending and settles when every acknowledged probe
+ * could be queried.
+ */
+export function startProbing({ url, rows }: Pick<Deployment, 'url' | 'rows'>, appId: string) {
   const startedAt = performance.now();
   const run = randomBytes(6).toString('hex');
   const acknowledgedAt = new Map<string, number>();
   const queryable = newHistogram();
   let stopped = false;
+  let allSent = false;
   let questions = 0;
-  let questionMs = 0;
 
   async function send(number: number): Promise<void> {
     const probe = `${run}-${number}`;
     const event = { event: 'Probe', identity: `probe-${probe}`, properties: { probe } };
-    const body = JSON.stringify({ app_id: appId, ...event });
-    const headers = { 'content-type': 'application/json' };
-    const reply = await fetch(`${url}/api/track`, { method: 'POST', headers, body });
-    await reply.arrayBuffer();
-    if (reply.status !== 200) throw new BenchError(`a probe was answered ${reply.status}`);
+    const { status } = await post(url, paths.track, { app_id: appId, ...event });
+    if (status !== 200) throw new BenchError(`a probe was answered ${status}`);
     acknowledgedAt.set(probe, performance.now());
   }
 
@@ -50,24 +41,19 @@ export function startProbing({ url, rows }: Pick<Deployment, 'url' | 'rows'>, ap
       underWay.push(send(number));
       await pause(Math.max(0, startedAt + (number + 1) * sendEveryMs - performance.now()));
     }
-    await Promise.all(underWay);
+    await Promise.all(underWay).finally(() => {
+      allSent = true;
+    });
   }
 
-  async function keepAsking(sending: Promise<void>): Promise<void> {
-    let allSent = false;
-    const end = () => {
-      allSent = true;
-    };
-    sending.then(end, end);
-    for (let seenAt = performance.now(); !allSent || acknowledgedAt.size > 0; ) {
-      const askedAt = performance.now();
+  async function keepAsking(): Promise<void> {
+    for (let seenAt = performance.now(); !allSent || acknowledgedAt.size > 0; await pause(askEveryMs)) {
       const found = await rows<{ probe: string }>(
         `SELECT properties['probe'] AS probe FROM events
           WHERE app_id = '${appId}' AND event = 'Probe' AND time >= now() - 60 SETTINGS max_threads = 1`,
       );
-      const now = performance.now();
       questions += 1;
-      questionMs += now - askedAt;
+      const now = performance.now();
       for (const { probe } of found) {
         const since = acknowledgedAt.get(probe);
         if (since === undefined) continue;
@@ -78,21 +64,23 @@ export function startProbing({ url, rows }: Pick<Deployment, 'url' | 'rows'>, ap
       if (now - seenAt > missingMsMax) {
         throw new BenchError(`${acknowledgedAt.size} acknowledged probes cannot be queried after 30 s`);
       }
-      await pause(askEveryMs);
     }
   }
 
-  const sending = keepSending();
-  const both = Promise.all([sending, keepAsking(sending)]);
+  const both = Promise.all([keepSending(), keepAsking()]);
   // `stop` reports an earlier rejection.
   both.catch(() => undefined);
   return {
     stop: async () => {
       stopped = true;
       await both;
-      const questionsPerSecond = questions / ((performance.now() - startedAt) / 1000);
-      const probes = queryable.totalCount;
-      return { ms: spreadOf(queryable), probes, questionsPerSecond, questionMs: questionMs / questions };
+      return {
+        /** From the API's answer to the first answer of ClickHouse that shows the probe. */
+        ms: spreadOf(queryable),
+        probes: queryable.totalCount,
+        /** How often the bench asked ClickHouse: the cost of measuring. */
+        questionsPerSecond: questions / ((performance.now() - startedAt) / 1000),
+      };
     },
   };
 }

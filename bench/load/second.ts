@@ -55,34 +55,30 @@ export class SecondCounter {
   }
 }
 
-/** Adds up seconds of the same time. */
-export class SecondSum {
-  readonly #seconds = new Map<number, Record<Ending, Histogram>>();
-
-  add(atMs: number, ending: Ending, histogram: Histogram): void {
+/** Adds up the histograms of each second and ending; the seconds come in order. */
+export function addUp(
+  parts: Iterable<readonly [atMs: number, ending: Ending, histogram: Histogram]>,
+): MergedSecond[] {
+  const seconds = new Map<number, Record<Ending, Histogram>>();
+  for (const [atMs, ending, histogram] of parts) {
     const at = secondOf(atMs);
-    const second = this.#seconds.get(at) ?? {};
+    const second = seconds.get(at) ?? {};
     second[ending] ??= newHistogram();
     second[ending].add(histogram);
-    this.#seconds.set(at, second);
+    seconds.set(at, second);
   }
-
-  /** In order. */
-  get seconds(): MergedSecond[] {
-    const all = [...this.#seconds].map(([atMs, second]) => ({ atMs, endings: second }));
-    return all.sort((a, b) => a.atMs - b.atMs);
-  }
+  return [...seconds].map(([atMs, counted]) => ({ atMs, endings: counted })).sort((a, b) => a.atMs - b.atMs);
 }
 
-/** The seconds of all threads, in order. */
+/** The seconds of all threads. */
 export function mergeSeconds(seconds: readonly Second[]): MergedSecond[] {
-  const sum = new SecondSum();
-  for (const { atMs, endings: counted } of seconds) {
-    for (const [ending, encoded] of Object.entries(counted)) {
-      sum.add(atMs, ending, decodeFromCompressedBase64(encoded, bitBucketSize, false));
-    }
-  }
-  return sum.seconds;
+  const parts = seconds.flatMap(({ atMs, endings: counted }) =>
+    Object.entries(counted).map(([ending, encoded]) => {
+      const histogram = decodeFromCompressedBase64(encoded, bitBucketSize, false);
+      return [atMs, ending, histogram] as const;
+    }),
+  );
+  return addUp(parts);
 }
 
 /** How many requests ended in which way. */
@@ -94,6 +90,12 @@ export function countEndings(seconds: readonly MergedSecond[]): Record<Ending, n
     }
   }
   return counted;
+}
+
+/** All endings but good answers, with their numbers. */
+export function endingsInWords(counted: Readonly<Record<Ending, number>>): string {
+  const others = Object.entries(counted).filter(([ending]) => ending !== '200');
+  return others.map(([ending, count]) => `${count} × ${ending}`).join(', ');
 }
 
 /** Of all these seconds. */

@@ -15,7 +15,7 @@ export type SenderOptions = {
   /** At most; as many requests may be under way. */
   readonly connections: number;
   /** Requests per second; undefined: as fast as they are answered. */
-  readonly rate: number | undefined;
+  readonly rate?: number;
   /** May be Infinity, until `stop` or the last of `requests`. */
   readonly seconds: number;
   /** At most; at a rate by default as many as are due. */
@@ -33,18 +33,17 @@ export type SenderPart = Omit<SenderOptions, 'path' | 'answer' | 'nextBody' | 'r
   Omit<BodyOptions, 'way' | 'payloads'> & {
     readonly way: string;
     /** A file of records. */
-    readonly payloads?: string | undefined;
+    readonly payloads?: string;
   };
 
 /** Makes the first bodies; the returned function sends, as `sendLoad` does. */
-export function prepareSender(
-  part: SenderPart,
-): (give: (second: Second) => void, stop: AbortSignal) => Promise<void> {
+export function prepareSender(part: SenderPart) {
   const way = wayNamed(part.way);
   const payloads = part.payloads === undefined ? undefined : readPayloads(part.payloads);
   const nextBody = bodySource({ ...part, way, payloads });
   const { path, answer } = way;
-  return (give, stop) => sendLoad({ ...part, path, answer, nextBody, stop }, give);
+  return (give: (second: Second) => void, stop: AbortSignal) =>
+    sendLoad({ ...part, path, answer, nextBody, stop }, give);
 }
 
 /** A request without an answer for this long has failed. */

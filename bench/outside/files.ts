@@ -3,10 +3,10 @@
 
 import { HistogramLogReader, HistogramLogWriter } from 'hdr-histogram-js';
 import { BenchError } from '../failure.js';
-import { bitBucketSize } from '../load/histogram.js';
-import { countEndings, latenciesOf, type MergedSecond, SecondSum } from '../load/second.js';
+import { bitBucketSize, type Histogram } from '../load/histogram.js';
+import { addUp, countEndings, latenciesOf, type MergedSecond } from '../load/second.js';
 import { readText } from '../results.js';
-import { latencyOf, type Outcome, type Percentile, percentiles } from './outcome.js';
+import { type LoggedOutcome, latencyOf, type Percentile, percentiles } from './outcome.js';
 
 /** An HdrHistogram log in µs: for each second an interval of the good answers, and one with a tag for each other ending. */
 export function histogramLog(seconds: readonly MergedSecond[]): string {
@@ -28,22 +28,21 @@ export function histogramLog(seconds: readonly MergedSecond[]): string {
 
 /** Reads several logs and adds up seconds of the same time. Throws BenchError, which names the file. */
 export function readHistogramLogs(paths: readonly string[]): MergedSecond[] {
-  const sum = new SecondSum();
-  for (const path of paths) {
-    let found = 0;
+  const intervals = paths.flatMap((path) => {
+    const found: [atMs: number, ending: string, histogram: Histogram][] = [];
     const log = readText(path);
     try {
       const reader = new HistogramLogReader(log, bitBucketSize, false);
       for (let one = reader.nextIntervalHistogram(); one !== null; one = reader.nextIntervalHistogram()) {
-        sum.add(Math.round(one.startTimeStampMsec), one.tag === 'NO TAG' ? '200' : one.tag, one);
-        found += 1;
+        found.push([Math.round(one.startTimeStampMsec), one.tag === 'NO TAG' ? '200' : one.tag, one]);
       }
     } catch (error) {
       throw new BenchError(`${path} is no histogram log: ${(error as Error).message}`);
     }
-    if (found === 0) throw new BenchError(`${path} is no histogram log, or an empty one`);
-  }
-  return sum.seconds;
+    if (found.length === 0) throw new BenchError(`${path} is no histogram log, or an empty one`);
+    return found;
+  });
+  return addUp(intervals);
 }
 
 /** One line per second: requests by how they ended, and the latency in ms. */
@@ -62,7 +61,7 @@ export function csvOf(seconds: readonly MergedSecond[]): string {
 /** The whole run as a text file for Prometheus: a summary of the latency, and requests by how they ended. */
 export function prometheusText(
   way: string,
-  outcome: Omit<Outcome, 'limit'>,
+  outcome: LoggedOutcome,
   seconds: readonly MergedSecond[],
 ): string {
   const sum = latenciesOf(seconds);
@@ -86,6 +85,6 @@ export function prometheusText(
 }
 
 /** From when latencies count. */
-export function sinceOf({ rate }: Pick<Outcome, 'rate'>): string {
+export function sinceOf({ rate }: Pick<LoggedOutcome, 'rate'>): string {
   return rate === undefined ? 'sent' : 'due';
 }

@@ -1,35 +1,19 @@
 // The figures of a run, and the bounds that it broke.
 
+import { figure } from '../figures.js';
 import { type Histogram, percentileMs } from '../load/histogram.js';
-import { countEndings, endings, latenciesOf, type MergedSecond } from '../load/second.js';
-import { type Limit, limitOf } from '../throughput/measure.js';
+import { countEndings, endings, endingsInWords, latenciesOf, type MergedSecond } from '../load/second.js';
+import { limitOf } from '../throughput/measure.js';
 
-export const percentiles = {
-  p50: 50,
-  p90: 90,
-  p99: 99,
-  'p99.9': 99.9,
-  'p99.99': 99.99,
-  max: 100,
-} as const;
+export const percentiles = { p50: 50, p90: 90, p99: 99, 'p99.9': 99.9, 'p99.99': 99.99, max: 100 } as const;
 export type Percentile = keyof typeof percentiles;
 
 /** A bound of the latency, in ms. */
 export type Bound = { readonly percentile: Percentile; readonly ms: number };
 
-export type Outcome = {
-  /** The requested rate per second; absent: as fast as requests are answered. */
-  readonly rate?: number;
-  /** With or without an answer. */
-  readonly requests: number;
-  readonly perSecond: number;
-  readonly endings: Readonly<Record<string, number>>;
-  /** The share of requests without a good answer. */
-  readonly errors: number;
-  /** In ms since due, without a rate since sent; of good answers, and of requests that waited in vain. */
-  readonly latencyMs: Readonly<Record<Percentile, number>>;
-  readonly limit: Limit;
-};
+export type Outcome = ReturnType<typeof outcomeOf>;
+/** What a log says: not what limited the load. */
+export type LoggedOutcome = Omit<Outcome, 'limit'> & Partial<Pick<Outcome, 'limit'>>;
 
 /** Runs of ten seconds or more leave these out of the latency: connections and processes are new. */
 const warmUpSeconds = 2;
@@ -37,18 +21,22 @@ const warmUpFromSeconds = 10;
 
 export function outcomeOf(
   { seconds, generatorShare }: { readonly seconds: readonly MergedSecond[]; readonly generatorShare: number },
-  { rate, seconds: length }: { readonly rate?: number | undefined; readonly seconds: number },
-): Outcome {
+  { rate, seconds: length }: { readonly rate?: number; readonly seconds: number },
+) {
   const counted = countEndings(seconds);
   const requests = Object.values(counted).reduce((sum, count) => sum + count, 0);
   const unsent = counted[endings.unsent] ?? 0;
   const perSecond = (requests - unsent) / length;
   return {
+    /** The requested rate per second; absent: as fast as requests are answered. */
     ...(rate === undefined ? {} : { rate }),
+    /** With or without an answer. */
     requests,
     perSecond,
     endings: counted,
+    /** The share of requests without a good answer. */
     errors: requests === 0 ? 1 : (requests - (counted['200'] ?? 0)) / requests,
+    /** In ms since due, without a rate since sent; of good answers, and of requests that waited in vain. */
     latencyMs: latencyOf(latenciesOf(length >= warmUpFromSeconds ? seconds.slice(warmUpSeconds) : seconds)),
     limit: limitOf({ generator: generatorShare, ofRate: rate && perSecond / rate, unsent }),
   };
@@ -70,13 +58,25 @@ export function findMissed(
     .filter(({ percentile, ms }) => !(outcome.latencyMs[percentile] <= ms))
     .map(({ percentile, ms }) => `${percentile} ${outcome.latencyMs[percentile]} ms, at most ${ms}`);
   if (outcome.errors > errorsMax) {
-    const kinds = Object.entries(outcome.endings).filter(([ending]) => ending !== '200');
-    const words = kinds.map(([ending, count]) => `${count} × ${ending}`).join(', ');
-    missed.push(`errors ${percentText(outcome.errors)}, at most ${percentText(errorsMax)}: ${words}`);
+    const [found, most] = [outcome.errors, errorsMax].map(percentText);
+    missed.push(`errors ${found}, at most ${most}: ${endingsInWords(outcome.endings)}`);
   }
   return missed;
 }
 
 export function percentText(share: number): string {
   return `${Number((share * 100).toPrecision(3))} %`;
+}
+
+/** One line. */
+export function describeOutcome({ perSecond, errors, latencyMs, limit, endings: counted }: Outcome): string {
+  const latency = Object.entries(latencyMs).map(([name, ms]) => `${name} ${figure(ms)}`);
+  const unsent = counted[endings.unsent] ?? 0;
+  return [
+    `${figure(perSecond)} requests/s`,
+    `${latency.join(', ')} ms`,
+    `errors ${percentText(errors)}`,
+    ...(unsent > 0 ? [`${unsent} were due but not sent, because no connection was free`] : []),
+    `limit: ${limit}`,
+  ].join('; ');
 }

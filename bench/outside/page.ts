@@ -1,13 +1,20 @@
 // Writes what a load on a running deployment found: JSON, a page with plots, and files for other programs.
 
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { basename, dirname, relative } from 'node:path';
-import { markdownTable, tableOf, textTable } from '../figures.js';
+import { dirname, relative } from 'node:path';
+import { type Column, markdownTable, tableOf, textTable } from '../figures.js';
 import { countEndings, latenciesOf, type MergedSecond } from '../load/second.js';
-import { writeFiles } from '../results.js';
+import { plotLink, writeFiles } from '../results.js';
 import { csvOf, histogramLog, prometheusText, sinceOf } from './files.js';
 import type { OutsideOptions } from './options.js';
-import { latencyOf, type Outcome, type Percentile, percentiles, percentText } from './outcome.js';
+import {
+  type LoggedOutcome,
+  latencyOf,
+  type Outcome,
+  type Percentile,
+  percentiles,
+  percentText,
+} from './outcome.js';
 import { drawKnee, drawSeconds } from './plots.js';
 import type { Tried } from './search.js';
 
@@ -17,7 +24,7 @@ export type Found = {
   readonly outcome: Outcome;
   /** Of a search: all rates, and the highest one that kept the bounds. */
   readonly tried?: readonly Tried[];
-  readonly highestRate?: number;
+  readonly highestRate?: number | undefined;
   /** The generator, not the service, ended the search. */
   readonly endedByGenerator?: boolean;
   readonly acknowledged: number;
@@ -43,27 +50,22 @@ export async function writeFound(
     latencyMs: latencyOf(latenciesOf([second])),
   }));
   const table = tableOfFound(`${scenario}, ms since ${sinceOf(outcome)}`, tried ?? [{ outcome }]);
-  const page = [
-    `# ${scenario}, on a deployment that already runs`,
-    markdownTable(table),
-    [
-      ...missed.map((words) => `- missed: ${words}`),
-      ...Object.keys(plots).map((name) => `![${name}](${basename(path)}-${name}.svg)`),
-    ].join('\n'),
+  const lines = [
+    ...missed.map((words) => `- missed: ${words}`),
+    ...Object.keys(plots).map((name) => plotLink(path, name, name)),
   ];
+  const page = [`# ${scenario}, on a deployment that already runs`, markdownTable(table), lines.join('\n')];
   writeFiles(path, { format: 'load-1', options, ...found, series }, `${page.join('\n\n')}\n`, plots);
   writeSeries(path, scenario, outcome, seconds);
   const written = `${relative(process.cwd(), path)}.json, .md, .hlog, .csv and .prom`;
   print(`\n${textTable(table)}\n\nwritten: ${written}\n`);
 }
 
-type AnyOutcome = Omit<Outcome, 'limit'> & Partial<Pick<Outcome, 'limit'>>;
-
-/** The files for other programs. */
+/** Writes the files for other programs. */
 export function writeSeries(
   path: string,
   name: string,
-  outcome: AnyOutcome,
+  outcome: LoggedOutcome,
   seconds: readonly MergedSecond[],
 ): void {
   mkdirSync(dirname(path), { recursive: true });
@@ -72,19 +74,17 @@ export function writeSeries(
   writeFileSync(`${path}.prom`, prometheusText(name, outcome, seconds));
 }
 
+type Row = { readonly kept?: boolean; readonly outcome: LoggedOutcome };
+
 /** A row for each rate. */
-export function tableOfFound(
-  title: string,
-  rows: readonly { readonly kept?: boolean; readonly outcome: AnyOutcome }[],
-) {
-  return tableOf(rows, [
+export function tableOfFound(title: string, rows: readonly Row[]) {
+  return tableOf<Row>(rows, [
     [title, ({ kept }) => (kept === undefined ? '' : kept ? 'kept' : 'not kept')],
     ['asked for/s', ({ outcome }) => outcome.rate],
     ['requests', ({ outcome }) => outcome.requests],
     ['requests/s', ({ outcome }) => outcome.perSecond],
-    ...Object.keys(percentiles).map(
-      (name) =>
-        [name, ({ outcome }: { outcome: AnyOutcome }) => outcome.latencyMs[name as Percentile]] as const,
+    ...(Object.keys(percentiles) as Percentile[]).map(
+      (name): Column<Row> => [name, ({ outcome }) => outcome.latencyMs[name]],
     ),
     ['errors', ({ outcome }) => percentText(outcome.errors)],
     ['limit', ({ outcome }) => outcome.limit],

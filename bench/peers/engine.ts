@@ -10,12 +10,10 @@ import type { Deployment } from '../deployment/deployment.js';
 import { generating } from '../deployment/meter.js';
 import { BenchError } from '../failure.js';
 import { eventOf } from '../load/events.js';
-import { measure, type Run, type Subject } from '../throughput/measure.js';
+import { measure, type Run } from '../throughput/measure.js';
 
 type EngineOptions = {
   readonly deployment: Deployment;
-  /** Only ClickHouse's CPU counts; the sender is the generator. */
-  readonly subject: Subject;
   readonly appId: string;
   readonly rowsPerBlock: number;
   readonly seconds: number;
@@ -28,10 +26,9 @@ const bytesMax = 2_000_000_000;
 const table = 'events';
 
 /** Rejects unless all rows are stored. */
-export async function runEngine(options: EngineOptions): Promise<Run> {
-  const { deployment, subject, appId, rowsPerBlock, seconds } = options;
-  const { sluice } = deployment.own;
-  const client = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
+export async function runEngine({ deployment, appId, rowsPerBlock, seconds }: EngineOptions): Promise<Run> {
+  const { clickhouseUrl, database } = deployment.sluice;
+  const client = connectClickHouse({ url: clickhouseUrl, database });
   const nowMs = Date.now();
   /** Called before the clock starts: making a block costs as much as storing it. */
   const makeBlocks = (first: number, count: number) =>
@@ -46,6 +43,9 @@ export async function runEngine(options: EngineOptions): Promise<Run> {
     };
     await Promise.all(Array.from({ length: insertsAtOnce }, keepInserting));
   };
+  const { url, count, stored, settle } = deployment;
+  // Only ClickHouse works; the sender is the generator.
+  const cpu = () => ({ clickhouse: deployment.cpu().clickhouse });
   try {
     const first = makeBlocks(0, warmUpBlocks);
     const secondsEach = (await generating(() => insertAll(first))).seconds / warmUpBlocks;
@@ -58,6 +58,7 @@ export async function runEngine(options: EngineOptions): Promise<Run> {
       requests,
       acknowledged: { events: requests * rowsPerBlock },
     });
+    const subject = { url, count, stored, settle, cpu };
     return (await measure({ subject, appId, before, load })).run;
   } finally {
     await client.close();
@@ -85,7 +86,7 @@ function makeBlock(appId: string, rows: number, index: number, nowMs: number) {
 /** The row of an event of the bench, as the service encodes it. */
 export function rowOf(appId: string, number: number, nowMs: number): string {
   const context = { surrogates: false, nowMs, allowedIdentities: new Set<string>() };
-  const checked = eventKind.check(eventOf(number, { keyPrefix: undefined }), context);
+  const checked = eventKind.check(eventOf(number, {}), context);
   if ('code' in checked) throw new BenchError(`an event of the bench is refused: ${checked.message}`);
   return eventKind.encode(appId, checked).row;
 }

@@ -1,21 +1,14 @@
 // The worker that a team would write first: it takes many jobs at a time and inserts their rows together.
 
-import { createClient } from '@clickhouse/client';
 import { Worker } from 'bullmq';
 import { Redis } from 'ioredis';
-import { peerDatabase, peerQueue, peerTable } from './shared.js';
-
-type Waiting = {
-  readonly rows: readonly object[];
-  readonly resolve: () => void;
-  readonly reject: (error: unknown) => void;
-};
+import { connectPeerTable, peerQueue } from './shared.js';
 
 const batch = { rowsMax: 10_000, ageMs: 250 };
 const jobsAtOnce = 1_000;
 
-const clickhouse = createClient({ url: process.env.CLICKHOUSE_URL ?? '', database: peerDatabase });
-let waiting: Waiting[] = [];
+const insert = connectPeerTable();
+let waiting: { rows: readonly object[]; resolve: () => void; reject: (error: unknown) => void }[] = [];
 let waitingRows = 0;
 let timer: NodeJS.Timeout | undefined;
 
@@ -26,12 +19,7 @@ async function flush(): Promise<void> {
   waiting = [];
   waitingRows = 0;
   try {
-    await clickhouse.insert({
-      table: peerTable,
-      values: taken.flatMap(({ rows }) => rows),
-      format: 'JSONEachRow',
-      clickhouse_settings: { date_time_input_format: 'best_effort' },
-    });
+    await insert(taken.flatMap(({ rows }) => rows));
     for (const { resolve } of taken) resolve();
   } catch (error) {
     for (const { reject } of taken) reject(error);

@@ -3,16 +3,9 @@
 
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
-import { createClient } from '@clickhouse/client';
-import { type PeerBody, peerDatabase, peerTable, rowsOf } from './shared.js';
+import { connectPeerTable, type PeerBody, rowsOf } from './shared.js';
 
-const clickhouse = createClient({
-  url: process.env.CLICKHOUSE_URL ?? '',
-  database: peerDatabase,
-  // Each request waits for its insert.
-  max_open_connections: 256,
-  clickhouse_settings: { async_insert: 1, wait_for_async_insert: 1, date_time_input_format: 'best_effort' },
-});
+const insert = connectPeerTable({ async_insert: 1, wait_for_async_insert: 1 });
 
 async function receive(request: IncomingMessage, response: ServerResponse): Promise<void> {
   const answer = (status: number, text: string) =>
@@ -24,7 +17,7 @@ async function receive(request: IncomingMessage, response: ServerResponse): Prom
     if (events.some(({ event, identity }) => typeof event !== 'string' || typeof identity !== 'string')) {
       return void answer(400, '{"err":{}}');
     }
-    await clickhouse.insert({ table: peerTable, values: rowsOf(body), format: 'JSONEachRow' });
+    await insert(rowsOf(body));
     answer(200, '{}');
   } catch {
     answer(503, '{"err":{}}');

@@ -3,10 +3,10 @@
 
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type Child, startChild } from '../../harness/child.js';
+import { startChild } from '../../harness/child.js';
 import { plainEnvironment } from '../../harness/environment.js';
 import { freePort } from '../../harness/free-port.js';
-import { type RedisHandle, startRedis } from '../../harness/services.js';
+import { startRedis } from '../../harness/services.js';
 import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
 import {
   type CpuTimes,
@@ -17,80 +17,73 @@ import {
 import { cpuMicroseconds, systemMicroseconds } from '../deployment/processes.js';
 import { mergesEnded, numberOf } from '../deployment/stored.js';
 import type { Subject } from '../throughput/measure.js';
-import type { SubjectName } from '../throughput/ways.js';
 import { peerDatabase, peerTable, peerTableStatement } from './shared.js';
 
-export type Peers = {
-  /** Starts it at the first call. */
-  subject(name: Exclude<SubjectName, 'sluice'>): Promise<Subject>;
-  /** The Redis of the peers and of the floor of acknowledging. */
-  redis(): Promise<RedisHandle>;
-  stop(): Promise<void>;
-};
+export type Peers = ReturnType<typeof preparePeers>;
 
-export function preparePeers(deployment: Deployment): Peers {
-  const { clickhouse } = deployment.own.sluice;
+export function preparePeers(deployment: Deployment) {
+  const { clickhouse } = deployment.sluice;
   const files = tempDir('peers');
-  const children: Child[] = [];
-  const redis = once(() => startRedis({ appendfsync: 'always', maxmemory: redisMemoryBytesMax }));
-  const createTable = once(async () => {
-    await deployment.rows(`CREATE DATABASE IF NOT EXISTS ${peerDatabase}`);
-    await deployment.rows(peerTableStatement);
+  const enders: (() => Promise<unknown>)[] = [];
+  const redis = once(async () => {
+    const server = await startRedis({ appendfsync: 'always', maxmemory: redisMemoryBytesMax });
+    enders.push(() => server.remove());
+    return server;
   });
 
-  /** With a URL, settles when it answers. */
-  async function start(name: string, env: NodeJS.ProcessEnv, url?: string): Promise<Child> {
+  /** Starts a program. Its environment may name a port: then it settles when that answers. */
+  async function start(name: string, env: NodeJS.ProcessEnv): Promise<number> {
     const args = [fileURLToPath(new URL(`./${name}.js`, import.meta.url))];
     const child = await startChild({
       name,
       program: { command: process.execPath, args, env: { ...plainEnvironment(), ...env } },
       ipc: true,
       healthy: async () => {
-        if (url !== undefined) await (await fetch(url, { signal: AbortSignal.timeout(2_000) })).arrayBuffer();
+        const url = `http://127.0.0.1:${env.PORT}/count`;
+        if (env.PORT) await (await fetch(url, { signal: AbortSignal.timeout(2_000) })).arrayBuffer();
         return true;
       },
       healthyDeadlineMs: 30_000,
     });
-    children.push(child);
-    return child;
+    enders.push(() => child.stop());
+    return child.pid;
   }
 
-  async function startUws(more: NodeJS.ProcessEnv): Promise<Subject> {
-    const port = await freePort();
-    const url = `http://127.0.0.1:${port}`;
-    const child = await start('uws', { PORT: String(port), ...more }, `${url}/count`);
+  async function startUws(env: NodeJS.ProcessEnv): Promise<Subject> {
+    const PORT = String(await freePort());
+    const url = `http://127.0.0.1:${PORT}`;
+    const pid = await start('uws', { PORT, ...env });
     const count = async () => Number(await (await fetch(`${url}/count`)).text());
     return {
       url,
-      cpu: () => ({ api: cpuMicroseconds(child.pid) }),
-      systemCpu: () => ({ api: systemMicroseconds(child.pid) }),
+      cpu: () => ({ api: cpuMicroseconds(pid) }),
+      systemCpu: () => ({ api: systemMicroseconds(pid) }),
       count,
       stored: async () => {
         const answered = await count();
         return { events: answered, ids: answered };
       },
-      settle: () => Promise.resolve(),
+      settle: async () => undefined,
     };
   }
 
   async function startStoring(name: 'fastify' | 'node-http'): Promise<Subject> {
-    await createTable();
-    const port = await freePort();
-    const url = `http://127.0.0.1:${port}`;
-    const env = { PORT: String(port), CLICKHOUSE_URL: clickhouse.testerUrl };
+    await deployment.rows(`CREATE DATABASE IF NOT EXISTS ${peerDatabase}`);
+    await deployment.rows(peerTableStatement);
+    const PORT = String(await freePort());
+    const env = { PORT, CLICKHOUSE_URL: clickhouse.testerUrl };
     const pids: Partial<Record<ProcessName, number>> = { clickhouse: clickhouse.pid };
     if (name === 'fastify') {
-      const { pid, url: redisUrl } = await redis();
-      const withRedis = { ...env, REDIS_URL: redisUrl };
+      const { pid, url: REDIS_URL } = await redis();
       pids.redis = pid;
-      pids.worker = (await start('fastify-worker', withRedis)).pid;
-      pids.api = (await start('fastify-api', withRedis, url)).pid;
-    } else pids.api = (await start('node-http', env, url)).pid;
+      pids.worker = await start('fastify-worker', { ...env, PORT: undefined, REDIS_URL });
+      pids.api = await start('fastify-api', { ...env, REDIS_URL });
+    } else pids.api = await start('node-http', env);
     const read = (aggregate: string, appId: string) =>
       numberOf(deployment, aggregate, `${peerDatabase}.${peerTable} WHERE app_id = '${appId}'`);
     const cpu = () => Object.entries(pids).map(([process, pid]) => [process, cpuMicroseconds(pid)]);
     return {
-      url,
+      url: `http://127.0.0.1:${PORT}`,
       cpu: () => Object.fromEntries(cpu()) as CpuTimes,
       count: (appId) => read('count()', appId),
       stored: async (appId) => ({
@@ -108,24 +101,22 @@ export function preparePeers(deployment: Deployment): Peers {
     'node-http': once(() => startStoring('node-http')),
   };
   return {
-    subject: (name) => subjects[name](),
+    /** Starts it at the first call. */
+    subject: (name: keyof typeof subjects) => subjects[name](),
+    /** The Redis of the peers and of the floor of acknowledging. */
     redis,
     stop: async () => {
-      await Promise.all(children.map((child) => child.stop()));
+      for (const end of enders.toReversed()) await end();
       removeTempDir(files);
-      if (!redis.called()) return;
-      const server = await redis().catch(() => undefined);
-      await server?.remove();
     },
   };
 }
 
 /** Calls `run` at the first call; all calls get its result. */
-function once<Result>(run: () => Promise<Result>) {
+function once<Result>(run: () => Promise<Result>): () => Promise<Result> {
   let result: Promise<Result> | undefined;
-  const call = () => {
+  return () => {
     result ??= run();
     return result;
   };
-  return Object.assign(call, { called: () => result !== undefined });
 }

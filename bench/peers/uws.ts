@@ -6,23 +6,33 @@ import { App, type HttpResponse } from 'uWebSockets.js';
 import { fdatasyncSync, openSync, writeSync } from 'node:fs';
 
 const { FILE: path, PORT: port } = process.env;
-const file = path === undefined ? undefined : openSync(path, 'a');
 let answered = 0;
-let bodies: Buffer[] = [];
-let waiting: HttpResponse[] = [];
+
+function answer(res: HttpResponse): void {
+  answered += 1;
+  res.cork(() => res.writeHeader('Content-Type', 'application/json').end('{}'));
+}
 
 const app = App();
-if (file === undefined) {
+if (path === undefined) {
   app.post('/*', (res) => {
-    let bytes = 0;
     res.onAborted(() => undefined);
-    res.onData((chunk, isLast) => {
-      bytes += chunk.byteLength;
-      if (isLast && bytes > 0) answered += 1;
-      if (isLast) res.writeHeader('Content-Type', 'application/json').end('{}');
+    res.onData((_chunk, isLast) => {
+      if (isLast) answer(res);
     });
   });
 } else {
+  const file = openSync(path, 'a');
+  let bodies: Buffer[] = [];
+  let waiting: HttpResponse[] = [];
+  const sync = () => {
+    writeSync(file, Buffer.concat(bodies));
+    fdatasyncSync(file);
+    bodies = [];
+    const ready = waiting;
+    waiting = [];
+    for (const res of ready) answer(res);
+  };
   app.post('/*', (res) => {
     const chunks: Buffer[] = [];
     res.onAborted(() => {
@@ -34,7 +44,7 @@ if (file === undefined) {
       if (!isLast) return;
       bodies.push(...chunks);
       waiting.push(res);
-      if (waiting.length === 1) setImmediate(sync, file);
+      if (waiting.length === 1) setImmediate(sync);
     });
   });
 }
@@ -45,15 +55,3 @@ app
   .listen('127.0.0.1', Number(port), (socket) => {
     if (socket === false) process.exit(1);
   });
-
-function sync(synced: number): void {
-  writeSync(synced, Buffer.concat(bodies));
-  fdatasyncSync(synced);
-  bodies = [];
-  const ready = waiting;
-  waiting = [];
-  for (const res of ready) {
-    answered += 1;
-    res.cork(() => res.writeHeader('Content-Type', 'application/json').end('{}'));
-  }
-}

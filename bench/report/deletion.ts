@@ -1,48 +1,59 @@
 // The page's sections about deletions.
 
 import type { BulkRun, ManyRun, OneRun } from '../deletion/runs.js';
-import { figure, tableOf } from '../figures.js';
+import { type Column, figure, tableOf } from '../figures.js';
 import type { Results } from '../results.js';
-import type { Section } from './section.js';
-
-export function deletionSections(deletion: Results['deletion']): Section[] {
-  if (deletion === undefined) return [];
-  const { one, many } = deletion;
-  return [...bulkSection(deletion), ...(one ? [oneSection(one)] : []), ...(many ? [manySection(many)] : [])];
-}
+import { each, ifFound, runsColumn, type Section } from './section.js';
 
 type Deletion = NonNullable<Results['deletion']>;
 
-function bulkSection({ events, customers, bulk = [], beside }: Deletion): Section[] {
-  const rows: { readonly how: string; readonly runs: readonly BulkRun[] }[] = [
-    { how: 'idle', runs: bulk },
-    { how: `beside ${figure(beside?.ratePerSecond)} events a second`, runs: beside?.runs ?? [] },
-  ].filter(({ runs }) => runs.length > 0);
-  if (rows.length === 0) return [];
-  const table = tableOf(rows, [
-    ['', ({ how }) => how],
-    ['users', ({ runs }) => runs.map((run) => run.targets)],
-    ['rows', ({ runs }) => runs.map((run) => run.rows)],
-    ['answered, s', ({ runs }) => runs.map((run) => run.answeredSeconds), 'lower'],
-    ['complete', ({ runs }) => runs.map((run) => run.completeSeconds), 'lower'],
-    ['parts gone', ({ runs }) => runs.map((run) => run.partsGoneSeconds), 'lower'],
-    ['file rewritten', ({ runs }) => runs.map((run) => run.redisRewrittenSeconds), 'lower'],
-    ['CPU, s', ({ runs }) => runs.map((run) => run.cpu.seconds), 'lower'],
-    ["others' share", ({ runs }) => runs.map((run) => run.cpu.othersShare)],
-    ['runs', ({ runs }) => runs.length],
+export function deletionSections(deletion: Deletion): Section[] {
+  const { one, many, bulk, beside } = deletion;
+  return [
+    ...ifFound(bulk ?? beside, () => [bulkSection(deletion)]),
+    ...ifFound(one, oneSection),
+    ...ifFound(many, manySection),
+  ];
+}
+
+type Row<Run> = { readonly what: string; readonly runs: readonly Run[] };
+
+const cpuColumns = [
+  each<BulkRun | OneRun>('CPU, s', ({ cpu }) => cpu.seconds, 'lower'),
+  each<BulkRun | OneRun>("others' share", ({ cpu }) => cpu.othersShare),
+  runsColumn,
+];
+
+function bulkSection({ events, customers, bulk = [], beside }: Deletion): Section {
+  const rows: Row<BulkRun>[] = [{ what: 'idle', runs: bulk }];
+  const rate = figure(beside?.ratePerSecond);
+  rows.push({ what: `beside ${rate} events a second`, runs: beside?.runs ?? [] });
+  const measured = rows.filter(({ runs }) => runs.length > 0);
+  const table = tableOf(measured, [
+    ['', ({ what }) => what],
+    each('users', (run) => run.targets),
+    each('rows', (run) => run.rows),
+    each('answered, s', (run) => run.answeredSeconds, 'lower'),
+    each('complete', (run) => run.completeSeconds, 'lower'),
+    each('parts gone', (run) => run.partsGoneSeconds, 'lower'),
+    each('file rewritten', (run) => run.redisRewrittenSeconds, 'lower'),
+    ...cpuColumns,
   ]);
-  const moments =
-    beside === undefined ? [] : Object.entries({ before: beside.beforeMs, meanwhile: beside.meanwhileMs });
-  const latencies = tableOf(moments, [
-    ['acknowledged, ms since due', ([when]) => when],
-    ['p50', ([, runs]) => runs.map(({ p50 }) => p50), 'lower'],
-    ['p99', ([, runs]) => runs.map(({ p99 }) => p99), 'lower'],
-    ['max', ([, runs]) => runs.map(({ max }) => max)],
-    ['runs', ([, runs]) => runs.length],
+  const moments = beside && [
+    { what: 'before', runs: beside.beforeMs },
+    { what: 'meanwhile', runs: beside.meanwhileMs },
+  ];
+  const latencies = ifFound(moments, (found) => [
+    tableOf(found, [
+      ['acknowledged, ms since due', ({ what }) => what],
+      each('p50', ({ p50 }) => p50, 'lower'),
+      each('p99', ({ p99 }) => p99, 'lower'),
+      each('max', ({ max }) => max),
+      runsColumn,
+    ]),
   ]);
   const note = `${figure(events)} events of ${figure(customers)} users. ${bulkNote}`;
-  const tables = beside === undefined ? [table] : [table, latencies];
-  return [{ title: 'A deletion of one percent of the users', note, tables }];
+  return { title: 'A deletion of one percent of the users', note, tables: [table, ...latencies] };
 }
 
 const bulkNote = `Times count from the submission until the polled status is \`complete\`. After every run the bench compared the
@@ -51,47 +62,35 @@ processes until \`complete\`. "Parts gone" and "file rewritten" count from \`com
 ClickHouse, and of Redis, no longer found one target's identity; before, both held it. The search itself takes a second or more.
 The acknowledgements are those of single events, for ten seconds before the submission, and from it to \`complete\`.`;
 
-function oneSection(one: NonNullable<Deletion['one']>): Section {
-  const rows: { readonly what: string; readonly runs: readonly OneRun[] }[] = one.flatMap(
-    ({ events, everywhere, inOnePart }) => [
-      { what: `${figure(events / 1e6)} million, in many parts`, runs: everywhere },
-      { what: `${figure(events / 1e6)} million, in one part`, runs: inOnePart },
-    ],
-  );
+function oneSection(one: NonNullable<Deletion['one']>): Section[] {
+  const rows = one.flatMap(({ events, everywhere, inOnePart }): Row<OneRun>[] => [
+    { what: `${figure(events / 1e6)} million, in many parts`, runs: everywhere },
+    { what: `${figure(events / 1e6)} million, in one part`, runs: inOnePart },
+  ]);
   const table = tableOf(rows, [
     ['', ({ what }) => what],
-    ['complete, s', ({ runs }) => runs.map((run) => run.completeSeconds), 'lower'],
-    ['parts', ({ runs }) => runs.map((run) => run.parts)],
-    ['parts written', ({ runs }) => runs.map((run) => run.partsRewritten)],
-    ['rows written', ({ runs }) => runs.map((run) => run.rowsRewritten), 'lower'],
-    ['CPU, s', ({ runs }) => runs.map((run) => run.cpu.seconds), 'lower'],
-    ["others' share", ({ runs }) => runs.map((run) => run.cpu.othersShare)],
-    ['runs', ({ runs }) => runs.length],
+    each('complete, s', (run) => run.completeSeconds, 'lower'),
+    each('parts', (run) => run.parts),
+    each('parts written', (run) => run.partsRewritten),
+    each('rows written', (run) => run.rowsRewritten, 'lower'),
+    ...cpuColumns,
   ]);
   const note = `"In many parts": the user's ten events lie months apart; "in one part": one insert has them all. ClickHouse checks a part
 without rows of the user and hard-links its files instead of writing them.`;
-  return { title: 'A deletion of one user', note, tables: [table] };
+  return [{ title: 'A deletion of one user', note, tables: [table] }];
 }
 
-function manySection(many: ManyRun): Section {
-  const table = tableOf(
-    [many],
-    [
-      ['', ({ requests }) => `${figure(requests)} requests`],
-      ['submitted within, s', (run) => run.submittedSeconds],
-      ['all complete after', (run) => run.completeSeconds, 'lower'],
-      ['one after, median', (run) => run.medianSeconds, 'lower'],
-      ['the longest', (run) => run.longestSeconds, 'lower'],
-      [
-        'mutations of a table within a minute, at most',
-        (run) => Math.max(...Object.values(run.mutationsAMinute)),
-      ],
-      ['runs', () => 1],
-    ],
-  );
-  return {
-    title: 'Requests of one user each',
-    note: 'Submitted evenly, one after another.',
-    tables: [table],
-  };
+function manySection(many: ManyRun): Section[] {
+  const mutations = 'mutations of a table within a minute, at most';
+  const columns: Column<ManyRun>[] = [
+    ['', ({ requests }) => `${figure(requests)} requests`],
+    ['submitted within, s', (run) => run.submittedSeconds],
+    ['all complete after', (run) => run.completeSeconds, 'lower'],
+    ['one after, median', (run) => run.medianSeconds, 'lower'],
+    ['the longest', (run) => run.longestSeconds, 'lower'],
+    [mutations, (run) => Math.max(...Object.values(run.mutationsAMinute))],
+    ['runs', () => 1],
+  ];
+  const note = 'Submitted evenly, one after another.';
+  return [{ title: 'Requests of one user each', note, tables: [tableOf([many], columns)] }];
 }

@@ -1,83 +1,75 @@
 // The page's sections about the calls of a privacy officer and about suppressed users.
 
+import type { ExportRun } from '../desk/export.js';
 import type { RetentionRun } from '../desk/retention.js';
 import { figure, tableOf } from '../figures.js';
 import type { Results } from '../results.js';
-import type { Section } from './section.js';
+import { each, runsColumn, type Section } from './section.js';
 import { addedBySuppressed } from './targets.js';
 
-export function deskSections(desk: Results['desk']): Section[] {
-  if (desk === undefined) return [];
+export function deskSections(desk: NonNullable<Results['desk']>): Section[] {
   const { events, othersEvents, exports, submittedMs, previews, polledMs, suppressed, retention = [] } = desk;
-  const rows = [false, true].map((gzip) => exports.filter((run) => run.gzip === gzip));
   const downloads = tableOf(
-    rows.filter((runs) => runs.length > 0),
+    grouped(exports, ({ gzip }) => (gzip ? 'with gzip' : 'without gzip')),
     [
-      ['', ([run]) => (run?.gzip ? 'with gzip' : 'without gzip')],
-      ['first byte, s', (runs) => runs.map((run) => run.firstByteSeconds), 'lower'],
-      ['end, s', (runs) => runs.map((run) => run.seconds), 'lower'],
-      ['MB', (runs) => runs.map((run) => run.bytes / 1e6)],
-      ['CPU of the API, s', (runs) => runs.map((run) => run.cpu.api), 'lower'],
-      ['of ClickHouse, s', (runs) => runs.map((run) => run.cpu.clickhouse), 'lower'],
-      ['memory of the API before, MiB', (runs) => runs.map((run) => run.apiMib.before)],
-      ['the most during it', (runs) => runs.map((run) => run.apiMib.most), 'lower'],
-      ['runs', (runs) => runs.length],
+      ['', ({ what }) => what],
+      each<ExportRun>('first byte, s', (run) => run.firstByteSeconds, 'lower'),
+      each<ExportRun>('end, s', (run) => run.seconds, 'lower'),
+      each<ExportRun>('MB', (run) => run.bytes / 1e6),
+      each<ExportRun>('CPU of the API, s', (run) => run.cpu.api, 'lower'),
+      each<ExportRun>('of ClickHouse, s', (run) => run.cpu.clickhouse, 'lower'),
+      each<ExportRun>('memory of the API before, MiB', (run) => run.apiMib.before),
+      each<ExportRun>('the most during it', (run) => run.apiMib.most, 'lower'),
+      runsColumn,
     ],
   );
+  const previewed = previews.map(({ what, users, rows, ms }) => ({
+    what: `a preview: ${what} (${figure(users)}, ${figure(rows)} rows)`,
+    ms,
+  }));
+  const submitted = { what: 'a deletion is submitted', ms: submittedMs };
   const calls = tableOf(
-    [
-      ...previews.map(({ what, users, rows: found, ms }) => ({
-        what: `a preview: ${what} (${figure(users)}, ${figure(found)} rows)`,
-        ms,
-      })),
-      { what: 'a deletion is submitted', ms: submittedMs },
-      { what: 'a status is asked for', ms: polledMs },
-    ],
+    [...previewed, submitted, { what: 'a status is asked for', ms: polledMs }],
     [
       ['', ({ what }) => what],
       ['ms', ({ ms }) => ms, 'lower'],
       ['calls', ({ ms }) => ms.length],
     ],
   );
-  const costs = tableOf(
-    [
-      { what: 'alone', pairs: suppressed.alone },
-      { what: 'in bulk of 500', pairs: suppressed.inBulk },
-    ],
-    [
-      ['µs per event before its commit', ({ what }) => what],
-      ['nobody suppressed', ({ pairs }) => pairs.map((pair) => pair.without), 'lower'],
-      [figure(suppressed.suppressed), ({ pairs }) => pairs.map((pair) => pair.with), 'lower'],
-      ['more', ({ pairs }) => addedBySuppressed(pairs), 'lower'],
-      ['pairs of runs', ({ pairs }) => pairs.length],
-    ],
-  );
-  const months = [true, false].map((alone) => retention.filter(({ beside }) => (beside === 0) === alone));
-  const millions = ({ rows: deleted }: RetentionRun) => deleted / 1e6;
-  const over = tableOf(
-    months.filter((runs) => runs.length > 0),
-    [
-      [
-        'a month',
-        ([run]) => (run?.beside ? `with ${figure(run.beside)} events of others` : 'of nobody else'),
-      ],
-      ['events over', (runs) => runs.map(({ rows: deleted }) => deleted)],
-      ['s per million', (runs) => runs.map((run) => run.seconds / millions(run)), 'lower'],
-      ['CPU, s per million', (runs) => runs.map((run) => run.cpu / millions(run)), 'lower'],
-      ['runs', (runs) => runs.length],
-    ],
-  );
+  const pairs = [
+    { what: 'alone', runs: suppressed.alone },
+    { what: 'in bulk of 500', runs: suppressed.inBulk },
+  ];
+  const costs = tableOf(pairs, [
+    ['µs per event before its commit', ({ what }) => what],
+    each('nobody suppressed', (pair) => pair.without, 'lower'),
+    each(figure(suppressed.suppressed), (pair) => pair.with, 'lower'),
+    ['more', ({ runs }) => addedBySuppressed(runs), 'lower'],
+    ['pairs of runs', ({ runs }) => runs.length],
+  ]);
+  const besides = ({ beside }: RetentionRun) =>
+    beside > 0 ? `with ${figure(beside)} events of others` : 'of nobody else';
+  const over = tableOf(grouped(retention, besides), [
+    ['a month', ({ what }) => what],
+    each<RetentionRun>('events over', ({ rows }) => rows),
+    each<RetentionRun>('s per million', ({ rows, seconds }) => (seconds / rows) * 1e6, 'lower'),
+    each<RetentionRun>('CPU, s per million', ({ rows, cpu }) => (cpu / rows) * 1e6, 'lower'),
+    runsColumn,
+  ]);
   const size = `One user with ${figure(events)} events in a table with ${figure(othersEvents)} of others.`;
+  const callsNote = 'On the same tables, one after another, over HTTP.';
   return [
     { title: 'An export of one user', note: `${size} ${exportNote}`, tables: [downloads] },
-    {
-      title: 'Calls of a privacy officer',
-      note: 'On the same tables, one after another, over HTTP.',
-      tables: [calls],
-    },
+    { title: 'Calls of a privacy officer', note: callsNote, tables: [calls] },
     ...(retention.length > 0 ? [{ title: 'Events that are over', note: overNote, tables: [over] }] : []),
     { title: 'Suppressed users', note: suppressedNote, tables: [costs] },
   ];
+}
+
+/** The runs of each kind, in the order in which the kinds occur. */
+function grouped<Run>(runs: readonly Run[], kindOf: (run: Run) => string) {
+  const kinds = [...new Set(runs.map(kindOf))];
+  return kinds.map((what) => ({ what, runs: runs.filter((run) => kindOf(run) === what) }));
 }
 
 const exportNote = `Times count from the request for the data. The bench reads as fast as the data comes, and unpacks it, on the

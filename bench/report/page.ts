@@ -2,7 +2,7 @@
 
 import { figure, markdownTable, textTable } from '../figures.js';
 import { describeInWords } from '../machine.js';
-import { plotFile, type Results } from '../results.js';
+import { plotLink, type Results } from '../results.js';
 import { plotsOf } from './plots.js';
 import { sectionsOf } from './sections.js';
 import { targetNote, targetsOf, targetTable } from './targets.js';
@@ -34,7 +34,7 @@ export async function makePage(results: Results, path: string): Promise<Page> {
   for (const section of sectionsOf(results)) {
     parts.push(`## ${section.title}`, section.note);
     for (const [name, shows] of section.plots ?? []) {
-      if (plots[name] !== undefined) parts.push(`![${shows}](${plotFile(path, name)})`);
+      if (plots[name] !== undefined) parts.push(plotLink(path, name, shows));
     }
     parts.push(...section.tables.map(markdownTable));
   }

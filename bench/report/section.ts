@@ -1,6 +1,6 @@
 // A section of a session's page. The terminal shows its tables.
 
-import type { Table } from '../figures.js';
+import type { Column, Table } from '../figures.js';
 
 export type Section = {
   readonly title: string;
@@ -9,3 +9,22 @@ export type Section = {
   readonly plots?: readonly (readonly [name: string, shows: string])[];
   readonly tables: readonly Table[];
 };
+
+/** What `make` makes of a result; nothing without one. */
+export function ifFound<Found, Made>(found: Found | undefined, make: (found: Found) => readonly Made[]) {
+  return found === undefined ? [] : make(found);
+}
+
+type HasRuns<Run> = { readonly runs: readonly Run[] };
+
+/** A column with a figure of each run. */
+export function each<Run>(
+  name: string,
+  value: (run: Run) => number | undefined,
+  better?: 'lower' | 'higher',
+): Column<HasRuns<Run>> {
+  return [name, ({ runs }) => runs.map(value), better];
+}
+
+/** The number of runs. */
+export const runsColumn: Column<HasRuns<unknown>> = ['runs', ({ runs }) => runs.length];

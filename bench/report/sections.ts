@@ -3,44 +3,40 @@
 
 import { processNames } from '../deployment/deployment.js';
 import { sumCpu } from '../deployment/meter.js';
-import type { ProgramRun } from '../deployment/program.js';
 import { type Column, cellText, figure, median, tableOf } from '../figures.js';
 import { memoryOf } from '../latency/half-load.js';
 import type { Results, WayRuns } from '../results.js';
 import type { Run } from '../throughput/measure.js';
 import type { ThroughputRun } from '../throughput/throughput.js';
+import type { Level } from '../throughput/turns.js';
 import { sluiceWays } from '../throughput/ways.js';
 import { deletionSections } from './deletion.js';
 import { deskSections } from './desk.js';
-import type { Section } from './section.js';
+import { each, ifFound, runsColumn, type Section } from './section.js';
 import { costsAboveIdle, costsOf, isSaturated, timesOfFullLoad } from './targets.js';
 import { memoryFloorMib, trendOf } from './trend.js';
 
 /** One section per measured scenario. */
 export function sectionsOf(results: Results): Section[] {
+  const { ways, curve, halfLoad, backlog, flat, keys, servers, deletion, desk } = results;
   return [
-    ...waySections(results),
-    ...curveSection(results),
-    ...halfLoadSection(results),
-    ...backlogSection(results),
-    ...flatSection(results),
-    ...keysSection(results),
+    ...(ways.length > 0 ? waySections(ways) : []),
+    ...ifFound(curve, curveSection),
+    ...ifFound(halfLoad, halfLoadSection),
+    ...ifFound(backlog, backlogSection),
+    ...ifFound(flat, flatSection),
+    ...ifFound(keys, keysSection),
     ...programSection(results),
-    ...serversSection(results),
-    ...deletionSections(results.deletion),
-    ...deskSections(results.desk),
+    ...ifFound(servers, serversSection),
+    ...ifFound(deletion, deletionSections),
+    ...ifFound(desk, deskSections),
   ];
 }
 
+/** What a scenario found. */
+type FoundOf<Key extends keyof Results> = NonNullable<Results[Key]>;
+
 type HasRuns = { readonly runs: readonly ThroughputRun[] };
-/** A column with a figure of each run. */
-function each(
-  name: string,
-  value: (run: ThroughputRun) => number | undefined,
-  better?: 'lower' | 'higher',
-): Column<HasRuns> {
-  return [name, ({ runs }) => runs.map(value), better];
-}
 
 /** µs of CPU per commit; it includes the commit's events. */
 const ofCommit = (used: number | undefined, { commits, records }: Run) =>
@@ -52,7 +48,7 @@ const sum = (values: Readonly<Record<string, number>> = {}) =>
 const costColumns: readonly Column<HasRuns>[] = [
   each('records/s', (run) => run.recordsPerSecond, 'higher'),
   ['CPU, µs', ({ runs }) => costsOf(runs), 'lower'],
-  ...processNames.map((name) => each(name, (run) => run.cpu[name], 'lower')),
+  ...processNames.map((name) => each(name, (run: ThroughputRun) => run.cpu[name], 'lower')),
   each("the kernel's", ({ systemCpu }) => sum(systemCpu)),
   each('generator', (run) => run.generatorCpu),
   ['limit', ({ runs }) => [...new Set(runs.map(({ limit }) => limit))].join(', ')],
@@ -63,7 +59,7 @@ const lastColumns: readonly Column<HasRuns>[] = [
   each('redis a commit, µs', (run) => ofCommit(run.cpu.redis, run), 'lower'),
   each('p99 since due, ms', (run) => run.latency?.sinceDueMs.p99, 'lower'),
   each("others' share", (run) => run.othersShare),
-  ['runs', ({ runs }) => runs.length],
+  runsColumn,
 ];
 
 /** A floor that the generator or the disk limited is not called one; the generator affects every cost. */
@@ -82,8 +78,7 @@ function inOrder(ways: readonly WayRuns[]): WayRuns[] {
   return [...ways].sort((a, b) => place(a) - place(b));
 }
 
-function waySections({ ways }: Results): Section[] {
-  if (ways.length === 0) return [];
+function waySections(ways: readonly WayRuns[]): Section[] {
   const table = (rows: readonly WayRuns[]) =>
     tableOf<WayRuns>(inOrder(rows), [
       ['', nameOf],
@@ -95,11 +90,13 @@ function waySections({ ways }: Results): Section[] {
   const bulk = ways.filter(({ name }) => /bulk|^engine/.test(name));
   const others = ways.filter((way) => !single.includes(way) && !bulk.includes(way));
   const tables = [single, bulk, others].filter((rows) => rows.length > 0).map(table);
-  const note = [costNote, ...wrkNote(ways), ...(ways.some(isCompared) ? [comparedWith] : [])].join(' ');
+  const byWrk = shareOfWrk(ways);
+  const wrkNote = `wrk took ${cellText(byWrk)} of the service's CPU where it sent the requests.`;
+  const isCompared = ways.some(({ subject }) => subject !== 'sluice');
+  const notes = [costNote, ...(byWrk.length > 0 ? [wrkNote] : []), ...(isCompared ? [comparedWith] : [])];
+  const note = notes.join(' ');
   return [{ title: 'Highest rates, and the cost of a record', note, tables }];
 }
-
-const isCompared = ({ subject }: WayRuns) => subject !== 'sluice';
 
 const costNote = `CPU is in µs per record, user and system, of all processes but the generator, until everything was stored; later merges
 of ClickHouse do not count. CPU per commit is all CPU of the process, divided by its commits. The generator runs on the same
@@ -114,20 +111,13 @@ export function shareOfWrk(ways: readonly WayRuns[]): number[] {
     .map(({ generatorCpu, cpuSum }) => generatorCpu / cpuSum);
 }
 
-function wrkNote(ways: readonly WayRuns[]): string[] {
-  const shares = shareOfWrk(ways);
-  if (shares.length === 0) return [];
-  return [`wrk took ${cellText(shares)} of the service's CPU where it sent the requests.`];
-}
-
 const comparedWith = `uWebSockets.js reads the body and answers \`{}\`. ClickHouse alone gets the rows of bulk-500, in blocks as
 large, by the inserts that a worker makes. Redis alone gets the rows of the service's commits by APPEND, in as many commands as a
 commit has, and syncs its file before every answer. Peers get the very same bodies. Fastify checks them with its schema, limits
 single events by INCR and adds one BullMQ job per request; a worker inserts the jobs of a quarter of a second together. node:http
 inserts each request by ClickHouse's \`async_insert\` and answers when it is stored; it has no limits and no keys.`;
 
-function curveSection({ curve = [] }: Results): Section[] {
-  if (curve.length === 0) return [];
+function curveSection(curve: FoundOf<'curve'>): Section[] {
   const table = tableOf(curve, [
     ['of the highest rate', ({ share }) => `${Math.round(share * 100)} %`],
     ...costColumns,
@@ -148,10 +138,8 @@ const halfLoadNames: Readonly<Record<string, string>> = {
   'uws-synced': 'uWebSockets.js and a synced file',
 };
 
-function halfLoadSection({ halfLoad }: Results): Section[] {
-  if (halfLoad === undefined) return [];
+function halfLoadSection(halfLoad: FoundOf<'halfLoad'>): Section[] {
   const { runs, minutes, ratePerSecond, queryable, samples } = halfLoad;
-  const secondsOf = (value: 'p50' | 'p99') => (runs[0]?.seconds ?? []).map((second) => second[value]);
   const latency = tableOf(runs, [
     ['since due, ms', ({ subject }) => halfLoadNames[subject] ?? subject],
     ['p50', ({ run }) => run.latency?.sinceDueMs.p50, 'lower'],
@@ -164,33 +152,27 @@ function halfLoadSection({ halfLoad }: Results): Section[] {
     ["others' share", ({ run }) => run.othersShare],
     ['runs', () => 1],
   ]);
-  const memory = tableOf(
-    processNames.map((name) => ({
-      name,
-      trend: trendOf(memoryOf(samples, name), memoryFloorMib[name] * 1024 ** 2),
-    })),
-    [
-      ['resident memory, MB', ({ name }) => name],
-      ['median', ({ trend }) => trend.median / 1e6, 'lower'],
-      ['last', ({ trend }) => trend.last / 1e6],
-      ['growth by its trend', ({ trend }) => trend.growth / 1e6],
-      ['may grow', ({ trend }) => trend.growthMax / 1e6],
-    ],
-  );
-  const probes = tableOf(
-    [queryable],
-    [
-      [
-        'queryable after, ms',
-        ({ questionsPerSecond }) => `asked ${figure(questionsPerSecond)} times a second`,
-      ],
-      ['p50', ({ ms }) => ms.p50],
-      ['p99', ({ ms }) => ms.p99, 'lower'],
-      ['max', ({ ms }) => ms.max],
-      ['probes', (one) => one.probes],
-    ],
-  );
-  const p99s = secondsOf('p99');
+  const trends = processNames.map((name) => ({
+    name,
+    ...trendOf(memoryOf(samples, name), memoryFloorMib[name] * 1024 ** 2),
+  }));
+  const memory = tableOf(trends, [
+    ['resident memory, MB', ({ name }) => name],
+    ['median', (trend) => trend.median / 1e6, 'lower'],
+    ['last', ({ last }) => last / 1e6],
+    ['growth by its trend', ({ growth }) => growth / 1e6],
+    ['may grow', ({ growthMax }) => growthMax / 1e6],
+  ]);
+  const asked = `asked ${figure(queryable.questionsPerSecond)} times a second`;
+  const probeColumns: Column<typeof queryable>[] = [
+    ['queryable after, ms', () => asked],
+    ['p50', ({ ms }) => ms.p50],
+    ['p99', ({ ms }) => ms.p99, 'lower'],
+    ['max', ({ ms }) => ms.max],
+    ['probes', (one) => one.probes],
+  ];
+  const probes = tableOf([queryable], probeColumns);
+  const p99s = (runs[0]?.seconds ?? []).map(({ p99 }) => p99);
   const worst = `The worst second had a p99 of ${figure(Math.max(...p99s))} ms; half of all seconds had at most ${figure(median(p99s))}.`;
   return [
     {
@@ -216,38 +198,39 @@ const processColumns = <Row>(cpuOf: (row: Row) => Run['cpu'], unit: string): Col
   ...processNames.map((name): Column<Row> => [name, (row) => cpuOf(row)[name], 'lower']),
 ];
 
-function backlogSection({ backlog }: Results): Section[] {
-  if (backlog === undefined) return [];
-  const table = tableOf(
-    [backlog],
-    [
-      ['', ({ events }) => `${figure(events)} events`],
-      ['segments', (one) => one.segments],
-      ['bytes of Redis an event', (one) => one.redisBytesPerEvent, 'lower'],
-      ['memory to bytes of rows, the worst', (one) => one.memoryTimesMost, 'lower'],
-      ['drained after, s', (one) => one.drainSeconds],
-      ['drained/s', (one) => one.drainedPerSecond, 'higher'],
-      ...processColumns<typeof backlog>(({ cpu }) => cpu, 'µs'),
-      ['p50 since due, ms', ({ latency }) => latency.sinceDueMs.p50, 'lower'],
-      ['p99', ({ latency }) => latency.sinceDueMs.p99, 'lower'],
-      ['max', ({ latency }) => latency.sinceDueMs.max],
-      ['runs', () => 1],
-    ],
-  );
+function backlogSection(backlog: FoundOf<'backlog'>): Section[] {
+  const columns: Column<typeof backlog>[] = [
+    ['', ({ events }) => `${figure(events)} events`],
+    ['segments', (one) => one.segments],
+    ['bytes of Redis an event', (one) => one.redisBytesPerEvent, 'lower'],
+    ['memory to bytes of rows, the worst', (one) => one.memoryTimesMost, 'lower'],
+    ['drained after, s', (one) => one.drainSeconds],
+    ['drained/s', (one) => one.drainedPerSecond, 'higher'],
+    ...processColumns<typeof backlog>(({ cpu }) => cpu, 'µs'),
+    ['p50 since due, ms', ({ latency }) => latency.sinceDueMs.p50, 'lower'],
+    ['p99', ({ latency }) => latency.sinceDueMs.p99, 'lower'],
+    ['max', ({ latency }) => latency.sinceDueMs.max],
+    ['runs', () => 1],
+  ];
   const note = `So many events waited in Redis; then the workers started, while ${figure(backlog.ratePerSecond)} more came per second. Memory is MEMORY USAGE by
 STRLEN of the segments above 100 kB. Latencies are those of the events that came meanwhile.`;
-  return [{ title: 'A backlog', note, plots: [['backlog', 'The backlog over time']], tables: [table] }];
+  return [
+    {
+      title: 'A backlog',
+      note,
+      plots: [['backlog', 'The backlog over time']],
+      tables: [tableOf([backlog], columns)],
+    },
+  ];
 }
 
-function flatSection({ flat }: Results): Section[] {
-  if (flat === undefined) return [];
+function flatSection({ single, bulk, environments }: FoundOf<'flat'>): Section[] {
+  const rows = (some: readonly Level[], what: string, unit: number, of: string) =>
+    some.map((level) => ({ what: `${what}, ${figure(level.of / unit)} ${of}`, runs: level.runs }));
   const levels = [
-    ...flat.single.map(({ of, runs }) => ({
-      what: `single events, ${figure(of / 1e6)} million stored`,
-      runs,
-    })),
-    ...flat.bulk.map(({ of, runs }) => ({ what: `bulk of 500, ${figure(of / 1e6)} million stored`, runs })),
-    ...flat.environments.map(({ of, runs }) => ({ what: `single events, ${figure(of)} environments`, runs })),
+    ...rows(single, 'single events', 1e6, 'million stored'),
+    ...rows(bulk, 'bulk of 500', 1e6, 'million stored'),
+    ...rows(environments, 'single events', 1, 'environments'),
   ];
   const table = tableOf(levels, [['', ({ what }) => what], ...costColumns, ...lastColumns]);
   const note = `Deployments with fewer and with more stored events stood side by side and took turns, and so did few and many environments of
@@ -255,8 +238,7 @@ one of them.`;
   return [{ title: 'Flat', note, tables: [table] }];
 }
 
-function keysSection({ keys }: Results): Section[] {
-  if (keys === undefined) return [];
+function keysSection(keys: FoundOf<'keys'>): Section[] {
   const table = tableOf(keys.levels, [
     ['keys in the index', (level) => (level.keys === 0 ? 'none was forgotten' : figure(level.keys))],
     ['without key, µs', ({ withoutKeys }) => withoutKeys, 'lower'],
@@ -278,12 +260,11 @@ what was sent before. Behind: ten seconds of new keys came at this rate (one run
 was due all were stored.`;
 
 function programSection({ backfill, producer }: Results): Section[] {
-  const rows = [
-    ...(backfill ? [{ what: 'flights by the import program', ...backfill }] : []),
-    ...(producer ? [{ what: 'events by the library for servers', ...producer }] : []),
-  ];
+  type Row = FoundOf<'backfill'> & { readonly what: string; readonly producerBytes?: number };
+  const rows: Row[] = [];
+  if (backfill) rows.push({ what: 'flights by the import program', ...backfill });
+  if (producer) rows.push({ what: 'events by the library for servers', ...producer });
   if (rows.length === 0) return [];
-  type Row = ProgramRun & { readonly what: string; readonly producerBytes?: number };
   const table = tableOf<Row>(rows, [
     ['', ({ what, events }) => `${figure(events)} ${what}`],
     ['acknowledged after, s', (run) => run.acknowledgedSeconds],
@@ -298,18 +279,11 @@ function programSection({ backfill, producer }: Results): Section[] {
   return [{ title: 'Programs that send', note: 'Each is one process on the same machine.', tables: [table] }];
 }
 
-function serversSection({ servers }: Results): Section[] {
-  if (servers === undefined) return [];
-  const levels = servers.ways.flatMap(({ name, levels: its }) =>
-    its.map((level) => ({
-      ...level,
-      what: `${name}, ${level.of} of each`,
-      aboveIdle: costsAboveIdle(servers, level),
-    })),
-  );
+function serversSection(servers: FoundOf<'servers'>): Section[] {
+  const levels = servers.ways.flatMap(({ name, levels: its }) => its.map((level) => ({ ...level, name })));
   const costs = tableOf(levels, [
-    ['', ({ what }) => what],
-    ['CPU above idle, µs', ({ aboveIdle }) => aboveIdle, 'lower'],
+    ['', ({ name, of }) => `${name}, ${of} of each`],
+    ['CPU above idle, µs', (level) => costsAboveIdle(servers, level), 'lower'],
     ...costColumns,
     ...lastColumns,
   ]);

@@ -4,41 +4,34 @@
 // the index keeps growing. The bench advances the clock of claims for that; ClickHouse fills the index.
 
 import { setTimeout as pause } from 'node:timers/promises';
-import { Redis } from 'ioredis';
-import { readMetric } from '../../harness/fault-checks.js';
+import type { Redis } from 'ioredis';
 import { untilStored } from '../../harness/ingestion.js';
 import { until } from '../../harness/wait.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import type { Context } from '../context.js';
 import { type Deployment, startDeployment } from '../deployment/deployment.js';
 import { startMeter, sumCpu } from '../deployment/meter.js';
-import { countRecords, mergesEnded, numberOf } from '../deployment/stored.js';
+import { mergesEnded, numberOf } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
 import { cellText } from '../figures.js';
 import { eventOf } from '../load/events.js';
 import { mergeSeconds, type Second } from '../load/second.js';
 import { sendLoad } from '../load/sender.js';
 import { allAnswered, json } from '../load/threads.js';
-import type { Progress } from '../progress.js';
 
 /** Repeats are of keys that the index holds; there are none before a key was forgotten. */
 const kinds = ['withoutKeys', 'newKeys', 'repeats', 'scattered'] as const;
 type Kind = (typeof kinds)[number];
 
 /** µs of CPU per event over all processes, one figure per round. For new keys that includes that all get into the index. */
-export type KeysLevel = Readonly<Record<Kind, readonly number[]>> & {
+type KeysLevel = Readonly<Record<Kind, readonly number[]>> & {
   /** In the index; 0: no key was ever forgotten. */
   readonly keys: number;
   /** Ten seconds of new keys at a rate: how long after the last was due all were stored. */
   readonly atRate?: { readonly perSecond: number; readonly behindSeconds: number };
 };
 
-export type KeysResult = {
-  readonly levels: readonly KeysLevel[];
-  /** Keys that workers looked up in the index before any was forgotten. */
-  readonly lookedUpBefore: number;
-  readonly bytesPerKey: number;
-};
+export type KeysResult = Awaited<ReturnType<typeof runKeys>>;
 
 /** What storing has to keep up with on two cores. */
 const perSecond = 30_000;
@@ -66,43 +59,47 @@ const clockTimes = 120;
 const clockEveryMs = 250;
 /** Redis keeps no key longer, whatever the budget. */
 const keptUsMax = 1_500 * minuteUs;
+const state = shardKeys.state(0);
 
-export async function runKeys({ deployment, options, progress }: Context): Promise<KeysResult> {
+export async function runKeys({ deployment, options, progress: { say } }: Context) {
   const levels = [await prepareLevel(deployment, 0)];
   try {
     for (const keys of options.keysEvents) {
       const another = await startDeployment({ ...options, env: { ...forgettingEnv, ...options.env } });
       const level = await prepareLevel(another, keys);
       levels.push(level);
-      await level.begin(progress);
+      await level.begin();
+      say(`keys: ${keys} in the index`);
     }
     // A process's first requests cost several times as much. The others were sent keys before.
     await levels[0]?.costOf('newKeys');
     for (const { costOf } of levels) await costOf('withoutKeys');
-    const costs = levels.map(() => Object.fromEntries(kinds.map((kind) => [kind, [] as number[]])));
     for (let round = 1; round <= options.repeats; round += 1) {
       for (const kind of kinds) {
-        for (const [index, { keys, costOf }] of levels.entries()) {
-          if (keys > 0 || !isRepeat(kind)) costs[index]?.[kind]?.push(await costOf(kind));
+        for (const { keys, costs, costOf } of levels) {
+          if (keys > 0 || !isRepeat(kind)) costs[kind].push(await costOf(kind));
         }
       }
-      const words = costs.map((of) => kinds.map((kind) => cellText(of[kind])).join(', '));
-      progress.say(`keys, round ${round}/${options.repeats}, µs per event: ${words.join('; ')}`);
+      const words = levels.map(({ costs }) => kinds.map((kind) => cellText(costs[kind])).join(', '));
+      say(`keys, round ${round}/${options.repeats}, µs per event: ${words.join('; ')}`);
     }
     const found: KeysLevel[] = [];
-    for (const [index, { keys, sendAtRate }] of levels.entries()) {
-      const atRate = keys === 0 ? {} : { atRate: { perSecond, behindSeconds: await sendAtRate() } };
-      found.push({ keys, ...(costs[index] as Record<Kind, number[]>), ...atRate });
+    for (const { keys, costs, sendAtRate } of levels) {
+      const atRate = keys === 0 ? undefined : { perSecond, behindSeconds: await sendAtRate() };
+      found.push({ keys, ...costs, atRate });
     }
     const lookedUpBefore = await lookedUp(deployment);
-    const [{ redis }] = levels as [Level];
-    if (Number(await redis.hget(state, 'keys_forgotten_to')) > 0) throw new BenchError('a key was forgotten');
+    const forgotten = Number(await deployment.redis.hget(state, 'keys_forgotten_to'));
+    if (forgotten > 0) throw new BenchError('a key was forgotten');
     const last = levels.at(-1)?.deployment ?? deployment;
     const table = "system.parts WHERE active AND database = currentDatabase() AND table = 'stored_keys'";
-    const bytesPerKey = await numberOf(last, 'sum(bytes_on_disk) / sum(rows)', table);
-    return { levels: found, lookedUpBefore, bytesPerKey };
+    return {
+      levels: found as readonly KeysLevel[],
+      /** Keys that workers looked up in the index before any was forgotten. */
+      lookedUpBefore,
+      bytesPerKey: await numberOf(last, 'sum(bytes_on_disk) / sum(rows)', table),
+    };
   } finally {
-    for (const { redis } of levels) redis.disconnect();
     for (const level of levels.slice(1)) await level.deployment.stop();
   }
 }
@@ -111,21 +108,20 @@ function isRepeat(kind: Kind): boolean {
   return kind === 'repeats' || kind === 'scattered';
 }
 
-type Level = Awaited<ReturnType<typeof prepareLevel>>;
-
 /** A deployment that takes part, and what is sent to it. */
 async function prepareLevel(deployment: Deployment, keys: number) {
-  const redis = new Redis(deployment.redisUrl);
+  const { redis, sluice, url } = deployment;
   const [appId = ''] = await deployment.addEnvironments(1, 'none');
+  const costs: Record<Kind, number[]> = { withoutKeys: [], newKeys: [], repeats: [], scattered: [] };
   let keyed = 0;
   let stored = 0;
   /** Events with these numbers; the number is the key too. */
   const bodiesOf = (count: number, numberOfEvent: (event: number) => number, keyPrefix?: string) =>
     Array.from({ length: count }, (_, request) => {
-      const list = Array.from({ length: eventsEach }, (_, at) =>
+      const events = Array.from({ length: eventsEach }, (_, at) =>
         eventOf(numberOfEvent(request * eventsEach + at), { keyPrefix }),
       );
-      return Buffer.from(JSON.stringify({ app_id: appId, events: list }));
+      return Buffer.from(JSON.stringify({ app_id: appId, events }));
     });
   const newBodies = (count: number) => bodiesOf(count, (event) => keyed + event, 'key');
   const bodies: Readonly<Record<Kind, () => Buffer[]>> = {
@@ -139,24 +135,17 @@ async function prepareLevel(deployment: Deployment, keys: number) {
     const seconds: Second[] = [];
     const rest = [...made].reverse();
     const nextBody = () => rest.pop() ?? Buffer.alloc(0);
-    const load = {
-      url: deployment.url,
-      path: '/api/track',
-      headers: json,
-      answer: '{}',
-      connections,
-      nextBody,
-    };
+    const load = { url, path: '/api/track', headers: json, answer: '{}', connections, nextBody, rate };
     const limits = { seconds: Number.POSITIVE_INFINITY, requests: made.length, sendsAll: true };
-    await sendLoad({ ...load, ...limits, rate }, (second) => seconds.push(second));
+    await sendLoad({ ...load, ...limits }, (second) => seconds.push(second));
     const events = allAnswered(mergeSeconds(seconds)) * eventsEach;
-    await untilStored(deployment.own.sluice, waitMs);
+    await untilStored(sluice, waitMs);
     if (kind === 'newKeys') keyed += events;
     if (!isRepeat(kind)) stored += events;
     return events;
   };
   const assertStored = async () => {
-    const found = await countRecords(deployment, appId);
+    const found = await deployment.count(appId);
     if (found !== stored) throw new BenchError(`${stored} events were sent once, ${found} are stored`);
   };
   /** Settles with the CPU per event. */
@@ -164,7 +153,7 @@ async function prepareLevel(deployment: Deployment, keys: number) {
     const made = bodies[kind]();
     if (keys > 0 && isRepeat(kind)) await forgetAll(redis);
     await mergesEnded(deployment);
-    const read = startMeter(() => deployment.cpu());
+    const read = startMeter(deployment.cpu);
     const end = keys > 0 && kind === 'newKeys' ? keepForgetting(redis) : undefined;
     const events = await send(kind, made);
     await end?.();
@@ -185,27 +174,23 @@ async function prepareLevel(deployment: Deployment, keys: number) {
     return behindSeconds;
   };
   /** Has Redis forget keys and fills the index; settles when a new worker has read it and rules out new keys itself. */
-  const begin = async ({ say }: Pick<Progress, 'say'>) => {
+  const begin = async () => {
     await send('newKeys', newBodies(requests));
     await forgetAll(redis);
-    await fill(deployment, keys, say);
-    for (const worker of deployment.own.sluice.workers) await worker.restart();
+    await fill(deployment, keys);
+    for (const worker of sluice.workers) await worker.restart();
     let before = await lookedUp(deployment);
-    await until(
-      async () => {
-        const events = await send('newKeys', newBodies(requests));
-        const now = await lookedUp(deployment);
-        const isLoaded = now - before < events / 10;
-        before = now;
-        return isLoaded;
-      },
-      { deadlineMs: waitMs, what: 'the worker has read the index', everyMs: 1 },
-    );
+    const isLoaded = async () => {
+      const events = await send('newKeys', newBodies(requests));
+      const now = await lookedUp(deployment);
+      const few = now - before < events / 10;
+      before = now;
+      return few;
+    };
+    await until(isLoaded, { deadlineMs: waitMs, what: 'the worker has read the index', everyMs: 1 });
   };
-  return { deployment, redis, keys, costOf, sendAtRate, begin };
+  return { deployment, keys, costs, costOf, sendAtRate, begin };
 }
-
-const state = shardKeys.state(0);
 
 function advanceClock(redis: Redis, us: number): Promise<number> {
   return redis.hincrby(state, 'claim_clock_us', us);
@@ -233,14 +218,13 @@ async function forgetAll(redis: Redis): Promise<void> {
 }
 
 /** How many keys the workers have looked up in the index. */
-async function lookedUp({ own }: Deployment): Promise<number> {
+async function lookedUp({ metric }: Deployment): Promise<number> {
   await pause(metricsMs);
-  const [api] = own.sluice.api;
-  return (api && (await readMetric(api, 'sluice_keys_looked_up_total'))) ?? 0;
+  return metric('sluice_keys_looked_up_total');
 }
 
 /** Adds random keys until the index has this many. */
-async function fill(deployment: Deployment, keys: number, say: (line: string) => void): Promise<void> {
+async function fill(deployment: Deployment, keys: number): Promise<void> {
   const count = () => numberOf(deployment, 'count()', 'stored_keys');
   for (let have = await count(); have < keys; have = await count()) {
     const more = Math.min(rowsPerFill, keys - have);
@@ -248,7 +232,6 @@ async function fill(deployment: Deployment, keys: number, say: (line: string) =>
       SELECT bitOr(sipHash64(number, ${have}), 1), sipHash64(number, ${have}, 1) % 281474976710656, 64 * (1 + number % 20000)
       FROM numbers(${more})
       SETTINGS max_insert_threads = 1, max_threads = 1, min_insert_block_size_rows = ${more}, min_insert_block_size_bytes = 0`);
-    say(`keys: ${have + more} in the index`);
   }
   await deployment.rows('OPTIMIZE TABLE stored_keys FINAL');
 }

@@ -1,8 +1,6 @@
 // One measured run: start the clock, send the load, wait until everything is stored, stop the clock. CPU time covers all of
 // it, storing included, and is divided by the records.
 
-import type { Redis } from 'ioredis';
-import { type CommandCounts, readCommandCounts } from '../deployment/command-stats.js';
 import type { CpuTimes } from '../deployment/deployment.js';
 import { cpuBetween, perRecord, startMeter, sumCpu } from '../deployment/meter.js';
 import { assertStored, plus, type Records, type Store, sumOf, untilCounted } from '../deployment/stored.js';
@@ -13,7 +11,7 @@ export type Subject = Store & {
   cpu(): CpuTimes;
   /** The kernel's part of it; absent if not needed. */
   systemCpu?(): CpuTimes;
-  /** Of the deployment under test; called while no commit is under way. */
+  /** Of the deployment under test, since its API started; called while no commit is under way. */
   commits?(): Promise<Commits>;
   /** How many records of the environment are stored; cheap enough to call ten times per second. */
   count(appId: string): Promise<number>;
@@ -21,8 +19,8 @@ export type Subject = Store & {
   settle(): Promise<void>;
 };
 
-/** Commits since the API started, and the records in them. */
-export type Commits = { readonly count: number; readonly records: number };
+/** `records`: those in the commits. */
+type Commits = { readonly count: number; readonly records: number };
 
 /**
  * What kept a run from being faster: the generator used up its core, or had no free connection; the requested rate, which was
@@ -31,35 +29,7 @@ export type Commits = { readonly count: number; readonly records: number };
  */
 export type Limit = 'generator' | 'connections' | 'rate' | 'service' | 'machine' | 'waiting';
 
-export type Run = {
-  /** Acknowledged and stored. */
-  readonly records: number;
-  readonly requests: number;
-  readonly seconds: number;
-  readonly recordsPerSecond: number;
-  readonly requestsPerSecond: number;
-  /** µs of CPU per record, by kind of process and in total. */
-  readonly cpu: CpuTimes;
-  readonly cpuSum: number;
-  /** The kernel's part of `cpu`. */
-  readonly systemCpu?: CpuTimes;
-  /** µs of CPU per record that the load generator took from the service. */
-  readonly generatorCpu: number;
-  /** `wrk`, or `bench` itself. */
-  readonly generator: string;
-  readonly limit: Limit;
-  /** The share of the machine's CPU time that other programs used. Above 0.1 the run is noisy. */
-  readonly othersShare: number;
-  /** From the last acknowledgement until every record was stored. */
-  readonly storedAfterMs: number;
-  readonly commits?: Commits;
-  readonly redis?: {
-    /** Commands per script, both those inside scripts and those outside. */
-    readonly commandsPerScript: number;
-    /** Rewrites of the append-only file that began during the run; Redis's CPU includes them. */
-    readonly rewrites: number;
-  };
-};
+export type Run = Awaited<ReturnType<typeof measure>>['run'];
 
 export type Loaded = {
   readonly requests: number;
@@ -68,21 +38,19 @@ export type Loaded = {
   readonly generatorCpu: number;
   readonly generatorShare: number;
   /** If another process than this one generated the load. */
-  readonly generator?: 'wrk';
+  readonly generator?: string;
   /** Acknowledged records by table. */
   readonly acknowledged: Records;
 };
 
-export type MeasureOptions<Result extends Loaded> = {
+type MeasureOptions<Result extends Loaded> = {
   readonly subject: Subject;
-  /** Of the deployment under test, for its statistics. */
-  readonly redis?: Redis | undefined;
   readonly appId: string;
   /** What the environment held before. */
   readonly before: Records;
-  readonly rate?: number | undefined;
+  readonly rate?: number;
   /** The run fails if no new record appears for this long; 30 s by default. */
-  readonly stallMs?: number | undefined;
+  readonly stallMs?: number;
   /** Sends everything; settles when the last request is acknowledged. */
   readonly load: () => Promise<Result>;
 };
@@ -91,54 +59,64 @@ export type MeasureOptions<Result extends Loaded> = {
 const busy = { core: 0.8, cores: 0.95, rate: 0.95 };
 
 /** Settles with the figures and the result of `load`; rejects if a record was lost, doubled or refused. */
-export async function measure<Result extends Loaded>(
-  options: MeasureOptions<Result>,
-): Promise<{ run: Run; loaded: Result }> {
-  const { subject, redis, appId, before, rate } = options;
+export async function measure<Result extends Loaded>({
+  subject,
+  appId,
+  before,
+  rate,
+  stallMs,
+  load,
+}: MeasureOptions<Result>) {
   await subject.settle();
-  const countsBefore = redis && (await readCommandCounts(redis));
   const commitsBefore = await subject.commits?.();
   const read = startMeter(() => subject.cpu());
   // Within the time of the meter, so that the kernel's part is never more than the whole.
   const systemBefore = subject.systemCpu?.();
 
-  const loaded = await options.load();
+  const loaded = await load();
   const acknowledgedAt = performance.now();
   const meanwhile = read();
   const expected = plus(before, loaded.acknowledged);
-  await untilCounted(() => subject.count(appId), sumOf(expected), options.stallMs);
+  await untilCounted(() => subject.count(appId), sumOf(expected), stallMs);
   const storedAfterMs = performance.now() - acknowledgedAt;
 
   const systemUsed = systemBefore && cpuBetween(systemBefore, subject.systemCpu?.() ?? {});
   const { used, othersShare } = read();
-  const commitsAfter = await subject.commits?.();
-  const countsAfter = redis && (await readCommandCounts(redis));
+  const commits = commitsBefore && (await subject.commits?.());
   await assertStored(subject, appId, expected);
 
   const records = sumOf(loaded.acknowledged);
   const { requests, seconds, generator, generatorCpu, generatorShare } = loaded;
-  const busiest = Math.max(...Object.values(meanwhile.used)) / 1e6 / seconds;
-  const run: Run = {
+  const run = {
+    /** Acknowledged and stored. */
     records,
     requests,
     seconds,
     recordsPerSecond: records / seconds,
     requestsPerSecond: requests / seconds,
+    /** µs of CPU per record, by kind of process and in total; and the kernel's part of it. */
     cpu: perRecord(used, records),
     cpuSum: sumCpu(used) / records,
     ...(systemUsed && { systemCpu: perRecord(systemUsed, records) }),
+    /** µs of CPU per record that the load generator took from the service: `wrk`, or `bench` itself. */
     generatorCpu: generatorCpu / records,
     generator: generator ?? 'bench',
     limit: limitOf({
       ofRate: rate && requests / seconds / rate,
-      busiest,
+      busiest: Math.max(...Object.values(meanwhile.used)) / 1e6 / seconds,
       machine: meanwhile.machineShare,
       generator: generatorShare,
     }),
+    /** The share of the machine's CPU time that other programs used. Above 0.1 the run is noisy. */
     othersShare: othersShare(generator === undefined ? 0 : generatorCpu),
+    /** From the last acknowledgement until every record was stored. */
     storedAfterMs,
-    ...(commitsBefore && commitsAfter && { commits: difference(commitsBefore, commitsAfter) }),
-    ...(countsBefore && countsAfter && { redis: redisFigures(countsBefore, countsAfter) }),
+    ...(commits && {
+      commits: {
+        count: commits.count - commitsBefore.count,
+        records: commits.records - commitsBefore.records,
+      },
+    }),
   };
   return { run, loaded };
 }
@@ -151,7 +129,7 @@ export function limitOf(share: {
   readonly busiest?: number;
   readonly machine?: number;
   /** Of the requested rate. */
-  readonly ofRate?: number | undefined;
+  readonly ofRate?: number;
   /** Requests that found no free connection. */
   readonly unsent?: number;
 }): Limit {
@@ -161,15 +139,4 @@ export function limitOf(share: {
   if (ofRate >= busy.rate) return 'rate';
   if (busiest >= busy.core) return 'service';
   return machine >= busy.cores ? 'machine' : 'waiting';
-}
-
-function difference(before: Commits, after: Commits): Commits {
-  return { count: after.count - before.count, records: after.records - before.records };
-}
-
-function redisFigures(before: CommandCounts, after: CommandCounts): NonNullable<Run['redis']> {
-  return {
-    commandsPerScript: (after.others - before.others) / (after.scripts - before.scripts),
-    rewrites: after.rewrites - before.rewrites,
-  };
 }

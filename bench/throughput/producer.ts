@@ -9,10 +9,8 @@ import { type ProgramRun, runProgram } from '../deployment/program.js';
 const warmUpEvents = 50_000;
 const program = fileURLToPath(new URL('./producer-process.js', import.meta.url));
 
-export type ProducerRun = ProgramRun & {
-  /** The most memory that the producer used. */
-  readonly producerBytes: number;
-};
+/** `producerBytes`: the most memory that the producer used. */
+export type ProducerRun = ProgramRun & { readonly producerBytes: number };
 
 export async function runProducer({ deployment, options }: Context): Promise<ProducerRun> {
   const [appId = ''] = await deployment.addEnvironments(1, 'none');

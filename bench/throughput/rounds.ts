@@ -1,15 +1,13 @@
 // Runs the service's ways, the floors and the peers in turns. A way that fails is not retried; the others go on.
 
+import type { Redis } from 'ioredis';
 import type { Context } from '../context.js';
 import { numberOf } from '../deployment/stored.js';
-import { deploymentSubject } from '../deployment/subject.js';
 import { describeFailure, messageOf } from '../failure.js';
 import { runEngine } from '../peers/engine.js';
 import { type CommitShape, runAppend } from '../peers/redis-append.js';
-import type { Peers } from '../peers/start.js';
 import type { Failure, Results } from '../results.js';
-import type { Subject } from './measure.js';
-import { loadOf, runThroughput, type ThroughputRun } from './throughput.js';
+import { runWay, type ThroughputRun } from './throughput.js';
 import { inTurns } from './turns.js';
 import { engineFloor, peerWays, redisFloors, sluiceWays, type Way } from './ways.js';
 
@@ -20,54 +18,63 @@ const standardRowsPerInsert = 15_000;
 /** Runs the ways with the wanted names; failures are part of the result. */
 export async function runRounds(
   context: Context,
-  peers: Peers,
   wanted: ReadonlySet<string>,
 ): Promise<Pick<Results, 'ways' | 'failures'>> {
-  const { deployment, redis, options, progress, wrk } = context;
+  const { deployment, peers, options, progress, wrk } = context;
   let rowsPerInsert = standardRowsPerInsert;
   const shapes = new Map<string, CommitShape>();
 
-  const runWay = async (way: Way, round: number): Promise<ThroughputRun> => {
-    const isOurs = way.subject === 'sluice';
-    const { run } = await runThroughput({
-      ...loadOf(context, way.name, options.rate),
-      subject: way.subject === 'sluice' ? deploymentSubject(deployment) : await peers.subject(way.subject),
-      redis: isOurs ? redis : undefined,
-      // A peer accepts any app_id.
-      appIds: isOurs ? await deployment.addEnvironments(1, way.limits) : [`${way.name}-${round}`],
+  const measureWay = async ({ name, subject, cheap }: Way, round: number): Promise<ThroughputRun> => {
+    const { rate } = options;
+    const more = {
+      rate,
       warmUpSeconds: round === 1 ? warmUpSeconds.first : warmUpSeconds.later,
-      wrk: way.cheap && options.rate === undefined ? wrk : undefined,
+      wrk: cheap && rate === undefined ? wrk : undefined,
+    };
+    if (subject !== 'sluice') {
+      // A peer accepts any app_id.
+      return runWay(context, name, {
+        ...more,
+        subject: await peers.subject(subject),
+        appIds: [`${name}-${round}`],
+      });
+    }
+    const before = await readCommands(deployment.redis);
+    const run = await runWay(context, name, more);
+    const commands = await readCommands(deployment.redis);
+    const { count = 0, records = 0 } = run.commits ?? {};
+    const [scripts, others] = [commands.scripts - before.scripts, commands.others - before.others];
+    shapes.set(name, {
+      events: Math.round(records / count) || 1,
+      commands: Math.round(others / scripts) || 1,
     });
+    if (name === 'bulk-500') {
+      const last =
+        "stored_events WHERE app_id = (SELECT app_id FROM stored_events WHERE app_id != '' ORDER BY segment DESC LIMIT 1)";
+      rowsPerInsert = Math.round(await numberOf(deployment, 'count() / uniqExact(segment)', last));
+    }
     return run;
   };
   const ways = [...sluiceWays, ...peerWays].map((way) => ({
     ...way,
     connections: options.connections ?? way.connections,
-    run: async (round: number) => {
-      const run = await runWay(way, round);
-      const shape = shapeOf(run);
-      if (shape !== undefined) shapes.set(way.name, shape);
-      if (way.name === 'bulk-500') {
-        const last =
-          "stored_events WHERE app_id = (SELECT app_id FROM stored_events WHERE app_id != '' ORDER BY segment DESC LIMIT 1)";
-        rowsPerInsert = Math.round(await numberOf(deployment, 'count() / uniqExact(segment)', last));
-      }
-      return run;
-    },
+    run: (round: number) => measureWay(way, round),
   }));
-  // Only ClickHouse works: the other processes do not count.
-  const { systemCpu: _system, commits: _commits, ...all } = deploymentSubject(deployment);
-  const subject: Subject = { ...all, cpu: () => ({ clickhouse: all.cpu().clickhouse ?? 0 }) };
   const engine = {
     ...engineFloor,
     run: (round: number) =>
-      runEngine({ deployment, subject, appId: `engine-${round}`, rowsPerBlock: rowsPerInsert, ...options }),
+      runEngine({
+        deployment,
+        appId: `engine-${round}`,
+        rowsPerBlock: rowsPerInsert,
+        seconds: options.duration,
+      }),
   };
   const redisAlone = redisFloors.map((floor) => ({
     ...floor,
     run: async (): Promise<ThroughputRun> => {
       const commit = shapes.get(floor.way) ?? floor.usual;
-      return runAppend({ redis: await peers.redis(), appId: floor.name, commit, seconds: options.seconds });
+      return runAppend({ redis: await peers.redis(), appId: floor.name, commit, seconds: options.duration });
     },
   }));
   const floors = [engine, ...redisAlone].map((floor) => ({ ...floor, once: false, connections: undefined }));
@@ -85,10 +92,7 @@ export async function runRounds(
   return {
     ways: found
       .filter(({ runs }) => runs.length > 0)
-      .map(({ name, what, subject: of, connections, runs }) => ({
-        ...{ name, what, subject: of, runs },
-        ...(connections && { connections }),
-      })),
+      .map(({ name, what, subject, connections, runs }) => ({ name, what, subject, runs, connections })),
     failures,
   };
 }
@@ -104,11 +108,13 @@ function place(name: string): number {
   return index === -1 ? order.length : index;
 }
 
-/** The commits of a run; undefined if there were none. */
-function shapeOf({ commits, redis }: ThroughputRun): CommitShape | undefined {
-  if (commits === undefined || redis === undefined || commits.count === 0) return undefined;
-  return {
-    events: Math.max(1, Math.round(commits.records / commits.count)),
-    commands: Math.max(1, Math.round(redis.commandsPerScript)),
-  };
+/** How many scripts and other commands Redis has executed; each commit is a script, whose commands count as others. */
+async function readCommands(redis: Redis): Promise<{ scripts: number; others: number }> {
+  const commands = { scripts: 0, others: 0 };
+  const statistics = await redis.info('commandstats');
+  for (const [, name, calls] of statistics.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm)) {
+    if (name === 'evalsha') commands.scripts += Number(calls);
+    else if (name !== 'info') commands.others += Number(calls);
+  }
+  return commands;
 }

@@ -6,23 +6,22 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { Context } from '../context.js';
 import { type CpuTimes, type Deployment, startDeployment } from '../deployment/deployment.js';
 import { perRecord, startMeter } from '../deployment/meter.js';
-import { describeMachine, type Machine } from '../machine.js';
+import { describeMachine } from '../machine.js';
 import { wholeTable } from './flat.js';
-import { loadOf, runThroughput } from './throughput.js';
+import { runWay } from './throughput.js';
 import { type Level, levelsInTurns } from './turns.js';
+import { wayNamed } from './ways.js';
 
 export type ServersResult = {
   readonly shards: number;
-  readonly ways: readonly ServersWay[];
+  /** Levels by the number of masters and servers. */
+  readonly ways: readonly {
+    readonly name: string;
+    readonly eventsPerSecond: number;
+    readonly levels: readonly Level[];
+  }[];
   /** Of each number of servers: ms of CPU a second while nothing is sent. */
   readonly idle: readonly { readonly of: number; readonly cpu: CpuTimes }[];
-};
-
-/** By the number of masters and servers. */
-export type ServersWay = {
-  readonly name: string;
-  readonly eventsPerSecond: number;
-  readonly levels: readonly Level[];
 };
 
 const numbers = [1, 2, 3];
@@ -33,9 +32,9 @@ const idleSeconds = 20;
 /** So many runs that the outermost do not decide. */
 const moreRounds = 3;
 /** Requests a second that two cores carry beside the generator and three deployments, with a good part of them left free. */
-const rates = { single: 1_500, 'bulk-500': 30 } as const;
+const rates = { single: 1_500, 'bulk-500': 30 };
 
-export async function runServers(context: Omit<Context, 'deployment' | 'redis'>) {
+export async function runServers(context: Pick<Context, 'options' | 'progress'>) {
   const { options, progress } = context;
   const found: { of: number; deployment: Deployment; appIds: string[] }[] = [];
   const env = { SHARDS: String(shards), ...options.env };
@@ -44,26 +43,27 @@ export async function runServers(context: Omit<Context, 'deployment' | 'redis'>)
       const deployment = await startDeployment({ ...options, servers: of, env });
       found.push({ of, deployment, appIds: await deployment.addEnvironments(environments, 'none') });
     }
-    const machine: Machine = await describeMachine(found[0]?.deployment);
-    const readers = found.map(({ of, deployment }) => ({ of, read: startMeter(() => deployment.cpu()) }));
+    const readers = found.map(({ of, deployment }) => ({ of, read: startMeter(deployment.cpu) }));
     await pause(idleSeconds * 1_000);
     const idle = readers.map(({ of, read }) => {
       const { used, seconds } = read();
       return { of, cpu: perRecord(used, seconds * 1_000) };
     });
-    const ways: ServersWay[] = [];
-    for (const [name, requests] of Object.entries(rates)) {
-      const load = loadOf(context, name, options.rate ?? requests);
+    const ways: ServersResult['ways'][number][] = [];
+    for (const [name, usual] of Object.entries(rates)) {
+      const rate = options.rate ?? usual;
       const turns = found.map(({ of, deployment, appIds }) => ({
         of,
         name: `servers ${name}, ${of} of each`,
         rounds: moreRounds * options.repeats,
-        run: async () => (await runThroughput({ ...load, subject: wholeTable(deployment), appIds })).run,
+        run: () =>
+          runWay({ ...context, deployment }, name, { rate, subject: wholeTable(deployment), appIds }),
       }));
-      const eventsPerSecond = (load.rate ?? 0) * (load.way.records.events ?? 0);
+      const eventsPerSecond = rate * (wayNamed(name).records.events ?? 0);
       ways.push({ name, eventsPerSecond, levels: await levelsInTurns(turns, progress) });
     }
-    return { machine, servers: { shards, ways, idle } };
+    const servers: ServersResult = { shards, ways, idle };
+    return { machine: await describeMachine(found[0]?.deployment.sluice), servers };
   } finally {
     for (const { deployment } of found) await deployment.stop();
   }

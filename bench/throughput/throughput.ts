@@ -1,25 +1,22 @@
 // One run of one way: warm-up, then the load, as fast as it is answered or at a fixed rate.
 
 import { randomBytes } from 'node:crypto';
-import type { Redis } from 'ioredis';
 import type { Context } from '../context.js';
 import { plus, type Records, recordTables, sumOf, untilCounted } from '../deployment/stored.js';
 import { figure } from '../figures.js';
 import { bodySource } from '../load/bodies.js';
-import { type LatencyFigures, latencyFigures } from '../load/histogram.js';
+import { latencyFigures } from '../load/histogram.js';
 import { latenciesOf, type MergedSecond } from '../load/second.js';
 import { allAnswered, prepareLoad } from '../load/threads.js';
 import { prepareWrk, type Wrk } from '../load/wrk.js';
 import type { Progress } from '../progress.js';
-import { type Loaded, measure, type Run, type Subject } from './measure.js';
+import { type Loaded, measure, type Subject } from './measure.js';
 import { type Way, wayNamed } from './ways.js';
 
-/** `latency`: of a run at a fixed rate, since each request was due. */
-export type ThroughputRun = Run & { readonly latency?: LatencyFigures };
+export type ThroughputRun = Awaited<ReturnType<typeof runThroughput>>['run'];
 
 export type ThroughputOptions = {
   readonly subject: Subject;
-  readonly redis?: Redis | undefined;
   readonly way: Way;
   /** Requests take them in turn; stored records are counted by the first. */
   readonly appIds: readonly string[];
@@ -28,11 +25,11 @@ export type ThroughputOptions = {
   readonly connections: number;
   readonly threads: number;
   /** If given, it sends instead of the bench, in one thread. */
-  readonly wrk?: Wrk | undefined;
+  readonly wrk?: Wrk;
   /** Requests per second, instead of as fast as they are answered. */
-  readonly rate?: number | undefined;
+  readonly rate?: number;
   readonly stallMs?: number;
-  readonly progress: Progress;
+  readonly progress: Pick<Progress, 'during'>;
   /** Called when the load begins; the returned function is called when it has ended. */
   readonly beside?: () => () => Promise<unknown>;
 };
@@ -55,18 +52,28 @@ export function loadOf(
   rate?: number,
 ) {
   const way = wayNamed(name);
-  const { seconds, threads } = options;
+  const { duration: seconds, threads } = options;
   const connections = options.connections ?? (rate === undefined ? way.connections : openConnections);
   return { way, rate, seconds, warmUpSeconds: 1, connections, threads, progress };
+}
+
+/** Runs a way by the options of the session; without `more`, on a new environment of the session's deployment. */
+export async function runWay(
+  context: Pick<Context, 'deployment' | 'options' | 'progress'>,
+  name: string,
+  more: Partial<ThroughputOptions> = {},
+): Promise<ThroughputRun> {
+  const { deployment } = context;
+  const load = loadOf(context, name, more.rate);
+  const appIds = more.appIds ?? (await deployment.addEnvironments(1, load.way.limits));
+  return (await runThroughput({ ...load, subject: deployment, ...more, appIds })).run;
 }
 
 /**
  * Settles with the figures and the seconds of the load. Rejects if a request was not answered as expected, or if stored
  * and acknowledged records differ.
  */
-export async function runThroughput(
-  options: ThroughputOptions,
-): Promise<{ run: ThroughputRun; seconds: readonly MergedSecond[] }> {
+export async function runThroughput(options: ThroughputOptions) {
   const { subject, way, seconds, progress, rate, wrk } = options;
   const appId = options.appIds[0] ?? '';
   const { ids: _, ...already } = await subject.stored(appId);
@@ -86,19 +93,21 @@ export async function runThroughput(
     wrk === undefined
       ? await prepareHere(options, seconds, wanted * aheadTimes)
       : await prepareByWrk(options, wrk, wanted);
-  const watch = progress.watch(way.name, prepared.progress);
+  const load = async () => {
+    const end = options.beside?.();
+    const sent = await prepared.send();
+    await end?.();
+    return sent;
+  };
   try {
-    const load = async () => {
-      const end = options.beside?.();
-      const sent = await prepared.send();
-      await end?.();
-      return sent;
-    };
-    const { run, loaded } = await measure({ ...options, appId, before, load });
-    const latency = rate === undefined ? {} : { latency: latencyFigures(latenciesOf(loaded.series)) };
-    return { run: { ...run, ...latency }, seconds: loaded.series };
+    const { run, loaded } = await progress.during(way.name, prepared.progress, () =>
+      measure({ ...options, appId, before, load }),
+    );
+    const { series } = loaded;
+    // Of a run at a fixed rate, since each request was due.
+    const latency = rate === undefined ? {} : { latency: latencyFigures(latenciesOf(series)) };
+    return { run: { ...run, ...latency }, seconds: series };
   } finally {
-    watch.end();
     prepared.end();
   }
 }
@@ -115,26 +124,11 @@ async function prepareHere(
   seconds: number,
   ahead: number,
 ): Promise<Prepared> {
-  let answers = 0;
-  const load = await prepareLoad(
-    {
-      url: subject.url,
-      way: way.name,
-      appIds,
-      connections,
-      rate,
-      seconds,
-      threads,
-      sendsAll: true,
-      ahead,
-    },
-    ({ endings }) => {
-      for (const { totalCount } of Object.values(endings)) answers += totalCount;
-    },
-  );
+  const part = { way: way.name, appIds, connections, rate, seconds, threads, ahead };
+  const load = await prepareLoad({ url: subject.url, ...part, sendsAll: true });
   return {
-    progress: () => `${answers} requests answered`,
-    end: () => load.stop(),
+    progress: () => `${load.answers()} requests answered`,
+    end: load.stop,
     send: async () => {
       const { seconds: series, elapsedSeconds, generatorCpu, generatorShare } = await load.send();
       const requests = allAnswered(series);

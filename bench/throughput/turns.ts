@@ -3,7 +3,7 @@
 import type { Progress } from '../progress.js';
 import { describeRun, type ThroughputRun } from './throughput.js';
 
-export type Turn = {
+type Turn = {
   readonly name: string;
   readonly rounds: number;
   run(round: number): Promise<ThroughputRun>;
@@ -12,7 +12,7 @@ export type Turn = {
 /** By what was varied, such as the number of stored events. */
 export type Level = { readonly of: number; readonly runs: readonly ThroughputRun[] };
 
-export type TurnsOptions = {
+type TurnsOptions = {
   /** One more round at first, which does not count: a process's first requests cost several times as much. */
   readonly warmUp?: boolean;
   /** Called with a failure, after which the turn is left out. Without it the first failure ends all. */
@@ -24,24 +24,24 @@ export async function inTurns<T extends Turn>(
   turns: readonly T[],
   { say }: Pick<Progress, 'say'>,
   { warmUp = false, failed }: TurnsOptions = {},
-): Promise<(T & { readonly runs: readonly ThroughputRun[] })[]> {
-  const all = turns.map((turn) => ({ turn, runs: [] as ThroughputRun[], hasFailed: false }));
-  for (let round = warmUp ? 0 : 1; turns.some(({ rounds }) => round <= rounds); round += 1) {
-    for (const one of all) {
-      const { turn, runs } = one;
-      if (one.hasFailed || round > turn.rounds) continue;
+) {
+  const all = turns.map((turn) => ({ ...turn, runs: [] as ThroughputRun[] }));
+  const left = new Set(all);
+  for (let round = warmUp ? 0 : 1; [...left].some(({ rounds }) => round <= rounds); round += 1) {
+    for (const turn of left) {
+      if (round > turn.rounds) continue;
       try {
         const run = await turn.run(round);
-        if (round > 0) runs.push(run);
+        if (round > 0) turn.runs.push(run);
         say(`${turn.name} ${round}/${turn.rounds}: ${describeRun(run)}`);
       } catch (error) {
         if (failed === undefined) throw error;
-        one.hasFailed = true;
+        left.delete(turn);
         failed(turn.name, error);
       }
     }
   }
-  return all.map(({ turn, runs }) => ({ ...turn, runs }));
+  return all;
 }
 
 /** Runs levels in turns after a round that warms up. */

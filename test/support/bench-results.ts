@@ -81,7 +81,7 @@ export function halfLoadOf(
   const runOfSubject = (subject: string, p99s: readonly number[]) => ({
     subject,
     run: runOf(20, { latency: latencyOf([...p99s].sort((a, b) => a - b)[Math.floor(p99s.length / 2)] ?? 0) }),
-    seconds: p99s.map((p99, at) => ({ at, requests: 5000, p50: p99 / 10, p99, max: 2 * p99 })),
+    seconds: p99s.map((p99, at) => ({ at, p50: p99 / 10, p99, max: 2 * p99 })),
     p99OfMinutes: p99s,
   });
   const mib = 1024 ** 2;
@@ -93,12 +93,11 @@ export function halfLoadOf(
       ms: { p50: 100, p99: queryableMs, max: 2 * queryableMs },
       probes: 100,
       questionsPerSecond: 20,
-      questionMs: 5,
     },
     samples: Array.from({ length: 101 }, (_, i) => {
       const redis = redisMib(i / 100) * mib;
       const memory = { api: 100 * mib, redis, worker: 100 * mib, clickhouse: 400 * mib };
-      return { seconds: i, memory, redisUsed: redis };
+      return { seconds: i, memory };
     }),
   };
 }

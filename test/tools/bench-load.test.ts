@@ -10,9 +10,10 @@ import { bodySource } from '../../bench/load/bodies.js';
 import { percentileMs } from '../../bench/load/histogram.js';
 import { latenciesOf, mergeSeconds, type Second, SecondCounter } from '../../bench/load/second.js';
 import { type SenderOptions, sendLoad } from '../../bench/load/sender.js';
-import { allAnswered, prepareLoad, runLoad } from '../../bench/load/threads.js';
+import { allAnswered, type Load, prepareLoad } from '../../bench/load/threads.js';
 import { assertAnswered, findWrk, prepareWrk, readCounts, type WrkOptions } from '../../bench/load/wrk.js';
 import { readOptions } from '../../bench/options.js';
+import { createProgress } from '../../bench/progress.js';
 import { selectScenarios } from '../../bench/scenarios.js';
 import { chooseWrk } from '../../bench/session.js';
 import { measure, type Subject } from '../../bench/throughput/measure.js';
@@ -45,6 +46,10 @@ async function serve(handle: Handle, onConnection: () => void = () => undefined)
     server.close();
   });
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+async function runLoad(load: Load) {
+  return (await prepareLoad(load)).send();
 }
 
 /** Sends numbers in this thread; settles with what was counted. */
@@ -423,7 +428,7 @@ test('only a session with default options counts as standard, wherever its resul
 });
 
 test('--connections counts with and without a rate', () => {
-  const progress = { say: () => undefined, watch: () => ({ end: () => undefined }) };
+  const progress = createProgress(() => undefined);
   const load = (args: readonly string[], rate?: number) =>
     loadOf({ options: readOptions(args, true), progress }, 'bulk-500', rate).connections;
   assert.deepEqual([load([]), load([], 10)], [8, 256]);

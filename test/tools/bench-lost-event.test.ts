@@ -7,7 +7,6 @@ import type { AddressInfo } from 'node:net';
 import { after, before, test } from 'node:test';
 import { type Deployment, processNames, startDeployment } from '../../bench/deployment/deployment.js';
 import { assertStored } from '../../bench/deployment/stored.js';
-import { deploymentSubject } from '../../bench/deployment/subject.js';
 import { BenchError } from '../../bench/failure.js';
 import { findWrk } from '../../bench/load/wrk.js';
 import type { Progress } from '../../bench/progress.js';
@@ -69,13 +68,13 @@ async function runThrough(name: string, next: Fault, parts: Partial<ThroughputOp
   // The measured part reports its beginning.
   const progress: Progress = {
     say: () => undefined,
-    watch: () => {
+    during: (_what, _text, work) => {
       fault = next;
-      return { end: () => undefined };
+      return work();
     },
   };
   const run = runThroughput({
-    subject: { ...deploymentSubject(deployment), url },
+    subject: { ...deployment, url },
     way,
     appIds: [appId],
     seconds: 0.3,

@@ -499,7 +499,9 @@ test('the users of a load are those whom its bodies name, and no others', () => 
       const body = next().toString();
       for (const [, user = ''] of body.matchAll(/"(?:identity|user_id)":"([^"]+)"/g)) named.add(user);
     }
-    const users = usersOf(way, sent, appIds.length).map(({ identity, userId }) => String(identity ?? userId));
+    const users = namesIn(usersOf(way, sent, appIds.length)).map(({ identity, userId }) =>
+      String(identity ?? userId),
+    );
     assert.deepEqual(new Set(users), named, name);
     assert.equal(users.length, named.size);
   }

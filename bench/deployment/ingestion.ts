@@ -1,0 +1,34 @@
+// Single events that keep coming at a rate while something else is measured.
+
+import { allAnswered, prepareLoad } from '../load/threads.js';
+import type { Deployment } from './deployment.js';
+import { assertStored, untilCounted } from './stored.js';
+
+const connections = 128;
+
+export async function prepareIngestion(
+  { url, count, stored }: Deployment,
+  appId: string,
+  rate: number,
+  threads: number,
+) {
+  const load = await prepareLoad({
+    ...{ url, way: 'single', appIds: [appId], connections, rate },
+    ...{ seconds: 3_600, threads, sendsAll: true },
+  });
+  let sending: ReturnType<typeof load.send>;
+  return {
+    begin: () => {
+      sending = load.send();
+    },
+    /** Settles with the number of events and the seconds of the load when all are stored. Rejects unless each is, once. */
+    end: async () => {
+      load.stop();
+      const { seconds } = await sending;
+      const events = allAnswered(seconds);
+      await untilCounted(() => count(appId), events);
+      await assertStored({ stored }, appId, { events });
+      return { events, seconds };
+    },
+  };
+}
