@@ -8,38 +8,37 @@ import { BenchError } from './failure.js';
 /** Reads the text of an option, whose name is for the message. Throws BenchError for a wrong text. */
 type Parse<Value> = (text: string, name: string) => Value;
 
-type Option<Value> = {
+type Option = {
   /** What stands for the value in the usage text; a flag has none. */
   readonly value?: string;
   readonly help: string;
-  readonly standard?: string | undefined;
+  readonly standard?: string;
   readonly multiple?: true;
-  readonly read: (texts: readonly string[], name: string) => Value;
+  readonly read: (texts: readonly string[], name: string) => unknown;
 };
-type Table = Readonly<Record<string, Option<unknown>>>;
+type Table = Readonly<Record<string, Option>>;
+type Texts = readonly string[];
 
-/** Declares an option that takes a value. Without a default it has none unless it is given. */
-export function option<Value>(value: string, help: string, parse: Parse<Value>): Option<Value | undefined>;
-export function option<Value>(
-  value: string,
-  help: string,
-  parse: Parse<Value>,
-  standard: string,
-): Option<Value>;
-export function option<Value>(value: string, help: string, parse: Parse<Value>, standard?: string) {
-  const read = ([text]: readonly string[], name: string) =>
-    text === undefined ? undefined : parse(text, name);
+/** Declares an option with a default. */
+export function usual<Value>(standard: string, value: string, help: string, parse: Parse<Value>) {
+  const read = ([text = standard]: Texts, name: string) => parse(text, name);
   return { value, help, standard, read };
 }
 
-/** Declares an option that may be given several times. */
-export function repeated<Value>(value: string, help: string, parse: Parse<Value>): Option<Value[]> {
-  const read = (texts: readonly string[], name: string) => texts.map((text) => parse(text, name));
-  return { value, help, multiple: true, read };
+/** Declares an option that has no value unless it is given. */
+export function option<Value>(value: string, help: string, parse: Parse<Value>) {
+  const read = ([text]: Texts, name: string) => (text === undefined ? undefined : parse(text, name));
+  return { value, help, read };
 }
 
-export function flag(help: string): Option<boolean> {
-  return { help, read: (texts) => texts.length > 0 };
+/** Declares an option that may be given several times. */
+export function repeated<Value>(value: string, help: string, parse: Parse<Value>) {
+  const read = (texts: Texts, name: string) => texts.map((text) => parse(text, name));
+  return { value, help, multiple: true as const, read };
+}
+
+export function flag(help: string) {
+  return { help, read: (texts: Texts) => texts.length > 0 };
 }
 
 export const text: Parse<string> = (given) => given;
@@ -84,8 +83,8 @@ export function readTable<T extends Table>(table: T, args: readonly string[]) {
   ]);
   const parsed = parseArgs({ args: [...args], options: Object.fromEntries(declared) });
   const values = parsed.values as Readonly<Record<string, string | boolean | string[] | undefined>>;
-  const read = Object.entries(table).map(([key, { standard, read }]) => {
-    const given = [values[nameOf(key)] ?? standard ?? []].flat().map(String);
+  const read = Object.entries(table).map(([key, { read }]) => {
+    const given = [values[nameOf(key)] ?? []].flat().map(String);
     return [key, read(given, `--${nameOf(key)}`)];
   });
   return Object.fromEntries(read) as { readonly [Key in keyof T]: ReturnType<T[Key]['read']> };
@@ -97,29 +96,29 @@ const threadsMax = 4;
 const threads = Math.max(1, Math.min(threadsMax, availableParallelism() - coresOfDeployment));
 
 const table = {
-  duration: option('N', 'seconds per run', whole, '4'),
-  repeats: option('N', 'runs for each figure that a target uses; the median is reported', whole, '3'),
+  duration: usual('4', 'N', 'seconds per run', whole),
+  repeats: usual('3', 'N', 'runs for each figure that a target uses; the median is reported', whole),
   connections: option('N', "replaces each scenario's own number", whole),
   rate: option(
     'N',
     'requests per second, instead of as fast as they are answered;\nalso the rate of half-load, backlog and deletion-beside',
     whole,
   ),
-  threads: option('N', 'threads of the load generator; more from 6 cores', whole, String(threads)),
+  threads: usual(String(threads), 'N', 'threads of the load generator; more from 6 cores', whole),
   only: option('NAMES', 'runs only these scenarios of all, separated by commas', list),
   out: option('PATH', 'writes the results to PATH.json and PATH.md', text),
   env: repeated('NAME=VALUE', 'environment of the API and the worker; repeatable', pair),
   cpuProf: option('DIR', 'writes V8 CPU profiles of the API and the worker into DIR', text),
-  minutes: option('N', 'length of half-load', whole, '5'),
-  flatEvents: option('LIST', 'millions of stored events, separated by commas', millions, '1,10'),
-  flatEnvironments: option('LIST', 'numbers of environments', wholes, '10,1000,10000'),
-  backlogEvents: option('N', 'events in the backlog', whole, '3000000'),
-  keysEvents: option('LIST', 'millions of keys in the index', millions, '10,100'),
-  producerEvents: option('N', 'events that the producer sends', whole, '1000000'),
-  deletionEvents: option('N', 'stored events of the deletions, ten per user', whole, '10000000'),
-  deletionRequests: option('N', 'requests of deletion-many', whole, '1000'),
-  deskEvents: option('N', 'events of the exported user', whole, '10000000'),
-  deskOthers: option('N', 'events of all other users beside them', whole, '10000000'),
+  minutes: usual('5', 'N', 'length of half-load', whole),
+  flatEvents: usual('1,10', 'LIST', 'millions of stored events, separated by commas', millions),
+  flatEnvironments: usual('10,1000,10000', 'LIST', 'numbers of environments', wholes),
+  backlogEvents: usual('3000000', 'N', 'events in the backlog', whole),
+  keysEvents: usual('10,100', 'LIST', 'millions of keys in the index', millions),
+  producerEvents: usual('1000000', 'N', 'events that the producer sends', whole),
+  deletionEvents: usual('10000000', 'N', 'stored events of the deletions, ten per user', whole),
+  deletionRequests: usual('1000', 'N', 'requests of deletion-many', whole),
+  deskEvents: usual('10000000', 'N', 'events of the exported user', whole),
+  deskOthers: usual('10000000', 'N', 'events of all other users beside them', whole),
 };
 
 export const optionsUsage = usageOf('Options', table);

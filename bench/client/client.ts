@@ -7,7 +7,7 @@ import { launchBrowser, withoutBrowser } from '../../harness/browser.js';
 import { snippet } from '../../src/client/web/snippet.js';
 import { BenchError } from '../failure.js';
 import { describeMachine } from '../machine.js';
-import { option, readTable, text, usageOf, whole } from '../options.js';
+import { option, readTable, text, usageOf, usual, whole } from '../options.js';
 import { createProgress } from '../progress.js';
 import { usualPath, writeFiles } from '../results.js';
 import { type ClientResults, clientReport, clientSummary } from './report.js';
@@ -16,7 +16,7 @@ import { type ClientRun, runClient, startClientSite } from './runs.js';
 const standardRounds = 5;
 
 const table = {
-  rounds: option('N', 'rounds; the medians are reported', whole, String(standardRounds)),
+  rounds: usual(String(standardRounds), 'N', 'rounds; the medians are reported', whole),
   script: option('FILE', 'another build of the script', text),
 };
 const title = 'Options of client, in Chromium; it takes about 2 minutes';

@@ -5,7 +5,7 @@ import { gunzipSync, gzipSync } from 'node:zlib';
 import { sumOf } from '../deployment/stored.js';
 import { BenchError } from '../failure.js';
 import type { Way } from '../throughput/ways.js';
-import type { EventOptions } from './events.js';
+import type { MakeRequest } from './events.js';
 
 export type BodyOptions = {
   readonly way: Way;
@@ -14,7 +14,7 @@ export type BodyOptions = {
   /** Of the idempotency keys; each thread of each run has its own. */
   readonly keyPrefix: string;
   /** Records to send instead of the way's own. */
-  readonly payloads?: readonly object[] | undefined;
+  readonly payloads?: readonly object[];
   readonly gzip?: boolean;
   /** How many bodies to make before the first is taken. */
   readonly ahead?: number;
@@ -32,20 +32,16 @@ export function bodySource(options: BodyOptions): () => Buffer {
   const { way, appIds, keyPrefix, payloads, gzip = false, ahead = 0 } = options;
   const each = Math.max(1, Math.ceil(batchRecords / sumOf(way.records) / appIds.length));
   const repeats = !way.different && payloads === undefined;
-  let first = 0;
+  const request = payloads === undefined ? way.request : payloadOf(payloads, numbersEach(way));
+  let number = 0;
   let built: Buffer[] = [];
   let at = 0;
   const make = () => {
-    const lists = appIds.map((appId) =>
-      payloads === undefined
-        ? way.bodies(each, { appId, first, keyPrefix })
-        : payloadBodies(payloads, each, numbersEach(way), { appId, first, keyPrefix }),
-    );
-    first += each * numbersEach(way);
-    for (let i = 0; i < each; i += 1) {
-      for (const list of lists) {
-        const body = list[i];
-        if (body !== undefined) built.push(gzip ? gzipSync(body) : body);
+    for (let i = 0; i < each; i += 1, number += numbersEach(way)) {
+      const made = request(number, repeats ? undefined : keyPrefix);
+      for (const appId of appIds) {
+        const body = Buffer.from(JSON.stringify({ app_id: appId, ...made }));
+        built.push(gzip ? gzipSync(body) : body);
       }
     }
   };
@@ -70,24 +66,19 @@ export function numbersEach({ path, records }: Pick<Way, 'path' | 'records'>): n
 }
 
 /** The records of a file, over and over. Their keys get a suffix: the service would drop a repeated key as already stored. */
-function payloadBodies(
-  payloads: readonly object[],
-  count: number,
-  eventsEach: number,
-  { appId, first, keyPrefix }: Required<EventOptions>,
-): Buffer[] {
-  const recordAt = (number: number) => {
-    const record = payloads[number % payloads.length] as { idempotency_key?: unknown };
-    if (typeof record.idempotency_key !== 'string') return record;
+function payloadOf(payloads: readonly object[], events: number): MakeRequest {
+  const recordAt = (number: number, keyPrefix?: string): object => {
+    const found: { app_id?: unknown; idempotency_key?: unknown } = payloads[number % payloads.length] ?? {};
+    const { app_id: _, idempotency_key: key, ...record } = found;
     const round = Math.floor(number / payloads.length);
-    return { ...record, idempotency_key: `${record.idempotency_key}-${keyPrefix}-${round}` };
+    return typeof key === 'string'
+      ? { ...record, idempotency_key: `${key}-${keyPrefix}-${round}` }
+      : { ...record, idempotency_key: key };
   };
-  return Array.from({ length: count }, (_, i) => {
-    const from = first + i * eventsEach;
-    const events = Array.from({ length: eventsEach }, (_, j) => recordAt(from + j));
-    const body = eventsEach === 1 ? { ...events[0], app_id: appId } : { app_id: appId, events };
-    return Buffer.from(JSON.stringify(body));
-  });
+  return (number, keyPrefix) =>
+    events === 1
+      ? recordAt(number, keyPrefix)
+      : { events: Array.from({ length: events }, (_, index) => recordAt(number + index, keyPrefix)) };
 }
 
 /** Reads a file of one JSON object per line, gzipped or not. Throws BenchError, which names the line. */

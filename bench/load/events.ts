@@ -1,53 +1,26 @@
-// The events of a load, as backend producers send them: about 230 bytes each with the envelope, from one of many users. All
-// bodies are built before any clock starts.
-
-export type EventOptions = {
-  readonly appId: string;
-  /** Number of the first event; the next ones count up. The user is the number modulo the number of users. */
-  readonly first: number;
-  /** If given, every event has an idempotency key: this prefix and its number. */
-  readonly keyPrefix?: string | undefined;
-};
+// The records of a load: events as backend producers send them, about 230 bytes each with the envelope, user properties,
+// identifications, and requests of the client library. They are made before any clock starts.
 
 /** So many that no user reaches a rate limit while fewer events per second are sent than there are users. */
 const users = 200_000;
 const currencies = ['EUR', 'USD', 'GBP', 'JPY'];
+const plans = ['free', 'pro', 'team'];
+const firstMs = 1_750_000_000_000;
 
-/** Requests of one event each. */
-export function singleBodies(count: number, options: EventOptions): Buffer[] {
-  return Array.from({ length: count }, (_, i) =>
-    Buffer.from(JSON.stringify({ app_id: options.appId, ...eventOf(options.first + i, options) })),
-  );
-}
-
-/** Bulk requests of `eventsEach` events each. */
-export function bulkBodies(count: number, eventsEach: number, options: EventOptions): Buffer[] {
-  return Array.from({ length: count }, (_, i) => {
-    const first = options.first + i * eventsEach;
-    const events = Array.from({ length: eventsEach }, (_, j) => eventOf(first + j, options));
-    return Buffer.from(JSON.stringify({ app_id: options.appId, events }));
-  });
-}
+/** The body of the request of this number, without the app_id. With a prefix, records have keys of their own. */
+export type MakeRequest = (number: number, keyPrefix?: string) => object;
 
 /** The identity of the user of record `number`. */
 export function userOf(number: number): string {
   return `user-${String(number % users).padStart(6, '0')}@example.com`;
 }
 
-type MadeEvent = {
-  readonly event: string;
-  readonly identity: string;
-  readonly timestamp: string;
-  readonly properties: Record<string, string | number>;
-  readonly idempotency_key?: string;
-};
-
-/** One event without the app_id. */
-export function eventOf(number: number, { keyPrefix }: Pick<EventOptions, 'keyPrefix'>): MadeEvent {
+/** One event. With a prefix it has an idempotency key. */
+export function eventOf(number: number, keyPrefix?: string) {
   return {
     event: 'Order Completed',
     identity: userOf(number),
-    timestamp: new Date(1_750_000_000_000 + (number % 86_400_000)).toISOString(),
+    timestamp: new Date(firstMs + (number % 86_400_000)).toISOString(),
     properties: {
       order_id: `order-${String(number).padStart(9, '0')}`,
       amount: (number % 100_000) / 100,
@@ -56,4 +29,53 @@ export function eventOf(number: number, { keyPrefix }: Pick<EventOptions, 'keyPr
     },
     ...(keyPrefix === undefined ? {} : { idempotency_key: `${keyPrefix}-${number}` }),
   };
+}
+
+/** Bulk requests of so many events, of which `number` is the first. */
+export function bulkOf(events: number): MakeRequest {
+  return (number, keyPrefix) => ({
+    events: Array.from({ length: events }, (_, index) => eventOf(number + index, keyPrefix)),
+  });
+}
+
+/** Three properties of a user. */
+export const userPropertiesOf: MakeRequest = (number) => ({
+  identity: userOf(number),
+  properties: { email: userOf(number), plan: plans[number % plans.length], seats: 1 + (number % 50) },
+});
+
+/** The identification of an anonymous user; no user occurs twice. */
+export const identifyOf: MakeRequest = (number, keyPrefix) => {
+  const { identity, userId } = newUserOf(number, keyPrefix);
+  return { user_id: userId, identity };
+};
+
+/** The records in one request of the client library. */
+export const collected = { events: 18, user_properties: 1, user_identities: 1 } as const;
+
+/** The request of a device: events, one identification, and user properties. */
+export const collectOf: MakeRequest = (number, keyPrefix) => {
+  const sentAt = new Date(firstMs + number * 1000);
+  const { identity, userId } = newUserOf(number, keyPrefix);
+  const message = (index: number, fields: object) => ({
+    id: `${keyPrefix}-${number}-${index}`,
+    user_id: userId,
+    session_id: `session-${keyPrefix}-${number}`,
+    time: new Date(sentAt.getTime() - 5000 + index * 100).toISOString(),
+    ...fields,
+  });
+  const messages = Array.from({ length: collected.events }, (_, index) => {
+    const properties = { path: `/products/${(number + index) % 5000}`, referrer: 'search', width: 1280 };
+    return message(index, { type: 'event', event: 'Page View', properties });
+  });
+  messages.push(message(18, { type: 'identify', identity }));
+  messages.push(message(19, { type: 'user_properties', identity, properties: { plan: 'pro' } }));
+  return { sent_at: sentAt.toISOString(), messages };
+};
+
+/** A user with a device, whom no other number or run has. */
+export function newUserOf(number: number, keyPrefix = ''): { identity: string; userId: string } {
+  let hash = 0;
+  for (const character of keyPrefix) hash = (hash * 31 + character.charCodeAt(0)) % 1_000_003;
+  return { identity: `${keyPrefix}-${number}@example.com`, userId: String(hash * 4_000_000_000 + number) };
 }

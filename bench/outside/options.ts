@@ -2,7 +2,7 @@
 
 import { availableParallelism } from 'node:os';
 import { BenchError } from '../failure.js';
-import { flag, list, option, readTable, repeated, text, usageOf, whole } from '../options.js';
+import { flag, list, option, readTable, repeated, text, usageOf, usual, whole } from '../options.js';
 import { type Bound, type Percentile, percentiles } from './outcome.js';
 
 const secondsDefault = 10;
@@ -19,7 +19,7 @@ const table = {
   ),
   writeKey: option('KEY', 'if the environment requires one; for a single environment', text),
   clickhouseUrl: option('URL', 'compares the stored records with the acknowledged ones', httpUrl),
-  database: option('NAME', 'its database', text, 'sluice'),
+  database: usual('sluice', 'NAME', 'its database', text),
   rate: option(
     'N',
     'requests per second, each due at its time; without it as fast as they are answered',
@@ -32,7 +32,7 @@ const table = {
     whole,
   ),
   threads: option('N', `threads of the generator (${threadsDefault}; more from 8 cores)`, whole),
-  errors: option('SHARE', 'of requests that may fail, such as 0.1% or 0.001', share, '0'),
+  errors: usual('0', 'SHARE', 'of requests that may fail, such as 0.1% or 0.001', share),
   slo: option(
     'LIST',
     'latency bounds: p99=20ms, or p50=5ms,p99.9=100ms. A run with --rate must keep them;\nwithout --rate the bench searches for the highest rate that keeps them',

@@ -1,6 +1,7 @@
 // The targets, as ratios within one session, and whether they are met.
 
 import { processNames } from '../deployment/deployment.js';
+import { sumCpu } from '../deployment/meter.js';
 import type { Pair } from '../desk/suppressed.js';
 import { figure, median, type Range, rangeOfMedian, type Table, tableOf, valuesOf } from '../figures.js';
 import { memoryOf } from '../latency/half-load.js';
@@ -8,6 +9,7 @@ import type { Results } from '../results.js';
 import type { Run } from '../throughput/measure.js';
 import type { ServersResult } from '../throughput/servers.js';
 import type { Level } from '../throughput/turns.js';
+import { ifFound } from './section.js';
 import { memoryFloorMib, trendOf } from './trend.js';
 
 export type Target = {
@@ -25,40 +27,34 @@ export type Target = {
 
 type Values = readonly (number | undefined)[];
 /** What is known better than from the values alone. */
-type More = { readonly spread?: Range | undefined; readonly runs?: number; readonly noFloor?: boolean };
+type More = { readonly spread?: Range; readonly runs?: number; readonly noFloor?: boolean };
 
 /** No target without a value. */
-export function atMost(what: string, unit: string, bound: number, values: Values, more?: More): Target[] {
-  return judge({ what, unit, bound, kind: 'at most' }, values, more);
-}
-
-function atLeast(what: string, unit: string, bound: number, values: Values): Target[] {
-  return judge({ what, unit, bound, kind: 'at least' }, values);
-}
-
-function judge(
-  target: Pick<Target, 'what' | 'unit' | 'bound' | 'kind'>,
+export function atMost(
+  what: string,
+  unit: string,
+  bound: number,
   given: Values,
-  more: More = {},
+  { noFloor = false, ...more }: More = {},
+  kind: Target['kind'] = 'at most',
 ): Target[] {
   const values = valuesOf(given);
   if (values.length === 0) return [];
-  const { bound, kind } = target;
   const value = median(values);
   const { runs = values.length, spread = values.length > 1 ? rangeOfMedian(values) : undefined } = more;
   const isMet = kind === 'at most' ? value <= bound : value >= bound;
   const isUndecided = spread !== undefined && spread.least < bound && bound < spread.most;
-  const verdict = more.noFloor ? 'no floor' : isUndecided ? 'undecided' : isMet ? 'met' : 'missed';
-  return [{ ...target, value, runs, ...(spread && { spread }), verdict }];
+  const verdict = noFloor ? 'no floor' : isUndecided ? 'undecided' : isMet ? 'met' : 'missed';
+  return [{ what, unit, value, bound, kind, runs, spread, verdict }];
+}
+
+function atLeast(what: string, unit: string, bound: number, values: Values): Target[] {
+  return atMost(what, unit, bound, values, {}, 'at least');
 }
 
 /** The first by the second value of each round. */
 function ratios(above: Values, below: Values): number[] {
   return above.map((value, round) => (value ?? Number.NaN) / (below[round] ?? Number.NaN));
-}
-
-function differences(above: Values, below: Values): number[] {
-  return above.map((value, round) => (value ?? Number.NaN) - (below[round] ?? Number.NaN));
 }
 
 /** Costs of two deployments that should be the same differ by less. */
@@ -74,18 +70,22 @@ const behindSecondsMax = 2;
 
 /** The targets for which the session measured both sides. */
 export function targetsOf(results: Results): Target[] {
+  const { curve, halfLoad, backlog, flat, keys, servers, deletion, desk } = results;
   return [
     ...costTargets(results),
-    ...curveTargets(results),
-    ...halfLoadTargets(results),
-    ...backlogTargets(results),
-    ...flatTargets(results),
-    ...keysTargets(results),
-    ...serversTargets(results),
-    ...deletionTargets(results),
-    ...deskTargets(results),
+    ...ifFound(curve, curveTargets),
+    ...ifFound(halfLoad, halfLoadTargets),
+    ...ifFound(backlog, backlogTargets),
+    ...ifFound(flat, flatTargets),
+    ...ifFound(keys, keysTargets),
+    ...ifFound(servers, serversTargets),
+    ...ifFound(deletion, deletionTargets),
+    ...ifFound(desk, deskTargets),
   ];
 }
+
+/** What a scenario found. */
+type FoundOf<Key extends keyof Results> = NonNullable<Results[Key]>;
 
 export function targetTable(targets: readonly Target[]): Table {
   return tableOf(targets, [
@@ -132,20 +132,18 @@ function costTargets({ ways }: Results): Target[] {
 }
 
 /** In each round. */
-export function timesOfFullLoad(curve: NonNullable<Results['curve']>, runs: readonly Run[]): number[] {
+export function timesOfFullLoad(curve: FoundOf<'curve'>, runs: readonly Run[]): number[] {
   return ratios(costsOf(runs), costsOf(curve.find(({ share }) => share === 1)?.runs ?? []));
 }
 
-function curveTargets({ curve = [] }: Results): Target[] {
+function curveTargets(curve: FoundOf<'curve'>): Target[] {
   const half = curve.find(({ share }) => share === 0.5)?.runs ?? [];
   return atMost('single events at half load: CPU, to full load', ' times', 1.4, timesOfFullLoad(curve, half));
 }
 
-function halfLoadTargets({ halfLoad }: Results): Target[] {
-  if (halfLoad === undefined) return [];
-  const { minutes, samples, queryable } = halfLoad;
+function halfLoadTargets({ minutes, samples, queryable, runs }: FoundOf<'halfLoad'>): Target[] {
   const [sluice, floor] = ['sluice', 'uws-synced'].map((name) =>
-    halfLoad.runs.find(({ subject }) => subject === name),
+    runs.find(({ subject }) => subject === name),
   );
   const p99 = (run: typeof sluice) => run?.run.latency?.sinceDueMs.p99 ?? Number.NaN;
   const ofMinutes = (sluice?.p99OfMinutes ?? []).map((ms) => ms / p99(floor));
@@ -163,9 +161,8 @@ function halfLoadTargets({ halfLoad }: Results): Target[] {
   ];
 }
 
-function backlogTargets({ backlog }: Results): Target[] {
-  if (backlog === undefined) return [];
-  const { drainedPerSecond, ratePerSecond, memoryTimesMost } = backlog;
+function backlogTargets(found: FoundOf<'backlog'>): Target[] {
+  const { drainedPerSecond, ratePerSecond, memoryTimesMost } = found;
   const drains = `backlog: drains while ${figure(ratePerSecond)} events a second come`;
   const memory = 'sealed segments above 100 kB: memory in Redis to bytes of rows, the worst';
   return [
@@ -174,8 +171,7 @@ function backlogTargets({ backlog }: Results): Target[] {
   ];
 }
 
-function flatTargets({ flat }: Results): Target[] {
-  if (flat === undefined) return [];
+function flatTargets({ single, bulk, environments }: FoundOf<'flat'>): Target[] {
   const target = (what: string, levels: readonly Level[], unit: number, of: string) => {
     const rounds = levels.length < 2 ? [] : (levels[0]?.runs ?? []);
     const apart = rounds.map((_, round) => {
@@ -186,41 +182,41 @@ function flatTargets({ flat }: Results): Target[] {
     return atMost(`flat: ${what} ${amounts} ${of}, most to least`, ' times', sameTimesMax, apart);
   };
   return [
-    ...target('single events at', flat.single, 1e6, 'million stored events'),
-    ...target('bulk of 500 at', flat.bulk, 1e6, 'million stored events'),
-    ...target('single events of', flat.environments, 1, 'environments'),
+    ...target('single events at', single, 1e6, 'million stored events'),
+    ...target('bulk of 500 at', bulk, 1e6, 'million stored events'),
+    ...target('single events of', environments, 1, 'environments'),
   ];
 }
 
 /** What an event costs more, in each round, where keys have been forgotten than where none ever was. */
-function keysTargets({ keys }: Results): Target[] {
-  const [none, ...levels] = keys?.levels ?? [];
-  if (keys === undefined || none === undefined || levels.length === 0) return [];
+function keysTargets({ levels: [none, ...levels], lookedUpBefore, bytesPerKey }: FoundOf<'keys'>): Target[] {
+  if (none === undefined || levels.length === 0) return [];
   return [
-    ...atMost('keys looked up before any was forgotten', '', 0, [keys.lookedUpBefore]),
-    ...levels.slice(0, 2).flatMap((level, index) => {
+    ...atMost('keys looked up before any was forgotten', '', 0, [lookedUpBefore]),
+    ...levels.slice(0, 2).flatMap(({ keys, withoutKeys, newKeys, repeats, scattered, atRate }, index) => {
       const bound = keyMicrosecondsMax * (index === 0 ? 1 : timesOfFewerMax);
-      const held = `${figure(level.keys)} in the index`;
-      const more = (what: string, costs: Values) =>
-        atMost(`${what}, ${held}`, ' µs', bound, differences(costs, none.newKeys));
+      const held = `${figure(keys)} in the index`;
+      const more = (what: string, costs: readonly number[]) => {
+        const added = costs.map((cost, round) => cost - (none.newKeys[round] ?? Number.NaN));
+        return atMost(`${what}, ${held}`, ' µs', bound, added);
+      };
       const without = `events without keys, ${held}: CPU, to before any key was forgotten`;
-      const atRate = `new keys at ${figure(level.atRate?.perSecond)} a second, ${held}: stored after the last was due`;
+      const behind = `new keys at ${figure(atRate?.perSecond)} a second, ${held}: stored after the last was due`;
       return [
-        ...atMost(without, ' times', sameTimesMax, ratios(level.withoutKeys, none.withoutKeys)),
-        ...more('a new key', level.newKeys),
-        ...more('a late repeat of a key', level.repeats),
-        ...more('a scattered late repeat', level.scattered),
-        ...atMost(atRate, ' s', behindSecondsMax, [level.atRate?.behindSeconds]),
+        ...atMost(without, ' times', sameTimesMax, ratios(withoutKeys, none.withoutKeys)),
+        ...more('a new key', newKeys),
+        ...more('a late repeat of a key', repeats),
+        ...more('a scattered late repeat', scattered),
+        ...atMost(behind, ' s', behindSecondsMax, [atRate?.behindSeconds]),
       ];
     }),
-    ...atMost('a key in the index, on disk', ' bytes', keyBytesMax, [keys.bytesPerKey]),
+    ...atMost('a key in the index, on disk', ' bytes', keyBytesMax, [bytesPerKey]),
   ];
 }
 
 /** µs an event in each round, without what the processes use while nothing is sent. */
 export function costsAboveIdle({ idle }: ServersResult, { of, runs }: Level): number[] {
-  const cpu = idle.find((level) => level.of === of)?.cpu ?? {};
-  const msPerSecond = Object.values(cpu).reduce((sum, ms) => sum + ms, 0);
+  const msPerSecond = sumCpu(idle.find((level) => level.of === of)?.cpu ?? {});
   return runs.map(({ cpuSum, records, seconds, storedAfterMs }) => {
     const measuredSeconds = seconds + storedAfterMs / 1_000;
     return cpuSum - (msPerSecond * 1_000 * measuredSeconds) / records;
@@ -228,58 +224,49 @@ export function costsAboveIdle({ idle }: ServersResult, { of, runs }: Level): nu
 }
 
 /** More servers to one of each, at the same rate. */
-function serversTargets({ servers }: Results): Target[] {
-  return (servers?.ways ?? []).flatMap(({ name, levels: [one, ...more] }) =>
+function serversTargets(servers: ServersResult): Target[] {
+  return servers.ways.flatMap(({ name, levels: [one, ...more] }) =>
     more.flatMap((level) => {
       const what = `${name} with ${level.of} masters and ${level.of} ClickHouse servers: CPU above idle, to one of each`;
-      if (servers === undefined || one === undefined) return [];
-      return atMost(
-        what,
-        ' times',
-        1.1,
-        ratios(costsAboveIdle(servers, level), costsAboveIdle(servers, one)),
-      );
+      const ofOne = one === undefined ? [] : costsAboveIdle(servers, one);
+      return atMost(what, ' times', sameTimesMax, ratios(costsAboveIdle(servers, level), ofOne));
     }),
   );
 }
 
-function deletionTargets({ deletion }: Results): Target[] {
-  const { one = [], bulk = [], beside, many } = deletion ?? {};
-  const users = figure((bulk[0] ?? beside?.runs[0])?.targets);
+function deletionTargets({ one = [], bulk = [], beside, many }: FoundOf<'deletion'>): Target[] {
+  const { runs: besideRuns = [], meanwhileMs = [], beforeMs = [] } = beside ?? {};
+  const users = figure((bulk[0] ?? besideRuns[0])?.targets);
+  const complete = (what: string, bound: number, runs: readonly { readonly completeSeconds: number }[]) =>
+    atMost(
+      what,
+      ' s',
+      bound,
+      runs.map((run) => run.completeSeconds),
+    );
   const bulks = (how: string, runs: typeof bulk, bound: number) => {
     const gone = runs.map((run) => Math.max(run.partsGoneSeconds, run.redisRewrittenSeconds));
     const what = `deletion of ${users} users, ${how}`;
-    const complete = runs.map((run) => run.completeSeconds);
     return [
-      ...atMost(`${what}: complete`, ' s', bound, complete),
+      ...complete(`${what}: complete`, bound, runs),
       ...atMost(`${what}: bytes gone after that`, ' s', 60, gone),
     ];
   };
-  const { meanwhileMs = [], beforeMs = [] } = beside ?? {};
   const p99s = (spreads: typeof beforeMs) => spreads.map(({ p99 }) => p99);
   const slower = ratios(p99s(meanwhileMs), p99s(beforeMs));
-  const mutations = many && [Math.max(...Object.values(many.mutationsAMinute))];
+  const mutations = ifFound(many, ({ mutationsAMinute }) => [Math.max(...Object.values(mutationsAMinute))]);
   return [
     ...bulks('idle', bulk, 10),
-    ...bulks('beside ingestion', beside?.runs ?? [], 30),
+    ...bulks('beside ingestion', besideRuns, 30),
     ...atMost('p99 of the acknowledgement, during a deletion to before', ' times', 2, slower),
-    ...one.flatMap(({ events, everywhere, inOnePart }) =>
-      Object.entries({ 'many parts': everywhere, 'one part': inOnePart }).flatMap(([where, runs]) => {
-        const what = `one user in ${where} of ${figure(events / 1e6)} million events`;
-        return atMost(
-          what,
-          ' s',
-          3,
-          runs.map((run) => run.completeSeconds),
-        );
-      }),
-    ),
-    ...atMost(
-      `${figure(many?.requests)} requests: mutations of a table within a minute`,
-      '',
-      20,
-      mutations ?? [],
-    ),
+    ...one.flatMap(({ events, everywhere, inOnePart }) => {
+      const ofEvents = `${figure(events / 1e6)} million events`;
+      return [
+        ...complete(`one user in many parts of ${ofEvents}`, 3, everywhere),
+        ...complete(`one user in one part of ${ofEvents}`, 3, inOnePart),
+      ];
+    }),
+    ...atMost(`${figure(many?.requests)} requests: mutations of a table within a minute`, '', 20, mutations),
   ];
 }
 
@@ -288,13 +275,11 @@ export function addedBySuppressed(pairs: readonly Pair[]): number[] {
   return pairs.map((pair) => pair.with - pair.without);
 }
 
-function deskTargets({ desk }: Results): Target[] {
-  if (desk === undefined) return [];
-  const { events, exports, suppressed } = desk;
-  const users = figure(suppressed.suppressed);
-  const firstBytes = exports.map((run) => run.firstByteSeconds);
+function deskTargets({ events, exports, suppressed }: FoundOf<'desk'>): Target[] {
+  const beside = `beside ${figure(suppressed.suppressed)} suppressed users, more`;
   const added = (how: string, pairs: readonly Pair[]) =>
-    atMost(`an event ${how} beside ${users} suppressed users, more`, ' µs', 0.3, addedBySuppressed(pairs));
+    atMost(`an event ${how} ${beside}`, ' µs', 0.3, addedBySuppressed(pairs));
+  const firstBytes = exports.map((run) => run.firstByteSeconds);
   return [
     ...atMost(`export of ${figure(events)} events: first byte`, ' s', 2, firstBytes),
     ...added('alone', suppressed.alone),

@@ -119,7 +119,7 @@ async function prepareLevel(deployment: Deployment, keys: number) {
   const bodiesOf = (count: number, numberOfEvent: (event: number) => number, keyPrefix?: string) =>
     Array.from({ length: count }, (_, request) => {
       const events = Array.from({ length: eventsEach }, (_, at) =>
-        eventOf(numberOfEvent(request * eventsEach + at), { keyPrefix }),
+        eventOf(numberOfEvent(request * eventsEach + at), keyPrefix),
       );
       return Buffer.from(JSON.stringify({ app_id: appId, events }));
     });

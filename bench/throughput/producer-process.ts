@@ -14,7 +14,7 @@ const sluice = createSluice({
   },
 });
 for (let number = Number(first); number < Number(first) + Number(events); number++) {
-  const { event, identity, properties } = eventOf(number, {});
+  const { event, identity, properties } = eventOf(number);
   await sluice.track({ event, identity, properties });
 }
 if (!(await sluice.close(120_000))) throw new Error('some events were not answered');

@@ -3,8 +3,17 @@
 
 import type { Limits } from '../deployment/deployment.js';
 import type { Records } from '../deployment/stored.js';
-import { bulkBodies, type EventOptions, singleBodies, userOf } from '../load/events.js';
-import { collectBodies, collected, identifyBodies, newUserOf, userPropertyBodies } from '../load/records.js';
+import {
+  bulkOf,
+  collected,
+  collectOf,
+  eventOf,
+  identifyOf,
+  type MakeRequest,
+  newUserOf,
+  userOf,
+  userPropertiesOf,
+} from '../load/events.js';
 
 /** The receiver: Sluice, a floor of HTTP, or a peer. */
 export type SubjectName = 'sluice' | 'uws' | 'uws-synced' | 'fastify' | 'node-http';
@@ -27,26 +36,17 @@ export type Way = {
   readonly once: boolean;
   /** The request costs so little that the bench would use as much CPU as the service; wrk sends it where installed. */
   readonly cheap: boolean;
-  readonly bodies: (count: number, options: EventOptions) => Buffer[];
+  readonly request: MakeRequest;
   /** Whom the record of this number is about. */
-  readonly user: (
-    number: number,
-    keyPrefix: string,
-  ) => { readonly identity: string; readonly userId?: string };
+  readonly user: (number: number, keyPrefix: string) => { identity: string; userId?: string };
 };
 
 /** A limit that is checked but never reached; the default limits of an environment would refuse most of a load. */
 const farAway = 1_000_000_000;
 
 const user = (number: number) => ({ identity: userOf(number) });
-const common = {
-  subject: 'sluice',
-  path: '/api/track',
-  answer: '{}',
-  different: false,
-  once: true,
-  user,
-} as const;
+const track = { subject: 'sluice', path: '/api/track', answer: '{}' } as const;
+const common = { ...track, different: false, once: true, user } as const;
 const single = {
   ...common,
   limits: 'default',
@@ -54,60 +54,42 @@ const single = {
   connections: 256,
   records: { events: 1 },
   cheap: true,
-  bodies: (count: number, options: EventOptions) => singleBodies(count, { ...options, keyPrefix: undefined }),
+  request: eventOf,
 } as const;
-const singleKeys = { ...single, different: true, bodies: singleBodies } as const;
 
 function bulk(events: number) {
-  return {
-    ...common,
-    limits: 'none',
-    connections: 8,
-    records: { events },
-    cheap: false,
-    bodies: (count: number, options: EventOptions) =>
-      bulkBodies(count, events, { ...options, keyPrefix: undefined }),
-  } as const;
-}
-
-function bulkKeys(events: number) {
-  const bodies = (count: number, options: EventOptions) => bulkBodies(count, events, options);
-  return { ...bulk(events), different: true, bodies } as const;
+  const [records, request] = [{ events }, bulkOf(events)];
+  return { ...common, limits: 'none', connections: 8, records, cheap: false, request } as const;
 }
 
 type Kind = Omit<Way, 'name' | 'what'>;
-const way = (name: string, what: string, kind: Kind, more: Partial<Kind> = {}): Way => ({
-  ...kind,
-  ...more,
-  name,
-  what,
-});
+const way = (name: string, what: string, kind: Kind, ...more: readonly Partial<Kind>[]): Way =>
+  Object.assign({ name, what }, kind, ...more);
 const always = { once: false } as const;
+const keys = { different: true } as const;
+/** With fewer connections fewer events share a commit. */
+const fewer = { connections: 64 } as const;
 
 /** What Sluice is sent. */
 export const sluiceWays: readonly Way[] = [
   way('single', 'one event per request', single, always),
-  way('single-keys', 'one event per request, with keys', singleKeys, always),
-  // With fewer connections fewer events share a commit.
-  way('single-keys-64', 'one event per request, with keys, 64 connections', singleKeys, {
-    ...always,
-    connections: 64,
-  }),
+  way('single-keys', 'one event per request, with keys', single, keys, always),
+  way('single-keys-64', 'one event per request, with keys, 64 connections', single, keys, always, fewer),
   way('bulk-10', 'bulk of 10', bulk(10)),
   way('bulk-100', 'bulk of 100', bulk(100)),
   way('bulk-500', 'bulk of 500', bulk(500), always),
-  way('bulk-500-keys', 'bulk of 500, with keys', bulkKeys(500), always),
+  way('bulk-500-keys', 'bulk of 500, with keys', bulk(500), keys, always),
   way('bulk-1000', 'bulk of 1000', bulk(1000)),
   way('user-properties', 'properties of one user per request', single, {
     path: '/api/add_user_properties',
     records: { user_properties: 1 },
-    bodies: userPropertyBodies,
+    request: userPropertiesOf,
   }),
   way('identify', 'one identification per request', single, {
     path: '/api/v1/identify',
     records: { user_identities: 1 },
     different: true,
-    bodies: identifyBodies,
+    request: identifyOf,
     user: newUserOf,
   }),
   way('collect', 'client library, 20 messages per request', single, {
@@ -118,7 +100,7 @@ export const sluiceWays: readonly Way[] = [
     different: true,
     answer: null,
     cheap: false,
-    bodies: collectBodies,
+    request: collectOf,
     user: newUserOf,
   }),
 ];
@@ -126,23 +108,14 @@ export const sluiceWays: readonly Way[] = [
 /** ClickHouse alone gets the rows of bulk-500. */
 export const engineFloor = { name: 'engine', what: 'ClickHouse alone', subject: 'engine' } as const;
 
+const redis = (name: string, what: string, of: string, events: number, commands: number) =>
+  ({ name, what: `Redis alone, ${what}`, subject: 'redis', way: of, usual: { events, commands } }) as const;
+
 /** Redis alone gets the bytes of the commits of `way`, in as many commands; without such a run, commits of the usual shape. */
 export const redisFloors = [
-  {
-    name: 'redis-single',
-    what: 'Redis alone, commits of single events',
-    subject: 'redis',
-    way: 'single',
-    usual: { events: 70, commands: 8 },
-  },
-  {
-    name: 'redis-bulk',
-    what: 'Redis alone, commits of bulk requests',
-    subject: 'redis',
-    way: 'bulk-500',
-    usual: { events: 1_000, commands: 12 },
-  },
-] as const;
+  redis('redis-single', 'commits of single events', 'single', 70, 8),
+  redis('redis-bulk', 'commits of bulk requests', 'bulk-500', 1_000, 12),
+];
 
 const uws = { ...single, subject: 'uws' } as const;
 const fastify = { subject: 'fastify' } as const;
@@ -151,12 +124,12 @@ const nodeHttp = { subject: 'node-http' } as const;
 /** What floors and peers are sent: the very same bodies. */
 export const peerWays: readonly Way[] = [
   way('uws', 'uWebSockets.js alone', uws, always),
-  way('uws-64', 'uWebSockets.js alone, 64 connections', uws, { ...always, connections: 64 }),
-  way('fastify-single', 'Fastify + BullMQ: one event per request', single, { ...fastify, ...always }),
-  way('fastify-bulk-500', 'Fastify + BullMQ: bulk of 500', bulk(500), { ...fastify, ...always }),
+  way('uws-64', 'uWebSockets.js alone, 64 connections', uws, always, fewer),
+  way('fastify-single', 'Fastify + BullMQ: one event per request', single, fastify, always),
+  way('fastify-bulk-500', 'Fastify + BullMQ: bulk of 500', bulk(500), fastify, always),
   way('node-http-single', 'node:http: one event per request', single, nodeHttp),
   // ClickHouse collects rows for a fifth of a second, so a few connections would mostly wait.
-  way('node-http-bulk-500', 'node:http: bulk of 500', bulk(500), { ...nodeHttp, connections: 64 }),
+  way('node-http-bulk-500', 'node:http: bulk of 500', bulk(500), nodeHttp, fewer),
 ];
 
 /** Throws if there is none. */
