@@ -74,11 +74,7 @@ function isOutside(args: readonly string[]): boolean {
   return args.some((arg) => arg === '--url' || arg.startsWith('--url='));
 }
 
-function measureScenarios(
-  names: readonly string[],
-  command: string,
-  args: readonly string[],
-): Promise<Results> {
+function measureScenarios(names: readonly string[], command: string, args: readonly string[]) {
   const progress = createProgress(print);
   progress.say(`measures ${names.join(', ')}`);
   return runSession(names, command, readOptions(args, command.split(' ')[0] === 'all'), progress);

@@ -3,17 +3,17 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { BacklogResult } from './backlog/backlog.js';
 import type { DeletionResult } from './deletion/deletions.js';
 import type { ProgramRun } from './deployment/program.js';
 import type { DeskResult } from './desk/desk.js';
 import { BenchError, messageOf } from './failure.js';
+import type { BacklogResult } from './latency/backlog.js';
 import type { CurveLevel } from './latency/curve.js';
 import type { HalfLoadResult } from './latency/half-load.js';
 import type { Machine } from './machine.js';
 import type { FlatResult } from './throughput/flat.js';
 import type { KeysResult } from './throughput/keys.js';
-import type { ProducerRun } from './throughput/producer.js';
+import type { ProducerRun } from './throughput/programs.js';
 import type { ServersResult } from './throughput/servers.js';
 import type { ThroughputRun } from './throughput/throughput.js';
 

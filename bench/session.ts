@@ -1,13 +1,12 @@
 // One session: the requested scenarios, one after another. The rounds share a deployment; every other scenario has its own. If a
 // scenario fails, the others still run, and the failure is part of the results.
 
-import { runBackfill } from './backlog/backfill.js';
-import { backlogEnv, runBacklog } from './backlog/backlog.js';
 import type { Context } from './context.js';
 import { deletionNames, runDeletions } from './deletion/deletions.js';
 import { startDeployment } from './deployment/deployment.js';
 import { runDesk } from './desk/desk.js';
 import { describeFailure, messageOf } from './failure.js';
+import { backlogEnv, runBacklog } from './latency/backlog.js';
 import { runCurve } from './latency/curve.js';
 import { runHalfLoad } from './latency/half-load.js';
 import { findWrk, type Wrk } from './load/wrk.js';
@@ -19,7 +18,7 @@ import type { Failure, Results } from './results.js';
 import { roundNames } from './scenarios.js';
 import { runFlat } from './throughput/flat.js';
 import { keysEnv, runKeys } from './throughput/keys.js';
-import { runProducer } from './throughput/producer.js';
+import { runBackfill, runProducer } from './throughput/programs.js';
 import { runRounds } from './throughput/rounds.js';
 import { runServers } from './throughput/servers.js';
 

@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { BenchError } from '../failure.js';
 
 /** The tables of records, by the names of their views. */
-export const recordTables = ['events', 'user_properties', 'user_identities'] as const;
+const recordTables = ['events', 'user_properties', 'user_identities'] as const;
 type RecordTable = (typeof recordTables)[number];
 export type Records = Readonly<Partial<Record<RecordTable, number>>>;
 
@@ -52,15 +52,15 @@ export function plus(a: Records, b: Records): Records {
   return Object.fromEntries(recordTables.map((table) => [table, (a[table] ?? 0) + (b[table] ?? 0)]));
 }
 
+export function times(records: Records, factor: number): Records {
+  return Object.fromEntries(recordTables.map((table) => [table, (records[table] ?? 0) * factor]));
+}
+
 /**
  * Settles with the stored records when `count` reports at least as many as were acknowledged. Rejects if no new record appears
  * for `stallMs`.
  */
-export async function untilCounted(
-  count: () => Promise<number>,
-  acknowledged: number,
-  stallMs = stallMsMax,
-): Promise<number> {
+export async function untilCounted(count: () => Promise<number>, acknowledged: number, stallMs = stallMsMax) {
   let counted = await count();
   for (let movedAt = performance.now(); counted < acknowledged; ) {
     if (performance.now() - movedAt > stallMs) {

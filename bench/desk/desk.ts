@@ -81,11 +81,7 @@ export async function runDesk(context: Context) {
 }
 
 /** Calls one after another; settles with how many ms each took. */
-async function timed(
-  count: number,
-  call: (index: number) => Promise<unknown>,
-  everyMs = 0,
-): Promise<number[]> {
+async function timed(count: number, call: (index: number) => Promise<unknown>, everyMs = 0) {
   const ms: number[] = [];
   for (let index = 0; index < count; index += 1) {
     await pause(everyMs);

@@ -23,10 +23,7 @@ export type RetentionRun = Readonly<Record<'rows' | 'beside' | 'seconds' | 'cpu'
 const firstMonth = { year: 2020, month: 0 };
 
 /** Runs with whole partitions, then with rows of others beside. */
-export async function runRetention(
-  { deployment, options, progress }: Context,
-  rows: number,
-): Promise<RetentionRun[]> {
+export async function runRetention({ deployment, options, progress }: Context, rows: number) {
   const { sluice, redis, cpu } = deployment;
   // The worker makes no run of its own meanwhile.
   await redis.set(registryKeys.retentionRun, 'the bench', 'PX', retentionRuns.everyMs);

@@ -88,12 +88,7 @@ async function sendFast(pool: RoundRobinPool, options: SenderOptions, counter: S
   await Promise.all(Array.from({ length: options.connections }, connection));
 }
 
-function sendDue(
-  pool: RoundRobinPool,
-  options: SenderOptions,
-  rate: number,
-  counter: SecondCounter,
-): Promise<void> {
+function sendDue(pool: RoundRobinPool, options: SenderOptions, rate: number, counter: SecondCounter) {
   const startedAt = performance.now();
   const requests = options.requests ?? Math.max(1, Math.round(rate * options.seconds));
   const endsAt = startedAt + options.seconds * 1_000;
@@ -101,7 +96,7 @@ function sendDue(
   let next = 0;
   let underWay = 0;
   let isOver = false;
-  return new Promise((settle) => {
+  return new Promise<void>((settle) => {
     const sendOne = async (due: number) => {
       underWay += 1;
       const ending = await send(pool, options);

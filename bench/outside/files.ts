@@ -59,11 +59,7 @@ export function csvOf(seconds: readonly MergedSecond[]): string {
 }
 
 /** The whole run as a text file for Prometheus: a summary of the latency, and requests by how they ended. */
-export function prometheusText(
-  way: string,
-  outcome: LoggedOutcome,
-  seconds: readonly MergedSecond[],
-): string {
+export function prometheusText(way: string, outcome: LoggedOutcome, seconds: readonly MergedSecond[]) {
   const sum = latenciesOf(seconds);
   const latency = 'sluice_bench_latency_seconds';
   const quantiles = Object.entries(outcome.latencyMs).map(([name, ms]) => {

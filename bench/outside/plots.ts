@@ -2,7 +2,7 @@
 
 import type { TopLevelSpec } from 'vega-lite';
 import { countEndings, latenciesOf, type MergedSecond } from '../load/second.js';
-import { series } from '../report/plots.js';
+import { lineSpec } from '../report/plots.js';
 import { renderSvg } from '../report/svg.js';
 import { type Bound, latencyOf, type Percentile } from './outcome.js';
 import type { Tried } from './search.js';
@@ -15,26 +15,20 @@ export function drawSeconds(seconds: readonly MergedSecond[]): Promise<string> {
     const bad = Object.values(others).reduce((sum, count) => sum + count, 0);
     return { x: (second.atMs - fromMs) / 1_000, good, bad, ...latencyOf(latenciesOf([second])) };
   });
-  const lines = (names: readonly ('good' | 'bad' | Percentile)[]) =>
-    names.flatMap((line) => at.map((second) => ({ x: second.x, y: second[line], line })));
-  return renderSvg({
-    vconcat: [
-      series('Requests per second: answered 200, and not', 'seconds', lines(['good', 'bad'])),
-      series('Latency, ms', 'seconds', lines(['p50', 'p99', 'max'])),
-    ].filter((plot) => plot !== undefined),
-  } as TopLevelSpec);
+  const plot = (title: string, lines: readonly ('good' | 'bad' | Percentile)[]) => {
+    const values = lines.flatMap((line) => at.map((second) => ({ x: second.x, y: second[line], line })));
+    return lineSpec({ title, x: 'seconds', values });
+  };
+  const rates = plot('Requests per second: answered 200, and not', ['good', 'bad']);
+  return renderSvg({ vconcat: [rates, plot('Latency, ms', ['p50', 'p99', 'max'])] } as TopLevelSpec);
 }
 
 /** Latency by rate, with the bounds: the knee is where it exceeds them. */
 export function drawKnee(tried: readonly Tried[], bounds: readonly Bound[]): Promise<string> {
   const names = new Set<Percentile>(['p50', ...bounds.map(({ percentile }) => percentile)]);
-  const values = tried.flatMap(({ rate, outcome }) =>
-    [...names].flatMap((line) => [
-      { x: rate, y: outcome.latencyMs[line], line },
-      ...bounds
-        .filter(({ percentile }) => percentile === line)
-        .map(({ ms }) => ({ x: rate, y: ms, line: `${line} at most ${ms} ms` })),
-    ]),
-  );
-  return renderSvg(series('Latency by rate, ms', 'requests per second', values, 'log') as TopLevelSpec);
+  const values = tried.flatMap(({ rate: x, outcome }) => [
+    ...[...names].map((line) => ({ x, y: outcome.latencyMs[line], line })),
+    ...bounds.map(({ percentile, ms }) => ({ x, y: ms, line: `${percentile} at most ${ms} ms` })),
+  ]);
+  return renderSvg(lineSpec({ title: 'Latency by rate, ms', x: 'requests per second', values, isLog: true }));
 }

@@ -149,12 +149,7 @@ async function countStored({ appIds, clickhouseUrl, database }: OutsideOptions):
 }
 
 /** Rejects if fewer records are stored than were acknowledged, or more than can be. */
-async function checkStored(
-  options: OutsideOptions,
-  before: number,
-  acknowledged: number,
-  unknown: number,
-): Promise<void> {
+async function checkStored(options: OutsideOptions, before: number, acknowledged: number, unknown: number) {
   const count = async () => ((await countStored(options)) ?? 0) - before;
   const stored = await untilCounted(count, acknowledged, storedMsMax);
   if (stored > acknowledged + unknown) {

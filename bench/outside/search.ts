@@ -11,10 +11,7 @@ const closeEnough = 1.1;
 const rateMax = 1_000_000;
 
 /** Settles with all tried rates in ascending order. */
-export async function searchRate(
-  step: number | undefined,
-  tryRate: (rate: number) => Promise<Tried>,
-): Promise<Tried[]> {
+export async function searchRate(step: number | undefined, tryRate: (rate: number) => Promise<Tried>) {
   const tried: Tried[] = [];
   const attempt = async (rate: number) => {
     const result = await tryRate(rate);

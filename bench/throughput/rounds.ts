@@ -6,7 +6,7 @@ import { numberOf } from '../deployment/stored.js';
 import { describeFailure, messageOf } from '../failure.js';
 import { runEngine } from '../peers/engine.js';
 import { type CommitShape, runAppend } from '../peers/redis-append.js';
-import type { Failure, Results } from '../results.js';
+import type { Failure } from '../results.js';
 import { runWay, type ThroughputRun } from './throughput.js';
 import { inTurns } from './turns.js';
 import { engineFloor, peerWays, redisFloors, sluiceWays, type Way } from './ways.js';
@@ -16,10 +16,7 @@ const warmUpSeconds = { first: 2, later: 0.5 };
 const standardRowsPerInsert = 15_000;
 
 /** Runs the ways with the wanted names; failures are part of the result. */
-export async function runRounds(
-  context: Context,
-  wanted: ReadonlySet<string>,
-): Promise<Pick<Results, 'ways' | 'failures'>> {
+export async function runRounds(context: Context, wanted: ReadonlySet<string>) {
   const { deployment, peers, options, progress, wrk } = context;
   let rowsPerInsert = standardRowsPerInsert;
   const shapes = new Map<string, CommitShape>();

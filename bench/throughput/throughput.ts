@@ -2,7 +2,7 @@
 
 import { randomBytes } from 'node:crypto';
 import type { Context } from '../context.js';
-import { plus, type Records, recordTables, sumOf, untilCounted } from '../deployment/stored.js';
+import { plus, type Records, sumOf, times, untilCounted } from '../deployment/stored.js';
 import { figure } from '../figures.js';
 import { bodySource } from '../load/bodies.js';
 import { latencyFigures } from '../load/histogram.js';
@@ -14,6 +14,8 @@ import { type Loaded, measure, type Subject } from './measure.js';
 import { type Way, wayNamed } from './ways.js';
 
 export type ThroughputRun = Awaited<ReturnType<typeof runThroughput>>['run'];
+
+type ContextOfRun = Pick<Context, 'options' | 'progress'>;
 
 export type ThroughputOptions = {
   readonly subject: Subject;
@@ -46,11 +48,7 @@ const aheadTimes = 1.2;
 const wrkBodiesMax = 128_000;
 
 /** A load of a way by the options of the session. */
-export function loadOf(
-  { options, progress }: Pick<Context, 'options' | 'progress'>,
-  name: string,
-  rate?: number,
-) {
+export function loadOf({ options, progress }: ContextOfRun, name: string, rate?: number) {
   const way = wayNamed(name);
   const { duration: seconds, threads } = options;
   const connections = options.connections ?? (rate === undefined ? way.connections : openConnections);
@@ -59,10 +57,10 @@ export function loadOf(
 
 /** Runs a way by the options of the session; without `more`, on a new environment of the session's deployment. */
 export async function runWay(
-  context: Pick<Context, 'deployment' | 'options' | 'progress'>,
+  context: ContextOfRun & Pick<Context, 'deployment'>,
   name: string,
   more: Partial<ThroughputOptions> = {},
-): Promise<ThroughputRun> {
+) {
   const { deployment } = context;
   const load = loadOf(context, name, more.rate);
   const appIds = more.appIds ?? (await deployment.addEnvironments(1, load.way.limits));
@@ -74,28 +72,31 @@ export async function runWay(
  * and acknowledged records differ.
  */
 export async function runThroughput(options: ThroughputOptions) {
-  const { subject, way, seconds, progress, rate, wrk } = options;
+  const { subject, way, seconds, warmUpSeconds, progress, rate, wrk, beside } = options;
   const appId = options.appIds[0] ?? '';
   const { ids: _, ...already } = await subject.stored(appId);
   let before: Records = already;
+  const send = async (prepared: Prepared) => {
+    const sent = await prepared.send();
+    return { ...sent, acknowledged: times(way.records, sent.requests) };
+  };
   /** Settles with the requests per second. */
-  const warmUp = async ({ send }: Prepared) => {
-    const sent = await send();
+  const warmUp = async (prepared: Prepared) => {
+    const sent = await send(prepared);
     before = plus(before, sent.acknowledged);
     return sent.requests / sent.seconds;
   };
-  let perSecond = await warmUp(await prepareHere(options, options.warmUpSeconds, 0));
+  let perSecond = await warmUp(await prepareHere(options, warmUpSeconds));
   if (wrk !== undefined) perSecond = await warmUp(await prepareByWrk(options, wrk, perSecond * trialSeconds));
   await untilCounted(() => subject.count(appId), sumOf(before), options.stallMs);
 
   const wanted = Math.ceil(perSecond * seconds);
-  const prepared =
-    wrk === undefined
-      ? await prepareHere(options, seconds, wanted * aheadTimes)
-      : await prepareByWrk(options, wrk, wanted);
+  const prepared = await (wrk === undefined
+    ? prepareHere(options, seconds, wanted * aheadTimes)
+    : prepareByWrk(options, wrk, wanted));
   const load = async () => {
-    const end = options.beside?.();
-    const sent = await prepared.send();
+    const end = beside?.();
+    const sent = await send(prepared);
     await end?.();
     return sent;
   };
@@ -113,36 +114,28 @@ export async function runThroughput(options: ThroughputOptions) {
 }
 
 type Prepared = {
-  readonly send: () => Promise<Loaded & { readonly series: readonly MergedSecond[] }>;
+  readonly send: () => Promise<Omit<Loaded, 'acknowledged'> & { series: readonly MergedSecond[] }>;
   readonly progress: () => string;
   /** Ends a generator that has not sent. */
   readonly end: () => void;
 };
 
-async function prepareHere(
-  { subject, way, appIds, connections, threads, rate }: ThroughputOptions,
-  seconds: number,
-  ahead: number,
-): Promise<Prepared> {
+async function prepareHere(options: ThroughputOptions, seconds: number, ahead = 0): Promise<Prepared> {
+  const { subject, way, appIds, connections, threads, rate } = options;
   const part = { way: way.name, appIds, connections, rate, seconds, threads, ahead };
   const load = await prepareLoad({ url: subject.url, ...part, sendsAll: true });
   return {
     progress: () => `${load.answers()} requests answered`,
     end: load.stop,
     send: async () => {
-      const { seconds: series, elapsedSeconds, generatorCpu, generatorShare } = await load.send();
-      const requests = allAnswered(series);
-      const acknowledged = times(way.records, requests);
-      return { requests, seconds: elapsedSeconds, generatorCpu, generatorShare, acknowledged, series };
+      const { seconds: series, elapsedSeconds, sent: _, ...generator } = await load.send();
+      return { requests: allAnswered(series), seconds: elapsedSeconds, ...generator, series };
     },
   };
 }
 
-async function prepareByWrk(
-  { subject, way, appIds, connections, seconds }: ThroughputOptions,
-  wrk: Wrk,
-  wanted: number,
-): Promise<Prepared> {
+async function prepareByWrk(options: ThroughputOptions, wrk: Wrk, wanted: number): Promise<Prepared> {
+  const { subject, way, appIds, connections, seconds } = options;
   // Each connection sends the same number.
   const requests = Math.max(1, Math.round(wanted / connections)) * connections;
   const keyPrefix = randomBytes(6).toString('hex');
@@ -163,14 +156,9 @@ async function prepareByWrk(
     send: async () => {
       const sent = await send();
       const generatorShare = sent.generatorCpu / 1e6 / sent.seconds;
-      const acknowledged = times(way.records, requests);
-      return { requests, ...sent, generatorShare, generator: 'wrk', acknowledged, series: [] };
+      return { requests, ...sent, generatorShare, generator: 'wrk', series: [] };
     },
   };
-}
-
-function times(records: Records, factor: number): Records {
-  return Object.fromEntries(recordTables.map((table) => [table, (records[table] ?? 0) * factor]));
 }
 
 /** One line. */

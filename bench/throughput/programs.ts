@@ -1,0 +1,58 @@
+// How fast do programs send, on the same machine as the service? The import program loads the 3 million flights of vega-datasets
+// (US domestic, January to June 2001). A process with the library for servers calls `track` as fast as the library accepts it.
+// Afterwards ClickHouse must hold every event once, and every flight with its delay.
+
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { tempDir } from '../../harness/temp-dir.js';
+import type { Context } from '../context.js';
+import { type ProgramRun, runProgram } from '../deployment/program.js';
+import { BenchError } from '../failure.js';
+
+const pathOf = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+const flightsFile = pathOf('../../../node_modules/vega-datasets/data/flights-3m.parquet');
+/** What the file holds: flights, airports of origin, and the sum of all delays in minutes. */
+const flights = { events: 3_000_000, origins: 229, delay: 20_003_603 };
+/** Events of the producer before the clock starts: V8 compiles the code that both sides run often. */
+const warmUpEvents = 50_000;
+
+/** Rejects unless ClickHouse holds exactly what the file holds. */
+export async function runBackfill({ deployment }: Context): Promise<ProgramRun> {
+  const [appId = ''] = await deployment.addEnvironments(1, 'none');
+  const dir = tempDir('backfill');
+  const options = {
+    'app-id': appId,
+    url: deployment.url,
+    event: 'Flight',
+    identity: 'origin',
+    timestamp: 'date',
+    'time-zone': 'UTC',
+    state: join(dir, 'state'),
+    rejects: join(dir, 'rejects'),
+  };
+  const given = Object.entries(options).flatMap(([name, value]) => [`--${name}`, value]);
+  const args = [pathOf('../../src/import/main.js'), flightsFile, ...given];
+  const run = await runProgram(deployment, appId, args, flights.events);
+  const [stored] = await deployment.rows<{ origins: number; delay: number }>(
+    `SELECT toUInt32(uniqExact(identity)) AS origins, sum(toFloat64OrZero(properties['delay'])) AS delay
+      FROM events WHERE app_id = '${appId}' AND event = 'Flight'`,
+  );
+  if (stored?.origins !== flights.origins || stored.delay !== flights.delay) {
+    throw new BenchError(`ClickHouse holds ${JSON.stringify(stored)}, the file ${JSON.stringify(flights)}`);
+  }
+  return run;
+}
+
+/** `producerBytes`: the most memory that the producer used. */
+export type ProducerRun = ProgramRun & { readonly producerBytes: number };
+
+export async function runProducer({ deployment, options }: Context): Promise<ProducerRun> {
+  const [appId = ''] = await deployment.addEnvironments(1, 'none');
+  const produce = (first: number, events: number) => {
+    const args = [pathOf('producer-process.js'), deployment.url, appId, String(first), String(events)];
+    return runProgram(deployment, appId, args, events, first);
+  };
+  await produce(0, warmUpEvents);
+  const run = await produce(warmUpEvents, options.producerEvents);
+  return { ...run, producerBytes: Number(run.output) };
+}
