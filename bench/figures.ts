@@ -67,7 +67,6 @@ export function tableOf<Row>(rows: readonly Row[], columns: readonly Column<Row>
   };
 }
 
-/** The measured values of a cell. */
 export function valuesOf(cell: Cell): number[] {
   return [cell].flat().filter((value): value is number => Number.isFinite(value));
 }

@@ -60,7 +60,6 @@ async function versionsOf(servers: Servers) {
   return { redis, clickhouse: clickhouse?.version ?? 'unknown' };
 }
 
-/** The machine as one paragraph. */
 export function describeInWords(machine: Machine): string {
   const { commit, date, cores, processor, memoryGib, kernel, dataOnDisk } = machine;
   const versions = Object.entries(machine.versions).map(([name, version]) => `${name} ${version}`);

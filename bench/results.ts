@@ -33,7 +33,6 @@ export type Failure = { readonly scenario: string; readonly message: string };
 export type Results = {
   readonly format: 2;
   readonly machine: Machine;
-  /** As on the command line. */
   readonly command: string;
   readonly seconds: number;
   readonly ways: readonly WayRuns[];
@@ -47,11 +46,13 @@ export type Results = {
   readonly servers?: ServersResult;
   readonly deletion?: DeletionResult;
   readonly desk?: DeskResult;
-  /** Scenarios that failed, and why. */
   readonly failures: readonly Failure[];
   /** Scenarios that failed in the session and passed when repeated, and when that was. */
   readonly repeated?: readonly (Failure & { readonly date: string })[];
 };
+
+/** What a scenario found. */
+export type FoundOf<Key extends keyof Results> = NonNullable<Results[Key]>;
 
 const folder = fileURLToPath(new URL('../../bench/results/', import.meta.url));
 
@@ -81,21 +82,20 @@ export function plotLink(path: string, name: string, shows: string): string {
 
 /** Reads the results of a session. Throws BenchError, which names the file, if it holds anything else. */
 export function readResults(path: string): Results {
-  const results = readAs(path, (text) => JSON.parse(text) as Partial<Results> | null);
-  if (results?.format !== 2 || !Array.isArray(results.ways)) {
-    throw new BenchError(`${path} does not contain the results of a session`);
+  let results: Results | null = null;
+  try {
+    results = JSON.parse(readText(path)) as Results | null;
+  } catch (error) {
+    if (error instanceof BenchError) throw error;
   }
-  return results as Results;
+  if (results?.format === 2 && Array.isArray(results.ways)) return results;
+  throw new BenchError(`${path} does not contain the results of a session`);
 }
 
 /** Throws BenchError, which names the file, if it cannot be read. */
 export function readText(path: string): string {
-  return readAs(path, (text) => text);
-}
-
-function readAs<Result>(path: string, parse: (text: string) => Result): Result {
   try {
-    return parse(readFileSync(path, 'utf8'));
+    return readFileSync(path, 'utf8');
   } catch (error) {
     throw new BenchError(`${path} cannot be read: ${messageOf(error)}`);
   }

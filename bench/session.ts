@@ -93,7 +93,6 @@ export async function runSession(
   };
 }
 
-/** Prints if wrk is missing. */
 export function chooseWrk({ say }: Pick<Progress, 'say'>, wrk: Wrk | undefined): Wrk | undefined {
   if (wrk === undefined) {
     say('wrk is not installed (package wrk): the bench itself sends, and uses as much CPU as the service');

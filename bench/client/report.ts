@@ -71,13 +71,11 @@ function tablesOf({ own }: ClientResults) {
   return { targets: targetTable(targets), figures };
 }
 
-/** For the terminal. */
 export function clientSummary(results: ClientResults): string {
   const { targets, figures } = tablesOf(results);
   return `${textTable(figures)}\n\n${textTable(targets)}\n`;
 }
 
-/** In Markdown. */
 export function clientReport(results: ClientResults): string {
   const { machine, browser, snippetBytes, own } = results;
   const { targets, figures } = tablesOf(results);

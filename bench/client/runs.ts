@@ -24,7 +24,6 @@ const callsApart = 3;
 type CallFigures = { readonly us: number; readonly longestUs: number; readonly apartUs: readonly number[] };
 type LargeFigures = { readonly form: string; readonly ms: number; readonly warnings: number };
 
-/** What one build costs, measured once. */
 export type ClientRun = Awaited<ReturnType<typeof runClient>>;
 
 type ClientSite = Awaited<ReturnType<typeof startClientSite>>;

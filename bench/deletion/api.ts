@@ -34,7 +34,6 @@ export async function connectDeletionApi({ sluice }: Deployment) {
     /** Settles with the number of rows that a deletion of these users would find. */
     preview: async (users: readonly User[]) =>
       Number((await ask(deletionPaths.submit, 200, { users, dry_run: true })).rows),
-    /** Polls once. */
     isComplete: async (id: string) => (await ask(deletionPaths.status(id), 200)).status === 'complete',
     /** Settles when the status is complete; rejects after `secondsMax`. */
     untilComplete: (id: string, secondsMax: number) =>

@@ -49,7 +49,6 @@ export class Population {
     this.#options = options;
   }
 
-  /** Adds customers until there are this many events. */
   async fill(events: number): Promise<void> {
     const { deployment } = this.#options;
     this.#all = undefined;

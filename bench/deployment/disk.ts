@@ -24,19 +24,20 @@ export function countFilesWith(text: string, folder: string): Promise<number> {
   });
 }
 
-/** A part by its blocks, and the inode of its largest column file, which hard links share. */
-export type Part = { readonly name: string; readonly rows: number; readonly inode: number };
-
-/** The active parts of a table by their blocks. The keys leave out what mutations add to the names. */
-export async function readParts({ rows }: Rows, table: string): Promise<Map<string, Part>> {
-  const parts = await rows<{ name: string; rows: string; path: string }>(
-    `SELECT name, toString(rows) AS rows, path FROM system.parts
-      WHERE database = currentDatabase() AND table = '${table}' AND active`,
+/**
+ * The active parts of a table by their blocks, which leave out what mutations add to the names: rows, and the inode of the
+ * largest column file, which hard links share.
+ */
+export async function readParts({ rows }: Rows, table: string) {
+  const parts = await rows<{ blocks: string; rows: string; path: string }>(
+    `SELECT arrayStringConcat(arraySlice(splitByChar('_', name), 1, 4), '_') AS blocks, toString(rows) AS rows, path
+      FROM system.parts WHERE database = currentDatabase() AND table = '${table}' AND active`,
   );
   return new Map(
-    parts.map(({ name, rows: count, path }) => {
-      const blocks = name.split('_').slice(0, 4).join('_');
-      return [blocks, { name, rows: Number(count), inode: inodeOfLargest(path) }];
+    parts.map(({ blocks, rows: count, path }) => {
+      const files = readdirSync(path).filter((name) => name.endsWith('.bin'));
+      const [largest] = files.map((name) => statSync(join(path, name))).sort((a, b) => b.size - a.size);
+      return [blocks, { rows: Number(count), inode: largest?.ino }] as const;
     }),
   );
 }
@@ -45,14 +46,4 @@ export async function readParts({ rows }: Rows, table: string): Promise<Map<stri
 export function countReplacedParts(store: Rows, table: string): Promise<number> {
   const from = `system.parts WHERE database = currentDatabase() AND table = '${table}' AND NOT active`;
   return numberOf(store, 'count()', from);
-}
-
-function inodeOfLargest(folder: string): number {
-  let largest = { size: -1, ino: 0 };
-  for (const name of readdirSync(folder)) {
-    if (!name.endsWith('.bin')) continue;
-    const { size, ino } = statSync(join(folder, name));
-    if (size > largest.size) largest = { size, ino };
-  }
-  return largest.ino;
 }

@@ -6,37 +6,31 @@ import { readdirSync, readFileSync } from 'node:fs';
 /** /proc reports CPU time in hundredths of a second, whatever the kernel's tick is. */
 const microsecondsPerTick = 10_000;
 
-type Ticks = { readonly user: number; readonly system: number };
-
 /**
  * CPU time in µs, user and system, that a process and its descendants have used so far. Ended descendants count too, with
  * the process that waited for them; so it includes Redis's rewrites of its file.
  */
 export function cpuMicroseconds(pid: number): number {
-  const { user, system } = ticksOf(pid);
-  return (user + system) * microsecondsPerTick;
+  return sumOver(pid, ({ user, system }) => user + system);
 }
 
 /** The kernel's part of it. */
 export function systemMicroseconds(pid: number): number {
-  return ticksOf(pid).system * microsecondsPerTick;
+  return sumOver(pid, ({ system }) => system);
 }
 
-function ticksOf(pid: number): Ticks {
+type Stat = NonNullable<ReturnType<typeof readStat>>;
+
+function sumOver(pid: number, ticks: (stat: Stat) => number): number {
   const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
   const stats = new Map(pids.map((name) => [Number(name), readStat(name)]));
   const isOurs = (candidate: number): boolean => {
     for (let at = candidate; at > 1; at = stats.get(at)?.parent ?? 0) if (at === pid) return true;
     return false;
   };
-  let user = 0;
-  let system = 0;
-  for (const [candidate, stat] of stats) {
-    if (stat === undefined || !isOurs(candidate)) continue;
-    user += stat.user;
-    system += stat.system;
-  }
-  return { user, system };
+  let sum = 0;
+  for (const [candidate, stat] of stats) if (stat && isOurs(candidate)) sum += ticks(stat);
+  return sum * microsecondsPerTick;
 }
 
 /** Resident bytes of a process without its descendants; 0 if it has ended. */
@@ -58,18 +52,14 @@ export function machineMicroseconds(): { readonly busy: number; readonly all: nu
   return { busy: (all - idle - waiting) * microsecondsPerTick, all: all * microsecondsPerTick };
 }
 
-/** Undefined: the process has ended. */
-function readStat(pid: string): (Ticks & { readonly parent: number }) | undefined {
+/** In ticks, those of ended children included. Undefined: the process has ended. */
+function readStat(pid: string) {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
     // The program's name stands in parentheses and may itself contain spaces and parentheses.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    const [user, system, childrenUser, childrenSystem] = fields.slice(11, 15).map(Number);
-    return {
-      parent: Number(fields[1]),
-      user: (user ?? 0) + (childrenUser ?? 0),
-      system: (system ?? 0) + (childrenSystem ?? 0),
-    };
+    const [user = 0, system = 0, childrenUser = 0, childrenSystem = 0] = fields.slice(11, 15).map(Number);
+    return { parent: Number(fields[1]), user: user + childrenUser, system: system + childrenSystem };
   } catch {
     return undefined;
   }

@@ -20,7 +20,6 @@ const merged = { lookEveryMs: 200, msMax: 30_000 };
 /** If no new record appears for this long, the missing ones are lost. */
 export const stallMsMax = 30_000;
 
-/** Where statements run. */
 export type Rows = { rows<Row>(sql: string): Promise<Row[]> };
 
 /** The value of an aggregate, such as `count()`, over `from`; 0 if there is none. */

@@ -116,7 +116,6 @@ async function readSegments(redis: Redis) {
   return found;
 }
 
-/** The bytes that Redis has allocated. */
 async function usedMemory(redis: Redis): Promise<number> {
   return Number(/^used_memory:(\d+)/m.exec(await redis.info('memory'))?.[1]);
 }

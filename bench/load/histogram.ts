@@ -12,7 +12,6 @@ export const bitBucketSize = 32;
 /** The points of a plot of the tail. */
 const curvePercents = [0, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 99.8, 99.9, 99.95, 99.98, 99.99, 100];
 
-/** In ms. */
 type CurvePoint = { readonly percent: number; readonly ms: number };
 
 export function newHistogram(): Histogram {
@@ -37,7 +36,6 @@ export function percentileMs(histogram: Histogram, percent: number): number {
   return value / 1_000;
 }
 
-/** Percentiles in ms. */
 export type Spread = { readonly p50: number; readonly p99: number; readonly max: number };
 
 export function spreadOf(histogram: Histogram): Spread {
@@ -52,7 +50,6 @@ export function latencyFigures(histogram: Histogram): LatencyFigures {
   return { sinceDueMs: spreadOf(histogram), curve: curveOf(histogram) };
 }
 
-/** The tail, for a plot. */
 export function curveOf(histogram: Histogram): CurvePoint[] {
   return curvePercents.map((percent) => ({ percent, ms: percentileMs(histogram, percent) }));
 }

@@ -70,7 +70,6 @@ export function addUp(
   return [...seconds].map(([atMs, counted]) => ({ atMs, endings: counted })).sort((a, b) => a.atMs - b.atMs);
 }
 
-/** The seconds of all threads. */
 export function mergeSeconds(seconds: readonly Second[]): MergedSecond[] {
   const parts = seconds.flatMap(({ atMs, endings: counted }) =>
     Object.entries(counted).map(([ending, encoded]) => {
@@ -81,7 +80,6 @@ export function mergeSeconds(seconds: readonly Second[]): MergedSecond[] {
   return addUp(parts);
 }
 
-/** How many requests ended in which way. */
 export function countEndings(seconds: readonly MergedSecond[]): Record<Ending, number> {
   const counted: Record<Ending, number> = {};
   for (const second of seconds) {
@@ -98,7 +96,6 @@ export function endingsInWords(counted: Readonly<Record<Ending, number>>): strin
   return others.map(([ending, count]) => `${count} × ${ending}`).join(', ');
 }
 
-/** Of all these seconds. */
 export function latenciesOf(seconds: readonly MergedSecond[]): Histogram {
   const sum = newHistogram();
   for (const second of seconds) {

@@ -69,7 +69,6 @@ export async function prepareLoad(load: Load, onSecond?: (second: MergedSecond) 
       );
       return {
         seconds: mergeSeconds(seconds),
-        /** From the start to the last answer. */
         elapsedSeconds: found.seconds,
         /** CPU time of the generator in µs, and the share of one core that each of its threads used. */
         generatorCpu: found.generatorCpu,

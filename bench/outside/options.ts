@@ -86,7 +86,6 @@ export function readOutsideOptions(args: readonly string[]) {
     threads,
     seconds: duration ?? (searches ? stepSecondsDefault : secondsDefault),
     searches,
-    /** From 0 to 1. */
     errorsMax: errors,
     bounds: slo ?? [],
     /** If given, the users of the run are deleted afterwards, in these accounts. */

@@ -49,7 +49,6 @@ export function latencyOf(histogram: Histogram): Record<Percentile, number> {
   ) as Record<Percentile, number>;
 }
 
-/** The broken bounds, in words. */
 export function findMissed(
   outcome: Outcome,
   { bounds, errorsMax }: { readonly bounds: readonly Bound[]; readonly errorsMax: number },
@@ -68,7 +67,6 @@ export function percentText(share: number): string {
   return `${Number((share * 100).toPrecision(3))} %`;
 }
 
-/** One line. */
 export function describeOutcome({ perSecond, errors, latencyMs, limit, endings: counted }: Outcome): string {
   const latency = Object.entries(latencyMs).map(([name, ms]) => `${name} ${figure(ms)}`);
   const unsent = counted[endings.unsent] ?? 0;

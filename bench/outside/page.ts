@@ -1,16 +1,20 @@
-// Writes what a load on a running deployment found: JSON, a page with plots, and files for other programs.
+// Writes what a load on a running deployment found: JSON, a page with plots, and files for other programs. Also adds up the logs of
+// several generators.
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, relative } from 'node:path';
+import { parseArgs } from 'node:util';
+import { BenchError } from '../failure.js';
 import { type Column, markdownTable, tableOf, textTable } from '../figures.js';
 import { countEndings, latenciesOf, type MergedSecond } from '../load/second.js';
 import { plotLink, writeFiles } from '../results.js';
-import { csvOf, histogramLog, prometheusText, sinceOf } from './files.js';
+import { csvOf, histogramLog, prometheusText, readHistogramLogs, sinceOf } from './files.js';
 import type { OutsideOptions } from './options.js';
 import {
   type LoggedOutcome,
   latencyOf,
   type Outcome,
+  outcomeOf,
   type Percentile,
   percentiles,
   percentText,
@@ -18,7 +22,6 @@ import {
 import { drawKnee, drawSeconds } from './plots.js';
 import type { Tried } from './search.js';
 
-/** The result of one scenario. */
 export type Found = {
   readonly scenario: string;
   readonly outcome: Outcome;
@@ -61,7 +64,6 @@ export async function writeFound(
   print(`\n${textTable(table)}\n\nwritten: ${written}\n`);
 }
 
-/** Writes the files for other programs. */
 export function writeSeries(
   path: string,
   name: string,
@@ -76,7 +78,6 @@ export function writeSeries(
 
 type Row = { readonly kept?: boolean; readonly outcome: LoggedOutcome };
 
-/** A row for each rate. */
 export function tableOfFound(title: string, rows: readonly Row[]) {
   return tableOf<Row>(rows, [
     [title, ({ kept }) => (kept === undefined ? '' : kept ? 'kept' : 'not kept')],
@@ -89,4 +90,16 @@ export function tableOfFound(title: string, rows: readonly Row[]) {
     ['errors', ({ outcome }) => percentText(outcome.errors)],
     ['limit', ({ outcome }) => outcome.limit],
   ]);
+}
+
+/** `npm run bench -- merge A.hlog B.hlog [--out PATH]` */
+export function mergeLogs(args: readonly string[], print: (text: string) => void): void {
+  const options = { out: { type: 'string' } } as const;
+  const { values, positionals: files } = parseArgs({ args: [...args], options, allowPositionals: true });
+  if (files.length === 0) throw new BenchError('merge takes histogram logs, and --out PATH');
+  const seconds = readHistogramLogs(files);
+  // A log does not say what limited its load, or whether it had a rate.
+  const { limit: _, ...outcome } = outcomeOf({ seconds, generatorShare: 0 }, { seconds: seconds.length });
+  print(`${textTable(tableOfFound(`${files.length} logs, ms`, [{ outcome }]))}\n`);
+  if (values.out !== undefined) writeSeries(values.out, 'merged', outcome, seconds);
 }

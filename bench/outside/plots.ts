@@ -7,7 +7,6 @@ import { renderSvg } from '../report/svg.js';
 import { type Bound, latencyOf, type Percentile } from './outcome.js';
 import type { Tried } from './search.js';
 
-/** Rate, errors and latency of each second. */
 export function drawSeconds(seconds: readonly MergedSecond[]): Promise<string> {
   const fromMs = seconds[0]?.atMs ?? 0;
   const at = seconds.map((second) => {

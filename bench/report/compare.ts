@@ -11,15 +11,6 @@ const changeMinOfOneRun = 0.1;
 
 type Metric = { readonly better: 'lower' | 'higher'; readonly values: readonly number[] };
 
-export type Comparison = {
-  readonly name: string;
-  readonly a: number;
-  readonly b: number;
-  /** Relative to a: 0.1 is a tenth more. */
-  readonly change: number;
-  readonly verdict: 'better' | 'worse' | 'same';
-};
-
 /** The figures of all tables, by section, row and column. */
 function metricsOf(results: Results): Map<string, Metric> {
   const found = sectionsOf(results).flatMap(({ title, tables }) =>
@@ -36,28 +27,22 @@ function metricsOf(results: Results): Map<string, Metric> {
   return new Map(found);
 }
 
-/** The figures that both sessions have, in the order of the second. */
-export function compare(a: Results, b: Results): Comparison[] {
+/** The figures that both sessions have, in the order of the second. A change is relative to a: 0.1 is a tenth more. */
+export function compare(a: Results, b: Results) {
   const before = metricsOf(a);
-  return [...metricsOf(b)].flatMap(([name, metric]) => {
-    const earlier = before.get(name);
-    return earlier === undefined ? [] : [{ name, ...compareMetric(earlier, metric) }];
+  return [...metricsOf(b)].flatMap(([name, { better, values }]) => {
+    const earlier = before.get(name)?.values;
+    if (earlier === undefined) return [];
+    const [from, to] = [median(earlier), median(values)];
+    const change = to / from - 1;
+    const one = earlier.length === 1 || values.length === 1;
+    const apart = Math.max(...earlier) < Math.min(...values) || Math.max(...values) < Math.min(...earlier);
+    const differs = apart && Math.abs(change) >= (one ? changeMinOfOneRun : changeMin);
+    const improved = change < 0 === (better === 'lower');
+    return [{ name, a: from, b: to, change, verdict: differs ? (improved ? 'better' : 'worse') : 'same' }];
   });
 }
 
-function compareMetric(a: Metric, b: Metric): Omit<Comparison, 'name'> {
-  const [from, to] = [median(a.values), median(b.values)];
-  const change = to / from - 1;
-  const one = a.values.length === 1 || b.values.length === 1;
-  const apart =
-    Math.max(...a.values) < Math.min(...b.values) || Math.max(...b.values) < Math.min(...a.values);
-  const differs = apart && Math.abs(change) >= (one ? changeMinOfOneRun : changeMin);
-  const improved = change < 0 === (b.better === 'lower');
-  const verdict = differs ? (improved ? 'better' : 'worse') : 'same';
-  return { a: from, b: to, change, verdict };
-}
-
-/** As a table for the terminal. */
 export function compareResults(a: Results, b: Results): string {
   const rows = compare(a, b).map(({ name, a: from, b: to, change, verdict }) => [
     name,

@@ -2,10 +2,10 @@
 
 import type { BulkRun, ManyRun, OneRun } from '../deletion/runs.js';
 import { type Column, figure, tableOf } from '../figures.js';
-import type { Results } from '../results.js';
+import type { FoundOf } from '../results.js';
 import { each, ifFound, runsColumn, type Section } from './section.js';
 
-type Deletion = NonNullable<Results['deletion']>;
+type Deletion = FoundOf<'deletion'>;
 
 export function deletionSections(deletion: Deletion): Section[] {
   const { one, many, bulk, beside } = deletion;

@@ -3,11 +3,11 @@
 import type { ExportRun } from '../desk/export.js';
 import type { RetentionRun } from '../desk/retention.js';
 import { figure, tableOf } from '../figures.js';
-import type { Results } from '../results.js';
+import type { FoundOf } from '../results.js';
 import { each, runsColumn, type Section } from './section.js';
 import { addedBySuppressed } from './targets.js';
 
-export function deskSections(desk: NonNullable<Results['desk']>): Section[] {
+export function deskSections(desk: FoundOf<'desk'>): Section[] {
   const { events, othersEvents, exports, submittedMs, previews, polledMs, suppressed, retention = [] } = desk;
   const downloads = tableOf(
     grouped(exports, ({ gzip }) => (gzip ? 'with gzip' : 'without gzip')),

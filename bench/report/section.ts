@@ -26,5 +26,4 @@ export function each<Run>(
   return [name, ({ runs }) => runs.map(value), better];
 }
 
-/** The number of runs. */
 export const runsColumn: Column<HasRuns<unknown>> = ['runs', ({ runs }) => runs.length];

@@ -5,7 +5,7 @@ import { processNames } from '../deployment/deployment.js';
 import { sumCpu } from '../deployment/meter.js';
 import { type Column, cellText, figure, median, tableOf } from '../figures.js';
 import { memoryOf } from '../latency/half-load.js';
-import type { Results, WayRuns } from '../results.js';
+import type { FoundOf, Results, WayRuns } from '../results.js';
 import type { Run } from '../throughput/measure.js';
 import type { ThroughputRun } from '../throughput/throughput.js';
 import type { Level } from '../throughput/turns.js';
@@ -32,9 +32,6 @@ export function sectionsOf(results: Results): Section[] {
     ...ifFound(desk, deskSections),
   ];
 }
-
-/** What a scenario found. */
-type FoundOf<Key extends keyof Results> = NonNullable<Results[Key]>;
 
 type HasRuns = { readonly runs: readonly ThroughputRun[] };
 

@@ -5,7 +5,7 @@ import { sumCpu } from '../deployment/meter.js';
 import type { Pair } from '../desk/suppressed.js';
 import { figure, median, type Range, rangeOfMedian, type Table, tableOf, valuesOf } from '../figures.js';
 import { memoryOf } from '../latency/half-load.js';
-import type { Results } from '../results.js';
+import type { FoundOf, Results } from '../results.js';
 import type { Run } from '../throughput/measure.js';
 import type { ServersResult } from '../throughput/servers.js';
 import type { Level } from '../throughput/turns.js';
@@ -83,9 +83,6 @@ export function targetsOf(results: Results): Target[] {
     ...ifFound(desk, deskTargets),
   ];
 }
-
-/** What a scenario found. */
-type FoundOf<Key extends keyof Results> = NonNullable<Results[Key]>;
 
 export function targetTable(targets: readonly Target[]): Table {
   return tableOf(targets, [

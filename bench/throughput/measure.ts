@@ -39,7 +39,6 @@ export type Loaded = {
   readonly generatorShare: number;
   /** If another process than this one generated the load. */
   readonly generator?: string;
-  /** Acknowledged records by table. */
   readonly acknowledged: Records;
 };
 
@@ -128,7 +127,6 @@ export function limitOf(share: {
   /** Of one core, the busiest process; and of all cores, everybody. */
   readonly busiest?: number;
   readonly machine?: number;
-  /** Of the requested rate. */
   readonly ofRate?: number;
   /** Requests that found no free connection. */
   readonly unsent?: number;

@@ -161,7 +161,6 @@ async function prepareByWrk(options: ThroughputOptions, wrk: Wrk, wanted: number
   };
 }
 
-/** One line. */
 export function describeRun(run: ThroughputRun): string {
   const cpu = Object.entries(run.cpu).map(([name, used]) => `${name} ${figure(used)}`);
   const { p50, p99, max } = run.latency?.sinceDueMs ?? {};

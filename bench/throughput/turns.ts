@@ -19,7 +19,6 @@ type TurnsOptions = {
   readonly failed?: (name: string, error: unknown) => void;
 };
 
-/** Settles with the turns and their runs. */
 export async function inTurns<T extends Turn>(
   turns: readonly T[],
   { say }: Pick<Progress, 'say'>,

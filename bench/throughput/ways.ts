@@ -70,7 +70,6 @@ const keys = { different: true } as const;
 /** With fewer connections fewer events share a commit. */
 const fewer = { connections: 64 } as const;
 
-/** What Sluice is sent. */
 export const sluiceWays: readonly Way[] = [
   way('single', 'one event per request', single, always),
   way('single-keys', 'one event per request, with keys', single, keys, always),
@@ -132,7 +131,6 @@ export const peerWays: readonly Way[] = [
   way('node-http-bulk-500', 'node:http: bulk of 500', bulk(500), nodeHttp, fewer),
 ];
 
-/** Throws if there is none. */
 export function wayNamed(name: string): Way {
   const found = [...sluiceWays, ...peerWays].find((candidate) => candidate.name === name);
   if (found === undefined) throw new Error(`there is no way ${name}`);
