@@ -5,12 +5,10 @@ import { BenchError } from './failure.js';
 import type { Results } from './results.js';
 
 /** The scenarios to repeat, and the session's options. Throws BenchError if none failed. */
-export function planAgain({ failures, command }: Results): { names: string[]; args: string[] } {
+export function planAgain({ failures, command }: Results) {
   if (failures.length === 0) throw new BenchError('nothing failed in this session');
-  return {
-    names: failures.flatMap(({ scenario }) => scenario.split(', ')),
-    args: command.split(' ').slice(1),
-  };
+  const names = failures.flatMap(({ scenario }) => scenario.split(', '));
+  return { names, args: command.split(' ').slice(1) };
 }
 
 /** The session with the results of its repeated scenarios; a scenario that failed again stays failed. */

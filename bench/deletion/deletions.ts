@@ -26,10 +26,12 @@ import {
 
 export const deletionNames = ['deletion-one', 'deletion-bulk', 'deletion-beside', 'deletion-many'] as const;
 
+type OneResult = Awaited<ReturnType<typeof runOnes>>;
+
 export type DeletionResult = {
   readonly events: number;
   readonly customers: number;
-  readonly one?: readonly Awaited<ReturnType<typeof runOnes>>[];
+  readonly one?: readonly OneResult[];
   readonly bulk?: readonly BulkRun[];
   readonly beside?: Awaited<ReturnType<typeof runBeside>>;
   readonly many?: ManyRun;
@@ -48,20 +50,18 @@ const repeatsMax = 10;
 export async function runDeletions(context: Context, names: ReadonlySet<string>): Promise<DeletionResult> {
   const { deployment, options, progress } = context;
   const repeats = Math.min(options.repeats, repeatsMax);
-  const markers = new Map(
-    [sets.bulk, sets.beside].flatMap((set) =>
-      Array.from(
-        { length: repeats },
-        (_, run) => [memberOfSet(set + run, 5), `${randomLetters(40)}@example.com`] as const,
-      ),
-    ),
-  );
+  const markers = new Map<number, string>();
+  for (let run = 0; run < repeats; run += 1) {
+    for (const set of [sets.bulk, sets.beside]) {
+      markers.set(memberOfSet(set + run, 5), `${randomLetters(40)}@example.com`);
+    }
+  }
   const api = await connectDeletionApi(deployment);
   const population = new Population({ deployment, appIds: api.appIds, markers });
   const deletion: DeletionContext = { deployment, api, population, markers };
   const wanted = (name: (typeof deletionNames)[number]) => names.has(name);
 
-  const one: Awaited<ReturnType<typeof runOnes>>[] = [];
+  const one: OneResult[] = [];
   for (const [size, share] of wanted('deletion-one') ? sizeShares.entries() : [[0, 1] as const]) {
     await population.fill(Math.ceil((options.deletionEvents * share) / eventsStep) * eventsStep);
     await mergesEnded(deployment);
@@ -78,11 +78,8 @@ export async function runDeletions(context: Context, names: ReadonlySet<string>)
     ? await runMany(deletion, population.customersOfSet(sets.many, options.deletionRequests))
     : undefined;
   const { events, customers } = population;
-  return {
-    ...{ events, customers, beside, many },
-    ...(one.length > 0 && { one }),
-    ...(bulk.length > 0 && { bulk }),
-  };
+  const found = { events, customers, beside, many };
+  return { ...found, ...(one.length > 0 && { one }), ...(bulk.length > 0 && { bulk }) };
 }
 
 async function runOnes(context: DeletionContext, set: number, repeats: number) {

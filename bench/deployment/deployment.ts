@@ -71,10 +71,10 @@ export async function startDeployment({ env, servers, cpuProf }: DeploymentOptio
     systemCpu: () => ofEach(systemMicroseconds),
     /** Resident bytes per kind of process. */
     memory: () => ofEach(memoryBytes),
-    commits: async () => ({
-      count: await metric('sluice_commit_seconds_count'),
-      records: await metric('sluice_commit_records_sum'),
-    }),
+    commits: async () => {
+      const count = await metric('sluice_commit_seconds_count');
+      return { count, records: await metric('sluice_commit_records_sum') };
+    },
     count: (appId: string) => countRecords({ rows }, appId),
     stored: async (appId: string) => {
       // The count alone is not enough: one event may be stored twice while another is still missing.

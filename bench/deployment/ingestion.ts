@@ -6,14 +6,9 @@ import { assertStored, untilCounted } from './stored.js';
 
 const connections = 128;
 
-export async function prepareIngestion(
-  { url, count, stored }: Deployment,
-  appId: string,
-  rate: number,
-  threads: number,
-) {
+export async function prepareIngestion(deployment: Deployment, appId: string, rate: number, threads: number) {
   const load = await prepareLoad({
-    ...{ url, way: 'single', appIds: [appId], connections, rate },
+    ...{ url: deployment.url, way: 'single', appIds: [appId], connections, rate },
     ...{ seconds: 3_600, threads, sendsAll: true },
   });
   let sending: ReturnType<typeof load.send>;
@@ -26,8 +21,8 @@ export async function prepareIngestion(
       load.stop();
       const { seconds } = await sending;
       const events = allAnswered(seconds);
-      await untilCounted(() => count(appId), events);
-      await assertStored({ stored }, appId, { events });
+      await untilCounted(() => deployment.count(appId), events);
+      await assertStored(deployment, appId, { events });
       return { events, seconds };
     },
   };

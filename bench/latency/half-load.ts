@@ -14,6 +14,8 @@ export type HalfLoadResult = Awaited<ReturnType<typeof runHalfLoad>>;
 /** `memory`: resident bytes. */
 type MemorySample = { readonly seconds: number; readonly memory: Readonly<Record<ProcessName, number>> };
 
+type Measured = Pick<ThroughputOptions, 'subject' | 'appIds' | 'beside'>;
+
 const warmUpSeconds = 5;
 const sampleEveryMs = 2_000;
 /** Of the floors, and of the run with probes. */
@@ -41,11 +43,7 @@ export async function runHalfLoad(context: Context) {
     };
   };
   const load = { ...loadOf(context, 'single', ratePerSecond), warmUpSeconds };
-  const one = async (
-    subject: string,
-    minutesMax: number,
-    more: Pick<ThroughputOptions, 'subject' | 'appIds' | 'beside'>,
-  ) => {
+  const one = async (subject: string, minutesMax: number, more: Measured) => {
     const seconds = Math.min(minutes, minutesMax) * 60;
     const { run, seconds: found } = await runThroughput({ ...load, seconds, ...more });
     progress.say(`${subject} at ${ratePerSecond}/s: ${describeRun(run)}`);

@@ -12,13 +12,6 @@ import { BenchError } from '../failure.js';
 import { eventOf } from '../load/events.js';
 import { measure, type Run } from '../throughput/measure.js';
 
-type EngineOptions = {
-  readonly deployment: Deployment;
-  readonly appId: string;
-  readonly rowsPerBlock: number;
-  readonly seconds: number;
-};
-
 /** As many concurrent inserts as a worker makes. */
 const insertsAtOnce = 2;
 const warmUpBlocks = 4;
@@ -26,7 +19,12 @@ const bytesMax = 2_000_000_000;
 const table = 'events';
 
 /** Rejects unless all rows are stored. */
-export async function runEngine({ deployment, appId, rowsPerBlock, seconds }: EngineOptions): Promise<Run> {
+export async function runEngine(
+  deployment: Deployment,
+  appId: string,
+  rowsPerBlock: number,
+  seconds: number,
+): Promise<Run> {
   const { clickhouseUrl, database } = deployment.sluice;
   const client = connectClickHouse({ url: clickhouseUrl, database });
   const nowMs = Date.now();

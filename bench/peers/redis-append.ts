@@ -12,26 +12,23 @@ import { rowOf } from './engine.js';
 /** Events per commit of the service, and commands that its script runs. */
 export type CommitShape = { readonly events: number; readonly commands: number };
 
-type AppendOptions = {
-  readonly redis: RedisHandle;
-  readonly appId: string;
-  readonly commit: CommitShape;
-  readonly seconds: number;
-};
-
 const segmentCommits = 200;
 const warmUpSeconds = 0.5;
 /** 2 GB in Redis. */
 const bytesMax = 2_000_000_000;
 
 /** Appends for a while; settles when Redis has answered the last command and its strings have the expected length. */
-export async function runAppend({ redis, appId, commit, seconds }: AppendOptions): Promise<Run> {
-  const client = new Redis(redis.url);
+export async function runAppend(
+  server: RedisHandle,
+  appId: string,
+  commit: CommitShape,
+  seconds: number,
+): Promise<Run> {
+  const redis = new Redis(server.url);
   const nowMs = Date.now();
   const pieces = Array.from({ length: segmentCommits }, (_, index) => {
-    const rows = Array.from({ length: commit.events }, (__, row) =>
-      rowOf(appId, index * commit.events + row, nowMs),
-    );
+    const first = index * commit.events;
+    const rows = Array.from({ length: commit.events }, (__, row) => rowOf(appId, first + row, nowMs));
     return inPieces(Buffer.from(rows.join('')), commit.commands);
   });
   let sent = 0;
@@ -41,7 +38,7 @@ export async function runAppend({ redis, appId, commit, seconds }: AppendOptions
     const first = sent;
     const endsAt = performance.now() + lasting * 1_000;
     while (performance.now() < endsAt && bytes < bytesMax) {
-      const pipeline = client.pipeline();
+      const pipeline = redis.pipeline();
       for (const piece of pieces[sent % segmentCommits] ?? []) {
         pipeline.append(`segment:${Math.floor(sent / segmentCommits)}`, piece);
         bytes += piece.length;
@@ -52,14 +49,14 @@ export async function runAppend({ redis, appId, commit, seconds }: AppendOptions
     return sent - first;
   };
   const subject: Subject = {
-    url: redis.url,
-    cpu: () => ({ redis: cpuMicroseconds(redis.pid) }),
-    settle: () => Promise.resolve(),
-    count: () => Promise.resolve(sent * commit.events),
+    url: server.url,
+    cpu: () => ({ redis: cpuMicroseconds(server.pid) }),
+    settle: async () => undefined,
+    count: async () => sent * commit.events,
     stored: async () => {
       let held = 0;
       for (let segment = 0; segment * segmentCommits < sent; segment += 1) {
-        held += await client.strlen(`segment:${segment}`);
+        held += await redis.strlen(`segment:${segment}`);
       }
       if (held !== bytes) throw new BenchError(`Redis holds ${held} of ${bytes} bytes`);
       return { events: sent * commit.events, ids: sent * commit.events };
@@ -73,8 +70,8 @@ export async function runAppend({ redis, appId, commit, seconds }: AppendOptions
     };
     return (await measure({ subject, appId, before, load })).run;
   } finally {
-    await client.flushall();
-    client.disconnect();
+    await redis.flushall();
+    redis.disconnect();
   }
 }
 

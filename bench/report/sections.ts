@@ -76,23 +76,18 @@ function inOrder(ways: readonly WayRuns[]): WayRuns[] {
 }
 
 function waySections(ways: readonly WayRuns[]): Section[] {
-  const table = (rows: readonly WayRuns[]) =>
-    tableOf<WayRuns>(inOrder(rows), [
-      ['', nameOf],
-      ['connections', ({ connections }) => connections],
-      ...costColumns,
-      ...lastColumns,
-    ]);
+  const connections: Column<WayRuns> = ['connections', (way) => way.connections];
+  const columns: Column<WayRuns>[] = [['', nameOf], connections, ...costColumns, ...lastColumns];
   const single = ways.filter(({ name }) => /single|^uws/.test(name));
   const bulk = ways.filter(({ name }) => /bulk|^engine/.test(name));
   const others = ways.filter((way) => !single.includes(way) && !bulk.includes(way));
-  const tables = [single, bulk, others].filter((rows) => rows.length > 0).map(table);
+  const tables = [single, bulk, others].filter((rows) => rows.length > 0);
   const byWrk = shareOfWrk(ways);
   const wrkNote = `wrk took ${cellText(byWrk)} of the service's CPU where it sent the requests.`;
   const isCompared = ways.some(({ subject }) => subject !== 'sluice');
   const notes = [costNote, ...(byWrk.length > 0 ? [wrkNote] : []), ...(isCompared ? [comparedWith] : [])];
-  const note = notes.join(' ');
-  return [{ title: 'Highest rates, and the cost of a record', note, tables }];
+  const title = 'Highest rates, and the cost of a record';
+  return [{ title, note: notes.join(' '), tables: tables.map((rows) => tableOf(inOrder(rows), columns)) }];
 }
 
 const costNote = `CPU is in µs per record, user and system, of all processes but the generator, until everything was stored; later merges
@@ -171,17 +166,13 @@ function halfLoadSection(halfLoad: FoundOf<'halfLoad'>): Section[] {
   const probes = tableOf([queryable], probeColumns);
   const p99s = (runs[0]?.seconds ?? []).map(({ p99 }) => p99);
   const worst = `The worst second had a p99 of ${figure(Math.max(...p99s))} ms; half of all seconds had at most ${figure(median(p99s))}.`;
-  return [
-    {
-      title: 'Half load, second by second',
-      note: `${figure(ratePerSecond)} events a second for ${minutes} min, half of the highest rate, one per request. ${halfLoadNote} ${worst}`,
-      plots: [
-        ['seconds', 'Each second at half load: latency since due'],
-        ['latency', 'Acknowledgement by percentile'],
-      ],
-      tables: [latency, probes, memory],
-    },
-  ];
+  const load = `${figure(ratePerSecond)} events a second for ${minutes} min, half of the highest rate, one per request.`;
+  const note = `${load} ${halfLoadNote} ${worst}`;
+  const plots = [
+    ['seconds', 'Each second at half load: latency since due'],
+    ['latency', 'Acknowledgement by percentile'],
+  ] as const;
+  return [{ title: 'Half load, second by second', note, plots, tables: [latency, probes, memory] }];
 }
 
 const halfLoadNote = `Each request is sent when it is due, and its latency counts from then. A minute with probes follows, which ask ClickHouse all
@@ -211,14 +202,8 @@ function backlogSection(backlog: FoundOf<'backlog'>): Section[] {
   ];
   const note = `So many events waited in Redis; then the workers started, while ${figure(backlog.ratePerSecond)} more came per second. Memory is MEMORY USAGE by
 STRLEN of the segments above 100 kB. Latencies are those of the events that came meanwhile.`;
-  return [
-    {
-      title: 'A backlog',
-      note,
-      plots: [['backlog', 'The backlog over time']],
-      tables: [tableOf([backlog], columns)],
-    },
-  ];
+  const plots = [['backlog', 'The backlog over time']] as const;
+  return [{ title: 'A backlog', note, plots, tables: [tableOf([backlog], columns)] }];
 }
 
 function flatSection({ single, bulk, environments }: FoundOf<'flat'>): Section[] {

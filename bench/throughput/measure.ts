@@ -110,14 +110,13 @@ export async function measure<Result extends Loaded>({
     othersShare: othersShare(generator === undefined ? 0 : generatorCpu),
     /** From the last acknowledgement until every record was stored. */
     storedAfterMs,
-    ...(commits && {
-      commits: {
-        count: commits.count - commitsBefore.count,
-        records: commits.records - commitsBefore.records,
-      },
-    }),
+    ...(commits && { commits: between(commitsBefore, commits) }),
   };
   return { run, loaded };
+}
+
+function between(before: Commits, after: Commits): Commits {
+  return { count: after.count - before.count, records: after.records - before.records };
 }
 
 /** What is not known from outside the deployment is left out. */

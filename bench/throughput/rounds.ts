@@ -30,11 +30,8 @@ export async function runRounds(context: Context, wanted: ReadonlySet<string>) {
     };
     if (subject !== 'sluice') {
       // A peer accepts any app_id.
-      return runWay(context, name, {
-        ...more,
-        subject: await peers.subject(subject),
-        appIds: [`${name}-${round}`],
-      });
+      const appIds = [`${name}-${round}`];
+      return runWay(context, name, { ...more, subject: await peers.subject(subject), appIds });
     }
     const before = await readCommands(deployment.redis);
     const run = await runWay(context, name, more);
@@ -57,21 +54,16 @@ export async function runRounds(context: Context, wanted: ReadonlySet<string>) {
     connections: options.connections ?? way.connections,
     run: (round: number) => measureWay(way, round),
   }));
+  const { duration } = options;
   const engine = {
     ...engineFloor,
-    run: (round: number) =>
-      runEngine({
-        deployment,
-        appId: `engine-${round}`,
-        rowsPerBlock: rowsPerInsert,
-        seconds: options.duration,
-      }),
+    run: (round: number) => runEngine(deployment, `engine-${round}`, rowsPerInsert, duration),
   };
   const redisAlone = redisFloors.map((floor) => ({
     ...floor,
-    run: async (): Promise<ThroughputRun> => {
+    run: async () => {
       const commit = shapes.get(floor.way) ?? floor.usual;
-      return runAppend({ redis: await peers.redis(), appId: floor.name, commit, seconds: options.duration });
+      return runAppend(await peers.redis(), floor.name, commit, duration);
     },
   }));
   const floors = [engine, ...redisAlone].map((floor) => ({ ...floor, once: false, connections: undefined }));
