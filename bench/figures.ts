@@ -44,7 +44,7 @@ export function figure(value: number | undefined): string {
 }
 
 /** A text, a figure, or a figure of each run. */
-export type Cell = string | number | undefined | readonly (number | undefined)[];
+type Cell = string | number | undefined | readonly (number | undefined)[];
 type Better = 'lower' | 'higher';
 /** Sessions are compared by the columns of which one knows what is better. */
 export type Column<Row> = readonly [name: string, cell: (row: Row) => Cell, better?: Better];

@@ -37,24 +37,20 @@ export async function runSession(
   const found: Found = {};
   const failures: Failure[] = [];
 
-  /** Runs what is wanted of these scenarios, each group on a deployment of its own. */
+  /** Runs what is wanted of these scenarios. */
   const attempt = async (scenarios: readonly string[], run: () => Promise<Found>) => {
-    const some = scenarios.filter((name) => wanted.has(name));
-    if (some.length === 0) return;
-    const name = some.join(', ');
-    progress.say(`${name} begins`);
+    const scenario = scenarios.filter((name) => wanted.has(name)).join(', ');
+    if (scenario === '') return;
+    progress.say(`${scenario} begins`);
     try {
       Object.assign(found, await run());
     } catch (error) {
-      failures.push({ scenario: name, message: messageOf(error) });
-      progress.say(`${name} FAILED: ${describeFailure(error)}`);
+      failures.push({ scenario, message: messageOf(error) });
+      progress.say(`${scenario} FAILED: ${describeFailure(error)}`);
     }
   };
-  const alone = (
-    scenarios: readonly string[],
-    run: (context: Context) => Promise<Found>,
-    env: NodeJS.ProcessEnv = {},
-  ) =>
+  /** Each of these groups has a deployment of its own. */
+  const alone = (scenarios: readonly string[], run: (context: Context) => Promise<Found>, env = {}) =>
     attempt(scenarios, async () => {
       const deployment = await startDeployment({ ...options, env: { ...env, ...options.env } });
       const peers = preparePeers(deployment);

@@ -3,19 +3,8 @@
 import { type CpuTimes, type ProcessName, processNames } from './deployment.js';
 import { machineMicroseconds } from './processes.js';
 
-export type Reading = {
-  readonly seconds: number;
-  /** µs per kind of process, and µs of the bench itself. */
-  readonly used: CpuTimes;
-  readonly own: number;
-  /** The share of the machine's CPU time that any process used. */
-  readonly machineShare: number;
-  /** The share that other programs used: neither these processes, nor the bench, nor `more` µs of another one of ours. */
-  othersShare(more?: number): number;
-};
-
 /** Starts; each call of the returned function reads what was used since. */
-export function startMeter(cpu: () => CpuTimes): () => Reading {
+export function startMeter(cpu: () => CpuTimes) {
   const startedAt = performance.now();
   const [before, machineBefore, ownBefore] = [cpu(), machineMicroseconds(), process.cpuUsage()];
   return () => {
@@ -26,9 +15,12 @@ export function startMeter(cpu: () => CpuTimes): () => Reading {
     const ours = sumCpu(used) + user + system;
     return {
       seconds: (performance.now() - startedAt) / 1_000,
+      /** µs per kind of process, and µs of the bench itself. */
       used,
       own: user + system,
+      /** The share of the machine's CPU time that any process used. */
       machineShare: busy / all,
+      /** The share that other programs used: neither these processes, nor the bench, nor `more` µs of another one of ours. */
       othersShare: (more = 0) => Math.max(0, (busy - ours - more) / all),
     };
   };

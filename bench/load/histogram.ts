@@ -12,8 +12,6 @@ export const bitBucketSize = 32;
 /** The points of a plot of the tail. */
 const curvePercents = [0, 10, 25, 50, 75, 90, 95, 98, 99, 99.5, 99.8, 99.9, 99.95, 99.98, 99.99, 100];
 
-type CurvePoint = { readonly percent: number; readonly ms: number };
-
 export function newHistogram(): Histogram {
   return build({
     bitBucketSize,
@@ -43,13 +41,13 @@ export function spreadOf(histogram: Histogram): Spread {
   return { p50, p99, max } as Spread;
 }
 
-/** Of acknowledgements, since each request was due. */
-export type LatencyFigures = { readonly sinceDueMs: Spread; readonly curve: readonly CurvePoint[] };
+export type LatencyFigures = ReturnType<typeof latencyFigures>;
 
-export function latencyFigures(histogram: Histogram): LatencyFigures {
+/** Of acknowledgements, since each request was due. */
+export function latencyFigures(histogram: Histogram) {
   return { sinceDueMs: spreadOf(histogram), curve: curveOf(histogram) };
 }
 
-export function curveOf(histogram: Histogram): CurvePoint[] {
+export function curveOf(histogram: Histogram) {
   return curvePercents.map((percent) => ({ percent, ms: percentileMs(histogram, percent) }));
 }

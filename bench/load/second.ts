@@ -5,7 +5,7 @@ import { decodeFromCompressedBase64, encodeIntoCompressedBase64 } from 'hdr-hist
 import { bitBucketSize, type Histogram, newHistogram, record } from './histogram.js';
 
 /** How a request ended: its status as text, or one of `endings`. */
-export type Ending = string;
+type Ending = string;
 
 /** Endings without a status: no answer in time; no connection, or one that broke; a 200 that refuses records; not sent. */
 export const endings = {

@@ -64,7 +64,7 @@ export async function writeFound(
   print(`\n${textTable(table)}\n\nwritten: ${written}\n`);
 }
 
-export function writeSeries(
+function writeSeries(
   path: string,
   name: string,
   outcome: LoggedOutcome,
@@ -78,7 +78,7 @@ export function writeSeries(
 
 type Row = { readonly kept?: boolean; readonly outcome: LoggedOutcome };
 
-export function tableOfFound(title: string, rows: readonly Row[]) {
+function tableOfFound(title: string, rows: readonly Row[]) {
   return tableOf<Row>(rows, [
     [title, ({ kept }) => (kept === undefined ? '' : kept ? 'kept' : 'not kept')],
     ['asked for/s', ({ outcome }) => outcome.rate],

@@ -13,30 +13,25 @@ const rateMax = 1_000_000;
 /** Settles with all tried rates in ascending order. */
 export async function searchRate(step: number | undefined, tryRate: (rate: number) => Promise<Tried>) {
   const tried: Tried[] = [];
+  let kept = 0;
+  let missed = rateMax;
   const attempt = async (rate: number) => {
     const result = await tryRate(rate);
     tried.push(result);
-    return result.kept;
+    if (result.kept) kept = rate;
+    else missed = rate;
   };
-  let kept = 0;
-  let missed = rateMax;
-  for (let rate = step ?? firstRate; rate < rateMax; rate = step === undefined ? rate * 2 : rate + step) {
-    if (await attempt(rate)) kept = rate;
-    else {
-      missed = rate;
-      break;
-    }
+  for (let rate = step ?? firstRate; rate < missed; rate = step === undefined ? rate * 2 : rate + step) {
+    await attempt(rate);
   }
   while (step === undefined && kept > 0 && missed / kept > closeEnough) {
-    const rate = Math.round((kept + missed) / 2);
-    if (await attempt(rate)) kept = rate;
-    else missed = rate;
+    await attempt(Math.round((kept + missed) / 2));
   }
   return tried.sort((a, b) => a.rate - b.rate);
 }
 
 /** The highest rate that kept the bounds, if any did, and whether the generator could send no more. */
-export function resultOf(tried: readonly Tried[]): { highest: Tried | undefined; endedByGenerator: boolean } {
+export function resultOf(tried: readonly Tried[]) {
   const highest = tried.filter(({ kept }) => kept).at(-1);
   const next = tried.find(({ rate }) => rate > (highest?.rate ?? 0));
   return { highest, endedByGenerator: next?.outcome.limit === 'generator' };

@@ -4,20 +4,8 @@
 import type { TopLevelSpec } from 'vega-lite';
 
 /** The colours of the plots, and what each becomes on a dark page. */
-const ink = {
-  text: '#24292f',
-  faint: '#57606a',
-  grid: '#d8dee4',
-  paper: '#ffffff',
-  bar: '#afb8c1',
-} as const;
-const darkInk: Readonly<Record<keyof typeof ink, string>> = {
-  text: '#e6edf3',
-  faint: '#9ba5b0',
-  grid: '#30363d',
-  paper: '#0d1117',
-  bar: '#6e7681',
-};
+const ink = { text: '#24292f', faint: '#57606a', grid: '#d8dee4', paper: '#ffffff' } as const;
+const darkInk = { text: '#e6edf3', faint: '#9ba5b0', grid: '#30363d', paper: '#0d1117' } as const;
 
 /** Colour-blind readers can tell these apart, and they stand out from both backgrounds. */
 const colours = ['#3b8fd6', '#dd6b3f', '#2fa37c', '#c9932b', '#b565a7', '#7a86d1'] as const;

@@ -16,7 +16,7 @@ import {
 } from '../load/events.js';
 
 /** The receiver: Sluice, a floor of HTTP, or a peer. */
-export type SubjectName = 'sluice' | 'uws' | 'uws-synced' | 'fastify' | 'node-http';
+type SubjectName = 'sluice' | 'uws' | 'uws-synced' | 'fastify' | 'node-http';
 
 export type Way = {
   readonly name: string;
