@@ -9,14 +9,6 @@ import { BenchError } from '../failure.js';
 
 export type User = { readonly identity: string } | { readonly user_id: number };
 
-type PopulationOptions = {
-  readonly deployment: Rows;
-  /** Main Production and another environment of the same account. */
-  readonly appIds: readonly [string, string];
-  /** By customer number, identities that occur nowhere else. */
-  readonly markers: ReadonlyMap<number, string>;
-};
-
 /** A table's number of rows, and the sum of their hashes modulo 2^64. */
 type Fingerprint = { readonly rows: number; readonly hash: bigint };
 
@@ -41,21 +33,27 @@ export class Population {
   events = 0;
   customers = 0;
   inserts = 0;
-  readonly #options: PopulationOptions;
+  readonly #rows: Rows['rows'];
+  readonly #appIds: readonly [string, string];
+  readonly #markers: ReadonlyMap<number, string>;
   /** Of all rows of `fill`, unless they have changed. */
   #all: Fingerprints | undefined;
 
-  constructor(options: PopulationOptions) {
-    this.#options = options;
+  /** `appIds`: of Main Production and another environment. A marker is an identity that occurs nowhere else, by its customer. */
+  constructor({ rows }: Rows, appIds: readonly [string, string], markers: ReadonlyMap<number, string>) {
+    this.#rows = rows;
+    this.#appIds = appIds;
+    this.#markers = markers;
   }
 
   async fill(events: number): Promise<void> {
-    const { deployment } = this.#options;
     this.#all = undefined;
     const more = events - this.events;
     const range = { firstCustomer: this.customers, customers: more / eventsPerCustomer };
     await this.#insertUsers(segmentOf(this.inserts), range);
-    await insertEvents(deployment, 0, more, (_from, insert) => this.#eventsOf(this.inserts + insert, range));
+    await insertEvents({ rows: this.#rows }, 0, more, (_from, insert) =>
+      this.#eventsOf(this.inserts + insert, range),
+    );
     this.inserts += Math.ceil(more / rowsPerInsert);
     this.events = events;
     this.customers += range.customers;
@@ -106,9 +104,8 @@ export class Population {
 
   /** Stores the targets of a comparison; an identity or user_id stands for its whole merged user. */
   async #noteTargets(users: readonly User[]): Promise<void> {
-    const { rows } = this.#options.deployment;
-    await rows('DROP TABLE IF EXISTS default.bench_targets');
-    await rows('CREATE TABLE default.bench_targets (identity String, user_id UInt64) ENGINE = Memory');
+    await this.#rows('DROP TABLE IF EXISTS default.bench_targets');
+    await this.#rows('CREATE TABLE default.bench_targets (identity String, user_id UInt64) ENGINE = Memory');
     const lines = users.flatMap((user) => {
       if ('user_id' in user) return [user, { identity: this.#identityOf(user.user_id - firstUserId) }];
       const customer = this.#customerOf(user.identity);
@@ -116,15 +113,14 @@ export class Population {
       return merged ? [user, { user_id: firstUserId + customer }] : [user];
     });
     const data = lines.map((line) => JSON.stringify(line)).join('\n');
-    await rows(`INSERT INTO default.bench_targets FORMAT JSONEachRow\n${data}`);
+    await this.#rows(`INSERT INTO default.bench_targets FORMAT JSONEachRow\n${data}`);
   }
 
   async #fingerprints(condition: string): Promise<Fingerprints> {
-    const { rows } = this.#options.deployment;
     const found: Partial<Record<(typeof tables)[number], Fingerprint>> = {};
     for (const table of tables) {
       // Of a tuple: the hash of several values is null if one of them is null, and the sum leaves it out.
-      const [row] = await rows<{ count: string; hash: string }>(
+      const [row] = await this.#rows<{ count: string; hash: string }>(
         `SELECT toString(count()) AS count, toString(sum(cityHash64(tuple(*)))) AS hash FROM ${table}
           WHERE segment <= ${segmentOf(this.inserts)} ${condition}`,
       );
@@ -134,7 +130,7 @@ export class Population {
   }
 
   #eventsOf(insert: number, range: Range): MadeEvents {
-    const [main, other] = this.#options.appIds;
+    const [main, other] = this.#appIds;
     const lonerIdentity = `concat('loner-${insert}-', toString(number % ${lonerStep}), '@example.com')`;
     return {
       segment: String(segmentOf(insert)),
@@ -162,9 +158,9 @@ export class Population {
 
   /** Properties and identifications of the customers with an anonymous past. */
   async #insertUsers(segment: bigint, { firstCustomer, customers }: Range): Promise<void> {
-    const [main, other] = this.#options.appIds;
+    const [main, other] = this.#appIds;
     const insert = (table: 'user_properties' | 'user_identities', each: number, values: string) =>
-      this.#options.deployment.rows(`INSERT INTO stored_${table} (${withoutId(table)})
+      this.#rows(`INSERT INTO stored_${table} (${withoutId(table)})
         WITH ${firstCustomer} + intDiv(number, ${each}) * ${mergedEvery} AS customer
         SELECT ${values}, 1 + number % 1000, ${segment}, 1 + intDiv(number, 1000),
           fromUnixTimestamp64Milli(intDiv(${segment}, 1000), 'UTC')
@@ -177,18 +173,16 @@ export class Population {
 
   #identitySql(): string {
     const usual = "concat('customer-', leftPad(toString(customer), 7, '0'), '@example.com')";
-    const marked = [...this.#options.markers].map(
-      ([customer, text]) => `customer = ${customer}, '${text}', `,
-    );
+    const marked = [...this.#markers].map(([customer, text]) => `customer = ${customer}, '${text}', `);
     return marked.length === 0 ? usual : `multiIf(${marked.join('')}${usual})`;
   }
 
   #identityOf(customer: number): string {
-    return this.#options.markers.get(customer) ?? `customer-${String(customer).padStart(7, '0')}@example.com`;
+    return this.#markers.get(customer) ?? `customer-${String(customer).padStart(7, '0')}@example.com`;
   }
 
   #customerOf(identity: string): number | undefined {
-    for (const [customer, text] of this.#options.markers) if (text === identity) return customer;
+    for (const [customer, text] of this.#markers) if (text === identity) return customer;
     const number = /^customer-(\d+)@/.exec(identity)?.[1];
     return number === undefined ? undefined : Number(number);
   }

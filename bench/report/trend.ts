@@ -6,17 +6,7 @@ import { median } from '../figures.js';
 
 export type Point = { readonly atMs: number; readonly value: number };
 
-export type Trend = {
-  readonly median: number;
-  readonly last: number;
-  /** Growth of the value per hour. */
-  readonly perHour: number;
-  /** Growth over the measured time, by the slope. */
-  readonly growth: number;
-  /** A series that grows by at most this is flat. */
-  readonly growthMax: number;
-  readonly flat: boolean;
-};
+export type Trend = ReturnType<typeof trendOf>;
 
 /** A process may grow by so many MiB of resident memory in any run. */
 export const memoryFloorMib: Readonly<Record<ProcessName, number>> = {
@@ -30,7 +20,7 @@ export const memoryFloorMib: Readonly<Record<ProcessName, number>> = {
 const warmUp = 0.2;
 
 /** The trend after the warm-up. Growth up to `floor` does not count, whatever the median is. */
-export function trendOf(points: readonly Point[], floor: number): Trend {
+export function trendOf(points: readonly Point[], floor: number) {
   const seen = points.slice(Math.floor(points.length * warmUp));
   const slopes: number[] = [];
   for (const [index, a] of seen.entries()) {
@@ -44,7 +34,9 @@ export function trendOf(points: readonly Point[], floor: number): Trend {
     median: middle,
     last: seen.at(-1)?.value ?? 0,
     perHour: perMs * 3_600_000,
+    /** Over the measured time, by the slope. */
     growth,
+    /** A series that grows by at most this is flat. */
     growthMax,
     flat: growth <= growthMax,
   };
