@@ -32,7 +32,7 @@ const manyPollEveryMs = 10;
 /** As many polls per second as a token may make. */
 const pollEveryMs = 15;
 
-/** Events that come meanwhile, from before the submission on; what takes the machine's time otherwise comes after `completed`. */
+/** Events that come before and during a deletion. Whatever else takes the machine's time comes after `completed`. */
 type Beside = { begin(): Promise<void>; completed(): void; end(): Promise<void> };
 
 /** Deletes customers in one request; one of them must have a marker. */

@@ -1,6 +1,6 @@
 // How long do the calls of a privacy officer take on a large table? The export of a user with millions of events, the submission
 // and the preview of a deletion, the polling of a status.
-// Also: what does it take to delete a month that is over, and what do suppressed users cost the events of all others?
+// Also: what does it take to delete a month of expired events, and what do suppressed users cost the events of all others?
 
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Context } from '../context.js';
@@ -22,7 +22,7 @@ const polls = 100;
 /** Below the limit of a token. */
 const pollEveryMs = 20;
 const suppressedUsers = 1_000_000;
-/** A month that is over has one event for so many of the exported user. */
+/** A month has one expired event for so many events of the exported user. */
 const eventsPerExpired = 5;
 const previewedUsers = 1_000;
 const eventsStep = 10_000;

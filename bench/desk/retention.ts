@@ -27,7 +27,7 @@ export async function runRetention({ deployment, options, progress }: Context, r
   const { sluice, redis, cpu } = deployment;
   // The worker makes no run of its own meanwhile.
   await redis.set(registryKeys.retentionRun, 'the bench', 'PX', retentionRuns.everyMs);
-  const [over = '', kept = ''] = await createEnvironments(sluice, [['--retain-days', '30'], []]);
+  const [expired = '', kept = ''] = await createEnvironments(sluice, [['--retain-days', '30'], []]);
   const clickhouse = connectClickHouse({ url: sluice.clickhouse.testerUrl, database: sluice.database });
   const retention: RetentionContext = {
     redis,
@@ -45,7 +45,7 @@ export async function runRetention({ deployment, options, progress }: Context, r
     for (let run = 0; run < 2 * options.repeats; run += 1) {
       const beside = run < options.repeats ? 0 : rows;
       const month = Date.UTC(firstMonth.year, firstMonth.month + run, 2);
-      await fill(deployment, over, month, rows);
+      await fill(deployment, expired, month, rows);
       await fill(deployment, kept, month, beside);
       await mergesEnded(deployment);
       const [others, mutationsBefore] = [await count(kept), await mutations()];
@@ -54,16 +54,18 @@ export async function runRetention({ deployment, options, progress }: Context, r
       const outcome = await expireRows(retention, nowMs);
       const { seconds, used, own } = read();
       if (beside > 0 !== (await mutations()) > mutationsBefore) {
-        throw new BenchError('the month went in another way');
+        throw new BenchError('the month was deleted in another way');
       }
-      const left = await count(over);
+      const left = await count(expired);
       if (outcome !== 'done' || left > 0 || (await count(kept)) !== others) {
         throw new BenchError(
           `the run of retention ended with ${outcome}; ${left} rows are left, or others are gone`,
         );
       }
       found.push({ rows, beside, seconds, cpu: (sumCpu(used) + own) / 1e6 });
-      progress.say(`desk: ${figure(rows)} rows beside ${figure(beside)} are over: ${figure(seconds)} s`);
+      progress.say(
+        `desk: ${figure(rows)} expired rows beside ${figure(beside)}: deleted in ${figure(seconds)} s`,
+      );
     }
   } finally {
     await clickhouse.close();

@@ -49,9 +49,9 @@ export function deskSections(desk: FoundOf<'desk'>): Section[] {
   ]);
   const besides = ({ beside }: RetentionRun) =>
     beside > 0 ? `with ${figure(beside)} events of others` : 'of nobody else';
-  const over = tableOf(grouped(retention, besides), [
+  const expired = tableOf(grouped(retention, besides), [
     ['a month', ({ what }) => what],
-    each<RetentionRun>('events over', ({ rows }) => rows),
+    each<RetentionRun>('expired events', ({ rows }) => rows),
     each<RetentionRun>('s per million', ({ rows, seconds }) => (seconds / rows) * 1e6, 'lower'),
     each<RetentionRun>('CPU, s per million', ({ rows, cpu }) => (cpu / rows) * 1e6, 'lower'),
     runsColumn,
@@ -61,7 +61,7 @@ export function deskSections(desk: FoundOf<'desk'>): Section[] {
   return [
     { title: 'An export of one user', note: `${size} ${exportNote}`, tables: [downloads] },
     { title: 'Calls of a privacy officer', note: callsNote, tables: [calls] },
-    ...(retention.length > 0 ? [{ title: 'Events that are over', note: overNote, tables: [over] }] : []),
+    ...(retention.length > 0 ? [{ title: 'Expired events', note: expiredNote, tables: [expired] }] : []),
     { title: 'Suppressed users', note: suppressedNote, tables: [costs] },
   ];
 }
@@ -75,9 +75,9 @@ function grouped<Run>(runs: readonly Run[], kindOf: (run: Run) => string) {
 const exportNote = `Times count from the request for the data. The bench reads as fast as the data comes, and unpacks it, on the
 same machine.`;
 
-const overNote = `On the same tables, of an environment that retains 30 days. Of a month in which nobody else has events the whole
-partition is dropped; otherwise the events are deleted from beside the others. The keys of all of them stay in the index, which is a part
-of the cost. CPU is that of the deployment and of the worker's code, which the bench itself runs.`;
+const expiredNote = `On the same tables, of an environment that retains 30 days. If nobody else has events in the month, its whole
+partition is dropped; otherwise the expired events are deleted and the others stay. The keys of all of them stay in the index, which is a
+part of the cost. CPU is that of the deployment and of the worker's code, which the bench itself runs.`;
 
 const suppressedNote = `Events of users who are not suppressed. The bench itself runs the API's code that reads and prepares them, in pairs
 of runs without and with suppressed users.`;

@@ -238,8 +238,8 @@ const keysNote = `CPU per event in bulk requests of 500. Deployments stood side 
 and one for each number of keys in the index. While new keys came, the clock by which Redis forgets went 120 times as fast: they got into
 the index every few seconds. At the end Redis had forgotten all of them, and their cost includes that. A repeat is an event whose
 key Redis has forgotten and the index holds; it is not stored. Repeats come in the order of before; scattered repeats come from all over
-what was sent before. Behind: ten seconds of new keys came at this rate (one run), with the clock as fast, and so long after the last
-was due all were stored.`;
+what was sent before. Behind: ten seconds of new keys came at this rate (one run), with the clock as fast; this is how long after the
+last was due all were stored.`;
 
 function programSection({ backfill, producer }: Results): Section[] {
   type Row = FoundOf<'backfill'> & { readonly what: string; readonly producerBytes?: number };
