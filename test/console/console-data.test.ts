@@ -319,7 +319,7 @@ describe('the console', { skip }, () => {
       await page.getByRole('button', { name: yes }).click();
       await page.getByRole('dialog').waitFor({ state: 'detached' });
     };
-    await confirm('Suppress', 'nothing that arrives of', 'Suppress user');
+    await confirm('Suppress', 'nothing that is sent about', 'Suppress user');
     await about.getByText('suppressed', { exact: true }).waitFor();
     await confirm('Free', 'is stored again', 'Free user');
     await about.getByText('suppressed', { exact: true }).waitFor({ state: 'detached' });

@@ -258,7 +258,7 @@ describe('the console', { skip }, () => {
     await page.getByRole('dialog').waitFor({ state: 'detached' });
     assert.equal((await programs.ask('GET', '/sessions')).status, 401);
     await page.getByText('Change your password').click();
-    await page.getByLabel('Present password').fill(password);
+    await page.getByLabel('Current password').fill(password);
     await page.getByLabel('New password').fill('another good password');
     await page.getByRole('button', { name: 'Change password' }).click();
     await page.getByText('Your password is changed').waitFor();
@@ -408,7 +408,7 @@ describe('the console', { skip }, () => {
     await signOn.click();
     await page.getByRole('navigation').waitFor();
     await openPage(page, 'Settings');
-    await page.getByText('You sign in by your provider').waitFor();
+    await page.getByText('You sign in through your provider').waitFor();
     await page.getByRole('cell', { name: 'at the provider' }).waitFor();
     for (const text of ['Change your password', /^Second factor: /])
       assert.equal(await page.getByText(text).count(), 0, String(text));
