@@ -1,5 +1,5 @@
 // The roles of people, and what each may do: the administration's commands by name. The service decides by this table, and
-// the console shows by it. It imports nothing, since browsers load it too.
+// the console shows what it allows. It imports nothing, since browsers load it too.
 
 /** `operator`: of all accounts. The others are of one account. */
 export type Role = 'operator' | AccountRole;

@@ -122,7 +122,7 @@ describe('the console', { skip }, () => {
     }
   });
 
-  test('leads a privacy officer from the invitation by a preview to a complete deletion of whom they pasted, its evidence, and of nobody else', async () => {
+  test('leads a privacy officer from the invitation to a preview, a complete deletion of the pasted users and nobody else, and its evidence', async () => {
     const identities = ['ada@example.com', 'Doe, John', hostile, 'stays@example.com', 'Doe'];
     for (const [index, identity] of identities.entries())
       await post(sluice.baseUrl, paths.track, { app_id: account.appIds[index % 2], identity, event: 'Seen' });
@@ -562,7 +562,7 @@ describe('the console', { skip }, () => {
     assert.deepEqual(faults, []);
   });
 
-  test('lists event names with the types of their properties, and shows those who may what arrives now', async () => {
+  test('lists event names with the types of their properties, and shows people who may watch what arrives now', async () => {
     const watched = await createTestAccount(sluice, 'Watched');
     const app_id = String(watched.appIds[0]);
     const sold = [{ amount: 5, at: '2026-01-31T12:00:00Z' }, { amount: 'five', ok: 'true' }, { amount: 7.5 }];

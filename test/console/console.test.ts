@@ -128,7 +128,7 @@ describe('the console', { skip }, () => {
     assert.deepEqual(faults, []);
   });
 
-  test('saves the settings of an environment that one person changed, and leaves those that another one changed meanwhile', async () => {
+  test('saves the settings of an environment that one person changed, and keeps what another person changed meanwhile', async () => {
     const of = await createTestAccount(sluice, 'Set');
     const appId = String(of.appIds[0]);
     const page = await newPage();
@@ -190,7 +190,7 @@ describe('the console', { skip }, () => {
     await guest.getByRole('form', { name: 'Sign in' }).waitFor();
   });
 
-  test('lets an administrator set and test the callback, require write keys, and narrow the origins; of two at once the later one wins', async () => {
+  test('lets an administrator set and test the callback, require write keys, and narrow the origins; if two do so at once, the later one wins', async () => {
     const of = await createTestAccount(sluice, 'Writes', ['Only']);
     const [page, second] = [await newPage(), await newPage()];
     await enter(page, sluice, 'writes@example.com', 'administrator', of.accountId);
@@ -332,7 +332,7 @@ describe('the console', { skip }, () => {
     await page.getByText('Your session has ended').waitFor();
   });
 
-  test('keeps what was pasted when the session ends in the middle, for the same person alone', async () => {
+  test('keeps what was pasted when the session ends meanwhile, for the same person only', async () => {
     const page = await newPage();
     await enter(page, sluice, 'pastes@example.com', 'privacy', account.accountId);
     await openPage(page, 'Deletions');
@@ -392,7 +392,7 @@ describe('the console', { skip }, () => {
     await page.getByRole('navigation').waitFor();
   });
 
-  test('lets people in by the provider, without a password of ours that they could change', async () => {
+  test('lets people in through the provider, and offers them no password of ours to change', async () => {
     const page = await newPage();
     const signOn = page.getByRole('link', { name: 'Sign in with single sign-on' });
     provider.subject = 'ada';

@@ -140,7 +140,7 @@ test('the same reference and users answer the same request, in any order, also w
   assert.equal(parse(await readStatus(sluice, token, String(id))).reference, 'ticket 1');
 });
 
-test('a reference with other users is refused, and is free in another account and without one', async () => {
+test('a reference with other users is refused; another account may use it, and requests without one never share', async () => {
   const users = [{ identity: 'ada' }];
   assert.equal((await submitWith(sluice, token, { users, reference: 'ticket 2' })).status, 201);
   const others = [[{ identity: 'Ada' }], [{ identity: 'ada' }, { identity: 'bob' }], [{ user_id: 1 }]];
@@ -229,7 +229,7 @@ test('a request is found by its reference however many came after it, and later 
   const ids = [parse(await submitWith(sluice, token, body)).deletion_request_id];
   const list = (more = '') => listDeletions(sluice, token, `?reference=found-again${more}`);
   const key = registryKeys.deletionReference(digestOfReference(account.accountId, 'found-again'));
-  // More than a page looks at. Their documents are missing, as are those that Redis has lost.
+  // More than a page looks at. Their documents are missing, as if Redis had lost them.
   const tomorrowMs = Date.now() + 86_400_000;
   const later = Array.from({ length: deletions.listLookedAtMax + 1 }, (_, n) => {
     const at = String(tomorrowMs + n).padStart(14, '0');

@@ -400,7 +400,7 @@ test('an export that lacks a record, has one too many, or never becomes complete
   assert.deepEqual(exported(['a', 'b', 'b']), ['too much in an export']);
   assert.deepEqual(exported(undefined), ['not exported']);
   assert.deepEqual(exported(undefined, { clockMoved: true }), []);
-  // An emptied Redis loses the request, but of its records only those that no other part had.
+  // An emptied Redis loses the request, but only records that no other part had.
   assert.deepEqual(exported(undefined, emptiedAt(6)), []);
   assert.deepEqual(exported(undefined, emptiedAt(2)), ['not exported']);
   assert.deepEqual(exported(['a'], emptiedAt(2, 'b')), []);
