@@ -149,7 +149,9 @@ function Properties({ path }: { readonly path: string }) {
               { title: 'Values look like', text: typesOf },
             ]}
           />
-          <p class="muted">Judged by at most 10,000 events. More than one type is often a sender’s mistake.</p>
+          <p class="muted">
+            Judged by at most 10,000 events. More than one type is often a sender’s mistake.
+          </p>
         </>
       )}
     </Loaded>

@@ -103,8 +103,8 @@ function Stream({ environment }: { readonly environment: EnvironmentOfList }) {
       <Problem text={stream.fault || ended} />
       {!isWatching && events.length === 0 ? (
         <p class="empty">
-          Events as they are stored, at most ten a second. The audit log notes that you watched; nothing else is
-          stored.
+          Events as they are stored, at most ten a second. The audit log notes that you watched; nothing else
+          is stored.
         </p>
       ) : (
         <>

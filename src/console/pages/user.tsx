@@ -137,7 +137,12 @@ function Similar(props: {
       <ul class="others">
         {props.similar.map((identity) => (
           <li key={identity}>
-            <ActionButton button={identity} label={`Show ${identity}`} small work={() => props.find(identity)} />
+            <ActionButton
+              button={identity}
+              label={`Show ${identity}`}
+              small
+              work={() => props.find(identity)}
+            />
           </li>
         ))}
       </ul>
@@ -187,12 +192,13 @@ function Actions(props: {
             says={
               suppressed ? (
                 <p>
-                  From now on, what is sent about {name} is stored again, in every environment of {account.name}.
+                  From now on, what is sent about {name} is stored again, in every environment of{' '}
+                  {account.name}.
                 </p>
               ) : (
                 <p>
-                  From now on, nothing that is sent about {name} is stored, in every environment of {account.name}
-                  . What is already stored stays. The senders are not told.
+                  From now on, nothing that is sent about {name} is stored, in every environment of{' '}
+                  {account.name}. What is already stored stays. The senders are not told.
                 </p>
               )
             }
