@@ -258,10 +258,11 @@ test('references and lists outlive an emptied Redis, and a list with repeated us
   await withRedis(sluice, (redis) => redis.set(registryKeys.deletionRound, '1', 'PX', 600_000));
   const pending = await submitWith(sluice, token, { users, reference: 'outlives' });
   const id = String(parse(pending).deletion_request_id);
-  await until(async () => (await showDeletion(sluice, id)).targets_kept === true, {
-    deadlineMs: 30_000,
-    what: 'ClickHouse has the list of users',
-  });
+  // A request that comes between the copy of requests and that of lists has its list copied first.
+  const isCopied = async () =>
+    (await showDeletion(sluice, id)).targets_kept === true &&
+    (await sluice.rows(`SELECT 1 FROM deletion_requests WHERE request_id = '${id}'`)).length > 0;
+  await until(isCopied, { deadlineMs: 30_000, what: 'ClickHouse has the request and the list of users' });
   const before = (await listDeletions(sluice, token)).ids;
   const readKey = async () => (await fetch(`${sluice.baseUrl}/api/public/v0/signing_key`)).text();
   const key = await readKey();
