@@ -1,5 +1,5 @@
 // Bundles each program with all our modules that it imports into one file, instead of the compiler's output: loading a few
-// hundred files took half of a start. Packages stay apart, as do the bundles that the build has made of them. Called by
+// hundred files took half of a start. Packages, and the bundles that the build makes of them, stay files of their own. Called by
 // build.mjs; `node deploy/bundle-programs.mjs DIST` does it in a copy of dist/ whose compiled files were changed.
 
 import { existsSync, readFileSync } from 'node:fs';

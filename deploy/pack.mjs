@@ -1,6 +1,6 @@
 // Makes the packages that producers install, `sluice-client` and `sluice-server`, as folders and as tarballs in
-// dist/packages: what their entries import, to be imported or required, with source maps, the types that can be reached,
-// programs, the page of the library as README, and the licence. Prints the paths of the tarballs.
+// dist/packages. Each has what its entries import, for `import` and for `require`, with source maps and types; its programs; the
+// page of the library as README; and the licence. Prints the paths of the tarballs.
 
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

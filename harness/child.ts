@@ -16,6 +16,8 @@ export type Child = {
   /** Of the current process; `restart` changes it. */
   readonly pid: number;
   readonly running: boolean;
+  /** How the current process ended. */
+  readonly ended: Exit | undefined;
   /** Settles when the current process ends. */
   readonly exited: Promise<Exit>;
   /** What all processes of this handle wrote to stdout and stderr: the last million characters. */
@@ -52,9 +54,11 @@ process.once('exit', () => {
 /** Starts a process; settles when it is healthy, rejects with its output when it ends or stays unhealthy. */
 export async function startChild(options: ChildOptions): Promise<Child> {
   let output = '';
+  let lastExit: Exit | undefined;
   let current = begin({});
 
   function begin(moreEnv: NodeJS.ProcessEnv) {
+    lastExit = undefined;
     const spawned = launch(
       { ...options.program, env: { ...options.program.env, ...moreEnv } },
       ['ignore', 'pipe', 'pipe', ...(options.ipc ? (['ipc'] as const) : [])],
@@ -62,6 +66,7 @@ export async function startChild(options: ChildOptions): Promise<Child> {
     );
     const exited = new Promise<Exit>((settle) => {
       spawned.once('exit', (code, signal) => {
+        lastExit = { code, signal };
         if (spawned.pid !== undefined) runningPids.delete(spawned.pid);
         // Reads its last output first, but waits only so long: children of its own may hold the pipes open.
         const end = () => settle({ code, signal });
@@ -125,6 +130,9 @@ export async function startChild(options: ChildOptions): Promise<Child> {
     },
     get running() {
       return isAlive(current.process);
+    },
+    get ended() {
+      return lastExit;
     },
     get exited() {
       // While somebody waits for the child to end, this process stays alive.

@@ -4,7 +4,7 @@
 //   acknowledged                exactly one row, with the fields that were sent
 //   refused, overloaded         no row
 //   unknown, no answer          no row or one
-//   equal idempotency keys      one row: the first event, or one of those that were under way at once
+//   equal idempotency keys      one row: the first event, or one of the events under way at once
 //   never sent                  no row
 //   deleted                     no row; what no deletion reached is as above
 

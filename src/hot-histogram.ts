@@ -1,5 +1,5 @@
-// Histograms for values that come with every commit or request. The library's own looks its labels up and counts in an
-// object keyed by decimals for each value: 20 to 40 µs for the two values of a commit, by V8's profiler. An array takes 5.
+// Histograms for values that come with every commit or request. The library's own histogram looks up its labels and
+// counts in an object with decimal keys: 20 to 40 µs for the two values of a commit, by V8's profiler. An array takes 5.
 // The time of a request costs 0.09 µs, the reading of the clock included.
 
 import type { Histogram, Registry } from './packages/prom-client.js';

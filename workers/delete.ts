@@ -425,7 +425,7 @@ async function emptyPart(
 
 type Issued = DeletionRequest['mutations'][number];
 
-/** Finds the ids of mutations that have none yet, including those whose id a crash kept from being written. */
+/** Finds the ids of mutations that have none yet, also where a crash came before an id was written. */
 async function findMutationIds(
   clickhouse: ClickHouseClient,
   { requests }: Resolved,

@@ -22,7 +22,7 @@ export const tickEveryMs = 250;
 export const tickTurnMs = 200;
 /** How long ticks rest after one that found an emptied Redis: each of them says so in the log. */
 export const tickRestMs = 1_000;
-/** How long a tick is remembered, for those who ask whether ticks go on. */
+/** How long a tick is remembered, for everything that asks whether ticks go on. */
 const tickRememberedMs = 2_000;
 /** A worker checks this often whether deletions are pending, which costs one command. */
 export const deletionsCheckedEveryMs = 100;

@@ -152,7 +152,7 @@ type Part = {
   readonly ownShards: ReadonlySet<number>;
 };
 
-/** The environments by the server that has their rows; `away` for those whose server is away or not named, or whose shard moves. */
+/** The environments by the server that has their rows; `away` if it does not answer, is not named, or their shard moves. */
 async function partsOf(
   { redis, clickhouse, shards }: RetentionContext,
   environments: readonly Environment[],
@@ -289,7 +289,7 @@ function without(
 }
 
 /**
- * Deletes the expired identifications, except those of users who have come back meanwhile. Months are not dropped here: a
+ * Deletes the expired identifications, except of users who have come back meanwhile. Months are not dropped here: a
  * delayed DROP would remove identifications that were put back. Settles with the number of expired rows, or with undefined if
  * their removal has to be undone.
  */

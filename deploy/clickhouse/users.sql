@@ -12,7 +12,7 @@ GRANT TABLE ENGINE ON ReplacingMergeTree TO sluice;
 GRANT TABLE ENGINE ON Memory TO sluice;
 GRANT TABLE ENGINE ON Join TO sluice;
 GRANT TABLE ENGINE ON Set TO sluice;
--- For null(…): the service has ClickHouse parse rows into it to find those that ClickHouse refuses.
+-- For null(…): the service has ClickHouse parse rows into it, to find the rows that ClickHouse refuses.
 GRANT CREATE TEMPORARY TABLE ON *.* TO sluice;
 GRANT SELECT ON system.backups TO sluice;
 GRANT SELECT ON system.disks TO sluice;

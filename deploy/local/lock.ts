@@ -2,7 +2,7 @@
 //
 // The lock is flock(2) on an open file that the children inherit, so the kernel holds it exactly as long as
 // any of them lives, whatever ended the supervisor, and nothing has to be cleaned up after kill -9. The file lists
-// their processes: for the message of a second start, and to end those that a killed supervisor left behind.
+// their processes: for the message of a second start, and to end processes that a killed supervisor left behind.
 
 import { spawnSync } from 'node:child_process';
 import { closeSync, constants, ftruncateSync, mkdirSync, openSync, readFileSync, writeSync } from 'node:fs';

@@ -1,4 +1,4 @@
-// Turns a line of a child's log into what the console shows of it.
+// Turns a line of a child's log into what the terminal shows of it.
 
 const levelNames = new Map([
   [40, 'warn'],

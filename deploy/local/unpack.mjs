@@ -1,4 +1,4 @@
-// Fetches a single program, or a library of Java, out of a Debian package without installing the package, which would start a service.
+// Fetches a single program, or a Java library, out of a Debian package without installing the package, which would start a service.
 // Needs no root, unless the package lists are missing. Silent when there is nothing to do. If it cannot do its work, it
 // ends the process with one line that says what to do.
 // Plain JavaScript without dependencies, since it runs before anything is built.

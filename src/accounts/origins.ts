@@ -1,5 +1,5 @@
-// Which senders an environment takes the client library's messages from, by the header Origin. Browsers set it and pages cannot
-// change it, so it keeps the pages of other sites away. Other programs send what they like.
+// The origins of pages from which an environment takes the client library's messages. Browsers set the header Origin and pages
+// cannot change it, so this keeps the pages of other sites away. Other programs send whatever they like.
 
 import { administration } from '../contract/limits.js';
 import { AdministrationError } from './accounts.js';

@@ -1,6 +1,6 @@
 // Which ClickHouse server each shard stores to: a document of the registry, made when CLICKHOUSE_URL first names several
-// servers. The shards of a new deployment are spread evenly. Those of one that had a single server stay where their rows are,
-// until they are moved.
+// servers. The shards of a new deployment are spread evenly. If the deployment had a single server, its shards stay where
+// their rows are, until they are moved.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { checkAll, notNamed, type Servers, type ShardTable, serversOf } from '../clickhouse/servers.js';

@@ -1,6 +1,6 @@
 // Who may do what: the only place that decides it. Operators, ADMIN_TOKEN and the command line may do everything. People of an
-// account may do what the table (contract/roles.ts) gives their role, and only to what belongs to their account: of another
-// account's they learn no more than of what does not exist.
+// account may do what the table (contract/roles.ts) gives their role, and only to what belongs to their account. For
+// them, what belongs to another account looks as if it did not exist.
 
 import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry } from '../accounts/registry.js';

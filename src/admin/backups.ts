@@ -1,5 +1,5 @@
-// Backups of ClickHouse: making and listing them; restore-backup.ts restores them. Several servers each make one of their own under
-// the same name: the home first, so that what its copy of the registry calls complete is gone from the others' backups too.
+// Backups of ClickHouse: making and listing them; restore-backup.ts restores them. With several servers, each makes one under the
+// same name. The home comes first: what its backup calls a complete deletion is then gone from the backups of the others, too.
 
 import { AdministrationError } from '../accounts/accounts.js';
 import { claimBackup, forgetBackup, noteBackup, readBackups } from '../accounts/backups.js';
@@ -109,7 +109,7 @@ export async function createBackup(context: AdminContext, options: CreateOptions
 export function checkPlainTables({ clickhouseTables: tables }: Pick<Config, 'clickhouseTables'>): void {
   if (tables === 'replicated' || tables === 'shared')
     throw new AdministrationError(
-      `Sluice makes and restores no backups of tables that are ${tables}: use those of ClickHouse (see "ClickHouse replicas" in the runbook)`,
+      `Sluice makes and restores no backups of tables that are ${tables}: use ClickHouse's own backups (see "ClickHouse replicas" in the runbook)`,
     );
 }
 

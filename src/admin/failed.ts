@@ -19,15 +19,15 @@ import { registryKeys } from '../redis/keys.js';
 import type { AdminContext } from './context.js';
 
 /**
- * The oldest failed rows: where they come from and why they failed, never their values. Those of a server of several that does not
- * answer are left out.
+ * The oldest failed rows: where they come from and why they failed, never their values. If there are several servers, the rows of a
+ * server that does not answer are left out.
  */
 export async function listFailed(clickhouse: ClickHouseClient, countMax: number): Promise<unknown[]> {
   const servers = serversOf(clickhouse);
   const there = await serversThere(servers);
   const asked = servers.all.filter((_, number) => there.has(number));
   const lists = await Promise.all(asked.map((client) => listFailedOn(client, countMax)));
-  // The servers of several have them in the same order.
+  // With several servers, each has them in the same order.
   const inOrder = (a: ListedRow, b: ListedRow) =>
     a.segment.length - b.segment.length || a.segment.localeCompare(b.segment) || a.line - b.line;
   return lists.length === 1 ? (lists[0] ?? []) : lists.flat().sort(inOrder).slice(0, countMax);

@@ -211,7 +211,7 @@ async function copyRegistry({ redis, clickhouse }: AdminContext): Promise<void> 
 }
 
 /**
- * Settles when no round of deletions, no end of retention and no retry of failed rows works on the shard: those that begin
+ * Settles when no round of deletions, no end of retention and no retry of failed rows works on the shard. The ones that begin
  * later know of the move. A round that was chosen before, or stood still, is overtaken. What an end of retention left is undone
  * while the shard's rows are here.
  */

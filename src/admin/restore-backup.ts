@@ -1,8 +1,8 @@
 // Restoring a backup of ClickHouse while everything runs. A restore prepares the backup in a database beside the one in use:
 // brings its schema up to date, and deletes again the users whom requests have deleted since. Then it exchanges the tables, each in
 // one step. While it does that no round of deletions runs and no shard is moved. What Redis knows stands: accounts, keys,
-// requests. Of several servers each restores its own backup; a shard has to be stored where it was. Killed at any point, the
-// restore goes on when it is called again, also if Redis was emptied meanwhile; until then an emptied Redis is not loaded.
+// requests. With several servers, each restores its own backup, so each shard has to be where it was. A restore that is killed at
+// any point goes on when it is called again, even if Redis was emptied meanwhile. Until it is done, an emptied Redis is not loaded.
 
 import { AdministrationError } from '../accounts/accounts.js';
 import { keepsSince } from '../accounts/backups.js';

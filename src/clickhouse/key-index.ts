@@ -6,7 +6,8 @@
 //
 // A marker says how far the index of a shard reaches. It is a row of the same table, so no loss, backup or restore separates the
 // two; it is written after the keys, which are synced, and read together with them. So an index that was lost or set back is
-// noticed before anything is decided by it.
+// noticed before anything is decided by it. Only TRUNCATE, beside a worker that has just read the marker and writes the next one,
+// would leave a marker without keys; nothing here empties the table, and the runbook says how people may.
 //
 // A marker has a generation: a restored or rebuilt index has a higher one. After keys were added, the marker is written only if
 // the table still has the generation in which they were added: it may have been exchanged meanwhile.

@@ -111,7 +111,7 @@ async function bytesOf(client: ClickHouseClient, query: string, settings: Settin
 
 /** Says who owns which of these keys. */
 function ownersIn(found: Buffer, keys: Buffer): Owners['ownerOf'] {
-  /** Where the answer has a key, by 32 bits of it; of those that share them the last, which leads to the others. */
+  /** Where the answer has a key, by 32 bits of it. If keys share these bits, it is the last of them, which leads to the others. */
   const lastAt = new Map<number, number>();
   const earlierAt = new Int32Array(found.length / foundBytes);
   for (let at = 0, row = 0; at < found.length; at += foundBytes, row++) {

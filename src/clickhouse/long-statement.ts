@@ -1,8 +1,8 @@
 // Statements that may read a whole table, and so take a time that cannot be foreseen. (They are not divided: no table of rows is
 // sorted by segment, so each step would read all of it.) Any other statement has a bound for its duration,
 // `waits.clickhouseMsMax`. These instead have a bound for the time without progress: they go on while ClickHouse reads or writes
-// rows for them. One that makes no progress is ended, so that it does not run beside its retry. Before a process repeats the work
-// of one that may have been killed, it ends the latter's statements (`endLong`), since ClickHouse goes on when nothing waits for them.
+// rows for them. One that makes no progress is ended, so that it does not run beside its retry. A process that repeats the
+// work of another one, which may have been killed, first ends the statements of that one (`endLong`): ClickHouse goes on with them.
 
 import { randomUUID } from 'node:crypto';
 import { waits } from '../contract/limits.js';

@@ -1,7 +1,7 @@
-// Whether each URL of several leads to the server of its place, while a process lives: the order of CLICKHOUSE_URL may be
-// another one than before, and an address may come to lead to another server. A statement is sent only if its server was
+// Checks, while a process lives, that each of several URLs leads to the server of its place: the order of CLICKHOUSE_URL may
+// have changed, and an address may come to lead to another server. A statement is sent only if its server was
 // compared in the last seconds, and no connection to it has failed since. Otherwise the server is compared first. The home is also
-// compared with Redis, and the others with the home: so all of them together may not be another deployment's either.
+// compared with Redis, and the others with the home, so they cannot all belong to another deployment.
 
 import { type ClickHouseClient, codeOfFault, faultCodes, guardStatements } from './client.js';
 import {

@@ -1,5 +1,5 @@
-// Each of several servers knows its number and the deployment's first server, so that a server that CLICKHOUSE_URL names at
-// another place than before, twice, or by mistake, is noticed before anything is stored on it or counted there.
+// Each of several servers knows its number and the deployment's first server. So a server that CLICKHOUSE_URL names at another
+// place than before, twice, or by mistake is noticed before anything is stored or counted there.
 
 import { randomBytes } from 'node:crypto';
 import { type ClickHouseClient, codeOfFault, faultCodes } from './client.js';

@@ -1,8 +1,8 @@
 // The ClickHouse servers of the deployment, in the order of CLICKHOUSE_URL, and which of them each shard stores to. The first
 // one is the home: besides its shards' rows it has what belongs to no shard (the registry's second copy, deletion requests
 // with their targets and evidence, suppressed names, the audit log, counts of minutes). From the client of the home
-// `serversOf` finds the connections to all others. With one server there is no table, unless this process has a CLICKHOUSE_URL of
-// before there were several: then it refuses what needs the others.
+// `serversOf` finds the connections to all others. A process with one server has no
+// table, unless the deployment has several by now: then it refuses what needs the others.
 
 import { type ClickHouseClient, type ClickHouseOptions, connectClickHouse } from './client.js';
 import { guardServers, type RightServers, WrongServer } from './right-servers.js';

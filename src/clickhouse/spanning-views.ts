@@ -1,6 +1,6 @@
 // What makes any of several servers answer any query: the views of analysts become `Distributed` tables over local views of
 // the same form. A local view reads only other local views and stored tables, so joins run where the rows are. A user's rows
-// are all on one server, since an environment's are. With one server there is nothing of this.
+// are all on one server, since an environment's are. A single server needs none of this.
 
 import { tables } from '../contract/records.js';
 import type { ClickHouseClient } from './client.js';

@@ -1,5 +1,5 @@
 // Turns a segment's bytes, as the commit script leaves them in Redis, into the rows that ClickHouse takes. A segment has
-// one block per commit: a line of stamps, which begins with a comma, and rows to whose ends that line belongs.
+// one block per commit: a line of stamps, which begins with a comma, and the rows that end with these stamps.
 // Nothing is parsed: a row begins with a bracket, and a JSON string contains no line feed.
 
 /** The rows of a segment with their stamps, the marker first. Rows above the first line of stamps are complete already. */

@@ -1,4 +1,4 @@
-// The administration as the console calls it: /admin/v1 of the server that the page came from.
+// Calls the administration: /admin/v1 of the server that the page came from.
 
 import type { DeletionState } from '../contract/deletion-states.js';
 import { person, sessionHasEnded } from './session.js';
@@ -17,8 +17,8 @@ export class ApiError extends Error {
     this.body = body;
   }
 
-  /** Whether the same request may be answered a little later. */
-  get passes(): boolean {
+  /** Whether the same request may succeed a little later. */
+  get isTemporary(): boolean {
     return this.status === 0 || this.status === 429 || this.status >= 500;
   }
 }
@@ -42,12 +42,12 @@ export async function call<Result>(method: Method, path: string, body?: object):
   const answer = (await response.json().catch(() => ({}))) as Readonly<Record<string, unknown>>;
   if (response.ok) return answer as Result;
   const { message } = (answer.err ?? {}) as { message?: string };
-  // An answer to somebody who has signed in again since says nothing about the new session.
+  // If somebody has signed in since the request was sent, the answer says nothing about the new session.
   if (response.status === 401 && !isSignIn.test(path) && person.value === asker) sessionHasEnded();
   throw new ApiError(response.status, message ?? `The service answered ${response.status}.`, answer);
 }
 
-/** Where 401 says that the caller is not who they say, or is nobody yet. */
+/** The paths of signing in: there, 401 means wrong credentials and not that a session has ended. */
 const isSignIn = /^\/(session|invitation)(\/|\?|$)/;
 
 /** A part of a path. */

@@ -6,7 +6,7 @@ import { type Account, ApiError, call, type Person } from './api.js';
 import { pages } from './pages/pages.js';
 import { forgetDrafts } from './parts/draft.js';
 import { keepFocus } from './parts/focus.js';
-import { Act } from './parts/form.js';
+import { ActionButton } from './parts/form.js';
 import { Loaded } from './parts/parts.js';
 import { useLoad } from './parts/resource.js';
 import { roleNames } from './parts/roles.js';
@@ -44,7 +44,7 @@ function Shell({ person: self }: { readonly person: Person }) {
     // On narrow screens the links are wider than the screen.
     document.querySelector('nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
   }, [page]);
-  // Whoever is still signed in must not believe otherwise.
+  // If this fails, the session goes on, so the page must not look signed out.
   const signOut = async () => {
     await call('DELETE', '/session').catch((error: unknown) => {
       if (!(error instanceof ApiError && error.status === 401)) throw error;
@@ -79,7 +79,7 @@ function Shell({ person: self }: { readonly person: Person }) {
         <span class="who muted">
           {self.email} · {roleNames[self.role]}
         </span>
-        <Act button="Sign out" small work={signOut} />
+        <ActionButton button="Sign out" small work={signOut} />
       </header>
       <nav aria-label="Pages">
         <ul>

@@ -1,4 +1,4 @@
-// Who is signed in, and the accounts of theirs, as the administration shows them.
+// People and accounts, as the administration answers with them.
 
 export type Person = {
   readonly person_id: string;
@@ -7,7 +7,7 @@ export type Person = {
   readonly account_id: string | null;
   readonly created_at: string;
   readonly state: 'invited' | 'active';
-  /** Whether the provider of single sign-on vouches for them, instead of a password. */
+  /** Whether they sign in through the provider of single sign-on instead of with a password. */
   readonly signs_on: boolean;
   readonly second_factor: boolean;
   readonly invited_until: string | null;
@@ -19,6 +19,6 @@ export type Account = {
   readonly account_id: string;
   readonly name: string;
   readonly environments: readonly EnvironmentOfList[];
-  /** Whether the demo is about it. */
+  /** Whether it is the account of the demo. */
   readonly demo?: boolean;
 };

@@ -3,7 +3,7 @@
 import { signal } from '@preact/signals';
 
 export const path = signal(location.pathname);
-/** What is behind the hash, which browsers send to nobody. */
+/** What follows the `#` in the address. Browsers do not send it to the server. */
 export const hash = signal(location.hash.slice(1));
 
 addEventListener('popstate', () => {
@@ -18,7 +18,7 @@ export function go(to: string): void {
   scrollTo(0, 0);
 }
 
-/** For links: a plain click goes there, and what a browser offers besides stays. */
+/** For links between pages: a plain click changes the page; other clicks, such as those for a new tab, are left to the browser. */
 export function onLink(event: MouseEvent): void {
   const link = event.currentTarget as HTMLAnchorElement;
   if (event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;

@@ -1,16 +1,16 @@
-// Who is signed in, and on which page and account. The only state that pages share.
+// Who is signed in, and which account and environment the pages are about: all that pages share.
 
 import { computed, effect, signal } from '@preact/signals';
 import { mayDo, type Right } from '../contract/roles.js';
 import type { Account, Person } from './person.js';
 
-/** `undefined` until the service was asked; `null`: nobody is signed in. */
+/** `undefined` until the service has answered; `null`: nobody is signed in. */
 export const person = signal<Person | null | undefined>(undefined);
 
-/** Whether people may come from a provider. */
+/** Whether people can sign in through a provider of single sign-on. */
 export const singleSignOn = signal(false);
 
-/** Why the sign-in is shown, if there is something to say. */
+/** What the sign-in says above its form, such as that the session has ended. */
 export const notice = signal('');
 
 export const accounts = signal<readonly Account[]>([]);
@@ -21,14 +21,14 @@ export const account = computed(
   () => accounts.value.find(({ account_id }) => account_id === chosenId.value) ?? accounts.value[0],
 );
 
-/** The app_id that the last page was about. The next one is about it, too, if it is of the account. */
+/** The app_id that was chosen last. Other pages begin with it, if it is of the chosen account. */
 export const chosenEnvironment = signal('');
 
 export function chooseAccount(id: string): void {
   chosenId.value = id;
 }
 
-/** Whether the person may give a command; what they may not do is not shown. */
+/** Whether the person may give a command. Pages do not show what the person may not do. */
 export function may(command: Right): boolean {
   const { value } = person;
   return value != null && mayDo(value.role, command);
@@ -39,7 +39,7 @@ export function sessionHasEnded(): void {
   leave();
 }
 
-/** Shows the sign-in, and forgets what the next one may not see. */
+/** Shows the sign-in, and forgets what the next person may not see. */
 export function leave(): void {
   person.value = null;
   accounts.value = [];
@@ -47,7 +47,7 @@ export function leave(): void {
 
 const choiceName = 'sluice-console-account';
 
-/** The storage may be denied; then the choice lasts as long as the page. */
+/** If the browser denies its storage, the choice lasts as long as the page. */
 function readChoice(): string {
   try {
     return localStorage.getItem(choiceName) ?? '';

@@ -60,7 +60,7 @@ export function SignIn() {
         </Form>
       </div>
       <p class="muted">
-        No account? Ask whoever runs this service for an invitation:{' '}
+        No access yet? Ask an operator of this service for an invitation:{' '}
         <code>npm run admin -- people invite</code>
       </p>
     </main>
@@ -68,9 +68,9 @@ export function SignIn() {
 }
 
 const refusals: Readonly<Record<string, string>> = {
-  provider: 'The single sign-on failed. Try again, or ask whoever runs this service.',
+  provider: 'The single sign-on failed. Try again, or ask an operator of this service.',
   again: 'The single sign-on took too long, or began in another window. Try again.',
-  not_in: 'Your single sign-on gives you no access here. Ask whoever runs this service.',
+  not_in: 'Your single sign-on gives you no access here. Ask an operator of this service.',
   unavailable: 'The service cannot sign you in now. Try again in a while.',
 };
 
@@ -111,7 +111,7 @@ export function Invitation() {
                   value={password}
                   set={setPassword}
                   complete="new-password"
-                  hint={`At least ${invited.password_length_min} characters. A few words are easier to keep in mind than signs.`}
+                  hint={`At least ${invited.password_length_min} characters. A few words are easier to remember than random characters.`}
                   required
                 />
               </Form>

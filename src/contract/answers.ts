@@ -239,7 +239,7 @@ export const suppressionSchemas = {
   counts: Type.Object({
     users: Type.Integer({ description: 'Suppressed users, as requests named them.' }),
     names: Type.Integer({
-      description: 'Their identities and user_ids, and those of the users with whom they are merged.',
+      description: 'Their identities and user_ids, and the ones of the users that they are merged with.',
     }),
     records: Type.Integer({ description: 'Records of theirs that were answered 200 and not stored.' }),
   }),

@@ -1,4 +1,4 @@
-// The actions that the audit log has, and each in words for people. It imports nothing, since a browser has it too.
+// The actions of the audit log, each with its words for people. It imports nothing, since browsers load it too.
 
 export type AuditAction = keyof typeof auditActions;
 
@@ -23,14 +23,14 @@ export const auditActions = {
   sign_on: 'signed in by single sign-on',
   sign_out: 'signed out',
   end_session: 'ended a session',
-  change_password: 'changed the own password',
-  set_second_factor: 'turned on the own second factor',
-  remove_second_factor: 'turned off the own second factor',
+  change_password: 'changed their password',
+  set_second_factor: 'turned on their second factor',
+  remove_second_factor: 'turned off their second factor',
 
   look_up_user: 'looked up a user',
   find_similar_users: 'looked for similar users',
   read_user_events: 'read the events of a user',
-  watch_live: 'watched what arrives',
+  watch_live: 'watched events arrive',
   watch_device: 'watched a device',
   preview_deletion: 'previewed a deletion',
   submit_deletion: 'asked for a deletion',
@@ -41,7 +41,7 @@ export const auditActions = {
   free_users: 'freed suppressed users',
 
   retry_failed: 'sent failed rows again',
-  rebuild_key_index: 'had the index of keys made again',
+  rebuild_key_index: 'rebuilt the index of keys',
   move_shards: 'moved shards',
   balance_shards: 'balanced shards',
   create_backup: 'made a backup',

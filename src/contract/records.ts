@@ -1,6 +1,6 @@
-// Every kind of record, field by field: what a request may say in it, and the columns in which that is stored. From here
-// follow what is read of usual events, the rows, their markers and their columns (`clickhouse/tables.ts`), which user a row
-// belongs to, and the lines of an export. These do not follow: migrations and views (a test compares the tables that they make
+// Every kind of record, field by field: what a request may say in it, and the columns in which that is stored. Derived from this:
+// how plain events are read, the rows, their markers and their columns (`clickhouse/tables.ts`), which user a row belongs to,
+// and the lines of an export. Not derived: migrations and views (a test compares the tables that they make
 // with these columns), and the messages of the client library (`ingest/message.ts`).
 
 import { counts, lengths } from './limits.js';

@@ -1,5 +1,5 @@
 // The roles of people, and what each may do: the administration's commands by name. The service decides by this table, and
-// the console shows by it. It imports nothing, since a browser has it too.
+// the console shows what it allows. It imports nothing, since browsers load it too.
 
 /** `operator`: of all accounts. The others are of one account. */
 export type Role = 'operator' | AccountRole;
@@ -10,7 +10,7 @@ export const roles: readonly Role[] = ['operator', 'administrator', 'privacy', '
 const everyone: readonly AccountRole[] = ['administrator', 'privacy', 'viewer'];
 const administrators: readonly AccountRole[] = ['administrator'];
 const privacyOfficers: readonly AccountRole[] = ['privacy'];
-/** Those who check whether senders send what they should. */
+/** They check whether senders send what they should. */
 const integrators: readonly AccountRole[] = ['administrator', 'privacy'];
 /** For commands about the deployment, or about all accounts. */
 const operatorsOnly: readonly AccountRole[] = [];

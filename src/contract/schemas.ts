@@ -1,4 +1,4 @@
-// The TypeBox schemas of the requests, around those of the records (`records.ts`): types, required fields and lengths (in
+// The TypeBox schemas of the requests, around the schemas of the records (`records.ts`): types, required fields and lengths (in
 // code points). What a schema cannot say (exactly one of two fields, calendar dates, reserved keys) is checked in
 // `ingest/event.ts` and its neighbours.
 

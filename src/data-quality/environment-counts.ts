@@ -1,4 +1,4 @@
-// Counts of each environment, for its administrators: what a lenient one mended, by reason, fields that were ignored, requests
+// Counts of each environment, for its administrators: mendings in a lenient environment by their reason, ignored fields, requests
 // without a write key, repeats that differ from the first record with their key, and records of suppressed users. Redis has one
 // counter per environment and name. The process gathers counts and writes them once a second, so a crash loses a second of
 // counts, but never a record.

@@ -23,8 +23,9 @@ const specialIPv4 = [
 ];
 
 /**
- * Of the global unicast addresses of IPv6: those of protocols, tunnels and examples, which may lead to any address of IPv4.
- * All others outside of 2000::/3 are special: loopback, mapped and translated IPv4, link-local, unique local, multicast.
+ * Special networks among the global unicast addresses of IPv6 (2000::/3): for protocols, tunnels and examples. They may lead to
+ * any address of IPv4. Addresses outside of 2000::/3 are all special: loopback, mapped and translated IPv4, link-local, unique
+ * local, multicast.
  * @see https://www.iana.org/assignments/iana-ipv6-special-registry
  */
 const specialIPv6 = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20'];

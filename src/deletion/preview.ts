@@ -28,7 +28,7 @@ import type { Target } from './targets.js';
 export type Preview = {
   readonly usersFound: number;
   readonly found: readonly FoundRows[];
-  /** The named users of whom nothing was found, and those whose identities resemble others. */
+  /** The named users of whom nothing was found, and the ones that have similar users. */
   readonly unclear: readonly Pick<NamedUser, 'target' | 'rows' | 'similar'>[];
 };
 

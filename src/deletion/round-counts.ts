@@ -139,7 +139,7 @@ export async function* readNamedUsers(
 }
 
 /**
- * The named users that have rows, and how many (request, identity, user_id, rows): those of the whole merged user, in all
+ * The named users that have rows, and how many (request, identity, user_id, rows). The rows are of the whole merged user, in all
  * environments. A row that two named users reach counts for both. A merged user is written as `i` and its identity, or `u`
  * and its only user_id; so the cost is linear in the names and in the users found, however many names one user has.
  */

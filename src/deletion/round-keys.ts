@@ -128,7 +128,7 @@ function isNamed(tables: RoundTables): string {
 
 /**
  * The keys of a row. The kind comes first, since the identity "7" and the user_id 7 are two users. Capital letters are the
- * kinds of whole accounts, whose ids look like those of environments.
+ * kinds of whole accounts, since ids of accounts look like ids of environments.
  */
 function keysOfRow(tables: RoundTables): readonly string[] {
   const account = accountOf(tables);

@@ -1,6 +1,6 @@
 // A round on several ClickHouse servers: each server that has environments of the round's accounts has tables of the round for
-// those. The home, which always takes part, has the targets, and gets what the others find and count; so everything that
-// speaks of a request as a whole is computed there, as with one server, whose round has this one part.
+// those. The home, which always takes part, has the targets, and gets what the others find and count; so everything about
+// a request as a whole is computed there. With one server, a round has only this part.
 
 import { byServer } from '../accounts/shard-servers.js';
 import { type ClickHouseClient, drain } from '../clickhouse/client.js';

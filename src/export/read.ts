@@ -1,5 +1,5 @@
 // Reads an export: every record that a deletion at the moment of its request would take, from every table that a deletion
-// empties, found by the same code: the users are resolved as in a round that has this request alone, and the rows are
+// empties. The code of deletions finds them: users are resolved as in a round that has this request alone, and the rows are
 // the ones that its mutations would delete. The names of users are in tables in ClickHouse's memory, never in a statement.
 
 import { randomBytes } from 'node:crypto';

@@ -1,4 +1,4 @@
-// What a download uses in ClickHouse while it runs: tables in memory that name users, like those of a round of deletions, and its
+// What a download uses in ClickHouse while it runs: tables in memory that name users, as in a round of deletions, and its
 // queries. Both carry the export's id, so any process that ends the export finds them, even after the downloading process was killed.
 
 import { setTimeout } from 'node:timers/promises';

@@ -1,5 +1,5 @@
-// The rows that were refused, as NDJSON: each as it was read, with its key and the reason. Mended, the file can be imported with
-// the same options, and a row keeps its key.
+// The rows that were refused, as NDJSON: each as it was read, with its key and the reason. Once it is mended, the file can be
+// imported with the same options, and each row keeps its key.
 
 import { closeSync, ftruncateSync, openSync, rmSync, statSync, writeSync } from 'node:fs';
 import { wordsOf } from './inputs.js';

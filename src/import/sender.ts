@@ -1,6 +1,6 @@
 // Sends batches of records until each is stored or refused. A request that is answered 429, 500 or 503, or not by the service,
-// is sent again, as it is: its keys make that harmless. Only the service itself refuses records; a gateway's 403 is no
-// word about rows. A request that is too large is sent in halves.
+// is sent again, as it is: its keys make that harmless. Only the service itself refuses records; a gateway's 403 says
+// nothing about rows. A request that is too large is sent in halves.
 
 import { Agent as HttpAgent, request as httpRequest } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
@@ -13,7 +13,7 @@ import { ImportError, type ImportOptions } from './options.js';
 /** What became of a batch. */
 export type Sent = {
   readonly stored: number;
-  /** Those that were stored before, under the same keys. */
+  /** Records that were stored before, under the same keys. */
   readonly repeats: number;
   readonly refused: readonly Refused[];
 };

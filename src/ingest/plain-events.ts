@@ -72,7 +72,7 @@ export function textOf(body: Buffer, spans: Int32Array, base: number, field: num
   return start === 0 ? undefined : body.toString('utf8', start, spans[base + 2 * field + 1]);
 }
 
-/** The spans of the request, followed by those of the events in its list. Read in the same turn in which they are written. */
+/** The spans of the request, then the spans of each event in its list. Read in the same turn in which they are written. */
 const spans = new Int32Array((1 + counts.bulkEventsMax) * spansEach);
 /** The number of events in the list of the request, or `nowhere`. */
 let listed: number = nowhere;

@@ -32,7 +32,7 @@ export function endOfText(bytes: Uint8Array, at: number): number {
 }
 
 /**
- * The byte after the number that begins here. Its digits are those that `JSON.stringify` writes for its value: at most 15,
+ * The byte after the number that begins here. Its digits are the ones that `JSON.stringify` would write for its value: at most 15,
  * which a double keeps, with no superfluous zero, no exponent, and not so small that it would need one.
  */
 export function endOfNumber(bytes: Uint8Array, at: number): number {

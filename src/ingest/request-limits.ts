@@ -21,7 +21,7 @@ export function singleLimits(
   return [{ name, digest: limitKeys.ofUser(counter, environment.appId, user), cost: 1, limit }];
 }
 
-/** The limits of a bulk request: its environment's and those of all users in it, by number of records. */
+/** The limits of a bulk request, counted in records: of its environment, and of each user in it. */
 export function bulkLimits(
   { name: counter }: { readonly name: string },
   count: number,

@@ -1,5 +1,5 @@
-// Wrong passwords are slowed down, by person and by address, over all API processes, and lock nobody out: a browser in which
-// a person has signed in before is known by a cookie, and what others try elsewhere does not slow it down.
+// Slows down wrong passwords, by person and by address, over all API processes. Nobody is locked out: a browser in which a person
+// has signed in before is known by a cookie, and attempts of others elsewhere do not slow it down.
 
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { Person } from '../accounts/documents.js';

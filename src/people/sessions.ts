@@ -1,5 +1,5 @@
 // Sessions of the console. Redis has them under the hashes of their secrets until they end. After a loss of Redis everybody
-// signs in again. A session is valid while the password under which it began is.
+// signs in again. A session is valid as long as the password with which it began.
 
 import { hash, randomBytes } from 'node:crypto';
 import type { Person } from '../accounts/documents.js';

@@ -187,7 +187,7 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
     return file !== current && file.loadFrom === undefined && file.settled >= file.lines;
   }
 
-  /** Marks what is settled, and removes files all of whose lines are. */
+  /** Marks what is settled. Removes a file once all of its lines are settled. */
   async function tidy(): Promise<void> {
     const taken = new Map<number, number[]>();
     for (const { file, line } of marks) {

@@ -1,5 +1,5 @@
--- Counts an attempt to sign in as if its password were wrong, and returns when it may be checked. One step, so that of many
--- attempts at once each one waits for those before it. A caller that finds the password right takes the attempt back.
+-- Counts an attempt to sign in as if its password were wrong, and returns when it may be checked. One step, so that many
+-- attempts at once wait for one another. A caller that finds the password right takes the attempt back.
 --
 -- KEYS  1  attempts of a person or a known browser (hash)   2  attempts of an address (hash)
 -- ARGV  1  ms that an attempt may wait   2  ms after which attempts are forgotten   3  the shortest spacing in ms

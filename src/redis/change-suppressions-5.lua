@@ -2,7 +2,7 @@
 -- and ClickHouse of it are one.
 --
 -- A name is the keyed hash of an identity or user_id, and holds in all environments; "<hash>@<app_id>" holds in one. Each
--- name has roots: the names for whose sake it is suppressed. A name that was asked for is its own root, written "-". A name
+-- name has roots: the names because of which it is suppressed. A name that was asked for is its own root, written "-". A name
 -- is free when it has no root left.
 --
 -- KEYS  1  epoch   2  state of all suppressions (hash): version, mirrored, changes_from, users:<account>

@@ -1,5 +1,5 @@
 -- Removes what an interrupted load left, so that only what ClickHouse has is loaded. Without an epoch nothing was accepted
--- in addition.
+-- since.
 --
 -- KEYS  1  epoch   2  nonce of the loading process   3…  what is removed
 -- ARGV  1  nonce of the caller

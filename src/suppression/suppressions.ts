@@ -161,8 +161,8 @@ export async function followSuppressions(
   }
 
   /**
-   * Which joins may find room, and which certainly find none. Those that the names in memory show to be refused cost Redis one
-   * short command, which says whether these are the latest.
+   * Which joins may find room, and which certainly find none. If the names in memory say that a join finds none, one short command
+   * asks Redis whether these names are the latest.
    */
   async function byRoom(joins: readonly Join[]): Promise<[Join[], Join[]]> {
     const isFull = ({ environment: { accountId, appId }, userId }: Join) => {

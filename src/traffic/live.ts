@@ -1,6 +1,6 @@
 // Some of the events that arrive in an environment now, read back from ClickHouse. Nothing is stored for it, and events cost no
-// more while a page watches. A page asks every two seconds for what came since its last request. The beginning leaves a line
-// in the audit log and returns a signed place, so watching always leaves that line.
+// more while a page watches. A page asks every two seconds for what came since its last request. The first request leaves
+// a line in the audit log and returns a signed place, which every later one needs. So nobody watches without that line.
 
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';

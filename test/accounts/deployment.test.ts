@@ -439,7 +439,7 @@ test('a restore that was killed holds up the next one for its lifetime at most, 
   await assertRestored();
 });
 
-test('what a killed restore loaded does not stay if it no longer exists', async () => {
+test('what a killed restore loaded is removed if ClickHouse no longer has it', async () => {
   await emptyWithRequests();
   await redis.zadd(registryKeys.pendingDeletions, 0, 'an account complete');
   await redis.hset(registryKeys.documents, 'api_key:revoked', '{}');
@@ -448,7 +448,7 @@ test('what a killed restore loaded does not stay if it no longer exists', async 
   assert.equal(await redis.hget(registryKeys.documents, 'api_key:revoked'), null);
 });
 
-test('an epoch without its deployment is no loaded state', async () => {
+test('an epoch without its deployment does not count as a loaded state', async () => {
   await emptyWithRequests();
   await redis.set(registryKeys.epoch, 'left alone');
   assert.equal((await loadAll(0)).how, 'restored');
@@ -572,7 +572,7 @@ function insertOf(number: string): Promise<void> {
   return insertSegment(clickhouse, { table: 'events', number }, rows, `token of ${number}`);
 }
 
-test('a shard that alone was emptied is loaded again, and only its segments from before are refused', async () => {
+test('a single shard that was emptied is loaded again, and only its earlier segments are refused', async () => {
   const { deployment } = await load(2);
   const old = [numberOf(0), numberOf(1)] as const;
   const lastOfOther = await redis.hget(shardKeys.state(0), 'last_number');

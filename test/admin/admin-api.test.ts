@@ -150,7 +150,7 @@ test('does over HTTP what the command line does', async () => {
   );
 });
 
-test('sets a limit from the command line only if all that follows its name is a value', async () => {
+test('sets a limit from the command line only if everything after its name is its value', async () => {
   const limitsOf = async () =>
     ((await sluice.admin('environments', 'set', sluice.appId)) as { limits: object }).limits;
   const before = await limitsOf();
@@ -164,7 +164,7 @@ test('sets a limit from the command line only if all that follows its name is a 
   assert.deepEqual(await limitsOf(), before);
 });
 
-test('lists as many as a whole number says, and refuses anything else', async () => {
+test('takes a whole number as the length of a list, and refuses anything else', async () => {
   for (const limit of ['abc', '0', '-1', '1.5', '']) {
     for (const list of ['failed', 'deletions']) {
       await assert.rejects(

@@ -152,7 +152,7 @@ function trimmed(text: string): string {
   return text.trimStart();
 }
 
-test('of two backups that claim a name at once one has it; one that fails takes back only what is its own', async () => {
+test('if two backups claim a name at once, one gets it; a backup that fails removes only what is its own', async () => {
   await withRedis(sluice, async (redis) => {
     const keep_until = new Date(Date.now() + 86_400_000).toISOString();
     const claims = [1, 2].map((year) => ({
@@ -247,7 +247,7 @@ test('a restore that is killed anywhere goes on when it is called again, and nev
   assert.deepEqual(databases, []);
 });
 
-test('after a restore no key is free: of a row that is back, of one that is deleted, of one that is lost', async () => {
+test('after a restore no key is free, whether its row is back, deleted or lost', async () => {
   const before = await seen();
   await withRedis(sluice, forgetKeys);
   await repeatAll();
@@ -475,7 +475,7 @@ test('goes on although Redis is emptied after the first exchange, and still know
   const requestsOfBob = `SELECT request_id FROM deletion_requests WHERE request_id = '${requests.bob}'`;
   assert.notDeepEqual(await sluice.rows(requestsOfBob), []);
   await killedAt('table_exchanged:6');
-  assert.deepEqual(await sluice.rows(requestsOfBob), [], 'the requests are those of the backup');
+  assert.deepEqual(await sluice.rows(requestsOfBob), [], 'the requests come from the backup');
   await withRedis(sluice, (redis) => redis.flushall());
   for (const command of ['restore', 'bootstrap'])
     await assert.rejects(

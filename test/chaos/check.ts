@@ -37,6 +37,8 @@ export type Evidence = {
   readonly clockStoodMs?: number;
   /** Whether Redis's clock was moved; false by default. */
   readonly clockMoved?: boolean;
+  /** When the index of keys was lost; never by default. */
+  readonly indexLostMs?: readonly number[];
   /** Whether an API process was killed, paused or restarted, so that its callers may get no answer. */
   readonly apiDisturbed: boolean;
 };
@@ -73,6 +75,7 @@ export function findBroken(evidence: Evidence): Broken[] {
       reached.map(asFarAsItGot),
       circumstances.lostWithRedis,
       emptied.length > 0,
+      evidence.indexLostMs,
     );
     return [
       ...findViolations(history, rows, { ...circumstances, fateOf }).map(({ kind, marker, detail }) => ({

@@ -26,15 +26,16 @@ const lateMs = 15_000;
 /**
  * The fates of the records of one environment of the submitting account, by its history. `forgotten` are the markers of
  * records that may be missing: users whom such a record merged may be separate again. `keysForgotten`: a repeat may have
- * been stored as a new record.
+ * been stored as a new record. `indexLostMs`: when the index of keys was lost, which alone has the keys of deleted records.
  */
 export function createFates(
   history: readonly (Invocation & Partial<Settlement>)[],
   submissions: readonly Submission[],
   forgotten: ReadonlySet<string> = new Set(),
   keysForgotten = false,
+  indexLostMs: readonly number[] = [],
 ): (sendings: readonly Sending[]) => Fate {
-  const merges = mergesOf(history.flatMap(sendingsOf), keysForgotten);
+  const merges = mergesOf(history.flatMap(sendingsOf), keysForgotten || indexLostMs.length > 0);
   const inOrder = submissions
     .filter(({ outcome }) => outcome !== 'refused')
     .sort((a, b) => a.invokedMs - b.invokedMs);
@@ -54,13 +55,14 @@ export function createFates(
   return (sendings) => {
     const sent = sendings.filter(({ verdict }) => verdict !== 'absent');
     const users = usersOf(sendings[0] as Sending);
+    const mayReturn = indexLostMs.some((lostMs) => sent.some(({ settledMs }) => settledMs > lostMs));
     let fate: Fate = 'stays';
     for (const { submission, surely, perhaps } of reaches) {
       if (!users.some((user) => perhaps.has(user))) continue;
       if (fate === 'stays') fate = 'near';
       const isBefore = sent.some((sending) => isSurelyBefore(sending, submission));
       const isNamed = users.some((user) => surely.has(user));
-      if (isBefore && isNamed && submission.outcome === 'accepted') return 'goes';
+      if (isBefore && isNamed && submission.outcome === 'accepted') return mayReturn ? 'free' : 'goes';
       if (!sent.every(({ invokedMs }) => invokedMs > endOf(submission))) fate = 'free';
     }
     return fate;

@@ -32,6 +32,8 @@ type Scene = {
   clockStoodMs: number;
   /** Whether Redis's clock was moved, so that tokens and the like may have ended early. */
   clockMoved: boolean;
+  /** When the index of keys was lost. */
+  readonly indexLostMs: number[];
   /** API processes that a fault killed, paused or restarted: their callers may get no answer. */
   readonly disturbedApis: Set<string>;
 };

@@ -9,7 +9,7 @@ import { type Fault, hold, type World } from './fault.js';
 
 const everything: Choice = () => true;
 const mutations: Choice = ({ sql }) => sql.startsWith('ALTER TABLE');
-/** Chooses the mutations of users' data, not those of the table of deletion targets. */
+/** Chooses the mutations of users' data, but not of the table of deletion targets. */
 export const mutationsOfRounds: Choice = (statement) =>
   mutations(statement) && !statement.sql.includes(targetTable);
 export const tooManyQueries = 202;

@@ -1,7 +1,8 @@
 // Wrong clocks. A process of ours runs with another time for a while, then with the right one again. Redis's clock is set
 // back, or jumps by more than a day. The clock of claims is set forward, so that Redis forgets keys.
 
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import type { SentEvent } from '../../harness/endpoints.js';
 import { type Endpoint, keyAt } from '../../harness/endpoints.js';
 import type { Request } from '../../harness/load.js';
@@ -205,6 +206,21 @@ const forgottenKeys: Fault = {
   },
 };
 
+/** ClickHouse dies, and its files of the index are gone. */
+async function loseIndex({ clickhouse, sluice, indexLostMs }: World): Promise<void> {
+  const [table] = await sluice.rows<{ data_paths: readonly string[] }>(
+    "SELECT data_paths FROM system.tables WHERE database = currentDatabase() AND name = 'stored_keys'",
+  );
+  const folder = table?.data_paths[0];
+  if (folder === undefined) throw new Error('there is no index of keys');
+  await clickhouse.kill9();
+  indexLostMs.push(performance.now());
+  for (const name of readdirSync(folder)) {
+    if (name !== 'format_version.txt') rmSync(join(folder, name), { recursive: true });
+  }
+  await clickhouse.restart();
+}
+
 /** The index of keys is lost too. Until workers have made it again from the stored rows, late repeats wait. */
 const lostIndex: Fault = {
   name: 'index of keys lost',
@@ -212,7 +228,7 @@ const lostIndex: Fault = {
   run: async (world, random) => {
     const before = await sendKeyed(world, random);
     const isGone = await forgetKeys(world, before, random);
-    await world.sluice.rows('TRUNCATE TABLE stored_keys');
+    await loseIndex(world);
     await repeatKeyed(world, before, random);
     return isGone;
   },

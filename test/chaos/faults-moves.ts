@@ -1,5 +1,5 @@
 // A shard that moves to another ClickHouse server while everything else happens. Half of the moves are killed at some step
-// and then gone on with. One that fails because of other faults is given again by the healing, where nothing excuses it.
+// and then continued. A move that fails because of other faults is repeated during the healing, where it has to succeed.
 
 import { runProgram } from '../../harness/sluice.js';
 import type { ShardView } from '../../src/admin/shards.js';

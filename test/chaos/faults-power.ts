@@ -1,5 +1,5 @@
-// The power of ClickHouse's machine is cut: its files are what was synced. What was answered before has to be among that, also
-// what Redis has forgotten because of the answer.
+// Cuts the power of ClickHouse's machine: its files keep only what was synced. They have to keep everything that ClickHouse had
+// confirmed, since Redis has forgotten it.
 
 import { type Fault, hold, type World } from './fault.js';
 import { forgetKeys, repeatKeyed, sendKeyed } from './faults-clocks.js';

@@ -1,5 +1,5 @@
-// Which deletion requests ClickHouse would bring back if Redis were emptied now: those of which it has the second copy,
-// with all of their targets or with the note that these are no longer needed.
+// Which deletion requests ClickHouse would bring back if Redis were emptied now: it has their second copies,
+// with all targets or with the note that these are no longer needed.
 
 import type { SluiceHandle } from '../../harness/services.js';
 import { targetTable } from '../../src/deletion/places.js';
@@ -7,7 +7,7 @@ import type { DeletionRequest } from '../../src/deletion/request.js';
 
 export type KeptDeletions = {
   readonly all: ReadonlySet<string>;
-  /** Those of them that still have rounds, or a part of one, to go. */
+  /** The ones among them that still need rounds, or a part of one. */
   readonly pending: ReadonlySet<string>;
 };
 

@@ -277,6 +277,7 @@ async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): P
     emptied: [],
     clockStoodMs: 0,
     clockMoved: false,
+    indexLostMs: [],
     disturbedApis: new Set(),
   };
   return {
@@ -315,6 +316,7 @@ async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): P
       emptied: world.emptied,
       clockStoodMs: world.clockStoodMs,
       clockMoved: world.clockMoved,
+      indexLostMs: world.indexLostMs,
       apiDisturbed: world.disturbedApis.size > 0,
     }),
   };

@@ -48,9 +48,12 @@ export function createRunner(layout: Layout = 'one', cutsPower = false): Runner 
 }
 
 /** A round that could not be run or checked does not count as one in which promises were kept. */
-function failed(schedule: Schedule, error: Error, { sluice }: AnyDeployment): RoundResult {
-  const outputs = sluice.api.map(({ name, output }) => `${name}: ${output().slice(-1_500)}`);
-  const detail = `${(error.stack ?? error.message).slice(0, 2_000)}\n${outputs.join('\n')}`;
+function failed(schedule: Schedule, error: Error, { processes }: AnyDeployment): RoundResult {
+  const lastWords = [...processes.values()].map(({ name, ended, output }) => {
+    const state = ended === undefined ? 'running' : `ended by ${ended.signal ?? `code ${ended.code}`}`;
+    return `${name}, ${state}: ${output().slice(-1_000)}`;
+  });
+  const detail = `${(error.stack ?? error.message).slice(0, 2_000)}\n${lastWords.join('\n')}`;
   return {
     schedule,
     done: [],

@@ -53,8 +53,8 @@ const lossesPerRound = 9;
 const crashSeed = 1;
 
 /**
- * Every crash point at its first, second and third passing. Those of the API are taken in both API processes at the same
- * time. One worker takes those that exclude each other, and meanwhile the other takes all others. Crashes with a loss of
+ * Every crash point at its first, second and third passing. Crash points of the API are taken in both API processes at the same
+ * time. One worker takes the ones that exclude each other, and meanwhile the other takes all others. Crashes with a loss of
  * Redis come one after another.
  */
 export function crashSchedules(names = crashKinds): Schedule[] {

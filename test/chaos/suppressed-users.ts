@@ -1,5 +1,5 @@
 // Users who are suppressed: seen and identified before. Afterwards records about them are sent under every name and to every
-// endpoint that stores, which are those of imports too. No table may hold what was sent after the answer.
+// endpoint that stores. Imports use the same endpoints. No table may hold what was sent after the answer.
 
 import type { TestAccount } from '../../harness/accounts.js';
 import { askForToken } from '../../harness/deletion.js';

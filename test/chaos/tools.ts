@@ -7,8 +7,8 @@ import { canSetRedisClock } from './redis-clock.js';
 import { canMount } from './small-disk.js';
 
 /**
- * `strace` for power cuts of Redis, `loop` for those of ClickHouse, `faketime` for clocks of ours, `cc` for Redis's, `mount` for full
- * disks.
+ * `strace` for power cuts of Redis, `loop` for power cuts of ClickHouse, `faketime` for our clocks, `cc` for Redis's clock, `mount`
+ * for full disks.
  */
 export type Tool = 'strace' | 'loop' | 'faketime' | 'cc' | 'mount';
 

@@ -116,7 +116,7 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
       const { page, release } = await openBeforeScript(t, appId);
       const warnings = warningsOf(page);
       const tooMany = 205;
-      // The call of `load` is one of those that are kept.
+      // The call of `load` is one of the calls that are kept.
       const kept = snippetCallsMax - 1;
       await page.evaluate(`for (let n = 0; n < ${kept + tooMany}; n += 1) sluice.track('E' + n)`);
       assert.deepEqual(warnings, []);
@@ -394,7 +394,7 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
       assert.deepEqual(faults, []);
     });
 
-    // The policies are those of the page for web developers.
+    // The page for web developers has the same policies.
     const policies = [
       ...readFileSync(new URL('../../../src/client/README.md', import.meta.url), 'utf8').matchAll(
         /^\| (in the page|in a file|nowhere)(.*?) \| `(script-src .*)` \|$/gm,

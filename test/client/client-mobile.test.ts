@@ -396,7 +396,7 @@ describe('userId', () => {
     assert.equal(eventNamed(phone, 'a').user_id, sluice.userId);
   });
 
-  test('and identity of React Native are those of the current user', async () => {
+  test('and identity of React Native belong to the current user', async () => {
     const phone = createPhone();
     const { sluice } = openReactNative(phone);
     assert.deepEqual([sluice.userId, sluice.identity], [undefined, undefined]);
@@ -673,7 +673,7 @@ describe('a surface', () => {
     assert.deepEqual(phone.server.events(), ['Screen View']);
   });
 
-  test('refuses identities that many would share, except those that it allows', async () => {
+  test('refuses identities that many would share, except the ones that it allows', async () => {
     const phone = createPhone();
     const { sluice, run } = openIos(phone);
     sluice.configure({ ...run.adapters, allowIdentities: ['user'] });

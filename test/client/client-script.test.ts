@@ -194,7 +194,7 @@ test('a script that never loads costs the page a bounded list and nothing else',
   assert.equal(
     page.sluice.calls?.length,
     snippetCallsMax + 7,
-    'the bounded calls, and those that record nothing',
+    'the bounded calls, and the calls that record nothing',
   );
   page.run('for (var i = 0; i < 5000; i++) sluice.optOut()');
   assert.equal(page.sluice.calls?.length, 2 * snippetCallsMax);
@@ -211,7 +211,7 @@ test('the snippet keeps copies: what the page changes afterwards does not change
   assert.deepEqual(event?.properties, { total: 1 });
 });
 
-test('calls beyond those that the snippet keeps are counted as given up', () => {
+test('calls that the snippet has no room for are counted as given up', () => {
   const browser = createTestBrowser();
   const page = openPage(browser);
   page.run(snippet({ appId: '1', baseUrl, pageViews: false }));

@@ -280,7 +280,7 @@ test('however many keys somebody has put into the storage, a page records and se
   assert.deepEqual(browser.server.events(), ['Event']);
 });
 
-test('the keys of a storage are those in it: after it was emptied, after a minute, and in a page shown again', () => {
+test('the list of keys is what the storage has: after it was emptied, after a minute, and in a page shown again', () => {
   const browser = createTestBrowser();
   const win = browser.open();
   const storage = createLocalStorage(takeBrowser(win), () => {});

@@ -1,5 +1,5 @@
 // The limit of calls that set user properties at POST /api/collect. Only the messages above it are refused, and the rest of
-// their request is stored. Repeats do not count, and the limit is separate from those of other endpoints.
+// their request is stored. Repeats do not count, and the limits of other endpoints are separate.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';

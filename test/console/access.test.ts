@@ -270,7 +270,7 @@ test('what belongs to another account is answered like what does not exist', asy
   }
 });
 
-test('those who may download an export get it, if it is of their account', async () => {
+test('people who may download exports get an export of their account, and of no other', async () => {
   const { body: made } = await pageOf('operator').ask(
     'POST',
     `/accounts/${other.accountId}/user_exports`,

@@ -122,7 +122,7 @@ describe('the console', { skip }, () => {
     }
   });
 
-  test('leads a privacy officer from the invitation by a preview to a complete deletion of whom they pasted, its evidence, and of nobody else', async () => {
+  test('leads a privacy officer from the invitation to a preview, a complete deletion of the pasted users and nobody else, and its evidence', async () => {
     const identities = ['ada@example.com', 'Doe, John', hostile, 'stays@example.com', 'Doe'];
     for (const [index, identity] of identities.entries())
       await post(sluice.baseUrl, paths.track, { app_id: account.appIds[index % 2], identity, event: 'Seen' });
@@ -319,7 +319,7 @@ describe('the console', { skip }, () => {
       await page.getByRole('button', { name: yes }).click();
       await page.getByRole('dialog').waitFor({ state: 'detached' });
     };
-    await confirm('Suppress', 'nothing that arrives of', 'Suppress user');
+    await confirm('Suppress', 'nothing that is sent about', 'Suppress user');
     await about.getByText('suppressed', { exact: true }).waitFor();
     await confirm('Free', 'is stored again', 'Free user');
     await about.getByText('suppressed', { exact: true }).waitFor({ state: 'detached' });
@@ -562,7 +562,7 @@ describe('the console', { skip }, () => {
     assert.deepEqual(faults, []);
   });
 
-  test('lists event names with the types of their properties, and shows those who may what arrives now', async () => {
+  test('lists event names with the types of their properties, and shows people who may watch what arrives now', async () => {
     const watched = await createTestAccount(sluice, 'Watched');
     const app_id = String(watched.appIds[0]);
     const sold = [{ amount: 5, at: '2026-01-31T12:00:00Z' }, { amount: 'five', ok: 'true' }, { amount: 7.5 }];

@@ -128,7 +128,7 @@ describe('the console', { skip }, () => {
     assert.deepEqual(faults, []);
   });
 
-  test('saves the settings of an environment that one person changed, and leaves those that another one changed meanwhile', async () => {
+  test('saves the settings of an environment that one person changed, and keeps what another person changed meanwhile', async () => {
     const of = await createTestAccount(sluice, 'Set');
     const appId = String(of.appIds[0]);
     const page = await newPage();
@@ -190,7 +190,7 @@ describe('the console', { skip }, () => {
     await guest.getByRole('form', { name: 'Sign in' }).waitFor();
   });
 
-  test('lets an administrator set and test the callback, require write keys, and narrow the origins; of two at once the later one wins', async () => {
+  test('lets an administrator set and test the callback, require write keys, and narrow the origins; if two do so at once, the later one wins', async () => {
     const of = await createTestAccount(sluice, 'Writes', ['Only']);
     const [page, second] = [await newPage(), await newPage()];
     await enter(page, sluice, 'writes@example.com', 'administrator', of.accountId);
@@ -258,7 +258,7 @@ describe('the console', { skip }, () => {
     await page.getByRole('dialog').waitFor({ state: 'detached' });
     assert.equal((await programs.ask('GET', '/sessions')).status, 401);
     await page.getByText('Change your password').click();
-    await page.getByLabel('Present password').fill(password);
+    await page.getByLabel('Current password').fill(password);
     await page.getByLabel('New password').fill('another good password');
     await page.getByRole('button', { name: 'Change password' }).click();
     await page.getByText('Your password is changed').waitFor();
@@ -332,7 +332,7 @@ describe('the console', { skip }, () => {
     await page.getByText('Your session has ended').waitFor();
   });
 
-  test('keeps what was pasted when the session ends in the middle, for the same person alone', async () => {
+  test('keeps what was pasted when the session ends meanwhile, for the same person only', async () => {
     const page = await newPage();
     await enter(page, sluice, 'pastes@example.com', 'privacy', account.accountId);
     await openPage(page, 'Deletions');
@@ -392,7 +392,7 @@ describe('the console', { skip }, () => {
     await page.getByRole('navigation').waitFor();
   });
 
-  test('lets people in by the provider, without a password of ours that they could change', async () => {
+  test('lets people in through the provider, and offers them no password of ours to change', async () => {
     const page = await newPage();
     const signOn = page.getByRole('link', { name: 'Sign in with single sign-on' });
     provider.subject = 'ada';
@@ -408,7 +408,7 @@ describe('the console', { skip }, () => {
     await signOn.click();
     await page.getByRole('navigation').waitFor();
     await openPage(page, 'Settings');
-    await page.getByText('You sign in by your provider').waitFor();
+    await page.getByText('You sign in through your provider').waitFor();
     await page.getByRole('cell', { name: 'at the provider' }).waitFor();
     for (const text of ['Change your password', /^Second factor: /])
       assert.equal(await page.getByText(text).count(), 0, String(text));

@@ -41,7 +41,7 @@ after(async () => {
 
 const newPage = () => new ConsolePage(sluice.adminUrl);
 
-test('a password that finds no room to be hashed is refused, and nothing else', async () => {
+test('a password is refused when there is no room to hash it, and nothing else is', async () => {
   const passwords = createPasswords();
   const hashes = Array.from({ length: people.hashesAtOnceMax + people.hashesWaitingMax }, () =>
     passwords.hash(password),
@@ -231,7 +231,7 @@ test('an unknown address gets the same answer as a wrong password', async () => 
   await redis.del(await redis.keys('{registry}:sign_ins:*'));
 });
 
-test('what somebody without a session sends is not looked at', async () => {
+test('what is sent without a session is not looked at', async () => {
   const page = newPage();
   page.cookies.set('sluice_session', 'nobody');
   assert.equal((await page.ask('POST', '/certificates/verify', [])).status, 401);
@@ -309,7 +309,7 @@ test('the audit log has successful and failed sign-ins, but no passwords and no 
   await redis.del(await redis.keys('{registry}:sign_ins:*'));
 });
 
-test('people sign in by the provider with the role that it gives, and nobody else does', async () => {
+test('people sign in through the provider with the role that it gives, and nobody else does', async () => {
   const returnTo = `${sluice.adminUrl}/admin/v1/sign_on/return`;
   const browser = new SignOnBrowser(sluice.adminUrl);
   assert.equal(

@@ -335,7 +335,7 @@ test('refuses every query that is wrong, and says where', async () => {
   await assertAnswers(rows);
 });
 
-test('answers 405 to every other method, with those of the path, and 404 to every other path', async () => {
+test('answers 405 to every other method and names the methods of the path, and 404 to every other path', async () => {
   const { own } = await namedRequests();
   const headers = [bearer(token)];
   for (const [path, its] of Object.entries(badInput.methods)) {

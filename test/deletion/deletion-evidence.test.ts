@@ -222,7 +222,7 @@ test('tells nothing about single users before a deletion is complete, after 30 d
   );
   assert.deepEqual(await codes(pending), both(410, 'no_longer_kept'));
   await sluice.rows('SYSTEM START MERGES deletion_evidence');
-  // The rows end by themselves: their table says so, and a merge removes those whose time is over.
+  // The rows end by themselves: their table says so, and a merge removes rows whose time is over.
   await sluice.rows(
     `ALTER TABLE deletion_evidence UPDATE expires_at = now() - 1 WHERE request_id = '${pending}' SETTINGS mutations_sync = 2`,
   );
@@ -288,7 +288,7 @@ test('a dry run suppresses nobody, and is in the audit log without a name', asyn
   assert.ok(!JSON.stringify(lines).includes(identity));
 });
 
-test('a dry run lists the users of whom nothing is found, and those to whom others are similar', async () => {
+test('a dry run lists the users of whom nothing is found, and the users that others are similar to', async () => {
   await sendEvents(sluice, main, 'stay', [
     { identity: 'Eve@Example.com' },
     { identity: 'mallory@example.com' },

@@ -428,7 +428,7 @@ async function withLongWork(work: (client: ClickHouseClient, url: string) => Pro
   }
 }
 
-test('a statement over a whole table takes longer than others may', async () => {
+test('a statement over a whole table may take longer than other statements', async () => {
   await withLongWork(async (_, url) => {
     const hasty = connectClickHouse({ url, database: 'long_work', requestMsMax: 400 });
     const query = 'SELECT sum(sleepEachRow(0.4)) AS slept FROM numbers(4) SETTINGS max_block_size = 1';
@@ -441,7 +441,7 @@ test('a statement over a whole table takes longer than others may', async () => 
   });
 });
 
-test('a round ends the statements of one that was killed, and does not wait for them', async () => {
+test('a round ends the statements of a killed round, and does not wait for them', async () => {
   await withLongWork(async (client) => {
     await createScratch(client, 'deletion_round_killed_keys', 'key String');
     const left = commandLong(client, {

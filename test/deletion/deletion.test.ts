@@ -91,7 +91,7 @@ test('deletes a user in every environment of the account, and keeps everybody el
   assertExact(before, await dumpPlaces(sluice), history.identificationsToGo, accepted);
 });
 
-test('keeps an evidence that says what was found and how it went, and holds no identity', async () => {
+test('keeps evidence of what was found and how it went, without any identity', async () => {
   const history = await writeHistory(sluice, account, stranger, 'evidence@example.com');
   const requestId = await submitNow(history.users);
   await untilComplete(sluice, token, requestId);

@@ -116,7 +116,7 @@ test('while ClickHouse is away the metrics answer, without its disk', async () =
   await sluice.clickhouse.restart();
 });
 
-test('when Redis is away, that alert fires, and none of those that follow from it', async () => {
+test('when Redis is away, the alert about it fires, and no alert about what follows from it', async () => {
   await sluice.redis.kill9();
   await untilTold('SluiceStateMissing', 'firing');
   // These would fire too without the rules of deploy/prometheus/alertmanager.yml.

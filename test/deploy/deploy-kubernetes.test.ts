@@ -199,7 +199,7 @@ describe('each object', () => {
     for (const { image } of ours) assert.equal(image, images[0]?.name);
   });
 
-  test('comes out of kustomize unchanged except for the image, those of the other files too', () => {
+  test('comes out of kustomize unchanged except for the image, from the files that are not applied, too', () => {
     const byName = ({ kind, metadata }: Manifest) => `${kind} ${metadata.name}`;
     const sorted = (objects: readonly Manifest[]) =>
       [...objects].sort((one, other) => (byName(one) < byName(other) ? -1 : 1));
@@ -407,7 +407,7 @@ describe('network policies', () => {
     assert.ok(!lets(all, 'Egress', clickhouse, { address: '203.0.113.7' }, 443));
   });
 
-  test('let in only whom each is for', () => {
+  test('let in only the callers that each pod is for', () => {
     const stranger: End = inNamespace({ 'kubernetes.io/metadata.name': 'default' });
     const monitoring: End = inNamespace({ 'kubernetes.io/metadata.name': 'monitoring' });
     assert.ok(lets(all, 'Ingress', api, stranger, 'http'));
@@ -529,7 +529,7 @@ describe('three ClickHouse servers', () => {
     );
   });
 
-  test('have the configuration of any server, and its rights with those of several', () => {
+  test('have the configuration of a single server, and its rights with the rights that several servers need', () => {
     assert.equal(data['sluice.xml'], readDeployFile('clickhouse', 'sluice.xml'));
     const users = [...(data['users.xml'] ?? '').matchAll(/<query>([^<]+)<\/query>/g)].map(
       ([, query]) => query,

@@ -158,7 +158,7 @@ describe('rules and dashboard name', () => {
     );
   });
 
-  /** The labels of a metric as it is declared, those that scraping adds, and a histogram's own. */
+  /** The labels that a metric declares, the ones that scraping adds, and a histogram's own. */
   function labelsOf(metric: string): string[] {
     const record = rules.find((rule) => rule.record === metric);
     if (record !== undefined) return groupingLabelsOf(record.expr);
@@ -217,7 +217,7 @@ describe('the dashboard', () => {
   });
 });
 
-test('the metrics are added up once for all who ask meanwhile, and again for who asks later', async () => {
+test('the metrics are added up once for all requests that come meanwhile, and again for a later one', async () => {
   const askersCount = 20;
   const log = createLog('test', 'silent');
   let asked = 0;

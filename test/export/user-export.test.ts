@@ -707,7 +707,7 @@ function lineOf(place: string, { user_id, ...row }: Row): object {
   return { kind: 'failed_record', app_id, user_id: userId, identity, table, columns, row: text, failed_at };
 }
 
-/** The lines of the merged users, by the identifications that were taken; `all` are those of all users. */
+/** The lines of the merged users, by the identifications that were accepted; `all` has the identifications of all users. */
 function userLines(all: readonly Row[], taken: ReadonlySet<Row>): object[] {
   const first = new Map<string, Row>();
   const order = ({ segment, commit_number, row_number }: Row) =>

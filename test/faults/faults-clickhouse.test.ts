@@ -182,7 +182,7 @@ test('stores once what was inserted although the worker was killed before it not
   await assertStoredOnce(producer);
 });
 
-test('stores once what five workers, one after another, were killed while storing', async () => {
+test('stores once a segment that five workers, one after another, were killed while storing', async () => {
   const producer = await newProducer(sluice);
   for (const gate of gates) gate.hold(inserts);
   await sendSome(producer);

@@ -78,7 +78,7 @@ test('API and worker replace connections that died silently, and go on', {}, asy
   });
   // What was under way was committed on a new connection, within its deadline.
   assert.deepEqual(others, []);
-  // The worker's connections, and those of the API on which nothing is committed.
+  // The worker's connections, and the connections of the API that commit nothing.
   await untilDrained(sluice, redis);
   assert.equal(await readMetric(api, 'sluice_backlog_rows'), 0);
   await assertKept(sluice, producer);

@@ -117,7 +117,7 @@ test('no log holds what was sent when rows are refused by ClickHouse', async () 
   assert.ok(member);
   const [table, number] = member.split(':');
   const { mark, appId } = producer;
-  // The stamps are those of the commit above them.
+  // Their stamps come from the commit above them.
   const stamps = '9\n';
   const id = '00000000000000000000000000000001';
   const identity = `${mark}@example.com`;

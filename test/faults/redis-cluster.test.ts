@@ -141,7 +141,7 @@ for (const [what, key, number] of [
     const before = producers.map(({ settled }) => settled.length);
     await underLoad(async (loads) => {
       await Promise.all([master.kill9(), server.kill9()]);
-      // The shards of the other masters are accepted; those of this one say that they cannot.
+      // Records for the shards of other masters are accepted; for the shards of this one the answer is 503.
       await Promise.all(
         loads.map((load, shard) =>
           load.more(20, affected.has(shard) ? { outcomes: ['overloaded', 'unknown'] } : {}),

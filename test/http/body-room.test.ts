@@ -27,7 +27,7 @@ describe('room for bodies', () => {
     assert.ok(room.take('2001:db8::2', 60));
   });
 
-  test('goes to those who wait in the order in which they asked, past those whose address has its share', () => {
+  test('goes to waiting bodies in the order in which they asked, but passes over addresses that have their share', () => {
     const room = createRoom(limits);
     const settled: string[] = [];
     const ask = (address: string, bytes: number) =>
@@ -59,7 +59,7 @@ describe('room for bodies', () => {
       assert.deepEqual(settled, ['first false']);
       room.give('a', 60);
       assert.deepEqual(settled, ['first false']);
-      assert.ok(room.take('a', 60), 'nothing is held for those who left');
+      assert.ok(room.take('a', 60), 'nothing is held for bodies that left');
     } finally {
       mock.timers.reset();
     }

@@ -132,7 +132,7 @@ describe('a gate', () => {
     assert.equal(opens('c', 2), 1);
   });
 
-  test('limits a trusted proxy to no share, only to the number', () => {
+  test('limits a trusted proxy by the number only, not by a share', () => {
     const gate = createConnectionGate(100, () => 0);
     for (let i = 0; i < 100; i++) assert.equal(gate.open(undefined), true);
     assert.equal(gate.open(undefined), false);

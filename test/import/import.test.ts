@@ -516,7 +516,7 @@ describe('rows that are refused', () => {
     }
   });
 
-  test('do not include those of a batch that is too large for a request, since it is sent in parts', async () => {
+  test('do not include a batch that is too large for a request, since it is sent in parts', async () => {
     const appId = newAppId();
     const wide = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`p${i}`, 'x'.repeat(1_000)]));
     put('wide.ndjson', `${JSON.stringify({ ...wide, user: 'ada' })}\n`.repeat(1_000));

@@ -39,7 +39,7 @@ function mapperOf(...args: readonly string[]): Mapper {
 
 type Sent = { readonly [field: string]: unknown };
 
-/** The records of rows, or the faults of those that have one. */
+/** Of each row its record, or its fault. */
 async function mapped(input: Input, ...args: readonly string[]): Promise<(Sent | string)[]> {
   const mapper = mapperOf(...args);
   return (await chunksOf(input)).flat().flatMap((row): (Sent | string)[] => {
@@ -130,7 +130,7 @@ describe('a key', () => {
     assert.match(result[0]?.json ?? '', /"idempotency_key":"2024-01-01T00:00:00\.120Z"/);
   });
 
-  test('of a preset is that of the place where the export has none', async () => {
+  test('of a preset comes from the place of the row if the export has none', async () => {
     const exports = [
       ['heap', { event: 'x', identity: 'ada' }, 'event_id', 'heap:'],
       ['amplitude', { event_type: 'x', user_id: 'ada' }, 'uuid', 'amplitude:'],
@@ -154,7 +154,7 @@ describe('a key', () => {
     }
   });
 
-  test('of Mixpanel is no user that every device without a name would be', async () => {
+  test('of Mixpanel without a device names nobody, since all such rows would be one user', async () => {
     const input = await ndjson(
       'devices.ndjson',
       { event: 'x', properties: { distinct_id: '$device:' } },

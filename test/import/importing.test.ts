@@ -133,7 +133,7 @@ describe('the files of an import', () => {
       assert.equal(existsSync(path(`${name}.owner`)), false, name);
   });
 
-  test('are not done with when one is written to on its way', async () => {
+  test('do not count as done if one changes during the import', async () => {
     for (const [name, change] of [
       ['appended.csv', () => appendFileSync(path('appended.csv'), 'grace\n')],
       ['removed.csv', () => rmSync(path('removed.csv'))],
@@ -153,7 +153,7 @@ describe('the files of an import', () => {
     }
   });
 
-  test('hold refused rows that are never cut again once the import is done', async () => {
+  test('keep their refused rows: once an import is done, none is cut off again', async () => {
     const file = put('refused.csv', 'user,x\nada\n,1\ngrace,2\n');
     const again = () => run(file, 'refused', 'refused-r');
     assert.deepEqual(await again(), { read: 3, stored: 1, repeats: 0, refused: 2, mended: {} });

@@ -39,7 +39,7 @@ describe('packages', () => {
 
   const one = { version: '1.0.0' };
 
-  test('are installed when they are those of the lock file', async () => {
+  test('are installed when they are as the lock file says', async () => {
     assert.equal(await isInstalled({ '': one, a: one }, { a: one }), true);
     assert.equal(await isInstalled({ a: one }, {}), false);
     assert.equal(await isInstalled({ a: one }, { a: { version: '2.0.0' } }), false);

@@ -70,7 +70,7 @@ test('the service imports neither the harness nor its users, and the harness nei
   }
 });
 
-test('no imports go in a circle, those of types included', () => {
+test('no imports go in a circle, not even imports of types', () => {
   const importedBy = new Map<string, string[]>();
   for (const { from, to } of imports(['src', 'workers', 'deploy', 'harness', 'test', 'bench'])) {
     importedBy.set(from, [...(importedBy.get(from) ?? []), to]);
@@ -124,7 +124,7 @@ test('Redis and ClickHouse do not know each other', () => {
   assert.deepEqual(between, []);
 });
 
-test('of HTTP, endpoints, the OpenAPI document and pages know the protocol but not each other', () => {
+test('within HTTP, endpoints, the OpenAPI document and pages know the protocol but not each other', () => {
   const roomOf = (file: string) => /^src\/http\/([^/]+)\//.exec(file)?.[1];
   const rooms = new Set(imports().map(({ from }) => roomOf(from)));
   rooms.delete(undefined);

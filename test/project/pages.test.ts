@@ -148,7 +148,7 @@ test('the server answers at the address of every page of the console', () => {
   );
 });
 
-test('the table of error codes is that of the contract', () => {
+test('the table of error codes says what the contract says', () => {
   assert.deepEqual(
     readRows('src/http/README.md', '| code | status | send again | meaning |'),
     Object.entries(outcomes).map(([code, { status, retry, meaning }]) => [
@@ -160,7 +160,7 @@ test('the table of error codes is that of the contract', () => {
   );
 });
 
-test('the table of states of a pending deletion is that of the contract', () => {
+test('the table of states of a pending deletion says what the contract says', () => {
   assert.deepEqual(
     readRows('src/deletion/README.md', '| state | meaning |'),
     Object.entries(deletionStates)
@@ -169,7 +169,7 @@ test('the table of states of a pending deletion is that of the contract', () => 
   );
 });
 
-describe('the tables of limits are those of the contract', () => {
+describe('the tables of limits say what the contract says', () => {
   const page = 'src/http/README.md';
   const grouped = (count: number) => count.toLocaleString('en');
   const binary = (bytes: number) =>
@@ -201,7 +201,7 @@ describe('the tables of limits are those of the contract', () => {
       ],
       ['submissions of suppressed users with one token', `${suppressions.requestsPerSecondMax} a second`],
       [
-        'names of suppressed users of an account, with those of merged users',
+        'names of suppressed users of an account, including the names of merged users',
         grouped(suppressions.namesPerAccountMax),
       ],
     ]);
@@ -317,7 +317,7 @@ describe('the table of configuration is what the programs accept', () => {
     }
   });
 
-  test('where no value stands as the default, there is none, or it follows from others', () => {
+  test('a variable without a value as its default has none, or it follows from other variables', () => {
     const config = readConfig({ HOST: '10.0.0.1', PORT: '1234' });
     assert.equal(config.publicBaseUrl, 'http://10.0.0.1:1234');
     assert.equal(config.adminBaseUrl, 'http://127.0.0.1:8081');
@@ -380,7 +380,7 @@ describe('the table of configuration is what the programs accept', () => {
     }
   });
 
-  test('a number may be from the least to the most, and no more', () => {
+  test('a number may be anything between its bounds, and nothing outside', () => {
     const ranges = rows.filter(({ values }) => /^\d+ to \d+$/.test(values));
     assert.ok(ranges.length >= 15);
     for (const { name, values } of ranges) {

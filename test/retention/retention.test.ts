@@ -44,7 +44,7 @@ const lines: string[] = [];
 before(async () => {
   sluice = await startSluice();
   redis = connectTestRedis(sluice.redisUrl);
-  // The worker makes no run of its own beside those of the tests.
+  // The worker makes no run of its own; only the tests do.
   await redis.set(registryKeys.retentionRun, 'a test', 'PX', retentionRuns.everyMs);
   appIds = [
     await createEnvironment(sluice, '--retain-days', '30'),
@@ -125,7 +125,7 @@ async function emptyTables(): Promise<void> {
     await clickhouse.command({ query: `TRUNCATE TABLE ${table}` });
 }
 
-test('deletes events that are over and users without later events, and nothing younger or of others', async () => {
+test('deletes expired events and users without later events, and nothing younger or of others', async () => {
   const ages = [0, 5, 29, 31, 60, 99, 101, 400];
   const user = fc.constantFrom('i0', 'i1', 'i2', 'u0', 'u1', 'u2', 'u3');
   const record = fc.oneof(
@@ -373,7 +373,7 @@ function clientBefore(start: string, act: () => Promise<unknown>): ClickHouseCli
       const value = Reflect.get(target, name) as unknown;
       return typeof value === 'function' ? value.bind(target) : value;
     },
-    // The guard of statements takes the place of its methods, not of those of the connection that others use.
+    // The guard of statements replaces the methods of this object, not of the connection, which others use.
     set(_, name, value) {
       own.set(name, value);
       return true;

@@ -45,7 +45,7 @@ const started: Child[] = [];
 const clients: ClickHouseClient[] = [];
 let one: Server;
 let other: Server;
-/** Of the service, in their order; of those that differ in names and numbers only, the first. */
+/** The statements of the service, in their order. Of statements that differ in names and numbers only, it has the first. */
 const sent = new Map<string, Statement>();
 
 before(async () => {
@@ -226,7 +226,7 @@ test('an insert that all replicas must have names their number, and a majority i
   assert.equal(settingsFor('replicated').insert_quorum, 'auto');
 });
 
-test('rows are stored as often as they are sent, but with a token once', async () => {
+test('rows are stored as often as they are sent, but only once with a token', async () => {
   const { testerUrl: url, query } = sluice.clickhouse;
   const table = `${sluice.database}.sent_again`;
   await query(
@@ -321,7 +321,7 @@ test('a mutation is done when each replica has done it', async () => {
 test('backups of replicated and of shared tables are neither made nor restored', async () => {
   for (const tables of ['replicated', 'shared']) {
     const env = { ...sluice.env, CLICKHOUSE_TABLES: tables, CLICKHOUSE_CLUSTER: 'pair' };
-    const refused = new RegExp(`no backups of tables that are ${tables}: use those of ClickHouse`);
+    const refused = new RegExp(`no backups of tables that are ${tables}: use ClickHouse's own backups`);
     await assert.rejects(runAdmin(['backup', 'create', 'one'], env), refused);
     await assert.rejects(runAdmin(['backup', 'restore', 'one', '--yes'], env), refused);
   }

@@ -794,7 +794,7 @@ test('a process with another order of servers, or whose address leads to another
   await proxy.close();
 });
 
-test('a process with the CLICKHOUSE_URL of before answers nothing from one server alone', async () => {
+test('a process whose CLICKHOUSE_URL is out of date answers nothing from one server alone', async () => {
   const [first] = sluice.clickhouses as [ClickHouseHandle];
   const asBefore = <T>(work: Parameters<typeof asProcessWith<T>>[1]) => asProcessWith([first.url], work);
   const notNamed = /CLICKHOUSE_URL names 1 server, but shard \d is stored on server \d/;
@@ -837,7 +837,7 @@ test('a process with the CLICKHOUSE_URL of before answers nothing from one serve
 const spanning = (database: string) =>
   `SELECT name, uuid FROM system.tables WHERE database = '${database}' AND engine = 'Distributed' ORDER BY name`;
 
-test('a deployment with one server gets more: what it has is seen from all', async () => {
+test('a deployment with one server gets more, and every one of them shows what it has', async () => {
   const [first, ...others] = sluice.clickhouses.map(({ testerUrl }) => testerUrl) as [string, ...string[]];
   const database = 'grown';
   await migrateServers({ urls: [first], database, cluster: undefined });
@@ -870,7 +870,7 @@ test('a deployment with one server gets more: what it has is seen from all', asy
   assert.equal(await third.query(`SELECT count() FROM ${database}.stored_events`), '0\n');
 });
 
-test('a process all of whose URLs lead to another deployment sends nothing there, at its start and later', async () => {
+test('a process sends nothing to another deployment that all of its URLs lead to, at its start and later', async () => {
   const urls = sluice.clickhouses.map(({ testerUrl }) => testerUrl);
   const database = 'foreign';
   await migrateServers({ urls, database, cluster: 'sluice' });

@@ -359,6 +359,19 @@ test('a commit drops no claim of an older version before a worker has looked', a
   assert.equal(await world.claim('old'), false);
 });
 
+test('how far the index has come neither goes back nor takes the number of a generation', async () => {
+  const { redis } = await createWorld();
+  const note = async (to: string) => {
+    await runScript(redis, scripts.keysIndexed, [shardKeys.state(0)], [epoch, to, generationAbove()]);
+    return redis.hget(shardKeys.state(0), 'keys_indexed_to');
+  };
+  assert.equal(await note('7'), '7');
+  assert.equal(await note('5'), '7', 'another worker was further');
+  assert.equal(await note(generationAbove()), '7', 'a marker of an earlier version has a generation there');
+  await redis.hset(shardKeys.state(0), 'keys_indexed_to', generationAbove());
+  assert.equal(await note('6'), '6', 'so may what an earlier version noted');
+});
+
 test('a commit repeated after a lost reply counts once though the clock jumped by days in between', async () => {
   const world = await createWorld();
   const send = () => commit(world.redis, [group([eventRecord('a')])], { process: 'p', sequence: 7 });

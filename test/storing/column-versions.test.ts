@@ -82,7 +82,7 @@ function reversed(table: TableName): string[] {
   return Object.keys(recordColumns[table]).reverse();
 }
 
-/** The last number given to a segment here: of shard 0, and below those that commits give. */
+/** The last number given to a segment here. It belongs to shard 0 and is below the numbers that commits give. */
 let lastNumber = 1_795_255_200_000_000n - (1_795_255_200_000_000n % 64n);
 
 /** Puts a sealed segment with one row into Redis, as a version with these columns would leave it. */

@@ -10,7 +10,7 @@ import { connectForCommits, untilReady } from '../../src/redis/client.js';
 import { commitBatches } from '../../src/tuning.js';
 import { epoch, eventRecord, group, loadShard, noSuppressions, submissionOf } from '../support/shard.js';
 
-test('requests that keep coming share a commit, several times as many as come while Redis answers', async () => {
+test('requests that keep coming share commits: each has several times as many as come while Redis answers', async () => {
   const server = await startRedis({ appendfsync: 'no' });
   const admin = new Redis(server.url);
   const log = createLog('test', 'silent');

@@ -56,7 +56,7 @@ async function seal(ageMs = 0): Promise<Segment[]> {
   return (members as string[]).map(segmentOfMember);
 }
 
-/** Rows like those of a shop. */
+/** Rows as a shop would send them. */
 function orders(count: number, from = 0): IngestRecord[] {
   return Array.from({ length: count }, (_, n) => {
     const order = from + n;

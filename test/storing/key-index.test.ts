@@ -796,7 +796,7 @@ type Deed =
   | { readonly do: 'delete'; readonly key: number }
   | { readonly do: 'crash'; readonly at: CrashPointName };
 
-/** Keys from here on are those of messages that set a user property, the others of events. */
+/** Keys from here on belong to messages that set a user property, all others to events. */
 const firstMessage = 3;
 const key = fc.integer({ min: 0, max: firstMessage + 1 });
 

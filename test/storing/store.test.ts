@@ -125,7 +125,7 @@ test('migrations make the tables that the description of records demands', async
   }
 });
 
-test('each text of an event is a field of it, with a length', () => {
+test('each column of an event that holds text is a field with a greatest length', () => {
   for (const [name, type] of Object.entries(recordColumns.events)) {
     if (type !== 'text' || name === 'app_id') continue;
     const field: object | undefined = eventSchema.properties[name as keyof typeof eventSchema.properties];

@@ -101,7 +101,7 @@ export function createSharedStorage() {
 }
 
 /**
- * Storage that tabs of different processes share: each sees its own writes at once and those of others after `ms`. All
+ * Storage that tabs of different processes share: each sees its own writes at once and the writes of others after `ms`. All
  * tabs see the same order of writes.
  */
 export function createLateStorage(clock: Clock, ms: () => number) {

@@ -46,7 +46,7 @@ export type Treat = (request: SeenRequest) => Treatment | Promise<Treatment>;
 export type CollectFront = {
   readonly url: string;
   readonly seen: readonly SeenRequest[];
-  /** The batches of one environment, including those that the front answered itself. */
+  /** The batches of one environment, including batches that the front answered itself. */
   batches(appId: string): readonly SeenRequest[];
   /** Decides from now on what happens to the requests of one environment; `pass` at the start. */
   treat(appId: string, treat: Treat): void;

@@ -22,7 +22,7 @@ export function promtool(cwd: string, ...args: readonly string[]): { status: num
   return { status: status ?? -1, said: `${stdout}${stderr}` };
 }
 
-/** Lets promtool parse expressions, as those of recording rules. */
+/** Lets promtool parse expressions, as if recording rules had them. */
 export function checkExpressions(expressions: readonly string[]): { status: number; said: string } {
   const folder = tempDir('expressions');
   const rules = expressions.map((expr, at) => ({ record: `checked:expression:${at}`, expr }));

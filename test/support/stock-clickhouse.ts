@@ -13,7 +13,7 @@ import { root } from './deploy-file.js';
 
 const month = 'toYYYYMM(event_date)';
 
-/** How config.xml divides its logs in tables, and how long it keeps those that have an end. */
+/** How config.xml divides its logs in tables, and how long it keeps them, if not for ever. */
 const tableLogs: Readonly<Record<string, { readonly dividedBy?: string; readonly ttl?: string }>> = {
   query_log: { dividedBy: month },
   trace_log: { dividedBy: month },

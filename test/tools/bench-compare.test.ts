@@ -54,7 +54,7 @@ test('a higher rate is better, a higher cost is worse', () => {
   assert.equal(changes.find(({ name }) => name === `${costs}, single, by wrk: records/s`)?.verdict, 'better');
 });
 
-test('compares the figures that both sessions have, and counts those of only one', () => {
+test('compares the figures that both sessions have, and counts the figures that only one has', () => {
   const a = resultsOf({ ways: [wayOf('single', 40), wayOf('identify', 30)] });
   const b = resultsOf({ ways: [wayOf('single', 40)], halfLoad: halfLoadOf([5, 6, 7], [1]) });
   assert.deepEqual(

@@ -488,7 +488,7 @@ test('merge adds up what several generators found, errors by their kind', async 
   }
 });
 
-test('the users of a load are those whom its bodies name, and no others', () => {
+test('the users of a load are the users that its bodies name, and no others', () => {
   const sent = [{ keyPrefix: 'k', requests: 5 }];
   for (const name of ['single', 'bulk-10', 'user-properties', 'identify', 'collect']) {
     const way = wayNamed(name);

@@ -99,6 +99,17 @@ test('what was acknowledged before a deletion was submitted has to be gone', () 
   assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [2, 3])]), ['resurrected']);
 });
 
+test('a deleted record that is sent again after the loss of the index of keys may be stored once', () => {
+  const event = eventOf('a', 'ada', 'k');
+  const history = [sent('track', event, [0, 1]), sent('track', event, [8, 9])];
+  const found = (rows: readonly StoredEvent[], indexLostMs: readonly number[]) =>
+    kinds(history, rows, [deletion(ada, [2, 3])], { indexLostMs });
+  assert.deepEqual(found([rowOf(event)], []), ['resurrected']);
+  for (const rows of [[], [rowOf(event)]]) assert.deepEqual(found(rows, [7]), []);
+  assert.deepEqual(found([rowOf(event)], [10]), ['resurrected'], 'it was sent before the loss');
+  assert.deepEqual(found([rowOf(event), rowOf(event)], [7]), ['doubled']);
+});
+
 test('what was sent after the answer to a submission has to stay', () => {
   const event = eventOf('a');
   const history = [sent('track', event, [4, 5])];
@@ -400,7 +411,7 @@ test('an export that lacks a record, has one too many, or never becomes complete
   assert.deepEqual(exported(['a', 'b', 'b']), ['too much in an export']);
   assert.deepEqual(exported(undefined), ['not exported']);
   assert.deepEqual(exported(undefined, { clockMoved: true }), []);
-  // An emptied Redis loses the request, but of its records only those that no other part had.
+  // An emptied Redis loses the request, but only records that no other part had.
   assert.deepEqual(exported(undefined, emptiedAt(6)), []);
   assert.deepEqual(exported(undefined, emptiedAt(2)), ['not exported']);
   assert.deepEqual(exported(['a'], emptiedAt(2, 'b')), []);

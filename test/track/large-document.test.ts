@@ -1,4 +1,4 @@
-// Documents that are read record by record are read as those that are read at once, and no step of it takes long.
+// Reading a document record by record gives the same as reading it at once, and no step of it takes long.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
@@ -137,7 +137,7 @@ describe('a large document', () => {
     assert.deepEqual([4, 5, 6, 7, 100].map(read), [4, 5, 6, 6, 6]);
   });
 
-  test('may hold so much and no more, in a record and beside the records', () => {
+  test('has bounds on what it holds, in a record and beside the records', () => {
     const array = (element: string, count: number) => `[${Array(count).fill(element).join()}]`;
     const names = (count: number) => `{${Array.from({ length: count }, (_, i) => `"${i}":1`).join()}}`;
     const bounds: [make: (count: number) => string, max: number, code: string][] = [

@@ -418,7 +418,7 @@ describe('the document of such a number', () => {
     return 'code' in document ? document.code : document.value;
   };
 
-  test('is otherwise parsed like JSON.parse does', () => {
+  test('is otherwise parsed as by JSON.parse', () => {
     const json = `{"properties": {"a": 1, "__proto__": ${big}, "a": ${big}, "7": [${big}, {"__proto__": {"x": ${big}}}], "t": "${big} \\" 1e-400", "constructor": 1e-400}, "n": null}`;
     const asTexts = json.replaceAll(/(?<!")(12345678901234567890|1e-400)(?=[,}\]])/g, '"$1"');
     assert.deepStrictEqual(read(json), JSON.parse(asTexts));

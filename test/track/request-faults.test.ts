@@ -253,7 +253,7 @@ describe('a commit that several requests share', () => {
     assert.deepEqual(await submit(good()), stored);
   });
 
-  test('of which one identifies somebody as a suppressed user, for whom the account has no room, refuses that one', async (t) => {
+  test('refuses only the one that identifies somebody as a suppressed user when the account has no room for the name', async (t) => {
     const deployment = { epoch, secret, shards: 1, created_at: '' };
     const options = { redis: admin, epoch, shards: 1, namesPerAccountMax: 1 };
     await admin.set(registryKeys.epoch, epoch);

@@ -315,7 +315,7 @@ const values: Row[] = [
       properties: { key: value },
     }),
   ),
-  // A schema that checks keys by a pattern overlooks those that contain line breaks.
+  // A schema that checks keys by a pattern overlooks keys that contain line breaks.
   ...['a\nb', 'a\rb', 'a\u2028b', 'a\u2029b'].map((key) =>
     refuses(`a bad value under the key ${JSON.stringify(key)}`, 'invalid_type', `properties.${key}`, {
       properties: { [key]: { x: [1] } },

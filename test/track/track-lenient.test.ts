@@ -500,7 +500,7 @@ describe('a bulk request to a lenient environment', () => {
     return { ...event, ...fields };
   };
 
-  test('mends each element by itself, and names those that it cannot mend', async () => {
+  test('mends each element by itself, and names the elements that it cannot mend', async () => {
     const plain = element('plain element', {});
     const boolean = element('element with a boolean', { properties: { on: true } });
     const numeric = element('element with a number as timestamp', { timestamp: 1_704_067_200_123 });
@@ -584,10 +584,10 @@ describe('environments stats', () => {
 describe('after all that', () => {
   test('the strict environment has exactly what it accepted', () => strict.check());
   test('the lenient environment has the mended events, and nothing else', () => lenient.check());
-  test('so does the one of the real producers', () => producers.check());
+  test('so does the lenient environment of the real producers', () => producers.check());
 });
 
-test('an object is flattened no further than up to the fault that refuses it', () => {
+test('an object is flattened only up to the fault that refuses it', () => {
   const inner = Object.fromEntries(Array.from({ length: 20_000 }, (_, index) => [index, 1]));
   const keysOf = (key: string) => {
     const context = { note: () => undefined, longNumerals: new Set<string>(), flattenedBytesLeft: 1e9 };

@@ -19,7 +19,7 @@ import fc from '../support/fast-check.js';
 
 const pureRuns = 10_000;
 
-// Every code point that is no surrogate. Those that break careless code come more often than by chance.
+// Every code point that is no surrogate. Code points that break careless code come more often than by chance.
 const character = fc.oneof(
   { weight: 4, arbitrary: fc.string({ unit: 'grapheme-ascii', minLength: 1, maxLength: 1 }) },
   { weight: 4, arbitrary: fc.string({ unit: 'binary', minLength: 1, maxLength: 1 }) },

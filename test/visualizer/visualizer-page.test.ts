@@ -59,7 +59,7 @@ describe('the page', { skip }, () => {
   const rows = (page: Page) => page.locator('#list > li');
   const names = (page: Page) => page.locator('#list .name').allTextContents();
 
-  test('asks who is signed in to the console for the code alone', async () => {
+  test('asks people who are signed in to the console for the code only', async () => {
     const context = await browser.newContext();
     const page = await context.newPage();
     page.setDefaultTimeout(60_000);

@@ -1,5 +1,5 @@
-// Process entry of an embedded ClickHouse: ports and DATA_DIR in, ClickHouse's own HTTP and native servers on 127.0.0.1
-// out. Each of several servers (CLICKHOUSE_SERVERS) is a process; its argument is its number, from 1. Owns the life of the
+// The process of an embedded ClickHouse: it reads its ports and DATA_DIR, and runs ClickHouse's own HTTP and native servers on
+// 127.0.0.1. Each of several servers (CLICKHOUSE_SERVERS) is a process; its argument is its number, from 1. Owns the life of the
 // process: start, signals, stop. If the start fails, it prints one line that names the variable and exits with code 1.
 
 import { lstatSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -47,7 +47,7 @@ engine.run(configFile).then(
 const version = await control.untilAnswered();
 log.info({ port: place.httpPort, tcpPort: place.tcpPort, version }, 'listening');
 
-/** Lets running statements end, kills those that take too long, and ends the process. A kill at any time is safe. */
+/** Lets running statements end, kills statements that take too long, and ends the process. A kill at any time is safe. */
 async function stop(signal: NodeJS.Signals): Promise<void> {
   if (isStopping) return;
   isStopping = true;

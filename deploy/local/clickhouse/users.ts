@@ -24,7 +24,7 @@ export function serviceGrants(database: string): string[] {
     ...['MergeTree', 'ReplacingMergeTree', 'Memory', 'Join', 'Set'].map(
       (engine) => `TABLE ENGINE ON ${engine}`,
     ),
-    // For null(…): the service has ClickHouse parse rows into it to find those that ClickHouse refuses.
+    // For null(…): the service has ClickHouse parse rows into it, to find the rows that ClickHouse refuses.
     'CREATE TEMPORARY TABLE ON *.*',
     ...['backups', 'disks', 'merges', 'mutations', 'parts', 'processes'].map(
       (table) => `SELECT ON system.${table}`,

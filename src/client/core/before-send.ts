@@ -1,4 +1,4 @@
-// The page's own word on what is recorded: before anything is kept, it may change it or drop it.
+// Lets the page change or drop whatever is recorded, before it is kept.
 
 import type { Properties, PropertiesInput } from './messages.js';
 import {

@@ -1,4 +1,4 @@
-// Times as the wire has them, and what follows from two of them.
+// Times as they are sent and as HTTP has them, and how much time is between two of them.
 
 import { clientLimits } from './limits.js';
 

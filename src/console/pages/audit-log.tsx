@@ -1,4 +1,4 @@
-// The audit log: who did what to which account, environment, key or deletion request. For operators of all accounts.
+// The audit log: who did what to which account, environment, key or deletion request. Operators see all accounts.
 
 import { type Account, call, part } from '../api.js';
 import { Pages, usePages } from '../parts/paged.js';
@@ -22,7 +22,7 @@ type AuditEntry = {
   readonly outcome: string;
 };
 
-/** The service answers with so many at most. */
+/** How many lines the service sends at most. */
 const perPage = 100;
 
 const actors: Readonly<Record<string, string>> = {
@@ -47,8 +47,8 @@ export function AuditLog({ account }: { readonly account: Account | undefined })
       <h2>Audit log</h2>
       <p class="muted">
         {isOperator
-          ? 'The actions in all accounts, the last first.'
-          : 'The actions in this account, the last first.'}{' '}
+          ? 'The actions in all accounts, the latest first.'
+          : 'The actions in this account, the latest first.'}{' '}
         <button type="button" class="small" onClick={log.reload}>
           Load again
         </button>
@@ -60,7 +60,7 @@ export function AuditLog({ account }: { readonly account: Account | undefined })
             rows={shown.flat()}
             {...(shown.length === 1 ? { first: 20 } : {})}
             keyOf={({ id }) => id}
-            empty="Nothing was done yet. Each action of people, programs and the command line has its line here."
+            empty="No action yet. Each action of a person, a program or the command line gets a line here."
             columns={[
               { title: 'When', text: (each) => each.at, cell: (each) => <Time at={each.at} seconds /> },
               {

@@ -1,9 +1,9 @@
-// A line of the audit log in words: what the service notes of an action for programs.
+// Puts into words what a line of the audit log has for programs.
 
 import { auditActions } from '../../contract/audit-actions.js';
 import { durationText } from '../parts/parts.js';
 
-/** Of an action that this console does not know yet, its name. */
+/** An action that this console does not know yet is shown by its name. */
 export function actionText(action: string): string {
   return Object.hasOwn(auditActions, action)
     ? auditActions[action as keyof typeof auditActions]
@@ -24,7 +24,7 @@ export function outcomeText(outcome: string): string {
 const amount = (one: string, many: string) => (count: unknown) =>
   count === 1 ? `1 ${one}` : `${Number(count).toLocaleString()} ${many}`;
 
-/** By the name of a detail; what it says of the action. */
+/** What each detail says of an action, by its name. */
 const texts: Readonly<Record<string, (value: unknown) => string>> = {
   name: (name) => `“${name}”`,
   email: String,

@@ -1,10 +1,10 @@
-// Whom the service calls when a deletion of the account is complete.
+// The address that the service calls when a deletion of the account is complete.
 
 import { useState } from 'preact/hooks';
 import { type Account, call, part } from '../api.js';
 import { Confirm } from '../parts/dialog.js';
 import { Field } from '../parts/fields.js';
-import { Act, Form } from '../parts/form.js';
+import { ActionButton, Form } from '../parts/form.js';
 import { Loaded, Secret } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { may } from '../session.js';
@@ -22,8 +22,8 @@ export function Callback({ account }: { readonly account: Account }) {
     <section class="card">
       <h2>Callback</h2>
       <p class="muted">
-        When a deletion is complete, the service calls this address, signed with a secret that only you and it
-        know.
+        When a deletion is complete, the service calls this address. It signs the call with a secret that only
+        you and the service know.
       </p>
       {secret !== '' && <Secret text={secret} what="callback secret" />}
       <Loaded from={callback}>
@@ -31,13 +31,13 @@ export function Callback({ account }: { readonly account: Account }) {
           <>
             {data.url === null ? (
               <p class="empty">
-                Nobody is called.{may('setCallback') && ' Enter below the address of a program of yours.'}
+                Nobody is called.{may('setCallback') && ' Enter the address of your program below.'}
               </p>
             ) : (
               <p class="line">
                 <code class="value">{data.url}</code>
                 {may('testCallback') && (
-                  <Act
+                  <ActionButton
                     button="Test"
                     label="Test the callback"
                     small
@@ -89,7 +89,7 @@ export function Callback({ account }: { readonly account: Account }) {
             label="URL to call"
             value={url}
             set={setUrl}
-            hint="Each time it is set, there is a new secret."
+            hint="Setting it makes a new secret."
             required
           />
         </Form>

@@ -1,4 +1,4 @@
-// Data quality: what of an environment's records was refused, mended or ignored; for operators also the rows that ClickHouse
+// Data quality: which records of an environment were refused, mended or ignored; for operators also the rows that ClickHouse
 // refused.
 
 import { useState } from 'preact/hooks';
@@ -94,7 +94,7 @@ function OfEnvironment({ environment }: { readonly environment: EnvironmentOfLis
               keyOf={({ time, endpoint, index, code, field }) =>
                 `${time} ${endpoint} ${index} ${code} ${field}`
               }
-              empty="No record was refused lately. Notes of refused records name what was wrong, never a value."
+              empty="No record was refused lately. A note of a refused record says what was wrong and holds no value of it."
               columns={[
                 { title: 'When', text: (each) => each.time, cell: (each) => <Time at={each.time} seconds /> },
                 {
@@ -129,14 +129,14 @@ function OfEnvironment({ environment }: { readonly environment: EnvironmentOfLis
         </Loaded>
       </section>
       <section class="card">
-        <h2>What was taken although it was not as it should be</h2>
+        <h2>What else was not as it should be</h2>
         <Loaded from={stats}>{(data) => <Counts stats={data} />}</Loaded>
       </section>
     </>
   );
 }
 
-/** What a code of the API means, in a sentence; nothing for one that this console does not know yet. */
+/** What a code of the API means, in a sentence; empty for a code that this console does not know yet. */
 function meaningOf(code: string): string {
   return Object.hasOwn(outcomes, code) ? outcomes[code as OutcomeCode].meaning : '';
 }
@@ -171,10 +171,10 @@ function linesOf({ at, reasons }: Rejections): readonly Line[] {
 }
 
 const counted: Readonly<Record<string, string>> = {
-  ignored_fields: 'Fields that the service does not know, and ignored',
-  differing_repeats: 'Repeats that said something else than the first record with their key',
-  unauthorized: 'Requests without the write key that is required',
-  suppressed: 'Records of suppressed users, which are not stored',
+  ignored_fields: 'Unknown fields, which were ignored',
+  differing_repeats: 'Repeats that differed from the first record with their key',
+  unauthorized: 'Requests without the required write key',
+  suppressed: 'Records of suppressed users, which were not stored',
 };
 
 function Counts({ stats }: { readonly stats: Stats }) {
@@ -211,7 +211,7 @@ type FailedRow = {
   readonly bytes: number;
   readonly error_code: number;
   readonly error: string;
-  /** In UTC, without saying so. */
+  /** In UTC, without a time zone. */
   readonly failed_at: string;
 };
 
@@ -263,7 +263,7 @@ function FailedRows() {
                   failed.reload();
                 }}
               >
-                <p class="beside">Once the cause is corrected, they can be sent again.</p>
+                <p class="beside">Send them again once the cause is corrected.</p>
               </Form>
             )}
             <p role="status">{sent && sentText(sent)}</p>

@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import { type Account, call, type Deletion, part } from '../api.js';
 import { Dialog } from '../parts/dialog.js';
 import { saveFile } from '../parts/file.js';
-import { Act } from '../parts/form.js';
+import { ActionButton } from '../parts/form.js';
 import { Pages, usePages } from '../parts/paged.js';
 import { Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
@@ -26,7 +26,7 @@ export function Evidence(props: {
 }) {
   const { account, close } = props;
   const path = `/deletions/${part(props.deletion.deletion_request_id)}`;
-  // It may have gone on since the list was loaded.
+  // It may have progressed since the list was loaded.
   const { data: deletion = props.deletion } = useResource<Deletion>(path);
   const isComplete = deletion.status === 'complete';
   return (
@@ -87,14 +87,14 @@ export function Evidence(props: {
 
 const header = ['place in the list', 'rows', 'similar users'];
 
-/** By their places in the list, since nobody's name is kept. */
+/** What was counted for each user, by their place in the list, since no names are kept. */
 function CountedUsers({ path, deletion }: { readonly path: string; readonly deletion: Deletion }) {
   const load = (cursor?: string) =>
     call<Page>('GET', `${path}/users${cursor === undefined ? '' : `?cursor=${part(cursor)}`}`);
   const counted = usePages(path, load, ({ cursor }) => cursor);
   const [loaded, setLoaded] = useState<number | undefined>(undefined);
-  const isOver = Date.parse(deletion.evidence_until ?? '') <= Date.now();
-  if (isOver) return <p class="muted">What was found of each user was kept for 30 days.</p>;
+  const isExpired = Date.parse(deletion.evidence_until ?? '') <= Date.now();
+  if (isExpired) return <p class="muted">What was found of each user is kept for 30 days only.</p>;
   const download = async (signal: AbortSignal) => {
     const all: Counted[] = [];
     let cursor: string | undefined;
@@ -118,7 +118,7 @@ function CountedUsers({ path, deletion }: { readonly path: string; readonly dele
             rows={pages.flatMap(({ users }) => users)}
             first={5}
             keyOf={({ place }) => String(place)}
-            empty="Nothing is kept of single users."
+            empty="Nothing is kept about single users."
             columns={[
               { title: 'Place in the list', text: ({ place }) => place + 1 },
               {
@@ -131,7 +131,7 @@ function CountedUsers({ path, deletion }: { readonly path: string; readonly dele
           />
         )}
       </Pages>
-      <Act button="Download what was found of all users" work={download} />
+      <ActionButton button="Download what was found of all users" work={download} />
       {loaded !== undefined && (
         <progress aria-label="Loaded for the download" max={deletion.targets} value={loaded} />
       )}

@@ -1,4 +1,4 @@
-// Deletions and exports of an account: what was asked for and how far it is.
+// Deletions and exports of an account: what was requested, and how far it is.
 
 import { useState } from 'preact/hooks';
 import type { DeletionState } from '../../contract/deletion-states.js';
@@ -73,7 +73,7 @@ export function Deletions({ account }: { readonly account: Account }) {
             label="Name of the request"
             value={wanted}
             set={setWanted}
-            hint="Its reference, letter by letter; empty for any."
+            hint="Its reference, exactly as it was given. Empty: any."
           />
         </Form>
         <Pages from={deletions} button="Earlier deletions">
@@ -85,9 +85,9 @@ export function Deletions({ account }: { readonly account: Account }) {
               keyOf={({ deletion_request_id }) => deletion_request_id}
               empty={
                 state !== '' || reference !== ''
-                  ? 'No deletion of these pages is like that.'
+                  ? 'No deletion on these pages matches.'
                   : may('submitDeletion')
-                    ? 'Nobody was deleted yet. Begin with New deletion, or by the deletion API with an API key.'
+                    ? 'Nobody was deleted yet. Begin with New deletion, or use the deletion API with an API key.'
                     : 'Nobody was deleted yet.'
               }
               columns={[

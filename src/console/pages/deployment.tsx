@@ -1,4 +1,4 @@
-// The deployment, for operators: its processes and what waits on the page Overview, its shards and stores on the page Settings.
+// The deployment, for operators: the page Overview shows its processes and what waits, the page Settings its shards and stores.
 
 import { bytesText, durationText, Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
@@ -66,14 +66,14 @@ function Backlog({ parts: { shards, backlog_bytes_max: bytesMax } }: { readonly 
   const oldestSeconds = Math.max(0, ...shards.map((shard) => shard.oldest_seconds));
   return (
     <section class="card">
-      <h2>Backlog: what is taken and not stored yet</h2>
+      <h2>Backlog: accepted, but not stored yet</h2>
       <p class="line">
         <meter aria-label="Use of the backlog" min={0} max={bytesMax} value={bytes} />
         <span>
           {bytesText(bytes)} of {bytesText(bytesMax)}
           {rows === 0
             ? ', no rows'
-            : `, ${rows.toLocaleString()} ${rows === 1 ? 'row' : 'rows'}, the oldest since ${oldestSeconds.toFixed(1)} s`}
+            : `, ${rows.toLocaleString()} ${rows === 1 ? 'row' : 'rows'}, the oldest waiting for ${oldestSeconds.toFixed(1)} s`}
         </span>
       </p>
     </section>
@@ -88,13 +88,13 @@ function Processes({ processes }: Pick<Parts, 'processes'>) {
         caption="Processes"
         rows={processes}
         keyOf={({ host, pid }) => `${host} ${pid}`}
-        empty="No process has said that it runs."
+        empty="No process has reported that it runs."
         columns={[
           { title: 'Process', text: (each) => each.process },
           { title: 'Host', text: (each) => `${each.host} (${each.pid})` },
           { title: 'Version', text: (each) => `${each.version}, Node ${each.node.replace('v', '')}` },
           {
-            title: 'Runs since',
+            title: 'Running since',
             text: (each) => each.started_at,
             cell: (each) => (
               <>

@@ -61,7 +61,7 @@ function Shown({ settings, close }: { readonly settings: SettingsOf; readonly cl
     <>
       <p>
         Records that are not as they should be are{' '}
-        {validation === 'strict' ? 'refused' : 'mended where that is possible'}. Events are kept{' '}
+        {validation === 'strict' ? 'refused' : 'mended where possible'}. Events are kept{' '}
         {days === undefined ? 'for ever' : `for ${days.toLocaleString()} days`}.
         {allowed.length > 0 && ` These words may be identities: ${allowed.join(', ')}.`}
       </p>
@@ -123,7 +123,7 @@ function EnvironmentForm(props: {
         set={setValidation}
         options={[
           ['strict', 'are refused'],
-          ['lenient', 'are mended where that is possible'],
+          ['lenient', 'are mended where possible'],
         ]}
       />
       {!environment.main && (
@@ -143,7 +143,7 @@ function EnvironmentForm(props: {
         value={days}
         set={setDays}
         mode="numeric"
-        hint="Empty: for ever. Users go, too, once they have sent no event for so long."
+        hint="Empty: for ever. Users who send no event for so long are deleted, too."
       />
       {days.trim() !== '' && days.trim() !== daysBefore && (
         <p class="problem">
@@ -156,7 +156,7 @@ function EnvironmentForm(props: {
         value={allow}
         set={setAllow}
         lines={2}
-        hint={`Words such as null or user are refused by identify, since they would merge strangers, for ever. ${
+        hint={`Identify refuses words such as null or user, since they would merge strangers for ever. ${
           allowed.length === 0 ? 'None is allowed now.' : `Allowed now: ${allowed.join(', ')}.`
         }`}
       />
@@ -168,7 +168,7 @@ function EnvironmentForm(props: {
           set={(isAllowed) =>
             setRemoved(isAllowed ? removed.filter((other) => other !== word) : [...removed, word])
           }
-          hint="Without the mark it is refused again; who was merged by it stays merged."
+          hint="Uncheck it to have the word refused again. Users who were merged by it stay merged."
         />
       ))}
       <fieldset>

@@ -28,12 +28,12 @@ const noEvent = (
   <>
     No event was stored in this time.{' '}
     <a href="/api" onClick={onLink}>
-      API has a command that sends one.
+      The page API has a command that sends one.
     </a>
   </>
 );
 
-/** Of more names the first are shown, with a field to find one. */
+/** If there are more names than this, only the first are shown, with a field to find the others. */
 const listed = 20;
 
 export function EventNames({ environment }: { readonly environment: EnvironmentOfList }) {
@@ -82,7 +82,7 @@ export function EventNames({ environment }: { readonly environment: EnvironmentO
                   number: true,
                 },
                 {
-                  title: 'First in this time',
+                  title: 'First in this period',
                   text: (each) => each.first_seen,
                   cell: (each) => <Time at={each.first_seen} />,
                   sorts: true,
@@ -120,12 +120,12 @@ export function EventNames({ environment }: { readonly environment: EnvironmentO
   );
 }
 
-/** Of all events of the list, to a tenth. */
+/** Its share of all events in the list, to a tenth of a percent. */
 function percentOf({ count }: EventName, all: readonly EventName[]): number {
   return Math.round((1000 * count) / all.reduce((sum, each) => sum + each.count, 0)) / 10;
 }
 
-/** What is there is not 0. */
+/** A name in the list is never shown with 0 %. */
 function shareText(percent: number): string {
   return percent === 0 ? '< 0.1 %' : `${percent.toLocaleString()} %`;
 }
@@ -149,7 +149,9 @@ function Properties({ path }: { readonly path: string }) {
               { title: 'Values look like', text: typesOf },
             ]}
           />
-          <p class="muted">Of at most 10,000 events. More than one type is often a mistake of a sender.</p>
+          <p class="muted">
+            Judged by at most 10,000 events. More than one type is often a sender’s mistake.
+          </p>
         </>
       )}
     </Loaded>

@@ -1,4 +1,4 @@
-// Exports of an account: what is held about some users, to download.
+// Exports of an account: downloads of what is held about users.
 
 import { counts } from '../../contract/lengths.js';
 import { type Account, call, part } from '../api.js';
@@ -20,7 +20,7 @@ type Export = {
 };
 
 const everyMs = 3_000;
-/** The service answers with so many. */
+/** How many exports the service lists. */
 const listedMax = 20;
 
 function pathOf({ account_id }: Account): string {
@@ -45,10 +45,10 @@ export function Exports({ account }: { readonly account: Account }) {
             caption="Exports"
             rows={data}
             keyOf={({ user_export_id }) => user_export_id}
-            empty="No export is kept. Ask for one by New export: it is kept for a day, and ends when one of its users is deleted."
+            empty="There is no export. Request one with New export. It is kept for a day, or until one of its users is deleted."
             columns={[
               {
-                title: 'Asked for',
+                title: 'Requested',
                 text: (each) => each.submitted_at,
                 cell: (each) => <Time at={each.submitted_at} />,
               },
@@ -123,11 +123,11 @@ function NewExport(props: { readonly account: Account; readonly form: string; re
         {requests > listedMax && (
           <p class="problem">
             An export has at most {usersText(counts.exportUsersMax)}, and the list shows the last {listedMax}{' '}
-            exports: download the first of these before you ask for more.
+            exports: download the first ones before you request more.
           </p>
         )}
         {may('submitDeletion') && <PreviewOf of={users} account={account} />}
-        <Sending of={users} what="Asked for" />
+        <Sending of={users} what="Requested" />
       </Form>
     </Dialog>
   );

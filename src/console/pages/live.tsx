@@ -3,7 +3,7 @@
 import { useRef, useState } from 'preact/hooks';
 import { type Account, ApiError, call, type EnvironmentOfList, part } from '../api.js';
 import { useEnvironment } from '../parts/environment.js';
-import { Act } from '../parts/form.js';
+import { ActionButton } from '../parts/form.js';
 import { Problem, Properties, Time } from '../parts/parts.js';
 import { useLoad } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
@@ -33,8 +33,8 @@ export function Live({ account }: { readonly account: Account }) {
       <section class="card">
         <h2>One device</h2>
         <p>
-          The Event Visualizer shows all that one paired device sends, with the answers that it got, before it
-          is stored. Shake the device, and enter there the code that it shows.
+          The Event Visualizer shows everything that one paired device sends, and the answers to it, before it
+          is stored. Shake the device, and enter in the Event Visualizer the code that the device shows.
         </p>
         <a class="button" href="/visualizer">
           Open the Event Visualizer
@@ -66,14 +66,14 @@ function Stream({ environment }: { readonly environment: EnvironmentOfList }) {
   const look = async () => {
     const from = place.current;
     const page = await call<Page>('GET', `${path}?place=${part(from)}`).catch((error: unknown) => {
-      // One may look on for so long; then one begins again.
-      if (error instanceof ApiError && !error.passes) {
+      // The service ends this after a while; then the reader has to begin again.
+      if (error instanceof ApiError && !error.isTemporary) {
         setEnded(error.message);
         setWatching(false);
       }
       throw error;
     });
-    // Else the reader has begun again meanwhile.
+    // If the place differs, the reader has begun again meanwhile.
     if (place.current === from) {
       place.current = page.place;
       setEvents((known) => [...page.events, ...known].slice(0, keptMax));
@@ -97,14 +97,14 @@ function Stream({ environment }: { readonly environment: EnvironmentOfList }) {
             Pause
           </button>
         ) : (
-          <Act button={events.length === 0 ? 'Watch' : 'Go on'} work={begin} />
+          <ActionButton button={events.length === 0 ? 'Watch' : 'Go on'} work={begin} />
         )}
       </div>
       <Problem text={stream.fault || ended} />
       {!isWatching && events.length === 0 ? (
         <p class="empty">
-          Events as they are stored, at most ten a second. The audit log has that you watched; nothing else is
-          stored.
+          Events as they are stored, at most ten a second. The audit log notes that you watched; nothing else
+          is stored.
         </p>
       ) : (
         <>
@@ -118,7 +118,7 @@ function Stream({ environment }: { readonly environment: EnvironmentOfList }) {
             empty="Waiting for events."
             columns={[
               {
-                title: 'Taken',
+                title: 'Accepted',
                 text: (each) => each.received_at,
                 cell: (each) => <Time at={each.received_at} seconds />,
               },

@@ -1,4 +1,4 @@
-// A new deletion: a list of users, what would be found of them, and its submission, in several requests if it is long.
+// The dialog of a new deletion: a list of users, a preview, and the submission, in several requests if the list is long.
 
 import { useState } from 'preact/hooks';
 import { counts } from '../../contract/lengths.js';
@@ -50,8 +50,8 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
       <p>
         All records of these users are deleted, in every environment of the account. This cannot be undone.{' '}
         {suppress
-          ? 'What arrives of them later is not stored, until somebody frees them.'
-          : 'What arrives of them after the submission stays.'}
+          ? 'What is sent about them later is not stored until somebody frees them.'
+          : 'What is sent about them after the submission stays.'}
       </p>
       <Form
         label="New deletion"
@@ -73,7 +73,7 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
           label="Suppress these users, too"
           value={suppress}
           set={setSuppress}
-          hint="Suppressed first, so that nothing sent about them later is stored."
+          hint="They are suppressed first, so that nothing that is sent about them later is stored."
         />
         <Sending of={users} what="Submitted" />
       </Form>
@@ -81,7 +81,7 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
   );
 }
 
-/** A reference names one request. */
+/** Each request of a list needs a reference of its own. */
 function referenceOf(reference: string, number: number, requests: number): string {
   return requests === 1 ? reference : `${reference} (${number} of ${requests})`;
 }

@@ -1,4 +1,4 @@
-// Overview: is all well, how many records come, and for operators the backlog and the processes.
+// Overview: whether all is well, how many records arrive, and for operators the backlog and the processes.
 
 import { useState } from 'preact/hooks';
 import { type Account, part } from '../api.js';
@@ -80,9 +80,9 @@ export function Overview({ account }: { readonly account: Account }) {
               <Chart shows="Records over time" of={data} linesOf={linesOf} />
               {isEmpty(data) && (
                 <p class="empty">
-                  No record came in this time.{' '}
+                  No record arrived in this time.{' '}
                   <a href="/api" onClick={onLink}>
-                    API has a command that sends one.
+                    The page API has a command that sends one.
                   </a>
                 </p>
               )}
@@ -108,7 +108,7 @@ function linesOf(traffic: Traffic): readonly Line[] {
   ];
 }
 
-/** What an answer of before said is no statement about now. */
+/** An old answer says nothing about now. */
 function Wellness({ overview, isOld }: { readonly overview: OverviewOf; readonly isOld: boolean }) {
   const { problems, queryable_seconds: seconds, deletions } = overview;
   const tone = isOld ? 'unknown' : problems.length === 0 ? 'good' : 'bad';
@@ -120,7 +120,7 @@ function Wellness({ overview, isOld }: { readonly overview: OverviewOf; readonly
         </p>
       ) : problems.length === 0 ? (
         <p class="sentence" role="status">
-          All is well: records are taken and stored.
+          All is well: records are accepted and stored.
         </p>
       ) : (
         <p class="sentence" role="alert">
@@ -128,7 +128,7 @@ function Wellness({ overview, isOld }: { readonly overview: OverviewOf; readonly
         </p>
       )}
       <p>
-        {seconds > 0 && `A record can be queried ${secondsText(seconds)} after it is taken. `}
+        {seconds > 0 && `A record can be queried ${secondsText(seconds)} after it is accepted. `}
         {deletions.pending === 0 ? (
           'No deletion is pending.'
         ) : (
@@ -154,7 +154,7 @@ function secondsText(seconds: number): string {
 
 const figures = [
   ['accepted', 'accepted', 'stored, or about to be'],
-  ['repeated', 'repeated', 'known by their keys'],
+  ['repeated', 'repeated', 'sent before with the same key'],
   ['limited', 'limited', 'over a rate limit'],
   ['rejected', 'rejected', 'not as they should be'],
 ] as const;

@@ -21,12 +21,12 @@ type SessionOfList = {
   readonly this_one: boolean;
 };
 
-/** Whose name another one has in it stands first. */
+/** In this order, since Edge and Opera name Chrome in their header, too, and Chrome names Safari. */
 const browsers = ['Edg', 'OPR', 'Firefox', 'Chrome', 'Safari'];
 const systems = ['Android', 'iPhone', 'iPad', 'Windows', 'Mac OS', 'Linux'];
 const fullNames: Readonly<Record<string, string>> = { Edg: 'Edge', OPR: 'Opera' };
 
-/** `Chrome on Linux`, as far as the header User-Agent says it. */
+/** `Chrome on Linux`, or the whole header User-Agent if it does not say that. */
 function browserOf(agent: string): string {
   const browser = browsers.find((name) => agent.includes(`${name}/`));
   const system = systems.find((name) => agent.includes(name));
@@ -42,7 +42,7 @@ export function OwnAccess() {
       <h2>Your access</h2>
       <p>
         You are {person.value?.email}, {roleTexts[person.value?.role ?? 'viewer']}.
-        {signsOn && ' You sign in by your provider, where your password and second factor are.'}
+        {signsOn && ' You sign in through your provider, which has your password and second factor.'}
       </p>
       {!signsOn && (
         <>
@@ -80,7 +80,7 @@ export function OwnAccess() {
                   button="End"
                   of={`the session from ${each.address}`}
                   title="End this session?"
-                  says={<p>Whoever uses it has to sign in again.</p>}
+                  says={<p>The browser that uses it has to sign in again.</p>}
                   confirm="End session"
                   work={async () => {
                     await call('DELETE', `/sessions/${part(each.id)}`);
@@ -115,7 +115,7 @@ function NewPassword({ done }: { readonly done: () => void }) {
         }}
       >
         <Field
-          label="Present password"
+          label="Current password"
           type="password"
           value={password}
           set={setPassword}

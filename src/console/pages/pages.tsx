@@ -15,9 +15,9 @@ import { Users } from './users.js';
 export type Page = {
   readonly path: string;
   readonly title: string;
-  /** Whether the person who is signed in has a use for it; without this, everybody has. */
+  /** Whether the page is for the person who is signed in; without this, it is for everybody. */
   readonly isFor?: () => boolean;
-  /** `account`: the chosen one; undefined as long as there is none. */
+  /** `account`: the chosen one; undefined while there is none. */
   readonly show: (account: Account | undefined) => ComponentChildren;
 };
 

@@ -1,4 +1,4 @@
-// The second factor of whoever is signed in: set up with an app on their phone, or removed.
+// The second factor of the signed-in person: set up with an app on their phone, or removed.
 
 import { useState } from 'preact/hooks';
 import { call } from '../api.js';

@@ -33,12 +33,12 @@ export function Security({ account }: { readonly account: Account }) {
       <h1>Privacy and security</h1>
       <section class="card">
         <h2>Environments</h2>
-        <p class="muted">The app ID stands in every record that is sent. It is no secret.</p>
+        <p class="muted">Every record that is sent names the app ID. It is no secret.</p>
         <Table
           caption="App IDs"
           rows={account.environments}
           keyOf={({ app_id }) => app_id}
-          empty="There is no environment. Settings is where one is added."
+          empty="There is no environment yet. An administrator adds one in Settings."
           columns={[
             {
               title: 'Environment',
@@ -91,8 +91,8 @@ function ApiKeys({ environment }: { readonly environment: EnvironmentOfList }) {
     <section class="card">
       <h2>API keys</h2>
       <p class="muted">
-        With an API key and the app ID of {environment.name}, programs of yours get tokens that delete users
-        and ask how far deletions are.
+        With an API key and the app ID of {environment.name}, your programs get tokens to delete users and to
+        ask how far deletions are.
       </p>
       {secret !== '' && <Secret text={secret} what="API key" />}
       <Loaded from={keys}>
@@ -171,14 +171,14 @@ function ApiKeys({ environment }: { readonly environment: EnvironmentOfList }) {
           />
         )}
       </Loaded>
-      {/* Only beside the list, which says what names are taken. */}
+      {/* Only once the list is loaded, which says what names are taken. */}
       {may('createKey') && keys.data !== undefined && (
         <Form label="New API key" submit="Create API key" inline work={create}>
           <Field
             label="Name of the new key"
             value={name}
             set={setName}
-            hint="Such as the program that will use it."
+            hint="For example, the program that will use it."
           />
         </Form>
       )}
@@ -236,7 +236,7 @@ function Rotate(props: {
             ['24h', 'in a day'],
             ['7d', 'in a week'],
           ]}
-          hint="Until then both are good, so that programs can change over."
+          hint="Until then both keys work, so that programs can switch."
         />
       </Form>
     </Dialog>
@@ -264,7 +264,7 @@ function Writing({ environment }: { readonly environment: EnvironmentOfList }) {
             <p>
               {data.write_key === 'required'
                 ? 'Servers need a write key. '
-                : 'Whoever knows the app ID can write from a server. '}
+                : 'Every server that knows the app ID can write. '}
               {data.origins === undefined
                 ? 'Pages of any site can write.'
                 : data.origins.length === 0
@@ -380,7 +380,7 @@ function Origins(props: {
           value={text}
           set={setText}
           lines={3}
-          hint="One a line, such as https://shop.example. Empty: no page."
+          hint="One per line, such as https://shop.example. Empty: no page."
         />
       )}
     </Form>

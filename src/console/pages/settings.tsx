@@ -1,4 +1,4 @@
-// Settings: environments, people, accounts, the deployment, the own access, and the audit log. Each person sees what they may do.
+// Settings: environments, people, accounts, the deployment, one's own access, and the audit log. Each person sees what they may do.
 
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
@@ -185,7 +185,7 @@ function People({ account }: { readonly account: Account }) {
       {link !== undefined && (
         <div class="secret" role="status">
           <p>
-            <strong>Give this link to {link.email}.</strong> It is good once, for 7 days, and is shown only
+            <strong>Give this link to {link.email}.</strong> It works once, within 7 days, and is shown only
             now.
           </p>
           <p class="line">
@@ -263,7 +263,7 @@ function Accounts() {
           label="Name of the new account"
           value={name}
           set={setName}
-          hint="It begins with an environment Main Production."
+          hint="It begins with one environment, Main Production."
           required
         />
       </Form>

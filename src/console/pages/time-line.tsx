@@ -1,4 +1,4 @@
-// The events of a user, the latest first, all or those of one name.
+// The events of a user, the latest first: all of them, or only the ones with one name.
 
 import { useState } from 'preact/hooks';
 import { call } from '../api.js';
@@ -43,7 +43,7 @@ export function TimeLine(props: {
             set={setWanted}
             options={[
               ['', 'all events'],
-              // A mark before the name, since a name may be anything.
+              // The `=` keeps a name apart from the empty value, which stands for all events.
               ...events.map(
                 ({ event, count }) => [`=${event}`, `${event} (${count.toLocaleString()})`] as const,
               ),

@@ -1,9 +1,9 @@
-// What is held about one user in an environment, and what may be done about it.
+// What is held about one user in an environment, and what can be done with the user.
 
 import { useState } from 'preact/hooks';
 import { type Account, call, part } from '../api.js';
 import { Confirm } from '../parts/dialog.js';
-import { Act } from '../parts/form.js';
+import { ActionButton } from '../parts/form.js';
 import { Time } from '../parts/parts.js';
 import { Table } from '../parts/table.js';
 import { go } from '../router.js';
@@ -27,7 +27,7 @@ export type FoundUser = {
 
 export function UserDetails(props: {
   readonly account: Account;
-  /** Of the environment's users. */
+  /** The path of the environment's users. */
   readonly path: string;
   readonly asked: Readonly<Record<string, string>>;
   readonly name: string;
@@ -133,11 +133,16 @@ function Similar(props: {
   if (props.similar.length === 0) return null;
   return (
     <div class="similar">
-      <p>Others look like this one. They are other users:</p>
+      <p>These look like this one, but are other users:</p>
       <ul class="others">
         {props.similar.map((identity) => (
           <li key={identity}>
-            <Act button={identity} label={`Show ${identity}`} small work={() => props.find(identity)} />
+            <ActionButton
+              button={identity}
+              label={`Show ${identity}`}
+              small
+              work={() => props.find(identity)}
+            />
           </li>
         ))}
       </ul>
@@ -145,7 +150,7 @@ function Similar(props: {
   );
 }
 
-/** By the identity if there is one, since it reaches the user in every environment. */
+/** They act by the identity if there is one, since it names the user in every environment. */
 function Actions(props: {
   readonly account: Account;
   readonly asked: Readonly<Record<string, string>>;
@@ -170,13 +175,13 @@ function Actions(props: {
             says={
               <p>
                 Everything that is held about {name}, in every environment of {account.name}, is kept ready
-                for download for a day, under Deletions. The audit log has that you asked for it.
+                for download for a day, under Deletions. The audit log notes that you requested it.
               </p>
             }
             confirm="Export user"
             work={async () => {
               await call('POST', `${of}/user_exports`, { users });
-              setSaid('The export is asked for. It is under Deletions, as soon as it is ready.');
+              setSaid('The export is requested. Once it is ready, you find it under Deletions.');
             }}
           />
         )}
@@ -187,12 +192,13 @@ function Actions(props: {
             says={
               suppressed ? (
                 <p>
-                  From now on what arrives of {name} is stored again, in every environment of {account.name}.
+                  From now on, what is sent about {name} is stored again, in every environment of{' '}
+                  {account.name}.
                 </p>
               ) : (
                 <p>
-                  From now on nothing that arrives of {name} is stored, in every environment of {account.name}
-                  . What is stored already stays. The senders are not told.
+                  From now on, nothing that is sent about {name} is stored, in every environment of{' '}
+                  {account.name}. What is already stored stays. The senders are not told.
                 </p>
               )
             }
@@ -210,16 +216,16 @@ function Actions(props: {
             title="Delete this user?"
             says={
               <p>
-                All events, properties and identifications of {name} and of the user ids that are merged with
-                it are deleted, in every environment of {account.name}. This cannot be undone. What arrives
+                All events, properties and identifications of {name}, and of the user ids that are merged with
+                it, are deleted in every environment of {account.name}. This cannot be undone. What is sent
                 later is stored
-                {suppressed ? ' only once the user is freed.' : ': to keep the user out, suppress them, too.'}
+                {suppressed ? ' only once the user is freed.' : '. To prevent that, suppress the user, too.'}
               </p>
             }
             confirm="Delete this user"
             work={async () => {
               await call('POST', `${of}/user_deletion`, { users });
-              setSaid('The deletion is submitted. It is under Deletions, where you see when it is complete.');
+              setSaid('The deletion is submitted. Under Deletions you see when it is complete.');
             }}
           />
         )}

@@ -1,4 +1,4 @@
-// Users: finds one by a name, and shows what is held about them.
+// Users: finds a user by a name, and shows what is held about them.
 
 import { useState } from 'preact/hooks';
 import { type Account, call, type EnvironmentOfList, part } from '../api.js';
@@ -70,7 +70,7 @@ function OfEnvironment(props: { readonly account: Account; readonly environment:
             label="Name"
             value={name}
             set={setName}
-            hint="As it was sent, letter by letter. Each look-up is in the audit log, without the name."
+            hint="Exactly as it was sent. Each look-up is noted in the audit log, without the name."
             required
           />
         </Form>

@@ -1,5 +1,5 @@
-// A chart of what is counted over an hour or a week. It is drawn on a canvas, so what it shows is also said in words and can be
-// copied as a table.
+// A chart of counts over an hour or a week. It is drawn on a canvas, which screen readers cannot read. So the counts are also there
+// as text, and can be copied as CSV.
 
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
@@ -13,7 +13,7 @@ export type Line = {
 export type Colour = 'good' | 'accent' | 'warn' | 'bad' | 'plain';
 
 type Lines = {
-  /** The begin of each step, in seconds since 1970. */
+  /** When each step begins, in seconds since 1970. */
   readonly at: readonly number[];
   readonly step_seconds: number;
   readonly lines: readonly Line[];
@@ -115,9 +115,12 @@ function pointedText(at: number, stepSeconds: number): string {
   return `${timeText(at, stepSeconds)} (${utc.slice(11, 16)} UTC)`;
 }
 
-/** The counts of the steps that are over, and from there to the one that goes on, which is drawn dashed: it will have more. */
+/**
+ * Two lines: the counts of the steps that are over, and the way from there to the present step, whose count still grows. The second
+ * one is drawn dashed.
+ */
 function untilNow(counts: readonly number[], stepSeconds: number): readonly (number | null)[][] {
-  // Only minutes that are over are counted.
+  // Steps of a minute are sent only when they are over.
   if (stepSeconds === 60) return [[...counts], counts.map(() => null)];
   const last = counts.length - 1;
   return [
@@ -127,8 +130,8 @@ function untilNow(counts: readonly number[], stepSeconds: number): readonly (num
 }
 
 /**
- * Calls `point` with the index of the minute or hour under the pointer, and without one when it leaves. A new drawing calls it only
- * then: the keyboard may have chosen one.
+ * Calls `point` with the index of the step under the pointer, and without one when the pointer leaves. It does not call it before
+ * the pointer has entered, so that drawing again keeps the step that the keyboard has chosen.
  */
 function draw(
   place: HTMLElement,
@@ -170,7 +173,7 @@ function draw(
         ...lines.flatMap((line, index) => {
           const series = {
             label: line.name,
-            // One that is always 0 would hide the others at 0.
+            // A line that is always 0 would cover the others where they are 0.
             show: index === 0 || line.counts.some((count) => count > 0),
             stroke: colour(`--${line.colour}`),
             width: 2,

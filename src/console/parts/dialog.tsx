@@ -5,7 +5,7 @@ import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { Form } from './form.js';
 import { DialogHold } from './work.js';
 
-/** A dialog over the page. Escape closes it, too; the focus goes back to where it was. */
+/** A dialog over the page. Escape closes it, too. Then the focus goes back to where it was. */
 export function Dialog(props: {
   readonly title: string;
   readonly close: () => void;
@@ -32,7 +32,7 @@ export function Dialog(props: {
     event.preventDefault();
     close();
   };
-  // A phone's gesture closes it whatever is said to that.
+  // A phone's back gesture closes the dialog and cannot be prevented, so a held dialog opens again.
   const onClose = ({ currentTarget }: { readonly currentTarget: HTMLDialogElement }) => {
     if (!currentTarget.isConnected) return;
     if (hold.current !== undefined) currentTarget.showModal();
@@ -49,12 +49,12 @@ export function Dialog(props: {
 /** A button that asks before it acts, and says what will happen. */
 export function Confirm(props: {
   readonly button: string;
-  /** Tells buttons of one name apart. */
+  /** What the button acts on, in its accessible name: `Revoke` of `API key Key 1`. */
   readonly of?: string;
   readonly title: string;
-  /** Whether nothing is lost by it. */
+  /** Whether nothing is lost by it, so that the button that confirms need not warn. */
   readonly calm?: boolean;
-  /** Whether the button itself warns already. */
+  /** Whether the button that opens the dialog warns, too. */
   readonly grave?: boolean;
   readonly says: ComponentChildren;
   readonly confirm: string;

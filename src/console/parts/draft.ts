@@ -1,5 +1,5 @@
-// What people have put into a long form and not sent. It outlives the end of their session, so that nobody pastes a list twice.
-// It is only in the memory of the open page, and whoever signs in as somebody else does not find it.
+// What people have entered in a long form and not sent yet. It is kept in the memory of the open page only. It outlives the
+// session, so that nobody has to paste a list twice, and is forgotten when somebody else signs in.
 
 import { effect, type Signal, signal } from '@preact/signals';
 import { person } from '../session.js';
@@ -18,9 +18,9 @@ export function useDraft<Value>(name: string, first: Value): readonly [Value, (v
   ];
 }
 
-/** Forgets the fields whose names begin so: of a form that was sent or given up, or of all. */
-export function forgetDrafts(names = ''): void {
-  for (const name of drafts.keys()) if (name.startsWith(names)) drafts.delete(name);
+/** Forgets the fields of a form that was sent or given up: their names begin with `prefix`. Without one it forgets all. */
+export function forgetDrafts(prefix = ''): void {
+  for (const name of drafts.keys()) if (name.startsWith(prefix)) drafts.delete(name);
 }
 
 let owner: string | undefined;

@@ -26,7 +26,7 @@ export function Check(props: {
   );
 }
 
-/** For what an app shows as the second factor. */
+/** The field for the six digits of a second factor. */
 export function CodeField({ value, set }: { readonly value: string; readonly set: (value: string) => void }) {
   return (
     <Field
@@ -68,9 +68,9 @@ export function Field(props: {
       {lines === undefined ? (
         <input
           {...common}
-          // The types tell kinds of fields apart that are one here.
+          // Preact has a type for each kind of field; here one field can be of any kind.
           type={type as 'text'}
-          // The attribute is for password managers, which know these words.
+          // Password managers go by this.
           autocomplete={complete as 'off'}
           {...(mode === undefined ? {} : { inputMode: mode })}
         />

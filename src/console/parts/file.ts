@@ -1,6 +1,6 @@
 // Files that the console makes itself.
 
-/** The browser saves it where it saves downloads. */
+/** Has the browser save a text as a download. */
 export function saveFile(name: string, type: string, text: string): void {
   const link = document.createElement('a');
   link.href = URL.createObjectURL(new Blob([text], { type }));

@@ -14,7 +14,7 @@ export function Form(props: {
   readonly danger?: boolean;
   readonly inline?: boolean;
   readonly cancel?: () => void;
-  /** Whether the work looks at its signal, so that the reader may stop it. */
+  /** Whether the work checks its signal, so that the reader can stop it. */
   readonly stops?: boolean;
 }) {
   const { busy, stopping, fault, begin, stop } = useWork();
@@ -55,8 +55,8 @@ export function Form(props: {
   );
 }
 
-/** A button that does one thing beside a form: it shows progress and what went wrong. */
-export function Act(props: {
+/** A button that does one thing: it shows progress and what went wrong. */
+export function ActionButton(props: {
   readonly button: string;
   readonly label?: string;
   readonly work: Work;

@@ -1,8 +1,8 @@
-// Long lists that the service answers with page by page.
+// Long lists, which the service sends page by page.
 
 import type { ComponentChildren } from 'preact';
 import { useRef, useState } from 'preact/hooks';
-import { Act } from './form.js';
+import { ActionButton } from './form.js';
 import { Loaded } from './parts.js';
 import { type Resource, useLoad } from './resource.js';
 
@@ -14,8 +14,8 @@ export type Paged<Page> = {
 };
 
 /**
- * `of` names the list, as with useLoad. `after`: what `next` said of the page before; undefined for the first page. With `everyMs` all
- * pages that are open are loaded again, the more seldom the more they are: one page in that time.
+ * `of` names the list, as in useLoad. `next` reads from a page the cursor of the following one, which `load` then loads; without a
+ * cursor `load` loads the first page. With `everyMs` all open pages are loaded again and again, on average one page in that time.
  */
 export function usePages<Page, Cursor>(
   of: string,
@@ -41,7 +41,7 @@ export function usePages<Page, Cursor>(
     return { open, pages };
   };
   const { data, fault, reload } = useLoad(of, loadOpen, everyMs === undefined ? undefined : everyMs * open);
-  // A page that was opened later than these were loaded follows them.
+  // Pages that were opened since the last load come after the loaded ones.
   const pages = data && [...data.pages, ...further.slice(data.open - 1)];
   const last = pages?.at(-1);
   const cursor = last === undefined ? undefined : next(last);
@@ -73,7 +73,7 @@ export function Pages<Page>(props: {
       {(loaded) => (
         <>
           {props.children(loaded)}
-          {more !== undefined && <Act button={props.button} work={more} />}
+          {more !== undefined && <ActionButton button={props.button} work={more} />}
         </>
       )}
     </Loaded>

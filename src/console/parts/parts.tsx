@@ -4,7 +4,7 @@ import { type ComponentChildren, Fragment } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import type { Resource } from './resource.js';
 
-/** A time in the reader's zone, to the minute, or where several are near each other to the second; in UTC on hover. */
+/** A time in the reader's zone, to the minute or, with `seconds`, to the second. On hover it is in UTC. */
 export function Time({ at, seconds = false }: { readonly at: string; readonly seconds?: boolean }) {
   const date = new Date(at);
   const form = { dateStyle: 'medium', timeStyle: seconds ? 'medium' : 'short' } as const;
@@ -16,7 +16,7 @@ export function Time({ at, seconds = false }: { readonly at: string; readonly se
   );
 }
 
-/** About how long, in the largest unit that says it. */
+/** Roughly how long, in the largest unit that fits. */
 export function durationText(seconds: number): string {
   if (seconds < 60) return `${Math.max(0, Math.round(seconds))} s`;
   const minutes = Math.floor(seconds / 60);
@@ -25,7 +25,7 @@ export function durationText(seconds: number): string {
   return hours < 48 ? `${hours} h` : `${Math.floor(hours / 24)} days`;
 }
 
-/** In the largest unit of which there is at least one. */
+/** A size, in the largest unit of which it has at least one. */
 export function bytesText(bytes: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
   let value = bytes;
@@ -64,7 +64,7 @@ export function Secret({ text, what }: { readonly text: string; readonly what: s
   return (
     <div class="secret" role="status">
       <p>
-        <strong>This is the {what}. It is shown only now:</strong> keep it where secrets are kept.
+        <strong>This is the {what}. It is shown only now:</strong> store it where you keep secrets.
       </p>
       <p class="line">
         <code class="value">{text}</code>
@@ -82,7 +82,7 @@ export function Problem({ text }: { readonly text: string }) {
   );
 }
 
-/** What was loaded, or why it is not there. `isOld`: the last load failed, and the data is of one before. */
+/** Shows what was loaded, or why there is nothing. `isOld`: the last load failed, so the data is of an earlier one. */
 export function Loaded<Data>(props: {
   readonly from: Resource<Data>;
   readonly children: (data: Data, isOld: boolean) => ComponentChildren;
@@ -104,7 +104,7 @@ export function Loaded<Data>(props: {
   );
 }
 
-/** So many stand beside the number, as far as there is room. */
+/** How many properties are shown beside their number, if there is room. */
 const firstShown = 5;
 
 /** The properties of an event, folded up. */

@@ -1,23 +1,23 @@
-// What a page shows of the service: loaded at once, again after a change, and again by itself while the service is away.
+// Loads what a page shows: at once, again after a change, and again by itself while the service does not answer.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, call } from '../api.js';
 
 export type Resource<Data> = {
   readonly data: Data | undefined;
-  /** Of the last load; what was loaded before stays. */
+  /** Why the last load failed, or empty. Data of an earlier load stays. */
   readonly fault: string;
   readonly reload: () => void;
 };
 
-const awayMs = 3_000;
+const retryMs = 3_000;
 
-/** Loads a path. With `everyMs` it is loaded again as long as the page is visible. Without a path nothing is loaded. */
+/** Loads a path; without one, nothing. With `everyMs` it is loaded again and again while the page is visible. */
 export function useResource<Data>(path: string | undefined, everyMs?: number): Resource<Data> {
   return useLoad(path, () => call<Data>('GET', path ?? ''), everyMs);
 }
 
-/** The same for any question. `of` names what is asked for: another name is another question, and without one nothing is asked. */
+/** The same with any `load`. `of` names what is loaded: another name begins anew, and without one nothing is loaded. */
 export function useLoad<Data>(
   of: string | undefined,
   load: () => Promise<Data>,
@@ -49,7 +49,7 @@ export function useLoad<Data>(
         if (!(error instanceof ApiError)) throw error;
         if (own !== latest.current) return;
         setState((known) => ({ of, data: known.of === of ? known.data : undefined, fault: error.message }));
-        if (error.passes) again(awayMs);
+        if (error.isTemporary) again(retryMs);
       },
     );
     return () => {

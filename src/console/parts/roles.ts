@@ -13,5 +13,5 @@ export const roleTexts: Readonly<Record<Role, string>> = {
   operator: 'Operator: everything, in all accounts',
   administrator: 'Administrator: keys, environments and people',
   privacy: 'Privacy officer: users and deletions',
-  viewer: 'Viewer: sees, changes nothing',
+  viewer: 'Viewer: may look, but change nothing',
 };

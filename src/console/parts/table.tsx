@@ -6,13 +6,13 @@ import { Copy } from './parts.js';
 
 export type Column<Row> = {
   readonly title: string;
-  /** What is copied: numbers and times as they are, whatever the reader's language writes. */
+  /** What is copied: numbers and times in one form for all languages. */
   readonly text: (row: Row) => string | number;
-  /** Instead of the text. */
+  /** What is shown instead of the text. */
   readonly cell?: (row: Row) => ComponentChildren;
-  /** Numbers stand with their last digits below each other. */
+  /** Aligned to the right, so that digits stand below each other. */
   readonly number?: true;
-  /** Whether the reader may have the rows sorted by the text. */
+  /** Whether the reader can sort the rows by the text. */
   readonly sorts?: true;
 };
 
@@ -33,7 +33,7 @@ export function csvOf(rows: readonly (readonly (string | number)[])[]): string {
   return rows.map((cells) => cells.map(csvCell).join(',')).join('\r\n');
 }
 
-/** A spreadsheet would take what begins so for a formula. A number is none, whatever its sign. */
+/** A spreadsheet takes a text that begins with one of these signs for a formula, so it gets a `'` before it. Numbers need none. */
 function csvCell(cell: string | number): string {
   if (typeof cell === 'number') return String(cell);
   const plain = /^[=+\-@\t\r]/.test(cell) ? `'${cell}` : cell;
@@ -52,7 +52,7 @@ export function Table<Row>(props: {
   readonly keyOf: (row: Row) => string;
   readonly empty: ComponentChildren;
   readonly actions?: (row: Row) => ComponentChildren;
-  /** Only so many rows until the reader asks for all. */
+  /** How many rows are shown until the reader asks for all. */
   readonly first?: number;
 }) {
   const { caption, columns, rows, keyOf, empty, actions, first = rows.length } = props;
@@ -69,7 +69,7 @@ export function Table<Row>(props: {
   ]);
   return (
     <div class="table">
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls sideways has to be reached by the keyboard */}
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard has to reach what scrolls sideways */}
       <section class="scroll" aria-label={caption} tabIndex={0}>
         <table>
           <caption class="sr">{caption}</caption>
@@ -87,7 +87,7 @@ export function Table<Row>(props: {
                     {sorts === undefined ? (
                       title
                     ) : (
-                      // What is largest or latest comes first; a second click turns it round.
+                      // The largest or latest comes first; a second click reverses the order.
                       <button
                         type="button"
                         class="sort"

@@ -1,5 +1,5 @@
-// What forms about a list of users share: the list, pasted or from a file; what would be found of it; and its requests, several if
-// it is long.
+// What forms about a list of users share: the field for the list, pasted or from a file; the preview of what would be found; and
+// sending it, in several requests if it is long.
 
 import { useMemo, useState } from 'preact/hooks';
 import { counts } from '../../contract/lengths.js';
@@ -7,17 +7,17 @@ import { type Account, ApiError, call, type FoundRows, part } from '../api.js';
 import { may } from '../session.js';
 import { useDraft } from './draft.js';
 import { Choice, Field } from './fields.js';
-import { Act } from './form.js';
+import { ActionButton } from './form.js';
 import { RowsByTable } from './rows-by-table.js';
 import { Table } from './table.js';
 import { readUserList, type UserKind, type UserList } from './user-list.js';
 
 type Users = UserList['users'];
 
-/** How many of a list were sent: of that list and of no other. */
+/** How many users were sent, and of which list: a changed list begins anew. */
 type Sent = { readonly of: string; readonly users: number };
 
-/** The list of a form, whose fields are drafts under its name, in requests of at most so many users. */
+/** The list of a form, in requests of at most `perRequestMax` users. Its fields are drafts under the form's name. */
 export function useListOfUsers(form: string, perRequestMax: number) {
   const [text, setText] = useDraft(`${form} text`, '');
   const [kind, setKind] = useDraft<UserKind>(`${form} kind`, 'identity');
@@ -25,7 +25,7 @@ export function useListOfUsers(form: string, perRequestMax: number) {
   const list = useMemo(() => readUserList(text, kind), [text, kind]);
   const name = `${kind} ${text}`;
   const all = list.users.length;
-  /** Sends what was not sent yet, request by request, until all are taken or the reader stops it. */
+  /** Sends what is not sent yet, request by request, until all of it is taken or the reader stops it. */
   const send = async (signal: AbortSignal, one: (users: Users, number: number) => Promise<unknown>) => {
     let from = sent?.of === name ? sent.users : 0;
     while (from < all && !signal.aborted) {
@@ -38,7 +38,7 @@ export function useListOfUsers(form: string, perRequestMax: number) {
     return from === all;
   };
   return {
-    /** Another one for another list. */
+    /** A changed list has another name. */
     name,
     text,
     setText,
@@ -46,7 +46,7 @@ export function useListOfUsers(form: string, perRequestMax: number) {
     setKind,
     list,
     requests: Math.max(1, Math.ceil(all / perRequestMax)),
-    /** Undefined as long as nothing of this list is sent. */
+    /** How many users of this list are sent; undefined before the first ones are. */
     sent: sent?.of === name ? sent.users : undefined,
     send,
   };
@@ -119,7 +119,7 @@ function BadLines({ list: { bad } }: { readonly list: UserList }) {
   );
 }
 
-/** How much of the list is sent, once a part of it is. */
+/** How much of the list is sent, once some of it is. */
 export function Sending({ of, what }: { readonly of: ListOfUsers; readonly what: string }) {
   const { sent, list } = of;
   if (sent === undefined) return null;
@@ -148,7 +148,7 @@ type Previewed = { readonly of: string; readonly parts: readonly Preview[] };
 
 const perPreviewMax = counts.deletionTargetsMax;
 
-/** A button that asks what is held about the users of the list now, and the answer. */
+/** A button that asks what is held now about the users of the list, and the answer. */
 export function PreviewOf({ of, account }: { readonly of: ListOfUsers; readonly account: Account }) {
   const { list, name, kind } = of;
   const [previewed, setPreviewed] = useState<Previewed | undefined>(undefined);
@@ -172,7 +172,7 @@ export function PreviewOf({ of, account }: { readonly of: ListOfUsers; readonly 
   };
   return (
     <>
-      <Act button="Preview" disabled={all === 0} work={preview} />
+      <ActionButton button="Preview" disabled={all === 0} work={preview} />
       {lookedUp !== undefined && all > perPreviewMax && (
         <progress aria-label="Previewed" max={all} value={lookedUp} />
       )}
@@ -196,7 +196,7 @@ function Found(props: {
     <div class="found">
       <p role="status">
         {usersFound.toLocaleString()} found, {missing.toLocaleString()} not found
-        {unclear.some(({ similar }) => similar > 0) && '; some look like others that are not on the list'}.
+        {unclear.some(({ similar }) => similar > 0) && '; some look like others who are not on the list'}.
       </p>
       <RowsByTable found={parts.flatMap(({ found }) => found)} account={account} />
       {unclear.length > 0 && (
@@ -226,14 +226,14 @@ function Found(props: {
   );
 }
 
-/** Which identities look like one, in all environments of the account. */
+/** Which identities are similar to one, in all environments of the account. */
 function Similar({ account, identity }: { readonly account: Account; readonly identity: string }) {
   const [found, setFound] = useState<readonly string[] | undefined>(undefined);
   if (found !== undefined)
     return (
       <ul class="others" aria-label={`Similar to ${identity}`}>
         {found.map((other) => (
-          // Blanks are part of it.
+          // Blanks may be the only difference, so they are shown.
           <li key={other}>
             <code class="exact">{other}</code>
           </li>
@@ -250,14 +250,14 @@ function Similar({ account, identity }: { readonly account: Account; readonly id
     );
     setFound([...new Set(answers.flatMap(({ similar }) => similar))]);
   };
-  return <Act button="Which?" label={`Which are similar to ${identity}?`} small work={look} />;
+  return <ActionButton button="Which?" label={`Which are similar to ${identity}?`} small work={look} />;
 }
 
 const triesMax = 20;
 
 /**
- * A service that is busy, or that has no room now, is asked again: nobody should have to find out where a long list broke off.
- * False: the reader has stopped it first.
+ * Submits again while the service is busy or has no room, so that nobody has to find out where a long list broke off. Settles with
+ * false if the reader stops it first.
  */
 async function untilTaken(signal: AbortSignal, submit: () => Promise<unknown>): Promise<boolean> {
   for (let tried = 1; !signal.aborted; tried += 1) {

@@ -21,8 +21,8 @@ const headers: Readonly<Record<string, UserKind>> = {
 };
 
 /**
- * The users of a text. If its first line names the column, it is CSV; else each line is one user as a whole, whatever commas
- * it has. Blanks around a name are not part of it; empty lines are skipped.
+ * The users of a text. If its first line names the column, it is CSV; else each whole line is one user, even with commas.
+ * Blanks around a name are not part of it; empty lines are skipped.
  */
 export function readUserList(text: string, kind: UserKind): UserList {
   const lines = text.replace(/^\uFEFF/, '').split(/\r\n|\r|\n/);

@@ -1,25 +1,25 @@
-// What a form or a button does: one thing at a time, with what went wrong. It can be stopped between two requests.
+// Runs what a form or a button does: one thing at a time. It keeps what went wrong, and can stop between two requests.
 
 import { createContext } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError } from '../api.js';
 
-/** What Escape does while a form of the dialog works, instead of closing it. */
+/** While a form of the dialog is busy, Escape does this instead of closing the dialog. */
 export const DialogHold = createContext<{ current: (() => void) | undefined } | undefined>(undefined);
 
-/** A work of several requests looks at the signal before each; what is sent already is not called back. */
+/** Work of several requests checks the signal before each of them. What is already sent is not taken back. */
 export type Work = (signal: AbortSignal) => Promise<void>;
 
 export type Working = {
   readonly busy: boolean;
-  /** Whether it was told to stop, and has not come to that yet. */
+  /** Whether it was told to stop and still runs. */
   readonly stopping: boolean;
   readonly fault: string;
   readonly begin: (work: Work) => void;
   readonly stop: () => void;
 };
 
-/** It also stops when what asked for it is shown no more. */
+/** The work also stops when its form or button is no longer shown. */
 export function useWork(): Working {
   const [busy, setBusy] = useState(false);
   const [stopping, setStopping] = useState(false);

@@ -1,5 +1,5 @@
-// What the viewer lacks for those who do not point or see: its search is a button only for a mouse, and its menu and the dialog of
-// the search have no roles and names. It draws them again and again.
+// Makes Redoc usable with a keyboard and a screen reader: its search button works with a mouse only, and its menu and its search
+// dialog have no roles and names. Redoc draws them again and again, so each change of the page mends them again.
 
 export function keepAccessible(document: Document): void {
   new MutationObserver(() => mend(document)).observe(document.body, { childList: true, subtree: true });

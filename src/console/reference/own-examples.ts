@@ -1,5 +1,5 @@
-// An OpenAPI document for the people of one account: its own app_id and account_id stand in the examples, and each operation has a
-// command line that can be copied.
+// Adapts an OpenAPI document to one account: its own app_id and account_id are in the examples, and each operation has a command
+// line to copy.
 
 /** Of the account that is shown; undefined while there is none. */
 export type Own = { readonly app_id: string | undefined; readonly account_id: string | undefined };
@@ -22,7 +22,7 @@ export function withOwnExamples(document: OpenApi, own: Own): OpenApi & Record<s
   const base = document.servers[0]?.url ?? '';
   const paths = Object.entries(document.paths).map(([path, methods]) => {
     const operations = Object.entries(methods).map(([method, given]) => {
-      const operation = owned(given, own);
+      const operation = withOwnAppId(given, own);
       const source = commandLine(method, `${base}${filled(path, own)}`, operation, own);
       return [method, { ...operation, 'x-codeSamples': [{ lang: 'curl', label: 'curl', source }] }];
     });
@@ -31,18 +31,18 @@ export function withOwnExamples(document: OpenApi, own: Own): OpenApi & Record<s
   return { ...document, paths: Object.fromEntries(paths) };
 }
 
-/** The value with the own app_id in place of that of every example in it. */
-function owned<Value>(value: Value, own: Own): Value {
+/** The value, with the account's own app_id in every example. */
+function withOwnAppId<Value>(value: Value, own: Own): Value {
   if (typeof value !== 'object' || value === null) return value;
-  if (Array.isArray(value)) return value.map((each) => owned(each, own)) as Value;
+  if (Array.isArray(value)) return value.map((each) => withOwnAppId(each, own)) as Value;
   const entries = Object.entries(value).map(([name, held]) => {
     const isExample = name === 'app_id' && typeof held === 'string';
-    return [name, isExample ? (own.app_id ?? held) : owned(held, own)];
+    return [name, isExample ? (own.app_id ?? held) : withOwnAppId(held, own)];
   });
   return Object.fromEntries(entries) as Value;
 }
 
-/** A path with the own ids; what the reader has to fill in stays in braces. */
+/** A path with the account's own ids; what the reader has to fill in stays in braces. */
 function filled(path: string, own: Own): string {
   return path.replaceAll(/\{(app_id|account_id)\}/g, (name, id: keyof Own) => own[id] ?? name);
 }
@@ -59,12 +59,12 @@ function commandLine(method: string, url: string, operation: Operation, own: Own
   ].join(' \\\n  ');
 }
 
-/** For a text in single quotes of a shell. */
+/** Escapes a text for single quotes of a shell. */
 function quoted(text: string): string {
   return text.replaceAll("'", String.raw`'\''`);
 }
 
-/** What each way to prove who calls takes on the command line. Sessions are for browsers. */
+/** The options of curl that say who calls. Sessions are left out: they are for browsers. */
 function credentials({ security = [] }: Operation, { app_id = 'APP_ID' }: Own): readonly string[] {
   const ways: Readonly<Record<string, string>> = {
     adminToken: '-H "Authorization: Bearer $ADMIN_TOKEN"',
@@ -72,7 +72,7 @@ function credentials({ security = [] }: Operation, { app_id = 'APP_ID' }: Own): 
     accessToken: '-H "Authorization: Bearer $ACCESS_TOKEN"',
     segmentKey: `-u "${app_id}:"`,
   };
-  // An empty one says that none is needed.
+  // An empty one says that no credentials are needed.
   if (security.some((each) => Object.keys(each).length === 0)) return [];
   const way = security.flatMap((each) => Object.keys(each)).find((name) => name in ways);
   return way === undefined ? [] : [String(ways[way])];

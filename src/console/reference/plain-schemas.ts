@@ -1,4 +1,4 @@
-// Schemas in the words that the viewer shows best; they mean the same.
+// Rewrites schemas into the form that Redoc shows best. Their meaning stays the same.
 
 /** A document, or a part of it, in which every schema is plain. */
 export function withPlainSchemas<Value>(value: Value): Value {
@@ -10,7 +10,7 @@ export function withPlainSchemas<Value>(value: Value): Value {
   const variants = anyOf ?? oneOf;
   if (!Array.isArray(variants))
     return { ...others, ...(variants === undefined ? {} : { anyOf, oneOf }) } as Value;
-  // Which of the fields go together: the viewer would show variants without any field. Their descriptions say it, too.
+  // They only say which fields go together, as the fields' descriptions do; Redoc would show variants without fields.
   if (variants.every(onlyRequires)) return others as Value;
   if (variants.every(isConstant))
     return { type: variants[0].type, ...others, enum: variants.map(constantOf) } as Value;

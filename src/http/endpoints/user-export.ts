@@ -1,5 +1,5 @@
-// Exports: what is held about some users. Asked for, asked about and downloaded under the access tokens of the deletion API,
-// with its 401 and 404.
+// Exports of what is held about users: requesting one, its status, and its download. Access tokens, 401 and 404 are the ones of the
+// deletion API.
 
 import type { HttpRequest } from 'uWebSockets.js';
 import { StateNotLoaded } from '../../accounts/registry.js';

@@ -1,6 +1,6 @@
 // The administrators' side of the Event Visualizer: the WebSocket /visualizer/live on ADMIN_PORT. Within five seconds a
-// page sends a code, with ADMIN_TOKEN or for a person who is signed in to the console. Then it gets what that device sends, until one of the two ends the pairing. A page
-// that reads too slowly misses batches and is told how many messages it missed.
+// page sends a code, with ADMIN_TOKEN or for a person who is signed in to the console. Then it gets what that device sends, until
+// one of the two ends the pairing. A page that reads too slowly misses batches and is told how many messages it missed.
 
 import type {
   HttpRequest,

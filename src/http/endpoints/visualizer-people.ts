@@ -1,5 +1,5 @@
-// People of the console in the Event Visualizer: who may watch what arrives in an environment may look on at its devices, and
-// leaves a line in the audit log.
+// People of the console in the Event Visualizer: a person who may watch what arrives in an environment may watch its devices, too,
+// and leaves a line in the audit log.
 
 import { refusalOf } from '../../admin/access.js';
 import { type AuditOptions, audited } from '../../audit/audit.js';

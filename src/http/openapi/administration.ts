@@ -118,7 +118,7 @@ const operations: readonly Operation[] = [
         additionalProperties: { type: ['integer', 'string'] },
         description: 'By name a number, none, or default.',
       },
-      allow_identities: { ...texts, description: 'In addition to those that are allowed.' },
+      allow_identities: { ...texts, description: 'In addition to the words that are allowed already.' },
       disallow_identities: { ...texts, description: 'No longer allowed.' },
       write_key: choice('required', 'optional'),
       import_until: {

@@ -1,5 +1,5 @@
-// Room in memory for the bodies that a process holds. No address can take all of it, nor can all addresses of a network that
-// one caller has.
+// Room in memory for the bodies that a process holds. No address can take all of it. The addresses of a network that one
+// caller may have count as one address.
 
 import { networkOf } from './caller-address.js';
 

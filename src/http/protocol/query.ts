@@ -1,5 +1,5 @@
-// The parameters of a query. URLSearchParams takes bytes that are not UTF-8 for other text, so a name in another encoding would be
-// looked for under a name that does not exist, and the answer would be wrong instead of refused.
+// The parameters of a query. URLSearchParams reads bytes that are not UTF-8 as other text. A name in another encoding would then be
+// looked up as a name that does not exist: a wrong answer instead of a refusal.
 
 import { type Rejection, rejection } from '../../contract/outcomes.js';
 

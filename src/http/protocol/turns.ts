@@ -1,5 +1,5 @@
-// Long work of requests, a few milliseconds at a time, so that other requests are answered in between. One work is done
-// at a time, since each holds what it has read; networks take turns.
+// Long work of requests, a few milliseconds at a time, so that other requests are answered in between. One piece of
+// work is done at a time, since each holds what it has read; networks take turns.
 
 import type { Steps } from '../../ingest/steps.js';
 import { largeBodies } from '../../tuning.js';
