@@ -1,7 +1,7 @@
 // Finds the holder of the engine's lock on its data directory, a flock on the file `status`. The engine checks the
 // lock too, but only says that it could not take it.
 
-import { readFileSync, statSync } from 'node:fs';
+import { readdirSync, readFileSync, type Stats, statSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import { lockDyingMsMax, lockMsMax } from './limits.js';
 
@@ -21,12 +21,39 @@ export async function untilLockFree(statusFile: string): Promise<number | undefi
 }
 
 function holderOf(file: string): number | undefined {
-  const inode = statSync(file, { throwIfNoEntry: false })?.ino;
-  if (inode === undefined || process.platform !== 'linux') return undefined;
+  const status = statSync(file, { throwIfNoEntry: false });
+  if (status === undefined || process.platform !== 'linux') return undefined;
   // 1: FLOCK  ADVISORY  WRITE 4711 fe:00:131074 0 EOF
-  const pattern = new RegExp(`^\\d+: FLOCK +\\S+ +WRITE (\\d+) [0-9a-f]+:[0-9a-f]+:${inode} `, 'm');
-  const holder = pattern.exec(readFileSync('/proc/locks', 'utf8'))?.[1];
-  return holder === undefined ? undefined : Number(holder);
+  const pattern = new RegExp(`^\\d+: FLOCK +\\S+ +WRITE (\\d+) ([0-9a-f]+:[0-9a-f]+):${status.ino} `, 'gm');
+  for (const [, pid = '', device = ''] of readFileSync('/proc/locks', 'utf8').matchAll(pattern)) {
+    if (hasOpen(pid, status) ?? device === deviceOf(status)) return Number(pid);
+  }
+  return undefined;
+}
+
+/**
+ * Whether a process has this file open; undefined if that cannot be seen: it is another user's, or has ended but for some of its
+ * threads. Files of two file systems may have the same number, and some file systems name another device in the list of locks.
+ */
+function hasOpen(pid: string, { dev, ino }: Stats): boolean | undefined {
+  try {
+    const open = readdirSync(`/proc/${pid}/fd`);
+    if (open.length === 0) return undefined;
+    return open.some((fd) => {
+      const other = statSync(`/proc/${pid}/fd/${fd}`, { throwIfNoEntry: false });
+      return other?.ino === ino && other.dev === dev;
+    });
+  } catch {
+    return undefined;
+  }
+}
+
+/** As the list of locks names it: major and minor number in hexadecimal digits. */
+function deviceOf({ dev }: Stats): string {
+  const bits = BigInt(dev);
+  const major = ((bits >> 8n) & 0xfffn) | ((bits >> 32n) & ~0xfffn);
+  const minor = (bits & 0xffn) | ((bits >> 12n) & 0xffffff00n);
+  return [major, minor].map((number) => number.toString(16).padStart(2, '0')).join(':');
 }
 
 /** Whether a process has ended except for some of its threads, or has a pending SIGKILL. */
