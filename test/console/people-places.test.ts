@@ -16,6 +16,7 @@ import {
   invitePerson,
   listPeople,
 } from '../../src/people/people.js';
+import { beginSession, findSession, listSessions } from '../../src/people/sessions.js';
 import { registryKeys } from '../../src/redis/keys.js';
 
 let server: RedisHandle;
@@ -178,4 +179,34 @@ test('whom the provider vouches for takes the place of an invitation that nobody
   const accepted = await invitePerson(redis, { email: 'own@example.com', role: 'viewer', accountId });
   await acceptInvitation(redis, accepted.secret, 'a hash');
   await assert.rejects(enterByProvider(redis, { ...vouched, email: 'own@example.com' }), /another person/);
+});
+
+test('an address has at most as many characters as the bound says', async () => {
+  const longest = `${'a'.repeat(bounds.emailMax - '@example.com'.length)}@example.com`;
+  const invite = (email: string) => invitePerson(redis, { email, role: 'operator' });
+  assert.equal((await invite(longest)).email, longest);
+  await assert.rejects(invite(`a${longest}`), /an e-mail address/);
+});
+
+test('one session too many ends the oldest of that person, and nobody else’s', async () => {
+  const [person, other] = [personOf(1, { password }), personOf(2, { password })] as const;
+  await writePeople([person, other]);
+  const from = { address: '127.0.0.1', agent: 'x'.repeat(bounds.agentMax + 1) };
+  const elsewhere = await beginSession(redis, other, from);
+  assert.equal(elsewhere.session.agent.length, bounds.agentMax);
+  const secrets: string[] = [];
+  const begin = async () => {
+    // Sessions of the same millisecond have no order.
+    const nowMs = Date.now();
+    while (Date.now() === nowMs) await new Promise((resolve) => setTimeout(resolve, 1));
+    secrets.push((await beginSession(redis, person, from)).secret);
+  };
+  for (let n = 0; n < bounds.sessionsMax; n += 1) await begin();
+  const isGood = async (at: number) => (await findSession(redis, secrets[at] ?? '')) !== undefined;
+  assert.ok(await isGood(0));
+  await begin();
+  assert.deepEqual([await isGood(0), await isGood(1)], [false, true]);
+  assert.equal((await listSessions(redis, person)).length, bounds.sessionsMax);
+  assert.equal((await redis.keys('{registry}:session:*')).length, bounds.sessionsMax + 1);
+  assert.ok(await findSession(redis, elsewhere.secret));
 });
