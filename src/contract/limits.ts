@@ -166,6 +166,11 @@ export const deletions = {
    * 50 MB in all.
    */
   liveTokensPerKeyMax: 100_000,
+  /**
+   * Tokens issued for an account within their time, also those of keys that are gone: otherwise an administrator who replaces keys
+   * could fill Redis. It leaves room for the next key when one had all that it may have.
+   */
+  tokensPerAccountMax: 500_000,
   /** Failed token requests per minute and (app_id, address). */
   tokenFailuresPerMinuteMax: 20,
   statusRequestsPerSecondMax: 100,
@@ -594,6 +599,10 @@ function assertRelations(): void {
       flattened.collectBytesMax <= bodies.collectBytesMax &&
       flattened.segmentBytesMax <= bodies.segmentBytesMax,
     'flattening must at most double a request',
+  );
+  relation(
+    deletions.liveTokensPerKeyMax * 4 < deletions.tokensPerAccountMax,
+    'an account whose key was misused can replace it',
   );
   const bulkOverheadBytesMax = Math.max(counts.bulkEventsMax, counts.bulkUsersMax) * rowOverheadBytesMax;
   relation(
