@@ -2,8 +2,9 @@
 // in Redis (so API processes see it within a second); ClickHouse follows within seconds.
 
 import { randomInt } from 'node:crypto';
-import { administration, type LimitName, rateLimits, retention } from '../contract/limits.js';
+import { administration, type LimitName, lengths, rateLimits, retention } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
+import { outgrows } from './account-size.js';
 import type { Account, Environment } from './documents.js';
 import { hashImportToken, newImportToken } from './import-tokens.js';
 import { type Change, changeRegistry, type RegistrySnapshot, readRegistry } from './registry.js';
@@ -40,6 +41,7 @@ export async function createAccount(
   if (new Set(environmentNames).size < environmentNames.length) {
     throw new AdministrationError('two environments of an account cannot have the same name');
   }
+  checkEnvironmentCount(environmentNames.length);
   return changeRegistry(redis, (snapshot) => {
     const now = new Date().toISOString();
     const account: Account = { account_id: unusedId(snapshot.accounts), name, created_at: now };
@@ -67,13 +69,14 @@ export async function addEnvironment(
 ): Promise<EnvironmentView> {
   return changeRegistry(redis, (snapshot) => {
     if (!snapshot.accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
-    for (const other of snapshot.environments.values()) {
-      if (other.account_id === accountId && other.name === name) {
-        throw new AdministrationError(`the account has an environment ${name} already`);
-      }
-    }
+    const own = [...snapshot.environments.values()].filter(({ account_id }) => account_id === accountId);
+    if (own.some((other) => other.name === name))
+      throw new AdministrationError(`the account has an environment ${name} already`);
+    checkEnvironmentCount(own.length + 1);
     const environment = newEnvironment(snapshot.environments, accountId, name, false);
-    return { changes: [environmentChange(environment)], result: viewEnvironment(environment) };
+    const changes = [environmentChange(environment)];
+    checkSize(snapshot, accountId, changes);
+    return { changes, result: viewEnvironment(environment) };
   });
 }
 
@@ -122,9 +125,7 @@ export async function setEnvironment(
     const after: Environment = {
       ...others,
       limits,
-      allowed_identities: [
-        ...new Set([...(before.allowed_identities ?? []), ...(settings.allowIdentities ?? [])]),
-      ].filter((identity) => !settings.disallowIdentities?.includes(identity)),
+      allowed_identities: allowedAfter(before.allowed_identities ?? [], settings),
       ...(settings.validation === undefined ? {} : { validation: settings.validation }),
       ...(origins === 'any' ? {} : { origins }),
       ...(settings.writeKey === undefined ? {} : { write_key: settings.writeKey }),
@@ -146,10 +147,31 @@ export async function setEnvironment(
         }
       }
     }
+    // Other settings take a few bytes.
+    if (settings.allowIdentities?.length || Array.isArray(settings.origins))
+      checkSize(snapshot, before.account_id, changes);
     const { import_token_hash: _, ...shown } = after;
     const result = importToken === undefined ? shown : { ...shown, import_token: importToken };
     return { changes, result };
   });
+}
+
+/** The list that settings make of the allowed identities. One that is too long may become shorter. */
+function allowedAfter(
+  before: readonly string[],
+  { allowIdentities = [], disallowIdentities = [] }: EnvironmentSettings,
+): string[] {
+  for (const identity of allowIdentities) {
+    if (identity === '' || [...identity].length > lengths.identityMax)
+      throw new AdministrationError(`an identity to allow must have 1 to ${lengths.identityMax} characters`);
+  }
+  const disallowed = new Set(disallowIdentities);
+  const after = [...new Set([...before, ...allowIdentities])].filter((identity) => !disallowed.has(identity));
+  if (after.length > Math.max(before.length, administration.allowedIdentitiesMax))
+    throw new AdministrationError(
+      `an environment can allow ${administration.allowedIdentitiesMax} identities: disallow one first`,
+    );
+  return after;
 }
 
 /** An environment with its settings; never a hash. */
@@ -214,6 +236,14 @@ export function parseLimit(name: string, value: unknown): [LimitName, number | '
   return [name as LimitName, max];
 }
 
+/** Refuses changes by which an account's settings and keys would take more than they may. */
+export function checkSize(snapshot: RegistrySnapshot, accountId: string, changes: readonly Change[]): void {
+  if (outgrows(snapshot, accountId, changes))
+    throw new AdministrationError(
+      `the environments, settings and keys of an account can take ${administration.accountBytesMax / 2 ** 20} MiB: remove some first`,
+    );
+}
+
 /** The document of an environment. Throws AdministrationError when there is none. */
 export function environmentOf(snapshot: RegistrySnapshot, appId: string): Environment {
   const environment = snapshot.environments.get(appId);
@@ -242,6 +272,12 @@ function newEnvironment(
 function checkName(name: string): void {
   if (name.trim() === '' || name.length > administration.nameMax)
     throw new AdministrationError(`a name must have 1 to ${administration.nameMax} characters`);
+}
+
+function checkEnvironmentCount(count: number): void {
+  const { environmentsPerAccountMax } = administration;
+  if (count > environmentsPerAccountMax)
+    throw new AdministrationError(`an account can have ${environmentsPerAccountMax} environments`);
 }
 
 /** A random ten-digit decimal string that is not a key of `taken`. */

@@ -6,7 +6,7 @@ import { administration } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
-import { AdministrationError, environmentOf } from './accounts.js';
+import { AdministrationError, checkSize, environmentOf } from './accounts.js';
 import type { ApiKeys, Key } from './documents.js';
 import { checkNewKey, type KeyForm, newKey } from './keys.js';
 import { type Change, changeRegistry, type RegistrySnapshot, readRegistry, readTime } from './registry.js';
@@ -145,12 +145,16 @@ async function addApiKey(
 ): Promise<CreatedApiKey> {
   const nowMs = await readTime(redis);
   return changeRegistry(redis, (snapshot) => {
-    environmentOf(snapshot, appId);
-    const { name, kept } = decide(liveKeys(snapshot.apiKeys.get(appId), nowMs), nowMs);
+    const { account_id } = environmentOf(snapshot, appId);
+    const live = liveKeys(snapshot.apiKeys.get(appId), nowMs);
+    const { name, kept } = decide(live, nowMs);
     checkNewKey(name, kept);
     const { key, secret } = newKey(form, name);
+    const changes = changesTo(snapshot, appId, [...kept, key]);
+    // A key can always be replaced.
+    if (kept.length >= live.length) checkSize(snapshot, account_id, changes);
     return {
-      changes: changesTo(snapshot, appId, [...kept, key]),
+      changes,
       result: { app_id: appId, id: key.id, name, api_key: secret },
     };
   });

@@ -29,6 +29,8 @@ export function isAllowedOrigin(
 
 function parseOrigin(text: string): string {
   if (text === apps || text === 'null') return text;
+  if (text.length > administration.originMax)
+    throw new AdministrationError(`an origin must have at most ${administration.originMax} characters`);
   const url = URL.canParse(text) ? new URL(text) : undefined;
   // Of anything but an origin (a path, a user, a wildcard) no browser sends the same text.
   if (!/^https?:$/.test(url?.protocol ?? '') || url?.href !== `${url?.origin}/` || text.includes('*'))

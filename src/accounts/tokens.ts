@@ -23,7 +23,7 @@ export type Caller = {
 
 /**
  * A token, or why there is none. `wrong`: something is wrong with the credentials. `limited`: they are wrong after too many
- * failures. If the key has all the live tokens that it may have: how long to wait until one of them ends.
+ * failures. If the key or its account has all the tokens that it may have: how long to wait until one of them ends.
  */
 export type MintResult = { readonly accessToken: string } | { readonly waitMs: number } | 'wrong' | 'limited';
 
@@ -56,8 +56,17 @@ export async function mintToken(
     runScript(
       redis,
       scripts.issueToken,
-      [registryKeys.token(digestOf(accessToken)), registryKeys.liveTokens(key.hash)],
-      [JSON.stringify(record), deletions.tokenMsMax, deletions.liveTokensPerKeyMax],
+      [
+        registryKeys.token(digestOf(accessToken)),
+        registryKeys.liveTokens(key.hash),
+        registryKeys.issuedTokens(environment.account_id),
+      ],
+      [
+        JSON.stringify(record),
+        deletions.tokenMsMax,
+        deletions.liveTokensPerKeyMax,
+        deletions.tokensPerAccountMax,
+      ],
     ),
     noteApiKeyUse(redis, key, nowMs),
   ]);

@@ -2,7 +2,7 @@
 // may have several, so that they can be replaced one after another. Every function settles when the change is in Redis.
 
 import type { Redis } from '../redis/client.js';
-import { AdministrationError, environmentOf } from './accounts.js';
+import { AdministrationError, checkSize, environmentOf } from './accounts.js';
 import type { Key, WriteKeys } from './documents.js';
 import { checkNewKey, type KeyForm, newKey } from './keys.js';
 import { type Change, changeRegistry, type RegistrySnapshot, readRegistry } from './registry.js';
@@ -24,11 +24,13 @@ export async function createWriteKey(
 ): Promise<{ id: string; app_id: string; name: string; write_key: string }> {
   const { key, secret } = newKey(form, name);
   return changeRegistry(redis, (snapshot) => {
-    environmentOf(snapshot, appId);
+    const { account_id } = environmentOf(snapshot, appId);
     const existing = keysOf(snapshot, appId);
     checkNewKey(name, existing);
+    const changes = [change(appId, [...existing, key])];
+    checkSize(snapshot, account_id, changes);
     return {
-      changes: [change(appId, [...existing, key])],
+      changes,
       result: { id: key.id, app_id: appId, name, write_key: secret },
     };
   });

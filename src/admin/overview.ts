@@ -7,6 +7,7 @@ import type { ClickHouseClient } from '../clickhouse/client.js';
 import { serversOf } from '../clickhouse/servers.js';
 import { overview } from '../contract/limits.js';
 import { observePending } from '../deletion/request.js';
+import { describeError } from '../log.js';
 import { type Backlog, readBacklog } from '../redis/backlog.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { listProcesses } from '../redis/processes.js';
@@ -37,6 +38,9 @@ export async function readOverview(context: AdminContext, accountId: string) {
   const stored = processes.map(({ queryable_seconds }) => queryable_seconds);
   const own = pending.filter(({ account_id }) => account_id === accountId);
   const lostOnes = lost.filter((each) => each.accountId === accountId).length;
+  // Of servers that do not answer the problems say so already.
+  const isUncounted = failed instanceof Error && servers.every((facts) => facts !== undefined);
+  if (isUncounted) context.log.warn({ error: describeError(failed) }, 'refused rows cannot be counted');
   const longMs = Date.now() - overview.deletionPendingMs;
   const long = own.filter(({ submitted_at }) => Date.parse(submitted_at) < longMs).length;
   const bytes = shards.reduce((sum, shard) => sum + shard.bytes, 0);
@@ -53,7 +57,10 @@ export async function readOverview(context: AdminContext, accountId: string) {
     ...(lostOnes > 0
       ? [`${amountOf(lostOnes, 'deletion')} without the list of users, which was lost, to be submitted again`]
       : []),
-    ...(failed > 0 ? [`${amountOf(failed, 'row')} refused by ClickHouse and not stored`] : []),
+    ...(isUncounted ? ['it is not known whether ClickHouse has refused rows'] : []),
+    ...(typeof failed === 'number' && failed > 0
+      ? [`${amountOf(failed, 'row')} refused by ClickHouse and not stored`]
+      : []),
     ...(copies > overview.copiesWaitingMax
       ? [`${copies} changes of accounts and deletions wait for their second copy`]
       : []),
@@ -100,8 +107,8 @@ async function countWaitingCopies(redis: AdminContext['redis']): Promise<number>
   return counts.reduce((sum, count) => sum + count, 0);
 }
 
-/** How many rows of the environments ClickHouse has refused; 0 if it does not answer, which is said elsewhere. */
-async function countFailed({ clickhouse }: AdminContext, appIds: readonly string[]): Promise<number> {
+/** How many rows of the environments ClickHouse has refused, or why that is not known. */
+async function countFailed({ clickhouse }: AdminContext, appIds: readonly string[]): Promise<number | Error> {
   const counts = await Promise.all(
     serversOf(clickhouse).all.map(async (client) => {
       const result = await client.query({
@@ -113,8 +120,8 @@ async function countFailed({ clickhouse }: AdminContext, appIds: readonly string
       });
       return (await result.json<{ failed: number }>())[0]?.failed ?? 0;
     }),
-  ).catch(() => []);
-  return counts.reduce((sum, count) => sum + count, 0);
+  ).catch((error: unknown) => (error instanceof Error ? error : new Error(String(error))));
+  return counts instanceof Error ? counts : counts.reduce((sum, count) => sum + count, 0);
 }
 
 /** The parts of the deployment: shards with their backlog, processes, Redis and ClickHouse. */

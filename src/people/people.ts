@@ -57,12 +57,16 @@ export async function invitePerson(
   return changeRegistry(redis, ({ people, accounts }) => {
     if (accountId !== undefined && !accounts.has(accountId))
       throw new AdministrationError(`there is no account ${accountId}`);
-    const known = people.get(person_id);
-    if (known !== undefined && (known.role !== role || known.account_id !== accountId))
-      throw new AdministrationError('this address belongs to somebody with another role: remove them first');
-    if (known?.provider !== undefined)
+    const there = people.get(person_id);
+    const isSame = there?.role === role && there.account_id === accountId;
+    if (there !== undefined && !isSame && !hasLapsed(there, nowMs))
+      throw new AdministrationError(
+        'this address belongs to somebody with another role or account, who has to be removed first',
+      );
+    if (there?.provider !== undefined)
       throw new AdministrationError('this address signs in by the provider: it needs no invitation');
-    if (known === undefined) checkRoom(people);
+    const known = isSame ? there : undefined;
+    const removals = makeRoom(people, { person_id, accountId }, nowMs);
     const person: Person = {
       ...(known ?? {
         person_id,
@@ -76,18 +80,57 @@ export async function invitePerson(
         ends_at: new Date(nowMs + bounds.invitationMs).toISOString(),
       },
     };
-    return { changes: [changeOf(person)], result: { ...viewPerson(person, nowMs), secret } };
+    return { changes: [...removals, changeOf(person)], result: { ...viewPerson(person, nowMs), secret } };
   });
 }
 
-function checkRoom(people: ReadonlyMap<string, Person>): void {
-  if (people.size >= bounds.countMax)
-    throw new AdministrationError(`there can be ${bounds.countMax} people: remove somebody first`);
+/**
+ * Makes room for a person of an account, or for an operator: returns the removals of people whose invitations have ended, no
+ * more than it takes. Throws AdministrationError if that does not suffice. Who is there already has their place.
+ */
+function makeRoom(
+  people: ReadonlyMap<string, Person>,
+  { person_id, accountId }: { readonly person_id: string; readonly accountId: string | undefined },
+  nowMs: number,
+): Change[] {
+  const there = people.get(person_id);
+  if (there !== undefined && there.account_id === accountId) return [];
+  const stay = new Set([...people.values()].filter((person) => person !== there));
+  const removed: Person[] = [];
+  const leaveOne = (counts: (person: Person) => boolean, max: number, whose: string) => {
+    const counted = [...stay].filter(counts);
+    const surplus = Math.max(0, counted.length + 1 - max);
+    const leaving = counted
+      .filter((person) => hasLapsed(person, nowMs))
+      .sort((a, b) => endOf(a) - endOf(b))
+      .slice(0, surplus);
+    if (leaving.length < surplus)
+      throw new AdministrationError(`${whose} can have ${max} people: remove somebody first`);
+    for (const person of leaving) stay.delete(person);
+    removed.push(...leaving);
+  };
+  if (accountId !== undefined) {
+    leaveOne(({ account_id }) => account_id === accountId, bounds.perAccountMax, 'an account');
+    const max = bounds.countMax - bounds.operatorPlaces;
+    leaveOne(({ account_id }) => account_id !== undefined, max, 'all accounts together');
+  }
+  leaveOne(() => true, bounds.countMax, 'a deployment');
+  return removed.map(removalOf);
+}
+
+/** Whether a person has never got in, and cannot any more: their invitation has ended. */
+function hasLapsed(person: Person, nowMs: number): boolean {
+  return credentialOf(person) === undefined && !(endOf(person) > nowMs);
+}
+
+function endOf({ invitation }: Person): number {
+  return Date.parse(invitation?.ends_at ?? '') || 0;
 }
 
 /**
- * The person whom the provider vouches for, with the role that it gives now. Throws AdministrationError if the address
- * belongs to another: to a person with a password, or to another user of the provider.
+ * The person whom the provider vouches for, with the role that it gives now, instead of somebody who was invited by this address
+ * and has never accepted. Throws AdministrationError if the address belongs to another: to a person with a password, or to
+ * another user of the provider.
  */
 export async function enterByProvider(redis: Redis, vouched: Vouched): Promise<Person> {
   const { issuer, subject, role, accountId } = vouched;
@@ -97,10 +140,12 @@ export async function enterByProvider(redis: Redis, vouched: Vouched): Promise<P
   return changeRegistry(redis, ({ people, accounts }) => {
     if (accountId !== undefined && !accounts.has(accountId))
       throw new AdministrationError(`there is no account ${accountId}`);
-    const known = people.get(person_id);
-    if (known === undefined) checkRoom(people);
-    else if (known.provider?.issuer !== issuer || known.provider.subject !== subject)
+    const there = people.get(person_id);
+    // Anybody can invite an address; the provider says whose it is.
+    const known = there === undefined || credentialOf(there) === undefined ? undefined : there;
+    if (known !== undefined && (known.provider?.issuer !== issuer || known.provider.subject !== subject))
       throw new AdministrationError('this address belongs to another person');
+    const removals = makeRoom(people, { person_id, accountId }, nowMs);
     if (known !== undefined && known.role === role && known.account_id === accountId)
       return { changes: [], result: known };
     const person: Person = {
@@ -111,7 +156,7 @@ export async function enterByProvider(redis: Redis, vouched: Vouched): Promise<P
       created_at: known?.created_at ?? new Date(nowMs).toISOString(),
       provider: { issuer, subject, id: randomBytes(8).toString('hex') },
     };
-    return { changes: [changeOf(person)], result: person };
+    return { changes: [...removals, changeOf(person)], result: person };
   });
 }
 
@@ -135,9 +180,10 @@ export async function removePerson(
   personId: string,
 ): Promise<{ person_id: string; removed: true }> {
   return changeRegistry(redis, ({ people }) => {
-    if (!people.has(personId)) throw new AdministrationError(`there is no person ${personId}`);
+    const person = people.get(personId);
+    if (person === undefined) throw new AdministrationError(`there is no person ${personId}`);
     return {
-      changes: [{ key: `person:${personId}`, document: undefined }],
+      changes: [removalOf(person)],
       result: { person_id: personId, removed: true as const },
     };
   });
@@ -278,4 +324,8 @@ function hashOf(secret: string): string {
 
 function changeOf(person: Person): Change {
   return { key: `person:${person.person_id}`, document: person };
+}
+
+function removalOf({ person_id }: Person): Change {
+  return { key: `person:${person_id}`, document: undefined };
 }

@@ -120,7 +120,9 @@ export function vouchedOf(claims: Readonly<Record<string, unknown>>, roleClaim: 
   const { iss, sub, email, email_verified: isVerified } = claims;
   if (typeof iss !== 'string' || typeof sub !== 'string')
     throw new Error('the ID token has no issuer or no subject');
-  if (typeof email !== 'string' || isVerified === false || isVerified === 'false')
+  // Some providers leave the claim out, and some send a text.
+  const isVouched = isVerified === undefined || isVerified === true || isVerified === 'true';
+  if (typeof email !== 'string' || !isVouched)
     throw new AdministrationError('your provider does not vouch for your e-mail address');
   const claimed: unknown = claims[roleClaim];
   const named: readonly unknown[] = Array.isArray(claimed) ? claimed : [claimed];
@@ -135,9 +137,9 @@ export function vouchedOf(claims: Readonly<Record<string, unknown>>, roleClaim: 
 function roleOf(text: unknown): Pick<Vouched, 'role' | 'accountId'> | undefined {
   if (text === 'operator') return { role: 'operator' };
   if (typeof text !== 'string') return undefined;
-  const [name, accountId] = text.split(':');
+  const [name, accountId = '', ...rest] = text.split(':');
   const role = roles.find((each) => each === name && each !== 'operator');
-  return role === undefined || accountId === undefined || accountId === '' ? undefined : { role, accountId };
+  return role === undefined || accountId === '' || rest.length > 0 ? undefined : { role, accountId };
 }
 
 /** The text of an attempt for a cookie, valid for some minutes. */

@@ -117,6 +117,8 @@ export const registryKeys = {
   token: (hash: string) => `{registry}:token:${hash}`,
   /** Sorted set of the live tokens that were issued for a key. */
   liveTokens: (keyHash: string) => `{registry}:live_tokens:${keyHash}`,
+  /** Hash: how many tokens were issued for an account in each minute, as far as they may be live. */
+  issuedTokens: (accountId: string) => `{registry}:issued_tokens:${accountId}`,
   tokenFailures: (digest: string) => `{registry}:token_failures:${digest}`,
   statusRequests: (digest: string) => `{registry}:status_requests:${digest}`,
   /** A person's session of the console; it expires. */

@@ -53,7 +53,7 @@ export const scripts = {
   lockFailedRows: load('lock-failed-rows-1'),
   renewFailedRowsLock: load('renew-failed-rows-lock-1'),
   freeFailedRowsLock: load('free-failed-rows-lock-1'),
-  issueToken: load('issue-token-2'),
+  issueToken: load('issue-token-3'),
   noteKeyUse: load('note-key-use-3'),
   bookSignIn: load('book-sign-in-2'),
   beginPairing: load('begin-pairing-5'),

@@ -6,6 +6,7 @@ import { operatorsToken } from '../../harness/configured.js';
 import { readMetric } from '../../harness/fault-checks.js';
 import { type ApiHandle, type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
+import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { readConfig } from '../../src/config.js';
 import { administration, bearerMax } from '../../src/contract/limits.js';
 
@@ -181,6 +182,38 @@ test('refuses words that name no command, even if every JavaScript object has a 
   for (const word of ['constructor', 'toString', 'accounts', 'keys remove']) {
     await assert.rejects(sluice.admin(...word.split(' ')), /npm run admin -- COMMAND/, word);
   }
+});
+
+test('an account with as many environments as it can have is shown like any other', async () => {
+  const environments = Array.from({ length: administration.environmentsPerAccountMax }, (_, n) => `e${n}`);
+  const { status, body } = await ask('POST', '/accounts', { name: 'Large', environments });
+  assert.equal(status, 200);
+  const accountId = String(body.account_id);
+  assert.equal((await ask('POST', `/accounts/${accountId}/environments`, { name: 'more' })).status, 400);
+  for (const path of ['overview', 'traffic'])
+    assert.equal((await ask('GET', `/accounts/${accountId}/${path}`)).status, 200, path);
+  const audit = await ask('GET', `/audit?account_id=${accountId}`);
+  assert.deepEqual([audit.status, audit.body.length], [200, 2]);
+  const suppressed = { users: [{ identity: 'a' }], suppress: true };
+  assert.equal((await ask('POST', `/accounts/${accountId}/user_suppression`, suppressed)).status, 200);
+});
+
+test('says that it does not know whether rows were refused when it cannot count them', async () => {
+  const problems = async () => {
+    const path = `/accounts/${sluice.bootstrap.account_id}/overview`;
+    return (await ask('GET', path)).body.problems as string[];
+  };
+  const unknown = 'it is not known whether ClickHouse has refused rows';
+  const clickhouse = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
+  await clickhouse.command({ query: 'RENAME TABLE failed_events TO away' });
+  try {
+    assert.ok((await problems()).includes(unknown));
+    assert.match(sluice.api[0]?.output() ?? '', /UNKNOWN_TABLE.*"msg":"refused rows cannot be counted"/);
+  } finally {
+    await clickhouse.command({ query: 'RENAME TABLE away TO failed_events' });
+    await clickhouse.close();
+  }
+  assert.ok(!(await problems()).includes(unknown));
 });
 
 test('shows an API key at its creation only', async () => {

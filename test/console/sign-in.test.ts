@@ -13,6 +13,7 @@ import type { AuditEntry } from '../../src/audit/mirror.js';
 import { bodies, people, signIns } from '../../src/contract/limits.js';
 import { forgiveAttempt } from '../../src/people/attempts.js';
 import { createPasswords, TooManyPasswords } from '../../src/people/passwords.js';
+import { vouchedOf } from '../../src/people/provider.js';
 import { useCode } from '../../src/people/second-factor.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { ConsolePage, invite, password, signedIn } from '../support/console.js';
@@ -309,6 +310,41 @@ test('the audit log has successful and failed sign-ins, but no passwords and no 
   await redis.del(await redis.keys('{registry}:sign_ins:*'));
 });
 
+test('a role of the provider is an operator, or one account and one role', () => {
+  const roleOf = (role: unknown) => {
+    const { iss, sub, email } = { iss: 'https://p', sub: '1', email: 'a@b' };
+    const vouched = vouchedOf({ iss, sub, email, role }, 'role');
+    return [vouched.role, vouched.accountId];
+  };
+  assert.deepEqual(roleOf('operator'), ['operator', undefined]);
+  assert.deepEqual(roleOf('privacy:12'), ['privacy', '12']);
+  assert.deepEqual(roleOf([5, 'privacy:12:viewer', 'staff', 'viewer:13']), ['viewer', '13']);
+  for (const bad of [
+    'privacy:12:viewer',
+    'administrator:12:',
+    'viewer:',
+    'viewer',
+    ':12',
+    'operator:12',
+    '',
+    {},
+    null,
+  ])
+    assert.throws(() => roleOf(bad), /gives you no role/, JSON.stringify(bad));
+});
+
+test('the provider vouches for an address unless it says anything but true of it', () => {
+  const claims = { iss: 'https://p', sub: '1', email: 'a@b', role: 'operator' };
+  for (const good of [{}, { email_verified: true }, { email_verified: 'true' }])
+    assert.equal(vouchedOf({ ...claims, ...good }, 'role').email, 'a@b');
+  for (const bad of [null, false, 'false', 'False', 'no', '', 0, 1, 'TRUE', [true]])
+    assert.throws(
+      () => vouchedOf({ ...claims, email_verified: bad }, 'role'),
+      /does not vouch/,
+      JSON.stringify(bad),
+    );
+});
+
 test('people sign in through the provider with the role that it gives, and nobody else does', async () => {
   const returnTo = `${sluice.adminUrl}/admin/v1/sign_on/return`;
   const browser = new SignOnBrowser(sluice.adminUrl);
@@ -358,6 +394,13 @@ test('people sign in through the provider with the role that it gives, and nobod
     }
     assert.equal((await asked(later, '/people')).status, 403);
 
+    // An address that somebody has invited, as anybody can, belongs to whom the provider vouches for.
+    await invite(sluice, 'boss@example.com', 'viewer', accountId);
+    as('8', { email: 'boss@example.com', sluice_role: 'operator' });
+    const boss = new SignOnBrowser(sluice.adminUrl);
+    assert.equal(await boss.signOn(), '/');
+    assert.equal((await asked(boss, '/people')).status, 200);
+
     await signedIn(sluice, 'own@example.com', 'operator');
     for (const [subject, claims] of [
       ['2', { email: 'none@example.com' }],
@@ -394,6 +437,7 @@ test('people sign in through the provider with the role that it gives, and nobod
       [
         'Sue@Example.com done',
         'sue@example.com done',
+        'boss@example.com done',
         'none@example.com refused',
         'own@example.com refused',
         'sue@example.com refused',

@@ -631,6 +631,38 @@ test('refuses one live token too many, says correctly for how long, and ends non
   });
 });
 
+test('an account has no more tokens than the bound says, whichever keys they are of, until a minute of them has ended', async () => {
+  const { account: own, token: first, main } = await freshAccount();
+  const request = (apiKey: string) => askToken([['Authorization', basic(main, apiKey)]]);
+  const issued = registryKeys.issuedTokens(own.accountId);
+  await withRedis(sluice, async (redis) => {
+    const leftMs = await redis.pttl(issued);
+    assert.ok(leftMs > 3_600_000 && leftMs <= 3_660_000, `${leftMs} ms`);
+    assert.deepEqual(await redis.hvals(issued), ['1']);
+    // As if the others had been issued in a minute whose tokens end between 60 and 120 seconds from now, and some long ago.
+    const minute = Math.floor(Date.now() / 60_000) - 59;
+    await redis.hset(issued, minute, deletions.tokensPerAccountMax - 2, minute - 10, 1_000_000);
+    assert.equal((await request(own.apiKey)).status, 200, 'the highest number of tokens');
+    assert.equal(await redis.hget(issued, String(minute - 10)), null, 'tokens that have ended do not count');
+    const { api_key: apiKey } = await administer<{ api_key: string }>(
+      sluice,
+      'PUT',
+      `/environments/${main}/key`,
+    );
+    const refused = await request(apiKey);
+    assert.equal(refused.status, 429);
+    const retrySeconds = Number(refused.headers['retry-after']);
+    assert.ok(retrySeconds > 0 && retrySeconds <= 120, String(retrySeconds));
+    assert.equal(
+      (await askToken([['Authorization', basic(account.appIds[0] ?? '', account.apiKey)]])).status,
+      200,
+    );
+    await redis.hdel(issued, String(minute));
+    assert.equal((await request(apiKey)).status, 200);
+    await assertDead(first);
+  });
+});
+
 test('counts of requests that began before the clock was set back do not last longer', async () => {
   const { token: ownToken, main } = await freshAccount();
   const address = '127.0.0.1';

@@ -195,6 +195,7 @@ describe('the tables of limits say what the contract says', () => {
         `${userExports.downloadsMax}, of one account ${userExports.downloadsPerAccountMax}`,
       ],
       ['live tokens of an API key', grouped(deletions.liveTokensPerKeyMax)],
+      ['tokens of an account, also those of former keys', grouped(deletions.tokensPerAccountMax)],
       [
         'requests for a status or about exports with one token',
         `${deletions.statusRequestsPerSecondMax} a second`,

@@ -12,6 +12,7 @@ const alone: readonly string[] = ['bench-load', 'body-attacks', 'http-fuzz'];
 
 /** These need no deployment, and take half a minute together. */
 const quick: readonly string[] = [
+  'account-bounds',
   'bench-compare',
   'bench-histogram',
   'bench-report',
@@ -49,6 +50,7 @@ const quick: readonly string[] = [
   'local-setup',
   'local-unpack',
   'long-work',
+  'people-places',
   'plain-events',
   'print',
   'queues',

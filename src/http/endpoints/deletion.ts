@@ -36,7 +36,7 @@ function token(options: DeletionApiOptions, exchange: Exchange): void {
         ['Retry-After', String(limitedRetrySeconds.tokenFailures)],
       ]);
     if ('waitMs' in minted) {
-      return refuse(exchange, 'rate_limited', 'The API key has too many live tokens.', [
+      return refuse(exchange, 'rate_limited', 'The API key or its account has too many live tokens.', [
         ['Retry-After', String(Math.ceil(minted.waitMs / 1000))],
       ]);
     }

@@ -2,7 +2,7 @@
 
 import { type AdministrationAnswer, administrationAnswers } from '../../contract/administration-answers.js';
 import { deletionSubmittedSchema } from '../../contract/answers.js';
-import { retention } from '../../contract/limits.js';
+import { administration, lengths, retention } from '../../contract/limits.js';
 import type { OutcomeCode } from '../../contract/outcomes.js';
 import { mayDo, type Right, roles } from '../../contract/roles.js';
 import { deletionSchema, exportSchema } from '../../contract/schemas.js';
@@ -85,7 +85,14 @@ const operations: readonly Operation[] = [
     id: 'createAccount',
     right: 'createAccount',
     summary: 'Create an account',
-    body: { ...name, environments: { ...texts, description: 'Names; the first is Main Production.' } },
+    body: {
+      ...name,
+      environments: {
+        ...texts,
+        maxItems: administration.environmentsPerAccountMax,
+        description: 'Names; the first is Main Production.',
+      },
+    },
     required: ['name', 'environments'],
   },
   {
@@ -118,7 +125,11 @@ const operations: readonly Operation[] = [
         additionalProperties: { type: ['integer', 'string'] },
         description: 'By name a number, none, or default.',
       },
-      allow_identities: { ...texts, description: 'In addition to the words that are allowed already.' },
+      allow_identities: {
+        type: 'array',
+        items: { ...text, minLength: 1, maxLength: lengths.identityMax },
+        description: `In addition to the words that are allowed already: at most ${administration.allowedIdentitiesMax} in all.`,
+      },
       disallow_identities: { ...texts, description: 'No longer allowed.' },
       write_key: choice('required', 'optional'),
       import_until: {

@@ -1,0 +1,131 @@
+// What an account's administrators can make grow has a bound, which leaves room for other accounts: on a real Redis.
+
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import { type RedisHandle, startRedis } from '../../harness/services.js';
+import { addEnvironment, createAccount, setEnvironment } from '../../src/accounts/accounts.js';
+import { createApiKey, rotateApiKey } from '../../src/accounts/api-keys.js';
+import { setCallback } from '../../src/accounts/callbacks.js';
+import { parseOrigins } from '../../src/accounts/origins.js';
+import { readRegistry } from '../../src/accounts/registry.js';
+import { createWriteKey } from '../../src/accounts/write-keys.js';
+import { administration, callbacks, lengths } from '../../src/contract/limits.js';
+import { Redis } from '../../src/packages/ioredis.js';
+import { registryKeys } from '../../src/redis/keys.js';
+
+let server: RedisHandle;
+let redis: Redis;
+
+before(async () => {
+  server = await startRedis({ appendfsync: 'no' });
+  redis = new Redis(server.url);
+});
+
+after(async () => {
+  redis?.disconnect();
+  await server?.remove();
+});
+
+beforeEach(async () => {
+  await redis.flushall();
+  await redis.set(registryKeys.epoch, 'epoch');
+  await write({ 'deployment:': { epoch: 'epoch', secret: '', shards: 1, created_at: '' } });
+});
+
+/** Writes documents as they are, such as ones from before there was a bound. */
+async function write(documents: Readonly<Record<string, object>>): Promise<void> {
+  const texts = Object.entries(documents).map(([key, document]) => [key, JSON.stringify(document)] as const);
+  await redis.hset(registryKeys.documents, Object.fromEntries(texts));
+}
+
+const account = async (environments: readonly string[] = ['Main']) => {
+  const { account_id: accountId, environments: made } = await createAccount(redis, 'Shop', environments);
+  return { accountId, appId: String(made[0]?.app_id) };
+};
+const namesOf = (count: number) => Array.from({ length: count }, (_, n) => `e${n}`);
+
+test('an account has as many environments as the bound says; one with more keeps them', async () => {
+  const max = administration.environmentsPerAccountMax;
+  const refused = { message: `an account can have ${max} environments` };
+  await assert.rejects(account(namesOf(max + 1)), refused);
+  const { accountId, appId } = await account(namesOf(max - 1));
+  await addEnvironment(redis, accountId, 'the last');
+  await assert.rejects(addEnvironment(redis, accountId, 'one too many'), refused);
+  await addEnvironment(redis, (await account()).accountId, 'of another account');
+  await write({
+    'environment:1': { app_id: '1', account_id: accountId, name: 'old', main: false, limits: {} },
+  });
+  assert.equal((await setEnvironment(redis, appId, { validation: 'lenient' })).validation, 'lenient');
+  assert.equal((await setEnvironment(redis, '1', { validation: 'strict' })).validation, 'strict');
+});
+
+test('an environment allows as many identities as the bound says; a longer list only becomes shorter', async () => {
+  const { appId } = await account();
+  const max = administration.allowedIdentitiesMax;
+  const allow = (...allowIdentities: string[]) => setEnvironment(redis, appId, { allowIdentities });
+  const longest = '🙂'.repeat(lengths.identityMax);
+  for (const bad of ['', `${longest}x`])
+    await assert.rejects(allow('guest', bad), /must have 1 to 255 characters/);
+  await allow(longest, ...namesOf(max - 2));
+  await allow('guest');
+  await allow('guest');
+  await assert.rejects(allow('one too many'), /can allow 100 identities: disallow one first/);
+  assert.equal((await setEnvironment(redis, appId, {})).allowed_identities?.length, max);
+
+  const { environments } = await readRegistry(redis);
+  const long = ['', ...namesOf(3 * max)];
+  await write({ [`environment:${appId}`]: { ...environments.get(appId), allowed_identities: long } });
+  await assert.rejects(allow('guest'), /disallow one first/);
+  const kept = await setEnvironment(redis, appId, { retainDays: 7 });
+  assert.deepEqual([kept.allowed_identities, kept.retain_days], [long, 7]);
+  const shorter = await setEnvironment(redis, appId, {
+    allowIdentities: ['guest'],
+    disallowIdentities: ['', 'e0'],
+  });
+  assert.equal(shorter.allowed_identities?.length, long.length - 1);
+});
+
+test('an environment lists as many origins as the bound says, none longer than a host name can be', () => {
+  const origins = namesOf(administration.originsMax).map((name) => `https://${name}.example.com`);
+  assert.deepEqual(parseOrigins(origins), origins);
+  assert.throws(() => parseOrigins([...origins, 'https://more.example.com']), /can list 100 origins/);
+  const longest = `https://${'a'.repeat(administration.originMax - 'https://'.length)}`;
+  assert.deepEqual(parseOrigins([longest]), [longest]);
+  assert.throws(() => parseOrigins([`${longest}a`]), /at most 300 characters/);
+});
+
+test('the URL of a callback is at most as long as the bound says, and an account has one', async () => {
+  const { accountId } = await account();
+  const longest = `https://example.com/${'a'.repeat(callbacks.urlMax - 'https://example.com/'.length)}`;
+  await setCallback(redis, accountId, longest);
+  await assert.rejects(setCallback(redis, accountId, `${longest}a`), /at most 2048 characters/);
+  await setCallback(redis, accountId, 'https://example.com/');
+  assert.equal((await readRegistry(redis)).callbacks.size, 1);
+});
+
+test('settings and keys of an account take no more than the bound says, and those of another one are not counted', async () => {
+  const { accountId, appId } = await account(['Main', 'Full']);
+  const other = await account();
+  const { environments } = await readRegistry(redis);
+  const full = [...environments.values()].find(({ name }) => name === 'Full');
+  const withWords = (bytes: number) =>
+    write({ [`environment:${full?.app_id}`]: { ...full, allowed_identities: ['x'.repeat(bytes)] } });
+  const additions: (() => Promise<unknown>)[] = [
+    () => addEnvironment(redis, accountId, 'More'),
+    () => setEnvironment(redis, appId, { allowIdentities: ['guest'] }),
+    () => setEnvironment(redis, appId, { origins: ['https://shop.example.com'] }),
+    () => createApiKey(redis, appId, 'one'),
+    () => rotateApiKey(redis, appId, { overlapMs: 60_000 }),
+    () => createWriteKey(redis, appId, 'one'),
+  ];
+  // As an earlier version wrote it, shorter than one of now.
+  await write({ [`api_key:${appId}`]: { app_id: appId, hash: 'x', created_at: '' } });
+  await withWords(administration.accountBytesMax);
+  for (const add of additions) await assert.rejects(add(), /can take 2 MiB: remove some first/);
+  await createApiKey(redis, other.appId);
+  await rotateApiKey(redis, appId);
+  await setEnvironment(redis, appId, { validation: 'lenient' });
+  await setEnvironment(redis, appId, { disallowIdentities: ['none'], origins: 'any' });
+  await withWords(administration.accountBytesMax - 10_000);
+  for (const add of additions) await add();
+});
