@@ -41,7 +41,10 @@ export type ClickHouseGate = {
   refuse(choice: Choice, code: number): void;
   /** How many statements were refused because of their `Refusal`. */
   readonly alwaysRefused: number;
-  /** From now on acknowledges the chosen statements without executing them. */
+  /**
+   * From now on acknowledges the chosen statements without executing them. Of inserts it acknowledges all later ones under the same
+   * token too, as ClickHouse does with a token that it has logged.
+   */
   pretend(choice: Choice): void;
   /** From now on executes the chosen statements `ms` later. */
   delay(choice: Choice, ms: number): void;
@@ -76,6 +79,7 @@ export async function startClickHouseGate(
   let refused: Refusal = { choice: nothing, code: 0 };
   let alwaysRefused = 0;
   let pretended = nothing;
+  const burntTokens = new Set<string>();
   let delayed = { choice: nothing, ms: 0 };
 
   async function handle(incoming: IncomingMessage, reply: ServerResponse): Promise<void> {
@@ -92,8 +96,14 @@ export async function startClickHouseGate(
       alwaysRefused += 1;
       return answerError(reply, always.code);
     }
+    const token = statement.parameters.get('insert_deduplication_token');
     if (pretended(statement)) {
+      if (token !== null) burntTokens.add(token);
       faked.push(statement);
+      reply.writeHead(200).end();
+      return;
+    }
+    if (token !== null && burntTokens.has(token)) {
       reply.writeHead(200).end();
       return;
     }
