@@ -15,24 +15,23 @@ import {
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import { assertSound, type Compression, type Source } from './content.js';
 import { type Format, ImportError } from './options.js';
+import { isZstd } from './zstd.js';
 
-export type Compression = 'none' | 'gzip' | 'zstd';
-
-export type Input = {
-  /** The name on the command line. */
-  readonly name: string;
-  readonly path: string;
-  readonly bytes: number;
+/** `name` is the one on the command line. */
+export type Input = Source & {
   readonly format: Format;
-  readonly compression: Compression;
   /** 32 hexadecimal digits of a hash of its bytes. */
   readonly hash: string;
   /** Which file it was, and when it was last written, before it was hashed. */
   readonly version: string;
 };
 
-/** Finds and hashes the files that the words name. Throws ImportError for one that cannot be read. */
+/**
+ * Finds and hashes the files that the words name. Throws ImportError for one that cannot be read, or cannot be decompressed:
+ * checksums come at the end, when rows that are wrong would be stored already.
+ */
 export async function openInputs(words: readonly string[], format: Format | undefined): Promise<Input[]> {
   const names = words.flatMap((word) => (word === '-' ? [word] : filesOf(word)));
   const inputs: Input[] = [];
@@ -42,6 +41,7 @@ export async function openInputs(words: readonly string[], format: Format | unde
     if (inputs.some(({ hash }) => hash === input.hash)) continue;
     inputs.push(input);
   }
+  for (const input of inputs) await assertSound(input);
   return inputs;
 }
 
@@ -145,7 +145,7 @@ function readHead(path: string): Buffer {
 
 function compressionOf(head: Buffer): Compression {
   if (head[0] === 0x1f && head[1] === 0x8b) return 'gzip';
-  return head.length >= 4 && head.readUInt32LE() === 0xfd2fb528 ? 'zstd' : 'none';
+  return isZstd(head) ? 'zstd' : 'none';
 }
 
 function formatOfName(name: string): Format | undefined {
