@@ -12,6 +12,7 @@ import type { Row } from './row.js';
 import { readRows } from './rows.js';
 import { createSender, type Refused, type Sender, type Sent, Stopped } from './sender.js';
 import { type Counts, type FileState, fileState, isDone, openState, totalsOf, writeState } from './state.js';
+import { nameIn } from './values.js';
 
 /** Chunks in flight. 16 were no faster than 4 (47 and 45 s for 3 million flights, in turns), and a kill repeats more of them. */
 const chunksAtOnce = 4;
@@ -66,9 +67,10 @@ async function importFiles(options: ImportOptions, stop: AbortSignal): Promise<I
         const mapper = createMapper(options.mapping, input.hash, options.strict);
         const keyOf = placeKey(input.hash, options.mapping);
         const settle = ({ rows, results }: Settled) => {
-          add(file, rows, results, (row, reason) =>
-            rejects.add(input.name, row, String(row.value?.[rejectColumns.key] ?? keyOf(row.place)), reason),
-          );
+          add(file, rows, results, (row, reason) => {
+            const key = nameIn(rejectColumns.key, row.value?.[rejectColumns.key]);
+            rejects.add(input.name, row, typeof key === 'string' ? key : keyOf(row.place), reason);
+          });
           state.rejects_bytes = rejects.bytes();
           if (performance.now() - writtenMs >= stateEveryMs) save();
         };

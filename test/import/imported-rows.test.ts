@@ -12,6 +12,7 @@ import { createMapper, type Mapper } from '../../src/import/mapping.js';
 import { type ImportOptions, readOptions } from '../../src/import/options.js';
 import type { Row } from '../../src/import/row.js';
 import { readRows } from '../../src/import/rows.js';
+import { readTime, readTimeFormat, type TimeFormat } from '../../src/import/times.js';
 
 let folder: string;
 before(() => {
@@ -163,6 +164,105 @@ describe('a key', () => {
     const [nobody, device] = await mapped(input, '--preset', 'mixpanel');
     assert.match(String(nobody), /Exactly one of identity and user_id/);
     assert.equal((device as Sent).user_id, userIdOfAnonymousId('tv'));
+  });
+});
+
+describe('a time', () => {
+  const seconds = ['--event', 'x', '--identity', 'u', '--timestamp', 't', '--timestamp-format', 's'];
+  const timesOf = async (input: Input, ...args: readonly string[]) =>
+    (await mapped(input, ...args)).map((record) => (typeof record === 'string' ? record : record.timestamp));
+
+  test('in seconds is a number in plain decimals, and nothing else that JavaScript takes for one', async () => {
+    const faultless = ['1700000000', ' 1700000000 ', '1136214245.998', '1.001', '+1.', '0'];
+    const others = ['0x10', '1e3', '0b1', 'Infinity', '.', '1 2', '1,5'];
+    const blanks = ['', ' ', '\t'];
+    const cells = [...faultless, ...blanks, ...others];
+    const csv = await open('seconds.csv', `u\tt\n${cells.map((cell) => `ada\t"${cell}"\n`).join('')}`);
+    const fault =
+      'The row has a time in the column t that is not a plain number, which --timestamp-format says.';
+    assert.deepEqual(await timesOf(csv, ...seconds), [
+      '2023-11-14T22:13:20.000Z',
+      '2023-11-14T22:13:20.000Z',
+      '2006-01-02T15:04:05.998Z',
+      '1970-01-01T00:00:01.001Z',
+      '1970-01-01T00:00:01.000Z',
+      '1970-01-01T00:00:00.000Z',
+      ...blanks.map(() => undefined),
+      ...others.map(() => fault),
+    ]);
+    const values = [1.001, 1e3, 1e-7, null, [], [5], ['1700000000'], {}, true, false];
+    const json = await ndjson('seconds.ndjson', ...values.map((t) => ({ u: 'ada', t })));
+    assert.deepEqual(await timesOf(json, ...seconds), [
+      '1970-01-01T00:00:01.001Z',
+      '1970-01-01T00:16:40.000Z',
+      '1970-01-01T00:00:00.000Z',
+      undefined,
+      ...values.slice(4).map(() => fault),
+    ]);
+  });
+
+  test('in other units keeps its milliseconds, however many digits follow', async () => {
+    const late = '1700000000123999999';
+    const input = await ndjson('ns.ndjson', `{"u": "ada", "t": ${late}}`, `{"u": "ada", "t": "${late}"}`);
+    const expected = ['2023-11-14T22:13:20.123Z', '2023-11-14T22:13:20.123Z'];
+    assert.deepEqual(await timesOf(input, ...seconds, '--timestamp-format', 'ns'), expected);
+    const instantOf = (text: string, unit: string) =>
+      readTime(text, readTimeFormat(unit, undefined) as TimeFormat);
+    assert.deepEqual(
+      [instantOf('-1', 'ns'), instantOf('-1000000', 'ns'), instantOf('-0.5', 's')],
+      [-1, -1, -500],
+    );
+    const long = await ndjson('digits.ndjson', { u: 'ada', t: '9'.repeat(100_000) });
+    const [fault] = await timesOf(long, ...seconds);
+    assert.match(String(fault), /is farther away than any date/);
+  });
+
+  test('without a format is no list that holds one', async () => {
+    const input = await ndjson(
+      'lists.ndjson',
+      { u: 'ada', t: [1700000000000] },
+      { u: 'ada', t: ' 1700000000000 ' },
+    );
+    const [list, text] = await timesOf(input, ...seconds.slice(0, -2));
+    assert.equal(list, 'The row has a time in the column t that is no time.');
+    assert.equal(text, '2023-11-14T22:13:20.000Z');
+  });
+});
+
+test('blanks alone name nobody and no row, and are kept as properties', async () => {
+  const rows = [
+    { u: ' ', k: 'a', p: ' ' },
+    { u: 'ada', k: '\t', p: ' ' },
+    { u: '', d: '\u00a0', k: 'c' },
+  ];
+  const input = await ndjson('blanks.ndjson', ...rows, { u: ' ', d: 'tv', k: 'd', p: ' ' });
+  const named = ['--event', 'x', '--identity', 'u', '--anonymous-id', 'd', '--key', 'k'];
+  const [first, second, third, fourth] = await mapped(input, ...named);
+  for (const nobody of [first, third]) assert.match(String(nobody), /Exactly one of identity and user_id/);
+  assert.equal(second, 'The row has nothing in the column k, which holds the keys.');
+  assert.deepEqual((fourth as Sent).properties, { p: ' ' });
+  assert.equal((fourth as Sent).user_id, userIdOfAnonymousId('tv'));
+  const heap = await ndjson('blanks-heap.ndjson', {
+    event: '',
+    event_table_name: 'views',
+    identity: ' ',
+    user_id: 7,
+  });
+  const [view] = await mapped(heap, '--preset', 'heap');
+  assert.deepEqual([(view as Sent).event, (view as Sent).user_id], ['views', '7']);
+});
+
+describe('the key of a refused row', () => {
+  test('is a text or an integer, as in the file of rejects', async () => {
+    const input = await ndjson(
+      'own.ndjson',
+      ...['k', 7, '', { a: 1 }].map((key) => ({ u: 'ada', _sluice_key: key })),
+    );
+    const records = await mapped(input, '--event', 'x', '--identity', 'u');
+    const keys = records.map((record) => (typeof record === 'string' ? record : record.idempotency_key));
+    assert.deepEqual(keys.slice(0, 2), ['k', '7']);
+    assert.match(String(keys[2]), /^import:\S+:3$/);
+    assert.equal(keys[3], 'The row has neither a text nor an integer in the column _sluice_key.');
   });
 });
 
