@@ -29,6 +29,8 @@ export type Mapper = {
   readonly mendings: ReadonlyMap<Mending, number>;
   /** The columns that the mapping names. */
   readonly columns: readonly string[];
+  /** Whether the others are used, too. */
+  readonly takesRest: boolean;
 };
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -163,7 +165,7 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
     return 'code' in checked ? checked : { lane: 'messages', json: JSON.stringify({ ...message, type }) };
   }
 
-  return { map, mendings, columns };
+  return { map, mendings, columns, takesRest: mapping.properties === undefined };
 }
 
 const userColumns = [

@@ -123,6 +123,7 @@ async function importFile({
   const reading = readRows(input, {
     after: file.place,
     columns: mapper.columns,
+    takesRest: mapper.takesRest,
     timeColumn: mapping.timestamp,
     zone: mapping.timeFormat.zone,
     onShare,
@@ -277,6 +278,7 @@ export async function runDry(options: ImportOptions, stop: AbortSignal): Promise
     const reading = readRows(input, {
       after: 0,
       columns: mapper.columns,
+      takesRest: mapper.takesRest,
       timeColumn: options.mapping.timestamp,
       zone: options.mapping.timeFormat.zone,
       onShare: () => undefined,

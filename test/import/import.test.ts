@@ -193,7 +193,13 @@ describe('a file', () => {
     const [input] = await openInputs([join(folder, 'parts.parquet')], undefined);
     const readAfter = async (place: number) => {
       const rows: Row[] = [];
-      const options = { columns: [], timeColumn: 'date', zone: utc, onShare: () => undefined };
+      const options = {
+        columns: [],
+        takesRest: true,
+        timeColumn: 'date',
+        zone: utc,
+        onShare: () => undefined,
+      };
       for await (const some of readRows(input as Input, { ...options, after: place })) rows.push(...some);
       return rows;
     };
@@ -232,6 +238,15 @@ describe('a file', () => {
     const renamed = ['--properties', '__proto__=a,constructor=__proto__', '--dry-run'];
     const { out } = await into('1', 'names.parquet', '--event', 'E', '--identity', 'origin', ...renamed);
     assert.match(out, /"properties":\{"a":"p","__proto__":"c"\}/);
+  });
+
+  test('of the form Parquet with a name twice ends the import', async () => {
+    const bytes = Buffer.from(await written(`SELECT 'ada' AS u, 1 AS col_1, 2 AS col_2`, 'Parquet'));
+    for (let at = bytes.indexOf('col_2'); at >= 0; at = bytes.indexOf('col_2')) bytes.write('col_1', at);
+    put('twice.parquet', bytes);
+    const { code, words } = await into('1', 'twice.parquet', '--event', 'x', '--identity', 'u', '--dry-run');
+    assert.equal(code, 1);
+    assert.match(words, /^import: twice\.parquet: the column col_1 is there twice; rename one of them/);
   });
 
   test('that is imported again under another name, or through stdin, is stored once', async () => {

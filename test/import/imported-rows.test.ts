@@ -26,8 +26,19 @@ async function open(name: string, content: string | Uint8Array): Promise<Input> 
   return (await openInputs([path], undefined))[0] as Input;
 }
 
-async function chunksOf(input: Input, after = 0): Promise<Row[][]> {
-  const options = { after, columns: [], timeColumn: undefined, zone: undefined, onShare: () => undefined };
+async function chunksOf(
+  input: Input,
+  after = 0,
+  { columns, takesRest }: Pick<Mapper, 'columns' | 'takesRest'> = { columns: [], takesRest: true },
+): Promise<Row[][]> {
+  const options = {
+    after,
+    columns,
+    takesRest,
+    timeColumn: undefined,
+    zone: undefined,
+    onShare: () => undefined,
+  };
   const chunks: Row[][] = [];
   for await (const rows of readRows(input, options)) chunks.push(rows);
   return chunks;
@@ -43,7 +54,7 @@ type Sent = { readonly [field: string]: unknown };
 /** Of each row its record, or its fault. */
 async function mapped(input: Input, ...args: readonly string[]): Promise<(Sent | string)[]> {
   const mapper = mapperOf(...args);
-  return (await chunksOf(input)).flat().flatMap((row): (Sent | string)[] => {
+  return (await chunksOf(input, 0, mapper)).flat().flatMap((row): (Sent | string)[] => {
     const result = mapper.map(row);
     return 'fault' in result ? [result.fault] : result.map(({ json }) => JSON.parse(json) as Sent);
   });
@@ -289,6 +300,61 @@ describe('CSV', () => {
     assert.deepEqual(await csv('old.csv', 'a,b\r1,2\r'), [{ a: '1', b: '2' }]);
     assert.deepEqual(await csv('one.csv', 'a\n1;2\n'), [{ a: '1;2' }]);
     assert.deepEqual(await csv('tabs.tsv', 'a,a\tb\n1\t2\n'), [{ 'a,a': '1', b: '2' }]);
+  });
+
+  test('with a name twice ends the import, unless the options leave both columns out', async () => {
+    const input = await open('twice.csv', 'u,a,u,b,b\nada,1,grace,2,3\n');
+    const by = (...args: readonly string[]) => mapped(input, '--event', 'x', ...args);
+    await assert.rejects(
+      by('--identity', 'u', '--properties', 'a'),
+      /the column u is there twice; rename one/,
+    );
+    await assert.rejects(
+      by('--identity', 'a'),
+      /the column u is there twice; rename one of them, or name the columns/,
+    );
+    await assert.rejects(by('--identity', 'a', '--properties', 'a,b'), /the column b is there twice/);
+    await assert.rejects(by('--preset', 'heap'), /the column u is there twice/);
+    const [record] = await by('--identity', 'a', '--properties', 'a');
+    assert.deepEqual([(record as Sent).identity, (record as Sent).properties], ['1', { a: '1' }]);
+  });
+
+  test('may have many columns without a name, of which no row may have a value', async () => {
+    const sheet = await open('sheet.csv', 'u,a,,\nada,1,,\nada,2,x,\nada,3,,\n');
+    const args = ['--event', 'x', '--identity', 'u'];
+    const fault = 'The row has a value in a column without a name, of which there are several.';
+    const propertiesOf = (records: readonly (Sent | string)[]) =>
+      records.map((record) => (typeof record === 'string' ? record : record.properties));
+    assert.deepEqual(propertiesOf(await mapped(sheet, ...args)), [{ a: '1' }, fault, { a: '3' }]);
+    const named = propertiesOf(await mapped(sheet, ...args, '--properties', 'a'));
+    assert.deepEqual(named, [{ a: '1' }, { a: '2' }, { a: '3' }]);
+    const rows = (await chunksOf(sheet)).flat();
+    assert.deepEqual([rows[0]?.value, rows[1]?.text], [{ u: 'ada', a: '1' }, 'ada,2,x,']);
+    const one = await open('index.csv', ',u\n0,ada\n');
+    assert.deepEqual(propertiesOf(await mapped(one, ...args)), [{ '': '0' }]);
+  });
+
+  test('has no row that begins with a byte order mark, as where files were joined', async () => {
+    const joined = await open(
+      'joined.csv',
+      '\ufeffu,a\nada,1\n\n\ufeffu,a\n\ufeff"grace",2\ngrace,\ufeff3\n',
+    );
+    const rows = (await chunksOf(joined)).flat();
+    const fault = 'begins with a byte order mark, as where files were joined';
+    assert.deepEqual(
+      rows.map(({ value, text, fault: why }) => value ?? [text, why]),
+      [{ u: 'ada', a: '1' }, ['\ufeffu,a', fault], ['\ufeff"grace",2', fault], { u: 'grace', a: '\ufeff3' }],
+    );
+  });
+
+  test('with blanks around its names shows them where a column is not found', async () => {
+    const input = await open('padded.csv', ' u , a ,\nada,1,\n');
+    await assert.rejects(
+      mapped(input, '--event', 'x', '--identity', 'u'),
+      /padded\.csv: there is no column u; there are " u ", " a ", ""$/,
+    );
+    const [record] = await mapped(input, '--event', 'x', '--identity', ' u ');
+    assert.deepEqual((record as Sent).properties, { ' a ': '1' });
   });
 
   test('keeps quotes within a field, and refuses what a stray one holds with all its text', async () => {
