@@ -440,6 +440,8 @@ export const imports = {
   elementBytesMax: 64 * MiB,
   /** More than zstd itself takes unless told otherwise; a decoder keeps so much of the content. */
   zstdWindowBytesMax: 128 * MiB,
+  /** Times have far fewer digits, and the work on more of them grows with their square. */
+  timeDigitsMax: 30,
   /** What RFC 8878 lets a block hold. */
   zstdBlockBytesMax: 128 * KiB,
   /** Users whose latest properties are remembered, so that they are not sent with each of their events. */

@@ -41,7 +41,14 @@ export async function openInputs(words: readonly string[], format: Format | unde
     if (inputs.some(({ hash }) => hash === input.hash)) continue;
     inputs.push(input);
   }
-  for (const input of inputs) await assertSound(input);
+  for (const input of inputs) {
+    try {
+      await assertSound(input);
+    } catch (error) {
+      assertUnchanged(input);
+      throw error;
+    }
+  }
   return inputs;
 }
 
@@ -120,6 +127,12 @@ export function assertUnchanged({ name, path, version }: Input): void {
   }
   if (now !== version)
     throw new ImportError(`${name}: it was changed while it was read; import a copy that does not change`);
+}
+
+/** Whether both paths lead to one file. */
+export function isSameFile(one: string, other: string): boolean {
+  const [first, second] = [one, other].map((path) => statSync(path, { bigint: true, throwIfNoEntry: false }));
+  return first !== undefined && first.dev === second?.dev && first.ino === second.ino;
 }
 
 /** An error of the file system in words that name no system call. */

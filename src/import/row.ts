@@ -1,6 +1,6 @@
 // A row of a file of any format, and what the readers of the formats have in common.
 
-import { type Input, wordsOf } from './inputs.js';
+import { assertUnchanged, type Input, wordsOf } from './inputs.js';
 import { ImportError } from './options.js';
 import type { Zone } from './zones.js';
 
@@ -65,8 +65,9 @@ function shown(column: string): string {
   return column === '' || column !== column.trim() ? JSON.stringify(column) : column;
 }
 
-/** An error of reading, in words that name the file. */
+/** An error of reading, in words that name the file. Throws ImportError if the file was changed, which explains any error. */
 export function unreadable(input: Input, error: unknown): ImportError {
+  assertUnchanged(input);
   return error instanceof ImportError
     ? error
     : new ImportError(`${input.name}: it cannot be read as ${input.format}: ${wordsOf(error)}`);

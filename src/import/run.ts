@@ -3,7 +3,7 @@
 
 import { setTimeout as wait } from 'node:timers/promises';
 import { claimFiles } from './claims.js';
-import { assertUnchanged, type Input, openInputs } from './inputs.js';
+import { assertUnchanged, type Input, isSameFile, openInputs } from './inputs.js';
 import { createMapper, type Lane, type Mapper, placeKey, rejectColumns } from './mapping.js';
 import { ImportError, type ImportOptions } from './options.js';
 import { showProgress } from './progress.js';
@@ -40,13 +40,17 @@ async function importFiles(options: ImportOptions, stop: AbortSignal): Promise<I
   const { state, isOld } = openState(options.stateFile, options.appId, JSON.stringify(describe(options)));
   const sender = createSender(options, chunksAtOnce, stop);
   await sender.probe();
+  const wasDone = isDone(state);
+  // The state knows a file before a row of it is refused, or all would seem done.
+  for (const input of inputs) fileState(state, input);
+  for (const input of inputs)
+    if (isSameFile(input.path, options.rejectsFile))
+      throw new ImportError(`--rejects ${options.rejectsFile}: it is a file to import; name another file`);
   const rejects = openRejects(options.rejectsFile, {
     bytes: state.rejects_bytes,
     goesOn: isOld,
-    isDone: isDone(state),
+    isDone: wasDone,
   });
-  // The state knows a file before a row of it is refused, or all would seem done.
-  for (const { hash, name } of inputs) fileState(state, hash, name);
   // From now on the rejects file belongs to this state, whenever the import is killed.
   writeState(options.stateFile, state);
   const mended: Record<string, number> = {};
@@ -62,7 +66,7 @@ async function importFiles(options: ImportOptions, stop: AbortSignal): Promise<I
   };
   try {
     for (const input of inputs) {
-      const file = fileState(state, input.hash, input.name);
+      const file = fileState(state, input);
       if (!file.done && !stop.aborted) {
         const mapper = createMapper(options.mapping, input.hash, options.strict);
         const keyOf = placeKey(input.hash, options.mapping);

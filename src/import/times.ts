@@ -1,6 +1,7 @@
 // Times of imported rows: RFC 3339, numbers of a unit that is named, and patterns. A time without a zone is never guessed.
 // Pure.
 
+import { imports } from '../contract/limits.js';
 import { completeTimestamp, readInstant } from '../ingest/timestamp.js';
 import { readOffset, type Zone } from './zones.js';
 
@@ -24,8 +25,6 @@ const units: Readonly<Record<string, number>> = { s: 1e9, ms: 1e6, us: 1e3, ns: 
 const nsPerMs = 1e6;
 /** A number in plain decimals: what else JavaScript takes for one (blanks, 0x10, lists) is no time. */
 const decimal = /^([+-]?)(\d+)(?:\.(\d*))?$/;
-/** Times have far fewer digits, and the work on more of them grows with their square. */
-const digitsMax = 30;
 /** Fewer milliseconds than these are before March 1973: they are seconds. */
 const millisecondsMin = 1e11;
 /** No Date is farther from 1970. */
@@ -99,7 +98,7 @@ function timeOfNumber(value: unknown, unitNs: number): TimeResult {
     return 'is not a plain number, which --timestamp-format says';
   }
   const [, sign, whole = '', fraction = ''] = match;
-  if (whole.length > digitsMax) return Number.POSITIVE_INFINITY;
+  if (whole.length > imports.timeDigitsMax) return Number.POSITIVE_INFINITY;
   const fractionDigits = Math.round(Math.log10(unitNs));
   const places = fraction.padEnd(fractionDigits, '0').slice(0, fractionDigits);
   const ns = BigInt(whole) * BigInt(unitNs) + BigInt(places === '' ? 0 : places);

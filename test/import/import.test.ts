@@ -583,11 +583,14 @@ test('a file of rejects is never emptied by another import, nor left behind with
     '--state',
     'kept-s',
   ];
-  const refused = await run([rejects, ...args, '--rejects', rejects]);
+  const refused = await run([rejects, ...args, '--rejects', put('others.ndjson', '{}\n')]);
   assert.match(
     refused.words,
-    /--rejects kept\.ndjson: it holds the rows of another import; name another file/,
+    /--rejects others\.ndjson: it holds the rows of another import; name another file/,
   );
+  assert.equal(readFileSync(join(folder, 'others.ndjson'), 'utf8'), '{}\n');
+  const itself = await run([rejects, ...args, '--rejects', rejects]);
+  assert.match(itself.words, /--rejects kept\.ndjson: it is a file to import; name another file/);
   assert.equal((await run([rejects, ...args, '--rejects', 'kept-r'])).counts.stored, 1);
   assert.equal(existsSync(join(folder, 'kept-r')), false);
 });
@@ -640,6 +643,26 @@ describe('a command line that is wrong', () => {
         /^--timestamp-format: DD\.MM\.YYYY holds no zone \(Z\), so --time-zone must say which: UTC, \+02:00 or a name such as Europe\/Berlin$/,
     },
   };
+  const complete = ['x.csv', '--app-id', '7', '--event', 'x', '--identity', 'a'];
+  const properties = (list: string) => [...complete, '--properties', list];
+  const faults: readonly (readonly [args: readonly string[], words: string])[] = [
+    [properties('a,b,a=c'), '--properties a,b,a=c: a is there twice'],
+    [properties('a=x,b=x'), '--properties a=x,b=x: x is there twice'],
+    [properties('a=b=c'), '--properties a=b=c: a=b=c has two ='],
+    ...['0x10', '', ' 5', '1e3', 'Infinity', '0', '0.0001', '-5'].map(
+      (rate) =>
+        [[...complete, `--rate=${rate}`], `--rate ${rate}: it must be a number of rows a second`] as const,
+    ),
+    [
+      ['x.csv', '--app-id', '7', '--preset', 'heap', '--time-zone', 'Europe/Berlin'],
+      '--preset heap says which column is what, so --time-zone must not be given',
+    ],
+  ];
+  test('such as a name twice, an odd number or a preset with columns is one clear line', () => {
+    for (const [args, words] of faults)
+      assert.throws(() => readOptions(args, {}), { message: words }, args.join(' '));
+    assert.equal(readOptions([...complete, '--rate', '0.5'], {})?.rowsPerSecondMax, 0.5);
+  });
   for (const [name, { args, words }] of Object.entries(cases)) {
     test(`such as ${name} is one clear line`, () => {
       assert.throws(

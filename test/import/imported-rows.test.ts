@@ -314,7 +314,7 @@ describe('CSV', () => {
       /the column u is there twice; rename one of them, or name the columns/,
     );
     await assert.rejects(by('--identity', 'a', '--properties', 'a,b'), /the column b is there twice/);
-    await assert.rejects(by('--preset', 'heap'), /the column u is there twice/);
+    await assert.rejects(mapped(input, '--preset', 'heap'), /the column u is there twice/);
     const [record] = await by('--identity', 'a', '--properties', 'a');
     assert.deepEqual([(record as Sent).identity, (record as Sent).properties], ['1', { a: '1' }]);
   });
@@ -377,6 +377,71 @@ describe('CSV', () => {
     await assert.rejects(
       csv('far.csv', far),
       /far\.csv: the row at line 3 has more than 1 MiB; perhaps a quote/,
+    );
+  });
+});
+
+describe('JSON', () => {
+  test('of one array has nothing before, between or after its elements', async () => {
+    const elements = async (content: string) => {
+      const rows = (await chunksOf(await open('array.json', content))).flat();
+      return rows.map(({ value, fault }) => value ?? fault);
+    };
+    assert.deepEqual(await elements('\ufeff \n[ {"u": "]}"} ,\t{"u": []} ]\r\n'), [{ u: ']}' }, { u: [] }]);
+    assert.deepEqual(await elements('[]'), []);
+    assert.deepEqual(await elements('[{"u": 1},]'), [{ u: 1 }, 'is not JSON']);
+    assert.deepEqual(await elements('[{"u": 1} {"u": 2}, 5, null, [{}]]'), [
+      'is not JSON',
+      'is not an object',
+      'is not an object',
+      'is not an object',
+    ]);
+    const one = '[{"u": 1}]';
+    for (const content of [
+      `${one}]`,
+      `${one}}`,
+      `${one},`,
+      `${one} x`,
+      `${one}\n${one}`,
+      `${one}"`,
+      '[{"u": 1}}',
+    ])
+      await assert.rejects(
+        elements(content),
+        /array\.json: it cannot be read as json: the file must be one JSON/,
+      );
+    for (const content of ['[{"u": 1}', '['])
+      await assert.rejects(elements(content), /must be one JSON array, and it ends within it/);
+    for (const content of ['x[]', '"[]"', ', []', '{}', ''])
+      await assert.rejects(
+        chunksOf({ ...(await open('other.json', content)), format: 'json' }),
+        /other\.json: .* one JSON array/,
+      );
+  });
+
+  test('of lines has an object in each', async () => {
+    const lines = [
+      '{"u": 1}',
+      '\ufeff{"u": 2}',
+      '5',
+      '"x"',
+      '[{}]',
+      'null',
+      '',
+      ' \t',
+      '{} {}',
+      '{"u": 3}\r',
+    ];
+    const rows = (await chunksOf(await open('lines.ndjson', lines.join('\n')))).flat();
+    assert.deepEqual(
+      rows.map(({ place, value, fault }) => [place, value ?? fault]),
+      [
+        [1, { u: 1 }],
+        [2, 'is not JSON'],
+        ...[3, 4, 5, 6].map((place) => [place, 'is not an object']),
+        [9, 'is not JSON'],
+        [10, { u: 3 }],
+      ],
     );
   });
 });
