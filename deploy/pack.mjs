@@ -38,7 +38,15 @@ const packages = [
     esbuild: ['--platform=node', '--target=node18'],
     programs: { 'sluice-import': 'src/import/main.ts' },
     // Only the program needs these. The library works without them after an installation with --omit=optional.
-    optional: ['cli-progress', 'csv-parse', 'fzstd', 'hyparquet', 'hyparquet-compressors', 'typebox'],
+    optional: [
+      'cli-progress',
+      'csv-parse',
+      'fzstd',
+      'hyparquet',
+      'hyparquet-compressors',
+      'typebox',
+      'xxhash-wasm',
+    ],
     more: { engines: { node: '>=18' } },
   },
 ];

@@ -455,6 +455,12 @@ export const imports = {
   headerBytesMax: 64 * KiB,
   /** A longer line or element of a JSON file is no row; the file may have another format. */
   elementBytesMax: 64 * MiB,
+  /** More than zstd itself takes unless told otherwise; a decoder keeps so much of the content. */
+  zstdWindowBytesMax: 128 * MiB,
+  /** Times have far fewer digits, and the work on more of them grows with their square. */
+  timeDigitsMax: 30,
+  /** What RFC 8878 lets a block hold. */
+  zstdBlockBytesMax: 128 * KiB,
   /** Users whose latest properties are remembered, so that they are not sent with each of their events. */
   rememberedUsersMax: 100_000,
   /** How long the service may be silent before a request is sent again. */

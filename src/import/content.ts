@@ -1,45 +1,99 @@
-// The content of a file, decompressed, as a stream of bytes.
+// The content of a file, decompressed, as a stream of bytes. Compressed content is read to its end, whatever it is made of:
+// what is wrong in it, or is no part of it, is an error.
 
 import { createReadStream } from 'node:fs';
-import { type Readable, Transform } from 'node:stream';
+import { open } from 'node:fs/promises';
+import { Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
-import { Decompress } from 'fzstd';
-import type { Input } from './inputs.js';
+import { ImportError } from './options.js';
+import { corrupt, endsTooEarly, Undecodable, unzstd } from './zstd.js';
 
-/** `onShare` is called with the share of the file that was read. */
-export function contentOf({ path, bytes, compression }: Input, onShare: (share: number) => void): Readable {
-  const file = createReadStream(path, { highWaterMark: 1 << 18 });
-  let read = 0;
-  file.on('data', (chunk) => {
-    read += chunk.length;
-    onShare(bytes === 0 ? 1 : read / bytes);
-  });
-  if (compression === 'none') return file;
-  const inflated = compression === 'gzip' ? createGunzip() : createZstd();
-  file.on('error', (error) => inflated.destroy(error));
-  return file.pipe(inflated);
+export type Compression = 'none' | 'gzip' | 'zstd';
+
+/** `name`: what the user called it; `bytes`: its size. */
+export type Source = {
+  readonly name: string;
+  readonly path: string;
+  readonly bytes: number;
+  readonly compression: Compression;
+};
+
+/** `onShare` is called with the share of the file that was read. Throws ImportError if it cannot be decompressed. */
+export async function* contentOf(
+  { name, path, bytes, compression }: Source,
+  onShare: (share: number) => void,
+): AsyncGenerator<Buffer> {
+  async function* fileFrom(start: number): AsyncGenerator<Buffer> {
+    let read = start;
+    for await (const chunk of createReadStream(path, { start, highWaterMark: 1 << 18 })) {
+      read += chunk.length;
+      onShare(read / bytes);
+      yield chunk;
+    }
+  }
+  try {
+    if (compression === 'none') yield* fileFrom(0);
+    else if (compression === 'gzip') yield* gunzip(path, fileFrom);
+    else for await (const part of unzstd(fileFrom(0))) yield asBuffer(part);
+  } catch (error) {
+    if (!(error instanceof Undecodable)) throw error;
+    throw new ImportError(`${name}: ${error.message}`);
+  }
 }
 
-function createZstd(): Transform {
-  const stream = new Decompress();
-  const transform = new Transform({
-    transform(chunk: Buffer, _, done) {
-      stream.ondata = (data) => void transform.push(Buffer.from(data));
-      try {
-        stream.push(chunk);
-        done();
-      } catch (error) {
-        done(error as Error);
-      }
-    },
-    flush(done) {
-      try {
-        stream.push(new Uint8Array(0), true);
-        done();
-      } catch (error) {
-        done(error as Error);
-      }
-    },
-  });
-  return transform;
+/** Throws ImportError unless the whole of a file can be decompressed and its checksums are right. */
+export async function assertSound(source: Source): Promise<void> {
+  if (source.compression === 'none') return;
+  try {
+    for await (const _ of contentOf(source, () => undefined));
+  } catch (error) {
+    throw error instanceof ImportError
+      ? new ImportError(`${error.message}; nothing of it was imported`)
+      : error;
+  }
+}
+
+function asBuffer({ buffer, byteOffset, length }: Uint8Array): Buffer {
+  return Buffer.from(buffer, byteOffset, length);
+}
+
+/** Node's gunzip takes members that follow each other, and leaves off at zeros, by which tapes and disks pad files. */
+async function* gunzip(
+  path: string,
+  fileFrom: (start: number) => AsyncIterable<Buffer>,
+): AsyncGenerator<Buffer> {
+  for (let start = 0; ; ) {
+    const file = Readable.from(fileFrom(start), { objectMode: false });
+    const inflated = createGunzip({ chunkSize: 1 << 16 });
+    file.on('error', (error) => inflated.destroy(error));
+    try {
+      yield* file.pipe(inflated);
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException;
+      if (code === 'Z_BUF_ERROR') throw corrupt(endsTooEarly);
+      throw code?.startsWith('Z_') ? corrupt(message) : error;
+    } finally {
+      file.destroy();
+    }
+    const next = await firstByteAfterZeros(path, start + inflated.bytesWritten);
+    if (next === undefined) return;
+    start = next;
+  }
+}
+
+/** The place of the first byte from `start` on that is not zero; undefined if there is none. */
+async function firstByteAfterZeros(path: string, start: number): Promise<number | undefined> {
+  const file = await open(path);
+  try {
+    const bytes = Buffer.alloc(1 << 16);
+    for (let at = start; ; ) {
+      const { bytesRead } = await file.read(bytes, 0, bytes.length, at);
+      if (bytesRead === 0) return undefined;
+      const found = bytes.subarray(0, bytesRead).findIndex((byte) => byte !== 0);
+      if (found >= 0) return at + found;
+      at += bytesRead;
+    }
+  } finally {
+    await file.close();
+  }
 }

@@ -17,7 +17,11 @@ import {
   unreadable,
 } from './row.js';
 
-type CsvRecord = { readonly record: Record<string, string>; readonly info: { readonly lines: number } };
+type CsvRecord = {
+  readonly record: Record<string, string>;
+  readonly info: { readonly lines: number };
+  readonly raw: string;
+};
 type CsvFault = Error & {
   readonly code?: string;
   readonly lines?: number;
@@ -53,11 +57,13 @@ export async function* readCsv(input: Input, options: ReadOptions): AsyncGenerat
 /** `rows`: the rows of what was written so far, in their order. The reader removes the ones that it takes. */
 function createReader(
   input: Input,
-  { after, columns }: ReadOptions,
+  { after, ...options }: ReadOptions,
   delimiters: Pick<Options, 'delimiter' | 'record_delimiter'>,
 ) {
   const rows: Row[] = [];
   let header: readonly string[] = [];
+  /** What the columns without a name are called here, if there are several. */
+  let unnamed: readonly string[] = [];
   /** The last line of the last row. */
   let lastLine = 0;
   const add = (row: Row) => {
@@ -74,20 +80,31 @@ function createReader(
     skip_empty_lines: true,
     columns: (names: string[]) => {
       header = names;
-      assertColumns(input, columns, names);
-      return names;
+      assertColumns(input, options, names);
+      if (names.filter((name) => name === '').length < 2) return names;
+      const told = names.map((name, at) => (name === '' ? `\0${at}` : name));
+      unnamed = told.filter((name) => name.startsWith('\0'));
+      return told;
     },
     skip_records_with_error: true,
     on_skip: (error, raw) => {
       const { code, lines: place = 0, record } = (error ?? {}) as CsvFault;
       if (code !== 'CSV_RECORD_INCONSISTENT_COLUMNS') throw faultOf(input, code, lastLine + 1) ?? error;
       const fault = `has ${record?.length} fields, but the header has ${header.length}`;
-      add({ place, value: undefined, ...plain, fault, text: (raw ?? '').replace(/[\r\n]+$/, '') });
+      add({ place, value: undefined, ...plain, fault, text: (raw ?? '').replace(lineEnds, '') });
     },
     // Nothing is left for the stream, whose reader would not see rows that are skipped.
     on_record: (taken) => {
-      const { record, info } = taken as unknown as CsvRecord;
-      add({ place: info.lines, value: record, ...plain });
+      const { record, info, raw } = taken as unknown as CsvRecord;
+      const isNamed = unnamed.every((name) => record[name] === '') || !options.takesRest;
+      for (const name of unnamed) delete record[name];
+      const fault = markedRow.test(raw)
+        ? 'begins with a byte order mark, as where files were joined'
+        : isNamed
+          ? undefined
+          : 'has a value in a column without a name, of which there are several';
+      if (fault === undefined) add({ place: info.lines, value: record, ...plain });
+      else add({ place: info.lines, value: undefined, ...plain, fault, text: raw.replace(lineEnds, '') });
       return null;
     },
   };
@@ -116,6 +133,11 @@ function createReader(
       }),
   };
 }
+
+/** Blank lines before a row are a part of its text. */
+const lineEnds = /^[\r\n]+|[\r\n]+$/g;
+/** Where files were joined. */
+const markedRow = /^[\r\n]*\ufeff/;
 
 function faultOf({ name }: Input, code: string | undefined, line: number): ImportError | undefined {
   if (code === 'CSV_QUOTE_NOT_CLOSED')

@@ -15,24 +15,23 @@ import {
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import { assertSound, type Compression, type Source } from './content.js';
 import { type Format, ImportError } from './options.js';
+import { isZstd } from './zstd.js';
 
-export type Compression = 'none' | 'gzip' | 'zstd';
-
-export type Input = {
-  /** The name on the command line. */
-  readonly name: string;
-  readonly path: string;
-  readonly bytes: number;
+/** `name` is the one on the command line. */
+export type Input = Source & {
   readonly format: Format;
-  readonly compression: Compression;
   /** 32 hexadecimal digits of a hash of its bytes. */
   readonly hash: string;
   /** Which file it was, and when it was last written, before it was hashed. */
   readonly version: string;
 };
 
-/** Finds and hashes the files that the words name. Throws ImportError for one that cannot be read. */
+/**
+ * Finds and hashes the files that the words name. Throws ImportError for one that cannot be read, or cannot be decompressed:
+ * checksums come at the end, when rows that are wrong would be stored already.
+ */
 export async function openInputs(words: readonly string[], format: Format | undefined): Promise<Input[]> {
   const names = words.flatMap((word) => (word === '-' ? [word] : filesOf(word)));
   const inputs: Input[] = [];
@@ -41,6 +40,14 @@ export async function openInputs(words: readonly string[], format: Format | unde
     const input = await openInput(name, path, format);
     if (inputs.some(({ hash }) => hash === input.hash)) continue;
     inputs.push(input);
+  }
+  for (const input of inputs) {
+    try {
+      await assertSound(input);
+    } catch (error) {
+      assertUnchanged(input);
+      throw error;
+    }
   }
   return inputs;
 }
@@ -122,6 +129,12 @@ export function assertUnchanged({ name, path, version }: Input): void {
     throw new ImportError(`${name}: it was changed while it was read; import a copy that does not change`);
 }
 
+/** Whether both paths lead to one file. */
+export function isSameFile(one: string, other: string): boolean {
+  const [first, second] = [one, other].map((path) => statSync(path, { bigint: true, throwIfNoEntry: false }));
+  return first !== undefined && first.dev === second?.dev && first.ino === second.ino;
+}
+
 /** An error of the file system in words that name no system call. */
 export function wordsOf(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException;
@@ -145,7 +158,7 @@ function readHead(path: string): Buffer {
 
 function compressionOf(head: Buffer): Compression {
   if (head[0] === 0x1f && head[1] === 0x8b) return 'gzip';
-  return head.length >= 4 && head.readUInt32LE() === 0xfd2fb528 ? 'zstd' : 'none';
+  return isZstd(head) ? 'zstd' : 'none';
 }
 
 function formatOfName(name: string): Format | undefined {

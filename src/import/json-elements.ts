@@ -1,7 +1,9 @@
 // Splits a stream of JSON into its elements without parsing them: lines, or the elements of one array.
 
 import { counts, imports } from '../contract/limits.js';
-import { ImportError } from './options.js';
+
+/** The content is no such list. */
+class Malformed extends Error {}
 
 /** Its number, counted from 1, and its bytes. */
 export type Element = { readonly place: number; readonly bytes: Buffer };
@@ -29,13 +31,15 @@ export async function* splitLines(content: AsyncIterable<Buffer>): AsyncGenerato
     if (from === chunk.length) continue;
     rest.push(chunk.subarray(from));
     restBytes += chunk.length - from;
-    if (restBytes > imports.elementBytesMax) throw new ImportError(`line ${place + 1} has more than 64 MiB`);
+    if (restBytes > imports.elementBytesMax) throw new Malformed(`line ${place + 1} has more than 64 MiB`);
   }
   const bytes = Buffer.concat(rest);
   if (!isBlank(bytes)) yield { place: place + 1, bytes };
 }
 
 const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
+
+const oneArray = 'the file must be one JSON array';
 
 /** The elements of the array that is the whole content. */
 export async function* splitArray(content: AsyncIterable<Buffer>): AsyncGenerator<Element> {
@@ -58,13 +62,17 @@ export async function* splitArray(content: AsyncIterable<Buffer>): AsyncGenerato
         else if (byte === 0x22) inText = false;
         continue;
       }
+      // Outside the array are only blanks.
+      if (depth === 0 && (isOpen || byte !== 0x5b)) {
+        if (isBlankByte(byte)) continue;
+        throw new Malformed(oneArray);
+      }
       if (byte === 0x22) inText = true;
       else if (byte === 0x5b || byte === 0x7b) {
         depth += 1;
         if (depth > counts.documentDepthMax + 1)
-          throw new ImportError(`element ${place + 1} is nested too deeply`);
+          throw new Malformed(`element ${place + 1} is nested too deeply`);
         if (depth === 1) {
-          if (byte === 0x7b || isOpen) throw new ImportError('the file must be one JSON array');
           isOpen = true;
           from = at + 1;
         }
@@ -76,6 +84,7 @@ export async function* splitArray(content: AsyncIterable<Buffer>): AsyncGenerato
         elementBytes = 0;
         from = at + 1;
         const ends = byte !== 0x2c;
+        if (byte === 0x7d) throw new Malformed(oneArray);
         if (ends && isBlank(bytes) && place === 0) continue;
         place += 1;
         yield { place, bytes };
@@ -85,13 +94,16 @@ export async function* splitArray(content: AsyncIterable<Buffer>): AsyncGenerato
     element.push(chunk.subarray(from));
     elementBytes += chunk.length - from;
     if (elementBytes > imports.elementBytesMax)
-      throw new ImportError(`element ${place + 1} has more than 64 MiB`);
+      throw new Malformed(`element ${place + 1} has more than 64 MiB`);
   }
-  if (!isOpen || depth !== 0) throw new ImportError('the file must be one JSON array, and it ends within it');
+  if (!isOpen || depth !== 0) throw new Malformed(`${oneArray}, and it ends within it`);
 }
 
 function isBlank(bytes: Buffer): boolean {
-  for (const byte of bytes)
-    if (byte !== 0x20 && byte !== 0x09 && byte !== 0x0d && byte !== lineFeed) return false;
+  for (const byte of bytes) if (!isBlankByte(byte)) return false;
   return true;
+}
+
+function isBlankByte(byte: number): boolean {
+  return byte === 0x20 || byte === 0x09 || byte === 0x0d || byte === lineFeed;
 }

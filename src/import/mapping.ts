@@ -13,7 +13,7 @@ import { createPreset, type Made } from './presets.js';
 import type { Row } from './row.js';
 import { setField } from './rows.js';
 import { readTime, textOfInstant } from './times.js';
-import { faultIn, given, isGiven, type Name, nameIn } from './values.js';
+import { faultIn, given, isGiven, isPresent, type Name, nameIn } from './values.js';
 
 /** The endpoint that a record is sent to. */
 export type Lane = 'events' | 'messages';
@@ -29,6 +29,8 @@ export type Mapper = {
   readonly mendings: ReadonlyMap<Mending, number>;
   /** The columns that the mapping names. */
   readonly columns: readonly string[];
+  /** Whether the others are used, too. */
+  readonly takesRest: boolean;
 };
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -63,7 +65,8 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
 
   function map(row: Row): Mapped {
     if (row.value === undefined) return { fault: `The row ${row.fault}.` };
-    const key = String(row.value[rejectColumns.key] ?? keyOf(row.place));
+    const key = nameIn(rejectColumns.key, row.value[rejectColumns.key]) ?? keyOf(row.place);
+    if (typeof key === 'object') return { fault: `The row ${key.fault}.` };
     const records = preset === undefined ? makeEvent(row.value, key) : preset(withoutOwn(row.value), key);
     if (typeof records === 'string') return { fault: `The row ${records}.` };
     const sent: Outgoing[] = [];
@@ -122,13 +125,13 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
     if (mapping.properties !== undefined) {
       for (const [column, name] of mapping.properties) {
         const value = valueAt(row, column);
-        if (isGiven(value)) setField(properties, name, value);
+        if (isPresent(value)) setField(properties, name, value);
       }
       return properties;
     }
     for (const column in row) {
       const value = row[column];
-      if (!used.has(column) && isGiven(value)) setField(properties, column, value);
+      if (!used.has(column) && isPresent(value)) setField(properties, column, value);
     }
     return properties;
   }
@@ -162,7 +165,7 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
     return 'code' in checked ? checked : { lane: 'messages', json: JSON.stringify({ ...message, type }) };
   }
 
-  return { map, mendings, columns };
+  return { map, mendings, columns, takesRest: mapping.properties === undefined };
 }
 
 const userColumns = [
@@ -209,7 +212,7 @@ function simplified(properties: Fields): Fields {
   let copy: Record<string, unknown> | undefined;
   for (const name in properties) {
     const value = properties[name];
-    if (isGiven(value) && !(value instanceof Date)) continue;
+    if (isPresent(value) && !(value instanceof Date)) continue;
     copy ??= { ...properties };
     if (value instanceof Date) copy[name] = textOfTime(value);
     else delete copy[name];

@@ -91,6 +91,9 @@ const mappingNames = [
 ] as const;
 type Given = Partial<Record<(typeof mappingNames)[number], string>>;
 
+/** The ones that a preset decides. */
+const columnNames = mappingNames.filter((name) => name !== 'preset');
+
 const text = { type: 'string' } as const;
 const flag = { type: 'boolean' } as const;
 const config = {
@@ -168,6 +171,9 @@ function readMappingFile(path: string): Given {
 
 function mappingOf(given: Given): Mapping {
   const preset = given.preset === undefined ? undefined : oneOf('--preset', given.preset, presetNames);
+  const extra = columnNames.find((name) => given[name] !== undefined);
+  if (preset !== undefined && extra !== undefined)
+    throw new ImportError(`--preset ${preset} says which column is what, so --${extra} must not be given`);
   if (preset === undefined) {
     if ((given.event === undefined) === (given['event-column'] === undefined))
       throw new ImportError('exactly one of --event, --event-column and --preset must be given');
@@ -202,10 +208,16 @@ function defined<Name extends string>(name: Name, value: string | undefined): { 
 
 function propertiesOf(list: string): ReadonlyMap<string, string> {
   const pairs = list.split(',').map((part) => {
-    const [column = '', name = column] = part.split('=');
+    const [column = '', name = column, ...more] = part.split('=');
     if (column === '' || name === '') throw new ImportError(`--properties ${list}: a name is empty`);
+    if (more.length > 0) throw new ImportError(`--properties ${list}: ${part} has two =`);
     return [column, name] as const;
   });
+  for (const side of [0, 1] as const) {
+    const names = pairs.map((pair) => pair[side]);
+    const twice = names.find((name, at) => names.indexOf(name) < at);
+    if (twice !== undefined) throw new ImportError(`--properties ${list}: ${twice} is there twice`);
+  }
   return new Map(pairs);
 }
 
@@ -227,7 +239,8 @@ function urlOf(given: string): string {
 }
 
 function rateOf(given: string): number {
-  const rate = Number(given);
-  if (!(rate > 0)) throw new ImportError(`--rate ${given}: it must be a number of rows a second`);
+  const rate = /^\d+(\.\d+)?$/.test(given) ? Number(given) : 0;
+  // Beyond this, what a chunk of rows waits is more than a timer can.
+  if (!(rate >= 0.001)) throw new ImportError(`--rate ${given}: it must be a number of rows a second`);
   return rate;
 }

@@ -39,7 +39,7 @@ function readSegment(
 ) {
   const type = segmentTypes.find((known) => known === message.type);
   if (type === undefined) return `has a type that is none of ${segmentTypes.join(', ')}`;
-  const timestamp = message.timestamp ?? originalTimestamp;
+  const timestamp = given(message.timestamp) ?? originalTimestamp;
   return [
     { kind: 'message', type, message: { ...message, timestamp, messageId: given(message.messageId) ?? key } },
   ] as const;
@@ -55,12 +55,12 @@ function readMixpanel({ event, properties }: Fields, key: string): readonly Made
   const { time, distinct_id, $device_id, $user_id, $insert_id, ...others } = properties as Fields;
   const timestamp = timestampOf('time', time, seconds);
   if (typeof timestamp === 'object') return timestamp.fault;
-  const device = /^\$device:(.*)$/s.exec(String(distinct_id ?? ''))?.[1];
+  const device = typeof distinct_id === 'string' ? /^\$device:(.*)$/s.exec(distinct_id)?.[1] : undefined;
   const anonymous = isGiven($user_id) ? undefined : nameIn('$device_id', given($device_id) ?? device);
   const user =
     anonymous !== undefined || (device !== undefined && !isGiven($user_id))
       ? { anonymousId: anonymous }
-      : { identity: given($user_id) ?? distinct_id };
+      : { identity: given($user_id) ?? given(distinct_id) };
   const id = nameIn('$insert_id', $insert_id);
   const fault = faultIn(anonymous) ?? faultIn(id);
   if (fault !== undefined) return fault;
@@ -139,7 +139,7 @@ function readHeap(row: Fields, key: string): readonly Made[] | string {
     {
       kind: 'event',
       event: {
-        event: event ?? event_table_name ?? type,
+        event: given(event) ?? given(event_table_name) ?? type,
         ...(isGiven(identity) ? { identity } : { user_id: user }),
         timestamp,
         idempotency_key: id === undefined ? key : `heap:${id}`,

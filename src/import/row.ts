@@ -1,6 +1,6 @@
 // A row of a file of any format, and what the readers of the formats have in common.
 
-import { type Input, wordsOf } from './inputs.js';
+import { assertUnchanged, type Input, wordsOf } from './inputs.js';
 import { ImportError } from './options.js';
 import type { Zone } from './zones.js';
 
@@ -25,6 +25,8 @@ export type ReadOptions = {
   readonly after: number;
   /** The columns that the mapping names; a file with a header must have them. */
   readonly columns: readonly string[];
+  /** Whether the other columns become something, too. */
+  readonly takesRest: boolean;
   /** The column of times, and the zone of times that name none. */
   readonly timeColumn: string | undefined;
   readonly zone: Zone | undefined;
@@ -36,15 +38,36 @@ const none: ReadonlySet<string> = new Set();
 /** Of rows that come from no JSON. */
 export const plain = { surrogates: false, longNumerals: none };
 
-export function assertColumns({ name }: Input, wanted: readonly string[], there: readonly string[]): void {
-  for (const column of wanted) {
-    const known = there.includes(column) || there.includes(column.replace(/\..*$/, ''));
-    if (!known) throw new ImportError(`${name}: there is no column ${column}; there are ${there.join(', ')}`);
+/** Throws ImportError if a column that is wanted is not there, or is there twice: a row has one value under a name. */
+export function assertColumns(
+  { name }: Input,
+  { columns, takesRest }: Pick<ReadOptions, 'columns' | 'takesRest'>,
+  there: readonly string[],
+): void {
+  const first = (column: string) => (there.includes(column) ? column : column.replace(/\..*$/, ''));
+  const wanted = new Set(columns.map(first));
+  for (const column of columns) {
+    if (there.includes(first(column))) continue;
+    const known = there.map(shown).join(', ');
+    throw new ImportError(`${name}: there is no column ${shown(column)}; there are ${known}`);
   }
+  const twice = there.find(
+    (column, at) => there.indexOf(column) < at && (wanted.has(column) || (takesRest && column !== '')),
+  );
+  if (twice !== undefined)
+    throw new ImportError(
+      `${name}: the column ${shown(twice)} is there twice; rename one of them${wanted.has(twice) ? '' : ', or name the columns that you want by --properties'}`,
+    );
 }
 
-/** An error of reading, in words that name the file. */
+/** A name as it is, in quotes if it could be misread. */
+function shown(column: string): string {
+  return column === '' || column !== column.trim() ? JSON.stringify(column) : column;
+}
+
+/** An error of reading, in words that name the file. Throws ImportError if the file was changed, which explains any error. */
 export function unreadable(input: Input, error: unknown): ImportError {
+  assertUnchanged(input);
   return error instanceof ImportError
     ? error
     : new ImportError(`${input.name}: it cannot be read as ${input.format}: ${wordsOf(error)}`);

@@ -1,7 +1,13 @@
 // The rows of a file, in chunks, from a place on. A place is a row's number in its file; it is the same whenever the file is
 // read, so keys and the state of an import rest on it.
 
-import { asyncBufferFromFile, type DecodedArray, parquetMetadataAsync, parquetRead } from 'hyparquet';
+import {
+  asyncBufferFromFile,
+  type DecodedArray,
+  parquetMetadataAsync,
+  parquetRead,
+  parquetSchema,
+} from 'hyparquet';
 import { compressors } from 'hyparquet-compressors';
 import { parseDocument } from '../ingest/document.js';
 import { contentOf } from './content.js';
@@ -80,14 +86,14 @@ const decodedRowsMax = 300_000;
 async function* readParquet(input: Input, options: ReadOptions): AsyncGenerator<Row[]> {
   if (input.compression !== 'none')
     throw new ImportError(`${input.name}: Parquet is compressed within; unpack it`);
-  const { after, columns, timeColumn, zone, onShare } = options;
+  const { after, timeColumn, zone, onShare } = options;
   try {
     const file = await asyncBufferFromFile(input.path);
     const metadata = await parquetMetadataAsync(file);
-    const [, ...fields] = metadata.schema;
+    const fields = parquetSchema(metadata).children.map(({ element }) => element);
     assertColumns(
       input,
-      columns,
+      options,
       fields.map(({ name }) => name),
     );
     const time = fields.find(({ name }) => name === timeColumn)?.logical_type;

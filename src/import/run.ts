@@ -3,7 +3,7 @@
 
 import { setTimeout as wait } from 'node:timers/promises';
 import { claimFiles } from './claims.js';
-import { assertUnchanged, type Input, openInputs } from './inputs.js';
+import { assertUnchanged, type Input, isSameFile, openInputs } from './inputs.js';
 import { createMapper, type Lane, type Mapper, placeKey, rejectColumns } from './mapping.js';
 import { ImportError, type ImportOptions } from './options.js';
 import { showProgress } from './progress.js';
@@ -12,6 +12,7 @@ import type { Row } from './row.js';
 import { readRows } from './rows.js';
 import { createSender, type Refused, type Sender, type Sent, Stopped } from './sender.js';
 import { type Counts, type FileState, fileState, isDone, openState, totalsOf, writeState } from './state.js';
+import { nameIn } from './values.js';
 
 /** Chunks in flight. 16 were no faster than 4 (47 and 45 s for 3 million flights, in turns), and a kill repeats more of them. */
 const chunksAtOnce = 4;
@@ -39,13 +40,17 @@ async function importFiles(options: ImportOptions, stop: AbortSignal): Promise<I
   const { state, isOld } = openState(options.stateFile, options.appId, JSON.stringify(describe(options)));
   const sender = createSender(options, chunksAtOnce, stop);
   await sender.probe();
+  const wasDone = isDone(state);
+  // The state knows a file before a row of it is refused, or all would seem done.
+  for (const input of inputs) fileState(state, input);
+  for (const input of inputs)
+    if (isSameFile(input.path, options.rejectsFile))
+      throw new ImportError(`--rejects ${options.rejectsFile}: it is a file to import; name another file`);
   const rejects = openRejects(options.rejectsFile, {
     bytes: state.rejects_bytes,
     goesOn: isOld,
-    isDone: isDone(state),
+    isDone: wasDone,
   });
-  // The state knows a file before a row of it is refused, or all would seem done.
-  for (const { hash, name } of inputs) fileState(state, hash, name);
   // From now on the rejects file belongs to this state, whenever the import is killed.
   writeState(options.stateFile, state);
   const mended: Record<string, number> = {};
@@ -61,14 +66,15 @@ async function importFiles(options: ImportOptions, stop: AbortSignal): Promise<I
   };
   try {
     for (const input of inputs) {
-      const file = fileState(state, input.hash, input.name);
+      const file = fileState(state, input);
       if (!file.done && !stop.aborted) {
         const mapper = createMapper(options.mapping, input.hash, options.strict);
         const keyOf = placeKey(input.hash, options.mapping);
         const settle = ({ rows, results }: Settled) => {
-          add(file, rows, results, (row, reason) =>
-            rejects.add(input.name, row, String(row.value?.[rejectColumns.key] ?? keyOf(row.place)), reason),
-          );
+          add(file, rows, results, (row, reason) => {
+            const key = nameIn(rejectColumns.key, row.value?.[rejectColumns.key]);
+            rejects.add(input.name, row, typeof key === 'string' ? key : keyOf(row.place), reason);
+          });
           state.rejects_bytes = rejects.bytes();
           if (performance.now() - writtenMs >= stateEveryMs) save();
         };
@@ -121,6 +127,7 @@ async function importFile({
   const reading = readRows(input, {
     after: file.place,
     columns: mapper.columns,
+    takesRest: mapper.takesRest,
     timeColumn: mapping.timestamp,
     zone: mapping.timeFormat.zone,
     onShare,
@@ -275,6 +282,7 @@ export async function runDry(options: ImportOptions, stop: AbortSignal): Promise
     const reading = readRows(input, {
       after: 0,
       columns: mapper.columns,
+      takesRest: mapper.takesRest,
       timeColumn: options.mapping.timestamp,
       zone: options.mapping.timeFormat.zone,
       onShare: () => undefined,

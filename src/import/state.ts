@@ -4,7 +4,7 @@
 
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { wordsOf } from './inputs.js';
-import { ImportError } from './options.js';
+import { type Format, ImportError } from './options.js';
 
 export type Counts = { read: number; stored: number; repeats: number; refused: number };
 
@@ -13,6 +13,8 @@ export type FileState = Counts & {
   /** All rows up to here are done with. */
   place: number;
   done: boolean;
+  /** A place in another format is another row. */
+  format: Format;
 };
 
 export type ImportState = {
@@ -48,14 +50,21 @@ export function openState(path: string, appId: string, mapping: string): OpenedS
   } catch {
     state = undefined;
   }
-  if (state?.version !== 1 || typeof (state.files ?? undefined) !== 'object')
-    throw new ImportError(`--state ${path}: it is not the state of an import`);
+  if (!isState(state)) throw new ImportError(`--state ${path}: it is not the state of an import`);
   if (state.app_id === appId && state.mapping === mapping) return { state, isOld: true };
   if (totalsOf(state).read > 0)
     throw new ImportError(
       `--state ${path}: it belongs to an import into ${state.app_id} with other options; remove it or name another file`,
     );
   return { state: fresh, isOld: true };
+}
+
+function isState(state: ImportState | undefined): state is ImportState {
+  if (state?.version !== 1 || typeof state.files !== 'object' || state.files === null) return false;
+  const numbers = Object.values(state.files).flatMap((file) =>
+    [file?.place, file?.read, file?.stored, file?.repeats, file?.refused].map(Number.isSafeInteger),
+  );
+  return numbers.every(Boolean) && Number.isSafeInteger(state.rejects_bytes);
 }
 
 /** Throws ImportError if it cannot be written. */
@@ -75,11 +84,19 @@ export function writeState(path: string, state: ImportState): void {
   }
 }
 
-/** The state of a file, which begins with its first row. */
-export function fileState(state: ImportState, hash: string, name: string): FileState {
-  state.files[hash] ??= { name, place: 0, done: false, read: 0, stored: 0, repeats: 0, refused: 0 };
-  return state.files[hash] as FileState;
+/** The state of a file, which begins with its first row. Throws ImportError if it was begun in another format. */
+export function fileState(state: ImportState, { hash, name, format }: FileNames): FileState {
+  state.files[hash] ??= { name, place: 0, done: false, read: 0, stored: 0, repeats: 0, refused: 0, format };
+  const file = state.files[hash] as FileState;
+  if (file.format !== format && file.read > 0)
+    throw new ImportError(
+      `${name}: the state has its rows as ${file.format}, and now it is read as ${format}; name another --state and --rejects`,
+    );
+  file.format = format;
+  return file;
 }
+
+type FileNames = { readonly hash: string; readonly name: string; readonly format: Format };
 
 /** Whether every file that the state knows is imported; one that knows none is not begun. */
 export function isDone({ files }: ImportState): boolean {

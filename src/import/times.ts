@@ -1,6 +1,7 @@
 // Times of imported rows: RFC 3339, numbers of a unit that is named, and patterns. A time without a zone is never guessed.
 // Pure.
 
+import { imports } from '../contract/limits.js';
 import { completeTimestamp, readInstant } from '../ingest/timestamp.js';
 import { readOffset, type Zone } from './zones.js';
 
@@ -21,6 +22,9 @@ export type TimeResult = number | string;
 export const zoneWanted = '--time-zone must say which: UTC, +02:00 or a name such as Europe/Berlin';
 
 const units: Readonly<Record<string, number>> = { s: 1e9, ms: 1e6, us: 1e3, ns: 1 };
+const nsPerMs = 1e6;
+/** A number in plain decimals: what else JavaScript takes for one (blanks, 0x10, lists) is no time. */
+const decimal = /^([+-]?)(\d+)(?:\.(\d*))?$/;
 /** Fewer milliseconds than these are before March 1973: they are seconds. */
 const millisecondsMin = 1e11;
 /** No Date is farther from 1970. */
@@ -60,9 +64,8 @@ function instantOf(value: unknown, { kind, unitNs, pattern, zone }: TimeFormat):
     if (match === undefined || match === null) return 'does not have the form of --timestamp-format';
     return timeOfParts(match.slice(1), pattern?.parts ?? [], zone);
   }
-  if (typeof value === 'number' || typeof value === 'bigint' || /^\d+(\.\d+)?$/.test(String(value))) {
-    const number = Number(value);
-    if (number >= millisecondsMin) return timeOfNumber(value, 1e6);
+  if (typeof value === 'number' || typeof value === 'bigint' || isDecimal(value)) {
+    if (Number(value) >= millisecondsMin) return timeOfNumber(value, nsPerMs);
     return 'is a number that would be a day in 1970 to 1973 as milliseconds; if these are seconds, say --timestamp-format s';
   }
   if (typeof value !== 'string') return 'is no time';
@@ -80,11 +83,28 @@ function instantOf(value: unknown, { kind, unitNs, pattern, zone }: TimeFormat):
   return zone.instantOf(local);
 }
 
+function isDecimal(value: unknown): boolean {
+  return typeof value === 'string' && decimal.test(value.trim());
+}
+
+/** In whole milliseconds, rounded down. By its digits: 1.001 × 1000 is less than 1001 in doubles. */
 function timeOfNumber(value: unknown, unitNs: number): TimeResult {
-  const number = Number(value);
-  if (value === '' || value === null || typeof value === 'boolean' || !Number.isFinite(number))
-    return 'is not a number, which --timestamp-format says';
-  return Math.floor(number * (unitNs / 1e6));
+  if (Number.isSafeInteger(value) && unitNs >= nsPerMs) return (value as number) * (unitNs / nsPerMs);
+  const isNumber = typeof value === 'number' || typeof value === 'bigint';
+  const match = decimal.exec(isNumber ? String(value) : typeof value === 'string' ? value.trim() : '');
+  if (match === null) {
+    // Such as 1e-7 and 1e+21.
+    if (Number.isFinite(value)) return Math.floor((value as number) * (unitNs / nsPerMs));
+    return 'is not a plain number, which --timestamp-format says';
+  }
+  const [, sign, whole = '', fraction = ''] = match;
+  if (whole.length > imports.timeDigitsMax) return Number.POSITIVE_INFINITY;
+  const fractionDigits = Math.round(Math.log10(unitNs));
+  const places = fraction.padEnd(fractionDigits, '0').slice(0, fractionDigits);
+  const ns = BigInt(whole) * BigInt(unitNs) + BigInt(places === '' ? 0 : places);
+  const ms = ns / BigInt(nsPerMs);
+  const isWhole = ms * BigInt(nsPerMs) === ns;
+  return Number(sign === '-' ? (isWhole ? -ms : -ms - 1n) : ms);
 }
 
 function timeOfParts(

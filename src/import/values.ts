@@ -1,8 +1,13 @@
 // What a field of a row can be used as. Pure.
 
 /** Whether a field holds something: exports leave out what they do not know, or write null or an empty text. */
-export function isGiven(value: unknown): boolean {
+export function isPresent(value: unknown): boolean {
   return value !== undefined && value !== null && value !== '';
+}
+
+/** The same of a field that names or dates something, in which blanks alone say nothing: some exports pad their columns. */
+export function isGiven(value: unknown): boolean {
+  return isPresent(value) && (typeof value !== 'string' || /\S/.test(value));
 }
 
 export function given(value: unknown): unknown {

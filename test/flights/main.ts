@@ -111,7 +111,14 @@ async function write(file: string, isChanged: boolean): Promise<void> {
   const [input] = await openInputs([parquet], undefined);
   if (input === undefined) throw new Error('there are no flights');
   const lines = async function* () {
-    const options = { after: 0, columns: [], timeColumn: 'date', zone: utc, onShare: () => undefined };
+    const options = {
+      after: 0,
+      columns: [],
+      takesRest: true,
+      timeColumn: 'date',
+      zone: utc,
+      onShare: () => undefined,
+    };
     for await (const rows of readRows(input, options)) {
       const some = rows.slice(0, Math.max(0, rowsMax - ((rows[0]?.place ?? 1) - 1)));
       if (some.length === 0) return;

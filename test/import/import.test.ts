@@ -193,7 +193,13 @@ describe('a file', () => {
     const [input] = await openInputs([join(folder, 'parts.parquet')], undefined);
     const readAfter = async (place: number) => {
       const rows: Row[] = [];
-      const options = { columns: [], timeColumn: 'date', zone: utc, onShare: () => undefined };
+      const options = {
+        columns: [],
+        takesRest: true,
+        timeColumn: 'date',
+        zone: utc,
+        onShare: () => undefined,
+      };
       for await (const some of readRows(input as Input, { ...options, after: place })) rows.push(...some);
       return rows;
     };
@@ -232,6 +238,15 @@ describe('a file', () => {
     const renamed = ['--properties', '__proto__=a,constructor=__proto__', '--dry-run'];
     const { out } = await into('1', 'names.parquet', '--event', 'E', '--identity', 'origin', ...renamed);
     assert.match(out, /"properties":\{"a":"p","__proto__":"c"\}/);
+  });
+
+  test('of the form Parquet with a name twice ends the import', async () => {
+    const bytes = Buffer.from(await written(`SELECT 'ada' AS u, 1 AS col_1, 2 AS col_2`, 'Parquet'));
+    for (let at = bytes.indexOf('col_2'); at >= 0; at = bytes.indexOf('col_2')) bytes.write('col_1', at);
+    put('twice.parquet', bytes);
+    const { code, words } = await into('1', 'twice.parquet', '--event', 'x', '--identity', 'u', '--dry-run');
+    assert.equal(code, 1);
+    assert.match(words, /^import: twice\.parquet: the column col_1 is there twice; rename one of them/);
   });
 
   test('that is imported again under another name, or through stdin, is stored once', async () => {
@@ -568,11 +583,14 @@ test('a file of rejects is never emptied by another import, nor left behind with
     '--state',
     'kept-s',
   ];
-  const refused = await run([rejects, ...args, '--rejects', rejects]);
+  const refused = await run([rejects, ...args, '--rejects', put('others.ndjson', '{}\n')]);
   assert.match(
     refused.words,
-    /--rejects kept\.ndjson: it holds the rows of another import; name another file/,
+    /--rejects others\.ndjson: it holds the rows of another import; name another file/,
   );
+  assert.equal(readFileSync(join(folder, 'others.ndjson'), 'utf8'), '{}\n');
+  const itself = await run([rejects, ...args, '--rejects', rejects]);
+  assert.match(itself.words, /--rejects kept\.ndjson: it is a file to import; name another file/);
   assert.equal((await run([rejects, ...args, '--rejects', 'kept-r'])).counts.stored, 1);
   assert.equal(existsSync(join(folder, 'kept-r')), false);
 });
@@ -625,6 +643,26 @@ describe('a command line that is wrong', () => {
         /^--timestamp-format: DD\.MM\.YYYY holds no zone \(Z\), so --time-zone must say which: UTC, \+02:00 or a name such as Europe\/Berlin$/,
     },
   };
+  const complete = ['x.csv', '--app-id', '7', '--event', 'x', '--identity', 'a'];
+  const properties = (list: string) => [...complete, '--properties', list];
+  const faults: readonly (readonly [args: readonly string[], words: string])[] = [
+    [properties('a,b,a=c'), '--properties a,b,a=c: a is there twice'],
+    [properties('a=x,b=x'), '--properties a=x,b=x: x is there twice'],
+    [properties('a=b=c'), '--properties a=b=c: a=b=c has two ='],
+    ...['0x10', '', ' 5', '1e3', 'Infinity', '0', '0.0001', '-5'].map(
+      (rate) =>
+        [[...complete, `--rate=${rate}`], `--rate ${rate}: it must be a number of rows a second`] as const,
+    ),
+    [
+      ['x.csv', '--app-id', '7', '--preset', 'heap', '--time-zone', 'Europe/Berlin'],
+      '--preset heap says which column is what, so --time-zone must not be given',
+    ],
+  ];
+  test('such as a name twice, an odd number or a preset with columns is one clear line', () => {
+    for (const [args, words] of faults)
+      assert.throws(() => readOptions(args, {}), { message: words }, args.join(' '));
+    assert.equal(readOptions([...complete, '--rate', '0.5'], {})?.rowsPerSecondMax, 0.5);
+  });
   for (const [name, { args, words }] of Object.entries(cases)) {
     test(`such as ${name} is one clear line`, () => {
       assert.throws(
@@ -722,7 +760,7 @@ describe('input that is wrong', () => {
         put('x.csv.gz', gzipSync('a\n'.repeat(1_000)).subarray(0, 25)),
         ...['--event', 'x', '--identity', 'a', '--app-id', sluice.appId, '--url', sluice.baseUrl],
       ],
-      words: /import: x\.csv\.gz: it cannot be read as csv: unexpected end of file\n$/,
+      words: /^import: x\.csv\.gz: it is corrupt: it ends too early; nothing of it was imported\n$/,
     },
   };
   for (const [name, { args, words }] of Object.entries(cases)) {

@@ -12,6 +12,7 @@ import { createMapper, type Mapper } from '../../src/import/mapping.js';
 import { type ImportOptions, readOptions } from '../../src/import/options.js';
 import type { Row } from '../../src/import/row.js';
 import { readRows } from '../../src/import/rows.js';
+import { readTime, readTimeFormat, type TimeFormat } from '../../src/import/times.js';
 
 let folder: string;
 before(() => {
@@ -25,8 +26,19 @@ async function open(name: string, content: string | Uint8Array): Promise<Input> 
   return (await openInputs([path], undefined))[0] as Input;
 }
 
-async function chunksOf(input: Input, after = 0): Promise<Row[][]> {
-  const options = { after, columns: [], timeColumn: undefined, zone: undefined, onShare: () => undefined };
+async function chunksOf(
+  input: Input,
+  after = 0,
+  { columns, takesRest }: Pick<Mapper, 'columns' | 'takesRest'> = { columns: [], takesRest: true },
+): Promise<Row[][]> {
+  const options = {
+    after,
+    columns,
+    takesRest,
+    timeColumn: undefined,
+    zone: undefined,
+    onShare: () => undefined,
+  };
   const chunks: Row[][] = [];
   for await (const rows of readRows(input, options)) chunks.push(rows);
   return chunks;
@@ -42,7 +54,7 @@ type Sent = { readonly [field: string]: unknown };
 /** Of each row its record, or its fault. */
 async function mapped(input: Input, ...args: readonly string[]): Promise<(Sent | string)[]> {
   const mapper = mapperOf(...args);
-  return (await chunksOf(input)).flat().flatMap((row): (Sent | string)[] => {
+  return (await chunksOf(input, 0, mapper)).flat().flatMap((row): (Sent | string)[] => {
     const result = mapper.map(row);
     return 'fault' in result ? [result.fault] : result.map(({ json }) => JSON.parse(json) as Sent);
   });
@@ -166,6 +178,105 @@ describe('a key', () => {
   });
 });
 
+describe('a time', () => {
+  const seconds = ['--event', 'x', '--identity', 'u', '--timestamp', 't', '--timestamp-format', 's'];
+  const timesOf = async (input: Input, ...args: readonly string[]) =>
+    (await mapped(input, ...args)).map((record) => (typeof record === 'string' ? record : record.timestamp));
+
+  test('in seconds is a number in plain decimals, and nothing else that JavaScript takes for one', async () => {
+    const faultless = ['1700000000', ' 1700000000 ', '1136214245.998', '1.001', '+1.', '0'];
+    const others = ['0x10', '1e3', '0b1', 'Infinity', '.', '1 2', '1,5'];
+    const blanks = ['', ' ', '\t'];
+    const cells = [...faultless, ...blanks, ...others];
+    const csv = await open('seconds.csv', `u\tt\n${cells.map((cell) => `ada\t"${cell}"\n`).join('')}`);
+    const fault =
+      'The row has a time in the column t that is not a plain number, which --timestamp-format says.';
+    assert.deepEqual(await timesOf(csv, ...seconds), [
+      '2023-11-14T22:13:20.000Z',
+      '2023-11-14T22:13:20.000Z',
+      '2006-01-02T15:04:05.998Z',
+      '1970-01-01T00:00:01.001Z',
+      '1970-01-01T00:00:01.000Z',
+      '1970-01-01T00:00:00.000Z',
+      ...blanks.map(() => undefined),
+      ...others.map(() => fault),
+    ]);
+    const values = [1.001, 1e3, 1e-7, null, [], [5], ['1700000000'], {}, true, false];
+    const json = await ndjson('seconds.ndjson', ...values.map((t) => ({ u: 'ada', t })));
+    assert.deepEqual(await timesOf(json, ...seconds), [
+      '1970-01-01T00:00:01.001Z',
+      '1970-01-01T00:16:40.000Z',
+      '1970-01-01T00:00:00.000Z',
+      undefined,
+      ...values.slice(4).map(() => fault),
+    ]);
+  });
+
+  test('in other units keeps its milliseconds, however many digits follow', async () => {
+    const late = '1700000000123999999';
+    const input = await ndjson('ns.ndjson', `{"u": "ada", "t": ${late}}`, `{"u": "ada", "t": "${late}"}`);
+    const expected = ['2023-11-14T22:13:20.123Z', '2023-11-14T22:13:20.123Z'];
+    assert.deepEqual(await timesOf(input, ...seconds, '--timestamp-format', 'ns'), expected);
+    const instantOf = (text: string, unit: string) =>
+      readTime(text, readTimeFormat(unit, undefined) as TimeFormat);
+    assert.deepEqual(
+      [instantOf('-1', 'ns'), instantOf('-1000000', 'ns'), instantOf('-0.5', 's')],
+      [-1, -1, -500],
+    );
+    const long = await ndjson('digits.ndjson', { u: 'ada', t: '9'.repeat(100_000) });
+    const [fault] = await timesOf(long, ...seconds);
+    assert.match(String(fault), /is farther away than any date/);
+  });
+
+  test('without a format is no list that holds one', async () => {
+    const input = await ndjson(
+      'lists.ndjson',
+      { u: 'ada', t: [1700000000000] },
+      { u: 'ada', t: ' 1700000000000 ' },
+    );
+    const [list, text] = await timesOf(input, ...seconds.slice(0, -2));
+    assert.equal(list, 'The row has a time in the column t that is no time.');
+    assert.equal(text, '2023-11-14T22:13:20.000Z');
+  });
+});
+
+test('blanks alone name nobody and no row, and are kept as properties', async () => {
+  const rows = [
+    { u: ' ', k: 'a', p: ' ' },
+    { u: 'ada', k: '\t', p: ' ' },
+    { u: '', d: '\u00a0', k: 'c' },
+  ];
+  const input = await ndjson('blanks.ndjson', ...rows, { u: ' ', d: 'tv', k: 'd', p: ' ' });
+  const named = ['--event', 'x', '--identity', 'u', '--anonymous-id', 'd', '--key', 'k'];
+  const [first, second, third, fourth] = await mapped(input, ...named);
+  for (const nobody of [first, third]) assert.match(String(nobody), /Exactly one of identity and user_id/);
+  assert.equal(second, 'The row has nothing in the column k, which holds the keys.');
+  assert.deepEqual((fourth as Sent).properties, { p: ' ' });
+  assert.equal((fourth as Sent).user_id, userIdOfAnonymousId('tv'));
+  const heap = await ndjson('blanks-heap.ndjson', {
+    event: '',
+    event_table_name: 'views',
+    identity: ' ',
+    user_id: 7,
+  });
+  const [view] = await mapped(heap, '--preset', 'heap');
+  assert.deepEqual([(view as Sent).event, (view as Sent).user_id], ['views', '7']);
+});
+
+describe('the key of a refused row', () => {
+  test('is a text or an integer, as in the file of rejects', async () => {
+    const input = await ndjson(
+      'own.ndjson',
+      ...['k', 7, '', { a: 1 }].map((key) => ({ u: 'ada', _sluice_key: key })),
+    );
+    const records = await mapped(input, '--event', 'x', '--identity', 'u');
+    const keys = records.map((record) => (typeof record === 'string' ? record : record.idempotency_key));
+    assert.deepEqual(keys.slice(0, 2), ['k', '7']);
+    assert.match(String(keys[2]), /^import:\S+:3$/);
+    assert.equal(keys[3], 'The row has neither a text nor an integer in the column _sluice_key.');
+  });
+});
+
 describe('CSV', () => {
   const texts = (rows: readonly Row[]) => rows.map(({ value, text }) => value ?? text);
   const csv = async (name: string, content: string | Uint8Array) =>
@@ -191,6 +302,61 @@ describe('CSV', () => {
     assert.deepEqual(await csv('tabs.tsv', 'a,a\tb\n1\t2\n'), [{ 'a,a': '1', b: '2' }]);
   });
 
+  test('with a name twice ends the import, unless the options leave both columns out', async () => {
+    const input = await open('twice.csv', 'u,a,u,b,b\nada,1,grace,2,3\n');
+    const by = (...args: readonly string[]) => mapped(input, '--event', 'x', ...args);
+    await assert.rejects(
+      by('--identity', 'u', '--properties', 'a'),
+      /the column u is there twice; rename one/,
+    );
+    await assert.rejects(
+      by('--identity', 'a'),
+      /the column u is there twice; rename one of them, or name the columns/,
+    );
+    await assert.rejects(by('--identity', 'a', '--properties', 'a,b'), /the column b is there twice/);
+    await assert.rejects(mapped(input, '--preset', 'heap'), /the column u is there twice/);
+    const [record] = await by('--identity', 'a', '--properties', 'a');
+    assert.deepEqual([(record as Sent).identity, (record as Sent).properties], ['1', { a: '1' }]);
+  });
+
+  test('may have many columns without a name, of which no row may have a value', async () => {
+    const sheet = await open('sheet.csv', 'u,a,,\nada,1,,\nada,2,x,\nada,3,,\n');
+    const args = ['--event', 'x', '--identity', 'u'];
+    const fault = 'The row has a value in a column without a name, of which there are several.';
+    const propertiesOf = (records: readonly (Sent | string)[]) =>
+      records.map((record) => (typeof record === 'string' ? record : record.properties));
+    assert.deepEqual(propertiesOf(await mapped(sheet, ...args)), [{ a: '1' }, fault, { a: '3' }]);
+    const named = propertiesOf(await mapped(sheet, ...args, '--properties', 'a'));
+    assert.deepEqual(named, [{ a: '1' }, { a: '2' }, { a: '3' }]);
+    const rows = (await chunksOf(sheet)).flat();
+    assert.deepEqual([rows[0]?.value, rows[1]?.text], [{ u: 'ada', a: '1' }, 'ada,2,x,']);
+    const one = await open('index.csv', ',u\n0,ada\n');
+    assert.deepEqual(propertiesOf(await mapped(one, ...args)), [{ '': '0' }]);
+  });
+
+  test('has no row that begins with a byte order mark, as where files were joined', async () => {
+    const joined = await open(
+      'joined.csv',
+      '\ufeffu,a\nada,1\n\n\ufeffu,a\n\ufeff"grace",2\ngrace,\ufeff3\n',
+    );
+    const rows = (await chunksOf(joined)).flat();
+    const fault = 'begins with a byte order mark, as where files were joined';
+    assert.deepEqual(
+      rows.map(({ value, text, fault: why }) => value ?? [text, why]),
+      [{ u: 'ada', a: '1' }, ['\ufeffu,a', fault], ['\ufeff"grace",2', fault], { u: 'grace', a: '\ufeff3' }],
+    );
+  });
+
+  test('with blanks around its names shows them where a column is not found', async () => {
+    const input = await open('padded.csv', ' u , a ,\nada,1,\n');
+    await assert.rejects(
+      mapped(input, '--event', 'x', '--identity', 'u'),
+      /padded\.csv: there is no column u; there are " u ", " a ", ""$/,
+    );
+    const [record] = await mapped(input, '--event', 'x', '--identity', ' u ');
+    assert.deepEqual((record as Sent).properties, { ' a ': '1' });
+  });
+
   test('keeps quotes within a field, and refuses what a stray one holds with all its text', async () => {
     const rows = ['1,5" disk', '2,"a"b', '"3,x', '4","y",z', '5,"last"'];
     assert.deepEqual(await csv('quotes.csv', `n,text\r\n${rows.join('\r\n')}\n`), [
@@ -211,6 +377,71 @@ describe('CSV', () => {
     await assert.rejects(
       csv('far.csv', far),
       /far\.csv: the row at line 3 has more than 1 MiB; perhaps a quote/,
+    );
+  });
+});
+
+describe('JSON', () => {
+  test('of one array has nothing before, between or after its elements', async () => {
+    const elements = async (content: string) => {
+      const rows = (await chunksOf(await open('array.json', content))).flat();
+      return rows.map(({ value, fault }) => value ?? fault);
+    };
+    assert.deepEqual(await elements('\ufeff \n[ {"u": "]}"} ,\t{"u": []} ]\r\n'), [{ u: ']}' }, { u: [] }]);
+    assert.deepEqual(await elements('[]'), []);
+    assert.deepEqual(await elements('[{"u": 1},]'), [{ u: 1 }, 'is not JSON']);
+    assert.deepEqual(await elements('[{"u": 1} {"u": 2}, 5, null, [{}]]'), [
+      'is not JSON',
+      'is not an object',
+      'is not an object',
+      'is not an object',
+    ]);
+    const one = '[{"u": 1}]';
+    for (const content of [
+      `${one}]`,
+      `${one}}`,
+      `${one},`,
+      `${one} x`,
+      `${one}\n${one}`,
+      `${one}"`,
+      '[{"u": 1}}',
+    ])
+      await assert.rejects(
+        elements(content),
+        /array\.json: it cannot be read as json: the file must be one JSON/,
+      );
+    for (const content of ['[{"u": 1}', '['])
+      await assert.rejects(elements(content), /must be one JSON array, and it ends within it/);
+    for (const content of ['x[]', '"[]"', ', []', '{}', ''])
+      await assert.rejects(
+        chunksOf({ ...(await open('other.json', content)), format: 'json' }),
+        /other\.json: .* one JSON array/,
+      );
+  });
+
+  test('of lines has an object in each', async () => {
+    const lines = [
+      '{"u": 1}',
+      '\ufeff{"u": 2}',
+      '5',
+      '"x"',
+      '[{}]',
+      'null',
+      '',
+      ' \t',
+      '{} {}',
+      '{"u": 3}\r',
+    ];
+    const rows = (await chunksOf(await open('lines.ndjson', lines.join('\n')))).flat();
+    assert.deepEqual(
+      rows.map(({ place, value, fault }) => [place, value ?? fault]),
+      [
+        [1, { u: 1 }],
+        [2, 'is not JSON'],
+        ...[3, 4, 5, 6].map((place) => [place, 'is not an object']),
+        [9, 'is not JSON'],
+        [10, { u: 3 }],
+      ],
     );
   });
 });

@@ -40,8 +40,19 @@ function put(name: string, content: string): string {
   return path(name);
 }
 
-function run(file: string, state: string, rejects: string) {
-  const args = [file, '--event', 'x', '--identity', 'user', '--app-id', '1', '--url', service.baseUrl];
+function run(file: string, state: string, rejects: string, ...more: readonly string[]) {
+  const args = [
+    file,
+    ...more,
+    '--event',
+    'x',
+    '--identity',
+    'user',
+    '--app-id',
+    '1',
+    '--url',
+    service.baseUrl,
+  ];
   const files = ['--state', path(state), '--rejects', path(rejects)];
   return runImport(readOptions([...args, ...files], {}) as ImportOptions, never);
 }
@@ -151,6 +162,45 @@ describe('the files of an import', () => {
       );
       assert.match(readFileSync(path(`${name}-s`), 'utf8'), /"place":2,"done":false,/);
     }
+  });
+
+  test('are called changed, and not unreadable, if what is read in their place cannot be read', async () => {
+    const row = `ada,${'x'.repeat(1_000)}\n`;
+    const file = put('replaced.csv', `user,x\n${row.repeat(4_000)}`);
+    answers = [
+      () => {
+        writeFileSync(file, row.replace('ada', 'Jos\u00e9').repeat(4_000), 'latin1');
+        return { status: 200 };
+      },
+    ];
+    assert.match(await faultOf(run(file, 'replaced', 'replaced-r')), /replaced\.csv: it was changed while/);
+  });
+
+  test('that were begun in one format do not go on in another, where a place is another row', async () => {
+    const file = put('either.txt', '[\n{"user": "ada"},\n{"user": "grace"}]\n');
+    const words = `${file}: the state has its rows as ndjson, and now it is read as json; name another --state and --rejects`;
+    assert.equal((await run(file, 'either', 'either-r', '--format', 'ndjson')).refused, 3);
+    assert.equal(await faultOf(run(file, 'either', 'either-r', '--format', 'json')), words);
+    assert.equal((await run(file, 'either-2', 'either-r2', '--format', 'json')).stored, 2);
+  });
+
+  test('are not taken for a state or for rejects', async () => {
+    const file = put('input.csv', 'user\nada\n');
+    const state = (files: unknown) => JSON.stringify({ version: 1, app_id: '1', rejects_bytes: 0, files });
+    for (const content of [null, { h: {} }, { h: null }, { h: { place: '5', read: 0, stored: 0 } }]) {
+      put('odd', state(content));
+      assert.equal(
+        await faultOf(run(file, 'odd', 'odd-r')),
+        `--state ${path('odd')}: it is not the state of an import`,
+      );
+    }
+    // With the state of an import that goes on, its rejects would be cut.
+    const other = put('other-input.csv', 'user\nada\n,\n');
+    answers = [{ status: 415, body: { err: { code: 'unsupported_encoding', message: 'No.' } } }];
+    assert.equal(await faultOf(run(file, 'begun', 'begun-r')), 'No.');
+    const words = `--rejects ${other}: it is a file to import; name another file`;
+    assert.equal(await faultOf(run(other, 'begun', 'other-input.csv')), words);
+    assert.equal(readFileSync(other, 'utf8'), 'user\nada\n,\n');
   });
 
   test('keep their refused rows: once an import is done, none is cut off again', async () => {
