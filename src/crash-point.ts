@@ -85,6 +85,7 @@ export const crashPoints = {
     'shard_closed',
     'rows_passed_on',
     'partition_copied',
+    'index_renewed',
     'shard_switched',
     'switch_copied',
     'shard_opened',

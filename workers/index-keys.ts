@@ -2,6 +2,7 @@
 // asks for that. Each step may be repeated, by several workers at once: add the keys, then write the marker, then tell Redis.
 
 import { randomUUID } from 'node:crypto';
+import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import {
   addKeys,
   generationAbove,
@@ -10,6 +11,7 @@ import {
   stepsOf,
   writeMarker,
 } from '../src/clickhouse/key-index.js';
+import { indexNameOf, isRefusedSegment } from '../src/clickhouse/store.js';
 import { keyIndexSteps } from '../src/metrics.js';
 import { type Rebuild, rebuildOf, rebuildText } from '../src/redis/key-rebuild.js';
 import { shardKeys } from '../src/redis/keys.js';
@@ -20,10 +22,10 @@ import type { WorkerContext } from './context.js';
 
 export type IndexOptions = Pick<WorkerContext, 'redis' | 'clickhouse' | 'epoch' | 'crash' | 'log'>;
 
-/** The index was exchanged or lost while keys were added to it: begin again. */
+/** The index was exchanged or lost while keys were added to it, or its shard was moved: begin again. */
 class OtherIndex extends Error {
   constructor() {
-    super('the index of keys was exchanged meanwhile');
+    super('the index of keys was exchanged or moved meanwhile');
   }
 }
 
@@ -54,8 +56,23 @@ async function readMarker({ redis, clickhouse }: IndexOptions, shard: number): P
   if (marker !== undefined) return marker;
   const known = await redis.hget(shardKeys.state(shard), 'keys_generation');
   const first = { indexedTo: '0', generation: generationAbove(known) };
-  if (!(await writeMarker(clickhouse, shard, first, undefined))) throw new OtherIndex();
+  await mark(clickhouse, shard, first, undefined);
   return first;
+}
+
+async function addStep(clickhouse: ClickHouseClient, shard: number, from: string, to: string): Promise<void> {
+  await addKeys(clickhouse, shard, from, to).catch((error: unknown) => {
+    throw isRefusedSegment(error) ? new OtherIndex() : error;
+  });
+}
+
+async function mark(
+  clickhouse: ClickHouseClient,
+  shard: number,
+  marker: Marker,
+  during: string | undefined,
+): Promise<void> {
+  if (!(await writeMarker(clickhouse, shard, marker, during, indexNameOf(shard)))) throw new OtherIndex();
 }
 
 async function reach(
@@ -72,10 +89,9 @@ async function reach(
   if (isFirst) log.info({ shard, steps: steps.length }, 'the index of keys is built from the stored rows');
   for (const [i, step] of steps.entries()) {
     await keepTurn();
-    await addKeys(clickhouse, shard, from, step);
+    await addStep(clickhouse, shard, from, step);
     crash('keys_added');
-    if (!(await writeMarker(clickhouse, shard, { indexedTo: step, generation }, generation)))
-      throw new OtherIndex();
+    await mark(clickhouse, shard, { indexedTo: step, generation }, generation);
     crash('keys_marked');
     await noteIndexed(options, shard, { indexedTo: step, generation });
     keyIndexSteps.inc();
@@ -114,7 +130,7 @@ async function rebuild(
     // Keys that are stored meanwhile must not wait until it is done: the next call goes on here.
     if (performance.now() > untilMs) return;
     await keepTurn();
-    await addKeys(clickhouse, shard, asked.doneTo, step);
+    await addStep(clickhouse, shard, asked.doneTo, step);
     crash('keys_added');
     const further: Rebuild = { ...asked, doneTo: step };
     if (!(await noteRebuild(options, shard, asked, further))) return;
@@ -122,7 +138,7 @@ async function rebuild(
     log.info({ shard, done_to: step, to: asked.to }, 'the index of keys is rebuilt');
   }
   const rebuilt = { indexedTo: marker.indexedTo, generation: generationAbove(marker.generation) };
-  if (!(await writeMarker(clickhouse, shard, rebuilt, marker.generation))) throw new OtherIndex();
+  await mark(clickhouse, shard, rebuilt, marker.generation);
   crash('keys_marked');
   await noteIndexed(options, shard, rebuilt);
   await noteRebuild(options, shard, asked, undefined);

@@ -33,6 +33,8 @@ export type ShardMove = {
   readonly stage: 'copy' | 'remove' | 'back';
   /** Whose statements count: the process that began the move, or went on with it. */
   readonly owner: string;
+  /** The owner, until it changes anything on a server. */
+  readonly unchanged_by?: string;
   readonly began_at: string;
 };
 

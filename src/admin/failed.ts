@@ -39,7 +39,7 @@ async function listFailedOn(clickhouse: ClickHouseClient, countMax: number): Pro
   const result = await clickhouse.query({
     query: `SELECT table_name, toString(segment) AS segment, line, app_id,
         if(row = '', text_bytes, length(row)) AS bytes, text_hash, error_code, error, failed_at
-      FROM failed_events WHERE table_name != '' ORDER BY segment, line LIMIT {countMax:UInt32}`,
+      FROM failed_events WHERE table_name != '' ORDER BY failed_events.segment, line LIMIT {countMax:UInt32}`,
     query_params: { countMax },
     format: 'JSONEachRow',
   });
@@ -110,7 +110,7 @@ async function readAccounts({ redis }: AdminContext) {
 async function readFailed(clickhouse: ClickHouseClient): Promise<FailedRow[]> {
   const result = await clickhouse.query({
     query: `SELECT table_name, toString(segment) AS segment, line, app_id, row
-      FROM failed_events WHERE table_name != '' AND row != '' ORDER BY segment, line LIMIT ${failedRows.perRetryMax}`,
+      FROM failed_events WHERE table_name != '' AND row != '' ORDER BY failed_events.segment, line LIMIT ${failedRows.perRetryMax}`,
     format: 'JSONEachRow',
   });
   return result.json<FailedRow>();

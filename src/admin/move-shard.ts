@@ -2,19 +2,23 @@
 // registry names the other server, its records are stored there, and the old server's rows are removed. If a move is
 // interrupted, run the same command again: the registry records how far it got. Until the other server has the shard, the
 // move can be reverted. Nobody sees rows twice: the local views of a server hide the rows of a shard that is stored
-// elsewhere. Deletions of the shard's accounts wait until the end.
+// elsewhere. Deletions of the shard's accounts wait until the end. A move that fails before it has changed anything on a server
+// is forgotten.
 
 import { randomBytes } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import { AdministrationError } from '../accounts/accounts.js';
 import { type ShardMove, type ShardServers, shardServersKey } from '../accounts/documents.js';
 import { mirrorRegistry } from '../accounts/mirror.js';
 import { changeRegistry, readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { tableOf } from '../accounts/shard-servers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { generationAbove, readMarkers, writeMarker } from '../clickhouse/key-index.js';
 import { readMigrations } from '../clickhouse/migrate.js';
 import {
   copyRows,
   endOwnership,
+  giveUp,
   type MovedTable,
   movedTables,
   type OwnedMove,
@@ -23,7 +27,7 @@ import {
   removeRows,
   takeOver,
 } from '../clickhouse/move-rows.js';
-import { serversOf } from '../clickhouse/servers.js';
+import { serversOf, serversThere } from '../clickhouse/servers.js';
 import { makeLocalViews } from '../clickhouse/spanning-views.js';
 import {
   closeShard,
@@ -69,6 +73,7 @@ export async function moveShard(
   const { all } = serversOf(clickhouse);
   const crash = createCrashPoint(config.crashAt);
   await checkNoRestore(context.redis);
+  await checkServers(context, shard, to);
   const move = await noteMove(context, shard, to);
   if (move === undefined) {
     // A process that was paused may have closed it after the move was over.
@@ -81,8 +86,18 @@ export async function moveShard(
   const moving: Moving = { context, move, owned, source, target, crash, say };
   const work = move.stage === 'back' ? takeBack(moving) : carryOver(moving);
   await work.catch(async (error: unknown) => {
+    const noted = await readMove(context, shard).catch(() => {
+      throw error;
+    });
     // A process that takes a move over makes ClickHouse refuse the statements of the previous owner.
-    throw (await isOwner(context, owned).catch(() => true)) ? error : new MoveTakenOver(shard);
+    if (noted?.owner !== move.owner) throw new MoveTakenOver(shard);
+    if (isUnchanged(noted)) {
+      await change(context, owned, (document) => withoutMove(document, shard));
+      await copyRegistry(context);
+    } else if (!(error instanceof AdministrationError)) {
+      await checkServers(context, shard, goalOf(noted));
+    }
+    throw error;
   });
   crash('move_ended');
   await showWhereTheyAre(moving);
@@ -100,13 +115,20 @@ async function carryOver(moving: Moving): Promise<void> {
   const { shard, to } = move;
   if (move.stage === 'copy') {
     await endRounds(moving);
+    if (isUnchanged(move)) {
+      await checkServers(context, shard, to);
+      // From here on a revert needs both servers.
+      await change(context, owned, (noted) => noteIn(noted, shard, { unchanged_by: '' }));
+    }
     await close(moving);
     crash('shard_closed');
     await copyAll(moving);
-    await change(context, owned, ({ servers, ...rest }) => ({
-      ...rest,
-      servers: servers.map((server, number) => (number === shard ? to : server)),
-      moves: (rest.moves ?? []).map((each) => (each.shard === shard ? { ...each, stage: 'remove' } : each)),
+    // A rebuild may have added keys on the old server since they were copied, so it has to begin again.
+    await renewIndex(moving, target, copyNameOf(shard, owned.owner));
+    crash('index_renewed');
+    await change(context, owned, (noted) => ({
+      ...noteIn(noted, shard, { stage: 'remove' }),
+      servers: noted.servers.map((server, number) => (number === shard ? to : server)),
     }));
     crash('shard_switched');
   }
@@ -132,18 +154,91 @@ async function takeBack(moving: Moving): Promise<void> {
   await removeAll(moving, target);
   await openShard(source, shard);
   crash('shard_opened');
+  // Workers may know the generation that the other server was given.
+  await renewIndex(moving, source);
   await endMove(moving);
   say(`shard ${shard}: stored by server ${move.from} again`);
 }
 
-async function endMove({ context, move, owned }: Moving): Promise<void> {
-  await change(context, owned, ({ moves: noted = [], moved = 0, ...rest }) => {
-    const others = noted.filter((each) => each.shard !== move.shard);
-    return { ...rest, moved: moved + 1, ...(others.length > 0 && { moves: others }) };
-  });
+function noteIn(
+  { moves: noted = [], ...rest }: ShardServers,
+  shard: number,
+  what: Partial<Pick<ShardMove, 'stage' | 'unchanged_by'>>,
+): ShardServers {
+  return { ...rest, moves: noted.map((each) => (each.shard === shard ? { ...each, ...what } : each)) };
 }
 
-/** Notes the move with a new owner. Undefined if the shard is where it is to be. */
+/** Whether nothing was changed on either server yet. */
+function isUnchanged({ owner, unchanged_by: by }: ShardMove): boolean {
+  return by === owner;
+}
+
+/**
+ * Gives the shard's index of keys on a server a new generation, and tells Redis before anybody asks that server: a rebuild begins
+ * again, and workers load their filters again, which may lack keys that were removed from the other server meanwhile. `name`: of
+ * the only statements that the server takes.
+ */
+async function renewIndex(
+  { context: { redis }, move: { shard } }: Moving,
+  client: ClickHouseClient,
+  name?: string,
+): Promise<void> {
+  const { deployment } = await readRegistry(redis);
+  if (deployment === undefined) throw new StateNotLoaded();
+  const state = shardKeys.state(shard);
+  // A worker may write a marker meanwhile.
+  for (let attempt = 0; attempt < moves.attemptsMax; attempt++) {
+    const marker = (await readMarkers(client)).get(shard);
+    if (marker === undefined) return;
+    const known = await redis.hget(state, 'keys_generation');
+    const generation = generationAbove(known, marker.generation);
+    const renewed = { indexedTo: marker.indexedTo, generation };
+    if (!(await writeMarker(client, shard, renewed, marker.generation, name))) continue;
+    const noted = await runScript(redis, scripts.keysIndexed, [state], [deployment.epoch, '0', generation]);
+    if (noted === null) throw new StateNotLoaded();
+    return;
+  }
+  throw new AdministrationError(`the index of keys of shard ${shard} changes meanwhile: try again`);
+}
+
+async function endMove({ context, move, owned }: Moving): Promise<void> {
+  await change(context, owned, (noted) => ({
+    ...withoutMove(noted, move.shard),
+    moved: (noted.moved ?? 0) + 1,
+  }));
+}
+
+function withoutMove({ moves: noted = [], ...rest }: ShardServers, shard: number): ShardServers {
+  const others = noted.filter((each) => each.shard !== shard);
+  return { ...rest, ...(others.length > 0 && { moves: others }) };
+}
+
+/** Rejects with AdministrationError unless all servers answer that the move to this server, or its continuation, needs. */
+async function checkServers(context: AdminContext, shard: number, to: number): Promise<void> {
+  const { shardServers } = await readRegistry(context.redis);
+  const servers = serversOf(context.clickhouse);
+  const move = shardServers?.moves?.find((each) => each.shard === shard);
+  const from = shardServers?.servers[shard];
+  if (servers.isOne || from === undefined) return;
+  const isOpen = move === undefined || isUnchanged(move);
+  const needed = isOpen ? [from, to] : [move.from, move.to];
+  const there = await serversThere(servers);
+  const away = needed.find((server) => servers.all[server] !== undefined && !there.has(server));
+  if (away === undefined) return;
+  const isAway = `ClickHouse server ${away} (from 0) does not answer`;
+  if (isOpen) throw new AdministrationError(isAway);
+  const moveTo = (goal: number) => `"shards move ${shard} --to ${goal}"`;
+  const goesOn = `When the server answers, ${moveTo(goalOf(move))} goes on with the move`;
+  if (move.stage === 'remove') throw new AdministrationError(`${isAway}. ${goesOn} of shard ${shard}`);
+  const isClosed = `Shard ${shard} stores nothing until its move has ended; its records wait in Redis`;
+  const orRevert = move.stage === 'copy' ? `, and ${moveTo(move.from)} reverts it` : '';
+  throw new AdministrationError(`${isAway}. ${isClosed}. ${goesOn}${orRevert}`);
+}
+
+/**
+ * Notes the move with a new owner. Undefined if the shard is where it is to be. A move that has changed nothing yet is reverted by
+ * forgetting it.
+ */
 async function noteMove(context: AdminContext, shard: number, to: number): Promise<ShardMove | undefined> {
   const { redis, clickhouse } = context;
   const servers = serversOf(clickhouse);
@@ -161,11 +256,17 @@ async function noteMove(context: AdminContext, shard: number, to: number): Promi
         `shard ${shard} is already moving to server ${goalOf(begun)}; finish that first: "shards move ${shard} --to ${goalOf(begun)}"`,
       );
     if (begun === undefined && from === to) return { changes: [], result: undefined };
+    if (begun !== undefined && isUnchanged(begun) && from === to) {
+      const document = withoutMove(shardServers, shard);
+      servers.setTable(tableOf(document));
+      return { changes: [{ key: shardServersKey, document }], result: undefined };
+    }
     const began_at = new Date().toISOString();
     const move: ShardMove = {
       ...(begun ?? { shard, from, to, stage: 'copy', began_at }),
       ...(isTakenBack ? { stage: 'back' } : {}),
       owner,
+      ...(begun === undefined || isUnchanged(begun) ? { unchanged_by: owner } : {}),
     };
     const moved = [...(shardServers.moves ?? []).filter((each) => each.shard !== shard), move];
     const document: ShardServers = { ...shardServers, moves: moved };
@@ -176,13 +277,23 @@ async function noteMove(context: AdminContext, shard: number, to: number): Promi
   return result;
 }
 
-async function isOwner({ redis }: AdminContext, { shard, owner }: OwnedMove): Promise<boolean> {
+async function readMove({ redis }: AdminContext, shard: number): Promise<ShardMove | undefined> {
   const { shardServers } = await readRegistry(redis);
-  return shardServers?.moves?.find((each) => each.shard === shard)?.owner === owner;
+  return shardServers?.moves?.find((each) => each.shard === shard);
 }
 
-async function checkOwner(context: AdminContext, owned: OwnedMove): Promise<void> {
-  if (!(await isOwner(context, owned))) throw new MoveTakenOver(owned.shard);
+async function checkOwner(context: AdminContext, { shard, owner }: OwnedMove): Promise<void> {
+  if ((await readMove(context, shard))?.owner !== owner) throw new MoveTakenOver(shard);
+}
+
+/** Makes this process the owner on a server. If it comes too late for that, since it was paused, it leaves nothing there. */
+async function own({ context, owned }: Moving, client: ClickHouseClient): Promise<void> {
+  await checkOwner(context, owned);
+  await takeOver(client, owned);
+  await checkOwner(context, owned).catch(async (error: unknown) => {
+    await giveUp(client, owned);
+    throw error;
+  });
 }
 
 class MoveTakenOver extends AdministrationError {
@@ -237,8 +348,8 @@ async function endRounds({ context: { redis }, source }: Moving): Promise<void> 
     return 'free';
   };
   await untilTrue(
-    async () => (await withFailedRowsLocked(redis, 'restore', undo)) === 'free',
-    'a round of deletions or another restore still runs; try again when it has ended',
+    async () => (await withFailedRowsLocked(redis, 'move', undo)) === 'free',
+    'a round of deletions or a restore still runs; try again when it has ended',
   );
   await checkNoRestore(redis);
 }
@@ -250,12 +361,12 @@ async function checkNoRestore(redis: AdminContext['redis']): Promise<void> {
 }
 
 /** From here on only this process stores rows of the shard, on either server, by copying. */
-async function close({ context, move, owned, source, target }: Moving): Promise<void> {
+async function close(moving: Moving): Promise<void> {
+  const { context, move, owned, source, target } = moving;
   const { shard } = move;
   const { redis } = context;
   await showWhereTheyAreOn(context, target, move.to);
-  await takeOver(target, owned);
-  await checkOwner(context, owned);
+  await own(moving, target);
   await closeShard(source, shard);
   await closeShard(target, shard, copyNameOf(shard, owned.owner));
   // A process that takes over the move from here on closes the server after this, so the server refuses these copies.
@@ -316,12 +427,9 @@ async function copyPartition(
 }
 
 /** Removes the rows of one of the two servers. It stays closed for the shard. */
-async function removeAll(
-  { context, move, owned, source, target, crash, say }: Moving,
-  from: ClickHouseClient,
-) {
-  await takeOver(from, owned);
-  await checkOwner(context, owned);
+async function removeAll(moving: Moving, from: ClickHouseClient): Promise<void> {
+  const { move, owned, source, target, crash, say } = moving;
+  await own(moving, from);
   for (const table of movedTables) {
     if ((await readPartitions(from, table, move.shard)).size > 0) await removeRows(from, table, owned);
     crash('rows_removed');
@@ -336,17 +444,26 @@ async function showWhereTheyAre({ context, move, source, target }: Moving): Prom
   await showWhereTheyAreOn(context, target, move.to);
 }
 
-/** Lets the local views of a server hide the shards that are stored elsewhere while there may be rows of them. */
+/**
+ * Lets the local views of a server hide the shards that are stored elsewhere while there may be rows of them. Other shards may be
+ * moved meanwhile: whoever writes the views last has read all moves, so it writes them again until what it read has not changed.
+ */
 async function showWhereTheyAreOn(
   { redis }: AdminContext,
   client: ClickHouseClient,
   number: number,
 ): Promise<void> {
-  const { shardServers } = await readRegistry(redis);
-  const hidden = (shardServers?.moves ?? [])
-    .filter(({ shard, from, to }) => [from, to].includes(number) && shardServers?.servers[shard] !== number)
-    .map(({ shard }) => shard);
-  await makeLocalViews(client, readMigrations(), hidden);
+  const readHidden = async () => {
+    const { shardServers } = await readRegistry(redis);
+    return (shardServers?.moves ?? [])
+      .filter(({ shard, from, to }) => [from, to].includes(number) && shardServers?.servers[shard] !== number)
+      .map(({ shard }) => shard);
+  };
+  let written: readonly number[] | undefined;
+  for (let hidden = await readHidden(); !isDeepStrictEqual(written, hidden); hidden = await readHidden()) {
+    await makeLocalViews(client, readMigrations(), hidden);
+    written = hidden;
+  }
 }
 
 async function untilTrue(condition: () => Promise<boolean>, otherwise: string): Promise<void> {

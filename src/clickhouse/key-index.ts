@@ -18,7 +18,7 @@ import { keyIndex } from '../tuning.js';
 import type { ClickHouseClient } from './client.js';
 import { commandLong, readLong } from './long-statement.js';
 import { settingsOfAll } from './replication.js';
-import { shardNumberSpacing } from './store.js';
+import { indexNameOf, isRefusedSegment, shardNumberSpacing } from './store.js';
 import { eventIdInRow, storedTable } from './tables.js';
 
 /** The tables whose rows have keys. */
@@ -38,7 +38,12 @@ function keysOf(source: KeySource, condition: string, database?: string): string
     ) WHERE bitAnd(key_hash, 4294967295) != 0`;
 }
 
-async function add(client: ClickHouseClient, keys: string, into = 'stored_keys'): Promise<void> {
+async function add(
+  client: ClickHouseClient,
+  keys: string,
+  into = 'stored_keys',
+  settings: Readonly<Record<string, string>> = {},
+): Promise<void> {
   await commandLong(client, {
     query: `INSERT INTO ${into} (hash, rest, segment) ${keys}`,
     clickhouse_settings: {
@@ -50,6 +55,7 @@ async function add(client: ClickHouseClient, keys: string, into = 'stored_keys')
       insert_deduplicate: 0,
       // A replica that has the marker must have the keys.
       ...(await settingsOfAll(client)),
+      ...settings,
     },
   });
 }
@@ -66,14 +72,20 @@ export async function keepKeysOf(
   await add(client, keysOf(source, condition));
 }
 
-/** Adds the keys of a shard's segments above one number and up to another, all of which ClickHouse has. */
+/**
+ * Adds the keys of a shard's segments above one number and up to another, all of which ClickHouse has. A server that the shard has
+ * left refuses them.
+ */
 export async function addKeys(
   client: ClickHouseClient,
   shard: number,
   from: string,
   to: string,
 ): Promise<void> {
-  for (const source of sources) await add(client, keysOf(source, ofSegments(shard, from, to)));
+  for (const source of sources)
+    await add(client, keysOf(source, ofSegments(shard, from, to)), 'stored_keys', {
+      log_comment: indexNameOf(shard),
+    });
 }
 
 function ofSegments(shard: number, from: string, to: string): string {
@@ -123,15 +135,18 @@ export function generationAbove(...generations: readonly (string | null | undefi
 
 /**
  * Notes that the keys of all stored segments of a shard up to this number are in the index. Settles with whether it did: not if the
- * marker in the table no longer has the generation `during`, in which the keys were added (undefined: there was no marker).
+ * marker in the table no longer has the generation `during`, in which the keys were added (undefined: there was no marker), and
+ * not if the shard was moved to another server and the statement's name, such as `indexNameOf`, is that of a worker.
  */
 export async function writeMarker(
   client: ClickHouseClient,
   shard: number,
   { indexedTo, generation }: Marker,
   during: string | undefined,
+  name?: string,
 ): Promise<boolean> {
-  await client.command({
+  const settings = await settingsOfAll(client);
+  const writing = client.command({
     // ClickHouse looks for the table to write to before the one to read: what it reads is that table, or a later one.
     query: `INSERT INTO stored_keys (hash, rest, segment, owner)
       SELECT 0, {shard:UInt64}, {generation:UInt64}, toFixedString(
@@ -142,9 +157,18 @@ export async function writeMarker(
     clickhouse_settings: {
       insert_allow_materialized_columns: 1,
       insert_deduplicate: 0,
-      ...(await settingsOfAll(client)),
+      ...settings,
+      ...(name !== undefined && { log_comment: name }),
     },
   });
+  const isTaken = await writing.then(
+    () => true,
+    (error: unknown) => {
+      if (isRefusedSegment(error)) return false;
+      throw error;
+    },
+  );
+  if (!isTaken) return false;
   const written = (await readMarkers(client)).get(shard);
   return written?.generation === generation && BigInt(written.indexedTo) >= BigInt(indexedTo);
 }

@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { pipeline, Transform } from 'node:stream';
 import { moves } from '../contract/limits.js';
 import { tables } from '../contract/records.js';
-import { type ClickHouseClient, drain } from './client.js';
+import { type ClickHouseClient, codeOfFault, drain, faultCodes } from './client.js';
 import { readLong } from './long-statement.js';
 import { deleteRows, killMutations } from './mutate.js';
 import { copyNameOf, shardNumberSpacing } from './store.js';
@@ -37,6 +37,18 @@ export async function takeOver(client: ClickHouseClient, { shard, owner }: Owned
     query: `CREATE OR REPLACE TABLE ${ownerTable(shard)} ENGINE = MergeTree ORDER BY owner AS SELECT '${owner}' AS owner`,
   });
   await killMutations(client, ownerTable(shard));
+}
+
+/** Ends what `takeOver` made, if no other process has taken over since. */
+export async function giveUp(client: ClickHouseClient, { shard, owner }: OwnedMove): Promise<void> {
+  const query = `SELECT owner FROM ${ownerTable(shard)}`;
+  try {
+    const [row] = await (await client.query({ query, format: 'JSONEachRow' })).json<{ owner: string }>();
+    if (row?.owner === owner) await endOwnership(client, shard);
+  } catch (error) {
+    // The other process has removed it.
+    if (codeOfFault(error) !== faultCodes.unknownTable) throw error;
+  }
 }
 
 /** From here on only this process may remove rows of the shard on this server, until another one takes over. */
@@ -70,8 +82,9 @@ export async function readFingerprint(
   const columns = await columnsOf(client, table);
   const [row] = await readLong<{ rows: string; sum: string; xor: string }>(client, {
     // Of a tuple: the hash of several values is null if one of them is null, and sums leave it out.
-    query: `SELECT toString(count()) AS rows, toString(sum(hash)) AS sum, toString(groupBitXor(hash)) AS xor
-      FROM (SELECT sipHash64((${columns})) AS hash FROM ${from} WHERE _partition_id = {partition:String} AND ${where})`,
+    // Its name is no column's: ClickHouse would take it for the column in the condition.
+    query: `SELECT toString(count()) AS rows, toString(sum(row_hash)) AS sum, toString(groupBitXor(row_hash)) AS xor
+      FROM (SELECT sipHash64((${columns})) AS row_hash FROM ${from} WHERE _partition_id = {partition:String} AND ${where})`,
     query_params: { partition },
     clickhouse_settings: { max_execution_time: 0 },
   });
@@ -166,8 +179,10 @@ export async function removeRows(
 ): Promise<void> {
   const isPartition = partition === undefined ? '' : ` AND _partition_id = '${partition}'`;
   const isOwner = `'${owner}' IN (SELECT owner FROM ${database}.${ownerTable(shard)})`;
-  const predicate = `${rowsOf(table, shard).where}${isPartition} AND ${isOwner} AND notEmpty('${owner} ${partition ?? ''}')`;
-  await deleteRows(client, table, predicate, `${owner} ${partition ?? ''}`);
+  // Of this call alone: an earlier one may have removed other rows of the same partition.
+  const mark = `${owner} ${randomUUID()}`;
+  const predicate = `${rowsOf(table, shard).where}${isPartition} AND ${isOwner} AND notEmpty('${mark}')`;
+  await deleteRows(client, table, predicate, mark);
   const left = await readPartitions(client, table, shard);
   if (partition === undefined ? left.size > 0 : left.has(partition))
     throw new Error(`rows of shard ${shard} are left in ${table}`);

@@ -109,7 +109,7 @@ export async function killMutations(client: ClickHouseClient, mark: string): Pro
   });
 }
 
-/** The newest mutation with a mark. It is done when every replica has done it, and fails when it fails on one. */
+/** The newest mutation with a mark; those of one second by their ids, which end in ascending numbers. It is done when every replica has done it, and fails when it fails on one. */
 async function readMutation(client: ClickHouseClient, table: string, mark: string) {
   const result = await client.query({
     query: `SELECT mutation_id, max(create_time) AS created,
@@ -117,7 +117,7 @@ async function readMutation(client: ClickHouseClient, table: string, mark: strin
         anyIf(latest_fail_reason, latest_fail_reason != '') AS failure
       FROM ${onAllReplicas(client, 'system.mutations')}
       WHERE database = ${databaseIn(client)} AND table = {table:String} AND position(command, {mark:String}) > 0
-      GROUP BY mutation_id ORDER BY created DESC LIMIT 1`,
+      GROUP BY mutation_id ORDER BY created DESC, length(mutation_id) DESC, mutation_id DESC LIMIT 1`,
     query_params: { table, mark },
     format: 'JSONEachRow',
   });

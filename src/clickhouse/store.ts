@@ -86,12 +86,12 @@ export async function isExemptInsertRunning(client: ClickHouseClient): Promise<b
   return runs(client, condition, { name: exemptPrefix, copy: copyPrefix });
 }
 
-/** Whether any process's insert of a segment or of a failed row of this shard runs. */
+/** Whether any process's insert of a segment, of a failed row, or of keys of this shard runs. */
 export async function isInsertOfShardRunning(client: ClickHouseClient, shard: number): Promise<boolean> {
   const number = `toUInt64OrZero(extract(comment, ' ([0-9]+)(?:-[0-9]+)?$'))`;
   const condition = `startsWith(comment, {name:String}) AND NOT startsWith(comment, {copy:String})
-    AND ${number} % ${shardNumberSpacing} = ${shard}`;
-  return runs(client, condition, { name: namePrefix, copy: copyPrefix });
+    AND ${number} % ${shardNumberSpacing} = ${shard} OR comment = {index:String}`;
+  return runs(client, `(${condition})`, { name: namePrefix, copy: copyPrefix, index: indexNameOf(shard) });
 }
 
 /** Whether rows of the shard are being copied to this server, by whomever. */
@@ -105,23 +105,36 @@ export function copyNameOf(shard: number, owner: string): string {
 }
 
 /**
- * From here on ClickHouse refuses the shard's rows from all processes, with the code of `isRefusedSegment`. Inserts that it
- * has begun go on. `copy`: the name of the only copy that it takes. A later call for the shard replaces this one.
+ * From here on ClickHouse refuses the shard's rows from all processes, and its keys from workers, with the code of
+ * `isRefusedSegment`. Inserts that it has begun go on. `copy`: the name of the only copy that it takes. A later call for the shard replaces this one.
  */
 export async function closeShard(client: ClickHouseClient, shard: number, copy?: string): Promise<void> {
-  const isCopy = copy === undefined ? '' : ` OR getSetting('log_comment') = '${copy}'`;
-  await constrainShard(client, shard, `segment % ${shardNumberSpacing} != ${shard}${isCopy}`);
+  const isCopy = copy === undefined ? '0' : `getSetting('log_comment') = '${copy}'`;
+  const isOurs = `getSetting('log_comment') = '${indexNameOf(shard)}' OR ${isOfCopy}`;
+  await constrainShard(client, shard, isCopy, `${isCopy} OR NOT (${isOurs})`);
 }
 
 /** Takes the shard's rows again, and from here on refuses copies of them, however late they arrive. */
 export async function openShard(client: ClickHouseClient, shard: number): Promise<void> {
-  const isCopy = `startsWith(getSetting('log_comment'), '${copyPrefix}')`;
-  await constrainShard(client, shard, `segment % ${shardNumberSpacing} != ${shard} OR NOT ${isCopy}`);
+  await constrainShard(client, shard, `NOT ${isOfCopy}`, `NOT ${isOfCopy}`);
 }
 
-async function constrainShard(client: ClickHouseClient, shard: number, check: string): Promise<void> {
+/** Which inserts of rows of the shard ClickHouse takes, and which of its keys. */
+async function constrainShard(
+  client: ClickHouseClient,
+  shard: number,
+  ofRows: string,
+  ofKeys: string,
+): Promise<void> {
   const constraint = `where_shard_${shard}_is`;
-  for (const table of [...tables.map(storedTable), 'failed_events']) {
+  const isOther = `segment % ${shardNumberSpacing} != ${shard}`;
+  const checks = [...tables.map(storedTable), 'failed_events'].map((table) => [
+    table,
+    `${isOther} OR ${ofRows}`,
+  ]);
+  // A restore writes markers of all shards to every server. They are refused from workers only.
+  const isOtherKey = `if(hash = 0, rest != ${shard}, ${isOther})`;
+  for (const [table, check] of [...checks, ['stored_keys', `${isOtherKey} OR ${ofKeys}`]]) {
     await client.command({
       query: `ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS ${constraint}, ADD CONSTRAINT ${constraint} CHECK ${check}`,
     });
@@ -249,6 +262,12 @@ const exemptPrefix = `${namePrefix}asked `;
 
 /** Begins the names of copies of rows from another server. */
 const copyPrefix = `${exemptPrefix}move `;
+const isOfCopy = `startsWith(getSetting('log_comment'), '${copyPrefix}')`;
+
+/** What every insert of a worker into a shard's index of keys is marked with. */
+export function indexNameOf(shard: number): string {
+  return `index ${shard}`;
+}
 
 /** What every insert of the segment is marked with in system.processes. */
 export function insertNameOf(segment: SegmentName): string {

@@ -1,6 +1,6 @@
 // Sending a failed row again and deleting its user exclude each other. Otherwise, between its reading from one table and its
 // insert into the other, a row would be in no place where a deletion looks. Restoring a backup excludes both, since it replaces
-// the tables. If the process that holds the lock is paused, the lock expires. That is safe: ClickHouse takes each row that is
+// the tables; and the beginning of a move of a shard excludes all of them. If the process that holds the lock is paused, the lock expires. That is safe: ClickHouse takes each row that is
 // sent from the failed rows that are left.
 
 import { randomBytes } from 'node:crypto';
@@ -17,7 +17,7 @@ export type IsHeld = () => Promise<boolean>;
 /** Runs `work` while no other process moves failed rows. If one does, settles with `locked` without running it. */
 export async function withFailedRowsLocked<T>(
   redis: Redis,
-  kind: 'round' | 'retention' | 'retry' | 'restore',
+  kind: 'round' | 'retention' | 'retry' | 'restore' | 'move',
   work: (isHeld: IsHeld) => Promise<T>,
 ): Promise<T | 'locked'> {
   const owner = `${kind} ${randomBytes(9).toString('base64url')}`;

@@ -65,12 +65,13 @@ export async function readMerged(
   return askAbout<Merged>(
     client,
     { identities, userIds },
-    `SELECT app_id, toString(user_id) AS user_id, argMin(identity, (segment, commit_number, row_number)) AS identity
-      FROM ${identifications} WHERE app_id IN ({appIds:Array(String)}) AND user_id IN (
+    // Named with its table, since ClickHouse takes the name alone for the text.
+    `SELECT app_id, toString(i.user_id) AS user_id, argMin(i.identity, (segment, commit_number, row_number)) AS identity
+      FROM ${identifications} AS i WHERE app_id IN ({appIds:Array(String)}) AND i.user_id IN (
         SELECT user_id FROM ${identifications} WHERE app_id IN ({appIds:Array(String)})
           AND identity IN (SELECT identity FROM ${namedUsers} WHERE user_id IS NULL)
         UNION ALL SELECT assumeNotNull(user_id) FROM ${namedUsers} WHERE user_id IS NOT NULL
-      ) GROUP BY app_id, user_id ${countMax === undefined ? '' : firstOfThem}`,
+      ) GROUP BY app_id, i.user_id ${countMax === undefined ? '' : firstOfThem}`,
     { params: { appIds, ...(countMax === undefined ? {} : { countMax }) } },
   );
 }

@@ -1,0 +1,332 @@
+// Moves of shards between two ClickHouse servers beside other work: an index of keys that grows or is rebuilt, a server that is
+// away, other moves, and processes that stood still.
+
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { after, before, test } from 'node:test';
+import { createTestAccount } from '../../harness/accounts.js';
+import { runAdmin } from '../../harness/administration.js';
+import { type ClickHouseHandle, credentials } from '../../harness/clickhouse.js';
+import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
+import { sendEvents } from '../../harness/deletion.js';
+import { forgetKeys } from '../../harness/forgotten-keys.js';
+import { paths, post } from '../../harness/ingestion.js';
+import { withRedis } from '../../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { runProgram } from '../../harness/sluice.js';
+import { until } from '../../harness/wait.js';
+import type { ShardView } from '../../src/admin/shards.js';
+import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
+import { readMarkers, writeMarker } from '../../src/clickhouse/key-index.js';
+import { readConfig } from '../../src/config.js';
+import { noCrash } from '../../src/crash-point.js';
+import { withFailedRowsLocked } from '../../src/deletion/failed-rows-lock.js';
+import { createLog } from '../../src/log.js';
+import { connect, untilReady } from '../../src/redis/client.js';
+import { rebuildText } from '../../src/redis/key-rebuild.js';
+import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
+import { runScript, scripts } from '../../src/redis/scripts.js';
+import { type IndexOptions, indexKeys } from '../../workers/index-keys.js';
+
+const shards = 4;
+/** Of these shards each server has two: 0 and 2, 1 and 3. */
+const shard = 0;
+
+let sluice: SluiceHandle;
+/** A connection to each server. */
+let clients: readonly [ClickHouseClient, ClickHouseClient];
+/** An environment of each shard. */
+const appIds = new Map<number, string>();
+let redis: IndexOptions['redis'];
+let epoch: string;
+const log = createLog('test', 'silent');
+
+before(async () => {
+  sluice = await startSluice({ clickhouseServers: 2, workers: 0, env: { SHARDS: String(shards) } });
+  const [first, second] = sluice.clickhouses as [ClickHouseHandle, ClickHouseHandle];
+  const connectTo = ({ testerUrl: url }: ClickHouseHandle) => connectClickHouse({ url, database: 'sluice' });
+  clients = [connectTo(first), connectTo(second)];
+  redis = connect(readConfig(sluice.env), log);
+  await untilReady(redis, 20_000);
+  epoch = (await redis.get(registryKeys.epoch)) ?? '';
+  while (appIds.size < shards)
+    for (const id of (await createTestAccount(sluice, 'Moved', ['One', 'Two', 'Three'])).appIds)
+      appIds.set(shardOf(id, shards), id);
+});
+
+after(async () => {
+  redis?.disconnect();
+  for (const client of clients ?? []) await client.close();
+  await sluice?.stop();
+});
+
+const move = (to: number, which = shard) => sluice.admin('shards', 'move', String(which), '--to', String(to));
+const moved = { server: 1, moved: [shard] };
+
+async function ask(server: number, sql: string): Promise<string> {
+  const { origin, tester } = sluice.clickhouses[server] as ClickHouseHandle;
+  const url = `${origin}/?database=sluice&mutations_sync=2`;
+  const reply = await fetch(url, { method: 'POST', headers: credentials(tester), body: sql });
+  const text = await reply.text();
+  assert.equal(reply.status, 200, text);
+  return text.trim();
+}
+
+async function placeOf(which = shard): Promise<ShardView> {
+  const listed = (await sluice.admin('shards', 'list')) as ShardView[];
+  return listed[which] as ShardView;
+}
+
+/** Has a worker run meanwhile; settles when all records are stored. */
+async function withWorker(work: () => Promise<unknown>): Promise<void> {
+  const worker = await sluice.addWorker();
+  try {
+    await work();
+    await until(
+      async () => {
+        const waiting = Array.from({ length: shards }, (_, each) => redis.zcard(shardKeys.segments(each)));
+        return (await Promise.all(waiting)).every((count) => count === 0);
+      },
+      { deadlineMs: 60_000, what: 'everything is stored' },
+    );
+  } finally {
+    await worker.stop();
+  }
+}
+
+const send = (key: string, which = shard) =>
+  post(sluice.baseUrl, paths.track, {
+    app_id: appIds.get(which),
+    event: key,
+    identity: 'ada',
+    idempotency_key: key,
+  });
+
+const countOf = (event: string) => ask(0, `SELECT count() FROM events WHERE event = '${event}'`);
+
+/** A server as a worker has it that stands still, while `meanwhile` happens, before it sends the first such statement. */
+function standingStill(
+  client: ClickHouseClient,
+  isIt: (query: string) => boolean,
+  meanwhile: () => Promise<unknown>,
+): ClickHouseClient {
+  let stands = true;
+  return new Proxy(client, {
+    get: (target, name) => {
+      const value = Reflect.get(target, name, target);
+      if (typeof value !== 'function') return value;
+      if (name !== 'command' && name !== 'query') return value.bind(target);
+      return async (asked: { query: string }) => {
+        if (stands && isIt(asked.query)) {
+          stands = false;
+          await meanwhile();
+        }
+        return value.call(target, asked);
+      };
+    },
+  });
+}
+
+/** What a worker does that has the shard on this server. */
+const index = (clickhouse: ClickHouseClient) =>
+  indexKeys({ redis, clickhouse, epoch, crash: noCrash, log }, shard);
+
+const generationIn = async (client: ClickHouseClient) => (await readMarkers(client)).get(shard)?.generation;
+const generationKnown = () => redis.hget(shardKeys.state(shard), 'keys_generation');
+
+test('markers of other shards do not count as keys of a moved one, and its own marker is compared', async () => {
+  const [former, next] = clients;
+  await withWorker(async () => {
+    for (const which of [shard, 2]) await send(`first ${which}`, which);
+  });
+  await withWorker(() => withRedis(sluice, forgetKeys));
+  await withWorker(() => send('second'));
+  await index(former);
+  // The generation of shard 2 looks like the number of a segment of this shard.
+  const generation = String((1n << 63n) + 64n);
+  assert.ok(await writeMarker(former, 2, { indexedTo: '64', generation }, undefined));
+  // As a restore leaves it on each server, or a worker of an earlier version that had stood still.
+  const stale = { indexedTo: '1', generation: String((1n << 63n) + 1n) };
+  assert.ok(await writeMarker(next, shard, stale, undefined));
+  const before = (await readMarkers(former)).get(shard);
+  assert.ok(before);
+  assert.deepEqual(await move(1), moved);
+  assert.deepEqual([...(await readMarkers(former)).keys()], [2]);
+  const after = (await readMarkers(next)).get(shard);
+  assert.equal(after?.indexedTo, before.indexedTo);
+  assert.equal(
+    await ask(1, `SELECT count() FROM stored_keys WHERE hash = 0 AND segment = ${stale.generation}`),
+    '0',
+  );
+  // Workers load their filters again.
+  assert.ok(after !== undefined && after.generation > before.generation);
+  assert.equal(await generationKnown(), after.generation);
+  await move(0);
+});
+
+test('a worker that stood still during a move writes neither a key nor a marker on the old server', async () => {
+  const [former, next] = clients;
+  await withWorker(() => send('third'));
+  const isMarkers = (query: string) => query.includes('SELECT rest AS shard');
+  const left = `SELECT count() FROM stored_keys WHERE hash = 0 AND rest = ${shard} OR hash != 0 AND segment % 64 = ${shard}`;
+  await assert.rejects(
+    index(standingStill(former, isMarkers, () => move(1))),
+    /exchanged or moved meanwhile/,
+  );
+  assert.equal(await ask(0, left), '0');
+  await move(0);
+  // The same when it has read the marker.
+  const isKeys = (query: string) => query.startsWith('INSERT INTO stored_keys');
+  await assert.rejects(index(standingStill(former, isKeys, () => move(1))), /exchanged or moved meanwhile/);
+  assert.equal(await ask(0, left), '0');
+  await index(next);
+  await move(0);
+  await withWorker(async () => {
+    await withRedis(sluice, forgetKeys);
+    await send('third');
+  });
+  assert.equal(await countOf('third'), '1');
+});
+
+test('a rebuild of the index that goes on where a shard was moved from begins again', async () => {
+  const [former, next] = clients;
+  const keys = `SELECT count() FROM stored_keys FINAL WHERE hash != 0 AND segment % 64 = ${shard}`;
+  await index(former);
+  const all = await ask(0, keys);
+  await ask(0, `ALTER TABLE stored_keys DELETE WHERE hash != 0 AND segment % 64 = ${shard}`);
+  const asked = rebuildText({ id: randomUUID(), generation: '', doneTo: '0', to: '0' });
+  const state = shardKeys.state(shard);
+  assert.equal(await runScript(redis, scripts.noteRebuild, [state], [epoch, '', asked]), 1);
+  const before = await generationIn(former);
+  // It has stood still before it adds the keys, and its statement is lost.
+  const isKeys = (query: string) => query.startsWith('INSERT INTO stored_keys (hash, rest, segment) ');
+  await assert.rejects(index(standingStill(former, isKeys, () => move(1))), /exchanged or moved meanwhile/);
+  const noted = JSON.parse((await redis.hget(state, 'keys_rebuild')) ?? '') as {
+    generation: string;
+    to: string;
+  };
+  assert.equal(noted.generation, before);
+  // As a worker notes it whose keys came to the old server when they were copied.
+  const further = JSON.stringify({ ...noted, doneTo: noted.to });
+  assert.equal(
+    await runScript(redis, scripts.noteRebuild, [state], [epoch, JSON.stringify(noted), further]),
+    1,
+  );
+  assert.equal(await ask(1, keys), '0');
+  await index(next);
+  assert.equal(await ask(1, keys), all);
+  assert.equal(await redis.hexists(state, 'keys_rebuild'), 0);
+  await move(0);
+});
+
+async function killedAt(point: string, to: number): Promise<void> {
+  const args = ['shards', 'move', String(shard), '--to', String(to)];
+  const killed = runProgram('src/admin/main.js', args, { ...sluice.env, CRASH_AT: point });
+  await assert.rejects(killed, /SIGKILL/, point);
+}
+
+test('a move to a server that is away does not begin; one that has changed nothing is reverted without it', async () => {
+  const [, second] = sluice.clickhouses as [ClickHouseHandle, ClickHouseHandle];
+  const isAway = /ClickHouse server 1 \(from 0\) does not answer/;
+  await killedAt('move_noted', 1);
+  await second.kill9();
+  await assert.rejects(move(1), isAway);
+  assert.equal((await placeOf()).moving_to, 1);
+  assert.deepEqual(await move(0), { server: 0, moved: [] });
+  await assert.rejects(move(1), isAway);
+  assert.deepEqual([(await placeOf()).server, (await placeOf()).moving_to], [0, null]);
+  await second.restart();
+  await killedAt('shard_closed', 1);
+  await second.kill9();
+  for (const to of [0, 1])
+    await assert.rejects(
+      move(to),
+      /server 1 \(from 0\) does not answer. Shard 0 stores nothing .* "shards move 0 --to 1" goes on with the move, and "shards move 0 --to 0" reverts it/,
+    );
+  await second.restart();
+  assert.deepEqual(await move(0), { server: 0, moved: [shard] });
+  await withWorker(() => send('after the moves'));
+  assert.equal(await countOf('after the moves'), '1');
+});
+
+/** The URLs of gates before the servers, and the environment of a process that goes through them. */
+async function startGates() {
+  const gates = (await Promise.all(sluice.clickhouses.map(({ url }) => startClickHouseGate(url)))) as [
+    ClickHouseGate,
+    ClickHouseGate,
+  ];
+  const env = { ...sluice.env, CLICKHOUSE_URL: gates.map(({ url }) => url).join(',') };
+  const moveThrough = (to: number, which = shard) =>
+    runAdmin(['shards', 'move', String(which), '--to', String(to)], env);
+  return { gates, moveThrough, close: () => Promise.all(gates.map((gate) => gate.close())) };
+}
+
+const isHeld = (gate: ClickHouseGate) =>
+  until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'a statement is held' });
+
+test('a move that fails before it has changed a server is forgotten', async () => {
+  const { gates, moveThrough, close } = await startGates();
+  gates[0].refuse(({ parameters }) => parameters.get('param_prefix') === 'retention_run_', 999);
+  await assert.rejects(moveThrough(1), /Refused by the gate/);
+  assert.equal(gates[0].faked.length, 1);
+  assert.deepEqual([(await placeOf()).server, (await placeOf()).moving_to], [0, null]);
+  await close();
+});
+
+test('a move waits for a restore, and a restore for a move', async () => {
+  for (const [held, other] of [
+    ['restore', 'move'],
+    ['move', 'restore'],
+    ['round', 'move'],
+    ['move', 'retention'],
+  ] as const) {
+    const meanwhile = () => withFailedRowsLocked(redis, other, async () => 'taken');
+    assert.equal(await withFailedRowsLocked(redis, held, meanwhile), 'locked', `${held}, ${other}`);
+  }
+  // It may have been killed.
+  const again = () => withFailedRowsLocked(redis, 'move', async () => 'taken');
+  assert.equal(await withFailedRowsLocked(redis, 'move', again), 'taken');
+});
+
+test('while two shards are moved at once, no query sees a row twice', async () => {
+  await withWorker(() => sendEvents(sluice, appIds.get(2) ?? '', 'stay', [{ identity: 'bob' }]));
+  const seen = () =>
+    Promise.all([0, 1].map((server) => ask(server, "SELECT count() FROM events WHERE identity = 'bob'")));
+  const [slow, other] = [await startGates(), await startGates()];
+  // It has read which shards are moved.
+  slow.gates[1].hold(({ sql }) => sql.startsWith('CREATE OR REPLACE VIEW local_events'));
+  const first = slow.moveThrough(1);
+  await isHeld(slow.gates[1]);
+  // All rows of the other shard are copied by then.
+  other.gates[0].hold(({ sql }) => sql.includes('AS rows FROM failed_events'));
+  const second = other.moveThrough(1, 2);
+  await isHeld(other.gates[0]);
+  assert.deepEqual(await seen(), ['1', '1']);
+  slow.gates[1].release();
+  slow.gates[1].hold(({ sql }) => sql.startsWith(`CREATE OR REPLACE TABLE shard_${shard}_is_moved_by`));
+  await isHeld(slow.gates[1]);
+  assert.deepEqual(await seen(), ['1', '1']);
+  slow.gates[1].release();
+  assert.deepEqual(await first, moved);
+  assert.deepEqual(await seen(), ['1', '1']);
+  other.gates[0].release();
+  await second;
+  assert.deepEqual(await seen(), ['1', '1']);
+  for (const { close } of [slow, other]) await close();
+  await move(0);
+  await move(0, 2);
+});
+
+test('a process that stood still before it owned a server leaves nothing there', async () => {
+  const { gates, moveThrough, close } = await startGates();
+  gates[0].hold(({ sql }) => sql.startsWith(`CREATE OR REPLACE TABLE shard_${shard}_is_moved_by`));
+  const late = moveThrough(1);
+  await isHeld(gates[0]);
+  assert.deepEqual(await move(1), moved);
+  gates[0].release();
+  await assert.rejects(late, /somebody else has gone on with the move/);
+  for (const server of [0, 1])
+    assert.equal(await ask(server, "SELECT count() FROM system.tables WHERE name LIKE '%is_moved_by'"), '0');
+  await close();
+  await move(0);
+});
