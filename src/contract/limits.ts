@@ -204,6 +204,8 @@ export const callbacks = {
   urlMax: 2048,
   /** The whole time from the look-up of the name to the status of the answer. */
   callMsMax: 10_000,
+  /** The addresses of a name that a call tries, until one of them connects. */
+  addressesTriedMax: 4,
   triedForMs: 24 * 60 * 60 * 1000,
   /** The pause between two tries, doubled from the least to the most. */
   pauseMsMin: 5_000,
