@@ -55,6 +55,7 @@ import { checkNoneCutOff, restoreBackup } from './restore-backup.js';
 import { balanceShards, listShards, moveShards } from './shards.js';
 import {
   changeSuppression,
+  checkEventName,
   environmentOf,
   inTime,
   showSimilarUsers,
@@ -238,6 +239,7 @@ function commandsOf(context: AdminContext) {
       event,
       days,
     }: OfEnvironment & Lately & { readonly event: string }) => {
+      checkEventName(event);
       await environmentOf(context, appId);
       return inTime(
         listEventProperties(clickhouseOf(clickhouse, appId), appId, event, days),

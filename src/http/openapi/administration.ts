@@ -2,6 +2,7 @@
 
 import { type AdministrationAnswer, administrationAnswers } from '../../contract/administration-answers.js';
 import { deletionSubmittedSchema } from '../../contract/answers.js';
+import { lengths } from '../../contract/lengths.js';
 import { retention } from '../../contract/limits.js';
 import type { OutcomeCode } from '../../contract/outcomes.js';
 import { mayDo, type Right, roles } from '../../contract/roles.js';
@@ -349,6 +350,18 @@ const operations: readonly Operation[] = [
   },
   {
     method: 'post',
+    path: '/environments/{app_id}/event-properties',
+    id: 'readEventProperties',
+    right: 'listEventProperties',
+    summary: 'The same, for a name that is too long for a URL',
+    required: ['event'],
+    body: {
+      event: { ...text, maxLength: lengths.eventMax },
+      days: { type: ['integer', 'string'], description: 'How far back, 7 if it is missing.' },
+    },
+  },
+  {
+    method: 'post',
     path: '/environments/{app_id}/live',
     id: 'watchLive',
     right: 'watchLive',
@@ -389,7 +402,7 @@ const operations: readonly Operation[] = [
     summary: 'The events of a user, the latest first, in pages',
     body: {
       ...user,
-      event: { ...text, description: 'Only events of this name.' },
+      event: { ...text, maxLength: lengths.eventMax, description: 'Only events of this name.' },
       cursor: { ...text, description: 'Of the page before.' },
     },
   },
@@ -643,6 +656,7 @@ function describe(operation: Operation): object {
   }));
   const codes: OutcomeCode[] = [
     ...(body === undefined ? [] : bodyCodes),
+    ...(list === undefined && Object.keys(query).length === 0 ? [] : (['invalid_parameter'] as const)),
     'not_possible',
     'forbidden',
     'unauthorized',
