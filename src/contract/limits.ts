@@ -297,6 +297,8 @@ export const userExports = {
   /** A download is cut off when its reader has taken nothing for this long, or when it takes longer than this in all. */
   stalledMsMax: 30_000,
   downloadMsMax: 15 * 60_000,
+  /** How often it is checked that its reader may still read it. */
+  checkedEveryMs: 5_000,
   /** Requests of an account that are listed: each is read whole, and may name many users. */
   listedMax: 20,
 } as const;
