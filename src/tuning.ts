@@ -139,6 +139,11 @@ export const retentionRuns = {
 export const callbackJobs = {
   /** How many run at a time in one worker process. */
   atOnceMax: 20,
+  /** How many of these are of one account, so that one whose server is silent does not hold up the others. */
+  ofAccountMax: 4,
+  /** A call that finds no room is looked at again after this long, and each further one of the account so much later. */
+  busyMs: 1_000,
+  busySpacingMs: 50,
   /** How many callbacks get jobs at a time. */
   perTurnMax: 1000,
 } as const;
@@ -253,6 +258,10 @@ function assertRelations(): void {
     rejectedRecords.perEnvironmentMax <= rejectedWrites.waitingMax &&
       2 * rejectedWrites.everyMs <= rejectedWrites.waitingMsMax,
     'the list of an environment must find room, and its entries a second attempt to be written',
+  );
+  relation(
+    4 * callbackJobs.ofAccountMax <= callbackJobs.atOnceMax,
+    'four silent accounts leave room for others',
   );
   relation(3 * sharedMetrics.writeEveryMs <= sharedMetrics.staleMs, 'a late write must not hide a process');
   relation(

@@ -2,10 +2,10 @@
 // over. Jobs are derived from the requests that are due, so a lost job is added again.
 
 import { callbacks } from '../src/contract/limits.js';
-import { createAddressCheck } from '../src/deletion/callback-addresses.js';
-import { readDueCallbacks, tryCallback } from '../src/deletion/callbacks.js';
+import { callOptionsOf } from '../src/deletion/callback-call.js';
+import { readDueCallbacks, tryCallback, type WithinShare } from '../src/deletion/callbacks.js';
 import { describeError } from '../src/log.js';
-import { Worker } from '../src/packages/bullmq.js';
+import { DelayedError, Worker } from '../src/packages/bullmq.js';
 import { transactionValues } from '../src/redis/transactions.js';
 import { callbackJobs } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
@@ -33,12 +33,24 @@ class NotTaken extends Error {}
 /** Starts to make the calls. */
 export function serveCallbacks({ redis, queueRedis, config, log, crash }: WorkerContext): CallbackWork {
   const queue = openRegistryQueue(callbackQueueName, queueRedis);
-  const isAllowed = createAddressCheck(config.callbackAllow);
+  const calling = callOptionsOf(config.callbackAllow);
+  const shares = createShares();
   const options = workerOptions(0, queueRedis, config);
   const worker = new Worker<{ requestId: string }>(
     callbackQueueName,
-    asJob(async (job) => {
-      const outcome = await tryCallback(redis, job.data.requestId, { isAllowed }, crash);
+    asJob(async (job, jobLock) => {
+      let busyMs = 0;
+      const withinShare: WithinShare = async (accountId, makeCall) => {
+        const end = shares.begin(accountId);
+        if (end !== undefined) return makeCall().finally(end);
+        busyMs = shares.putOff(accountId, performance.now());
+        return 'busy';
+      };
+      const outcome = await tryCallback(redis, job.data.requestId, calling, crash, withinShare);
+      if (outcome === 'busy') {
+        await job.moveToDelayed(Date.now() + busyMs, jobLock);
+        throw new DelayedError();
+      }
       if (outcome === 'due') throw new NotTaken('the callback was not taken');
     }),
     {
@@ -72,6 +84,38 @@ export function serveCallbacks({ redis, queueRedis, config, log, crash }: Worker
     close: async () => {
       await worker.close();
       await queue.close();
+    },
+  };
+}
+
+/** The calls of each account that run in this process. */
+export type Shares = {
+  /** Settles what ends the call; undefined when the account has no room for it. */
+  readonly begin: (accountId: string) => (() => void) | undefined;
+  /** After how many milliseconds a call that found no room may ask again. The calls of an account wait in line. */
+  readonly putOff: (accountId: string, nowMs: number) => number;
+};
+
+export function createShares(): Shares {
+  const running = new Map<string, number>();
+  const lineEnds = new Map<string, number>();
+  return {
+    begin: (accountId) => {
+      const count = running.get(accountId) ?? 0;
+      if (count >= callbackJobs.ofAccountMax) return undefined;
+      running.set(accountId, count + 1);
+      return () => {
+        const left = (running.get(accountId) ?? 0) - 1;
+        if (left > 0) running.set(accountId, left);
+        else running.delete(accountId);
+      };
+    },
+    putOff: (accountId, nowMs) => {
+      for (const [other, endsMs] of lineEnds) if (endsMs < nowMs) lineEnds.delete(other);
+      const lineEndMs = lineEnds.get(accountId) ?? 0;
+      const atMs = Math.max(nowMs + callbackJobs.busyMs, lineEndMs + callbackJobs.busySpacingMs);
+      lineEnds.set(accountId, atMs);
+      return atMs - nowMs;
     },
   };
 }

@@ -5,6 +5,7 @@ import type { Config } from '../src/config.js';
 import { describeError } from '../src/log.js';
 import {
   type ConnectionOptions,
+  DelayedError,
   type JobsOptions,
   Queue,
   type QueueOptions,
@@ -91,6 +92,8 @@ export function asJob<Arguments extends unknown[]>(
     try {
       await work(...args);
     } catch (error) {
+      // It says that the job waits, which is no failure.
+      if (error instanceof DelayedError) throw error;
       throw new JobFailed(error);
     }
   };

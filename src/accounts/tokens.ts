@@ -91,6 +91,13 @@ export async function callerOfToken(redis: Redis, accessToken: string): Promise<
   return { accountId, appId: record.app_id, keyId: key.id, keyCreatedAt: key.created_at };
 }
 
+/** Whether a caller's key is still good for the account, however old the token is. Throws StateNotLoaded when Redis was emptied. */
+export async function isKeyGood(redis: Redis, { appId, accountId, keyId }: Caller): Promise<boolean> {
+  const { environment, keys } = await readAccess(redis, appId);
+  const isMain = environment?.main === true && environment.account_id === accountId;
+  return isMain && keys.some(({ id }) => id === keyId);
+}
+
 /** Whether a token may ask for another status in this second. */
 export async function allowStatusRequest(redis: Redis, accessToken: string): Promise<boolean> {
   const key = registryKeys.statusRequests(digestOf(accessToken));

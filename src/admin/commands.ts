@@ -34,8 +34,7 @@ import { createCrashPoint } from '../crash-point.js';
 import { readEnvironmentCounts } from '../data-quality/environment-counts.js';
 import { listEventNames, listEventProperties } from '../data-quality/event-names.js';
 import { listRejected } from '../data-quality/rejected-records.js';
-import { createAddressCheck } from '../deletion/callback-addresses.js';
-import { isTaken } from '../deletion/callback-call.js';
+import { callOptionsOf, isTaken } from '../deletion/callback-call.js';
 import { callForTest } from '../deletion/callbacks.js';
 import { certify, readPublicKey, type Verification, verifyCertificate } from '../deletion/certificate.js';
 import { listEvidence } from '../deletion/evidence.js';
@@ -56,6 +55,7 @@ import { checkNoneCutOff, restoreBackup } from './restore-backup.js';
 import { balanceShards, listShards, moveShards } from './shards.js';
 import {
   changeSuppression,
+  checkEventName,
   environmentOf,
   inTime,
   showSimilarUsers,
@@ -121,9 +121,10 @@ function commandsOf(context: AdminContext) {
       copied(context, setCallback(redis, accountId, url)),
     removeCallback: ({ accountId }: OfAccount) => copied(context, removeCallback(redis, accountId)),
     testCallback: async ({ accountId }: OfAccount) => {
-      const isAllowed = createAddressCheck(context.config.callbackAllow);
-      const result = await callForTest(redis, accountId, { isAllowed });
+      const result = await callForTest(redis, accountId, callOptionsOf(config.callbackAllow));
       if (result === undefined) throw new AdministrationError('the account has no callback');
+      if (result === 'busy')
+        throw new AdministrationError('another test of this callback still runs: try again in some seconds');
       return { account_id: accountId, delivered: isTaken(result), ...result };
     },
 
@@ -238,6 +239,7 @@ function commandsOf(context: AdminContext) {
       event,
       days,
     }: OfEnvironment & Lately & { readonly event: string }) => {
+      checkEventName(event);
       await environmentOf(context, appId);
       return inTime(
         listEventProperties(clickhouseOf(clickhouse, appId), appId, event, days),

@@ -4,7 +4,9 @@ import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { clickhouseOf } from '../accounts/shard-servers.js';
 import { codeOfFault, faultCodes } from '../clickhouse/client.js';
+import { lengths } from '../contract/lengths.js';
 import { createCrashPoint } from '../crash-point.js';
+import { isLongerThan } from '../ingest/code-points.js';
 import { TooManyNames } from '../suppression/change.js';
 import { lookUpUser as lookUpSuppression } from '../suppression/look-up.js';
 import type { User } from '../suppression/names.js';
@@ -55,6 +57,7 @@ export async function showUserEvents(
   { event, cursor }: { readonly event?: string | undefined; readonly cursor?: string | undefined },
 ) {
   const user = readUser(named);
+  checkEventName(event);
   await environmentOf(context, appId);
   const after = cursor === undefined ? undefined : readCursor(cursor);
   if (cursor !== undefined && after === undefined)
@@ -63,6 +66,12 @@ export async function showUserEvents(
     app_id: appId,
     ...(await inTime(readTimeLine(clickhouseOf(context.clickhouse, appId), appId, user, { event, after }))),
   };
+}
+
+/** Refuses a name that no event can have: it would be too long for ClickHouse's URL, in which parameters are. */
+export function checkEventName(event = ''): void {
+  if (isLongerThan(event, lengths.eventMax))
+    throw new AdministrationError(`event must have at most ${lengths.eventMax} characters`);
 }
 
 /** Suppresses users of an account, or frees them. */

@@ -102,6 +102,17 @@ const keyIndex = Type.Object({
   ),
 });
 
+const eventProperties = Type.Array(
+  Type.Object({
+    property: text,
+    count: amount,
+    number: amount,
+    boolean: amount,
+    time: amount,
+    text: amount,
+  }),
+);
+
 export const administrationAnswers = {
   showCallback: callback,
   setCallback: Type.Object({ account_id: text, url: text, secret: text }),
@@ -257,16 +268,8 @@ export const administrationAnswers = {
   }),
 
   listEventNames: Type.Array(Type.Object({ event: text, ...seen })),
-  listEventProperties: Type.Array(
-    Type.Object({
-      property: text,
-      count: amount,
-      number: amount,
-      boolean: amount,
-      time: amount,
-      text: amount,
-    }),
-  ),
+  listEventProperties: eventProperties,
+  readEventProperties: eventProperties,
   watchLive: Type.Object({ app_id: text, place: text }),
   showLive: Type.Object({
     events: Type.Array(

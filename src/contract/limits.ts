@@ -209,6 +209,8 @@ export const callbacks = {
   urlMax: 2048,
   /** The whole time from the look-up of the name to the status of the answer. */
   callMsMax: 10_000,
+  /** The addresses of a name that a call tries, until one of them connects. */
+  addressesTriedMax: 4,
   triedForMs: 24 * 60 * 60 * 1000,
   /** The pause between two tries, doubled from the least to the most. */
   pauseMsMin: 5_000,
@@ -300,6 +302,8 @@ export const userExports = {
   /** A download is cut off when its reader has taken nothing for this long, or when it takes longer than this in all. */
   stalledMsMax: 30_000,
   downloadMsMax: 15 * 60_000,
+  /** How often it is checked that its reader may still read it. */
+  checkedEveryMs: 5_000,
   /** Requests of an account that are listed: each is read whole, and may name many users. */
   listedMax: 20,
 } as const;

@@ -1,21 +1,26 @@
-// One signed POST to the address of a callback. The name is resolved once, and the connection goes to that very address. So a
-// name whose resolution changes cannot lead elsewhere. Redirects are not followed, and only the status of the answer is read.
+// One signed POST to an address of a callback. The name is resolved once, and connections go to the very addresses that were
+// checked, one after the other until one connects. So a name whose resolution changes cannot lead elsewhere. Redirects are not
+// followed, and only the status of the answer is read.
 
 import { createHmac } from 'node:crypto';
-import { lookup } from 'node:dns/promises';
 import { request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { isIP } from 'node:net';
 import { callbacks } from '../contract/limits.js';
-import type { AddressCheck } from './callback-addresses.js';
+import { type AddressCheck, createAddressCheck } from './callback-addresses.js';
+import { createResolve, type Resolve } from './callback-names.js';
 
 export type CallOptions = {
   readonly isAllowed: AddressCheck;
-  /** All addresses of a name. */
-  readonly resolve?: (host: string) => Promise<readonly string[]>;
+  readonly resolve?: Resolve;
   readonly msMax?: number;
   readonly nowMs?: () => number;
 };
+
+/** How calls are made where CALLBACK_ALLOW is `allowed`. */
+export function callOptionsOf(allowed: readonly string[]): CallOptions {
+  return { isAllowed: createAddressCheck(allowed), resolve: createResolve(allowed) };
+}
 
 export type CallError =
   | 'address_not_allowed'
@@ -54,21 +59,23 @@ export async function call(
   body: string,
   options: CallOptions,
 ): Promise<CallResult> {
-  const { isAllowed, resolve = resolveAll, msMax = callbacks.callMsMax, nowMs = Date.now } = options;
+  const { isAllowed, resolve = createResolve([]), msMax = callbacks.callMsMax, nowMs = Date.now } = options;
   const url = new URL(text);
   const late = new AbortController();
   const timer = setTimeout(() => late.abort(), msMax);
   const inTime = new Promise<CallResult>((settle) => {
     late.signal.addEventListener('abort', () => settle({ error: 'no_answer_in_time' }), { once: true });
   });
+  const endsAt = performance.now() + msMax;
   const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
   const work = async (): Promise<CallResult> => {
-    const addresses = isIP(host) === 0 ? await resolve(host).catch(() => []) : [host];
-    const [address] = addresses;
-    if (address === undefined) return { error: 'name_not_resolved' };
+    // Half of the time is left for the call itself.
+    const addresses = isIP(host) === 0 ? await resolve(host, msMax / 2).catch(() => []) : [host];
+    if (addresses.length === 0) return { error: 'name_not_resolved' };
     // If one of its addresses is not allowed, the name is refused as a whole.
     if (!addresses.every((each) => isAllowed(host, each))) return { error: 'address_not_allowed' };
-    return send(url, host, address, body, signatureOf(secret, body, nowMs()), late.signal);
+    const signature = signatureOf(secret, body, nowMs());
+    return sendToOneOf(addresses, { url, host, body, signature, signal: late.signal }, endsAt);
   };
   try {
     return await Promise.race([work(), inTime]);
@@ -78,19 +85,50 @@ export async function call(
   }
 }
 
-function send(
-  url: URL,
-  host: string,
-  address: string,
-  body: string,
-  signature: string,
-  signal: AbortSignal,
+type Message = {
+  readonly url: URL;
+  readonly host: string;
+  readonly body: string;
+  readonly signature: string;
+  readonly signal: AbortSignal;
+};
+
+/** Sends to the first address that connects. If none does, settles with why the first one did not. */
+async function sendToOneOf(
+  addresses: readonly string[],
+  message: Message,
+  endsAt: number,
 ): Promise<CallResult> {
-  const request = url.protocol === 'https:' ? requestHttps : requestHttp;
+  let first: CallResult | undefined;
+  const tried = addresses.slice(0, callbacks.addressesTriedMax);
+  for (const [at, address] of tried.entries()) {
+    // An address that does not answer leaves time for the others.
+    const connectMsMax = (endsAt - performance.now()) / (tried.length - at);
+    const { result, isConnected } = await send(message, address, connectMsMax);
+    if (isConnected || message.signal.aborted) return result;
+    first ??= result;
+  }
+  return first ?? { error: 'name_not_resolved' };
+}
+
+type Sent = { readonly result: CallResult; readonly isConnected: boolean };
+
+function send(
+  { url, host, body, signature, signal }: Message,
+  address: string,
+  connectMsMax: number,
+): Promise<Sent> {
+  const isHttps = url.protocol === 'https:';
+  const request = isHttps ? requestHttps : requestHttp;
   return new Promise((settle) => {
+    let isConnected = false;
+    const end = (result: CallResult) => {
+      clearTimeout(timer);
+      settle({ result, isConnected });
+    };
     const sent = request({
       host: address,
-      port: url.port === '' ? (url.protocol === 'https:' ? 443 : 80) : Number(url.port),
+      port: url.port === '' ? (isHttps ? 443 : 80) : Number(url.port),
       method: 'POST',
       path: `${url.pathname}${url.search}`,
       // The certificate is checked against the name. An address has no name that could be told.
@@ -105,18 +143,24 @@ function send(
       agent: false,
       signal,
     });
+    const timer = setTimeout(() => {
+      end({ error: 'no_answer_in_time' });
+      sent.destroy();
+    }, connectMsMax);
+    sent.once('socket', (socket) => {
+      socket.once(isHttps ? 'secureConnect' : 'connect', () => {
+        isConnected = true;
+        clearTimeout(timer);
+      });
+    });
     sent.once('response', (answer) => {
       // Its body says nothing that we need, however long it is.
       answer.destroy();
-      settle({ answer: answer.statusCode ?? 0 });
+      end({ answer: answer.statusCode ?? 0 });
     });
-    sent.once('error', (error: NodeJS.ErrnoException) => {
-      settle({ error: error.code === 'ECONNREFUSED' ? 'connection_refused' : 'connection_failed' });
+    sent.on('error', (error: NodeJS.ErrnoException) => {
+      end({ error: error.code === 'ECONNREFUSED' ? 'connection_refused' : 'connection_failed' });
     });
     sent.end(body);
   });
-}
-
-async function resolveAll(host: string): Promise<readonly string[]> {
-  return (await lookup(host, { all: true })).map(({ address }) => address);
 }

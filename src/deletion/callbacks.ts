@@ -1,7 +1,7 @@
 // The callbacks of complete deletions: what is sent, and the tries in the request's document. That document is the truth of
 // what is due; jobs are derived from it and may be lost. A crash after a call and before its note repeats the call.
 
-import { createHash } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import { readCallback } from '../accounts/callbacks.js';
 import type { Callback } from '../accounts/documents.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
@@ -10,6 +10,7 @@ import { type CrashPoint, noCrash } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
+import { endTurn, takeTurn } from '../redis/turn.js';
 import { callbackJobs } from '../tuning.js';
 import { type CallOptions, type CallResult, call, isTaken } from './callback-call.js';
 import type { DeletionRequest } from './request.js';
@@ -20,16 +21,23 @@ export async function readDueCallbacks(redis: Redis): Promise<string[]> {
   return redis.srandmember(registryKeys.dueCallbacks, callbackJobs.perTurnMax);
 }
 
+/** Makes a call of an account, or settles with `'busy'` when as many of its calls run as may. */
+export type WithinShare = (
+  accountId: string,
+  makeCall: () => Promise<CallResult>,
+) => Promise<CallResult | 'busy'>;
+
 /**
- * Calls once. Settles with whether the callback is over: the call succeeded, was given up, or is not due (any more). Rejects when
- * Redis fails; the call is then still due.
+ * Calls once. Settles with whether the callback is over: the call succeeded, was given up, or is not due (any more); `'busy'` if
+ * the account has no room for the call, which was not tried. Rejects when Redis fails; the call is then still due.
  */
 export async function tryCallback(
   redis: Redis,
   requestId: string,
   options: CallOptions,
   crash: CrashPoint = noCrash,
-): Promise<'ended' | 'due'> {
+  withinShare: WithinShare = (_, makeCall) => makeCall(),
+): Promise<'ended' | 'due' | 'busy'> {
   const text = await redis.hget(registryKeys.deletions, requestId);
   if (text === null) return 'ended';
   const request = JSON.parse(text) as DeletionRequest;
@@ -37,8 +45,11 @@ export async function tryCallback(
   const { account_id, completed_at = '', callback } = request;
   const nowMs = (options.nowMs ?? Date.now)();
   const target = await readLoadedCallback(redis, account_id);
-  const result: CallResult | { readonly error: 'callback_removed' } =
-    target === undefined ? { error: 'callback_removed' } : await call(target, messageOf(request), options);
+  const result: CallResult | { readonly error: 'callback_removed' } | 'busy' =
+    target === undefined
+      ? { error: 'callback_removed' }
+      : await withinShare(account_id, () => call(target, messageOf(request), options));
+  if (result === 'busy') return 'busy';
   crash('call_answered');
   const isOver = target === undefined || nowMs - Date.parse(completed_at) >= callbacks.triedForMs;
   const state = 'answer' in result && isTaken(result) ? 'delivered' : isOver ? 'failed' : 'pending';
@@ -79,13 +90,19 @@ export function messageOf({ callback: _, ...request }: DeletionRequest): string 
   });
 }
 
-/** Calls an account to try out its callback; undefined if it has none. */
+/** Calls an account to try out its callback; undefined if it has none, `'busy'` while another such call of the account runs. */
 export async function callForTest(
   redis: Redis,
   accountId: string,
   options: CallOptions,
-): Promise<CallResult | undefined> {
+): Promise<CallResult | 'busy' | undefined> {
   const target = await readCallback(redis, accountId);
   if (target === undefined) return undefined;
-  return call(target, JSON.stringify({ type: 'test', account_id: accountId }), options);
+  const turn = registryKeys.callbackTest(accountId);
+  const owner = randomUUID();
+  if (!(await takeTurn(redis, turn, 2 * callbacks.callMsMax, owner))) return 'busy';
+  const result = await call(target, JSON.stringify({ type: 'test', account_id: accountId }), options);
+  // If Redis is away by now, the turn ends by itself.
+  await endTurn(redis, turn, owner).catch(() => undefined);
+  return result;
 }

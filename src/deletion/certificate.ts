@@ -73,6 +73,9 @@ export function verifyCertificate(text: string, publicKey: KeyObject): Verificat
   if (!isSigned) return { genuine: false, reason: 'the signature does not belong to this certificate' };
   // Of two values under one name only the last is checked, but a reader may see the other one.
   if (countNames(text) !== countFields(document)) return { genuine: false, reason: 'it has a name twice' };
+  // The signature is of the values, but a reader may take -0, 0e999 or 1e-400 for something else than 0.
+  if (!hasPlainNumbers(text))
+    return { genuine: false, reason: 'it has a number in another form than was signed' };
   return { genuine: true, key_id: known, certificate };
 }
 
@@ -102,8 +105,8 @@ export function canonicalJson(value: unknown): string {
 /** More than a certificate has, and few enough to go down by recursion. */
 const levelsMax = 16;
 
-/** Strings as a whole, and what structures a document otherwise. For texts that are JSON. */
-const tokens = /"[^"\\]*(?:\\.[^"\\]*)*"|[[\]{}:]/g;
+/** Strings and numbers as a whole, and what structures a document otherwise. For texts that are JSON. */
+const tokens = /"[^"\\]*(?:\\.[^"\\]*)*"|[[\]{}:]|-?\d[\d.eE+-]*/g;
 
 function isDeep(text: string): boolean {
   let level = 0;
@@ -120,6 +123,14 @@ function countNames(text: string): number {
   let count = 0;
   for (const [token] of text.matchAll(tokens)) if (token === ':') count += 1;
   return count;
+}
+
+/** Whether each number of a text is written as JSON.stringify writes it. */
+function hasPlainNumbers(text: string): boolean {
+  for (const [token] of text.matchAll(tokens)) {
+    if (/^[-\d]/.test(token) && JSON.stringify(Number(token)) !== token) return false;
+  }
+  return true;
 }
 
 /** How many fields the objects of a document have. */

@@ -2,6 +2,7 @@
 
 export {
   type ConnectionOptions,
+  DelayedError,
   type Job,
   type JobsOptions,
   Queue,

@@ -75,6 +75,8 @@ export const registryKeys = {
   listedDeletions: '{registry}:deletions_listed',
   /** Set of the complete requests whose account is to be called. */
   dueCallbacks: '{registry}:callbacks_due',
+  /** Held while an account's callback is tried out. */
+  callbackTest: (accountId: string) => `{registry}:callback_test:${accountId}`,
   /** A caller's reference: the keyed hash of the list that came with it, and the request's id. It expires. */
   deletionReference: (digest: string) => `{registry}:deletion_reference:${digest}`,
   /** The list of users of a request; gone when it is complete. */

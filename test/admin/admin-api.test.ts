@@ -4,10 +4,12 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { operatorsToken } from '../../harness/configured.js';
 import { readMetric } from '../../harness/fault-checks.js';
+import { isAccepted, paths, post } from '../../harness/ingestion.js';
 import { type ApiHandle, type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { readConfig } from '../../src/config.js';
+import { lengths } from '../../src/contract/lengths.js';
 import { administration, bearerMax } from '../../src/contract/limits.js';
 
 const rightToken = operatorsToken;
@@ -149,6 +151,48 @@ test('does over HTTP what the command line does', async () => {
     shop?.environments.filter(({ main }) => main).map(({ app_id }) => app_id),
     [appId],
   );
+});
+
+test('takes the name of an event up to its greatest length, also where a URL would be too long', async () => {
+  const of = `/environments/${sluice.appId}`;
+  const longest = '事'.repeat(lengths.eventMax);
+  const sent = { app_id: sluice.appId, identity: 'ada', event: longest, properties: { size: 1 } };
+  assert.ok(isAccepted(await post(sluice.baseUrl, paths.track, sent)));
+  const properties = await until(
+    async () => {
+      const answer = await ask('POST', `${of}/event-properties`, { event: longest });
+      assert.equal(answer.status, 200, answer.text);
+      return answer.body.length > 0 && answer.body;
+    },
+    { deadlineMs: 60_000, what: 'the event is stored' },
+  );
+  assert.deepEqual(
+    properties.map((each) => (each as { property: string }).property),
+    ['size'],
+  );
+  const same = await ask('POST', `${of}/event-properties`, { event: longest, days: 30 });
+  assert.deepEqual(same.body, properties);
+  const found = await ask('POST', `${of}/user/events`, { identity: 'ada', event: longest });
+  assert.deepEqual(
+    (found.body.events as { event: string }[]).map(({ event }) => event),
+    [longest],
+  );
+  for (const event of [`${longest}事`, '%'.repeat(44_000)]) {
+    for (const path of [`${of}/event-properties`, `${of}/user/events`]) {
+      const body = path.endsWith('events') ? { identity: 'ada', event } : { event };
+      const { status, text } = await ask('POST', path, body);
+      assert.equal(status, 400, `${path}: ${text}`);
+      assert.match(text, /event must have at most 1024 characters","code":"not_possible"/);
+    }
+  }
+});
+
+test('refuses a query that is not text in UTF-8', async () => {
+  for (const query of ['event=%FF', 'event=a&days=%', 'event=a&%C3=1']) {
+    const { status, text } = await ask('GET', `/environments/${sluice.appId}/event-properties?${query}`);
+    assert.equal(status, 400, text);
+    assert.match(text, /"invalid_parameter"/);
+  }
 });
 
 test('sets a limit from the command line only if everything after its name is its value', async () => {

@@ -142,6 +142,7 @@ const table: readonly Row[] = [
   ['showTraffic', 'GET', (of) => `${account('/traffic')(of)}?app_id=${of.appIds[1]}`, 'oapv'],
   ['listEventNames', 'GET', environment('/event-names?days=30'), 'oapv'],
   ['listEventProperties', 'GET', environment('/event-properties?event=x'), 'oapv'],
+  ['listEventProperties', 'POST', environment('/event-properties'), 'oapv', () => ({ event: 'x', days: 30 })],
   ['watchLive', 'POST', environment('/live'), 'oap'],
   [
     'showLive',

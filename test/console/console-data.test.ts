@@ -565,11 +565,12 @@ describe('the console', { skip }, () => {
   test('lists event names with the types of their properties, and shows people who may watch what arrives now', async () => {
     const watched = await createTestAccount(sluice, 'Watched');
     const app_id = String(watched.appIds[0]);
+    const longName = `Z${'事'.repeat(1_000)}`;
     const sold = [{ amount: 5, at: '2026-01-31T12:00:00Z' }, { amount: 'five', ok: 'true' }, { amount: 7.5 }];
     const identity = 'ada@example.com';
     const events = [
       ...sold.map((properties) => ({ identity, event: hostile, properties })),
-      { identity, event: 'Z' },
+      { identity, event: longName },
     ];
     assert.ok(isAccepted(await post(sluice.baseUrl, paths.track, { app_id, events })));
     await until(async () => (await count(`app_id = '${app_id}'`)) === 4, {
@@ -599,6 +600,9 @@ describe('the console', { skip }, () => {
       'at1time',
       'ok1boolean',
     ]);
+    await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click();
+    await page.getByRole('button', { name: /^Properties of Z/ }).click();
+    await page.getByRole('dialog').getByText('These events have no properties.').waitFor();
     await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click();
     await openPage(page, 'Live');
     let looks = 0;

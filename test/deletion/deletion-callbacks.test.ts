@@ -2,15 +2,19 @@
 
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
+import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
+import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { createTestAccount, type TestAccount, untilKnown } from '../../harness/accounts.js';
 import { administer, getToken, readStatus, submitAccepted, untilComplete } from '../../harness/deletion.js';
 import { assertDocumentedCall } from '../../harness/documented-answers.js';
 import { withRedis } from '../../harness/redis-client.js';
 import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
+import { tempDir } from '../../harness/temp-dir.js';
 import { until } from '../../harness/wait.js';
 import { readRegistry, StateNotLoaded } from '../../src/accounts/registry.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
@@ -18,12 +22,16 @@ import { ConfigError, readConfig } from '../../src/config.js';
 import { callbacks } from '../../src/contract/limits.js';
 import { createAddressCheck } from '../../src/deletion/callback-addresses.js';
 import { call } from '../../src/deletion/callback-call.js';
+import { createResolve } from '../../src/deletion/callback-names.js';
 import { tryCallback } from '../../src/deletion/callbacks.js';
 import type { DeletionRequest } from '../../src/deletion/request.js';
 import { createLog } from '../../src/log.js';
+import type { Redis } from '../../src/redis/client.js';
 import { registryKeys } from '../../src/redis/keys.js';
-import { callbackPauseMs } from '../../workers/callback-queue.js';
+import { callbackJobs } from '../../src/tuning.js';
+import { callbackPauseMs, createShares } from '../../workers/callback-queue.js';
 import { runDeletionRound } from '../../workers/delete.js';
+import { startDnsServer } from '../support/dns-server.js';
 
 type Received = { readonly request: IncomingMessage; readonly body: string };
 
@@ -37,8 +45,15 @@ after(() => {
 /** A server on the loopback that keeps what it receives and answers as it is told. */
 async function startReceiver(answer: (reply: ServerResponse, count: number) => void) {
   const received: Received[] = [];
+  let atOnce = 0;
+  let atOnceMost = 0;
   const server: Server = createServer((request, reply) => {
     let body = '';
+    atOnce += 1;
+    atOnceMost = Math.max(atOnceMost, atOnce);
+    reply.once('close', () => {
+      atOnce -= 1;
+    });
     request.on('data', (piece: Buffer) => {
       body += String(piece);
     });
@@ -55,7 +70,7 @@ async function startReceiver(answer: (reply: ServerResponse, count: number) => v
     server.close();
   };
   open.push(stop);
-  return { received, port, stop };
+  return { received, port, stop, atOnceMost: () => atOnceMost };
 }
 
 const answerWith = (status: number) => (reply: ServerResponse) => {
@@ -260,6 +275,49 @@ describe('a call', () => {
     server.close();
   });
 
+  test('tries the addresses of a name in turn until one connects, and sends once', async () => {
+    const receiver = await startReceiver(answerWith(204));
+    const url = `http://several.example:${receiver.port}/`;
+    const loopback = createAddressCheck(['127.0.0.0/8']);
+    const callTo = (...addresses: string[]) =>
+      call({ url, secret: '' }, '{}', { isAllowed: loopback, resolve: async () => addresses });
+    assert.deepEqual(await callTo('127.0.0.2', '127.0.0.3', '127.0.0.1', '127.0.0.1'), { answer: 204 });
+    assert.equal(receiver.received.length, 1);
+    const refused = { error: 'connection_refused' };
+    assert.deepEqual(await callTo('127.0.0.2', '127.0.0.3'), refused);
+    const others = Array.from({ length: callbacks.addressesTriedMax - 1 }, (_, at) => `127.0.0.${at + 2}`);
+    assert.deepEqual(await callTo(...others, '127.0.0.1'), { answer: 204 });
+    assert.deepEqual(await callTo(...others, '127.0.0.9', '127.0.0.1'), refused);
+    assert.equal(receiver.received.length, 2);
+    assert.deepEqual(await callTo('127.0.0.1', '10.0.0.1'), { error: 'address_not_allowed' });
+    assert.equal(receiver.received.length, 2, 'nothing is sent if one address is not allowed');
+    receiver.stop();
+  });
+
+  test('goes on to the next address when one does not connect in its share of the time', async () => {
+    let connections = 0;
+    const silent = createTcpServer((socket) => socket.on('error', () => undefined));
+    silent.listen(0, '127.0.0.2');
+    await once(silent, 'listening');
+    const { port } = silent.address() as AddressInfo;
+    const other = createTcpServer((socket) => {
+      connections += 1;
+      socket.destroy();
+    });
+    other.listen(port, '127.0.0.1');
+    await once(other, 'listening');
+    // The first address takes the connection, but begins no TLS.
+    const result = await call({ url: `https://several.example:${port}/`, secret: '' }, '{}', {
+      isAllowed: createAddressCheck(['127.0.0.0/8']),
+      resolve: async () => ['127.0.0.2', '127.0.0.1'],
+      msMax: 2_000,
+    });
+    assert.deepEqual(result, { error: 'no_answer_in_time' });
+    assert.equal(connections, 1);
+    silent.close();
+    other.close();
+  });
+
   test('is tried again after 5 s, then more and more rarely, at least once an hour', () => {
     const pauses = Array.from({ length: 40 }, (_, at) => callbackPauseMs(at + 1, 0.5));
     assert.equal(pauses[0], callbacks.pauseMsMin);
@@ -269,6 +327,89 @@ describe('a call', () => {
       pauses.toSorted((a, b) => a - b),
     );
   });
+});
+
+describe('the name of a callback', () => {
+  const known = {
+    'both.example': ['192.0.2.1', '192.0.2.2', '192.0.2.3', '2001:db8:0:0:0:0:0:1'],
+    'six.example': ['2001:db8:0:0:0:0:0:2'],
+  };
+
+  test('is asked for in DNS, in both families', async () => {
+    const dns = await startDnsServer(known);
+    const resolve = createResolve([], { servers: [dns.address] });
+    assert.deepEqual(await resolve('both.example', 5_000), [
+      '192.0.2.1',
+      '2001:db8::1',
+      '192.0.2.2',
+      '192.0.2.3',
+    ]);
+    assert.deepEqual(await resolve('six.example', 5_000), ['2001:db8::2']);
+    dns.stop();
+  });
+
+  test('takes no thread of the process while its DNS server is silent, and is given up in time', async () => {
+    const dns = await startDnsServer(known);
+    const resolve = createResolve([], { servers: [dns.address] });
+    let ended = 0;
+    const silent = Array.from({ length: 16 }, (_, at) =>
+      resolve(`silent-${at}.example`, 2_000).catch((error: Error) => {
+        ended += 1;
+        return error.message;
+      }),
+    );
+    await until(() => dns.asked() >= 32, { deadlineMs: 60_000, what: 'all names are asked for' });
+    // Both need a thread of the few that Node has.
+    assert.deepEqual(await createResolve(['localhost'])('localhost', 1_000), ['127.0.0.1']);
+    await lookup('localhost');
+    assert.equal(ended, 0, 'the names are still asked for');
+    assert.deepEqual(await Promise.all(silent), Array(16).fill('DNS has no address of the name'));
+    dns.stop();
+  });
+
+  test('may be in /etc/hosts, which comes before DNS', async () => {
+    const dns = await startDnsServer(known);
+    const hostsFile = join(tempDir('hosts'), 'hosts');
+    writeFileSync(
+      hostsFile,
+      '# both.example\n10.0.0.1\tBoth.Example other.example # six.example\n::1 both.example\n',
+    );
+    const resolve = createResolve([], { servers: [dns.address], hostsFile });
+    assert.deepEqual(await resolve('both.example', 5_000), ['10.0.0.1', '::1']);
+    assert.equal(dns.asked(), 0);
+    assert.deepEqual(await resolve('six.example', 5_000), ['2001:db8::2']);
+    const without = createResolve([], { servers: [dns.address], hostsFile: `${hostsFile}.missing` });
+    assert.deepEqual(await without('six.example', 5_000), ['2001:db8::2']);
+    dns.stop();
+  });
+
+  test('is looked up as the system does if CALLBACK_ALLOW has it', async () => {
+    const dns = await startDnsServer(known);
+    const hostsFile = join(tempDir('hosts'), 'hosts');
+    writeFileSync(hostsFile, '');
+    const resolve = createResolve(['LocalHost', '10.0.0.0/8'], { servers: [dns.address], hostsFile });
+    const [all, again] = await Promise.all([resolve('localhost', 5_000), resolve('localhost', 5_000)]);
+    assert.ok(all.includes('127.0.0.1') || all.includes('::1'));
+    assert.deepEqual(again, all);
+    assert.equal(dns.asked(), 0);
+    dns.stop();
+  });
+});
+
+test('an account has a few calls at once, and those that find no room wait in line', () => {
+  const shares = createShares();
+  const running = Array.from({ length: callbackJobs.ofAccountMax }, () => shares.begin('a'));
+  assert.ok(running.every((end) => end !== undefined));
+  assert.equal(shares.begin('a'), undefined);
+  assert.ok(shares.begin('b') !== undefined, 'another account has room');
+  const { busyMs, busySpacingMs } = callbackJobs;
+  assert.deepEqual(
+    [shares.putOff('a', 0), shares.putOff('a', 0), shares.putOff('b', 0), shares.putOff('a', 10 * busyMs)],
+    [busyMs, busyMs + busySpacingMs, busyMs, busyMs],
+  );
+  running[0]?.();
+  assert.ok(shares.begin('a') !== undefined);
+  assert.equal(shares.begin('a'), undefined);
 });
 
 describe('a complete deletion', () => {
@@ -323,6 +464,21 @@ describe('a complete deletion', () => {
       },
       { deadlineMs: 60_000, what: `the callback is ${state}` },
     );
+  }
+
+  /** As if a deletion of an account had just been completed. */
+  async function noteDue(redis: Redis, id: string, account_id: string, completed_at: string): Promise<void> {
+    const document = {
+      deletion_request_id: id,
+      account_id,
+      status: 'complete',
+      state: 'complete',
+      targets: 1,
+      completed_at,
+      callback: { state: 'pending', tries: [] },
+    };
+    await redis.hset(registryKeys.deletions, id, JSON.stringify(document));
+    await redis.sadd(registryKeys.dueCallbacks, id);
   }
 
   test('calls its account once, signed, with what the status says', async () => {
@@ -428,6 +584,37 @@ describe('a complete deletion', () => {
     assert.equal(bodies.size, 1, 'every try has the same bytes');
   });
 
+  test('calls its account although another one has many calls due whose server is silent', async () => {
+    const silent = await startReceiver(() => undefined);
+    const other = await createTestAccount(sluice, 'Silent');
+    const url = `http://127.0.0.1:${silent.port}/`;
+    await sluice.admin('accounts', 'callback', other.accountId, '--url', url);
+    const ids = Array.from(
+      { length: 3 * callbackJobs.atOnceMax },
+      (_, at) => `3d6f0a52-8f6e-4c9e-9a57-0000000001${String(at).padStart(2, '0')}`,
+    );
+    await withRedis(sluice, async (redis) => {
+      for (const id of ids) await noteDue(redis, id, other.accountId, new Date().toISOString());
+    });
+    await until(() => silent.received.length > 0, {
+      deadlineMs: 60_000,
+      what: 'the silent server is called',
+    });
+    await untilState(await submitNow('beside the silent'), 'delivered');
+    await until(() => silent.received.length >= callbackJobs.ofAccountMax, {
+      deadlineMs: 60_000,
+      what: 'the other account has all of its share',
+    });
+    assert.ok(silent.atOnceMost() <= callbackJobs.ofAccountMax, `${silent.atOnceMost()} calls at once`);
+    await sluice.admin('accounts', 'callback', other.accountId, '--none');
+    await withRedis(sluice, async (redis) => {
+      await redis.srem(registryKeys.dueCallbacks, ...ids);
+      await redis.hdel(registryKeys.deletions, ...ids);
+      await redis.srem(registryKeys.unmirroredDeletions, ...ids);
+    });
+    silent.stop();
+  });
+
   test('gives up after a day, or when the account wants no calls any more', async () => {
     worker.sigstop();
     const [dueLong, unwanted] = [
@@ -440,17 +627,7 @@ describe('a complete deletion', () => {
         [dueLong, account.accountId],
         [unwanted, '1'],
       ] as const) {
-        const document = {
-          deletion_request_id: id,
-          account_id,
-          status: 'complete',
-          state: 'complete',
-          targets: 1,
-          completed_at,
-          callback: { state: 'pending', tries: [] },
-        };
-        await redis.hset(registryKeys.deletions, id, JSON.stringify(document));
-        await redis.sadd(registryKeys.dueCallbacks, id);
+        await noteDue(redis, id, account_id, completed_at);
       }
       const isAllowed = createAddressCheck([]);
       const at = (ms: number) => ({ isAllowed, nowMs: () => Date.parse(completed_at) + ms });
@@ -473,6 +650,25 @@ describe('a complete deletion', () => {
       await redis.srem(registryKeys.unmirroredDeletions, dueLong, unwanted);
     });
     worker.sigcont();
+  });
+
+  test('is tried out once at a time for each account', async () => {
+    const silent = await startReceiver(() => undefined);
+    const other = await createTestAccount(sluice, 'Tried out');
+    const path = `/accounts/${other.accountId}/callback`;
+    await administer(sluice, 'PUT', path, { url: `http://127.0.0.1:${silent.port}/` });
+    const tried = administer<Record<string, unknown>>(sluice, 'POST', `${path}/test`, {});
+    await until(() => silent.received.length > 0, { deadlineMs: 60_000, what: 'the call has come' });
+    await assert.rejects(
+      sluice.admin('accounts', 'callback', other.accountId, '--test'),
+      /another test of this callback still runs/,
+    );
+    await administer(sluice, 'POST', `/accounts/${account.accountId}/callback/test`, {});
+    silent.stop();
+    assert.equal((await tried).delivered, false);
+    const after = await administer<Record<string, unknown>>(sluice, 'POST', `${path}/test`, {});
+    assert.equal(after.error, 'connection_refused', 'the next one may begin at once');
+    assert.equal(silent.received.length, 1);
   });
 
   test('is sent to the URL that an administrator sets, who sees the secret once', async () => {

@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { createPublicKey, generateKeyPairSync } from 'node:crypto';
+import { createPublicKey, generateKeyPairSync, sign } from 'node:crypto';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -37,10 +37,11 @@ import { lookUpAll } from '../../harness/suppression.js';
 import { tempDir } from '../../harness/temp-dir.js';
 import { signingKeyKey } from '../../src/accounts/documents.js';
 import { readRegistry } from '../../src/accounts/registry.js';
+import { keyIdOf } from '../../src/accounts/signing-key.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
 import { evidence, previews } from '../../src/contract/limits.js';
-import { verifyCertificate } from '../../src/deletion/certificate.js';
+import { canonicalJson, verifyCertificate } from '../../src/deletion/certificate.js';
 import { placesInOrder } from '../../src/deletion/places.js';
 import { createPreviews } from '../../src/deletion/preview.js';
 import type { FoundRows } from '../../src/deletion/request.js';
@@ -390,6 +391,16 @@ test('a complete deletion has a certificate that says what was counted, is alway
 /** Set by the test above. */
 let certified: string;
 
+async function verifyOverHttp(text: string): Promise<Answer> {
+  const reply = await fetch(`${sluice.adminUrl}/admin/v1/certificates/verify`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${sluice.adminToken}`, 'content-type': 'application/json' },
+    body: text,
+  });
+  assert.equal(reply.status, 200);
+  return (await reply.json()) as Answer;
+}
+
 async function readKey(): Promise<Answer & { readonly public_key: string }> {
   const reply = await fetch(`${sluice.baseUrl}/api/public/v0/signing_key`);
   assert.equal(reply.status, 200);
@@ -446,6 +457,35 @@ test('a certificate is checked with the service and without, and nothing in it c
   const deep = `{"certificate":${'['.repeat(100_000)}${']'.repeat(100_000)},"signature":${JSON.stringify(signature)}}`;
   for (const text of ['no JSON', '', twice, deep, '['.repeat(100_000)])
     assert.equal(verifyCertificate(text, publicKey).genuine, false, text.slice(0, 80));
+  assert.ok(!(await verifyOverHttp(certified.replace('"rows_deleted":1', '"rows_deleted":1.0'))).genuine);
+  assert.deepEqual(await verifyOverHttp(twice), { genuine: false, reason: 'it has a name twice' });
+  assert.deepEqual(await verifyOverHttp(JSON.stringify(document, null, 2)), told, 'blanks do not count');
+});
+
+test('a number of a certificate counts only in the form in which it was signed', () => {
+  const { publicKey, privateKey } = generateKeyPairSync('ed25519');
+  const certificate = { rows_deleted: 0, users: 1000, text: '-0 "1e3" 007' };
+  const signature = {
+    algorithm: 'Ed25519',
+    key_id: keyIdOf(publicKey),
+    value: sign(null, Buffer.from(canonicalJson(certificate)), privateKey).toString('base64'),
+  };
+  const text = JSON.stringify({ certificate, signature });
+  assert.equal(verifyCertificate(text, publicKey).genuine, true);
+  for (const [plain, other] of [
+    [':0', ':-0'],
+    [':0', ':0e999'],
+    [':0', ':1e-400'],
+    [':0', ':0.0'],
+    [':1000', ':1e3'],
+    [':1000', ':1000.0000000000000000001'],
+  ] as const) {
+    assert.deepEqual(
+      verifyCertificate(text.replace(plain, other), publicKey),
+      { genuine: false, reason: 'it has a number in another form than was signed' },
+      other,
+    );
+  }
 });
 
 test('the private half of the key is in no answer, no log and no output of the administration', async () => {

@@ -54,6 +54,7 @@ import { similarPredicate } from '../../src/deletion/round-counts.js';
 import { mutationPredicate } from '../../src/deletion/round-keys.js';
 import { createRoundTables } from '../../src/deletion/round-tables.js';
 import { registryKeys } from '../../src/redis/keys.js';
+import { type ConsolePage, signedIn } from '../support/console.js';
 import fc from '../support/fast-check.js';
 
 let clickhouse: ClickHouseHandle;
@@ -306,13 +307,19 @@ async function storeHeavyRows(): Promise<void> {
 }
 
 /** Begins to read an export and stops reading after the first bytes. */
-async function beginReading(id: string): Promise<IncomingMessage> {
+function beginReading(id: string): Promise<IncomingMessage> {
+  const url = `${sluice.baseUrl}${exportPath}/${id}/data`;
+  return begin({ url, headers: { authorization: `Bearer ${token}` } });
+}
+
+type Asked = { readonly url: string; readonly headers: Record<string, string> };
+
+async function begin({ url, headers }: Asked): Promise<IncomingMessage> {
   // The place of an earlier download is free when its line in the audit log is written too.
   const reply = await until(
     async () => {
       const begun = await new Promise<IncomingMessage>((settle, reject) => {
-        const headers = { authorization: `Bearer ${token}` };
-        const sent = request(`${sluice.baseUrl}${exportPath}/${id}/data`, { headers, agent: false }, settle);
+        const sent = request(url, { headers, agent: false }, settle);
         sent.once('error', reject);
         sent.end();
       });
@@ -535,6 +542,63 @@ test('the rows of a few users, and who looks like them, are found without readin
     await client.close();
   }
 });
+
+test('a download ends when its reader is removed or signs out, or the key of its token is revoked, and not before', async () => {
+  const people = ['stays', 'signs out', 'is removed'].map(async (what) => {
+    const email = `${what.replace(' ', '-')}@example.com`;
+    return { email, page: await signedIn(sluice, email, 'privacy', account.accountId) };
+  });
+  const [stays, signsOut, isRemoved] = (await Promise.all(people)) as [Reader, Reader, Reader];
+  const own = await createTestAccount(sluice, 'Keys');
+  const ownToken = await getToken(sluice, own);
+  await sluice.rows(`INSERT INTO stored_events
+    SELECT '${own.appIds[0]}', generateUUIDv4(), 'Page View', NULL, '${heavy.identity}', 's', now64(3),
+      map('note', repeat(hex(cityHash64(number)), 60)), number, 1, 1, now64(3)
+    FROM numbers(${heavyRows})`);
+  const ownExport = await submitExport(sluice, ownToken, [heavy]);
+  await untilExportComplete(sluice, ownToken, ownExport);
+  const ofPerson = ({ page }: Reader) => ({
+    url: `${sluice.adminUrl}/admin/v1/user_exports/${heavyExport}/data`,
+    headers: { cookie: [...page.cookies].map((pair) => pair.join('=')).join('; ') },
+  });
+  // An account has two downloads at a time.
+  const readers = [
+    await begin(ofPerson(stays)),
+    await begin(ofPerson(signsOut)),
+    await begin({
+      url: `${sluice.baseUrl}${exportPath}/${ownExport}/data`,
+      headers: { authorization: `Bearer ${ownToken}` },
+    }),
+  ] as const;
+  let isSlow = true;
+  const slowly = () => isSlow && new Promise((settle) => setTimeout(settle, 100));
+  const [whole, ...broken] = readers.map((reply) => readRest(reply, slowly));
+  await signsOut.page.ask('DELETE', '/session');
+  await sluice.admin('keys', 'revoke', String(own.appIds[0]));
+  await until(async () => (await readLeft()).queries === 1, {
+    deadlineMs: 60_000,
+    what: 'the queries of the two are ended',
+  });
+  const removed = await begin(ofPerson(isRemoved));
+  const listed = (await sluice.admin('people', 'list')) as { email: string; person_id: string }[];
+  const { person_id = '' } = listed.find(({ email }) => email === isRemoved.email) ?? {};
+  await sluice.admin('people', 'remove', person_id);
+  // This reader takes nothing meanwhile.
+  await until(async () => (await readLeft()).queries === 1, {
+    deadlineMs: userExports.stalledMsMax - 5_000,
+    what: 'its query is ended',
+  });
+  isSlow = false;
+  for (const { isWhole, tail } of await Promise.all([...broken, readRest(removed)])) {
+    assert.equal(isWhole, false);
+    assert.doesNotMatch(tail, /"kind":"end"/);
+  }
+  const { isWhole, tail } = (await whole) as Awaited<ReturnType<typeof readRest>>;
+  assert.ok(isWhole && tail.endsWith(`{"kind":"end","records":${heavyRows}}\n`), tail);
+  await untilNothingIsLeft();
+});
+
+type Reader = { readonly email: string; readonly page: ConsolePage };
 
 test('a deletion of the user ends a download that runs', async () => {
   // A reader that reads nothing would be cut off for that alone. To the end this one would read for a minute.

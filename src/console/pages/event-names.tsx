@@ -1,11 +1,11 @@
 // Which events an environment has sent lately, and what their properties look like.
 
 import { useState } from 'preact/hooks';
-import { type EnvironmentOfList, part } from '../api.js';
+import { call, type EnvironmentOfList, part } from '../api.js';
 import { Dialog } from '../parts/dialog.js';
 import { Choice, Field } from '../parts/fields.js';
 import { Loaded, Time } from '../parts/parts.js';
-import { useResource } from '../parts/resource.js';
+import { useLoad, useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 import { onLink } from '../router.js';
 
@@ -110,7 +110,7 @@ export function EventNames({ environment }: { readonly environment: EnvironmentO
       </Loaded>
       {shown !== undefined && (
         <Dialog title={`Properties of ${shown}`} close={() => setShown(undefined)}>
-          <Properties path={`${path}/event-properties?days=${days}&event=${part(shown)}`} />
+          <Properties path={`${path}/event-properties`} event={shown} days={days} />
           <button type="button" onClick={() => setShown(undefined)}>
             Close
           </button>
@@ -132,8 +132,12 @@ function shareText(percent: number): string {
 
 const types = ['number', 'boolean', 'time', 'text'] as const;
 
-function Properties({ path }: { readonly path: string }) {
-  const properties = useResource<Property[]>(path);
+type PropertiesOf = { readonly path: string; readonly event: string; readonly days: string };
+
+/** By POST, since the name may be too long for a URL. */
+function Properties({ path, ...of }: PropertiesOf) {
+  const load = () => call<Property[]>('POST', path, of);
+  const properties = useLoad(`${path} ${of.days} ${of.event}`, load);
   return (
     <Loaded from={properties}>
       {(data) => (

@@ -27,6 +27,7 @@ import { parseRole } from '../../people/people.js';
 import { readJsonBody } from '../protocol/body.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { isOwnFault } from '../protocol/fault.js';
+import { readParameters } from '../protocol/query.js';
 import { type Method, type Route, withoutBody } from '../protocol/server.js';
 import { type AdminCaller, type AdminCallers, type Refuse, refuseUnread } from './admin-caller.js';
 
@@ -37,11 +38,12 @@ export type AdminApiOptions = {
   readonly log: Log;
 };
 
-/** Runs the command of a request with the parameters of its path and the fields of its body, or of its query. */
+/** Runs the command of a request with the parameters of its path and the fields of its body, or of its query; and with the body's text. */
 type Run = (
   commands: AdminCommands,
   path: readonly string[],
   body: Readonly<Record<string, unknown>>,
+  text: string,
 ) => Promise<unknown>;
 
 /** A larger bound of the body stands behind the command. */
@@ -211,6 +213,13 @@ const endpoints: readonly [Method, string, Run, bytesMax?: number][] = [
     (commands, [appId = ''], { event, days }) =>
       commands.listEventProperties({ appId, event: textOf('event', event), days: daysOf(days) }),
   ],
+  // A name of 1,000 characters outside of ASCII is longer than the headers of a request may be.
+  [
+    'post',
+    '/environments/:app_id/event-properties',
+    (commands, [appId = ''], { event, days }) =>
+      commands.listEventProperties({ appId, event: textOf('event', event), days: daysOf(days) }),
+  ],
   ['post', '/environments/:app_id/live', (commands, [appId = '']) => commands.watchLive({ appId })],
   [
     'get',
@@ -253,7 +262,8 @@ const endpoints: readonly [Method, string, Run, bytesMax?: number][] = [
   [
     'post',
     '/certificates/verify',
-    (commands, _, body) => commands.showVerified({ text: JSON.stringify(body) }),
+    // The text as it came, since the fields no longer show a repeated name or how a number was written.
+    (commands, _, __, text) => commands.showVerified({ text }),
     bodies.adminListBytesMax,
   ],
   [
@@ -297,7 +307,7 @@ function handle(
     exchange.attend(reply(options, found.caller, exchange, command, path, read));
   if (!hasBody || exchange.framing.length === 0) {
     withoutBody(exchange);
-    return run(() => ({ fields: hasBody ? {} : Object.fromEntries(new URLSearchParams(exchange.query)) }));
+    return run(() => (hasBody ? { fields: {}, text: '' } : parametersOf(exchange.query)));
   }
   readJsonBody(exchange, bytesMax, (bytes, owned) => {
     const kept = owned ? bytes : Buffer.from(bytes);
@@ -312,11 +322,16 @@ function fieldsOf(bytes: Buffer): Fields | Rejection {
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     return rejection('invalid_type', 'The body must be an object.');
   const unreadable = document.surrogates ? refuseLoneSurrogates(value) : undefined;
-  return unreadable ?? { fields: value as Record<string, unknown> };
+  return unreadable ?? { fields: value as Record<string, unknown>, text: bytes.toString('utf8') };
+}
+
+function parametersOf(query: string): Fields | Rejection {
+  const parameters = readParameters(query);
+  return 'code' in parameters ? parameters : { fields: Object.fromEntries(parameters), text: '' };
 }
 
 /** What a request says. Apart from the reasons to refuse it, which any field may have the names of. */
-type Fields = { readonly fields: Readonly<Record<string, unknown>> };
+type Fields = { readonly fields: Readonly<Record<string, unknown>>; readonly text: string };
 
 /** `read` is called once the caller is known, so bodies of unknown callers are not parsed. */
 async function reply(
@@ -332,7 +347,12 @@ async function reply(
     if (typeof caller === 'function') return caller(exchange);
     const said = read();
     if ('code' in said) return exchange.refuse(said);
-    const result = await run(options.commandsFor(caller.actor, caller.principal), path, said.fields);
+    const result = await run(
+      options.commandsFor(caller.actor, caller.principal),
+      path,
+      said.fields,
+      said.text,
+    );
     exchange.reply(200, JSON.stringify(result), [['Cache-Control', 'no-store']]);
   } catch (error) {
     if (error instanceof AdministrationError)
@@ -401,7 +421,7 @@ function settingsOf(body: Readonly<Record<string, unknown>>): EnvironmentSetting
 
 /** How far back: a week, if nothing is said. */
 function daysOf(value: unknown = '7'): number {
-  const text = textOf('days', value);
+  const text = textOf('days', typeof value === 'number' ? String(value) : value);
   if (!/^[1-9]\d*$/.test(text) || Number(text) > administration.daysMax)
     throw new AdministrationError(`days must be a whole number from 1 to ${administration.daysMax}`);
   return Number(text);

@@ -22,6 +22,8 @@ export type AdminCaller = {
   readonly principal: Principal;
   /** Of a person. */
   readonly signedIn?: SignedIn;
+  /** Who calls now, for what goes on for long; undefined once the person's session has ended. ADMIN_TOKEN stays. */
+  readonly again: () => Promise<AdminCaller | undefined>;
 };
 
 /** Answers a request that is refused. */
@@ -80,9 +82,7 @@ export function createAdminCallers(options: CallerOptions): AdminCallers {
       if (authorization === undefined && cookie !== undefined) {
         const fault = faultOfPage(req);
         if (fault !== undefined) return { refused: Promise.resolve(fault) };
-        const caller = findSession(redis, cookie).then((signedIn) =>
-          signedIn === undefined ? sessionEnded : callerOf(signedIn, address),
-        );
+        const caller = findCaller(redis, cookie, address).then((known) => known ?? sessionEnded);
         // The handler checks it after the body.
         caller.catch(() => undefined);
         return { caller };
@@ -90,14 +90,23 @@ export function createAdminCallers(options: CallerOptions): AdminCallers {
       if (!isAdministrator(adminToken, readBearer(authorization)))
         return { refused: wrongTokens.delay().then(() => wrongToken) };
       const actor: Actor = { kind: 'admin_token', name: fingerprintOf(adminToken), address };
-      return { caller: Promise.resolve({ actor, principal: operator }) };
+      const caller: AdminCaller = { actor, principal: operator, again: async () => caller };
+      return { caller: Promise.resolve(caller) };
     },
   };
 }
 
-export function callerOf(signedIn: SignedIn, address: string): AdminCaller {
+/** Whose session a cookie is; undefined once it has ended. */
+export async function findCaller(
+  redis: Redis,
+  cookie: string,
+  address: string,
+): Promise<AdminCaller | undefined> {
+  const signedIn = await findSession(redis, cookie);
+  if (signedIn === undefined) return undefined;
   const { person } = signedIn;
-  return { actor: actorOf(person, address), principal: principalOf(person), signedIn };
+  const again = () => findCaller(redis, cookie, address);
+  return { actor: actorOf(person, address), principal: principalOf(person), signedIn, again };
 }
 
 export function actorOf({ email }: Person, address: string): Actor {

@@ -2,11 +2,18 @@
 
 import { pipeline } from 'node:stream';
 import { createGzip } from 'node:zlib';
+import { userExports } from '../../contract/limits.js';
 import type { Download } from '../../export/downloads.js';
 import { type ReadOptions, readUsersRecords } from '../../export/read.js';
 import type { StoredExport } from '../../export/request.js';
 import type { AnswerStream } from '../protocol/answer-stream.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
+
+export type SendOptions = {
+  readonly gzip: boolean;
+  /** Whether the reader, who may be signed out or lose the key meanwhile, may still read the export. */
+  readonly mayGoOn: () => Promise<boolean>;
+};
 
 /**
  * Sends the lines of an export; settles with the number of records. The answer begins with the first lines, so whatever fails
@@ -17,7 +24,7 @@ export async function sendExport(
   exchange: Exchange,
   request: StoredExport,
   download: Download,
-  gzip: boolean,
+  { gzip, mayGoOn }: SendOptions,
 ): Promise<number> {
   const lines = readUsersRecords(reading, request, download.signal);
   let records = 0;
@@ -30,10 +37,16 @@ export async function sendExport(
     yield Buffer.from(`${JSON.stringify({ kind: 'end', records })}\n`);
   }
   const all = pieces();
+  let endWatch: (() => void) | undefined;
   try {
     const first = await all.next();
     stream = exchange.stream(headersOf(gzip), 'application/x-ndjson');
     if (stream === undefined) throw new DownloadBroken();
+    endWatch = whenForbidden(mayGoOn, () => {
+      download.abort();
+      // A reader who takes nothing now is not waited for.
+      stream?.cutOff();
+    });
     const body = startingWith(first.value as Buffer, all);
     for await (const bytes of gzip ? compressed(body) : body) {
       if (!(await stream.write(bytes))) throw new DownloadBroken();
@@ -46,12 +59,29 @@ export async function sendExport(
     stream?.cutOff();
     throw isBroken ? new DownloadBroken() : error;
   } finally {
+    endWatch?.();
     await all.return(undefined);
   }
 }
 
 /** The client is gone, or the download took too long. */
 export class DownloadBroken extends Error {}
+
+/** Calls `stop` when a reader may not go on. While Redis is away, which would know it, the download goes on. */
+function whenForbidden(mayGoOn: () => Promise<boolean>, stop: () => void): () => void {
+  let isOver = false;
+  const check = async () => {
+    const may = await mayGoOn().catch(() => true);
+    if (isOver) return;
+    if (may) timer = setTimeout(check, userExports.checkedEveryMs);
+    else stop();
+  };
+  let timer = setTimeout(check, userExports.checkedEveryMs);
+  return () => {
+    isOver = true;
+    clearTimeout(timer);
+  };
+}
 
 async function* startingWith(first: Buffer, others: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   yield first;

@@ -3,7 +3,7 @@
 
 import type { HttpRequest } from 'uWebSockets.js';
 import { StateNotLoaded } from '../../accounts/registry.js';
-import type { Caller } from '../../accounts/tokens.js';
+import { type Caller, isKeyGood } from '../../accounts/tokens.js';
 import { refusalOf } from '../../admin/access.js';
 import { type Action, type Actor, type AuditOptions, audited } from '../../audit/audit.js';
 import { bodies, counts, limitedRetrySeconds } from '../../contract/limits.js';
@@ -21,7 +21,7 @@ import type { Log } from '../../log.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { type Route, withoutBody } from '../protocol/server.js';
 import { type AdminCallers, refuseUnread } from './admin-caller.js';
-import { acceptsGzip, DownloadBroken, sendExport } from './export-download.js';
+import { acceptsGzip, DownloadBroken, type SendOptions, sendExport } from './export-download.js';
 import {
   type Asked,
   answerForCaller,
@@ -118,16 +118,13 @@ function status(options: ExportApiOptions, exchange: Exchange, req: HttpRequest)
 function data(options: ExportApiOptions, exchange: Exchange, req: HttpRequest): void {
   const { address } = exchange;
   const gzip = acceptsGzip(req.getHeader('accept-encoding'));
-  answerForExport(options, exchange, req, (request, epoch, { keyId, appId }) =>
-    sendAudited(
-      options,
-      exchange,
-      request,
-      epoch,
-      { kind: 'api_key', name: keyId, address },
-      { appId, gzip },
-    ),
-  );
+  const { redis } = options.reading;
+  answerForExport(options, exchange, req, (request, epoch, caller) => {
+    const { keyId, appId } = caller;
+    const actor: Actor = { kind: 'api_key', name: keyId, address };
+    const mayGoOn = () => isKeyGood(redis, caller);
+    return sendAudited(options, exchange, request, epoch, actor, { appId, gzip, mayGoOn });
+  });
 }
 
 /** The same on ADMIN_PORT, for callers who may read exports of its account. */
@@ -144,19 +141,25 @@ export function accountExportRoute(options: ExportApiOptions, callers: AdminCall
       answerOrFail(exchange, failingOf(options, exchange), async () => {
         const caller = await found.caller;
         if (typeof caller === 'function') return caller(exchange);
-        const { principal, actor } = caller;
+        const { principal, actor, again } = caller;
         if (!mayDo(principal.role, 'readExport'))
           return refuse(exchange, 'forbidden', outcomes.forbidden.meaning);
         const request = isRequestId(id) ? await readExport(options.reading.redis, id) : undefined;
         if (request === undefined || refusalOf(principal, 'readExport', request.account_id) !== undefined)
           return refuse(exchange, 'not_found', outcomes.not_found.meaning);
-        await sendAudited(options, exchange, request, epochOf(options), actor, { gzip });
+        const mayGoOn = async () => {
+          const now = await again();
+          return (
+            now !== undefined && refusalOf(now.principal, 'readExport', request.account_id) === undefined
+          );
+        };
+        await sendAudited(options, exchange, request, epochOf(options), actor, { gzip, mayGoOn });
       });
     },
   };
 }
 
-type Sending = { readonly appId?: string; readonly gzip: boolean };
+type Sending = SendOptions & { readonly appId?: string };
 
 /** Sends an export that is complete, under the audit log. */
 async function sendAudited(
@@ -165,7 +168,7 @@ async function sendAudited(
   request: StoredExport,
   epoch: string,
   actor: Actor,
-  { appId, gzip }: Sending,
+  { appId, ...how }: Sending,
 ): Promise<void> {
   if (!(await isComplete(options.reading.redis, epoch, request))) {
     return refuse(exchange, 'not_complete', outcomes.not_complete.meaning, [['Retry-After', '1']]);
@@ -183,7 +186,7 @@ async function sendAudited(
         ...(appId === undefined ? {} : { app_id: appId }),
         details: { user_export_id: request.user_export_id },
       },
-      () => sendExport(options.reading, exchange, request, download, gzip),
+      () => sendExport(options.reading, exchange, request, download, how),
       {
         endingOf: (records) => ({ outcome: 'done', details: { records } }),
         outcomeOfError: () => 'unknown',

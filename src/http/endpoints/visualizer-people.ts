@@ -4,9 +4,8 @@
 import { refusalOf } from '../../admin/access.js';
 import { type AuditOptions, audited } from '../../audit/audit.js';
 import { mayDo } from '../../contract/roles.js';
-import { findSession } from '../../people/sessions.js';
 import type { Redis } from '../../redis/client.js';
-import { callerOf } from './admin-caller.js';
+import { findCaller } from './admin-caller.js';
 
 /** A person who is signed in. */
 export type Watcher = {
@@ -29,9 +28,9 @@ export type WatcherOptions = {
 
 export function createFindWatcher({ redis, audit, accountOf }: WatcherOptions): FindWatcher {
   return async (cookie, address) => {
-    const signedIn = await findSession(redis, cookie);
-    if (signedIn === undefined) return undefined;
-    const { actor, principal } = callerOf(signedIn, address);
+    const caller = await findCaller(redis, cookie, address);
+    if (caller === undefined) return undefined;
+    const { actor, principal } = caller;
     return {
       mayWatch: mayDo(principal.role, 'watchLive'),
       maySee: (appId) => {

@@ -360,6 +360,18 @@ const operations: readonly Operation[] = [
   },
   {
     method: 'post',
+    path: '/environments/{app_id}/event-properties',
+    id: 'readEventProperties',
+    right: 'listEventProperties',
+    summary: 'The same, for a name that is too long for a URL',
+    required: ['event'],
+    body: {
+      event: { ...text, maxLength: lengths.eventMax },
+      days: { type: ['integer', 'string'], description: 'How far back, 7 if it is missing.' },
+    },
+  },
+  {
+    method: 'post',
     path: '/environments/{app_id}/live',
     id: 'watchLive',
     right: 'watchLive',
@@ -400,7 +412,7 @@ const operations: readonly Operation[] = [
     summary: 'The events of a user, the latest first, in pages',
     body: {
       ...user,
-      event: { ...text, description: 'Only events of this name.' },
+      event: { ...text, maxLength: lengths.eventMax, description: 'Only events of this name.' },
       cursor: { ...text, description: 'Of the page before.' },
     },
   },
@@ -654,6 +666,7 @@ function describe(operation: Operation): object {
   }));
   const codes: OutcomeCode[] = [
     ...(body === undefined ? [] : bodyCodes),
+    ...(list === undefined && Object.keys(query).length === 0 ? [] : (['invalid_parameter'] as const)),
     'not_possible',
     'forbidden',
     'unauthorized',
