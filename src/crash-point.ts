@@ -68,7 +68,7 @@ export const crashPoints = {
     'users_returned',
   ],
   /** `npm run admin -- backup create`. */
-  backupMade: ['rows_backed_up', 'home_backed_up'],
+  backupMade: ['rows_backed_up', 'home_backed_up', 'parts_compared', 'end_marked'],
   /** `npm run admin -- backup restore`; `table_exchanged` once for each table, `rows_exchanged` for each server. */
   backup: [
     'backup_staged',
@@ -78,6 +78,7 @@ export const crashPoints = {
     'rows_exchanged',
     'deletions_reset',
     'copies_rewritten',
+    'plan_ended',
   ],
   /** `npm run admin -- shards move`; `rows_passed_on` once for each piece that is copied, `partition_copied` for each partition, `rows_removed` for each table. */
   move: [

@@ -193,6 +193,16 @@ export const failedRowsLock = {
   insertMsMax: 150_000,
 } as const;
 
+/** Locks of processes that make or restore a backup. */
+export const processLocks = {
+  /** The right of a killed process ends after this long. */
+  holdMs: 20_000,
+  renewEveryMs: 4_000,
+  /** How long another process waits: longer than the right of a killed one lasts. */
+  waitMsMax: 25_000,
+  checkEveryMs: 100,
+} as const;
+
 /** How the list of rejected records is written. */
 export const rejectedWrites = {
   everyMs: 1_000,
@@ -269,6 +279,10 @@ function assertRelations(): void {
     'a late sign of life must not hide a process from people',
   );
   relation(3 * stateLoads.renewEveryMs <= stateLoads.holdMs, 'a slow renewal must not end a load');
+  relation(
+    3 * processLocks.renewEveryMs <= processLocks.holdMs && processLocks.holdMs < processLocks.waitMsMax,
+    "a slow renewal must not end a restore, and a killed one's right ends while another waits",
+  );
   relation(stateLoads.holdMs < loads.restoreWaitMsMax, "a killed load's right ends while a restore waits");
   relation(
     stateLoads.insertMsMax < loads.startWaitMsMax,

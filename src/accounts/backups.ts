@@ -36,24 +36,35 @@ export async function keepsSince(redis: Redis, name: string, began: string): Pro
   return (await redis.get(registryKeys.deletedUsersSince(name))) === began;
 }
 
-/** Adds a backup, or replaces its note, and forgets backups that have expired. */
-export async function noteBackup(redis: Redis, backup: Backup): Promise<void> {
-  await change(redis, (backups) => [backup, ...backups.filter(({ name }) => name !== backup.name)]);
+/** Replaces the note of a backup. Settles with whether its note was still there. */
+export async function noteBackup(redis: Redis, backup: Backup): Promise<boolean> {
+  const now = await readTime(redis);
+  return changeRegistry(redis, ({ backups }) => {
+    const others = backups.filter((each) => !isSame(each, backup));
+    if (others.length === backups.length) return { changes: [], result: false };
+    return { changes: [noteAll(keptAt([backup, ...others], now))], result: true };
+  });
+}
+
+function isSame(one: Backup, other: Backup): boolean {
+  return one.name === other.name && one.began_at === other.began_at;
 }
 
 /** Forgets a backup that failed. Another one of its name stays. */
-export async function forgetBackup(redis: Redis, { name, began_at }: Backup): Promise<void> {
+export async function forgetBackup(redis: Redis, forgotten: Backup): Promise<void> {
+  const { name, began_at } = forgotten;
   // The note comes last: while it is there, no other process sets the key.
   if (await keepsSince(redis, name, began_at)) await redis.del(registryKeys.deletedUsersSince(name));
-  await change(redis, (backups) =>
-    backups.filter((backup) => backup.name !== name || backup.began_at !== began_at),
-  );
-}
-
-async function change(redis: Redis, decide: (backups: readonly Backup[]) => Backup[]): Promise<void> {
   const now = await readTime(redis);
   await changeRegistry(redis, ({ backups }) => ({
-    changes: [noteAll(keptAt(decide(backups), now))],
+    changes: [
+      noteAll(
+        keptAt(
+          backups.filter((each) => !isSame(each, forgotten)),
+          now,
+        ),
+      ),
+    ],
     result: undefined,
   }));
 }

@@ -36,6 +36,8 @@ export type LoadOptions = {
   readonly claimBytesMax: number;
   /** Loads other data with a second copy into an emptied Redis, before that Redis may be used. */
   readonly restoreMore?: (loading: Loading) => Promise<unknown>;
+  /** Rejects if no new deployment may be created now, although ClickHouse has none. */
+  readonly checkCreation?: () => Promise<void>;
   /** How long to wait for another load. */
   readonly waitMsMax?: number;
   readonly crash: CrashPoint;
@@ -95,6 +97,7 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
   const mirror = await readMirror(clickhouse);
   const mirrored = mirror.documents[deploymentKey];
   if (mirrored === undefined) {
+    await options.checkCreation?.();
     const loaded: Loaded = { how: 'created', deployment: await createDeployment(options, loading) };
     await loadShards(options, loaded, loading, '0');
     await loading.finish(loaded.deployment, 'created');

@@ -89,6 +89,10 @@ export type Backup = {
   readonly bytes?: number;
   /** Of several servers: how many moves of shards had ended when it began. */
   readonly moved?: number;
+  /** Which tables it is of, of all servers: the exchange of a restore gives the database others. */
+  readonly tables?: string;
+  /** Its end is marked on the disk of backups. Earlier versions marked none. */
+  readonly marks_end?: true;
   /** Until then a restore of this backup can repeat the deletions that completed since. */
   readonly keep_until: string;
 };

@@ -75,10 +75,13 @@ export async function mirrorRegistry(
 export type MirroredRegistry = { readonly version: string; readonly documents: Record<string, string> };
 
 /** The second copy: every document's latest form, and the highest version. */
-export async function readMirror(clickhouse: ClickHouseClient): Promise<MirroredRegistry> {
+export async function readMirror(
+  clickhouse: ClickHouseClient,
+  table = 'registry',
+): Promise<MirroredRegistry> {
   const result = await clickhouse.query({
     query: `SELECT document_key, argMax(registry.document, (registry.version, written_at)) AS document, toString(max(registry.version)) AS version
-      FROM registry GROUP BY document_key`,
+      FROM ${table} AS registry GROUP BY document_key`,
     format: 'JSONEachRow',
   });
   const rows = await result.json<{ document_key: string; document: string; version: string }>();

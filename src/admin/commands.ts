@@ -51,7 +51,8 @@ import { listFailed, retryFailed } from './failed.js';
 import { rebuildKeyIndex, showKeyIndex } from './key-index.js';
 import { beginLive, readLive } from './live.js';
 import { readDeploymentParts, readOverview, readRejectionsOf, readTrafficOf } from './overview.js';
-import { checkNoneCutOff, restoreBackup } from './restore-backup.js';
+import { restoreBackup } from './restore-backup.js';
+import { checkNoneCutOff, checkNoRestore } from './restore-plan.js';
 import { balanceShards, listShards, moveShards } from './shards.js';
 import {
   changeSuppression,
@@ -277,11 +278,11 @@ function commandsOf(context: AdminContext) {
 
     restore: async () => {
       await checkNoneCutOff(context);
-      return { state: (await load(context, loads.restoreWaitMsMax)).how };
+      return { state: (await load(context, loads.restoreWaitMsMax, checkNoRestore)).how };
     },
     bootstrap: async () => {
       await checkNoneCutOff(context);
-      const { how } = await load(context, loads.startWaitMsMax);
+      const { how } = await load(context, loads.startWaitMsMax, checkNoRestore);
       await makeSigningKey(redis, clickhouse);
       const demo = how === 'created' ? await createDemoAccount(redis) : undefined;
       if (demo !== undefined) await mirrorRegistry(redis, clickhouse);
@@ -322,9 +323,23 @@ async function findDeletion({ redis }: AdminContext, requestId: string): Promise
   return request;
 }
 
-function load({ redis, clickhouse, config }: AdminContext, waitMsMax: number) {
+function load(
+  context: AdminContext,
+  waitMsMax: number,
+  checkCreation: (context: AdminContext) => Promise<void> = async () => undefined,
+) {
+  const { redis, clickhouse, config } = context;
   const { shards, claimBytesMax } = config;
   const restoreMore = (loading: Loading) => restoreDeletions(clickhouse, loading);
   const crash = createCrashPoint(config.crashAt);
-  return loadDeployment({ redis, clickhouse, shards, claimBytesMax, restoreMore, waitMsMax, crash });
+  return loadDeployment({
+    redis,
+    clickhouse,
+    shards,
+    claimBytesMax,
+    restoreMore,
+    checkCreation: () => checkCreation(context),
+    waitMsMax,
+    crash,
+  });
 }

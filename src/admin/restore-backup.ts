@@ -4,6 +4,7 @@
 // requests. With several servers, each restores its own backup, so each shard has to be where it was. A restore that is killed at
 // any point goes on when it is called again, even if Redis was emptied meanwhile. Until it is done, an emptied Redis is not loaded.
 
+import { randomUUID } from 'node:crypto';
 import { AdministrationError } from '../accounts/accounts.js';
 import { keepsSince } from '../accounts/backups.js';
 import {
@@ -14,21 +15,30 @@ import {
   type ShardServers,
   shardServersKey,
 } from '../accounts/documents.js';
+import { beginLoading } from '../accounts/loading.js';
 import { mirrorRegistry, readMirror } from '../accounts/mirror.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import {
   addRowsOf,
   BackupFailed,
+  BackupMissing,
   backupOf,
+  createStaging,
+  dropAllButPlan,
   dropDatabase,
+  endOfBackup,
   exchangeTable,
-  forgetPlan,
+  hasEnd,
   notePlan,
-  readNotedPlan,
+  readDatabaseId,
+  readNotedPlans,
+  readShards,
   readTableIds,
   restoreInto,
+  takeTablesOver,
   unkeptTables,
   untilNoRestoreRuns,
+  withTableOf,
 } from '../clickhouse/backups.js';
 import { type ClickHouseClient, connectClickHouse, tablesOf } from '../clickhouse/client.js';
 import {
@@ -38,14 +48,14 @@ import {
   readMarkers,
   writeMarker,
 } from '../clickhouse/key-index.js';
-import { migrateServers } from '../clickhouse/migrate.js';
+import { migrateServers, tablesOfSchema } from '../clickhouse/migrate.js';
 import { serversOf } from '../clickhouse/servers.js';
 import { refuseSegments } from '../clickhouse/store.js';
-import { backups } from '../contract/limits.js';
+import { backups, loads } from '../contract/limits.js';
 import { type CrashPoint, createCrashPoint } from '../crash-point.js';
 import { type DeletedRequest, deleteAgain } from '../deletion/delete-again.js';
 import { readDeletedUsers } from '../deletion/deleted-users.js';
-import { type IsHeld, withFailedRowsLocked } from '../deletion/failed-rows-lock.js';
+import { withFailedRowsLocked } from '../deletion/failed-rows-lock.js';
 import { mirrorDeletions } from '../deletion/mirror.js';
 import {
   type DeletionRequest,
@@ -54,35 +64,30 @@ import {
   readPendingMembers,
   updateDeletion,
 } from '../deletion/request.js';
+import { describeError } from '../log.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
+import { type ProcessLock, withProcessLock } from '../redis/process-lock.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { undoRuns } from '../retention/removed-identifications.js';
 import { suppressedNamesTable } from '../suppression/mirror.js';
 import { stateLoads } from '../tuning.js';
 import { checkAllThere, checkName, checkNoMove, checkPlainTables } from './backups.js';
 import type { AdminContext } from './context.js';
+import { hasExchanged, type Plan, readPlan, stagingOf } from './restore-plan.js';
 
 export type RestoredBackup = {
   readonly name: string;
   /** `kept`: accounts, keys and requests stay as Redis has them. `restored`: Redis was empty, they come from the backup. */
   readonly state: 'kept' | 'restored';
   /** Requests that were carried out again, and the rows that they took. */
+  /** Nothing was restored now: an earlier run had, and this one only dropped what it had replaced. */
+  readonly was_done?: true;
   readonly deleted_again: { readonly requests: number; readonly rows: number };
   /** Requests whose users are lost, so that their callers have to submit them again. */
   readonly submit_again: readonly Pick<
     DeletionRequest,
     'deletion_request_id' | 'account_id' | 'app_id' | 'submitted_at' | 'completed_at' | 'targets'
   >[];
-};
-
-/** What a restore notes in Redis, and on the home, before it exchanges the first table. */
-type Plan = {
-  readonly name: string;
-  /** The ids of the restored tables, of each server. */
-  readonly tables: readonly Readonly<Record<string, string>>[];
-  /** Of each server, by shard: keys of later segments may have been stored since they were put into the restored index. */
-  readonly keysTo: readonly Readonly<Record<string, string>>[];
-  readonly result: RestoredBackup;
 };
 
 /** `load` loads the state of ClickHouse into an emptied Redis. */
@@ -100,7 +105,12 @@ export async function restoreBackup(
   );
   const crash = createCrashPoint(config.crashAt);
   try {
-    return await restoreInSteps({ context, name, staging, restored, crash }, load);
+    const done = await withProcessLock(context.redis, registryKeys.restoreLock, async (lock) =>
+      restoreInSteps({ context, name, staging, restored, lock, crash }, load),
+    );
+    if (done === 'locked')
+      throw new AdministrationError('another restore of a backup is running: try again when it has ended');
+    return done;
   } catch (error) {
     if (error instanceof BackupFailed) throw new AdministrationError(`the restore failed: ${error.message}`);
     throw error;
@@ -115,70 +125,226 @@ type Restore = {
   /** The database beside the one in use, and a connection to it on each server, the home first. */
   readonly staging: string;
   readonly restored: readonly ClickHouseClient[];
+  readonly lock: ProcessLock;
   readonly crash: CrashPoint;
 };
 
+/** A restore that knows what it replaces, and where it has the restored tables. */
+type Begun = Restore & {
+  /** The id of the databases beside those in use. A restore that an earlier version began noted none. */
+  readonly id: string | undefined;
+  /** The deployment that Redis has; empty if it has none. */
+  readonly epoch: string;
+};
+
 async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): Promise<RestoredBackup> {
-  const { context, name, staging, crash } = restore;
+  const { context, name, staging, crash, lock } = restore;
   const { redis, clickhouse, config } = context;
-  const database = config.clickhouseDatabase;
-  const { all } = serversOf(clickhouse);
   await checkAllThere(clickhouse);
-  const schema = { urls: config.clickhouseUrls, ...tablesOf(config) };
   // The database may be gone.
-  await migrateServers({ ...schema, database });
-  const isLoaded = async () => (await redis.exists(registryKeys.epoch)) === 1;
-  const begun = await readPlan(context);
-  if (begun !== undefined && begun.name !== name) {
-    throw new AdministrationError(`the restore of ${begun.name} was cut off: run it again first`);
+  await migrateServers({ ...schemaOf(config), database: config.clickhouseDatabase });
+  const former = await readPlan(context);
+  if (former?.isDone === true) {
+    if ((await readEpoch(redis)) === '') await load();
+    // Rounds of deletions need not wait until the right of the killed process ends.
+    await withoutDeletions(context, () => redis.del(registryKeys.restoringBackup));
+    await dropReplaced(restore, former.name);
+    if (former.name === name) return { ...former.result, was_done: true };
   }
+  const begun = former?.isDone === true ? undefined : former;
   const isContinued = begun !== undefined && (await hasExchanged(context, begun));
-  if (!(await isLoaded())) {
+  if (isContinued && begun.name !== name)
+    throw new AdministrationError(`the restore of ${begun.name} was cut off: run it again first`);
+  if (isContinued) for (const client of serversOf(clickhouse).all) await takeTablesOver(client, staging);
+  if ((await readEpoch(redis)) === '') {
     if (isContinued) await gatherSecondCopies(restore, begun);
     if (Object.keys((await readMirror(clickhouse)).documents).length > 0) await load();
   }
-  if (!isContinued) {
-    // Nothing was exchanged, so deletions and moves may go on meanwhile.
-    await redis.del(registryKeys.restoringBackup);
-    await Promise.all(all.map(untilNoRestoreRuns));
-    for (const client of all) await dropDatabase(client, staging);
-    await restoreAll(restore, await isLoaded());
-    await migrateServers({ ...schema, database: staging });
-    // The backup may have been made while a run of retention removed identifications.
-    for (const client of restore.restored) await undoRuns(client);
-  }
+  const id = isContinued ? begun.id : randomUUID();
+  const epoch = await readEpoch(redis);
+  const wasLoaded = epoch !== '';
+  const own: Begun = { ...restore, id, epoch };
+  if (!isContinued) await stage(own);
   crash('backup_staged');
-  const wasLoaded = await isLoaded();
-  const result = await withoutDeletions(context, async (isHeld) => {
+  const result = await withoutDeletions(context, async (owner) => {
     crash('rounds_stopped');
-    const plan = isContinued ? begun : await prepare(restore, wasLoaded, isHeld);
+    const plan = isContinued ? begun : await prepare(own, owner);
     crash('users_deleted_again');
-    await exchangeTables(restore, plan, wasLoaded);
+    if (wasLoaded) await exchangeTables(own, plan);
+    else await whileNotLoaded(context, () => exchangeTables(own, plan));
     if (wasLoaded) {
       await resetDeletions(context);
       crash('deletions_reset');
       await copyAll(context);
       crash('copies_rewritten');
     }
-    await forgetPlan(clickhouse, staging);
+    if (!(await lock.isHeld())) throw new AnotherRestore();
+    // From here on a restore of this name only drops what was replaced: records that are stored from now on stay.
+    await notePlan(clickhouse, staging, JSON.stringify({ ...plan, isDone: true }));
+    crash('plan_ended');
     await redis.del(registryKeys.restoringBackup);
     return plan.result;
   });
-  if (!wasLoaded) await load();
-  for (const client of all) await dropDatabase(client, staging);
+  if (!wasLoaded) {
+    await load();
+    await checkLoaded(context);
+  }
+  await dropReplaced(restore, name);
   return result;
 }
 
+function schemaOf(config: AdminContext['config']) {
+  return { urls: config.clickhouseUrls, ...tablesOf(config) };
+}
+
+async function readEpoch(redis: AdminContext['redis']): Promise<string> {
+  return (await redis.get(registryKeys.epoch)) ?? '';
+}
+
+class AnotherRestore extends BackupFailed {
+  constructor() {
+    super('another restore has begun, or this one stood still for too long: run it again');
+  }
+}
+
+/**
+ * Rejects with BackupFailed if another process restores too, or if Redis was emptied or loaded since the restore began. The
+ * database beside the one in use has an id, so a process whose database was replaced meanwhile notices that even if Redis was emptied.
+ */
+async function confirm({ context, staging, lock, id, epoch }: Begun): Promise<void> {
+  const { all } = serversOf(context.clickhouse);
+  const ids = await Promise.all(all.map((client) => readDatabaseId(client, staging)));
+  const isOwn = id === undefined || ids.every((each) => each === id);
+  if (!isOwn || !(await lock.isHeld())) throw new AnotherRestore();
+  if ((await readEpoch(context.redis)) !== epoch) throw new RedisChanged();
+}
+
+class RedisChanged extends BackupFailed {
+  constructor() {
+    super('Redis was emptied or loaded meanwhile: run it again');
+  }
+}
+
+/** Restores the backup beside the tables in use, with the schema of this version. */
+async function stage(restore: Begun): Promise<void> {
+  const { context, staging, lock, id = '' } = restore;
+  const { redis, clickhouse, config } = context;
+  const { all } = serversOf(clickhouse);
+  // Nothing was exchanged, so deletions and moves may go on meanwhile.
+  await redis.del(registryKeys.restoringBackup);
+  await Promise.all(all.map(untilNoRestoreRuns));
+  if (!(await lock.isHeld())) throw new AnotherRestore();
+  for (const client of all) {
+    await dropDatabase(client, staging);
+    await createStaging(client, staging, id);
+  }
+  const isMarked = await checkEnd(restore);
+  await restoreAll(restore);
+  if (!isMarked) await checkRowsOnce(restore);
+  await confirm(restore);
+  await migrateServers({ ...schemaOf(config), database: staging });
+  // The backup may have been made while a run of retention removed identifications.
+  for (const client of restore.restored) await undoRuns(client);
+}
+
+/**
+ * Rejects with AdministrationError unless the backup ended well: parts of one that was cut off or failed may be of before and after a
+ * move of a shard, and have its rows twice. Settles with whether its end is marked: earlier versions marked none.
+ */
+async function checkEnd({ context, name, staging }: Restore): Promise<boolean> {
+  const { all } = serversOf(context.clickhouse);
+  const [home] = all as readonly [ClickHouseClient, ...ClickHouseClient[]];
+  const { clickhouseDatabase: database } = context.config;
+  try {
+    if (await hasEnd(home, database, name, staging)) return true;
+    const registry = `${staging}.registry_of_backup`;
+    const own = await withTableOf(home, `${database}.registry`, backupOf(name, 0), registry, () =>
+      readOwnNote(home, name, registry),
+    );
+    if (own?.marks_end !== true) return false;
+  } catch (error) {
+    // So that it does not look as if a restore had begun.
+    if (error instanceof BackupMissing) for (const client of all) await dropDatabase(client, staging);
+    throw error;
+  }
+  for (const client of all) await dropDatabase(client, staging);
+  throw new AdministrationError(
+    `the backup ${name} has no mark of its end (${endOfBackup(name)} on the disk of backups): it failed, or was cut off. "backup create ${name}" goes on with one that was cut off`,
+  );
+}
+
+/** Rejects with AdministrationError if a server has rows of a shard that was on another one when the home made its part. */
+async function checkRowsOnce({ name, restored }: Restore): Promise<void> {
+  const { servers } = (await readPlaces(restored)) ?? { servers: [] };
+  if (servers.length === 0) return;
+  for (const [server, client] of restored.entries()) {
+    if (!servers.includes(server)) continue;
+    const shard = (await readShards(client)).find((each) => servers[each] !== server);
+    if (shard !== undefined)
+      throw new AdministrationError(
+        `the backup ${name} has rows of shard ${shard} of before and after it was moved: it cannot be restored`,
+      );
+  }
+}
+
+/** Runs `work` while no process loads an empty Redis or creates a deployment in it. */
+async function whileNotLoaded({ redis }: AdminContext, work: () => Promise<void>): Promise<void> {
+  const loading = await beginLoading(redis, loads.restoreWaitMsMax);
+  if (loading === undefined) throw new RedisChanged();
+  try {
+    await work();
+  } finally {
+    await loading.end();
+  }
+}
+
+/** Rejects with AdministrationError if Redis was not loaded from the restored tables. */
+async function checkLoaded({ redis, clickhouse }: AdminContext): Promise<void> {
+  const restored = (await readMirror(clickhouse)).documents[deploymentKey];
+  const epoch = restored === undefined ? '' : (JSON.parse(restored) as Deployment).epoch;
+  if ((await readEpoch(redis)) !== epoch)
+    throw new AdministrationError(
+      'Redis holds another deployment than the restored tables: empty Redis, then "npm run admin -- restore"',
+    );
+}
+
+/** Drops the tables that were replaced. Until the last one is gone the plan says that they are only to be dropped. */
+async function dropReplaced({ context, staging }: Restore, name: string): Promise<void> {
+  const [home, ...others] = serversOf(context.clickhouse).all as readonly [
+    ClickHouseClient,
+    ...ClickHouseClient[],
+  ];
+  const again = (error: unknown) =>
+    new AdministrationError(
+      `the backup ${name} is restored, but what it replaced could not be dropped (${describeError(error).message}): the same command again only does that`,
+    );
+  try {
+    for (const client of others) await dropDatabase(client, staging);
+    await dropAllButPlan(home, staging);
+  } catch (error) {
+    throw again(error);
+  }
+  await dropDatabase(home, staging).catch(async (error: unknown) => {
+    // It may be gone although the answer was lost. Then the command must not be given again.
+    const plans = await readNotedPlans(home, staging).catch(() => undefined);
+    if (plans === undefined)
+      throw new AdministrationError(
+        `the backup ${name} is restored; drop the database ${staging} yourself if it is still there, and do not restore again`,
+      );
+    if (plans.length > 0) throw again(error);
+  });
+}
+
 /** Lets each server restore its own backup. One that had no shards when the backup was made has nothing to restore. */
-async function restoreAll(restore: Restore, isLoaded: boolean): Promise<void> {
-  const { context, name, staging, restored } = restore;
+async function restoreAll(restore: Begun): Promise<void> {
+  const { context, name, staging, restored, epoch } = restore;
   const { clickhouse, config } = context;
   const { all } = serversOf(clickhouse);
   const into = (client: ClickHouseClient, server: number) =>
     restoreInto(client, config.clickhouseDatabase, backupOf(name, server), staging);
   const [home, ...others] = all as readonly [ClickHouseClient, ...ClickHouseClient[]];
   await into(home, 0);
-  if (isLoaded) await checkPlaces(restore);
+  if (epoch !== '') await checkPlaces(restore);
   const servers = (await readPlaces(restored))?.servers ?? [];
   const lacking = servers.findIndex((server) => server >= all.length);
   if (lacking !== -1)
@@ -222,36 +388,6 @@ async function checkPlaces({ context, restored }: Restore): Promise<void> {
   );
 }
 
-function stagingOf(database: string): string {
-  return `${database}_restore`;
-}
-
-async function readPlan({ redis, clickhouse, config }: AdminContext): Promise<Plan | undefined> {
-  const text =
-    (await redis.get(registryKeys.restoringBackup)) ??
-    (await readNotedPlan(clickhouse, stagingOf(config.clickhouseDatabase)));
-  return text === undefined ? undefined : (JSON.parse(text) as Plan);
-}
-
-/** Whether a restore has exchanged any of its tables. */
-async function hasExchanged({ clickhouse, config }: AdminContext, plan: Plan): Promise<boolean> {
-  const isExchanged = async (client: ClickHouseClient, server: number) => {
-    const inUse = await readTableIds(client, config.clickhouseDatabase);
-    return Object.entries(plan.tables[server] ?? {}).some(([table, id]) => inUse.get(table) === id);
-  };
-  return (await Promise.all(serversOf(clickhouse).all.map(isExchanged))).includes(true);
-}
-
-/** Rejects with AdministrationError if Redis is empty and ClickHouse has some tables of a backup and some of now. */
-export async function checkNoneCutOff(context: AdminContext): Promise<void> {
-  if ((await context.redis.exists(registryKeys.epoch)) === 1) return;
-  const plan = await readPlan(context);
-  if (plan !== undefined && (await hasExchanged(context, plan)))
-    throw new AdministrationError(
-      `the restore of ${plan.name} was cut off: "backup restore ${plan.name} --yes" goes on with it, and loads Redis`,
-    );
-}
-
 /**
  * Redis was emptied after the first table was exchanged: what it is to be loaded from is partly among the tables that were
  * exchanged, and what was copied since is in the restored ones. The latest version of each document stands.
@@ -269,34 +405,53 @@ async function gatherSecondCopies({ context, staging }: Restore, plan: Plan): Pr
 
 const secondCopies = ['registry', 'deletion_requests', 'deletion_targets'];
 
-/** Prepares the restored tables for the exchange. Once the plan is there, no round of deletions begins. */
-async function prepare(restore: Restore, isLoaded: boolean, isHeld: IsHeld): Promise<Plan> {
-  const { context, name, staging, restored } = restore;
+/**
+ * Prepares the restored tables for the exchange. Once the plan is there, no round of deletions begins and no shard is moved. `owner`:
+ * who has stopped the rounds.
+ */
+async function prepare(restore: Begun, owner: string): Promise<Plan> {
+  const { context, name, staging, restored, id = '', epoch, lock } = restore;
+  const { redis, clickhouse } = context;
+  const isLoaded = epoch !== '';
+  const places = (await redis.hget(registryKeys.documents, shardServersKey)) ?? '';
   // A move may have begun while the servers restored their backups.
   if (isLoaded) await checkPlaces(restore);
   const result = isLoaded
     ? await deleteSince(restore)
     : { name, state: 'restored' as const, deleted_again: { requests: 0, rows: 0 }, submit_again: [] };
   const keysTo = await Promise.all(
-    serversOf(context.clickhouse).all.map((client, server) =>
+    serversOf(clickhouse).all.map((client, server) =>
       joinIndexes(restore, client, restored[server] as ClickHouseClient),
     ),
   );
+  // Other tables stay as they are: a table that only one of the two databases has cannot be exchanged.
+  const schema = tablesOfSchema();
   const tables = await Promise.all(
     restored.map(async (client) => {
       const ids = [...(await readTableIds(client, staging))];
-      return Object.fromEntries(
-        ids.filter(([table]) => ![...unkeptTables, serverNumberTable].includes(table)),
-      );
+      return Object.fromEntries(ids.filter(([table]) => schema.has(table) && !unkeptTables.includes(table)));
     }),
   );
-  const plan: Plan = { name, tables, keysTo, result };
+  await confirm(restore);
+  const text = JSON.stringify({ id, name, tables, keysTo, result } satisfies Plan);
+  await notePlan(clickhouse, staging, text);
+  const noted = await runScript(
+    redis,
+    scripts.noteRestore,
+    [
+      registryKeys.failedRowsLock,
+      registryKeys.restoreLock,
+      registryKeys.epoch,
+      registryKeys.documents,
+      registryKeys.restoringBackup,
+    ],
+    [owner, lock.owner, epoch, shardServersKey, places, text],
+  );
   // A round that began meanwhile may have completed requests which are not deleted again.
-  if (!(await isHeld())) throw new BackupFailed('it stood still for too long: run it again');
-  const text = JSON.stringify(plan);
-  await notePlan(context.clickhouse, staging, text);
-  await context.redis.set(registryKeys.restoringBackup, text);
-  return plan;
+  if (Number(noted) === 0) throw new BackupFailed('it stood still for too long: run it again');
+  if (Number(noted) === -1) throw new RedisChanged();
+  if (Number(noted) === -2) throw new BackupFailed('a shard was moved meanwhile: run it again');
+  return JSON.parse(text) as Plan;
 }
 
 /**
@@ -339,7 +494,8 @@ async function joinIndexes(
  * the other one, and from then on no segment whose keys were looked up there is taken by the restored tables. The registry comes
  * last: an emptied Redis is loaded from it.
  */
-async function exchangeTables(restore: Restore, plan: Plan, wasLoaded: boolean): Promise<void> {
+async function exchangeTables(restore: Begun, plan: Plan): Promise<void> {
+  const wasLoaded = restore.epoch !== '';
   const servers = [...serversOf(restore.context.clickhouse).all.entries()].toReversed();
   for (const [server, client] of servers) {
     await exchangeOn(restore, client, plan.tables[server] ?? {}, (table) => table === keysTable);
@@ -409,44 +565,44 @@ async function refuseSegmentsUntilNow({ context, restored }: Restore): Promise<v
 }
 
 async function exchangeOn(
-  { context, staging, crash }: Restore,
+  restore: Begun,
   client: ClickHouseClient,
   tables: Plan['tables'][number],
   isWanted: (table: string) => boolean,
 ): Promise<void> {
+  const { context, staging, lock, crash } = restore;
   const { clickhouseDatabase: database } = context.config;
+  const schema = tablesOfSchema();
   const inUse = await readTableIds(client, database);
-  const staged = await readTableIds(client, staging);
   const names = Object.keys(tables)
-    .filter(isWanted)
+    .filter((table) => isWanted(table) && schema.has(table))
     .sort((a, b) => Number(a === 'registry') - Number(b === 'registry'));
   for (const table of names) {
+    const id = tables[table] as string;
+    if (inUse.get(table) === id) continue;
+    await confirm(restore);
     // These only grow: of the suppressions the latest version stands.
     if (table === auditTable || table === suppressedNamesTable) {
       await addRowsOf(client, table, staging, database);
       continue;
     }
-    if (inUse.get(table) === tables[table]) continue;
-    if (staged.get(table) !== tables[table]) throw new BackupFailed('another restore has begun');
-    await exchangeTable(client, table, staging, database);
-    crash('table_exchanged');
+    const exchange = { table, id, staging, database, owner: lock.owner };
+    await exchangeTable(client, exchange, () => crash('table_exchanged'));
   }
 }
 
 const keysTable = 'stored_keys';
 const auditTable = 'audit_log';
-/** Says which server it is, also if the others were not exchanged yet. */
-const serverNumberTable = 'server_number';
 
-/** Runs `work` when no round of deletions runs, and while none begins. */
+/** Runs `work` when no round of deletions runs, and while none begins; with what the lock holds that stops them. */
 async function withoutDeletions<Result>(
   { redis }: AdminContext,
-  work: (isHeld: IsHeld) => Promise<Result>,
+  work: (owner: string) => Promise<Result>,
 ): Promise<Result> {
   const giveUpAt = performance.now() + backups.roundWaitMsMax;
   for (;;) {
-    const done = await withFailedRowsLocked(redis, 'restore', async (isHeld) => ({
-      result: await work(isHeld),
+    const done = await withFailedRowsLocked(redis, 'restore', async (_, owner) => ({
+      result: await work(owner),
     }));
     if (done !== 'locked') return done.result;
     if (performance.now() > giveUpAt)
@@ -502,8 +658,12 @@ async function deleteSince({ context, name, staging, restored }: Restore): Promi
 }
 
 /** The entry of a backup in its own copy of the registry. A later entry of the same name may describe another backup. */
-async function readOwnNote(home: ClickHouseClient, name: string): Promise<Backup | undefined> {
-  const text = (await readMirror(home)).documents[backupsKey];
+async function readOwnNote(
+  home: ClickHouseClient,
+  name: string,
+  registry?: string,
+): Promise<Backup | undefined> {
+  const text = (await readMirror(home, registry)).documents[backupsKey];
   return (JSON.parse(text ?? '[]') as Backup[]).find((backup) => backup.name === name);
 }
 

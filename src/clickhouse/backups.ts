@@ -2,8 +2,12 @@
 // BACKUP and RESTORE run in the server, and go on when the process that started them has ended.
 
 import { randomUUID } from 'node:crypto';
+import { tables } from '../contract/records.js';
+import { anySize } from './any-size.js';
 import { type ClickHouseClient, faultCodes } from './client.js';
-import { commandLong } from './long-statement.js';
+import { commandLong, readLong } from './long-statement.js';
+import { shardNumberSpacing } from './store.js';
+import { storedTable } from './tables.js';
 
 const pollMs = 100;
 
@@ -12,6 +16,9 @@ export class BackupFailed extends Error {}
 
 /** There is no backup of a name: of that to restore, or that one was to be based on. */
 export class BackupMissing extends BackupFailed {}
+
+/** There is a backup of this name on the disk already. */
+export class BackupExists extends BackupFailed {}
 
 /** Keyed hashes of users, which end by themselves: no backup has them, and a restore leaves them as they are. */
 export const unkeptTables: readonly string[] = ['deletion_evidence', 'deletion_references'];
@@ -30,7 +37,16 @@ export function keysOfBackup(name: string): string {
   return `${name}.keys`;
 }
 
+/**
+ * The name of the mark that a backup ended well. It is in the folder of the backup's first part, so a copy of the folder has it too. Only
+ * ClickHouse writes to the disk, so the mark is a backup itself, of a small table.
+ */
+export function endOfBackup(name: string): string {
+  return `${name}/end`;
+}
+
 const keysTable = 'stored_keys';
+const markTable = 'migrations';
 
 /** Makes a backup of a database on the disk `backups`; settles with its size in bytes when it is there. See `make`. */
 export function makeBackup(
@@ -54,6 +70,46 @@ export function makeKeysBackup(
   return make(client, `TABLE ${database}.${keysTable}`, keysOfBackup(name), name, isContinued);
 }
 
+/** Marks that all parts of a backup are there and belong together. */
+export async function markEnd(
+  client: ClickHouseClient,
+  database: string,
+  name: string,
+  isContinued: boolean,
+): Promise<void> {
+  await make(client, `TABLE ${database}.${markTable}`, endOfBackup(name), undefined, isContinued);
+}
+
+/** Whether a backup's end is marked. `into`: a database for what is restored to find that out. */
+export async function hasEnd(
+  client: ClickHouseClient,
+  database: string,
+  name: string,
+  into: string,
+): Promise<boolean> {
+  const read = async () => true;
+  return withTableOf(client, `${database}.${markTable}`, endOfBackup(name), `${into}.end_mark`, read).catch(
+    (error: unknown) => {
+      if (error instanceof BackupMissing) return false;
+      throw error;
+    },
+  );
+}
+
+/** Restores one table of a backup, and drops it when `read` has settled. */
+export async function withTableOf<Result>(
+  client: ClickHouseClient,
+  table: string,
+  name: string,
+  into: string,
+  read: () => Promise<Result>,
+): Promise<Result> {
+  await restore(client, `TABLE ${table} AS ${into}`, name);
+  const result = await read();
+  await client.command({ query: `DROP TABLE ${into} SYNC`, clickhouse_settings: anySize });
+  return result;
+}
+
 /** A backup that the server has made or makes is not begun again if `isContinued`: otherwise it is an older one, and ClickHouse refuses the name. */
 async function make(
   client: ClickHouseClient,
@@ -62,15 +118,25 @@ async function make(
   base: string | undefined,
   isContinued: boolean,
 ): Promise<number> {
-  const known = isContinued ? await read(client, "status IN ('CREATING_BACKUP', 'BACKUP_CREATED')") : [];
-  const begun = known.findLast((row) => nameOf(row) === name);
+  const findBegun = async () => {
+    const known = isContinued ? await read(client, "status IN ('CREATING_BACKUP', 'BACKUP_CREATED')") : [];
+    return known.findLast((row) => nameOf(row) === name);
+  };
+  const begun = await findBegun();
   if (begun !== undefined) return untilDone(client, begun.id);
   const id = randomUUID();
   const settings = [`id = '${id}'`, ...(base === undefined ? [] : [`base_backup = ${onDisk(base)}`])];
-  await client.command({
-    query: `BACKUP ${what} TO ${onDisk(name)} SETTINGS ${settings.join(', ')} ASYNC`,
-  });
-  return untilDone(client, id);
+  try {
+    await client.command({
+      query: `BACKUP ${what} TO ${onDisk(name)} SETTINGS ${settings.join(', ')} ASYNC`,
+    });
+    return await untilDone(client, id);
+  } catch (error) {
+    // A statement of an earlier process has arrived since.
+    const late = error instanceof BackupExists ? await findBegun() : undefined;
+    if (late !== undefined) return untilDone(client, late.id);
+    throw error;
+  }
 }
 
 /** Restores a backup of a database into another, new one; settles when it is there. */
@@ -99,13 +165,15 @@ async function restoreKeys(
     if (error instanceof BackupMissing) return;
     throw error;
   }
-  await client.command({ query: `DROP TABLE ${into}.${keysTable} SYNC` });
+  await client.command({ query: `DROP TABLE ${into}.${keysTable} SYNC`, clickhouse_settings: anySize });
   await client.command({ query: `RENAME TABLE ${later} TO ${into}.${keysTable}` });
 }
 
 async function restore(client: ClickHouseClient, what: string, name: string): Promise<void> {
   const id = randomUUID();
-  await client.command({ query: `RESTORE ${what} FROM ${onDisk(name)} SETTINGS id = '${id}' ASYNC` });
+  // The database is there already, and its definition says only where it was made.
+  const settings = `id = '${id}', allow_different_database_def = 1`;
+  await client.command({ query: `RESTORE ${what} FROM ${onDisk(name)} SETTINGS ${settings} ASYNC` });
   await untilDone(client, id);
 }
 
@@ -126,8 +194,20 @@ async function renumberParts(client: ClickHouseClient, database: string): Promis
     for (const verb of ['DETACH', 'ATTACH'])
       await client.command({
         query: `ALTER TABLE ${database}.${table} ${verb} PARTITION ID '${partition_id}'`,
+        clickhouse_settings: anySize,
       });
   }
+}
+
+/** The shards of which the connection's database has rows. */
+export async function readShards(client: ClickHouseClient): Promise<readonly number[]> {
+  const sources = [...tables.map(storedTable), 'failed_events'];
+  const rows = await readLong<{ shard: number | string }>(client, {
+    query: sources
+      .map((table) => `SELECT DISTINCT segment % ${shardNumberSpacing} AS shard FROM ${table}`)
+      .join(' UNION DISTINCT '),
+  });
+  return rows.map(({ shard }) => Number(shard));
 }
 
 /** Settles when no restore runs: a restore goes on after its process was killed. */
@@ -161,13 +241,16 @@ async function untilDone(client: ClickHouseClient, id: string): Promise<number> 
     if (row === undefined) throw new BackupFailed('clickhouse was restarted meanwhile');
     if (['BACKUP_CREATED', 'RESTORED'].includes(row.status)) return Number(row.compressed_size);
     if (!['CREATING_BACKUP', 'RESTORING'].includes(row.status)) {
-      const Failed = row.error.startsWith(`Code: ${faultCodes.backupNotFound}.`)
-        ? BackupMissing
-        : BackupFailed;
-      throw new Failed(row.error.split('\n')[0] || row.status);
+      throw failureOf(row.error.split('\n')[0] || row.status);
     }
     await pause();
   }
+}
+
+function failureOf(text: string): BackupFailed {
+  if (text.startsWith(`Code: ${faultCodes.backupNotFound}.`)) return new BackupMissing(text);
+  if (text.startsWith(`Code: ${faultCodes.backupExists}.`)) return new BackupExists(text);
+  return new BackupFailed(text);
 }
 
 async function read(client: ClickHouseClient, condition: string): Promise<Row[]> {
@@ -194,22 +277,78 @@ export async function readTableIds(
   return new Map(rows.map(({ name, uuid }) => [name, uuid]));
 }
 
-/** Exchanges a table of two databases in one step. */
+/** Makes the database in which a backup is restored. Rejects if there is one: another process is restoring too. */
+export async function createStaging(client: ClickHouseClient, staging: string, id: string): Promise<void> {
+  await client.command({ query: `CREATE DATABASE ${staging} UUID '${id}'` });
+}
+
+/** The id of a database; undefined if there is none. */
+export async function readDatabaseId(
+  client: ClickHouseClient,
+  database: string,
+): Promise<string | undefined> {
+  const result = await client.query({
+    query: 'SELECT toString(uuid) AS id FROM system.databases WHERE name = {database:String}',
+    query_params: { database },
+    format: 'JSONEachRow',
+  });
+  const [row] = await result.json<{ id: string }>();
+  return row?.id;
+}
+
+/** Where a restored table is, which table it is to be, and which process exchanges the two. */
+export type Exchange = {
+  readonly table: string;
+  /** The id of the restored table. */
+  readonly id: string;
+  readonly staging: string;
+  readonly database: string;
+  /** Letters and digits. */
+  readonly owner: string;
+};
+
+const takenBy = '_taken_by_';
+
+/**
+ * Puts a restored table in the place of the one in use, and that in its place. To be called by one process at a time. A statement of an
+ * earlier process may arrive late, and would take the table out again. So each process first gives the restored table a name of its
+ * own, and a statement that has another name finds no table. `exchanged` is called as soon as it is done.
+ */
 export async function exchangeTable(
   client: ClickHouseClient,
-  table: string,
-  one: string,
-  other: string,
+  { table, id, staging, database, owner }: Exchange,
+  exchanged: () => void,
 ): Promise<void> {
-  await client.command({ query: `EXCHANGE TABLES ${one}.${table} AND ${other}.${table}` });
+  const [plain, own] = [`${staging}.${table}`, `${table}${takenBy}${owner}`];
+  await client.command({ query: `RENAME TABLE ${plain} TO ${staging}.${own}` });
+  const isRestored = (await readTableIds(client, staging)).get(own) === id;
+  if (isRestored)
+    await client.command({ query: `EXCHANGE TABLES ${staging}.${own} AND ${database}.${table}` });
+  if (isRestored) exchanged();
+  await client.command({ query: `RENAME TABLE ${staging}.${own} TO ${plain}` });
+  // A statement of an earlier process may have come first.
+  if ((await readTableIds(client, database)).get(table) !== id)
+    throw new BackupFailed('another restore has begun');
+}
+
+/** Takes the tables over from a process that was killed while it exchanged them. */
+export async function takeTablesOver(client: ClickHouseClient, staging: string): Promise<void> {
+  for (const name of (await readTableIds(client, staging)).keys()) {
+    const [table, owner] = name.split(takenBy);
+    if (owner !== undefined)
+      await client.command({ query: `RENAME TABLE ${staging}.${name} TO ${staging}.${table}` });
+  }
 }
 
 const planTable = 'restore_plan';
 
-/** Notes the plan of a restore beside the tables that it restores: Redis may be emptied before the restore has ended. */
+/**
+ * Notes the plan of a restore beside the tables that it restores: Redis may be emptied before the restore has ended. A plan that was
+ * noted before stays: noting another one in its place could be cut off between the two.
+ */
 export async function notePlan(client: ClickHouseClient, staging: string, plan: string): Promise<void> {
   await client.command({
-    query: `CREATE OR REPLACE TABLE ${staging}.${planTable} (plan String)
+    query: `CREATE TABLE IF NOT EXISTS ${staging}.${planTable} (plan String)
       ENGINE = MergeTree ORDER BY tuple() SETTINGS fsync_after_insert = 1, fsync_part_directory = 1`,
   });
   await client.insert({
@@ -220,19 +359,24 @@ export async function notePlan(client: ClickHouseClient, staging: string, plan: 
   });
 }
 
-/** The plan that was noted there; undefined if there is none. */
-export async function readNotedPlan(client: ClickHouseClient, staging: string): Promise<string | undefined> {
-  if (!(await readTableIds(client, staging)).has(planTable)) return undefined;
+/** The plans that were noted there, in no order. */
+export async function readNotedPlans(client: ClickHouseClient, staging: string): Promise<readonly string[]> {
+  if (!(await readTableIds(client, staging)).has(planTable)) return [];
   const result = await client.query({
     query: `SELECT plan FROM ${staging}.${planTable}`,
     format: 'JSONEachRow',
   });
-  const [row] = await result.json<{ plan: string }>();
-  return row?.plan;
+  return (await result.json<{ plan: string }>()).map(({ plan }) => plan);
 }
 
-export async function forgetPlan(client: ClickHouseClient, staging: string): Promise<void> {
-  await client.command({ query: `DROP TABLE IF EXISTS ${staging}.${planTable} SYNC` });
+/** Drops what rows there are beside the plan, however much that is. */
+export async function dropAllButPlan(client: ClickHouseClient, staging: string): Promise<void> {
+  for (const table of (await readTableIds(client, staging)).keys())
+    if (table !== planTable)
+      await client.command({
+        query: `DROP TABLE IF EXISTS ${staging}.${table} SYNC`,
+        clickhouse_settings: anySize,
+      });
 }
 
 /** Adds the rows of a table to the one of the same name in another database. */
@@ -249,12 +393,13 @@ export async function addRowsOf(
 export async function dropDatabase(client: ClickHouseClient, database: string): Promise<void> {
   await client.command({
     query: `DROP DATABASE IF EXISTS ${database} SYNC`,
-    clickhouse_settings: { max_table_size_to_drop: '0', max_partition_size_to_drop: '0' },
+    clickhouse_settings: anySize,
   });
 }
 
 function onDisk(name: string): string {
-  if (!/^[\w-]+(\.server-\d+)?(\.keys)?$/.test(name)) throw new Error('the name of a backup is not a name');
+  if (!/^[\w-]+(\.server-\d+)?(\.keys|\/end)?$/.test(name))
+    throw new Error('the name of a backup is not a name');
   return `Disk('backups', '${name}')`;
 }
 

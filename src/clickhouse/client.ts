@@ -181,6 +181,7 @@ export const faultCodes = {
   tooManyRows: 158,
   timeoutExceeded: 159,
   violatedConstraint: 469,
+  backupExists: 598,
   backupNotFound: 599,
 } as const;
 

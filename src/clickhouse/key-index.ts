@@ -192,9 +192,10 @@ export async function readMarkers(
 
 /** Adds all keys of one database's index to another's, and the keys of rows that the first has not indexed yet. */
 export async function addIndexOf(client: ClickHouseClient, from: string, into: string): Promise<void> {
+  // Before the keys: a worker may index rows meanwhile, and would raise a marker whose keys were not copied.
+  const markers = await readMarkers(client, `${from}.stored_keys`);
   const keys = `SELECT hash, rest, segment FROM ${from}.stored_keys WHERE hash != 0`;
   await add(client, keys, `${into}.stored_keys`);
-  const markers = await readMarkers(client, `${from}.stored_keys`);
   await addKeysAbove(
     client,
     from,

@@ -30,6 +30,12 @@ export function readMigrations(): Migration[] {
     });
 }
 
+/** The tables that migrations make, and their own. What else is in the database is not the service's. */
+export function tablesOfSchema(): ReadonlySet<string> {
+  const made = readMigrations().flatMap(({ sql }) => [...sql.matchAll(/CREATE TABLE IF NOT EXISTS (\w+)/g)]);
+  return new Set(['migrations', ...made.map(([, table]) => table as string)]);
+}
+
 /**
  * Applies what is missing and settles with the names of what it applied. May be called again, after a crash too. A `cluster`
  * without a kind of tables means tables that are replicated over it.

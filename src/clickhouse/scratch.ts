@@ -3,6 +3,7 @@
 // any of them, and each carries out mutations by itself, after a restart too. There these tables are on disk and equal on
 // every replica before they are read; dropping them removes their parts.
 
+import { anySize } from './any-size.js';
 import type { ClickHouseClient } from './client.js';
 import { commandLong } from './long-statement.js';
 import { engineInUse, hasReplicas, onCluster, settingsOfAll } from './replication.js';
@@ -66,10 +67,14 @@ export async function renameScratch(client: ClickHouseClient, from: string, to: 
 
 /** Removes all rows. */
 export async function emptyScratch(client: ClickHouseClient, tables: readonly string[]): Promise<void> {
-  for (const table of tables) await client.command({ query: `TRUNCATE TABLE ${table}` });
+  for (const table of tables)
+    await client.command({ query: `TRUNCATE TABLE ${table}`, clickhouse_settings: anySize });
 }
 
 /** Drops a table, if it is there; settles when nothing of it is left, on no replica. */
 export async function dropScratch(client: ClickHouseClient, table: string): Promise<void> {
-  await client.command({ query: `DROP TABLE IF EXISTS ${table} ${onCluster(client)} SYNC` });
+  await client.command({
+    query: `DROP TABLE IF EXISTS ${table} ${onCluster(client)} SYNC`,
+    clickhouse_settings: anySize,
+  });
 }

@@ -1,7 +1,7 @@
 // Sending a failed row again and deleting its user exclude each other. Otherwise, between its reading from one table and its
 // insert into the other, a row would be in no place where a deletion looks. Restoring a backup excludes both, since it replaces
-// the tables; and the beginning of a move of a shard excludes all of them. If the process that holds the lock is paused, the lock expires. That is safe: ClickHouse takes each row that is
-// sent from the failed rows that are left.
+// the tables; and the beginning of a move of a shard excludes all of them. If the process that holds the lock is paused, the lock
+// expires. That is safe: ClickHouse takes each row that is sent from the failed rows that are left.
 
 import { randomBytes } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
@@ -14,11 +14,14 @@ import { failedRowsLock } from '../tuning.js';
 /** Asks Redis whether this process still holds the lock, and renews it. */
 export type IsHeld = () => Promise<boolean>;
 
-/** Runs `work` while no other process moves failed rows. If one does, settles with `locked` without running it. */
+/**
+ * Runs `work` while no other process moves failed rows. If one does, settles with `locked` without running it. `owner`: what the lock
+ * holds as long as it is this process's.
+ */
 export async function withFailedRowsLocked<T>(
   redis: Redis,
   kind: 'round' | 'retention' | 'retry' | 'restore' | 'move',
-  work: (isHeld: IsHeld) => Promise<T>,
+  work: (isHeld: IsHeld, owner: string) => Promise<T>,
 ): Promise<T | 'locked'> {
   const owner = `${kind} ${randomBytes(9).toString('base64url')}`;
   const lock = registryKeys.failedRowsLock;
@@ -29,7 +32,7 @@ export async function withFailedRowsLocked<T>(
   // If a renewal fails, the next one follows. `work` itself asks whether the lock is lost.
   const renewal = setInterval(() => void Promise.allSettled([isHeld()]), failedRowsLock.renewEveryMs);
   try {
-    return await work(isHeld);
+    return await work(isHeld, owner);
   } finally {
     clearInterval(renewal);
     await runScript(redis, scripts.freeFailedRowsLock, [lock], [owner]);

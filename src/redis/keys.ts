@@ -91,6 +91,10 @@ export const registryKeys = {
   export: (id: string) => `{registry}:export:${id}`,
   /** Present while a backup takes the place of ClickHouse's tables; no round of deletions begins. */
   restoringBackup: '{registry}:restoring_backup',
+  /** Held by the process that restores a backup, from its first step to its last. */
+  restoreLock: '{registry}:restore_lock',
+  /** Held by the process that makes the backup of this name. */
+  backupLock: (name: string) => `{registry}:backup_lock:${name}`,
   /** Present for a while after a round of deletions, so that requests gather for the next one. */
   deletionRound: '{registry}:deletion_round',
   /** Present while the append-only file still holds deleted data. */

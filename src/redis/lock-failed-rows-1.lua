@@ -1,6 +1,6 @@
 -- Takes the lock of the failed rows. A round of deletions, an end of retention, the restore of a backup and the beginning of a
--- move of a shard may each take it over from another of its kind, since that one may have been killed. A round may also take it from an end of retention, so that
--- deletions wait for none that was killed. All of these are safe. All others wait until it is free.
+-- move of a shard may each take it over from another of its kind, since that one may have been killed. A round may also take it
+-- from an end of retention, so that deletions wait for none that was killed. All of these are safe. All others wait until it is free.
 --
 -- KEYS  1  the lock
 -- ARGV  1  kind of the caller, "round", "retention", "retry", "restore" or "move"   2  "<kind> <owner>"   3  its lifetime in ms

@@ -65,6 +65,7 @@ export const scripts = {
   floorSuppressions: load('floor-suppressions-2'),
   loadSuppressions: load('load-suppressions-5'),
   endLoadSuppressions: load('end-load-suppressions-3'),
+  noteRestore: load('note-restore-5'),
   takeTurn: load('take-turn-1'),
   endTurn: load('end-turn-1'),
   time: load('time-1'),

@@ -7,6 +7,7 @@
 // identification of the same user_id would merge it with another user. Users may return meanwhile: see
 // removed-identifications.ts.
 
+import { anySize } from '../clickhouse/any-size.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { readLong } from '../clickhouse/long-statement.js';
 import { syncReplicas } from '../clickhouse/replication.js';
@@ -185,6 +186,6 @@ export async function dropPartition(
   if (!/^\d{6}$/.test(partition)) throw new Error('a partition is not a month');
   await client.command({
     query: `ALTER TABLE ${place} DROP PARTITION ${partition}`,
-    clickhouse_settings: { max_partition_size_to_drop: '0' },
+    clickhouse_settings: anySize,
   });
 }

@@ -80,12 +80,26 @@ async function deletedUsers(): Promise<string[]> {
   return withRedis(sluice, (redis) => redis.keys(registryKeys.deletedUsers('*')));
 }
 
+let holding: NodeJS.Timeout | undefined;
+
 /** No user is deleted while this is set. */
 async function holdDeletions(held: boolean): Promise<void> {
-  await withRedis(sluice, async (redis) => {
-    if (held) await redis.set(registryKeys.restoringBackup, '{}');
-    else await redis.del(registryKeys.restoringBackup);
-  });
+  const lock = registryKeys.failedRowsLock;
+  clearInterval(holding);
+  if (!held) return withRedis(sluice, async (redis) => void (await redis.del(lock)));
+  const hold = () =>
+    withRedis(sluice, (redis) => redis.set(lock, 'retry of a test', 'PX', failedRowsLock.holdMs));
+  await hold();
+  holding = setInterval(() => void hold(), failedRowsLock.renewEveryMs);
+}
+
+/** Kills a command at a crash point. The next one need not wait until the right of a killed process ends. */
+async function killAt(point: string, ...words: readonly string[]): Promise<void> {
+  const killed = runProgram('src/admin/main.js', words, { ...sluice.env, CRASH_AT: point });
+  await assert.rejects(killed, /ended with SIGKILL/, point);
+  await withRedis(sluice, (redis) =>
+    redis.del(registryKeys.restoreLock, registryKeys.backupLock(words[2] ?? '')),
+  );
 }
 
 function restore(name: string): Promise<RestoredBackup> {
@@ -110,12 +124,17 @@ test('makes a backup, goes on with one that was cut off, and lists it', async ()
   await sendEvent({ identity: 'carol' }, 'Back');
   await untilStored(sluice);
   const create = ['backup', 'create', 'one', '--keep-days', '3'] as const;
-  const killed = runProgram('src/admin/main.js', create, { ...sluice.env, CRASH_AT: 'rows_backed_up' });
-  await assert.rejects(killed, /ended with SIGKILL/);
+  await killAt('rows_backed_up', ...create);
   // As a deletion adds it whose rows the copied tables no longer have.
   await sluice.rows(
     `INSERT INTO stored_keys (hash, rest, segment) VALUES (${Object.values(lateKey).join()})`,
   );
+  // All parts are there, but nobody has compared whether they belong together.
+  await killAt('parts_compared', ...create);
+  const [cutOff] = (await sluice.admin('backup', 'list')) as BackupView[];
+  assert.equal(cutOff?.status, 'unknown');
+  await assert.rejects(restore('one'), /the backup one has no mark of its end .*"backup create one" goes on/);
+  await killAt('end_marked', ...create);
   const made = (await sluice.admin(...create)) as BackupView;
   assert.equal(made.status, 'complete');
   assert.ok((made.bytes ?? 0) > 0);
@@ -228,16 +247,17 @@ test('a restore that is killed anywhere goes on when it is called again, and nev
     point === 'table_exchanged' ? [point, `${point}:4` as const] : [point],
   );
   for (const point of spec) {
-    const env = { ...sluice.env, CRASH_AT: point };
-    const killed = runProgram('src/admin/main.js', ['backup', 'restore', 'one', '--yes'], env);
-    await assert.rejects(killed, /ended with SIGKILL/, point);
+    await killAt(point, 'backup', 'restore', 'one', '--yes');
     for (const who of await seen()) assert.doesNotMatch(who, /^(ada|bob|7|erin|carol Seen)/, point);
     if (point === 'table_exchanged')
       await assert.rejects(restore('two'), /the restore of one was cut off: run it again first/);
+    if (point.startsWith('table_exchanged'))
+      await assert.rejects(sluice.admin('backup', 'create', 'mixed'), /its restore was cut off/);
   }
   await worker.restart();
   const { deleted_again, ...restored } = await restore('one');
-  assert.deepEqual(restored, { name: 'one', state: 'kept', submit_again: [] });
+  // It was killed when it had only to drop what it had replaced.
+  assert.deepEqual(restored, { name: 'one', state: 'kept', submit_again: [], was_done: true });
   // The rows of carol, erin, bob and dave, who have one event each in the backup; erin's is that of user 7.
   assert.deepEqual(deleted_again, { requests: 5, rows: 4 });
   await complete('dave');
@@ -255,16 +275,11 @@ test('after a restore no key is free, whether its row is back, deleted or lost',
 });
 
 test('a filter of keys that a worker loads while a restore is cut off hides no key afterwards', async () => {
-  const killAt = (point: string) => {
-    const env = { ...sluice.env, CRASH_AT: point };
-    const killed = runProgram('src/admin/main.js', ['backup', 'restore', 'one', '--yes'], env);
-    return assert.rejects(killed, /ended with SIGKILL/, point);
-  };
   // The index of keys is exchanged first.
-  await killAt('table_exchanged');
+  await killAt('table_exchanged', 'backup', 'restore', 'one', '--yes');
   await sendEvent({ identity: 'between' });
   await untilStored(sluice);
-  await killAt('rows_exchanged');
+  await killAt('rows_exchanged', 'backup', 'restore', 'one', '--yes');
   assert.ok(!(await seen()).includes('between Seen'));
   // The index reaches beyond the event's segment, and the filter is loaded from it.
   await withRedis(sluice, forgetKeys);
@@ -463,18 +478,9 @@ test('goes on although Redis is emptied after the first exchange, and still know
   await submit('bob', { identity: 'bob' });
   await (await sluice.addWorker({ CRASH_AT: 'after_mutation' })).exited;
   await withRedis(sluice, (redis) => redis.del(registryKeys.failedRowsLock));
-  const killedAt = (point: string) =>
-    assert.rejects(
-      runProgram('src/admin/main.js', ['backup', 'restore', 'late', '--yes'], {
-        ...sluice.env,
-        CRASH_AT: point,
-      }),
-      /ended with SIGKILL/,
-      point,
-    );
   const requestsOfBob = `SELECT request_id FROM deletion_requests WHERE request_id = '${requests.bob}'`;
   assert.notDeepEqual(await sluice.rows(requestsOfBob), []);
-  await killedAt('table_exchanged:6');
+  await killAt('table_exchanged:6', 'backup', 'restore', 'late', '--yes');
   assert.deepEqual(await sluice.rows(requestsOfBob), [], 'the requests come from the backup');
   await withRedis(sluice, (redis) => redis.flushall());
   for (const command of ['restore', 'bootstrap'])
@@ -482,7 +488,7 @@ test('goes on although Redis is emptied after the first exchange, and still know
       sluice.admin(command),
       /the restore of late was cut off: "backup restore late --yes"/,
     );
-  await killedAt('epoch_restored');
+  await killAt('epoch_restored', 'backup', 'restore', 'late', '--yes');
   await withRedis(sluice, async (redis) =>
     assert.equal(await redis.exists(registryKeys.restoringBackup), 1, 'nobody is deleted meanwhile'),
   );

@@ -1,0 +1,75 @@
+// The plan of a restore: which tables take the place of which. It is noted on the home beside the restored tables, then in Redis,
+// before the first table is exchanged, and forgotten with the tables that were replaced. As long as it is noted, no round of
+// deletions and no move of a shard begins, and a restore that was cut off goes on.
+
+import { AdministrationError } from '../accounts/accounts.js';
+import { readDatabaseId, readNotedPlans, readTableIds } from '../clickhouse/backups.js';
+import { serversOf } from '../clickhouse/servers.js';
+import { registryKeys } from '../redis/keys.js';
+import type { AdminContext } from './context.js';
+import type { RestoredBackup } from './restore-backup.js';
+
+export type Plan = {
+  /** The id of the database in which the tables were restored. Earlier versions noted none. */
+  readonly id?: string;
+  readonly name: string;
+  /** The ids of the restored tables, of each server. */
+  readonly tables: readonly Readonly<Record<string, string>>[];
+  /** Of each server, by shard: keys of later segments may have been stored since they were put into the restored index. */
+  readonly keysTo: readonly Readonly<Record<string, string>>[];
+  readonly result: RestoredBackup;
+  /** All is exchanged, and nothing is left to do but to drop what was replaced. */
+  readonly isDone?: true;
+};
+
+/** The database in which a backup is restored. */
+export function stagingOf(database: string): string {
+  return `${database}_restore`;
+}
+
+/** The plan of a restore that was cut off or runs. Redis has it too, and may have been emptied, or lack its end. */
+export async function readPlan({ redis, clickhouse, config }: AdminContext): Promise<Plan | undefined> {
+  const noted = await readNotedPlans(clickhouse, stagingOf(config.clickhouseDatabase));
+  const inRedis = noted.length > 0 ? null : await redis.get(registryKeys.restoringBackup);
+  const plans = [...noted, ...(inRedis === null ? [] : [inRedis])].map((text) => JSON.parse(text) as Plan);
+  return plans.find(({ isDone }) => isDone === true) ?? plans[0];
+}
+
+/** Whether a restore has exchanged any of its tables. */
+export async function hasExchanged({ clickhouse, config }: AdminContext, plan: Plan): Promise<boolean> {
+  const isExchanged = async (server: number) => {
+    const client = serversOf(clickhouse).all[server];
+    const inUse = client && (await readTableIds(client, config.clickhouseDatabase));
+    return Object.entries(plan.tables[server] ?? {}).some(([table, id]) => inUse?.get(table) === id);
+  };
+  return (await Promise.all(plan.tables.map((_, server) => isExchanged(server)))).includes(true);
+}
+
+/** Whether a restore runs, or was cut off after it had noted its plan. */
+export async function isRestoring({ redis }: AdminContext): Promise<boolean> {
+  return (await redis.exists(registryKeys.restoreLock, registryKeys.restoringBackup)) > 0;
+}
+
+/**
+ * Rejects with AdministrationError if a restore has begun: ClickHouse may be empty because the backup takes its place only at the end.
+ * To be called by a process that has the right to load Redis, which the restore takes before it exchanges the tables.
+ */
+export async function checkNoRestore(context: AdminContext): Promise<void> {
+  const staging = stagingOf(context.config.clickhouseDatabase);
+  const isBegun =
+    (await isRestoring(context)) || (await readDatabaseId(context.clickhouse, staging)) !== undefined;
+  if (isBegun)
+    throw new AdministrationError(
+      `a backup is being restored, or its restore was cut off: "backup restore NAME --yes" goes on with it. For a new deployment instead, drop the database ${staging} of ClickHouse first`,
+    );
+}
+
+/** Rejects with AdministrationError if Redis is empty and ClickHouse has some tables of a backup and some of now. */
+export async function checkNoneCutOff(context: AdminContext): Promise<void> {
+  if ((await context.redis.exists(registryKeys.epoch)) === 1) return;
+  const plan = await readPlan(context);
+  if (plan !== undefined && plan.isDone !== true && (await hasExchanged(context, plan)))
+    throw new AdministrationError(
+      `the restore of ${plan.name} was cut off: "backup restore ${plan.name} --yes" goes on with it, and loads Redis`,
+    );
+}

@@ -1,0 +1,291 @@
+// What else may happen while a backup is made or restored: another process does the same, a start, a worker that indexes keys, an
+// answer that is lost, a statement that arrives late. Tables may be larger than ClickHouse drops unless it is told to.
+
+import assert from 'node:assert/strict';
+import { after, afterEach, before, test } from 'node:test';
+import { runAdmin } from '../../harness/administration.js';
+import { type Choice, type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
+import { send, untilStored } from '../../harness/deletion.js';
+import { forgetKeys } from '../../harness/forgotten-keys.js';
+import { withRedis } from '../../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { runProgram } from '../../harness/sluice.js';
+import { until } from '../../harness/wait.js';
+import { keepsSince } from '../../src/accounts/backups.js';
+import type { BackupView } from '../../src/admin/backups.js';
+import type { RestoredBackup } from '../../src/admin/restore-backup.js';
+import { registryKeys } from '../../src/redis/keys.js';
+
+let sluice: SluiceHandle;
+let gates: readonly [ClickHouseGate, ClickHouseGate];
+
+before(async () => {
+  sluice = await startSluice({ workers: 1 });
+  const { url } = sluice.clickhouse;
+  gates = [await startClickHouseGate(url), await startClickHouseGate(url)];
+  await sendEvent('of the backup');
+  // A part that took part in a mutation has to be detached.
+  await sendEvent('gone');
+  await sluice.rows("ALTER TABLE stored_events DELETE WHERE event = 'gone' SETTINGS mutations_sync = 2");
+  await withRedis(sluice, forgetKeys);
+  await sluice.admin('backup', 'create', 'one');
+});
+
+afterEach(() => {
+  for (const gate of gates) gate.pass();
+  for (const gate of gates) gate.hold(() => false);
+});
+
+after(async () => {
+  for (const gate of gates ?? []) await gate.close();
+  await sluice?.stop();
+});
+
+async function sendEvent(event: string): Promise<void> {
+  const { appId: app_id } = sluice;
+  await send(sluice, '/api/track', { app_id, event, identity: 'ada', idempotency_key: event });
+  await untilStored(sluice);
+}
+
+async function seen(): Promise<string[]> {
+  const rows = await sluice.rows<{ event: string }>('SELECT event FROM events ORDER BY event');
+  return rows.map(({ event }) => event);
+}
+
+/** Restores a backup through a gate, or with more in the URL. */
+function restoreBy(url: string, name = 'one'): Promise<RestoredBackup> {
+  const env = { ...sluice.env, CLICKHOUSE_URL: url };
+  return runAdmin(['backup', 'restore', name, '--yes'], env) as Promise<RestoredBackup>;
+}
+
+async function untilHeld(gate: ClickHouseGate): Promise<void> {
+  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'a statement is held' });
+}
+
+/** As if the process that has it were paused for longer than its right lasts. */
+async function endRight(): Promise<void> {
+  await withRedis(sluice, (redis) => redis.del(registryKeys.restoreLock, registryKeys.failedRowsLock));
+}
+
+const startsWith =
+  (text: string): Choice =>
+  ({ sql }) =>
+    sql.startsWith(text);
+
+test('restores months and an index of keys that are larger than ClickHouse drops unless it is told to', async () => {
+  for (const bound of ['max_partition_size_to_drop', 'max_table_size_to_drop']) {
+    // For each statement that does not set it.
+    await restoreBy(`${sluice.clickhouse.url}/?ch_${bound}=1`);
+    assert.deepEqual(await seen(), ['of the backup'], bound);
+  }
+});
+
+test('frees no key that a worker indexes while a restore copies the index', async () => {
+  await sendEvent('since');
+  const [gate] = gates;
+  // It reads how far the index reaches. The keys must not have been copied by then.
+  gate.hold(({ sql }) => sql.includes('FROM sluice.stored_keys WHERE hash = 0 GROUP BY rest'));
+  const restored = restoreBy(gate.url);
+  await untilHeld(gate);
+  await withRedis(sluice, forgetKeys);
+  gate.release();
+  await restored;
+  await withRedis(sluice, forgetKeys);
+  for (const event of ['of the backup', 'since']) await sendEvent(event);
+  assert.deepEqual(await seen(), ['of the backup']);
+});
+
+test('a second restore waits until the first one has ended', async () => {
+  const [first, second] = gates;
+  first.hold(startsWith('EXCHANGE TABLES'));
+  const one = restoreBy(first.url);
+  await untilHeld(first);
+  second.hold(startsWith('DROP DATABASE IF EXISTS sluice_restore'));
+  const two = restoreBy(second.url);
+  await until(async () => (await waits(registryKeys.restoreLock)) === true, {
+    deadlineMs: 60_000,
+    what: 'the second one asks for the lock',
+  });
+  assert.deepEqual(second.held, []);
+  second.release();
+  first.release();
+  for (const restored of [await one, await two]) assert.equal(restored.state, 'kept');
+  assert.deepEqual(await seen(), ['of the backup']);
+});
+
+/** Whether a process asks for a lock that another one has: it shortens a time to live that no lock can have. */
+async function waits(lock: string): Promise<boolean> {
+  return withRedis(sluice, async (redis) => {
+    await redis.pexpire(lock, 3_600_000);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    return (await redis.pttl(lock)) < 60_000;
+  });
+}
+
+test('a restore that was paused exchanges nothing that another one has made since', async () => {
+  const [first, second] = gates;
+  // Its backup is restored; it is about to bring the schema up to date.
+  first.hold(startsWith('CREATE DATABASE IF NOT EXISTS sluice_restore'));
+  const one = restoreBy(first.url);
+  await untilHeld(first);
+  await endRight();
+  second.hold(startsWith('RESTORE DATABASE'));
+  const two = restoreBy(second.url);
+  await untilHeld(second);
+  first.release();
+  await assert.rejects(one, /another restore has begun/);
+  assert.deepEqual(await seen(), ['of the backup']);
+  second.release();
+  // The first one has made tables where the second one restores its own.
+  await two.catch((error: Error) => assert.match(error.message, /the restore failed/));
+  assert.deepEqual(await seen(), ['of the backup']);
+  await sluice.admin('backup', 'restore', 'one', '--yes');
+  assert.deepEqual(await seen(), ['of the backup']);
+});
+
+test('an exchange that arrives late takes no restored table out again', async () => {
+  await sendEvent('late exchange');
+  const [first, second] = gates;
+  first.hold(({ sql }) => sql.startsWith('EXCHANGE TABLES') && sql.includes('sluice.stored_events'));
+  const one = restoreBy(first.url);
+  await untilHeld(first);
+  await endRight();
+  second.hold(startsWith('DROP TABLE IF EXISTS sluice_restore.'));
+  const two = restoreBy(second.url);
+  await untilHeld(second);
+  assert.deepEqual(await seen(), ['of the backup']);
+  first.release();
+  await assert.rejects(one, /stored_events_taken_by_\w+` doesn't exist/);
+  second.release();
+  await two;
+  assert.deepEqual(await seen(), ['of the backup']);
+});
+
+test('a restore that only failed to drop what it replaced takes nothing away when it is run again', async () => {
+  const [gate] = gates;
+  gate.hold(startsWith('DROP TABLE IF EXISTS sluice_restore.'));
+  const restored = restoreBy(gate.url);
+  await untilHeld(gate);
+  gate.forget();
+  await assert.rejects(restored, /the backup one is restored, but what it replaced could not be dropped/);
+  gate.release();
+  await sendEvent('after the restore');
+  assert.equal(((await sluice.admin('backup', 'restore', 'one', '--yes')) as RestoredBackup).was_done, true);
+  assert.deepEqual(await seen(), ['after the restore', 'of the backup']);
+  // The answer to the last statement is lost: all is done.
+  gate.loseAnswers(({ sql }) => sql.startsWith('DROP DATABASE') && gate.lost.length === 0 && isExchanged);
+  let isExchanged = false;
+  gate.hold(({ sql }) => {
+    isExchanged ||= sql.startsWith('EXCHANGE TABLES');
+    return false;
+  });
+  assert.equal((await restoreBy(gate.url)).state, 'kept');
+  assert.equal(gate.lost.length, 1);
+  assert.deepEqual(await seen(), ['of the backup']);
+});
+
+test('leaves tables alone that are not of the schema, whether the backup or the database has them', async () => {
+  await sluice.rows('CREATE TABLE ours (a UInt8) ENGINE = MergeTree ORDER BY a AS SELECT 1 AS a');
+  await sluice.rows(
+    "CREATE TABLE shard_0_is_moved_by ENGINE = MergeTree ORDER BY owner AS SELECT 'a' AS owner",
+  );
+  await sluice.admin('backup', 'create', 'more');
+  await sluice.rows('INSERT INTO ours VALUES (2)');
+  await sluice.rows('DROP TABLE shard_0_is_moved_by SYNC');
+  await sluice.admin('backup', 'restore', 'more', '--yes');
+  assert.deepEqual(await sluice.rows('SELECT count() AS rows FROM ours'), [{ rows: 2 }]);
+  await sluice.rows('DROP TABLE ours SYNC');
+  assert.deepEqual(await sluice.rows("SELECT name FROM system.tables WHERE name LIKE '%_is_moved_by'"), []);
+});
+
+test('if two processes make a backup of one name at once, one makes it, and its note stays', async () => {
+  const results = await Promise.allSettled([1, 2, 3].map(() => sluice.admin('backup', 'create', 'twice')));
+  const made = results.flatMap((result) =>
+    result.status === 'fulfilled' ? [result.value as BackupView] : [],
+  );
+  assert.equal(made.length, 1);
+  for (const result of results)
+    if (result.status === 'rejected') assert.match(String(result.reason), /there is a backup twice/);
+  const [only] = made as [BackupView];
+  const listed = (await sluice.admin('backup', 'list')) as BackupView[];
+  assert.deepEqual(
+    listed.find(({ name }) => name === 'twice'),
+    only,
+  );
+  await withRedis(sluice, async (redis) =>
+    assert.equal(await keepsSince(redis, 'twice', only.began_at), true),
+  );
+});
+
+test('no backup is made while a restore runs, and one during which a backup was restored fails', async () => {
+  const [gate] = gates;
+  gate.hold(startsWith('BACKUP TABLE'));
+  const env = { ...sluice.env, CLICKHOUSE_URL: gate.url };
+  const made = runAdmin(['backup', 'create', 'mixed'], env);
+  await untilHeld(gate);
+  await sluice.admin('backup', 'restore', 'one', '--yes');
+  gate.release();
+  await assert.rejects(made, /the backup failed: another backup was restored meanwhile/);
+  await assert.rejects(
+    sluice.admin('backup', 'restore', 'mixed', '--yes'),
+    /the backup mixed has no mark of its end/,
+  );
+  gate.hold(startsWith('EXCHANGE TABLES'));
+  const restored = restoreBy(gate.url);
+  await untilHeld(gate);
+  await assert.rejects(sluice.admin('backup', 'create', 'mixed2'), /a backup is being restored/);
+  gate.release();
+  await restored;
+});
+
+test('restores a backup of an earlier version, which has no mark of its end', async () => {
+  await sendEvent('of an earlier version');
+  const unkept = 'sluice.deletion_evidence, sluice.deletion_references';
+  await sluice.clickhouse.query(
+    `BACKUP DATABASE sluice EXCEPT TABLES ${unkept} TO Disk('backups', 'earlier')`,
+  );
+  await sendEvent('later');
+  await sluice.admin('backup', 'restore', 'earlier', '--yes');
+  assert.deepEqual(await seen(), ['of an earlier version', 'of the backup']);
+});
+
+test('no new deployment is created while a backup is restored into an empty Redis and an empty ClickHouse', async () => {
+  for (const process of [...sluice.api, ...sluice.workers]) await process.stop();
+  await withRedis(sluice, (redis) => redis.flushall());
+  await sluice.clickhouse.query('DROP DATABASE sluice SYNC');
+  const killed = runProgram('src/admin/main.js', ['backup', 'restore', 'one', '--yes'], {
+    ...sluice.env,
+    CRASH_AT: 'backup_staged',
+  });
+  await assert.rejects(killed, /ended with SIGKILL/);
+  await endRight();
+  for (const command of ['bootstrap', 'restore'])
+    await assert.rejects(sluice.admin(command), /a backup is being restored, or its restore was cut off/);
+  // A process that had looked before creates one meanwhile.
+  const [gate] = gates;
+  gate.hold(({ sql }) => sql.includes('INSERT INTO sluice_restore.restore_plan'));
+  const overtaken = restoreBy(gate.url);
+  await untilHeld(gate);
+  await withRedis(sluice, (redis) => redis.set(registryKeys.epoch, 'another'));
+  gate.release();
+  await assert.rejects(overtaken, /Redis was emptied or loaded meanwhile/);
+  await withRedis(sluice, (redis) => redis.flushall());
+  // A start waits for the process that exchanges the tables.
+  gate.hold(startsWith('EXCHANGE TABLES'));
+  const restored = restoreBy(gate.url);
+  await untilHeld(gate);
+  const started = sluice.admin('bootstrap') as Promise<{ created: boolean }>;
+  await until(async () => waits(registryKeys.loading), {
+    deadlineMs: 60_000,
+    what: 'the start asks whether it may load Redis',
+  });
+  gate.release();
+  assert.equal((await restored).state, 'restored');
+  assert.equal((await started).created, false);
+  assert.deepEqual(await seen(), ['of the backup']);
+  const accounts = (await sluice.admin('accounts', 'list')) as { account_id: string }[];
+  assert.deepEqual(
+    accounts.map(({ account_id }) => account_id),
+    [sluice.bootstrap.account_id],
+  );
+});
