@@ -73,22 +73,7 @@ import { suppressedNamesTable } from '../suppression/mirror.js';
 import { stateLoads } from '../tuning.js';
 import { checkAllThere, checkName, checkNoMove, checkPlainTables } from './backups.js';
 import type { AdminContext } from './context.js';
-import { hasExchanged, type Plan, readPlan, stagingOf } from './restore-plan.js';
-
-export type RestoredBackup = {
-  readonly name: string;
-  /** `kept`: accounts, keys and requests stay as Redis has them. `restored`: Redis was empty, they come from the backup. */
-  readonly state: 'kept' | 'restored';
-  /** Requests that were carried out again, and the rows that they took. */
-  /** Nothing was restored now: an earlier run had, and this one only dropped what it had replaced. */
-  readonly was_done?: true;
-  readonly deleted_again: { readonly requests: number; readonly rows: number };
-  /** Requests whose users are lost, so that their callers have to submit them again. */
-  readonly submit_again: readonly Pick<
-    DeletionRequest,
-    'deletion_request_id' | 'account_id' | 'app_id' | 'submitted_at' | 'completed_at' | 'targets'
-  >[];
-};
+import { hasExchanged, type Plan, type RestoredBackup, readPlan, stagingOf } from './restore-plan.js';
 
 /** `load` loads the state of ClickHouse into an emptied Redis. */
 export async function restoreBackup(

@@ -5,9 +5,24 @@
 import { AdministrationError } from '../accounts/accounts.js';
 import { readDatabaseId, readNotedPlans, readTableIds } from '../clickhouse/backups.js';
 import { serversOf } from '../clickhouse/servers.js';
+import type { DeletionRequest } from '../deletion/request.js';
 import { registryKeys } from '../redis/keys.js';
 import type { AdminContext } from './context.js';
-import type { RestoredBackup } from './restore-backup.js';
+
+export type RestoredBackup = {
+  readonly name: string;
+  /** `kept`: accounts, keys and requests stay as Redis has them. `restored`: Redis was empty, they come from the backup. */
+  readonly state: 'kept' | 'restored';
+  /** Requests that were carried out again, and the rows that they took. */
+  /** Nothing was restored now: an earlier run had, and this one only dropped what it had replaced. */
+  readonly was_done?: true;
+  readonly deleted_again: { readonly requests: number; readonly rows: number };
+  /** Requests whose users are lost, so that their callers have to submit them again. */
+  readonly submit_again: readonly Pick<
+    DeletionRequest,
+    'deletion_request_id' | 'account_id' | 'app_id' | 'submitted_at' | 'completed_at' | 'targets'
+  >[];
+};
 
 export type Plan = {
   /** The id of the database in which the tables were restored. Earlier versions noted none. */

@@ -25,7 +25,7 @@ import { claimBackup, forgetBackup, keepsSince, readBackups } from '../../src/ac
 import { type Backup, deploymentKey } from '../../src/accounts/documents.js';
 import type { BackupView } from '../../src/admin/backups.js';
 import type { showKeyIndex } from '../../src/admin/key-index.js';
-import type { RestoredBackup } from '../../src/admin/restore-backup.js';
+import type { RestoredBackup } from '../../src/admin/restore-plan.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { crashPoints } from '../../src/crash-point.js';
 import { keepDeletedUsers } from '../../src/deletion/deleted-users.js';

@@ -13,7 +13,7 @@ import { runProgram } from '../../harness/sluice.js';
 import { until } from '../../harness/wait.js';
 import { keepsSince } from '../../src/accounts/backups.js';
 import type { BackupView } from '../../src/admin/backups.js';
-import type { RestoredBackup } from '../../src/admin/restore-backup.js';
+import type { RestoredBackup } from '../../src/admin/restore-plan.js';
 import { registryKeys } from '../../src/redis/keys.js';
 
 let sluice: SluiceHandle;

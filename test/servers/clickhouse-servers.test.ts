@@ -33,7 +33,7 @@ import {
 } from '../../src/accounts/shard-servers.js';
 import type { BackupView } from '../../src/admin/backups.js';
 import { moveShard } from '../../src/admin/move-shard.js';
-import type { RestoredBackup } from '../../src/admin/restore-backup.js';
+import type { RestoredBackup } from '../../src/admin/restore-plan.js';
 import type { ShardView } from '../../src/admin/shards.js';
 import { readArrived } from '../../src/clickhouse/arrived.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
@@ -491,6 +491,10 @@ const seenBy = () =>
 async function killedAdmin(point: string, ...args: readonly string[]): Promise<void> {
   const killed = runProgram('src/admin/main.js', args, { ...sluice.env, CRASH_AT: point });
   await assert.rejects(killed, /ended with SIGKILL/, point);
+  // The next one need not wait until the right of a killed process ends.
+  await withRedis(sluice, (redis) =>
+    redis.del(registryKeys.restoreLock, registryKeys.backupLock(args[2] ?? '')),
+  );
 }
 
 const sendToAll = async (identity: string) => {
@@ -507,7 +511,7 @@ test('a backup is of all servers, the home first, also when it was cut off', asy
   // Only the home has made its own by then.
   await assert.rejects(
     sluice.admin('backup', 'restore', 'cut', '--yes'),
-    /the restore failed: .*cut\.server-/,
+    /the backup cut has no mark of its end/,
   );
 
   await killedAdmin('home_backed_up', 'backup', 'create', 'all');

@@ -1,0 +1,138 @@
+// A backup of several servers is of one moment in one respect: each shard is on the same server in all of its parts. Moves of shards
+// while one is made or restored.
+
+import assert from 'node:assert/strict';
+import { after, afterEach, before, test } from 'node:test';
+import { createTestAccount } from '../../harness/accounts.js';
+import { runAdmin } from '../../harness/administration.js';
+import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
+import { send } from '../../harness/deletion.js';
+import { withRedis } from '../../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+import { readRegistry } from '../../src/accounts/registry.js';
+import type { BackupView } from '../../src/admin/backups.js';
+import { registryKeys, shardOf } from '../../src/redis/keys.js';
+
+const shards = 2;
+
+let sluice: SluiceHandle;
+let gates: readonly [ClickHouseGate, ClickHouseGate];
+
+before(async () => {
+  sluice = await startSluice({ clickhouseServers: 2, workers: 1, env: { SHARDS: String(shards) } });
+  const [first, second] = sluice.clickhouses.map(({ url }) => url) as [string, string];
+  gates = [await startClickHouseGate(first), await startClickHouseGate(second)];
+  let appId = '';
+  // Shard 0 is on the home at first.
+  while (appId === '' || shardOf(appId, shards) !== 0)
+    [appId = ''] = (await createTestAccount(sluice, 'A', ['Main Production'])).appIds;
+  await send(sluice, '/api/track', { app_id: appId, event: 'E', identity: 'ada' });
+  await until(async () => (await counts()).join() === '1,0', { deadlineMs: 60_000, what: 'it is stored' });
+});
+
+afterEach(() => {
+  for (const gate of gates) gate.pass();
+});
+
+after(async () => {
+  for (const gate of gates ?? []) await gate.close();
+  await sluice?.stop();
+});
+
+/** How many events of Ada each server has. */
+async function counts(): Promise<number[]> {
+  const query = "SELECT count() FROM sluice.stored_events WHERE identity = 'ada'";
+  return Promise.all(sluice.clickhouses.map(async (server) => Number(await server.query(query))));
+}
+
+const move = (server: number) => sluice.admin('shards', 'move', '0', '--to', String(server));
+const restore = (name: string) => sluice.admin('backup', 'restore', name, '--yes');
+
+/** Runs a command through the gates. */
+function byGates(...words: readonly string[]): Promise<unknown> {
+  return runAdmin(words, { ...sluice.env, CLICKHOUSE_URL: gates.map(({ url }) => url).join() });
+}
+
+/** Makes a backup until a server is to make a part of it. */
+async function beginBackup(name: string) {
+  const [, gate] = gates;
+  gate.hold(({ sql }) => sql.startsWith('BACKUP'));
+  const made = byGates('backup', 'create', name);
+  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'the home has made its part' });
+  return { gate, made };
+}
+
+test('a backup during which a shard was moved fails, and is not restored', async () => {
+  const { gate, made } = await beginBackup('failed');
+  await move(1);
+  gate.release();
+  await assert.rejects(made, /the backup failed: a shard was moved meanwhile/);
+  await move(0);
+  await assert.rejects(restore('failed'), /the backup failed has no mark of its end/);
+  assert.deepEqual(await counts(), [1, 0]);
+});
+
+test('a backup whose parts are all there is not complete if its command was cut off', async () => {
+  const { gate, made } = await beginBackup('cut');
+  await move(1);
+  gate.loseAnswers(({ sql }) => sql.startsWith('BACKUP TABLE'));
+  gate.release();
+  await assert.rejects(made);
+  await move(0);
+  // The last part is there soon.
+  const parts =
+    "SELECT count() FROM system.backups WHERE status = 'BACKUP_CREATED' AND name LIKE '%cut.server-1%'";
+  await until(async () => Number(await sluice.clickhouses[1]?.query(parts)) === 2, {
+    deadlineMs: 60_000,
+    what: 'all parts are there',
+  });
+  const listed = (await sluice.admin('backup', 'list')) as BackupView[];
+  assert.equal(listed.find(({ name }) => name === 'cut')?.status, 'unknown');
+  await assert.rejects(restore('cut'), /the backup cut has no mark of its end/);
+  await assert.rejects(sluice.admin('backup', 'create', 'cut'), /a shard was moved meanwhile/);
+  assert.deepEqual(await counts(), [1, 0]);
+});
+
+test('restores a backup of an earlier version unless it has rows of a shard twice', async () => {
+  const unkept = 'sluice.deletion_evidence, sluice.deletion_references';
+  const backUp = (server: number, name: string) =>
+    sluice.clickhouses[server]?.query(
+      `BACKUP DATABASE sluice EXCEPT TABLES ${unkept} TO Disk('backups', '${name}')`,
+    );
+  await backUp(0, 'earlier');
+  await backUp(1, 'earlier.server-1');
+  await backUp(0, 'twice');
+  await move(1);
+  await backUp(1, 'twice.server-1');
+  await move(0);
+  await assert.rejects(
+    restore('twice'),
+    /the backup twice has rows of shard 0 of before and after it was moved/,
+  );
+  await restore('earlier');
+  assert.deepEqual(await counts(), [1, 0]);
+});
+
+test('a restore exchanges nothing if a move of a shard begins before its plan is noted', async () => {
+  await sluice.admin('backup', 'create', 'good');
+  const [gate] = gates;
+  gate.hold(({ sql }) => sql.includes('INSERT INTO sluice_restore.restore_plan'));
+  const restored = byGates('backup', 'restore', 'good', '--yes');
+  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'the plan is to be noted' });
+  const moved = move(1);
+  await until(
+    () =>
+      withRedis(sluice, async (redis) => ((await readRegistry(redis)).shardServers?.moves ?? []).length > 0),
+    { deadlineMs: 60_000, what: 'the move is noted' },
+  );
+  gate.release();
+  await assert.rejects(restored, /a shard was moved meanwhile|it stood still for too long/);
+  await moved;
+  assert.deepEqual(await counts(), [0, 1]);
+  await withRedis(sluice, async (redis) => assert.equal(await redis.exists(registryKeys.restoringBackup), 0));
+  await assert.rejects(restore('good'), /shard 0 was on server 0/);
+  await move(0);
+  await restore('good');
+  assert.deepEqual(await counts(), [1, 0]);
+});
