@@ -18,6 +18,7 @@ import { until } from '../../harness/wait.js';
 import type { ShardView } from '../../src/admin/shards.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { readMarkers, writeMarker } from '../../src/clickhouse/key-index.js';
+import { endOwnership, removeRows, takeOver } from '../../src/clickhouse/move-rows.js';
 import { readConfig } from '../../src/config.js';
 import { noCrash } from '../../src/crash-point.js';
 import { withFailedRowsLocked } from '../../src/deletion/failed-rows-lock.js';
@@ -286,6 +287,15 @@ test('a move waits for a restore, and a restore for a move', async () => {
   // It may have been killed.
   const again = () => withFailedRowsLocked(redis, 'move', async () => 'taken');
   assert.equal(await withFailedRowsLocked(redis, 'move', again), 'taken');
+  const lock = registryKeys.failedRowsLock;
+  const [held, heldMs] = ['restore another', 3_600_000];
+  await redis.set(lock, held, 'PX', heldMs);
+  const moving = move(1);
+  await until(async () => (await redis.pttl(lock)) < heldMs / 2, { deadlineMs: 60_000, what: 'it waits' });
+  assert.equal(await redis.get(lock), held);
+  await redis.del(lock);
+  assert.deepEqual(await moving, moved);
+  await move(0);
 });
 
 test('while two shards are moved at once, no query sees a row twice', async () => {
@@ -329,4 +339,17 @@ test('a process that stood still before it owned a server leaves nothing there',
     assert.equal(await ask(server, "SELECT count() FROM system.tables WHERE name LIKE '%is_moved_by'"), '0');
   await close();
   await move(0);
+});
+
+test('rows that are removed again within a second are gone when that is told', async () => {
+  const [client] = clients;
+  const owned = { database: 'sluice', shard: 3, owner: 'aa' };
+  await takeOver(client, owned);
+  for (let round = 0; round < 12; round += 1) {
+    await ask(0, `INSERT INTO stored_keys (hash, rest, segment) VALUES (1, ${round}, 67)`);
+    // It rejects if one is left.
+    await removeRows(client, 'stored_keys', owned, 'all');
+  }
+  await endOwnership(client, owned.shard);
+  await assert.rejects(removeRows(client, 'stored_keys', owned, 'all'), /is_moved_by/);
 });
