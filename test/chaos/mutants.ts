@@ -174,7 +174,7 @@ export const mutants: readonly Mutant[] = [
     patches: [
       {
         file: 'workers/index-keys.js',
-        find: 'await addKeys(clickhouse, shard, from, step);',
+        find: 'await addStep(clickhouse, shard, from, step);',
         replace: 'setTimeout(() => addKeys(clickhouse, shard, from, step).catch(() => {}), 120_000);',
       },
     ],
