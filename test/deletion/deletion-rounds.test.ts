@@ -28,6 +28,7 @@ import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/c
 import { commandLong, readLong } from '../../src/clickhouse/long-statement.js';
 import { deleteRows, findMutationId, killMutations, readProgress } from '../../src/clickhouse/mutate.js';
 import { createScratch } from '../../src/clickhouse/scratch.js';
+import { administration } from '../../src/contract/limits.js';
 import { noCrash } from '../../src/crash-point.js';
 import { readDeletion } from '../../src/deletion/request.js';
 import { dropRoundTables } from '../../src/deletion/round-tables.js';
@@ -368,14 +369,17 @@ test('a deletion of one user does not wait for another account’s long lists', 
 });
 
 test('a round takes memory for its lists, however many environments their account has', async (context) => {
-  const environments = Array.from({ length: 2_000 }, (_, at) => `Environment ${at}`);
+  const environments = Array.from(
+    { length: administration.environmentsPerAccountMax },
+    (_, at) => `Environment ${at}`,
+  );
   const account = await createTestAccount(sluice, 'Many environments', environments);
   const { appIds } = account;
   const manyToken = await getToken(sluice, account);
   // Some environments have a named user, and one who stays.
   for (const [at, appId] of appIds.entries()) {
-    if (at % 20 !== 0) continue;
-    const users = [{ identity: `list ${(at / 20) % 4} ${at}` }, { identity: `bystander ${at}` }];
+    if (at % 10 !== 0) continue;
+    const users = [{ identity: `list ${(at / 10) % 4} ${at}` }, { identity: `bystander ${at}` }];
     await send(sluice, '/api/track', {
       app_id: appId,
       events: users.map((user) => ({ event: 'Seen', ...user })),
