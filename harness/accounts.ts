@@ -15,7 +15,7 @@ export type TestAccount = {
 };
 
 /** How many environments one command creates. More would not fit into one request. */
-const environmentsPerAccount = 2_000;
+const environmentsPerAccount = 1_000;
 
 /** Options of `environments set` for an environment that no limit holds up. */
 export const unlimited: readonly string[] = Object.keys(rateLimits).flatMap((name) => [
