@@ -11,6 +11,7 @@ import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { ofOwnUser, poisonEvent } from './clients.js';
 import { type Fault, hold, type World } from './fault.js';
 import { tooManyQueries } from './faults-clickhouse.js';
+import { advanceClaimClock } from './faults-clocks.js';
 import { childOf, disturb } from './faults-processes.js';
 import { empty, restore } from './faults-redis.js';
 import type { ProcessPart } from './parts.js';
@@ -53,7 +54,7 @@ const stimuli: Partial<Record<CrashPointName, (world: World) => Promise<unknown>
  * segment may stay unindexed, and to the end of the longest window in seconds.
  */
 async function letKeysAge({ redis }: World): Promise<void> {
-  await redis.hincrby(shardKeys.state(0), 'claim_clock_us', 60 * 60_000_000);
+  await advanceClaimClock(redis, 60);
 }
 
 async function sendPoison({ producer, sluice }: World): Promise<void> {
