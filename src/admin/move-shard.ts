@@ -13,7 +13,7 @@ import { mirrorRegistry } from '../accounts/mirror.js';
 import { changeRegistry, readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { tableOf } from '../accounts/shard-servers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
-import { generationAbove, readMarkers, writeMarker } from '../clickhouse/key-index.js';
+import { raiseGeneration } from '../clickhouse/key-index.js';
 import { readMigrations } from '../clickhouse/migrate.js';
 import {
   copyRows,
@@ -186,19 +186,11 @@ async function renewIndex(
   const { deployment } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
   const state = shardKeys.state(shard);
-  // A worker may write a marker meanwhile.
-  for (let attempt = 0; attempt < moves.attemptsMax; attempt++) {
-    const marker = (await readMarkers(client)).get(shard);
-    if (marker === undefined) return;
-    const known = await redis.hget(state, 'keys_generation');
-    const generation = generationAbove(known, marker.generation);
-    const renewed = { indexedTo: marker.indexedTo, generation };
-    if (!(await writeMarker(client, shard, renewed, marker.generation, name))) continue;
-    const noted = await runScript(redis, scripts.keysIndexed, [state], [deployment.epoch, '0', generation]);
-    if (noted === null) throw new StateNotLoaded();
-    return;
-  }
-  throw new AdministrationError(`the index of keys of shard ${shard} changes meanwhile: try again`);
+  const known = await redis.hget(state, 'keys_generation');
+  const generation = await raiseGeneration(client, shard, known, name);
+  if (generation === undefined) return;
+  const noted = await runScript(redis, scripts.keysIndexed, [state], [deployment.epoch, '0', generation]);
+  if (noted === null) throw new StateNotLoaded();
 }
 
 async function endMove({ context, move, owned }: Moving): Promise<void> {

@@ -45,6 +45,7 @@ import {
   addIndexOf,
   addKeysAbove,
   generationAbove,
+  raiseGeneration,
   readMarkers,
   writeMarker,
 } from '../clickhouse/key-index.js';
@@ -497,20 +498,8 @@ async function exchangeTables(restore: Begun, plan: Plan): Promise<void> {
     );
     await addKeysAbove(client, restore.staging, database, new Map(keysTo));
     // A worker may have read the index before these keys were added: it drops what it has of the former generation.
-    await raiseGenerations(client);
+    for (const shard of (await readMarkers(client)).keys()) await raiseGeneration(client, shard);
     if (wasLoaded) await noteGenerations(restore, server);
-  }
-}
-
-/** Marks the index of a server as another one, however far workers bring it meanwhile. */
-async function raiseGenerations(client: ClickHouseClient): Promise<void> {
-  for (const shard of (await readMarkers(client)).keys()) {
-    for (let isWritten = false; !isWritten; ) {
-      const marker = (await readMarkers(client)).get(shard);
-      if (marker === undefined) break;
-      const raised = { indexedTo: marker.indexedTo, generation: generationAbove(marker.generation) };
-      isWritten = await writeMarker(client, shard, raised, marker.generation);
-    }
   }
 }
 

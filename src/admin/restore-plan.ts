@@ -13,9 +13,9 @@ export type RestoredBackup = {
   readonly name: string;
   /** `kept`: accounts, keys and requests stay as Redis has them. `restored`: Redis was empty, they come from the backup. */
   readonly state: 'kept' | 'restored';
-  /** Requests that were carried out again, and the rows that they took. */
   /** Nothing was restored now: an earlier run had, and this one only dropped what it had replaced. */
   readonly was_done?: true;
+  /** Requests that were carried out again, and the rows that they took. */
   readonly deleted_again: { readonly requests: number; readonly rows: number };
   /** Requests whose users are lost, so that their callers have to submit them again. */
   readonly submit_again: readonly Pick<

@@ -173,6 +173,30 @@ export async function writeMarker(
   return written?.generation === generation && BigInt(written.indexedTo) >= BigInt(indexedTo);
 }
 
+/**
+ * Marks the index of a shard as another one, however far workers bring it meanwhile. Settles with its new generation, which is above
+ * `known` too; with undefined if it has no marker. `name`: see `writeMarker`.
+ */
+export async function raiseGeneration(
+  client: ClickHouseClient,
+  shard: number,
+  known: string | null = null,
+  name?: string,
+): Promise<string | undefined> {
+  for (let attempt = 0; attempt < raisesMax; attempt++) {
+    const marker = (await readMarkers(client)).get(shard);
+    if (marker === undefined) return undefined;
+    const { indexedTo } = marker;
+    const generation = generationAbove(known, marker.generation);
+    if (await writeMarker(client, shard, { indexedTo, generation }, marker.generation, name))
+      return generation;
+  }
+  throw new Error(`the index of keys of shard ${shard} changes all the time`);
+}
+
+/** A worker writes a marker seldom, and each try fails only beside such a write. */
+const raisesMax = 20;
+
 /** The markers of all shards; a shard that is absent has none. */
 export async function readMarkers(
   client: ClickHouseClient,

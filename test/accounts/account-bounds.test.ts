@@ -2,7 +2,6 @@
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import { type RedisHandle, startRedis } from '../../harness/services.js';
 import { addEnvironment, createAccount, setEnvironment } from '../../src/accounts/accounts.js';
 import { createApiKey, rotateApiKey } from '../../src/accounts/api-keys.js';
 import { setCallback } from '../../src/accounts/callbacks.js';
@@ -10,33 +9,22 @@ import { parseOrigins } from '../../src/accounts/origins.js';
 import { readRegistry } from '../../src/accounts/registry.js';
 import { createWriteKey } from '../../src/accounts/write-keys.js';
 import { administration, callbacks, lengths } from '../../src/contract/limits.js';
-import { Redis } from '../../src/packages/ioredis.js';
-import { registryKeys } from '../../src/redis/keys.js';
+import type { Redis } from '../../src/packages/ioredis.js';
+import { type EmptyRegistry, startEmptyRegistry } from '../support/empty-registry.js';
 
-let server: RedisHandle;
+let registry: EmptyRegistry;
 let redis: Redis;
 
 before(async () => {
-  server = await startRedis({ appendfsync: 'no' });
-  redis = new Redis(server.url);
+  registry = await startEmptyRegistry();
+  ({ redis } = registry);
 });
 
 after(async () => {
-  redis?.disconnect();
-  await server?.remove();
+  await registry?.remove();
 });
 
-beforeEach(async () => {
-  await redis.flushall();
-  await redis.set(registryKeys.epoch, 'epoch');
-  await write({ 'deployment:': { epoch: 'epoch', secret: '', shards: 1, created_at: '' } });
-});
-
-/** Writes documents as they are, such as ones from before there was a bound. */
-async function write(documents: Readonly<Record<string, object>>): Promise<void> {
-  const texts = Object.entries(documents).map(([key, document]) => [key, JSON.stringify(document)] as const);
-  await redis.hset(registryKeys.documents, Object.fromEntries(texts));
-}
+beforeEach(() => registry.clear());
 
 const account = async (environments: readonly string[] = ['Main']) => {
   const { account_id: accountId, environments: made } = await createAccount(redis, 'Shop', environments);
@@ -52,7 +40,7 @@ test('an account has as many environments as the bound says; one with more keeps
   await addEnvironment(redis, accountId, 'the last');
   await assert.rejects(addEnvironment(redis, accountId, 'one too many'), refused);
   await addEnvironment(redis, (await account()).accountId, 'of another account');
-  await write({
+  await registry.write({
     'environment:1': { app_id: '1', account_id: accountId, name: 'old', main: false, limits: {} },
   });
   assert.equal((await setEnvironment(redis, appId, { validation: 'lenient' })).validation, 'lenient');
@@ -74,7 +62,9 @@ test('an environment allows as many identities as the bound says; a longer list 
 
   const { environments } = await readRegistry(redis);
   const long = ['', ...namesOf(3 * max)];
-  await write({ [`environment:${appId}`]: { ...environments.get(appId), allowed_identities: long } });
+  await registry.write({
+    [`environment:${appId}`]: { ...environments.get(appId), allowed_identities: long },
+  });
   await assert.rejects(allow('guest'), /disallow one first/);
   const kept = await setEnvironment(redis, appId, { retainDays: 7 });
   assert.deepEqual([kept.allowed_identities, kept.retain_days], [long, 7]);
@@ -109,7 +99,7 @@ test('settings and keys of an account take no more than the bound says, and thos
   const { environments } = await readRegistry(redis);
   const full = [...environments.values()].find(({ name }) => name === 'Full');
   const withWords = (bytes: number) =>
-    write({ [`environment:${full?.app_id}`]: { ...full, allowed_identities: ['x'.repeat(bytes)] } });
+    registry.write({ [`environment:${full?.app_id}`]: { ...full, allowed_identities: ['x'.repeat(bytes)] } });
   const additions: (() => Promise<unknown>)[] = [
     () => addEnvironment(redis, accountId, 'More'),
     () => setEnvironment(redis, appId, { allowIdentities: ['guest'] }),
@@ -119,7 +109,7 @@ test('settings and keys of an account take no more than the bound says, and thos
     () => createWriteKey(redis, appId, 'one'),
   ];
   // As an earlier version wrote it, shorter than one of now.
-  await write({ [`api_key:${appId}`]: { app_id: appId, hash: 'x', created_at: '' } });
+  await registry.write({ [`api_key:${appId}`]: { app_id: appId, hash: 'x', created_at: '' } });
   await withWords(administration.accountBytesMax);
   for (const add of additions) await assert.rejects(add(), /can take 2 MiB: remove some first/);
   await createApiKey(redis, other.appId);

@@ -175,7 +175,7 @@ export const mutants: readonly Mutant[] = [
       {
         file: 'workers/index-keys.js',
         find: 'await addStep(clickhouse, shard, from, step);',
-        replace: 'setTimeout(() => addKeys(clickhouse, shard, from, step).catch(() => {}), 120_000);',
+        replace: 'setTimeout(() => addStep(clickhouse, shard, from, step).catch(() => {}), 120_000);',
       },
     ],
     faults: ['keys forgotten by redis'],

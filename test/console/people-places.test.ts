@@ -2,11 +2,10 @@
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import { type RedisHandle, startRedis } from '../../harness/services.js';
 import { createAccount } from '../../src/accounts/accounts.js';
 import type { Person } from '../../src/accounts/documents.js';
 import { people as bounds } from '../../src/contract/limits.js';
-import { Redis } from '../../src/packages/ioredis.js';
+import type { Redis } from '../../src/packages/ioredis.js';
 import {
   acceptInvitation,
   enterByProvider,
@@ -17,31 +16,21 @@ import {
   listPeople,
 } from '../../src/people/people.js';
 import { beginSession, findSession, listSessions } from '../../src/people/sessions.js';
-import { registryKeys } from '../../src/redis/keys.js';
+import { type EmptyRegistry, startEmptyRegistry } from '../support/empty-registry.js';
 
-let server: RedisHandle;
+let registry: EmptyRegistry;
 let redis: Redis;
 
 before(async () => {
-  server = await startRedis({ appendfsync: 'no' });
-  redis = new Redis(server.url);
+  registry = await startEmptyRegistry();
+  ({ redis } = registry);
 });
 
 after(async () => {
-  redis?.disconnect();
-  await server?.remove();
+  await registry?.remove();
 });
 
-beforeEach(async () => {
-  await redis.flushall();
-  await redis.set(registryKeys.epoch, 'epoch');
-  await write({ 'deployment:': { epoch: 'epoch', secret: '', shards: 1, created_at: '' } });
-});
-
-async function write(documents: Readonly<Record<string, object>>): Promise<void> {
-  const texts = Object.entries(documents).map(([key, document]) => [key, JSON.stringify(document)] as const);
-  await redis.hset(registryKeys.documents, Object.fromEntries(texts));
-}
+beforeEach(() => registry.clear());
 
 const account = async () => ({ accountId: (await createAccount(redis, 'Shop', ['Main'])).account_id });
 
@@ -54,7 +43,7 @@ const personOf = (n: number, more: Partial<Person>): Person => ({
   ...more,
 });
 const writePeople = (people: readonly Person[]) =>
-  write(Object.fromEntries(people.map((person) => [`person:${person.person_id}`, person])));
+  registry.write(Object.fromEntries(people.map((person) => [`person:${person.person_id}`, person])));
 const password = { id: 'x', hash: 'x', set_at: '' };
 const endedMs = Date.now() - 60_000;
 const ended = (agoMs = 0) => ({ hash: 'x', ends_at: new Date(endedMs - agoMs).toISOString() });
