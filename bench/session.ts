@@ -3,7 +3,7 @@
 
 import type { Context } from './context.js';
 import { deletionNames, runDeletions } from './deletion/deletions.js';
-import { startDeployment } from './deployment/deployment.js';
+import { type Deployment, startDeployment } from './deployment/deployment.js';
 import { runDesk } from './desk/desk.js';
 import { describeFailure, messageOf } from './failure.js';
 import { backlogEnv, runBacklog } from './latency/backlog.js';
@@ -54,12 +54,16 @@ export async function runSession(
     attempt(scenarios, async () => {
       const deployment = await startDeployment({ ...options, env: { ...env, ...options.env } });
       const peers = preparePeers(deployment);
+      let isDone = false;
       try {
         found.machine ??= await describeMachine(deployment.sluice);
-        return await run({ deployment, peers, wrk, options, progress });
+        const results = await run({ deployment, peers, wrk, options, progress });
+        isDone = true;
+        return results;
       } finally {
         await peers.stop();
         await deployment.stop();
+        if (!isDone) for (const words of lastWordsOf(deployment)) progress.say(words);
       }
     });
 
@@ -88,6 +92,15 @@ export async function runSession(
     failures,
   };
 }
+
+/** What each process of the service wrote last: why a scenario failed may stand there alone. */
+function lastWordsOf({ sluice: { api, workers, clickhouses } }: Deployment): string[] {
+  return [...api, ...workers, ...clickhouses].map(
+    (child) => `${child.name} wrote last:\n${child.output().slice(-wordsCharsMax)}`,
+  );
+}
+
+const wordsCharsMax = 2_000;
 
 export function chooseWrk({ say }: Pick<Progress, 'say'>, wrk: Wrk | undefined): Wrk | undefined {
   if (wrk === undefined) {

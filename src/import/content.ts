@@ -41,11 +41,11 @@ export async function* contentOf(
   }
 }
 
-/** Throws ImportError unless the whole of a file can be decompressed and its checksums are right. */
-export async function assertSound(source: Source): Promise<void> {
+/** Throws ImportError unless the whole of a file can be decompressed and its checksums are right. A stop ends it early. */
+export async function assertSound(source: Source, stop: AbortSignal): Promise<void> {
   if (source.compression === 'none') return;
   try {
-    for await (const _ of contentOf(source, () => undefined));
+    for await (const _ of contentOf(source, () => undefined)) if (stop.aborted) return;
   } catch (error) {
     throw error instanceof ImportError
       ? new ImportError(`${error.message}; nothing of it was imported`)

@@ -28,10 +28,7 @@ export type Input = Source & {
   readonly version: string;
 };
 
-/**
- * Finds and hashes the files that the words name. Throws ImportError for one that cannot be read, or cannot be decompressed:
- * checksums come at the end, when rows that are wrong would be stored already.
- */
+/** Finds and hashes the files that the words name. Throws ImportError for one that cannot be read. */
 export async function openInputs(words: readonly string[], format: Format | undefined): Promise<Input[]> {
   const names = words.flatMap((word) => (word === '-' ? [word] : filesOf(word)));
   const inputs: Input[] = [];
@@ -41,15 +38,22 @@ export async function openInputs(words: readonly string[], format: Format | unde
     if (inputs.some(({ hash }) => hash === input.hash)) continue;
     inputs.push(input);
   }
+  return inputs;
+}
+
+/**
+ * Throws ImportError for a file that cannot be decompressed: checksums come at the end, when rows that are wrong would be
+ * stored already. A stop ends it early.
+ */
+export async function assertAllSound(inputs: readonly Input[], stop: AbortSignal): Promise<void> {
   for (const input of inputs) {
     try {
-      await assertSound(input);
+      await assertSound(input, stop);
     } catch (error) {
       assertUnchanged(input);
-      throw error;
+      throw error instanceof ImportError ? error : new ImportError(`${input.name}: ${wordsOf(error)}`);
     }
   }
-  return inputs;
 }
 
 /** Files that match a pattern whose last part may have * and ?. A word without them is a file. */

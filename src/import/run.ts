@@ -3,7 +3,7 @@
 
 import { setTimeout as wait } from 'node:timers/promises';
 import { claimFiles } from './claims.js';
-import { assertUnchanged, type Input, isSameFile, openInputs } from './inputs.js';
+import { assertAllSound, assertUnchanged, type Input, isSameFile, openInputs } from './inputs.js';
 import { createMapper, type Lane, type Mapper, placeKey, rejectColumns } from './mapping.js';
 import { ImportError, type ImportOptions } from './options.js';
 import { showProgress } from './progress.js';
@@ -11,7 +11,16 @@ import { openRejects } from './rejects.js';
 import type { Row } from './row.js';
 import { readRows } from './rows.js';
 import { createSender, type Refused, type Sender, type Sent, Stopped } from './sender.js';
-import { type Counts, type FileState, fileState, isDone, openState, totalsOf, writeState } from './state.js';
+import {
+  type Counts,
+  type FileState,
+  fileState,
+  isDone,
+  openState,
+  totalsOf,
+  wasChecked,
+  writeState,
+} from './state.js';
 import { nameIn } from './values.js';
 
 /** Chunks in flight. 16 were no faster than 4 (47 and 45 s for 3 million flights, in turns), and a kill repeats more of them. */
@@ -41,11 +50,14 @@ async function importFiles(options: ImportOptions, stop: AbortSignal): Promise<I
   const sender = createSender(options, chunksAtOnce, stop);
   await sender.probe();
   const wasDone = isDone(state);
+  const unchecked = inputs.filter(({ hash }) => !wasChecked(state, hash));
   // The state knows a file before a row of it is refused, or all would seem done.
   for (const input of inputs) fileState(state, input);
   for (const input of inputs)
     if (isSameFile(input.path, options.rejectsFile))
       throw new ImportError(`--rejects ${options.rejectsFile}: it is a file to import; name another file`);
+  await assertAllSound(unchecked, stop);
+  if (stop.aborted) return { ...totalsOf(state), mended: {} };
   const rejects = openRejects(options.rejectsFile, {
     bytes: state.rejects_bytes,
     goesOn: isOld,
@@ -273,6 +285,8 @@ const shownPlaces = 5;
 /** Reads and maps everything, and sends nothing. */
 export async function runDry(options: ImportOptions, stop: AbortSignal): Promise<DryRun> {
   const inputs = await openInputs(options.files, options.format);
+  await assertAllSound(inputs, stop);
+  if (stop.aborted) throw new ImportError('stopped');
   const first: string[] = [];
   const faults = new Map<string, { count: number; places: string[] }>();
   const mended: Record<string, number> = {};

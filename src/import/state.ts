@@ -13,8 +13,8 @@ export type FileState = Counts & {
   /** All rows up to here are done with. */
   place: number;
   done: boolean;
-  /** A place in another format is another row. */
-  format: Format;
+  /** A place in another format is another row. States of earlier versions do not have it. */
+  format?: Format;
 };
 
 export type ImportState = {
@@ -88,12 +88,21 @@ export function writeState(path: string, state: ImportState): void {
 export function fileState(state: ImportState, { hash, name, format }: FileNames): FileState {
   state.files[hash] ??= { name, place: 0, done: false, read: 0, stored: 0, repeats: 0, refused: 0, format };
   const file = state.files[hash] as FileState;
-  if (file.format !== format && file.read > 0)
-    throw new ImportError(
-      `${name}: the state has its rows as ${file.format}, and now it is read as ${format}; name another --state and --rejects`,
-    );
+  if (file.format !== undefined && file.format !== format) {
+    if (file.read > 0)
+      throw new ImportError(
+        `${name}: the state has its rows as ${file.format}, and now it is read as ${format}; name another --state and --rejects`,
+      );
+    // No rows in the one format says nothing about the other.
+    file.done = false;
+  }
   file.format = format;
   return file;
+}
+
+/** Whether the state was written after this file's content was checked. */
+export function wasChecked(state: ImportState, hash: string): boolean {
+  return state.files[hash]?.format !== undefined;
 }
 
 type FileNames = { readonly hash: string; readonly name: string; readonly format: Format };

@@ -34,12 +34,15 @@ export async function* unzstd(compressed: AsyncIterable<Uint8Array>): AsyncGener
       bytes += part.length;
       if (part.length > 0) parts.push(part);
     });
-    decode(decoder, Buffer.concat([magic, header.bytes]), false);
-    for (let isLast = false; !isLast; ) {
-      const block = await readBlock(source, header.blockBytesMax);
-      isLast = block.isLast;
+    let block: Block | undefined = await readBlock(source, header.blockBytesMax);
+    decode(decoder, Buffer.concat([magic, header.bytes, block.header]), false);
+    while (block !== undefined) {
+      const { isLast, contentBytes } = block;
+      const content = await source.take(contentBytes);
       const checksum = isLast && header.hasChecksum ? await source.take(4) : Buffer.alloc(0);
-      decode(decoder, Buffer.concat([block.bytes, checksum]), isLast);
+      block = isLast ? undefined : await readBlock(source, header.blockBytesMax);
+      // With the header of the next block: the decoder would keep what ends with a block until the frame ends.
+      decode(decoder, Buffer.concat([content, block?.header ?? checksum]), isLast);
       if (isLast && header.hasChecksum && BigInt(checksum.readUInt32LE()) !== (hash.digest() & 0xffff_ffffn))
         throw corrupt('a checksum in it is wrong');
       if (isLast && header.contentBytes !== undefined && header.contentBytes !== BigInt(bytes))
@@ -108,16 +111,17 @@ function uintOf(bytes: Buffer): bigint {
   return bytes.reduceRight((number, byte) => (number << 8n) | BigInt(byte), 0n);
 }
 
-/** A block with its header. */
-async function readBlock(source: Source, bytesMax: number): Promise<{ isLast: boolean; bytes: Buffer }> {
+type Block = { readonly isLast: boolean; readonly header: Buffer; readonly contentBytes: number };
+
+/** The header of a block. Its content follows. */
+async function readBlock(source: Source, bytesMax: number): Promise<Block> {
   const header = await source.take(3);
   const fields = header.readUIntLE(0, 3);
   const type = (fields >> 1) & 3;
   const size = fields >> 3;
   if (type === 3 || size > bytesMax) throw corrupt('invalid zstd data');
-  // One byte that is repeated `size` times.
-  const content = await source.take(type === 1 ? 1 : size);
-  return { isLast: (fields & 1) === 1, bytes: Buffer.concat([header, content]) };
+  // Type 1 is one byte that is repeated `size` times.
+  return { isLast: (fields & 1) === 1, header, contentBytes: type === 1 ? 1 : size };
 }
 
 type Source = {

@@ -8,11 +8,13 @@ import { gzipSync } from 'node:zlib';
 import xxhash from 'xxhash-wasm';
 import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
 import { contentOf } from '../../src/import/content.js';
-import { type Input, openInputs } from '../../src/import/inputs.js';
+import { assertAllSound, type Input, openInputs } from '../../src/import/inputs.js';
 import { ImportError, type ImportOptions, readOptions } from '../../src/import/options.js';
-import { runImport } from '../../src/import/run.js';
+import { runDry, runImport } from '../../src/import/run.js';
+import { unzstd } from '../../src/import/zstd.js';
 import { type AnsweringServer, startAnsweringServer } from '../support/answering-server.js';
 
+const goesOn = new AbortController().signal;
 let folder: string;
 let hash64: (bytes: Uint8Array) => bigint;
 before(async () => {
@@ -29,6 +31,7 @@ function put(name: string, content: Uint8Array): string {
 
 async function read(name: string, content: Uint8Array): Promise<string> {
   const [input] = await openInputs([put(name, content)], undefined);
+  await assertAllSound([input as Input], goesOn);
   const parts: Buffer[] = [];
   for await (const part of contentOf(input as Input, () => undefined)) parts.push(part);
   return Buffer.concat(parts).toString('utf8');
@@ -80,6 +83,26 @@ describe('zstd', () => {
       frame('b', { checksum: false }),
     ];
     assert.equal(await read('many.csv.zst', Buffer.concat(frames)), `a\n${csv}b`);
+  });
+
+  test('takes as much memory for a long frame as for a short one', async () => {
+    const blockBytes = 1 << 17;
+    const header = Buffer.alloc(3);
+    async function* content() {
+      yield Buffer.from([0x28, 0xb5, 0x2f, 0xfd, 0, 10 << 3]);
+      for (let left = 2_000; left > 0; left--) {
+        header.writeUIntLE((blockBytes << 3) | (left === 1 ? 1 : 0), 0, 3);
+        yield Buffer.concat([header, Buffer.alloc(blockBytes, left)]);
+      }
+    }
+    let bytes = 0;
+    let most = 0;
+    for await (const part of unzstd(content())) {
+      bytes += part.length;
+      most = Math.max(most, process.memoryUsage().arrayBuffers);
+    }
+    assert.equal(bytes, 2_000 * blockBytes);
+    assert.ok(most < 128 * 2 ** 20, `${most} bytes of buffers`);
   });
 
   test('is refused whole if a frame is not what its checksum or its size says', async () => {
@@ -164,18 +187,32 @@ describe('an import', () => {
   });
   after(() => service?.close());
 
-  test('of files of which one is corrupt sends nothing, and leaves no state', async () => {
-    const files = [
-      put('sound.csv', Buffer.from(csv)),
-      put('corrupt.csv.zst', Buffer.from(compressedCsv).fill(0, 170)),
-    ];
+  const optionsOf = (files: readonly string[], state: string): ImportOptions => {
     const args = ['--event', 'x', '--identity', 'user', '--app-id', '1', '--url', service.baseUrl];
-    const state = join(folder, 'state');
-    const options = readOptions([...files, ...args, '--state', state, '--rejects', `${state}-r`], {});
+    const places = ['--state', join(folder, state), '--rejects', join(folder, `${state}-r`)];
+    return readOptions([...files, ...args, ...places], {}) as ImportOptions;
+  };
+
+  test('of files of which one is corrupt sends nothing, and leaves no state', async () => {
+    const options = optionsOf(
+      [put('sound.csv', Buffer.from(csv)), put('corrupt.csv.zst', Buffer.from(compressedCsv).fill(0, 170))],
+      'corrupt',
+    );
     await assert.rejects(
-      runImport(options as ImportOptions, new AbortController().signal),
+      runImport(options, goesOn),
       /corrupt\.csv\.zst: it is corrupt: a checksum in it is wrong; nothing of it was imported$/,
     );
-    assert.deepEqual([service.arrived.length, existsSync(state)], [0, false]);
+    assert.deepEqual([service.arrived.length, existsSync(options.stateFile)], [0, false]);
+  });
+
+  test('that is stopped while it checks its files sends nothing, and checks them when it goes on', async () => {
+    const options = optionsOf([put('stopped.csv.zst', Buffer.from(compressedCsv).fill(0, 170))], 'stopped');
+    assert.deepEqual(await runImport(options, AbortSignal.abort()), {
+      ...{ read: 0, stored: 0, repeats: 0, refused: 0 },
+      mended: {},
+    });
+    assert.equal(existsSync(options.stateFile), false);
+    await assert.rejects(runImport(options, goesOn), /a checksum in it is wrong/);
+    await assert.rejects(runDry(options, AbortSignal.abort()), /stopped/);
   });
 });
