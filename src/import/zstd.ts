@@ -37,7 +37,7 @@ export async function* unzstd(compressed: AsyncIterable<Uint8Array>): AsyncGener
     let block: Block | undefined = await readBlock(source, header.blockBytesMax);
     decode(decoder, Buffer.concat([magic, header.bytes, block.header]), false);
     while (block !== undefined) {
-      const { isLast, contentBytes } = block;
+      const { isLast, contentBytes }: Block = block;
       const content = await source.take(contentBytes);
       const checksum = isLast && header.hasChecksum ? await source.take(4) : Buffer.alloc(0);
       block = isLast ? undefined : await readBlock(source, header.blockBytesMax);
