@@ -118,7 +118,7 @@ const table = {
   deletionEvents: usual('10000000', 'N', 'stored events of the deletions, ten per user', whole),
   deletionRequests: usual('1000', 'N', 'requests of deletion-many', whole),
   deskEvents: usual('10000000', 'N', 'events of the exported user', whole),
-  deskOthers: usual('10000000', 'N', 'events of all other users beside them', whole),
+  deskOthers: usual('90000000', 'N', 'events of all other users beside them', whole),
 };
 
 export const optionsUsage = usageOf('Options', table);
