@@ -178,8 +178,12 @@ export const sharedMetrics = {
   staleMs: 10_000,
 } as const;
 
-/** A larger piece of a download is divided on its way, so that what waits for a slow client is bounded. */
-export const exportPieceBytesMax = 64 * KiB;
+/**
+ * A larger piece of a download is divided on its way. With the line of its length a piece has to fit the 16 KiB that
+ * uWebSockets.js collects before it writes: when a socket is full just then, version 6.0.1 keeps what it has collected and
+ * drops the rest of a larger piece without a word.
+ */
+export const exportPieceBytesMax = 15 * KiB;
 
 /** Workers check for jobs whose lock has ended. Another worker takes a job at the second check: after 7 s at most. */
 export const lockChecksEveryMsMax = 1_000;
@@ -282,6 +286,10 @@ function assertRelations(): void {
   relation(
     3 * processLocks.renewEveryMs <= processLocks.holdMs && processLocks.holdMs < processLocks.waitMsMax,
     "a slow renewal must not end a restore, and a killed one's right ends while another waits",
+  );
+  relation(
+    exportPieceBytesMax + '\r\nffff\r\n'.length <= 16 * KiB,
+    'what is collected before it is written must hold a piece and the line of its length',
   );
   relation(stateLoads.holdMs < loads.restoreWaitMsMax, "a killed load's right ends while a restore waits");
   relation(
