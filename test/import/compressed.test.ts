@@ -184,6 +184,8 @@ describe('an import', () => {
   let service: AnsweringServer;
   before(async () => {
     service = await startAnsweringServer();
+    // As the service answers the empty request by which an import tries its options.
+    service.answer = () => ({ status: 400, body: { err: { code: 'empty', message: 'No event.' } } });
   });
   after(() => service?.close());
 
@@ -202,7 +204,8 @@ describe('an import', () => {
       runImport(options, goesOn),
       /corrupt\.csv\.zst: it is corrupt: a checksum in it is wrong; nothing of it was imported$/,
     );
-    assert.deepEqual([service.arrived.length, existsSync(options.stateFile)], [0, false]);
+    const rows = service.arrived.filter(({ body }) => body.events?.length !== 0);
+    assert.deepEqual([rows.length, existsSync(options.stateFile)], [0, false]);
   });
 
   test('that is stopped while it checks its files sends nothing, and checks them when it goes on', async () => {
