@@ -47,6 +47,7 @@ export async function openInputs(words: readonly string[], format: Format | unde
  */
 export async function assertAllSound(inputs: readonly Input[], stop: AbortSignal): Promise<void> {
   for (const input of inputs) {
+    if (stop.aborted) return;
     try {
       await assertSound(input, stop);
     } catch (error) {
