@@ -1,6 +1,7 @@
 // One user with millions of events among as many of others: how long until the first byte of the user's export, how long until
 // its end, and what the API needs in memory meanwhile.
 
+import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
 import { createGunzip } from 'node:zlib';
 import { exportPath, submitExport, untilExportComplete } from '../../harness/user-export.js';
@@ -71,9 +72,10 @@ export async function runExport(deployment: Deployment, accessToken: string, rec
 async function download(url: string, accessToken: string, gzip: boolean, startedAt: number) {
   const headers = { authorization: `Bearer ${accessToken}`, ...(gzip && { 'accept-encoding': 'gzip' }) };
   // A connection of its own: the API closes idle ones while the bench is busy.
-  const answer = await new Promise<IncomingMessage>((settle, reject) => {
-    get(url, { headers, agent: false }, settle).once('error', reject);
-  });
+  const request = get(url, { headers, agent: false });
+  const [answer] = (await once(request, 'response')) as [IncomingMessage];
+  // What is wrong with the form of an answer is an error of its request.
+  request.on('error', (error) => answer.destroy(error));
   if (answer.statusCode !== 200) throw new BenchError(`the export was answered ${answer.statusCode}`);
   const encoding = answer.headers['content-encoding'];
   if ((encoding === 'gzip') !== gzip) throw new BenchError(`the export came as ${encoding}`);
