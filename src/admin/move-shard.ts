@@ -76,33 +76,67 @@ export async function moveShard(
   await checkServers(context, shard, to);
   const move = await noteMove(context, shard, to);
   if (move === undefined) {
-    // A process that was paused may have closed it after the move was over.
-    await openShard(all[to] as ClickHouseClient, shard);
+    await copyRegistryIfThere(context);
+    await openIfStored(context, shard, to);
     return 'there';
   }
-  crash('move_noted');
   const owned = { database: config.clickhouseDatabase, shard, owner: move.owner };
   const [source, target] = [all[move.from] as ClickHouseClient, all[move.to] as ClickHouseClient];
   const moving: Moving = { context, move, owned, source, target, crash, say };
-  const work = move.stage === 'back' ? takeBack(moving) : carryOver(moving);
-  await work.catch(async (error: unknown) => {
-    const noted = await readMove(context, shard).catch(() => {
-      throw error;
-    });
-    // A process that takes a move over makes ClickHouse refuse the statements of the previous owner.
-    if (noted?.owner !== move.owner) throw new MoveTakenOver(shard);
-    if (isUnchanged(noted)) {
-      await change(context, owned, (document) => withoutMove(document, shard));
-      await copyRegistry(context);
-    } else if (!(error instanceof AdministrationError)) {
-      await checkServers(context, shard, goalOf(noted));
-    }
-    throw error;
-  });
+  await finish(moving).catch((error: unknown) => forgetIfUnchanged(moving, error));
   crash('move_ended');
   await showWhereTheyAre(moving);
   await copyRegistry(context);
   return 'moved';
+}
+
+async function finish(moving: Moving): Promise<void> {
+  const { context, move, crash } = moving;
+  // Before anything is changed: a Redis that is emptied later must come back knowing of the move.
+  await copyRegistry(context);
+  crash('move_noted');
+  await (move.stage === 'back' ? takeBack(moving) : carryOver(moving));
+}
+
+/** Rejects with why the move failed, or with what an administrator has to know about it. */
+async function forgetIfUnchanged({ context, move, owned }: Moving, error: unknown): Promise<never> {
+  const { shard } = move;
+  const noted = await readMove(context, shard).catch(() => {
+    throw error;
+  });
+  // A process that takes a move over makes ClickHouse refuse the statements of the previous owner.
+  if (noted?.owner !== move.owner) throw new MoveTakenOver(shard);
+  if (isUnchanged(noted)) {
+    await change(context, owned, (document) => withoutMove(document, shard));
+    await copyRegistryIfThere(context);
+  } else if (!(error instanceof AdministrationError)) {
+    await checkServers(context, shard, goalOf(noted));
+  }
+  throw error;
+}
+
+/**
+ * Opens the shard on the server that has it: a process that was paused may have closed it after the move was over. If the shard is on
+ * its way to another server by now, or there, it was this process that was paused, so it closes the shard again.
+ */
+async function openIfStored(context: AdminContext, shard: number, server: number): Promise<void> {
+  const client = serversOf(context.clickhouse).all[server] as ClickHouseClient;
+  let isOpen: boolean | undefined;
+  for (;;) {
+    const isStored = await storesOn(context, shard, server);
+    if (isStored === isOpen) return;
+    await (isStored ? openShard(client, shard) : closeShard(client, shard));
+    isOpen = isStored;
+  }
+}
+
+/** Whether a server stores a shard now, or does as soon as a move that is taken back has ended. */
+async function storesOn({ redis }: AdminContext, shard: number, server: number): Promise<boolean> {
+  const { shardServers } = await readRegistry(redis);
+  if (shardServers === undefined) throw new StateNotLoaded();
+  const move = shardServers.moves?.find((each) => each.shard === shard);
+  const isCopied = move?.stage === 'copy' && !isUnchanged(move);
+  return shardServers.servers[shard] === server && !isCopied;
 }
 
 /** Where a move leads. */
@@ -117,8 +151,7 @@ async function carryOver(moving: Moving): Promise<void> {
     await endRounds(moving);
     if (isUnchanged(move)) {
       await checkServers(context, shard, to);
-      // From here on a revert needs both servers.
-      await change(context, owned, (noted) => noteIn(noted, shard, { unchanged_by: '' }));
+      await noteChanges(moving);
     }
     await close(moving);
     crash('shard_closed');
@@ -141,6 +174,20 @@ async function carryOver(moving: Moving): Promise<void> {
   say(`shard ${shard}: stored by server ${to}`);
   await removeAll(moving, source);
   await endMove(moving);
+}
+
+/**
+ * Notes that from here on servers are changed, so that a revert needs both. The second copy has it before that: otherwise a Redis that
+ * is emptied would come back with a move that looks as if it could be forgotten.
+ */
+async function noteChanges({ context, owned }: Moving): Promise<void> {
+  const note = (by: string) =>
+    change(context, owned, (noted) => noteIn(noted, owned.shard, { unchanged_by: by }));
+  await note('');
+  await copyRegistry(context).catch(async (error: unknown) => {
+    await note(owned.owner);
+    throw error;
+  });
 }
 
 /** Removes what was copied; then the shard is stored where it always was. */
@@ -169,8 +216,8 @@ function noteIn(
 }
 
 /** Whether nothing was changed on either server yet. */
-function isUnchanged({ owner, unchanged_by: by }: ShardMove): boolean {
-  return by === owner;
+function isUnchanged({ stage, owner, unchanged_by: by }: ShardMove): boolean {
+  return stage === 'copy' && by === owner;
 }
 
 /**
@@ -213,7 +260,9 @@ async function checkServers(context: AdminContext, shard: number, to: number): P
   const from = shardServers?.servers[shard];
   if (servers.isOne || from === undefined) return;
   const isOpen = move === undefined || isUnchanged(move);
-  const needed = isOpen ? [from, to] : [move.from, move.to];
+  const ends = isOpen ? [from, to] : [move.from, move.to];
+  // The home has the second copy of the registry. What changes nothing on a server needs no copy of it at once.
+  const needed = isOpen && from === to ? [to] : [0, ...ends];
   const there = await serversThere(servers);
   const away = needed.find((server) => servers.all[server] !== undefined && !there.has(server));
   if (away === undefined) return;
@@ -235,7 +284,7 @@ async function noteMove(context: AdminContext, shard: number, to: number): Promi
   const { redis, clickhouse } = context;
   const servers = serversOf(clickhouse);
   const owner = randomBytes(12).toString('hex');
-  const result = await changeRegistry(redis, ({ shardServers }) => {
+  return changeRegistry(redis, ({ shardServers }) => {
     if (shardServers === undefined || servers.isOne)
       throw new AdministrationError('CLICKHOUSE_URL names one server: there is nowhere to move shards to');
     const from = shardServers.servers[shard];
@@ -265,8 +314,6 @@ async function noteMove(context: AdminContext, shard: number, to: number): Promi
     servers.setTable(tableOf(document));
     return { changes: [{ key: shardServersKey, document }], result: move };
   });
-  await copyRegistry(context);
-  return result;
 }
 
 async function readMove({ redis }: AdminContext, shard: number): Promise<ShardMove | undefined> {
@@ -311,6 +358,11 @@ async function change(
 
 async function copyRegistry({ redis, clickhouse }: AdminContext): Promise<void> {
   await mirrorRegistry(redis, clickhouse);
+}
+
+/** When nothing was changed on a server: a worker copies it later if the home does not answer now. */
+async function copyRegistryIfThere(context: AdminContext): Promise<void> {
+  await copyRegistry(context).catch(() => undefined);
 }
 
 /**
