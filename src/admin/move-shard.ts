@@ -6,7 +6,6 @@
 // is forgotten.
 
 import { randomBytes } from 'node:crypto';
-import { isDeepStrictEqual } from 'node:util';
 import { AdministrationError } from '../accounts/accounts.js';
 import { type ShardMove, type ShardServers, shardServersKey } from '../accounts/documents.js';
 import { mirrorRegistry } from '../accounts/mirror.js';
@@ -85,8 +84,9 @@ export async function moveShard(
   const moving: Moving = { context, move, owned, source, target, crash, say };
   await finish(moving).catch((error: unknown) => forgetIfUnchanged(moving, error));
   crash('move_ended');
-  await showWhereTheyAre(moving);
+  // A migration makes the views by the second copy.
   await copyRegistry(context);
+  await showWhereTheyAre(moving);
   return 'moved';
 }
 
@@ -131,12 +131,11 @@ async function openIfStored(context: AdminContext, shard: number, server: number
 }
 
 /** Whether a server stores a shard now, or does as soon as a move that is taken back has ended. */
-async function storesOn({ redis }: AdminContext, shard: number, server: number): Promise<boolean> {
-  const { shardServers } = await readRegistry(redis);
-  if (shardServers === undefined) throw new StateNotLoaded();
-  const move = shardServers.moves?.find((each) => each.shard === shard);
+async function storesOn(context: AdminContext, shard: number, server: number): Promise<boolean> {
+  const { servers, moves: noted = [] } = await readPlaces(context);
+  const move = noted.find((each) => each.shard === shard);
   const isCopied = move?.stage === 'copy' && !isUnchanged(move);
-  return shardServers.servers[shard] === server && !isCopied;
+  return servers[shard] === server && !isCopied;
 }
 
 /** Where a move leads. */
@@ -316,9 +315,15 @@ async function noteMove(context: AdminContext, shard: number, to: number): Promi
   });
 }
 
-async function readMove({ redis }: AdminContext, shard: number): Promise<ShardMove | undefined> {
-  const { shardServers } = await readRegistry(redis);
-  return shardServers?.moves?.find((each) => each.shard === shard);
+async function readMove(context: AdminContext, shard: number): Promise<ShardMove | undefined> {
+  return (await readPlaces(context)).moves?.find((each) => each.shard === shard);
+}
+
+/** Rejects with StateNotLoaded if Redis was emptied: in that there are no moves, which decides nothing. */
+async function readPlaces({ redis }: AdminContext): Promise<ShardServers> {
+  const { deployment, shardServers } = await readRegistry(redis);
+  if (deployment === undefined || shardServers === undefined) throw new StateNotLoaded();
+  return shardServers;
 }
 
 async function checkOwner(context: AdminContext, { shard, owner }: OwnedMove): Promise<void> {
@@ -488,26 +493,12 @@ async function showWhereTheyAre({ context, move, source, target }: Moving): Prom
   await showWhereTheyAreOn(context, target, move.to);
 }
 
-/**
- * Lets the local views of a server hide the shards that are stored elsewhere while there may be rows of them. Other shards may be
- * moved meanwhile: whoever writes the views last has read all moves, so it writes them again until what it read has not changed.
- */
 async function showWhereTheyAreOn(
-  { redis }: AdminContext,
+  context: AdminContext,
   client: ClickHouseClient,
   number: number,
 ): Promise<void> {
-  const readHidden = async () => {
-    const { shardServers } = await readRegistry(redis);
-    return (shardServers?.moves ?? [])
-      .filter(({ shard, from, to }) => [from, to].includes(number) && shardServers?.servers[shard] !== number)
-      .map(({ shard }) => shard);
-  };
-  let written: readonly number[] | undefined;
-  for (let hidden = await readHidden(); !isDeepStrictEqual(written, hidden); hidden = await readHidden()) {
-    await makeLocalViews(client, readMigrations(), hidden);
-    written = hidden;
-  }
+  await makeLocalViews(client, number, readMigrations(), () => readPlaces(context));
 }
 
 async function untilTrue(condition: () => Promise<boolean>, otherwise: string): Promise<void> {

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import { createTestAccount } from '../../harness/accounts.js';
-import { runAdmin } from '../../harness/administration.js';
+import { runAdmin, runMigrations } from '../../harness/administration.js';
 import { type ClickHouseHandle, credentials } from '../../harness/clickhouse.js';
 import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
 import { sendEvents } from '../../harness/deletion.js';
@@ -261,7 +261,7 @@ async function startGates() {
   const env = { ...sluice.env, CLICKHOUSE_URL: gates.map(({ url }) => url).join(',') };
   const moveThrough = (to: number, which = shard) =>
     runAdmin(['shards', 'move', String(which), '--to', String(to)], env);
-  return { gates, moveThrough, close: () => Promise.all(gates.map((gate) => gate.close())) };
+  return { gates, env, moveThrough, close: () => Promise.all(gates.map((gate) => gate.close())) };
 }
 
 const isHeld = (gate: ClickHouseGate) =>
@@ -341,10 +341,12 @@ test('a move waits for a restore, and a restore for a move', async () => {
   await move(0);
 });
 
+/** How many events of Bob, who is in shard 2, each server shows. */
+const seen = () =>
+  Promise.all([0, 1].map((server) => ask(server, "SELECT count() FROM events WHERE identity = 'bob'")));
+
 test('while two shards are moved at once, no query sees a row twice', async () => {
   await withWorker(() => sendEvents(sluice, appIds.get(2) ?? '', 'stay', [{ identity: 'bob' }]));
-  const seen = () =>
-    Promise.all([0, 1].map((server) => ask(server, "SELECT count() FROM events WHERE identity = 'bob'")));
   const [slow, other] = [await startGates(), await startGates()];
   // It has read which shards are moved.
   slow.gates[1].hold(({ sql }) => sql.startsWith('CREATE OR REPLACE VIEW local_events'));
@@ -367,6 +369,28 @@ test('while two shards are moved at once, no query sees a row twice', async () =
   assert.deepEqual(await seen(), ['1', '1']);
   for (const { close } of [slow, other]) await close();
   await move(0);
+  await move(0, 2);
+});
+
+test('while servers are migrated beside a move, no query sees a row twice', async () => {
+  const [migrating, moving] = [await startGates(), await startGates()];
+  // It has read which shards are moved.
+  migrating.gates[1].hold(({ sql }) => sql.startsWith('CREATE OR REPLACE VIEW local_events'));
+  const migrated = runMigrations(migrating.env);
+  await isHeld(migrating.gates[1]);
+  // All rows of the shard are copied by then.
+  moving.gates[0].hold(({ sql }) => sql.includes('AS rows FROM failed_events'));
+  const second = moving.moveThrough(1, 2);
+  await isHeld(moving.gates[0]);
+  assert.deepEqual(await seen(), ['1', '1']);
+  migrating.gates[1].release();
+  await migrated;
+  assert.deepEqual(await seen(), ['1', '1']);
+  // What it hides by then is shown when the shard is stored there.
+  moving.gates[0].release();
+  await second;
+  assert.deepEqual(await seen(), ['1', '1']);
+  for (const { close } of [migrating, moving]) await close();
   await move(0, 2);
 });
 
