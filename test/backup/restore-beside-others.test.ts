@@ -3,7 +3,9 @@
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { runAdmin } from '../../harness/administration.js';
+import { startChild } from '../../harness/child.js';
 import { type Choice, type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
 import { send, untilStored } from '../../harness/deletion.js';
 import { forgetKeys } from '../../harness/forgotten-keys.js';
@@ -11,10 +13,12 @@ import { withRedis } from '../../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { runProgram } from '../../harness/sluice.js';
 import { until } from '../../harness/wait.js';
-import { keepsSince } from '../../src/accounts/backups.js';
+import { keepsSince, readBackups } from '../../src/accounts/backups.js';
 import type { BackupView } from '../../src/admin/backups.js';
 import type { RestoredBackup } from '../../src/admin/restore-plan.js';
 import { registryKeys } from '../../src/redis/keys.js';
+
+const adminProgram = fileURLToPath(new URL('../../src/admin/main.js', import.meta.url));
 
 let sluice: SluiceHandle;
 let gates: readonly [ClickHouseGate, ClickHouseGate];
@@ -215,6 +219,55 @@ test('if two processes make a backup of one name at once, one makes it, and its 
   await withRedis(sluice, async (redis) =>
     assert.equal(await keepsSince(redis, 'twice', only.began_at), true),
   );
+});
+
+const keepsHashes = (name: string) =>
+  withRedis(sluice, async (redis) => {
+    const noted = (await readBackups(redis)).find((backup) => backup.name === name);
+    return noted !== undefined && (await keepsSince(redis, name, noted.began_at));
+  });
+
+test('a backup that was paused and fails forgets nothing of one that another process goes on with', async () => {
+  const [gate] = gates;
+  gate.hold(startsWith('BACKUP TABLE'));
+  const paused = runAdmin(['backup', 'create', 'overtaken'], { ...sluice.env, CLICKHOUSE_URL: gate.url });
+  await untilHeld(gate);
+  const lock = registryKeys.backupLock('overtaken');
+  await withRedis(sluice, (redis) => redis.set(lock, 'another', 'PX', 60_000));
+  await sluice.clickhouse.query("BACKUP TABLE sluice.stored_keys TO Disk('backups', 'overtaken.keys')");
+  gate.release();
+  await assert.rejects(paused, /another process has gone on with the backup overtaken/);
+  assert.equal(await keepsHashes('overtaken'), true);
+  await withRedis(sluice, (redis) => redis.del(lock));
+  assert.equal(((await sluice.admin('backup', 'create', 'overtaken')) as BackupView).status, 'complete');
+});
+
+test('a backup that was paused until another process had completed it forgets nothing', async () => {
+  const [gate] = gates;
+  gate.hold(startsWith('BACKUP TABLE'));
+  const paused = await startChild({
+    name: 'backup create',
+    program: {
+      command: process.execPath,
+      args: [adminProgram, 'backup', 'create', 'completed'],
+      env: { ...sluice.env, CLICKHOUSE_URL: gate.url },
+    },
+    healthy: () => gate.held.length > 0,
+    healthyDeadlineMs: 60_000,
+  });
+  paused.sigstop();
+  await withRedis(sluice, (redis) => redis.del(registryKeys.backupLock('completed')));
+  const made = (await sluice.admin('backup', 'create', 'completed')) as BackupView;
+  gate.release();
+  paused.sigcont();
+  assert.equal((await paused.exited).code, 1);
+  assert.match(paused.output(), /another process has gone on with the backup completed/);
+  const listed = (await sluice.admin('backup', 'list')) as BackupView[];
+  assert.deepEqual(
+    listed.find(({ name }) => name === 'completed'),
+    made,
+  );
+  assert.equal(await keepsHashes('completed'), true);
 });
 
 test('no backup is made while a restore runs, and one during which a backup was restored fails', async () => {
