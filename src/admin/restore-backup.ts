@@ -225,7 +225,7 @@ async function stage(restore: Begun): Promise<void> {
     await createStaging(client, staging, id);
   }
   const isMarked = await checkEnd(restore);
-  await restoreAll(restore);
+  await restoreAll(restore, isMarked);
   if (!isMarked) await checkRowsOnce(restore);
   await confirm(restore);
   await migrateServers({ ...schemaOf(config), database: staging });
@@ -322,12 +322,12 @@ async function dropReplaced({ context, staging }: Restore, name: string): Promis
 }
 
 /** Lets each server restore its own backup. One that had no shards when the backup was made has nothing to restore. */
-async function restoreAll(restore: Begun): Promise<void> {
+async function restoreAll(restore: Begun, isMarked: boolean): Promise<void> {
   const { context, name, staging, restored, epoch } = restore;
   const { clickhouse, config } = context;
   const { all } = serversOf(clickhouse);
   const into = (client: ClickHouseClient, server: number) =>
-    restoreInto(client, config.clickhouseDatabase, backupOf(name, server), staging);
+    restoreInto(client, config.clickhouseDatabase, backupOf(name, server), staging, isMarked);
   const [home, ...others] = all as readonly [ClickHouseClient, ...ClickHouseClient[]];
   await into(home, 0);
   if (epoch !== '') await checkPlaces(restore);

@@ -302,6 +302,21 @@ test('restores a backup of an earlier version, which has no mark of its end', as
   assert.deepEqual(await seen(), ['of an earlier version', 'of the backup']);
 });
 
+test('a backup whose end is marked is not restored without its second part', async () => {
+  const unkept = 'sluice.deletion_evidence, sluice.deletion_references';
+  for (const [what, name] of [
+    [`DATABASE sluice EXCEPT TABLES ${unkept}`, 'keyless'],
+    ['TABLE sluice.migrations', 'keyless/end'],
+  ])
+    await sluice.clickhouse.query(`BACKUP ${what} TO Disk('backups', '${name}')`);
+  await assert.rejects(
+    sluice.admin('backup', 'restore', 'keyless', '--yes'),
+    /the restore failed: keyless\.keys is missing on the disk of backups/,
+  );
+  await sluice.clickhouse.query("BACKUP TABLE sluice.stored_keys TO Disk('backups', 'keyless.keys')");
+  await sluice.admin('backup', 'restore', 'keyless', '--yes');
+});
+
 test('no new deployment is created while a backup is restored into an empty Redis and an empty ClickHouse', async () => {
   for (const process of [...sluice.api, ...sluice.workers]) await process.stop();
   await withRedis(sluice, (redis) => redis.flushall());
