@@ -381,14 +381,20 @@ export async function readNotedPlans(client: ClickHouseClient, staging: string):
   return (await result.json<{ plan: string }>()).map(({ plan }) => plan);
 }
 
-/** Drops what rows there are beside the plan, however much that is. */
-export async function dropAllButPlan(client: ClickHouseClient, staging: string): Promise<void> {
-  for (const table of (await readTableIds(client, staging)).keys())
-    if (table !== planTable)
-      await client.command({
-        query: `DROP TABLE IF EXISTS ${staging}.${table} SYNC`,
-        clickhouse_settings: anySize,
-      });
+/** Drops what rows there are beside the plan, however much that is. `confirm` is called before each table, and rejects if it is to stay. */
+export async function dropAllButPlan(
+  client: ClickHouseClient,
+  staging: string,
+  confirm: () => Promise<void>,
+): Promise<void> {
+  for (const table of (await readTableIds(client, staging)).keys()) {
+    if (table === planTable) continue;
+    await confirm();
+    await client.command({
+      query: `DROP TABLE IF EXISTS ${staging}.${table} SYNC`,
+      clickhouse_settings: anySize,
+    });
+  }
 }
 
 /** Adds the rows of a table to the one of the same name in another database. */

@@ -71,6 +71,22 @@ async function endRight(): Promise<void> {
   await withRedis(sluice, (redis) => redis.del(registryKeys.restoreLock, registryKeys.failedRowsLock));
 }
 
+/** The same while a process goes on renewing its right, until another one has got so far that its statement is held. */
+async function handRightOver(to: ClickHouseGate): Promise<void> {
+  await withRedis(sluice, async (redis) => {
+    const locks = [registryKeys.restoreLock, registryKeys.failedRowsLock];
+    const owners = await redis.mget(locks);
+    await until(
+      async () => {
+        for (const [index, lock] of locks.entries())
+          if ((await redis.get(lock)) === owners[index]) await redis.del(lock);
+        return to.held.length > 0;
+      },
+      { deadlineMs: 60_000, what: 'the other one has the right' },
+    );
+  });
+}
+
 const startsWith =
   (text: string): Choice =>
   ({ sql }) =>
@@ -185,6 +201,54 @@ test('a restore that only failed to drop what it replaced takes nothing away whe
   });
   assert.equal((await restoreBy(gate.url)).state, 'kept');
   assert.equal(gate.lost.length, 1);
+  assert.deepEqual(await seen(), ['of the backup']);
+});
+
+const readsTables = startsWith('SELECT name, toString(uuid) AS uuid FROM system.tables');
+
+/** Chooses the first statement of this kind after a restore has noted on the home how far it is. */
+function afterNote(note: string, choice: Choice): Choice {
+  let isNoted = false;
+  return (statement) => {
+    const isChosen = isNoted && choice(statement);
+    isNoted ||= statement.sql.includes('sluice_restore.restore_plan') && statement.body.includes(note);
+    return isChosen;
+  };
+}
+
+test('a restore that was paused before it dropped what it had replaced drops nothing of another one', async () => {
+  await sluice.admin('backup', 'create', 'other');
+  const [first, second] = gates;
+  first.hold(afterNote('isDone', () => true));
+  const one = restoreBy(first.url);
+  await untilHeld(first);
+  second.hold(startsWith('RESTORE DATABASE'));
+  const two = restoreBy(second.url, 'other');
+  await handRightOver(second);
+  first.release();
+  await assert.rejects(one, /the backup one is restored; another restore has begun since/);
+  second.release();
+  assert.equal((await two).name, 'other');
+  await sluice.admin('backup', 'restore', 'one', '--yes');
+  assert.deepEqual(await seen(), ['of the backup']);
+});
+
+test('a restore that was paused before it began lets no round of deletions begin while another one exchanges', async () => {
+  const [first, second] = gates;
+  // It is about to read whether a plan is noted.
+  first.hold(readsTables);
+  const one = restoreBy(first.url);
+  await untilHeld(first);
+  second.hold(startsWith('EXCHANGE TABLES'));
+  const two = restoreBy(second.url);
+  await handRightOver(second);
+  first.release();
+  await assert.rejects(one, /another restore has begun/);
+  await withRedis(sluice, async (redis) =>
+    assert.equal(await redis.exists(registryKeys.restoringBackup), 1, 'nobody is deleted meanwhile'),
+  );
+  second.release();
+  await two;
   assert.deepEqual(await seen(), ['of the backup']);
 });
 
@@ -315,6 +379,50 @@ test('a backup whose end is marked is not restored without its second part', asy
   );
   await sluice.clickhouse.query("BACKUP TABLE sluice.stored_keys TO Disk('backups', 'keyless.keys')");
   await sluice.admin('backup', 'restore', 'keyless', '--yes');
+});
+
+test('a restore that was paused before the first exchange exchanges nothing once Redis was emptied and loaded', async () => {
+  await sendEvent('before the loss');
+  const before = await seen();
+  const [gate] = gates;
+  for (const isLoaded of [true, false]) {
+    gate.hold(afterNote('"tables', readsTables));
+    const restored = restoreBy(gate.url);
+    await untilHeld(gate);
+    if (isLoaded) {
+      // As an earlier version would load it: the epoch is the same, and rounds of deletions begin.
+      await withRedis(sluice, (redis) => redis.del(registryKeys.restoringBackup));
+    } else {
+      await withRedis(sluice, (redis) => redis.flushall());
+      for (const command of ['restore', 'bootstrap'])
+        await assert.rejects(
+          sluice.admin(command),
+          /the restore of one was cut off: .* drop the database sluice_restore of ClickHouse first/,
+        );
+    }
+    gate.release();
+    await assert.rejects(restored, /Redis was emptied or loaded meanwhile/);
+    assert.deepEqual(await seen(), before);
+  }
+  assert.equal((await restoreBy(gate.url)).state, 'kept');
+  assert.deepEqual(await seen(), ['of the backup']);
+});
+
+test('a restore does not end if Redis is emptied while it copies what Redis knows', async () => {
+  await sluice.admin('accounts', 'create', 'Since', '--environment', 'Main');
+  const names = async () =>
+    ((await sluice.admin('accounts', 'list')) as { name: string }[]).map(({ name }) => name).sort();
+  const known = await names();
+  const [gate] = gates;
+  gate.hold(startsWith('INSERT INTO registry'));
+  const restored = restoreBy(gate.url);
+  await untilHeld(gate);
+  await withRedis(sluice, (redis) => redis.flushall());
+  gate.release();
+  await assert.rejects(restored, /Redis was emptied or loaded meanwhile/);
+  assert.equal((await restoreBy(gate.url)).state, 'kept');
+  assert.deepEqual(await names(), known);
+  assert.deepEqual(await seen(), ['of the backup']);
 });
 
 test('no new deployment is created while a backup is restored into an empty Redis and an empty ClickHouse', async () => {
