@@ -3,8 +3,9 @@
 
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
+import { runScript, scripts } from '../redis/scripts.js';
 import { type Backup, backupsKey } from './documents.js';
-import { type Change, changeRegistry, readTime } from './registry.js';
+import { type Change, changeRegistry, readRegistry, readTime } from './registry.js';
 
 /** The backups that are still kept, the newest first: by Redis's clock, since a worker's may be wrong. */
 export async function readBackups(redis: Redis): Promise<Backup[]> {
@@ -50,23 +51,23 @@ function isSame(one: Backup, other: Backup): boolean {
   return one.name === other.name && one.began_at === other.began_at;
 }
 
-/** Forgets a backup that failed. Another one of its name stays. */
-export async function forgetBackup(redis: Redis, forgotten: Backup): Promise<void> {
-  const { name, began_at } = forgotten;
+/**
+ * Forgets a backup that failed; settles with whether it did. Another one of its name stays, and so does this one if another process has
+ * completed it since.
+ */
+export async function forgetBackup(redis: Redis, forgotten: Backup): Promise<boolean> {
+  const { name, began_at, ended_at } = forgotten;
+  const isCompleted = (backups: readonly Backup[]) =>
+    backups.some((each) => isSame(each, forgotten) && each.ended_at !== ended_at);
+  if (isCompleted((await readRegistry(redis)).backups)) return false;
   // The note comes last: while it is there, no other process sets the key.
-  if (await keepsSince(redis, name, began_at)) await redis.del(registryKeys.deletedUsersSince(name));
+  await runScript(redis, scripts.deleteEqual, [registryKeys.deletedUsersSince(name)], [began_at]);
   const now = await readTime(redis);
-  await changeRegistry(redis, ({ backups }) => ({
-    changes: [
-      noteAll(
-        keptAt(
-          backups.filter((each) => !isSame(each, forgotten)),
-          now,
-        ),
-      ),
-    ],
-    result: undefined,
-  }));
+  return changeRegistry(redis, ({ backups }) => {
+    if (isCompleted(backups)) return { changes: [], result: false };
+    const others = backups.filter((each) => !isSame(each, forgotten));
+    return { changes: [noteAll(keptAt(others, now))], result: true };
+  });
 }
 
 function noteAll(backups: readonly Backup[]): Change {

@@ -36,6 +36,8 @@ export type LoadOptions = {
   readonly claimBytesMax: number;
   /** Loads other data with a second copy into an emptied Redis, before that Redis may be used. */
   readonly restoreMore?: (loading: Loading) => Promise<unknown>;
+  /** Rejects if nothing may be loaded now. Called when this process has the right to load. */
+  readonly checkLoad?: () => Promise<void>;
   /** Rejects if no new deployment may be created now, although ClickHouse has none. */
   readonly checkCreation?: () => Promise<void>;
   /** How long to wait for another load. */
@@ -93,6 +95,7 @@ const secondCopies = [
 
 async function createOrRestore(options: LoadOptions, loading: Loading): Promise<Loaded> {
   const { clickhouse, crash } = options;
+  await options.checkLoad?.();
   await syncReplicas(clickhouse, secondCopies);
   const mirror = await readMirror(clickhouse);
   const mirrored = mirror.documents[deploymentKey];

@@ -28,7 +28,7 @@ import { createCrashPoint } from '../crash-point.js';
 import { mirrorDeletions } from '../deletion/mirror.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
-import { withProcessLock } from '../redis/process-lock.js';
+import { type ProcessLock, withProcessLock } from '../redis/process-lock.js';
 import type { AdminContext } from './context.js';
 import { isRestoring } from './restore-plan.js';
 
@@ -58,7 +58,7 @@ export async function createBackup(context: AdminContext, options: CreateOptions
     throw new AdministrationError(`a backup is kept for 1 to ${backups.keepDaysMax} days`);
   const keepMs = keepDays * 24 * 60 * 60_000;
   await checkAllThere(clickhouse);
-  const made = await withProcessLock(redis, registryKeys.backupLock(name), async () => {
+  const made = await withProcessLock(redis, registryKeys.backupLock(name), async (lock) => {
     const moved = await movesEnded(redis);
     const tables = await tablesInUse(context);
     if (await isRestoring(context))
@@ -78,7 +78,7 @@ export async function createBackup(context: AdminContext, options: CreateOptions
     // A default name may already belong to another backup, which began in the same second.
     if (backup.ended_at !== undefined || (isContinued && options.name === undefined))
       throw new AdministrationError(`there is a backup ${name}`);
-    return makeParts(context, backup, base, isContinued);
+    return makeParts(context, backup, base, isContinued, lock);
   });
   if (made === 'locked') throw new AdministrationError(`another process is making the backup ${name}`);
   return made;
@@ -90,6 +90,7 @@ async function makeParts(
   backup: Backup,
   base: string | undefined,
   isContinued: boolean,
+  lock: ProcessLock,
 ): Promise<BackupView> {
   const { redis, clickhouse, config } = context;
   const { clickhouseDatabase: database } = config;
@@ -135,7 +136,9 @@ async function makeParts(
         `the backup ${name} cannot be continued, since ClickHouse was restarted: make one with another name`,
       );
     if (!(error instanceof BackupFailed)) throw error;
-    await forgetBackup(redis, backup);
+    // This process may have stood still, and another one have gone on with the backup meanwhile.
+    if (!(await lock.isHeld()) || !(await forgetBackup(redis, backup)))
+      throw new AdministrationError(`another process has gone on with the backup ${name}: see "backup list"`);
     throw new AdministrationError(`the backup failed: ${error.message}`);
   }
 }

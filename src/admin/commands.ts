@@ -20,7 +20,12 @@ import {
   showApiKey,
 } from '../accounts/api-keys.js';
 import { removeCallback, setCallback, showCallback } from '../accounts/callbacks.js';
-import { createDemoAccount, findDemoAccount, loadDeployment } from '../accounts/deployment.js';
+import {
+  createDemoAccount,
+  findDemoAccount,
+  type LoadOptions,
+  loadDeployment,
+} from '../accounts/deployment.js';
 import type { Loading } from '../accounts/loading.js';
 import { mirrorRegistry } from '../accounts/mirror.js';
 import { readRegistry } from '../accounts/registry.js';
@@ -276,13 +281,9 @@ function commandsOf(context: AdminContext) {
     restoreBackup: ({ name }: { readonly name: string }) =>
       restoreBackup(context, name, () => load(context, loads.restoreWaitMsMax)),
 
-    restore: async () => {
-      await checkNoneCutOff(context);
-      return { state: (await load(context, loads.restoreWaitMsMax, checkNoRestore)).how };
-    },
+    restore: async () => ({ state: (await loadUnlessRestoring(context, loads.restoreWaitMsMax)).how }),
     bootstrap: async () => {
-      await checkNoneCutOff(context);
-      const { how } = await load(context, loads.startWaitMsMax, checkNoRestore);
+      const { how } = await loadUnlessRestoring(context, loads.startWaitMsMax);
       await makeSigningKey(redis, clickhouse);
       const demo = how === 'created' ? await createDemoAccount(redis) : undefined;
       if (demo !== undefined) await mirrorRegistry(redis, clickhouse);
@@ -323,10 +324,17 @@ async function findDeletion({ redis }: AdminContext, requestId: string): Promise
   return request;
 }
 
+function loadUnlessRestoring(context: AdminContext, waitMsMax: number) {
+  return load(context, waitMsMax, {
+    checkLoad: () => checkNoneCutOff(context),
+    checkCreation: () => checkNoRestore(context),
+  });
+}
+
 function load(
   context: AdminContext,
   waitMsMax: number,
-  checkCreation: (context: AdminContext) => Promise<void> = async () => undefined,
+  checks: Pick<LoadOptions, 'checkLoad' | 'checkCreation'> = {},
 ) {
   const { redis, clickhouse, config } = context;
   const { shards, claimBytesMax } = config;
@@ -338,7 +346,7 @@ function load(
     shards,
     claimBytesMax,
     restoreMore,
-    checkCreation: () => checkCreation(context),
+    ...checks,
     waitMsMax,
     crash,
   });

@@ -6,7 +6,6 @@
 // is forgotten.
 
 import { randomBytes } from 'node:crypto';
-import { isDeepStrictEqual } from 'node:util';
 import { AdministrationError } from '../accounts/accounts.js';
 import { type ShardMove, type ShardServers, shardServersKey } from '../accounts/documents.js';
 import { mirrorRegistry } from '../accounts/mirror.js';
@@ -76,33 +75,67 @@ export async function moveShard(
   await checkServers(context, shard, to);
   const move = await noteMove(context, shard, to);
   if (move === undefined) {
-    // A process that was paused may have closed it after the move was over.
-    await openShard(all[to] as ClickHouseClient, shard);
+    await copyRegistryIfThere(context);
+    await openIfStored(context, shard, to);
     return 'there';
   }
-  crash('move_noted');
   const owned = { database: config.clickhouseDatabase, shard, owner: move.owner };
   const [source, target] = [all[move.from] as ClickHouseClient, all[move.to] as ClickHouseClient];
   const moving: Moving = { context, move, owned, source, target, crash, say };
-  const work = move.stage === 'back' ? takeBack(moving) : carryOver(moving);
-  await work.catch(async (error: unknown) => {
-    const noted = await readMove(context, shard).catch(() => {
-      throw error;
-    });
-    // A process that takes a move over makes ClickHouse refuse the statements of the previous owner.
-    if (noted?.owner !== move.owner) throw new MoveTakenOver(shard);
-    if (isUnchanged(noted)) {
-      await change(context, owned, (document) => withoutMove(document, shard));
-      await copyRegistry(context);
-    } else if (!(error instanceof AdministrationError)) {
-      await checkServers(context, shard, goalOf(noted));
-    }
+  await finish(moving).catch((error: unknown) => forgetIfUnchanged(moving, error));
+  crash('move_ended');
+  // A migration makes the views by the second copy.
+  await copyRegistry(context);
+  await showWhereTheyAre(moving);
+  return 'moved';
+}
+
+async function finish(moving: Moving): Promise<void> {
+  const { context, move, crash } = moving;
+  // Before anything is changed: a Redis that is emptied later must come back knowing of the move.
+  await copyRegistry(context);
+  crash('move_noted');
+  await (move.stage === 'back' ? takeBack(moving) : carryOver(moving));
+}
+
+/** Rejects with why the move failed, or with what an administrator has to know about it. */
+async function forgetIfUnchanged({ context, move, owned }: Moving, error: unknown): Promise<never> {
+  const { shard } = move;
+  const noted = await readMove(context, shard).catch(() => {
     throw error;
   });
-  crash('move_ended');
-  await showWhereTheyAre(moving);
-  await copyRegistry(context);
-  return 'moved';
+  // A process that takes a move over makes ClickHouse refuse the statements of the previous owner.
+  if (noted?.owner !== move.owner) throw new MoveTakenOver(shard);
+  if (isUnchanged(noted)) {
+    await change(context, owned, (document) => withoutMove(document, shard));
+    await copyRegistryIfThere(context);
+  } else if (!(error instanceof AdministrationError)) {
+    await checkServers(context, shard, goalOf(noted));
+  }
+  throw error;
+}
+
+/**
+ * Opens the shard on the server that has it: a process that was paused may have closed it after the move was over. If the shard is on
+ * its way to another server by now, or there, it was this process that was paused, so it closes the shard again.
+ */
+async function openIfStored(context: AdminContext, shard: number, server: number): Promise<void> {
+  const client = serversOf(context.clickhouse).all[server] as ClickHouseClient;
+  let isOpen: boolean | undefined;
+  for (;;) {
+    const isStored = await storesOn(context, shard, server);
+    if (isStored === isOpen) return;
+    await (isStored ? openShard(client, shard) : closeShard(client, shard));
+    isOpen = isStored;
+  }
+}
+
+/** Whether a server stores a shard now, or does as soon as a move that is taken back has ended. */
+async function storesOn(context: AdminContext, shard: number, server: number): Promise<boolean> {
+  const { servers, moves: noted = [] } = await readPlaces(context);
+  const move = noted.find((each) => each.shard === shard);
+  const isCopied = move?.stage === 'copy' && !isUnchanged(move);
+  return servers[shard] === server && !isCopied;
 }
 
 /** Where a move leads. */
@@ -117,8 +150,7 @@ async function carryOver(moving: Moving): Promise<void> {
     await endRounds(moving);
     if (isUnchanged(move)) {
       await checkServers(context, shard, to);
-      // From here on a revert needs both servers.
-      await change(context, owned, (noted) => noteIn(noted, shard, { unchanged_by: '' }));
+      await noteChanges(moving);
     }
     await close(moving);
     crash('shard_closed');
@@ -141,6 +173,20 @@ async function carryOver(moving: Moving): Promise<void> {
   say(`shard ${shard}: stored by server ${to}`);
   await removeAll(moving, source);
   await endMove(moving);
+}
+
+/**
+ * Notes that from here on servers are changed, so that a revert needs both. The second copy has it before that: otherwise a Redis that
+ * is emptied would come back with a move that looks as if it could be forgotten.
+ */
+async function noteChanges({ context, owned }: Moving): Promise<void> {
+  const note = (by: string) =>
+    change(context, owned, (noted) => noteIn(noted, owned.shard, { unchanged_by: by }));
+  await note('');
+  await copyRegistry(context).catch(async (error: unknown) => {
+    await note(owned.owner);
+    throw error;
+  });
 }
 
 /** Removes what was copied; then the shard is stored where it always was. */
@@ -169,8 +215,8 @@ function noteIn(
 }
 
 /** Whether nothing was changed on either server yet. */
-function isUnchanged({ owner, unchanged_by: by }: ShardMove): boolean {
-  return by === owner;
+function isUnchanged({ stage, owner, unchanged_by: by }: ShardMove): boolean {
+  return stage === 'copy' && by === owner;
 }
 
 /**
@@ -213,7 +259,9 @@ async function checkServers(context: AdminContext, shard: number, to: number): P
   const from = shardServers?.servers[shard];
   if (servers.isOne || from === undefined) return;
   const isOpen = move === undefined || isUnchanged(move);
-  const needed = isOpen ? [from, to] : [move.from, move.to];
+  const ends = isOpen ? [from, to] : [move.from, move.to];
+  // The home has the second copy of the registry. What changes nothing on a server needs no copy of it at once.
+  const needed = isOpen && from === to ? [to] : [0, ...ends];
   const there = await serversThere(servers);
   const away = needed.find((server) => servers.all[server] !== undefined && !there.has(server));
   if (away === undefined) return;
@@ -235,7 +283,7 @@ async function noteMove(context: AdminContext, shard: number, to: number): Promi
   const { redis, clickhouse } = context;
   const servers = serversOf(clickhouse);
   const owner = randomBytes(12).toString('hex');
-  const result = await changeRegistry(redis, ({ shardServers }) => {
+  return changeRegistry(redis, ({ shardServers }) => {
     if (shardServers === undefined || servers.isOne)
       throw new AdministrationError('CLICKHOUSE_URL names one server: there is nowhere to move shards to');
     const from = shardServers.servers[shard];
@@ -265,13 +313,17 @@ async function noteMove(context: AdminContext, shard: number, to: number): Promi
     servers.setTable(tableOf(document));
     return { changes: [{ key: shardServersKey, document }], result: move };
   });
-  await copyRegistry(context);
-  return result;
 }
 
-async function readMove({ redis }: AdminContext, shard: number): Promise<ShardMove | undefined> {
-  const { shardServers } = await readRegistry(redis);
-  return shardServers?.moves?.find((each) => each.shard === shard);
+async function readMove(context: AdminContext, shard: number): Promise<ShardMove | undefined> {
+  return (await readPlaces(context)).moves?.find((each) => each.shard === shard);
+}
+
+/** Rejects with StateNotLoaded if Redis was emptied: in that there are no moves, which decides nothing. */
+async function readPlaces({ redis }: AdminContext): Promise<ShardServers> {
+  const { deployment, shardServers } = await readRegistry(redis);
+  if (deployment === undefined || shardServers === undefined) throw new StateNotLoaded();
+  return shardServers;
 }
 
 async function checkOwner(context: AdminContext, { shard, owner }: OwnedMove): Promise<void> {
@@ -311,6 +363,11 @@ async function change(
 
 async function copyRegistry({ redis, clickhouse }: AdminContext): Promise<void> {
   await mirrorRegistry(redis, clickhouse);
+}
+
+/** When nothing was changed on a server: a worker copies it later if the home does not answer now. */
+async function copyRegistryIfThere(context: AdminContext): Promise<void> {
+  await copyRegistry(context).catch(() => undefined);
 }
 
 /**
@@ -436,26 +493,12 @@ async function showWhereTheyAre({ context, move, source, target }: Moving): Prom
   await showWhereTheyAreOn(context, target, move.to);
 }
 
-/**
- * Lets the local views of a server hide the shards that are stored elsewhere while there may be rows of them. Other shards may be
- * moved meanwhile: whoever writes the views last has read all moves, so it writes them again until what it read has not changed.
- */
 async function showWhereTheyAreOn(
-  { redis }: AdminContext,
+  context: AdminContext,
   client: ClickHouseClient,
   number: number,
 ): Promise<void> {
-  const readHidden = async () => {
-    const { shardServers } = await readRegistry(redis);
-    return (shardServers?.moves ?? [])
-      .filter(({ shard, from, to }) => [from, to].includes(number) && shardServers?.servers[shard] !== number)
-      .map(({ shard }) => shard);
-  };
-  let written: readonly number[] | undefined;
-  for (let hidden = await readHidden(); !isDeepStrictEqual(written, hidden); hidden = await readHidden()) {
-    await makeLocalViews(client, readMigrations(), hidden);
-    written = hidden;
-  }
+  await makeLocalViews(client, number, readMigrations(), () => readPlaces(context));
 }
 
 async function untilTrue(condition: () => Promise<boolean>, otherwise: string): Promise<void> {

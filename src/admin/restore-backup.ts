@@ -74,7 +74,7 @@ import { suppressedNamesTable } from '../suppression/mirror.js';
 import { stateLoads } from '../tuning.js';
 import { checkAllThere, checkName, checkNoMove, checkPlainTables } from './backups.js';
 import type { AdminContext } from './context.js';
-import { hasExchanged, type Plan, type RestoredBackup, readPlan, stagingOf } from './restore-plan.js';
+import { hasExchanged, type Plan, type RestoredBackup, readPlan, stagingOf, textOf } from './restore-plan.js';
 
 /** `load` loads the state of ClickHouse into an emptied Redis. */
 export async function restoreBackup(
@@ -123,18 +123,30 @@ type Begun = Restore & {
   readonly epoch: string;
 };
 
+/** A restore whose plan is noted. */
+type Planned = Begun & { readonly plan: Plan };
+
+/** What a restore found that has to be replaced. */
+type Found = {
+  /** The ids of the databases beside those in use, of each server that has one. */
+  readonly ids: readonly (string | undefined)[];
+  /** The plan that Redis had. */
+  readonly planInRedis: string | null;
+};
+
 async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): Promise<RestoredBackup> {
-  const { context, name, staging, crash, lock } = restore;
+  const { context, name, staging, crash } = restore;
   const { redis, clickhouse, config } = context;
   await checkAllThere(clickhouse);
   // The database may be gone.
   await migrateServers({ ...schemaOf(config), database: config.clickhouseDatabase });
+  const found: Found = {
+    ids: await readStagingIds(restore),
+    planInRedis: await redis.get(registryKeys.restoringBackup),
+  };
   const former = await readPlan(context);
   if (former?.isDone === true) {
-    if ((await readEpoch(redis)) === '') await load();
-    // Rounds of deletions need not wait until the right of the killed process ends.
-    await withoutDeletions(context, () => redis.del(registryKeys.restoringBackup));
-    await dropReplaced(restore, former.name);
+    await finish(restore, former, load);
     if (former.name === name) return { ...former.result, was_done: true };
   }
   const begun = former?.isDone === true ? undefined : former;
@@ -142,11 +154,14 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
   if (isContinued && begun.name !== name)
     throw new AdministrationError(`the restore of ${begun.name} was cut off: run it again first`);
   if (isContinued) for (const client of serversOf(clickhouse).all) await takeTablesOver(client, staging);
+  const newId = randomUUID();
+  const id = isContinued ? begun.id : newId;
+  // Before Redis is loaded: a process that stands still could exchange a table when deletions go on.
+  if (!isContinued) await replaceStaging(restore, found, newId);
   if ((await readEpoch(redis)) === '') {
     if (isContinued) await gatherSecondCopies(restore, begun);
     if (Object.keys((await readMirror(clickhouse)).documents).length > 0) await load();
   }
-  const id = isContinued ? begun.id : randomUUID();
   const epoch = await readEpoch(redis);
   const wasLoaded = epoch !== '';
   const own: Begun = { ...restore, id, epoch };
@@ -154,29 +169,51 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
   crash('backup_staged');
   const result = await withoutDeletions(context, async (owner) => {
     crash('rounds_stopped');
-    const plan = isContinued ? begun : await prepare(own, owner);
+    const places = (await redis.hget(registryKeys.documents, shardServersKey)) ?? '';
+    const plan = isContinued ? begun : await prepare(own);
+    const planned: Planned = { ...own, plan };
+    await notePlanInRedis(planned, owner, places);
     crash('users_deleted_again');
-    if (wasLoaded) await exchangeTables(own, plan);
-    else await whileNotLoaded(context, () => exchangeTables(own, plan));
-    if (wasLoaded) {
-      await resetDeletions(context);
-      crash('deletions_reset');
-      await copyAll(context);
-      crash('copies_rewritten');
-    }
-    if (!(await lock.isHeld())) throw new AnotherRestore();
-    // From here on a restore of this name only drops what was replaced: records that are stored from now on stay.
-    await notePlan(clickhouse, staging, JSON.stringify({ ...plan, isDone: true }));
-    crash('plan_ended');
-    await redis.del(registryKeys.restoringBackup);
+    if (wasLoaded) await carryOut(planned);
+    else await whileNotLoaded(context, () => carryOut(planned));
     return plan.result;
   });
   if (!wasLoaded) {
     await load();
     await checkLoaded(context);
   }
-  await dropReplaced(restore, name);
+  await dropReplaced(restore, name, id);
   return result;
+}
+
+/** Does what is left of a restore that has exchanged everything. */
+async function finish(restore: Restore, former: Plan, load: () => Promise<unknown>): Promise<void> {
+  const { context } = restore;
+  if ((await readEpoch(context.redis)) === '') await load();
+  // Rounds of deletions need not wait until the right of the killed process ends.
+  await withoutDeletions(context, () => forgetPlan(context, textOf(former)));
+  await dropReplaced(restore, former.name, former.id);
+}
+
+/** Exchanges the tables; then a restore of this name only drops what was replaced: records that are stored from then on stay. */
+async function carryOut(restore: Planned): Promise<void> {
+  const { context, staging, plan, epoch, crash } = restore;
+  await exchangeTables(restore);
+  if (epoch !== '') {
+    await resetDeletions(context);
+    crash('deletions_reset');
+    await copyAll(context);
+    crash('copies_rewritten');
+  }
+  await confirmPlan(restore);
+  await notePlan(context.clickhouse, staging, JSON.stringify({ ...plan, isDone: true }));
+  crash('plan_ended');
+  await forgetPlan(context, textOf(plan));
+}
+
+/** Lets rounds of deletions begin. A plan that another process has noted since stays. */
+async function forgetPlan({ redis }: AdminContext, text: string): Promise<void> {
+  await runScript(redis, scripts.deleteEqual, [registryKeys.restoringBackup], [text]);
 }
 
 function schemaOf(config: AdminContext['config']) {
@@ -197,12 +234,42 @@ class AnotherRestore extends BackupFailed {
  * Rejects with BackupFailed if another process restores too, or if Redis was emptied or loaded since the restore began. The
  * database beside the one in use has an id, so a process whose database was replaced meanwhile notices that even if Redis was emptied.
  */
-async function confirm({ context, staging, lock, id, epoch }: Begun): Promise<void> {
-  const { all } = serversOf(context.clickhouse);
-  const ids = await Promise.all(all.map((client) => readDatabaseId(client, staging)));
-  const isOwn = id === undefined || ids.every((each) => each === id);
-  if (!isOwn || !(await lock.isHeld())) throw new AnotherRestore();
+async function confirm(restore: Begun): Promise<void> {
+  const { context, lock, id, epoch } = restore;
+  // The lock first: a process that takes it again sees what another one that had it has done meanwhile.
+  if (!(await lock.isHeld())) throw new AnotherRestore();
+  const isOwn = id === undefined || (await readStagingIds(restore)).every((each) => each === id);
+  if (!isOwn) throw new AnotherRestore();
   if ((await readEpoch(context.redis)) !== epoch) throw new RedisChanged();
+}
+
+/**
+ * The same, and that Redis still has the plan: a Redis that was emptied and loaded again has the same epoch, and rounds of deletions may
+ * have begun in it.
+ */
+async function confirmPlan(restore: Planned): Promise<void> {
+  await confirm(restore);
+  const noted = await restore.context.redis.get(registryKeys.restoringBackup);
+  if (noted !== textOf(restore.plan)) throw new RedisChanged();
+}
+
+/**
+ * Rejects with BackupFailed if the database beside the one in use is not this process's to drop from a server. It may be gone. `isOwn`
+ * says so of its id.
+ */
+async function confirmDrop(
+  { staging, lock }: Restore,
+  client: ClickHouseClient,
+  isOwn: (id: string) => boolean,
+): Promise<void> {
+  if (!(await lock.isHeld())) throw new AnotherRestore();
+  const id = await readDatabaseId(client, staging);
+  if (id !== undefined && !isOwn(id)) throw new AnotherRestore();
+}
+
+function readStagingIds({ context, staging }: Restore): Promise<readonly (string | undefined)[]> {
+  const { all } = serversOf(context.clickhouse);
+  return Promise.all(all.map((client) => readDatabaseId(client, staging)));
 }
 
 class RedisChanged extends BackupFailed {
@@ -211,21 +278,26 @@ class RedisChanged extends BackupFailed {
   }
 }
 
-/** Restores the backup beside the tables in use, with the schema of this version. */
-async function stage(restore: Begun): Promise<void> {
-  const { context, staging, lock, id = '' } = restore;
-  const { redis, clickhouse, config } = context;
-  const { all } = serversOf(clickhouse);
+/** Makes an empty database beside the one in use, on each server, in the place of those that a restore has left. */
+async function replaceStaging(restore: Restore, found: Found, id: string): Promise<void> {
+  const { context, staging } = restore;
+  const { all } = serversOf(context.clickhouse);
   // Nothing was exchanged, so deletions and moves may go on meanwhile.
-  await redis.del(registryKeys.restoringBackup);
+  if (found.planInRedis !== null) await forgetPlan(context, found.planInRedis);
   await Promise.all(all.map(untilNoRestoreRuns));
-  if (!(await lock.isHeld())) throw new AnotherRestore();
-  for (const client of all) {
+  for (const [server, client] of all.entries()) {
+    await confirmDrop(restore, client, (there) => there === found.ids[server]);
     await dropDatabase(client, staging);
     await createStaging(client, staging, id);
   }
+}
+
+/** Restores the backup beside the tables in use, with the schema of this version. */
+async function stage(restore: Begun): Promise<void> {
+  const { context, staging } = restore;
+  const { config } = context;
   const isMarked = await checkEnd(restore);
-  await restoreAll(restore);
+  await restoreAll(restore, isMarked);
   if (!isMarked) await checkRowsOnce(restore);
   await confirm(restore);
   await migrateServers({ ...schemaOf(config), database: staging });
@@ -237,9 +309,9 @@ async function stage(restore: Begun): Promise<void> {
  * Rejects with AdministrationError unless the backup ended well: parts of one that was cut off or failed may be of before and after a
  * move of a shard, and have its rows twice. Settles with whether its end is marked: earlier versions marked none.
  */
-async function checkEnd({ context, name, staging }: Restore): Promise<boolean> {
-  const { all } = serversOf(context.clickhouse);
-  const [home] = all as readonly [ClickHouseClient, ...ClickHouseClient[]];
+async function checkEnd(restore: Begun): Promise<boolean> {
+  const { context, name, staging } = restore;
+  const [home] = serversOf(context.clickhouse).all as readonly [ClickHouseClient, ...ClickHouseClient[]];
   const { clickhouseDatabase: database } = context.config;
   try {
     if (await hasEnd(home, database, name, staging)) return true;
@@ -249,14 +321,21 @@ async function checkEnd({ context, name, staging }: Restore): Promise<boolean> {
     );
     if (own?.marks_end !== true) return false;
   } catch (error) {
-    // So that it does not look as if a restore had begun.
-    if (error instanceof BackupMissing) for (const client of all) await dropDatabase(client, staging);
+    if (error instanceof BackupMissing) await unstage(restore);
     throw error;
   }
-  for (const client of all) await dropDatabase(client, staging);
+  await unstage(restore);
   throw new AdministrationError(
     `the backup ${name} has no mark of its end (${endOfBackup(name)} on the disk of backups): it failed, or was cut off. "backup create ${name}" goes on with one that was cut off`,
   );
+}
+
+/** Leaves nothing that looks as if a restore had begun. */
+async function unstage(restore: Begun): Promise<void> {
+  for (const client of serversOf(restore.context.clickhouse).all) {
+    await confirmDrop(restore, client, (there) => there === restore.id);
+    await dropDatabase(client, restore.staging);
+  }
 }
 
 /** Rejects with AdministrationError if a server has rows of a shard that was on another one when the home made its part. */
@@ -294,19 +373,31 @@ async function checkLoaded({ redis, clickhouse }: AdminContext): Promise<void> {
     );
 }
 
-/** Drops the tables that were replaced. Until the last one is gone the plan says that they are only to be dropped. */
-async function dropReplaced({ context, staging }: Restore, name: string): Promise<void> {
+/**
+ * Drops the tables that a plan has replaced. Until the last one is gone the plan says that they are only to be dropped. A restore that
+ * began later drops them first.
+ */
+async function dropReplaced(restore: Restore, name: string, id: string | undefined): Promise<void> {
+  const { context, staging } = restore;
   const [home, ...others] = serversOf(context.clickhouse).all as readonly [
     ClickHouseClient,
     ...ClickHouseClient[],
   ];
+  const confirmOn = (client: ClickHouseClient) =>
+    confirmDrop(restore, client, (there) => id === undefined || there === id);
   const again = (error: unknown) =>
     new AdministrationError(
-      `the backup ${name} is restored, but what it replaced could not be dropped (${describeError(error).message}): the same command again only does that`,
+      error instanceof AnotherRestore
+        ? `the backup ${name} is restored; another restore has begun since, and drops what this one replaced`
+        : `the backup ${name} is restored, but what it replaced could not be dropped (${describeError(error).message}): the same command again only does that`,
     );
   try {
-    for (const client of others) await dropDatabase(client, staging);
-    await dropAllButPlan(home, staging);
+    for (const client of others) {
+      await confirmOn(client);
+      await dropDatabase(client, staging);
+    }
+    await dropAllButPlan(home, staging, () => confirmOn(home));
+    await confirmOn(home);
   } catch (error) {
     throw again(error);
   }
@@ -322,12 +413,12 @@ async function dropReplaced({ context, staging }: Restore, name: string): Promis
 }
 
 /** Lets each server restore its own backup. One that had no shards when the backup was made has nothing to restore. */
-async function restoreAll(restore: Begun): Promise<void> {
+async function restoreAll(restore: Begun, isMarked: boolean): Promise<void> {
   const { context, name, staging, restored, epoch } = restore;
   const { clickhouse, config } = context;
   const { all } = serversOf(clickhouse);
   const into = (client: ClickHouseClient, server: number) =>
-    restoreInto(client, config.clickhouseDatabase, backupOf(name, server), staging);
+    restoreInto(client, config.clickhouseDatabase, backupOf(name, server), staging, isMarked);
   const [home, ...others] = all as readonly [ClickHouseClient, ...ClickHouseClient[]];
   await into(home, 0);
   if (epoch !== '') await checkPlaces(restore);
@@ -378,28 +469,26 @@ async function checkPlaces({ context, restored }: Restore): Promise<void> {
  * Redis was emptied after the first table was exchanged: what it is to be loaded from is partly among the tables that were
  * exchanged, and what was copied since is in the restored ones. The latest version of each document stands.
  */
-async function gatherSecondCopies({ context, staging }: Restore, plan: Plan): Promise<void> {
+async function gatherSecondCopies(restore: Restore, plan: Plan): Promise<void> {
+  const { context, staging } = restore;
   const { redis, clickhouse, config } = context;
   const inUse = await readTableIds(clickhouse, config.clickhouseDatabase);
   for (const table of secondCopies) {
     const isExchanged = inUse.get(table) === plan.tables[0]?.[table];
     if (isExchanged) await addRowsOf(clickhouse, table, staging, config.clickhouseDatabase);
   }
+  await confirm({ ...restore, id: plan.id, epoch: '' });
   // Before it is loaded: from then on rounds of deletions begin unless it is there.
-  await redis.set(registryKeys.restoringBackup, JSON.stringify(plan));
+  await redis.set(registryKeys.restoringBackup, textOf(plan));
 }
 
 const secondCopies = ['registry', 'deletion_requests', 'deletion_targets'];
 
-/**
- * Prepares the restored tables for the exchange. Once the plan is there, no round of deletions begins and no shard is moved. `owner`:
- * who has stopped the rounds.
- */
-async function prepare(restore: Begun, owner: string): Promise<Plan> {
-  const { context, name, staging, restored, id = '', epoch, lock } = restore;
-  const { redis, clickhouse } = context;
+/** Prepares the restored tables for the exchange, and notes the plan on the home. */
+async function prepare(restore: Begun): Promise<Plan> {
+  const { context, name, staging, restored, id = '', epoch } = restore;
+  const { clickhouse } = context;
   const isLoaded = epoch !== '';
-  const places = (await redis.hget(registryKeys.documents, shardServersKey)) ?? '';
   // A move may have begun while the servers restored their backups.
   if (isLoaded) await checkPlaces(restore);
   const result = isLoaded
@@ -419,10 +508,20 @@ async function prepare(restore: Begun, owner: string): Promise<Plan> {
     }),
   );
   await confirm(restore);
-  const text = JSON.stringify({ id, name, tables, keysTo, result } satisfies Plan);
-  await notePlan(clickhouse, staging, text);
+  const plan: Plan = { id, name, tables, keysTo, result };
+  await notePlan(clickhouse, staging, textOf(plan));
+  return plan;
+}
+
+/**
+ * Once the plan is there, no round of deletions begins and no shard is moved. A restore that goes on notes it again: whoever
+ * has put Redis in order since may not have known of it. `owner`: who has stopped the rounds. `places`: where the shards were before
+ * the plan was made.
+ */
+async function notePlanInRedis(restore: Planned, owner: string, places: string): Promise<void> {
+  const { context, epoch, lock, plan } = restore;
   const noted = await runScript(
-    redis,
+    context.redis,
     scripts.noteRestore,
     [
       registryKeys.failedRowsLock,
@@ -431,13 +530,12 @@ async function prepare(restore: Begun, owner: string): Promise<Plan> {
       registryKeys.documents,
       registryKeys.restoringBackup,
     ],
-    [owner, lock.owner, epoch, shardServersKey, places, text],
+    [owner, lock.owner, epoch, shardServersKey, places, textOf(plan)],
   );
   // A round that began meanwhile may have completed requests which are not deleted again.
   if (Number(noted) === 0) throw new BackupFailed('it stood still for too long: run it again');
   if (Number(noted) === -1) throw new RedisChanged();
   if (Number(noted) === -2) throw new BackupFailed('a shard was moved meanwhile: run it again');
-  return JSON.parse(text) as Plan;
 }
 
 /**
@@ -480,7 +578,8 @@ async function joinIndexes(
  * the other one, and from then on no segment whose keys were looked up there is taken by the restored tables. The registry comes
  * last: an emptied Redis is loaded from it.
  */
-async function exchangeTables(restore: Begun, plan: Plan): Promise<void> {
+async function exchangeTables(restore: Planned): Promise<void> {
+  const { plan } = restore;
   const wasLoaded = restore.epoch !== '';
   const servers = [...serversOf(restore.context.clickhouse).all.entries()].toReversed();
   for (const [server, client] of servers) {
@@ -539,7 +638,7 @@ async function refuseSegmentsUntilNow({ context, restored }: Restore): Promise<v
 }
 
 async function exchangeOn(
-  restore: Begun,
+  restore: Planned,
   client: ClickHouseClient,
   tables: Plan['tables'][number],
   isWanted: (table: string) => boolean,
@@ -554,7 +653,7 @@ async function exchangeOn(
   for (const table of names) {
     const id = tables[table] as string;
     if (inUse.get(table) === id) continue;
-    await confirm(restore);
+    await confirmPlan(restore);
     // These only grow: of the suppressions the latest version stands.
     if (table === auditTable || table === suppressedNamesTable) {
       await addRowsOf(client, table, staging, database);

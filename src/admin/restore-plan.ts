@@ -37,6 +37,11 @@ export type Plan = {
   readonly isDone?: true;
 };
 
+/** A plan as Redis has it while it is not done: its tables may be exchanged only as long as that stands there. */
+export function textOf({ isDone: _, ...plan }: Plan): string {
+  return JSON.stringify(plan);
+}
+
 /** The database in which a backup is restored. */
 export function stagingOf(database: string): string {
   return `${database}_restore`;
@@ -79,12 +84,19 @@ export async function checkNoRestore(context: AdminContext): Promise<void> {
     );
 }
 
-/** Rejects with AdministrationError if Redis is empty and ClickHouse has some tables of a backup and some of now. */
+/**
+ * Rejects with AdministrationError if a restore has noted its plan and has not ended: ClickHouse may have some tables of the backup and
+ * some of now, or a process that stands still may be about to exchange the first one. To be called by a process that has the right to
+ * load Redis: a restore into an empty Redis has that right until it has ended.
+ */
 export async function checkNoneCutOff(context: AdminContext): Promise<void> {
-  if ((await context.redis.exists(registryKeys.epoch)) === 1) return;
   const plan = await readPlan(context);
-  if (plan !== undefined && plan.isDone !== true && (await hasExchanged(context, plan)))
-    throw new AdministrationError(
-      `the restore of ${plan.name} was cut off: "backup restore ${plan.name} --yes" goes on with it, and loads Redis`,
-    );
+  if (plan === undefined || plan.isDone === true) return;
+  const staging = stagingOf(context.config.clickhouseDatabase);
+  const instead = (await hasExchanged(context, plan))
+    ? ''
+    : `. It has exchanged nothing: to load what there was before, drop the database ${staging} of ClickHouse first`;
+  throw new AdministrationError(
+    `the restore of ${plan.name} was cut off: "backup restore ${plan.name} --yes" goes on with it, and loads Redis${instead}`,
+  );
 }

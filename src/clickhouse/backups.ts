@@ -139,31 +139,43 @@ async function make(
   }
 }
 
-/** Restores a backup of a database into another, new one; settles when it is there. */
+/**
+ * Restores a backup of a database into another, new one; settles when it is there. Rejects with BackupMissing if its second part is
+ * missing and its end is marked.
+ */
 export async function restoreInto(
   client: ClickHouseClient,
   database: string,
   name: string,
   into: string,
+  isMarked: boolean,
 ): Promise<void> {
   await restore(client, `DATABASE ${database} AS ${into}`, name);
-  await restoreKeys(client, database, name, into);
+  await restoreKeys(client, database, name, into, isMarked);
   await renumberParts(client, into);
 }
 
-/** Puts the second part of a backup in the place of the index of the first one. Earlier versions made none. */
+/**
+ * Puts the second part of a backup in the place of the index of the first one. Earlier versions made none; they marked no end either,
+ * so of a marked backup it was lost since.
+ */
 async function restoreKeys(
   client: ClickHouseClient,
   database: string,
   name: string,
   into: string,
+  isMarked: boolean,
 ): Promise<void> {
   const later = `${into}.later_keys`;
+  const keys = keysOfBackup(name);
   try {
-    await restore(client, `TABLE ${database}.${keysTable} AS ${later}`, keysOfBackup(name));
+    await restore(client, `TABLE ${database}.${keysTable} AS ${later}`, keys);
   } catch (error) {
-    if (error instanceof BackupMissing) return;
-    throw error;
+    if (!(error instanceof BackupMissing)) throw error;
+    if (!isMarked) return;
+    throw new BackupMissing(
+      `${keys} is missing on the disk of backups, and belongs to ${name}: copy it there`,
+    );
   }
   await client.command({ query: `DROP TABLE ${into}.${keysTable} SYNC`, clickhouse_settings: anySize });
   await client.command({ query: `RENAME TABLE ${later} TO ${into}.${keysTable}` });
@@ -369,14 +381,20 @@ export async function readNotedPlans(client: ClickHouseClient, staging: string):
   return (await result.json<{ plan: string }>()).map(({ plan }) => plan);
 }
 
-/** Drops what rows there are beside the plan, however much that is. */
-export async function dropAllButPlan(client: ClickHouseClient, staging: string): Promise<void> {
-  for (const table of (await readTableIds(client, staging)).keys())
-    if (table !== planTable)
-      await client.command({
-        query: `DROP TABLE IF EXISTS ${staging}.${table} SYNC`,
-        clickhouse_settings: anySize,
-      });
+/** Drops what rows there are beside the plan, however much that is. `confirm` is called before each table, and rejects if it is to stay. */
+export async function dropAllButPlan(
+  client: ClickHouseClient,
+  staging: string,
+  confirm: () => Promise<void>,
+): Promise<void> {
+  for (const table of (await readTableIds(client, staging)).keys()) {
+    if (table === planTable) continue;
+    await confirm();
+    await client.command({
+      query: `DROP TABLE IF EXISTS ${staging}.${table} SYNC`,
+      clickhouse_settings: anySize,
+    });
+  }
 }
 
 /** Adds the rows of a table to the one of the same name in another database. */

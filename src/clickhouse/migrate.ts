@@ -9,7 +9,7 @@ import { type ClickHouseClient, type ClickHouseOptions, connectClickHouse } from
 import { MigrationError } from './migration-error.js';
 import { clusterClause, engineOf, type Replication } from './replication.js';
 import { numberServers } from './server-numbers.js';
-import { makeLocalViews, spanServers } from './spanning-views.js';
+import { makeLocalViews, readCopiedPlaces, spanServers } from './spanning-views.js';
 
 export type Migration = { readonly name: string; readonly sql: string; readonly checksum: string };
 
@@ -79,7 +79,10 @@ export async function migrateServers({
   const clients = urls.map((each) => connectClickHouse({ url: each, database }));
   try {
     await numberServers(clients);
-    for (const client of clients) await makeLocalViews(client, migrations);
+    const [home] = clients as [ClickHouseClient, ...ClickHouseClient[]];
+    // A move may make views at the same time. It copies each of its steps to the home before that.
+    for (const [place, client] of clients.entries())
+      await makeLocalViews(client, place, migrations, () => readCopiedPlaces(home));
     for (const client of clients) await spanServers(client, cluster, urls.length);
   } finally {
     await Promise.all(clients.map((client) => client.close()));

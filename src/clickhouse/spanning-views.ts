@@ -2,6 +2,7 @@
 // the same form. A local view reads only other local views and stored tables, so joins run where the rows are. A user's rows
 // are all on one server, since an environment's are. A single server needs none of this.
 
+import { isDeepStrictEqual } from 'node:util';
 import { tables } from '../contract/records.js';
 import type { ClickHouseClient } from './client.js';
 import { shardNumberSpacing } from './store.js';
@@ -47,24 +48,47 @@ function isShown(hidden: readonly number[]): string {
   return hidden.length === 0 ? '' : ` AND segment % ${shardNumberSpacing} NOT IN (${hidden.join(', ')})`;
 }
 
-/** Makes the local views of a server, or makes them anew. Without `hidden` what they hide stays. */
+/** Where shards are, and which are on their way, as far as the views need it. */
+export type ShardPlaces = {
+  readonly servers: readonly number[];
+  readonly moves?: readonly { readonly shard: number; readonly from: number; readonly to: number }[];
+};
+
+/**
+ * Makes the local views of the server of a place, or makes them anew: they hide the shards that are stored elsewhere while there may be
+ * rows of them. Shards may be moved meanwhile, and several processes may make the views: whoever makes them last has read all moves, so
+ * it makes them again until what it read has not changed. `readPlaces` must know of a move's step before the move makes the views.
+ */
 export async function makeLocalViews(
   client: ClickHouseClient,
+  place: number,
   migrations: readonly { readonly sql: string }[],
-  hidden?: readonly number[],
+  readPlaces: () => Promise<ShardPlaces | undefined>,
 ): Promise<void> {
-  const statements = localViewStatements(migrations, hidden ?? (await readHidden(client)));
-  for (const query of statements) await client.command({ query });
+  let made: readonly number[] | undefined;
+  for (;;) {
+    const hidden = hiddenOn(place, await readPlaces());
+    if (isDeepStrictEqual(made, hidden)) return;
+    for (const query of localViewStatements(migrations, hidden)) await client.command({ query });
+    made = hidden;
+  }
 }
 
-async function readHidden(client: ClickHouseClient): Promise<number[]> {
-  const result = await client.query({
-    query: `SELECT as_select FROM system.tables WHERE database = currentDatabase() AND name = 'local_events'`,
+function hiddenOn(place: number, { servers, moves = [] }: ShardPlaces = { servers: [] }): readonly number[] {
+  return moves
+    .filter(({ shard, from, to }) => [from, to].includes(place) && servers[shard] !== place)
+    .map(({ shard }) => shard);
+}
+
+/** The places in the second copy of the registry, which a home has; undefined if it has none. */
+export async function readCopiedPlaces(home: ClickHouseClient): Promise<ShardPlaces | undefined> {
+  const result = await home.query({
+    query: `SELECT argMax(registry.document, (registry.version, written_at)) AS document
+      FROM registry WHERE document_key = 'shard_servers:'`,
     format: 'JSONEachRow',
   });
-  const [row] = await result.json<{ as_select: string }>();
-  const [, list] = /NOT IN \(([\d, ]+)\)/.exec(row?.as_select ?? '') ?? [];
-  return list === undefined ? [] : list.split(',').map(Number);
+  const [row] = await result.json<{ document: string }>();
+  return row === undefined || row.document === '' ? undefined : (JSON.parse(row.document) as ShardPlaces);
 }
 
 /**

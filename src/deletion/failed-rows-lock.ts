@@ -35,7 +35,7 @@ export async function withFailedRowsLocked<T>(
     return await work(isHeld, owner);
   } finally {
     clearInterval(renewal);
-    await runScript(redis, scripts.freeFailedRowsLock, [lock], [owner]);
+    await runScript(redis, scripts.deleteEqual, [lock], [owner]);
   }
 }
 

@@ -52,7 +52,6 @@ export const scripts = {
   submitExport: load('submit-export-4'),
   lockFailedRows: load('lock-failed-rows-1'),
   renewFailedRowsLock: load('renew-failed-rows-lock-1'),
-  freeFailedRowsLock: load('free-failed-rows-lock-1'),
   issueToken: load('issue-token-3'),
   noteKeyUse: load('note-key-use-3'),
   bookSignIn: load('book-sign-in-2'),
@@ -68,6 +67,7 @@ export const scripts = {
   noteRestore: load('note-restore-5'),
   takeTurn: load('take-turn-1'),
   endTurn: load('end-turn-1'),
+  deleteEqual: load('delete-equal-1'),
   time: load('time-1'),
 } as const;
 

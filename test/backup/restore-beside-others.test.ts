@@ -3,7 +3,9 @@
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { runAdmin } from '../../harness/administration.js';
+import { startChild } from '../../harness/child.js';
 import { type Choice, type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
 import { send, untilStored } from '../../harness/deletion.js';
 import { forgetKeys } from '../../harness/forgotten-keys.js';
@@ -11,10 +13,12 @@ import { withRedis } from '../../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { runProgram } from '../../harness/sluice.js';
 import { until } from '../../harness/wait.js';
-import { keepsSince } from '../../src/accounts/backups.js';
+import { keepsSince, readBackups } from '../../src/accounts/backups.js';
 import type { BackupView } from '../../src/admin/backups.js';
 import type { RestoredBackup } from '../../src/admin/restore-plan.js';
 import { registryKeys } from '../../src/redis/keys.js';
+
+const adminProgram = fileURLToPath(new URL('../../src/admin/main.js', import.meta.url));
 
 let sluice: SluiceHandle;
 let gates: readonly [ClickHouseGate, ClickHouseGate];
@@ -65,6 +69,22 @@ async function untilHeld(gate: ClickHouseGate): Promise<void> {
 /** As if the process that has it were paused for longer than its right lasts. */
 async function endRight(): Promise<void> {
   await withRedis(sluice, (redis) => redis.del(registryKeys.restoreLock, registryKeys.failedRowsLock));
+}
+
+/** The same while a process goes on renewing its right, until another one has got so far that its statement is held. */
+async function handRightOver(to: ClickHouseGate): Promise<void> {
+  await withRedis(sluice, async (redis) => {
+    const locks = [registryKeys.restoreLock, registryKeys.failedRowsLock];
+    const owners = await redis.mget(locks);
+    await until(
+      async () => {
+        for (const [index, lock] of locks.entries())
+          if ((await redis.get(lock)) === owners[index]) await redis.del(lock);
+        return to.held.length > 0;
+      },
+      { deadlineMs: 60_000, what: 'the other one has the right' },
+    );
+  });
 }
 
 const startsWith =
@@ -184,6 +204,54 @@ test('a restore that only failed to drop what it replaced takes nothing away whe
   assert.deepEqual(await seen(), ['of the backup']);
 });
 
+const readsTables = startsWith('SELECT name, toString(uuid) AS uuid FROM system.tables');
+
+/** Chooses the first statement of this kind after a restore has noted on the home how far it is. */
+function afterNote(note: string, choice: Choice): Choice {
+  let isNoted = false;
+  return (statement) => {
+    const isChosen = isNoted && choice(statement);
+    isNoted ||= statement.sql.includes('sluice_restore.restore_plan') && statement.body.includes(note);
+    return isChosen;
+  };
+}
+
+test('a restore that was paused before it dropped what it had replaced drops nothing of another one', async () => {
+  await sluice.admin('backup', 'create', 'other');
+  const [first, second] = gates;
+  first.hold(afterNote('isDone', () => true));
+  const one = restoreBy(first.url);
+  await untilHeld(first);
+  second.hold(startsWith('RESTORE DATABASE'));
+  const two = restoreBy(second.url, 'other');
+  await handRightOver(second);
+  first.release();
+  await assert.rejects(one, /the backup one is restored; another restore has begun since/);
+  second.release();
+  assert.equal((await two).name, 'other');
+  await sluice.admin('backup', 'restore', 'one', '--yes');
+  assert.deepEqual(await seen(), ['of the backup']);
+});
+
+test('a restore that was paused before it began lets no round of deletions begin while another one exchanges', async () => {
+  const [first, second] = gates;
+  // It is about to read whether a plan is noted.
+  first.hold(readsTables);
+  const one = restoreBy(first.url);
+  await untilHeld(first);
+  second.hold(startsWith('EXCHANGE TABLES'));
+  const two = restoreBy(second.url);
+  await handRightOver(second);
+  first.release();
+  await assert.rejects(one, /another restore has begun/);
+  await withRedis(sluice, async (redis) =>
+    assert.equal(await redis.exists(registryKeys.restoringBackup), 1, 'nobody is deleted meanwhile'),
+  );
+  second.release();
+  await two;
+  assert.deepEqual(await seen(), ['of the backup']);
+});
+
 test('leaves tables alone that are not of the schema, whether the backup or the database has them', async () => {
   await sluice.rows('CREATE TABLE ours (a UInt8) ENGINE = MergeTree ORDER BY a AS SELECT 1 AS a');
   await sluice.rows(
@@ -217,6 +285,55 @@ test('if two processes make a backup of one name at once, one makes it, and its 
   );
 });
 
+const keepsHashes = (name: string) =>
+  withRedis(sluice, async (redis) => {
+    const noted = (await readBackups(redis)).find((backup) => backup.name === name);
+    return noted !== undefined && (await keepsSince(redis, name, noted.began_at));
+  });
+
+test('a backup that was paused and fails forgets nothing of one that another process goes on with', async () => {
+  const [gate] = gates;
+  gate.hold(startsWith('BACKUP TABLE'));
+  const paused = runAdmin(['backup', 'create', 'overtaken'], { ...sluice.env, CLICKHOUSE_URL: gate.url });
+  await untilHeld(gate);
+  const lock = registryKeys.backupLock('overtaken');
+  await withRedis(sluice, (redis) => redis.set(lock, 'another', 'PX', 60_000));
+  await sluice.clickhouse.query("BACKUP TABLE sluice.stored_keys TO Disk('backups', 'overtaken.keys')");
+  gate.release();
+  await assert.rejects(paused, /another process has gone on with the backup overtaken/);
+  assert.equal(await keepsHashes('overtaken'), true);
+  await withRedis(sluice, (redis) => redis.del(lock));
+  assert.equal(((await sluice.admin('backup', 'create', 'overtaken')) as BackupView).status, 'complete');
+});
+
+test('a backup that was paused until another process had completed it forgets nothing', async () => {
+  const [gate] = gates;
+  gate.hold(startsWith('BACKUP TABLE'));
+  const paused = await startChild({
+    name: 'backup create',
+    program: {
+      command: process.execPath,
+      args: [adminProgram, 'backup', 'create', 'completed'],
+      env: { ...sluice.env, CLICKHOUSE_URL: gate.url },
+    },
+    healthy: () => gate.held.length > 0,
+    healthyDeadlineMs: 60_000,
+  });
+  paused.sigstop();
+  await withRedis(sluice, (redis) => redis.del(registryKeys.backupLock('completed')));
+  const made = (await sluice.admin('backup', 'create', 'completed')) as BackupView;
+  gate.release();
+  paused.sigcont();
+  assert.equal((await paused.exited).code, 1);
+  assert.match(paused.output(), /another process has gone on with the backup completed/);
+  const listed = (await sluice.admin('backup', 'list')) as BackupView[];
+  assert.deepEqual(
+    listed.find(({ name }) => name === 'completed'),
+    made,
+  );
+  assert.equal(await keepsHashes('completed'), true);
+});
+
 test('no backup is made while a restore runs, and one during which a backup was restored fails', async () => {
   const [gate] = gates;
   gate.hold(startsWith('BACKUP TABLE'));
@@ -247,6 +364,65 @@ test('restores a backup of an earlier version, which has no mark of its end', as
   await sendEvent('later');
   await sluice.admin('backup', 'restore', 'earlier', '--yes');
   assert.deepEqual(await seen(), ['of an earlier version', 'of the backup']);
+});
+
+test('a backup whose end is marked is not restored without its second part', async () => {
+  const unkept = 'sluice.deletion_evidence, sluice.deletion_references';
+  for (const [what, name] of [
+    [`DATABASE sluice EXCEPT TABLES ${unkept}`, 'keyless'],
+    ['TABLE sluice.migrations', 'keyless/end'],
+  ])
+    await sluice.clickhouse.query(`BACKUP ${what} TO Disk('backups', '${name}')`);
+  await assert.rejects(
+    sluice.admin('backup', 'restore', 'keyless', '--yes'),
+    /the restore failed: keyless\.keys is missing on the disk of backups/,
+  );
+  await sluice.clickhouse.query("BACKUP TABLE sluice.stored_keys TO Disk('backups', 'keyless.keys')");
+  await sluice.admin('backup', 'restore', 'keyless', '--yes');
+});
+
+test('a restore that was paused before the first exchange exchanges nothing once Redis was emptied and loaded', async () => {
+  await sendEvent('before the loss');
+  const before = await seen();
+  const [gate] = gates;
+  for (const isLoaded of [true, false]) {
+    gate.hold(afterNote('"tables', readsTables));
+    const restored = restoreBy(gate.url);
+    await untilHeld(gate);
+    if (isLoaded) {
+      // As an earlier version would load it: the epoch is the same, and rounds of deletions begin.
+      await withRedis(sluice, (redis) => redis.del(registryKeys.restoringBackup));
+    } else {
+      await withRedis(sluice, (redis) => redis.flushall());
+      for (const command of ['restore', 'bootstrap'])
+        await assert.rejects(
+          sluice.admin(command),
+          /the restore of one was cut off: .* drop the database sluice_restore of ClickHouse first/,
+        );
+    }
+    gate.release();
+    await assert.rejects(restored, /Redis was emptied or loaded meanwhile/);
+    assert.deepEqual(await seen(), before);
+  }
+  assert.equal((await restoreBy(gate.url)).state, 'kept');
+  assert.deepEqual(await seen(), ['of the backup']);
+});
+
+test('a restore does not end if Redis is emptied while it copies what Redis knows', async () => {
+  await sluice.admin('accounts', 'create', 'Since', '--environment', 'Main');
+  const names = async () =>
+    ((await sluice.admin('accounts', 'list')) as { name: string }[]).map(({ name }) => name).sort();
+  const known = await names();
+  const [gate] = gates;
+  gate.hold(startsWith('INSERT INTO registry'));
+  const restored = restoreBy(gate.url);
+  await untilHeld(gate);
+  await withRedis(sluice, (redis) => redis.flushall());
+  gate.release();
+  await assert.rejects(restored, /Redis was emptied or loaded meanwhile/);
+  assert.equal((await restoreBy(gate.url)).state, 'kept');
+  assert.deepEqual(await names(), known);
+  assert.deepEqual(await seen(), ['of the backup']);
 });
 
 test('no new deployment is created while a backup is restored into an empty Redis and an empty ClickHouse', async () => {

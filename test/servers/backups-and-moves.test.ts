@@ -94,12 +94,12 @@ test('a backup whose parts are all there is not complete if its command was cut 
   assert.deepEqual(await counts(), [1, 0]);
 });
 
+const unkept = 'sluice.deletion_evidence, sluice.deletion_references';
+const allTables = `DATABASE sluice EXCEPT TABLES ${unkept}`;
+const backUp = (server: number, name: string, what = allTables) =>
+  sluice.clickhouses[server]?.query(`BACKUP ${what} TO Disk('backups', '${name}')`);
+
 test('restores a backup of an earlier version unless it has rows of a shard twice', async () => {
-  const unkept = 'sluice.deletion_evidence, sluice.deletion_references';
-  const backUp = (server: number, name: string) =>
-    sluice.clickhouses[server]?.query(
-      `BACKUP DATABASE sluice EXCEPT TABLES ${unkept} TO Disk('backups', '${name}')`,
-    );
   await backUp(0, 'earlier');
   await backUp(1, 'earlier.server-1');
   await backUp(0, 'twice');
@@ -111,6 +111,15 @@ test('restores a backup of an earlier version unless it has rows of a shard twic
     /the backup twice has rows of shard 0 of before and after it was moved/,
   );
   await restore('earlier');
+  assert.deepEqual(await counts(), [1, 0]);
+});
+
+test('a backup whose end is marked is not restored without the second part of one of its servers', async () => {
+  await backUp(0, 'keyless');
+  await backUp(1, 'keyless.server-1');
+  await backUp(0, 'keyless.keys', 'TABLE sluice.stored_keys');
+  await backUp(0, 'keyless/end', 'TABLE sluice.migrations');
+  await assert.rejects(restore('keyless'), /keyless\.server-1\.keys is missing on the disk of backups/);
   assert.deepEqual(await counts(), [1, 0]);
 });
 

@@ -352,6 +352,15 @@ test('while the first server is away records are accepted, all others are stored
     what: 'the deletion waits',
   });
   assert.equal(await ask(second, `${all} SETTINGS skip_unavailable_shards = 1`), '3');
+  // A move between the others needs it too, and would close its shard.
+  const placeOf = async (shard: number) => ((await sluice.admin('shards', 'list')) as ShardView[])[shard];
+  const movable = 1;
+  assert.equal((await placeOf(movable))?.server, 1);
+  await assert.rejects(
+    sluice.admin('shards', 'move', String(movable), '--to', '2'),
+    /ClickHouse server 0 \(from 0\) does not answer$/,
+  );
+  assert.deepEqual((await placeOf(movable))?.moving_to, null);
   await home.restart();
   await untilComplete(sluice, itsToken, requestId);
   await untilAllStored();

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import { createTestAccount } from '../../harness/accounts.js';
-import { runAdmin } from '../../harness/administration.js';
+import { runAdmin, runMigrations } from '../../harness/administration.js';
 import { type ClickHouseHandle, credentials } from '../../harness/clickhouse.js';
 import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
 import { sendEvents } from '../../harness/deletion.js';
@@ -15,6 +15,8 @@ import { withRedis } from '../../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { runProgram } from '../../harness/sluice.js';
 import { until } from '../../harness/wait.js';
+import { type ShardServers, shardServersKey } from '../../src/accounts/documents.js';
+import { readMirror } from '../../src/accounts/mirror.js';
 import type { ShardView } from '../../src/admin/shards.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { readMarkers, writeMarker } from '../../src/clickhouse/key-index.js';
@@ -259,7 +261,7 @@ async function startGates() {
   const env = { ...sluice.env, CLICKHOUSE_URL: gates.map(({ url }) => url).join(',') };
   const moveThrough = (to: number, which = shard) =>
     runAdmin(['shards', 'move', String(which), '--to', String(to)], env);
-  return { gates, moveThrough, close: () => Promise.all(gates.map((gate) => gate.close())) };
+  return { gates, env, moveThrough, close: () => Promise.all(gates.map((gate) => gate.close())) };
 }
 
 const isHeld = (gate: ClickHouseGate) =>
@@ -271,7 +273,48 @@ test('a move that fails before it has changed a server is forgotten', async () =
   await assert.rejects(moveThrough(1), /Refused by the gate/);
   assert.equal(gates[0].faked.length, 1);
   assert.deepEqual([(await placeOf()).server, (await placeOf()).moving_to], [0, null]);
+  // The second copy fails when the move is noted, or when it is about to change a server; then that it is forgotten.
+  for (const taken of [0, 1]) {
+    let copies = 0;
+    gates[0].refuse(({ sql }) => sql.startsWith('INSERT INTO registry') && copies++ >= taken, 999);
+    await assert.rejects(moveThrough(1), /Refused by the gate/);
+    assert.equal(gates[0].faked.length, 2);
+    assert.deepEqual([(await placeOf()).server, (await placeOf()).moving_to], [0, null]);
+  }
   await close();
+});
+
+test('before a move changes a server, the second copy says that it cannot be forgotten', async () => {
+  const { gates, moveThrough, close } = await startGates();
+  gates[1].hold(({ sql }) => sql.startsWith('CREATE OR REPLACE VIEW local_events'));
+  const moving = moveThrough(1);
+  await isHeld(gates[1]);
+  const { documents } = await readMirror(clients[0]);
+  const { moves } = JSON.parse(documents[shardServersKey] ?? '') as ShardServers;
+  assert.deepEqual(
+    moves?.map(({ stage, unchanged_by }) => [stage, unchanged_by]),
+    [['copy', '']],
+  );
+  gates[1].release();
+  assert.deepEqual(await moving, moved);
+  await close();
+  await move(0);
+});
+
+test('a server that a process opens late for a shard, which was moved meanwhile, is closed for it again', async () => {
+  const { gates, moveThrough, close } = await startGates();
+  gates[0].hold(({ sql }) => sql.includes(`where_shard_${shard}_is`));
+  const late = moveThrough(0);
+  await isHeld(gates[0]);
+  assert.deepEqual(await move(1), moved);
+  gates[0].release();
+  assert.deepEqual(await late, { server: 0, moved: [] });
+  await close();
+  // A number above all that the server refuses since earlier moves.
+  const stored = ask(0, `INSERT INTO stored_events (app_id, segment) VALUES ('1', ${4e15 + shard})`);
+  const refusal = await stored.catch(String);
+  await move(0);
+  assert.match(refusal, new RegExp(`where_shard_${shard}_is`));
 });
 
 test('a move waits for a restore, and a restore for a move', async () => {
@@ -298,10 +341,12 @@ test('a move waits for a restore, and a restore for a move', async () => {
   await move(0);
 });
 
+/** How many events of Bob, who is in shard 2, each server shows. */
+const seen = () =>
+  Promise.all([0, 1].map((server) => ask(server, "SELECT count() FROM events WHERE identity = 'bob'")));
+
 test('while two shards are moved at once, no query sees a row twice', async () => {
   await withWorker(() => sendEvents(sluice, appIds.get(2) ?? '', 'stay', [{ identity: 'bob' }]));
-  const seen = () =>
-    Promise.all([0, 1].map((server) => ask(server, "SELECT count() FROM events WHERE identity = 'bob'")));
   const [slow, other] = [await startGates(), await startGates()];
   // It has read which shards are moved.
   slow.gates[1].hold(({ sql }) => sql.startsWith('CREATE OR REPLACE VIEW local_events'));
@@ -324,6 +369,28 @@ test('while two shards are moved at once, no query sees a row twice', async () =
   assert.deepEqual(await seen(), ['1', '1']);
   for (const { close } of [slow, other]) await close();
   await move(0);
+  await move(0, 2);
+});
+
+test('while servers are migrated beside a move, no query sees a row twice', async () => {
+  const [migrating, moving] = [await startGates(), await startGates()];
+  // It has read which shards are moved.
+  migrating.gates[1].hold(({ sql }) => sql.startsWith('CREATE OR REPLACE VIEW local_events'));
+  const migrated = runMigrations(migrating.env);
+  await isHeld(migrating.gates[1]);
+  // All rows of the shard are copied by then.
+  moving.gates[0].hold(({ sql }) => sql.includes('AS rows FROM failed_events'));
+  const second = moving.moveThrough(1, 2);
+  await isHeld(moving.gates[0]);
+  assert.deepEqual(await seen(), ['1', '1']);
+  migrating.gates[1].release();
+  await migrated;
+  assert.deepEqual(await seen(), ['1', '1']);
+  // What it hides by then is shown when the shard is stored there.
+  moving.gates[0].release();
+  await second;
+  assert.deepEqual(await seen(), ['1', '1']);
+  for (const { close } of [migrating, moving]) await close();
   await move(0, 2);
 });
 
