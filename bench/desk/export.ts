@@ -1,4 +1,4 @@
-// One user with millions of events among as many of others: how long until the first byte of the user's export, how long until
+// One user with millions of events in a table of ten times as many: how long until the first byte of the export, how long until
 // its end, and what the API needs in memory meanwhile.
 
 import { once } from 'node:events';
