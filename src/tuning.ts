@@ -12,6 +12,7 @@ import {
   relation,
   storing,
   takeovers,
+  userExports,
   waits,
 } from './contract/limits.js';
 
@@ -185,6 +186,13 @@ export const sharedMetrics = {
  */
 export const exportPieceBytesMax = 15 * KiB;
 
+/**
+ * While the reader of a download takes nothing, a byte is sent now and then of those that were held back: uWebSockets.js closes
+ * a connection that takes nothing for some 10 s after a write. A slow reader often takes longer: Linux says that a socket can be
+ * written to when a third of its buffer is free again, and that may be more than 1 MB.
+ */
+export const slowReaders = { byteEveryMs: 3_000, heldBytes: 32 } as const;
+
 /** Workers check for jobs whose lock has ended. Another worker takes a job at the second check: after 7 s at most. */
 export const lockChecksEveryMsMax = 1_000;
 
@@ -290,6 +298,11 @@ function assertRelations(): void {
   relation(
     exportPieceBytesMax + '\r\nffff\r\n'.length <= 16 * KiB,
     'what is collected before it is written must hold a piece and the line of its length',
+  );
+  relation(slowReaders.byteEveryMs * 2 < 8_000, 'a late byte still keeps a connection open');
+  relation(
+    slowReaders.heldBytes * slowReaders.byteEveryMs > userExports.stalledMsMax,
+    'the bytes held back last until a reader counts as gone',
   );
   relation(stateLoads.holdMs < loads.restoreWaitMsMax, "a killed load's right ends while a restore waits");
   relation(

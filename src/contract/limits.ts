@@ -299,8 +299,11 @@ export const userExports = {
   /** Downloads at a time in one API process, and of one account among them. */
   downloadsMax: 4,
   downloadsPerAccountMax: 2,
-  /** A download is cut off when its reader has taken nothing for this long, or when it takes longer than this in all. */
-  stalledMsMax: 30_000,
+  /**
+   * A download is cut off when its reader has taken nothing for this long, or when it takes longer than this in all. What was
+   * taken shows in steps of up to 1.4 MB (a third of a socket's buffer), so whoever reads 25 KB/s is not cut off.
+   */
+  stalledMsMax: 60_000,
   downloadMsMax: 15 * 60_000,
   /** How often it is checked that its reader may still read it. */
   checkedEveryMs: 5_000,

@@ -6,19 +6,29 @@ import { connect } from 'node:net';
 import { parentPort, workerData } from 'node:worker_threads';
 import { pieceOf } from './letter-pieces.js';
 
-const { port } = workerData as { readonly port: number };
+/** It takes nothing for `pauseMs` after the first 10 MB. */
+const { port, path, pauseMs } = workerData as {
+  readonly port: number;
+  readonly path: string;
+  readonly pauseMs: number;
+};
 
 async function read(): Promise<number> {
-  const socket = connect(port, '127.0.0.1', () => socket.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n'));
+  const socket = connect(port, '127.0.0.1', () => socket.write(`GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`));
   const check = createCheck();
   let waiting: Buffer = Buffer.alloc(0);
   let hasHead = false;
+  let hasPaused = pauseMs === 0;
   /** Of the chunk, with the end of its line. */
   let left = 0;
   let total = 0;
   for await (const bytes of socket as AsyncIterable<Buffer>) {
     waiting = waiting.length === 0 ? bytes : Buffer.concat([waiting, bytes]);
     if (Math.random() < 0.3) spin(Math.random() / 2);
+    if (!hasPaused && total > 10_000_000) {
+      hasPaused = true;
+      await new Promise((settle) => setTimeout(settle, pauseMs));
+    }
     for (;;) {
       if (left > 2) {
         const part = waiting.subarray(0, left - 2);

@@ -1,15 +1,20 @@
 // The body of an answer that is sent piece by piece, in chunks of HTTP. Its sender waits while the client does not read on, so
 // little of it is in memory. A body that breaks off has no last chunk: its connection is closed.
+//
+// uWebSockets.js closes a connection that takes nothing for 10 s after a write, and has no setting for it. Each further write
+// gives it as long again. So the stream holds some bytes back, and sends them one by one while it waits.
 
 import type { HttpResponse } from 'uWebSockets.js';
 import { userExports } from '../../contract/limits.js';
-import { exportPieceBytesMax } from '../../tuning.js';
+import { exportPieceBytesMax, slowReaders } from '../../tuning.js';
 
 export class AnswerStream {
   readonly #res: HttpResponse;
   readonly #closeAfter: boolean;
   readonly #onEnd: () => void;
   #isOver = false;
+  /** The last bytes that were given to `write`. */
+  #held = Buffer.alloc(0);
   #wake: (() => void) | undefined;
 
   /** `onEnd` is called when the whole body was handed over, unless the client has gone before. */
@@ -25,23 +30,36 @@ export class AnswerStream {
 
   /** Settles when more can be sent, or with false when the client is gone or takes nothing more. One call at a time. */
   async write(bytes: Buffer): Promise<boolean> {
-    for (let from = 0; from < bytes.length && !this.#isOver; from += exportPieceBytesMax) {
-      const piece = bytes.subarray(from, from + exportPieceBytesMax);
-      let isTaken = true;
-      this.#res.cork(() => {
-        isTaken = this.#res.write(piece);
-      });
-      if (!isTaken) await this.#untilWritable();
+    const all = Buffer.concat([this.#held, bytes]);
+    const end = Math.max(0, all.length - slowReaders.heldBytes);
+    this.#held = all.subarray(end);
+    for (let from = 0; from < end && !this.#isOver; from += exportPieceBytesMax) {
+      if (!this.#send(all.subarray(from, Math.min(end, from + exportPieceBytesMax))))
+        await this.#untilWritable();
     }
     return !this.#isOver;
   }
 
+  #send(bytes: Buffer): boolean {
+    let isTaken = true;
+    this.#res.cork(() => {
+      isTaken = this.#res.write(bytes);
+    });
+    return isTaken;
+  }
+
   async #untilWritable(): Promise<void> {
     const stalled = setTimeout(() => this.cutOff(), userExports.stalledMsMax);
+    const keepingOpen = setInterval(() => {
+      const byte = this.#held.subarray(0, 1);
+      this.#held = this.#held.subarray(1);
+      if (byte.length > 0 && this.#send(byte)) this.#wakeUp();
+    }, slowReaders.byteEveryMs);
     await new Promise<void>((resolve) => {
       this.#wake = resolve;
     });
     clearTimeout(stalled);
+    clearInterval(keepingOpen);
   }
 
   /** Ends the body as a whole one. */
@@ -49,6 +67,7 @@ export class AnswerStream {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#res.cork(() => {
+      if (this.#held.length > 0) this.#res.write(this.#held);
       this.#res.end('', this.#closeAfter);
     });
     this.#onEnd();
