@@ -64,6 +64,7 @@ import {
   checkEventName,
   environmentOf,
   inTime,
+  showEventCounts,
   showSimilarUsers,
   showUser,
   showUserEvents,
@@ -256,7 +257,9 @@ function commandsOf(context: AdminContext) {
     showLive: ({ appId, place }: OfEnvironment & { readonly place: string }) =>
       readLive(context, appId, place),
 
-    lookUpUser: ({ appId, user }: OfUser) => showUser(context, appId, user),
+    lookUpUser: ({ appId, user, withEvents }: OfUser & { readonly withEvents: boolean }) =>
+      showUser(context, appId, user, withEvents),
+    countUserEvents: ({ appId, user }: OfUser) => showEventCounts(context, appId, user),
     findSimilarUsers: ({ appId, user }: OfUser) => showSimilarUsers(context, appId, user),
     readUserEvents: ({ appId, user, ...page }: OfUser & EventsPage) =>
       showUserEvents(context, appId, user, page),

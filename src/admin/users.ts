@@ -11,7 +11,7 @@ import { TooManyNames } from '../suppression/change.js';
 import { lookUpUser as lookUpSuppression } from '../suppression/look-up.js';
 import type { User } from '../suppression/names.js';
 import { freeUsers, NotStoredYet, suppressUsers, userOf } from '../suppression/submit.js';
-import { lookUpUser } from '../users/look-up.js';
+import { countUserEvents, lookUpUser } from '../users/look-up.js';
 import { findSimilar } from '../users/similar.js';
 import { readCursor, readTimeLine } from '../users/time-line.js';
 import type { AdminContext } from './context.js';
@@ -24,18 +24,28 @@ function readUser(named: unknown): User {
   return userOf(target);
 }
 
-/** What is held about a user in an environment, and whether the user is suppressed. */
-export async function showUser(context: AdminContext, appId: string, named: unknown) {
+/** What is held about a user in an environment, perhaps without events, and whether the user is suppressed. */
+export async function showUser(context: AdminContext, appId: string, named: unknown, withEvents: boolean) {
   const user = readUser(named);
-  const { redis, clickhouse } = context;
+  const { redis } = context;
   const { accountId, appIds, secret } = await environmentOf(context, appId);
-  const found = await inTime(lookUpUser(clickhouseOf(clickhouse, appId), appId, user));
+  const clickhouse = clickhouseOf(context.clickhouse, appId);
+  const found = await inTime(lookUpUser(clickhouse, appId, user));
   const name: User = found.identity === null ? user : { identity: found.identity };
   return {
     app_id: appId,
     ...found,
+    ...(withEvents ? { events: await inTime(countUserEvents(clickhouse, appId, user)) } : {}),
     suppression: await lookUpSuppression(redis, secret, accountId, appIds, name),
   };
+}
+
+/** Which events of a user are stored how often, and the first and the last time of each. */
+export async function showEventCounts(context: AdminContext, appId: string, named: unknown) {
+  const user = readUser(named);
+  await environmentOf(context, appId);
+  const events = await inTime(countUserEvents(clickhouseOf(context.clickhouse, appId), appId, user));
+  return { app_id: appId, events };
 }
 
 /** Identities that look like one. */

@@ -9,10 +9,17 @@ export function plainForm(identity: string): string {
 
 /**
  * The condition on rows whose identity has one of these plain forms, a query of one column: in a form that reaches the Bloom
- * filters, whose index has the same expression (0085_index_stored_events_by_plain_form.sql).
+ * filters.
  */
 export function hasPlainForm(plainForms: string): string {
+  return `identity != '' AND (identity IN (${plainForms}) OR ${differsAndHas(plainForms)})`;
+}
+
+/**
+ * The condition on rows whose identity is not its own plain form, and has one of these: in the expression of its Bloom filter
+ * (0085_index_stored_events_by_plain_form.sql).
+ */
+export function differsAndHas(plainForms: string): string {
   // A blank is no plain form, so it stands for all identities that are their own.
-  const otherwise = `if(${plainForm('identity')} = identity, ' ', ${plainForm('identity')})`;
-  return `identity != '' AND (identity IN (${plainForms}) OR ${otherwise} IN (${plainForms}))`;
+  return `if(${plainForm('identity')} = identity, ' ', ${plainForm('identity')}) IN (${plainForms})`;
 }

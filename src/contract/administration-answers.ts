@@ -293,9 +293,10 @@ export const administrationAnswers = {
     user_ids: texts,
     has_more_user_ids: flag,
     properties: byName(text),
-    events: Type.Array(Type.Object({ event: text, ...seen })),
+    events: Type.Optional(Type.Array(Type.Object({ event: text, ...seen }))),
     suppression: suppressionSchemas.ofUser,
   }),
+  countUserEvents: Type.Object({ app_id: text, events: Type.Array(Type.Object({ event: text, ...seen })) }),
   findSimilarUsers: Type.Object({ app_id: text, similar: texts }),
   readUserEvents: Type.Object({
     app_id: text,

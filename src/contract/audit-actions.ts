@@ -28,6 +28,7 @@ export const auditActions = {
   remove_second_factor: 'turned off their second factor',
 
   look_up_user: 'looked up a user',
+  count_user_events: 'counted the events of a user',
   find_similar_users: 'looked for similar users',
   read_user_events: 'read the events of a user',
   watch_live: 'watched events arrive',

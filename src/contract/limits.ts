@@ -283,6 +283,8 @@ export const userLookUps = {
   eventNamesMax: 500,
   propertiesMax: 1_000,
   eventsPerPage: 50,
+  /** The latest events of a user are looked for in so many days, and only then in all. */
+  timeLineDays: 3,
   similarMax: 20,
   /** A statement that takes longer is given up. */
   querySecondsMax: 10,

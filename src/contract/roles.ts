@@ -67,6 +67,7 @@ export const rights = {
   showLive: integrators,
 
   lookUpUser: privacyOfficers,
+  countUserEvents: privacyOfficers,
   findSimilarUsers: privacyOfficers,
   readUserEvents: privacyOfficers,
   suppressUsers: privacyOfficers,

@@ -21,28 +21,51 @@ export type FoundUser = {
   readonly user_ids: readonly string[];
   readonly has_more_user_ids: boolean;
   readonly properties: Readonly<Record<string, string>>;
-  /** The most frequent first. */
-  readonly events: readonly EventOfUser[];
 };
 
-/** What is held about the merged user that a name means. Rejects when ClickHouse fails or takes too long. */
+/**
+ * What is held about the merged user that a name means, but for events. Rejects when ClickHouse fails or takes too long, as the
+ * other functions of this file do.
+ */
 export async function lookUpUser(client: ClickHouseClient, appId: string, user: User): Promise<FoundUser> {
   const { identity, userIds, hasMore } = await findMergedUser(client, appId, user);
   const identities = identity === undefined ? [] : [identity];
-  const { events, properties } = await withNames(client, identities, userIds, async (ask) => ({
-    events: await countEvents(ask, appId),
+  const { hasEvents, properties } = await withNames(client, identities, userIds, async (ask) => ({
+    hasEvents: await findEvent(ask, appId),
     properties: await readProperties(ask, appId),
   }));
   // An identified user has such a row; a name alone has none.
   const wasIdentified = identity !== undefined && userIds.length > 0;
   return {
-    found: wasIdentified || events.length > 0 || properties.length > 0,
+    found: wasIdentified || hasEvents || properties.length > 0,
     identity: identity ?? null,
     user_ids: userIds,
     has_more_user_ids: hasMore,
     properties: Object.fromEntries(properties.map(({ key, value }) => [key, value])),
-    events,
   };
+}
+
+async function findEvent(ask: Ask, appId: string): Promise<boolean> {
+  const [found] = await ask(
+    `SELECT 1 FROM ${storedTable('events')} WHERE app_id = {appId:String} AND ${isNamed} LIMIT 1`,
+    { appId },
+  );
+  return found !== undefined;
+}
+
+/**
+ * The events of the merged user by name, the most frequent first. ClickHouse reads the whole of every granule that has one of them,
+ * so this takes seconds when a user is in all granules of a large table.
+ */
+export async function countUserEvents(
+  client: ClickHouseClient,
+  appId: string,
+  user: User,
+): Promise<readonly EventOfUser[]> {
+  const { identity, userIds } = await findMergedUser(client, appId, user);
+  return withNames(client, identity === undefined ? [] : [identity], userIds, (ask) =>
+    countEvents(ask, appId),
+  );
 }
 
 async function countEvents(ask: Ask, appId: string): Promise<EventOfUser[]> {

@@ -5,7 +5,7 @@ import { isoTime } from '../clickhouse/iso-time.js';
 import { storedTable } from '../clickhouse/tables.js';
 import { userLookUps } from '../contract/limits.js';
 import type { User } from '../suppression/names.js';
-import { findMergedUser, isNamed, withNames } from './merged-user.js';
+import { type Ask, findMergedUser, isNamed, withNames } from './merged-user.js';
 
 export type TimeLineEvent = {
   readonly event_id: string;
@@ -33,10 +33,7 @@ export function readCursor(cursor: string): string | undefined {
   return cursorForm.test(text) ? text : undefined;
 }
 
-/**
- * A page of a user's events, of all names or of one. Their times and stamps decide which ones it has; the properties of no other
- * event are read. `after` is what `readCursor` has read.
- */
+/** A page of a user's events, of all names or of one. `after` is what `readCursor` has read. */
 export async function readTimeLine(
   client: ClickHouseClient,
   appId: string,
@@ -44,34 +41,52 @@ export async function readTimeLine(
   { event, after }: { readonly event?: string | undefined; readonly after?: string | undefined },
 ): Promise<TimeLine> {
   const { identity, userIds } = await findMergedUser(client, appId, user);
-  const place = '(toUnixTimestamp64Milli(time), segment, commit_number, row_number)';
-  const own = `FROM ${storedTable('events')} WHERE app_id = {appId:String} AND ${isNamed}`;
-  const [ms, segment, commit, row] = after?.split(' ') ?? [];
-  const { eventsPerPage } = userLookUps;
-  const rows = await withNames(client, identity === undefined ? [] : [identity], userIds, (ask) =>
-    ask<TimeLineEvent & { place: string }>(
-      `SELECT event_id, event, toString(e.user_id) AS user_id, identity, session_id, properties,
-          ${isoTime('e.time')} AS time, ${isoTime('e.received_at')} AS received_at,
-          concat(toString(toUnixTimestamp64Milli(e.time)), ' ', toString(segment), ' ', toString(commit_number), ' ', toString(row_number)) AS place
-        FROM (
-          SELECT * ${own} AND (segment, commit_number, row_number) IN (
-            SELECT segment, commit_number, row_number ${own}
-              ${event === undefined ? '' : 'AND event = {event:String}'}
-              ${after === undefined ? '' : `AND ${place} < ({ms:Int64}, {segment:UInt64}, {commit:UInt32}, {row:UInt32})`}
-              ORDER BY time DESC, segment DESC, commit_number DESC, row_number DESC LIMIT ${eventsPerPage + 1}
-          )
-        ) AS e
-        ORDER BY e.time DESC, segment DESC, commit_number DESC, row_number DESC`,
-      {
-        appId,
-        ...(event === undefined ? {} : { event }),
-        ...(after === undefined ? {} : { ms, segment, commit, row }),
-      },
-    ),
-  );
+  const { eventsPerPage, timeLineDays } = userLookUps;
+  const rows = await withNames(client, identity === undefined ? [] : [identity], userIds, async (ask) => {
+    const latestMs = after === undefined ? Date.now() : Number(after.slice(0, after.indexOf(' ')));
+    // Whoever is in all granules has a page of events in a few days, and the table is sorted by time too.
+    const page = await readLatest(ask, appId, { event, after, sinceMs: latestMs - timeLineDays * dayMs });
+    return page.length > eventsPerPage ? page : readLatest(ask, appId, { event, after });
+  });
   const last = rows.length > eventsPerPage ? rows[eventsPerPage - 1] : undefined;
   return {
     events: rows.slice(0, eventsPerPage).map(({ place: _, ...shown }) => shown),
     ...(last === undefined ? {} : { cursor: Buffer.from(last.place, 'latin1').toString('base64url') }),
   };
+}
+
+const dayMs = 24 * 60 * 60 * 1000;
+
+type Wanted = {
+  readonly event: string | undefined;
+  readonly after: string | undefined;
+  readonly sinceMs?: number;
+};
+
+/** The events of a page and one more. Times and stamps decide which ones; the properties of no other event are read. */
+function readLatest(ask: Ask, appId: string, { event, after, sinceMs }: Wanted) {
+  const place = '(toUnixTimestamp64Milli(time), segment, commit_number, row_number)';
+  const own = `FROM ${storedTable('events')} WHERE app_id = {appId:String} AND ${isNamed}`;
+  const since = sinceMs === undefined ? '' : 'AND time >= fromUnixTimestamp64Milli({sinceMs:Int64})';
+  const [ms, segment, commit, row] = after?.split(' ') ?? [];
+  return ask<TimeLineEvent & { place: string }>(
+    `SELECT event_id, event, toString(e.user_id) AS user_id, identity, session_id, properties,
+        ${isoTime('e.time')} AS time, ${isoTime('e.received_at')} AS received_at,
+        concat(toString(toUnixTimestamp64Milli(e.time)), ' ', toString(segment), ' ', toString(commit_number), ' ', toString(row_number)) AS place
+      FROM (
+        SELECT * ${own} ${since} AND (segment, commit_number, row_number) IN (
+          SELECT segment, commit_number, row_number ${own} ${since}
+            ${event === undefined ? '' : 'AND event = {event:String}'}
+            ${after === undefined ? '' : `AND ${place} < ({ms:Int64}, {segment:UInt64}, {commit:UInt32}, {row:UInt32})`}
+            ORDER BY time DESC, segment DESC, commit_number DESC, row_number DESC LIMIT ${userLookUps.eventsPerPage + 1}
+        )
+      ) AS e
+      ORDER BY e.time DESC, segment DESC, commit_number DESC, row_number DESC`,
+    {
+      appId,
+      ...(sinceMs === undefined ? {} : { sinceMs }),
+      ...(event === undefined ? {} : { event }),
+      ...(after === undefined ? {} : { ms, segment, commit, row }),
+    },
+  );
 }

@@ -151,6 +151,7 @@ const table: readonly Row[] = [
     'oap',
   ],
   ['lookUpUser', 'POST', environment('/user'), 'op', () => nobody],
+  ['countUserEvents', 'POST', environment('/user/event-counts'), 'op', () => nobody],
   ['findSimilarUsers', 'POST', environment('/user/similar'), 'op', () => nobody],
   ['readUserEvents', 'POST', environment('/user/events'), 'op', () => nobody],
   ['suppressUsers', 'POST', account('/user_suppression'), 'op', () => ({ ...deletion, suppress: true })],

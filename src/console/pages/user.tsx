@@ -5,6 +5,7 @@ import { type Account, call, part } from '../api.js';
 import { Confirm } from '../parts/dialog.js';
 import { ActionButton } from '../parts/form.js';
 import { Time } from '../parts/parts.js';
+import { type Resource, useLoad } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 import { go } from '../router.js';
 import { may } from '../session.js';
@@ -16,13 +17,16 @@ export type FoundUser = {
   readonly user_ids: readonly string[];
   readonly has_more_user_ids: boolean;
   readonly properties: Readonly<Record<string, string>>;
+  readonly suppression: { readonly suppressed: boolean; readonly since?: string };
+};
+
+type EventCounts = {
   readonly events: readonly {
     readonly event: string;
     readonly count: number;
     readonly first_seen: string;
     readonly last_seen: string;
   }[];
-  readonly suppression: { readonly suppressed: boolean; readonly since?: string };
 };
 
 export function UserDetails(props: {
@@ -32,11 +36,14 @@ export function UserDetails(props: {
   readonly asked: Readonly<Record<string, string>>;
   readonly name: string;
   readonly user: FoundUser;
-  readonly similar: readonly string[];
   readonly findSimilar: (identity: string) => Promise<void>;
   readonly reload: () => Promise<void>;
 }) {
-  const { account, path, asked, name, user, similar, findSimilar, reload } = props;
+  const { account, path, asked, name, user, findSimilar, reload } = props;
+  // What takes ClickHouse longer than the names comes after them.
+  const counts = useLoad(user.found ? `${path} ${JSON.stringify(asked)} counts` : undefined, () =>
+    call<EventCounts>('POST', `${path}/event-counts`, asked),
+  );
   return (
     <>
       <section class="card" aria-label="The user">
@@ -54,14 +61,14 @@ export function UserDetails(props: {
           </p>
         )}
         {user.found ? (
-          <Facts user={user} />
+          <Facts user={user} counts={counts} />
         ) : (
           <p role="status">
             Nothing is held about a user of this name in this environment. Names are compared letter by
             letter.
           </p>
         )}
-        <Similar similar={similar} find={findSimilar} />
+        {asked.identity !== undefined && <Similar path={path} asked={asked} find={findSimilar} />}
         <Actions account={account} asked={asked} name={name} user={user} reload={reload} />
       </section>
       {user.found && (
@@ -79,17 +86,18 @@ export function UserDetails(props: {
           />
         </section>
       )}
-      {user.found && <TimeLine path={path} asked={asked} events={user.events} />}
+      {user.found && <TimeLine path={path} asked={asked} events={counts.data?.events ?? []} />}
     </>
   );
 }
 
-function Facts({ user }: { readonly user: FoundUser }) {
-  const { events, user_ids: ids } = user;
-  const count = events.reduce((sum, each) => sum + each.count, 0);
-  const first = events.map(({ first_seen }) => first_seen).sort()[0];
+function Facts({ user, counts }: { readonly user: FoundUser; readonly counts: Resource<EventCounts> }) {
+  const { user_ids: ids } = user;
+  const events = counts.data?.events;
+  const count = events?.reduce((sum, each) => sum + each.count, 0);
+  const first = events?.map(({ first_seen }) => first_seen).sort()[0];
   const last = events
-    .map(({ last_seen }) => last_seen)
+    ?.map(({ last_seen }) => last_seen)
     .sort()
     .at(-1);
   return (
@@ -107,7 +115,17 @@ function Facts({ user }: { readonly user: FoundUser }) {
           ` and ${user.has_more_user_ids ? 'many' : (ids.length - idsShown).toLocaleString()} more`}
       </dd>
       <dt>Events</dt>
-      <dd>{count.toLocaleString()}</dd>
+      <dd>
+        {count?.toLocaleString() ?? (counts.fault === '' && <span class="muted">being counted…</span>)}
+        {counts.fault !== '' && (
+          <span class="problem" role="alert">
+            {counts.fault}{' '}
+            <button type="button" class="small" onClick={counts.reload}>
+              Count again
+            </button>
+          </span>
+        )}
+      </dd>
       {first !== undefined && last !== undefined && (
         <>
           <dt>First seen</dt>
@@ -127,15 +145,20 @@ function Facts({ user }: { readonly user: FoundUser }) {
 const idsShown = 20;
 
 function Similar(props: {
-  readonly similar: readonly string[];
+  readonly path: string;
+  readonly asked: Readonly<Record<string, string>>;
   readonly find: (identity: string) => Promise<void>;
 }) {
-  if (props.similar.length === 0) return null;
+  const { path, asked } = props;
+  const { data } = useLoad(`${path} ${JSON.stringify(asked)} similar`, () =>
+    call<{ readonly similar: readonly string[] }>('POST', `${path}/similar`, asked),
+  );
+  if (data === undefined || data.similar.length === 0) return null;
   return (
     <div class="similar">
       <p>These look like this one, but are other users:</p>
       <ul class="others">
-        {props.similar.map((identity) => (
+        {data.similar.map((identity) => (
           <li key={identity}>
             <ActionButton
               button={identity}

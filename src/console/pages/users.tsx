@@ -28,7 +28,6 @@ type Answer = {
   readonly asked: Asked;
   readonly name: string;
   readonly user: FoundUser;
-  readonly similar: readonly string[];
 };
 
 function OfEnvironment(props: { readonly account: Account; readonly environment: EnvironmentOfList }) {
@@ -39,13 +38,11 @@ function OfEnvironment(props: { readonly account: Account; readonly environment:
   const [answer, setAnswer] = useState<Answer | undefined>(undefined);
   const find = async (of: UserKind, wanted: string) => {
     const asked: Asked = { [of]: wanted };
-    const [user, others] = await Promise.all([
-      call<FoundUser>('POST', path, asked),
-      of === 'identity'
-        ? call<{ similar: readonly string[] }>('POST', `${path}/similar`, asked)
-        : { similar: [] },
-    ]);
-    setAnswer({ asked, name: wanted, user, similar: others.similar });
+    setAnswer({
+      asked,
+      name: wanted,
+      user: await call<FoundUser>('POST', path, { ...asked, events: false }),
+    });
   };
   const findSimilar = (identity: string) => {
     setKind('identity');

@@ -230,7 +230,15 @@ const endpoints: readonly [Method, string, Run, bytesMax?: number][] = [
   [
     'post',
     '/environments/:app_id/user',
-    (commands, [appId = ''], user) => commands.lookUpUser({ appId, user }),
+    (commands, [appId = ''], { events = true, ...user }) => {
+      if (typeof events !== 'boolean') throw new AdministrationError('events must be true or false');
+      return commands.lookUpUser({ appId, user, withEvents: events });
+    },
+  ],
+  [
+    'post',
+    '/environments/:app_id/user/event-counts',
+    (commands, [appId = ''], user) => commands.countUserEvents({ appId, user }),
   ],
   [
     'post',

@@ -393,6 +393,21 @@ const operations: readonly Operation[] = [
     right: 'lookUpUser',
     summary:
       'What is held about a user: merged names, properties, which events how often, and whether suppressed',
+    body: {
+      ...user,
+      events: {
+        type: 'boolean',
+        description:
+          'false: without `events`, whose counts may take seconds when a user has very many. Default: true.',
+      },
+    },
+  },
+  {
+    method: 'post',
+    path: '/environments/{app_id}/user/event-counts',
+    id: 'countUserEvents',
+    right: 'countUserEvents',
+    summary: 'Which events of a user are stored how often, and the first and the last time of each',
     body: user,
   },
   {
