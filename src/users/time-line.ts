@@ -63,25 +63,23 @@ type Wanted = {
   readonly sinceMs?: number;
 };
 
-/** The events of a page and one more. Times and stamps decide which ones; the properties of no other event are read. */
+/**
+ * The events of a page and one more. ClickHouse finds them by their times and stamps, and reads the properties of these alone: it
+ * materializes other columns after a `LIMIT`, if the query has no subquery around it.
+ */
 function readLatest(ask: Ask, appId: string, { event, after, sinceMs }: Wanted) {
-  const place = '(toUnixTimestamp64Milli(time), segment, commit_number, row_number)';
-  const own = `FROM ${storedTable('events')} WHERE app_id = {appId:String} AND ${isNamed}`;
-  const since = sinceMs === undefined ? '' : 'AND time >= fromUnixTimestamp64Milli({sinceMs:Int64})';
+  const place = '(toUnixTimestamp64Milli(e.time), segment, commit_number, row_number)';
   const [ms, segment, commit, row] = after?.split(' ') ?? [];
   return ask<TimeLineEvent & { place: string }>(
     `SELECT event_id, event, toString(e.user_id) AS user_id, identity, session_id, properties,
         ${isoTime('e.time')} AS time, ${isoTime('e.received_at')} AS received_at,
         concat(toString(toUnixTimestamp64Milli(e.time)), ' ', toString(segment), ' ', toString(commit_number), ' ', toString(row_number)) AS place
-      FROM (
-        SELECT * ${own} ${since} AND (segment, commit_number, row_number) IN (
-          SELECT segment, commit_number, row_number ${own} ${since}
-            ${event === undefined ? '' : 'AND event = {event:String}'}
-            ${after === undefined ? '' : `AND ${place} < ({ms:Int64}, {segment:UInt64}, {commit:UInt32}, {row:UInt32})`}
-            ORDER BY time DESC, segment DESC, commit_number DESC, row_number DESC LIMIT ${userLookUps.eventsPerPage + 1}
-        )
-      ) AS e
-      ORDER BY e.time DESC, segment DESC, commit_number DESC, row_number DESC`,
+      FROM ${storedTable('events')} AS e WHERE app_id = {appId:String} AND ${isNamed}
+        ${sinceMs === undefined ? '' : 'AND e.time >= fromUnixTimestamp64Milli({sinceMs:Int64})'}
+        ${event === undefined ? '' : 'AND event = {event:String}'}
+        ${after === undefined ? '' : `AND ${place} < ({ms:Int64}, {segment:UInt64}, {commit:UInt32}, {row:UInt32})`}
+      ORDER BY e.time DESC, segment DESC, commit_number DESC, row_number DESC LIMIT ${userLookUps.eventsPerPage + 1}
+      SETTINGS prefer_column_name_to_alias = 1`,
     {
       appId,
       ...(sinceMs === undefined ? {} : { sinceMs }),

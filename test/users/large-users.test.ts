@@ -105,6 +105,10 @@ test('a page of a large user reads the last days only, and who looks like them i
 
   const forPage = await rowsReadBy((counting) => readTimeLine(counting, appId, { identity: large }, {}));
   assert.ok(forPage < rows / 2, `${forPage} rows read for a page`);
+  const forOther = await rowsReadBy((counting) =>
+    readTimeLine(counting, appId, { identity: 'user-12345' }, {}),
+  );
+  assert.ok(forOther < rows / 4, `${forOther} rows read for a page of another user`);
   const forUser = await rowsReadBy((counting) => lookUpUser(counting, appId, { identity: large }));
   assert.ok(forUser < rows / 2, `${forUser} rows read for the user`);
 

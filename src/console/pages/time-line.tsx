@@ -1,6 +1,6 @@
 // The events of a user, the latest first: all of them, or only the ones with one name.
 
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { call } from '../api.js';
 import { Choice } from '../parts/fields.js';
 import { Pages, usePages } from '../parts/paged.js';
@@ -22,8 +22,10 @@ export function TimeLine(props: {
   readonly path: string;
   readonly asked: Readonly<Record<string, string>>;
   readonly events: readonly { readonly event: string; readonly count: number }[];
+  /** Called when the first events are shown, or why they are not. */
+  readonly onShown: () => void;
 }) {
-  const { path, asked, events } = props;
+  const { path, asked, events, onShown } = props;
   const [wanted, setWanted] = useState('');
   const load = (cursor?: string) =>
     call<Page>('POST', `${path}/events`, {
@@ -32,6 +34,10 @@ export function TimeLine(props: {
       ...(cursor === undefined ? {} : { cursor }),
     });
   const list = usePages(`${path} ${JSON.stringify(asked)} ${wanted}`, load, ({ cursor }) => cursor);
+  const isShown = list.pages.data !== undefined || list.pages.fault !== '';
+  useEffect(() => {
+    if (isShown) onShown();
+  }, [isShown]);
   return (
     <section class="card">
       <div class="head">

@@ -40,8 +40,9 @@ export function UserDetails(props: {
   readonly reload: () => Promise<void>;
 }) {
   const { account, path, asked, name, user, findSimilar, reload } = props;
-  // What takes ClickHouse longer than the names comes after them.
-  const counts = useLoad(user.found ? `${path} ${JSON.stringify(asked)} counts` : undefined, () =>
+  // The events come first. Beside all other questions ClickHouse would take three times as long for them.
+  const [hasShown, setHasShown] = useState(!user.found);
+  const counts = useLoad(user.found && hasShown ? `${path} ${JSON.stringify(asked)} counts` : undefined, () =>
     call<EventCounts>('POST', `${path}/event-counts`, asked),
   );
   return (
@@ -68,7 +69,7 @@ export function UserDetails(props: {
             letter.
           </p>
         )}
-        {asked.identity !== undefined && <Similar path={path} asked={asked} find={findSimilar} />}
+        {asked.identity !== undefined && hasShown && <Similar path={path} asked={asked} find={findSimilar} />}
         <Actions account={account} asked={asked} name={name} user={user} reload={reload} />
       </section>
       {user.found && (
@@ -86,7 +87,14 @@ export function UserDetails(props: {
           />
         </section>
       )}
-      {user.found && <TimeLine path={path} asked={asked} events={counts.data?.events ?? []} />}
+      {user.found && (
+        <TimeLine
+          path={path}
+          asked={asked}
+          events={counts.data?.events ?? []}
+          onShown={() => setHasShown(true)}
+        />
+      )}
     </>
   );
 }
