@@ -1,6 +1,6 @@
 // `npm run chaos`: rounds of faults against the whole service.
 //
-//   npm run chaos                       20 random rounds, then every crash point
+//   npm run chaos                       20 random rounds, then every crash point, then the faults that never took effect so far
 //   npm run chaos -- --rounds 200       this many; continues an earlier run that was stopped, and writes RESULTS.md
 //   npm run chaos -- --parallel 3       this many rounds at a time, each on a deployment of its own
 //   npm run chaos -- --fresh            begins a new run
@@ -13,6 +13,7 @@
 
 import { randomInt } from 'node:crypto';
 import { readOptions } from '../../harness/options.js';
+import { faultKinds } from './faults.js';
 import { crashFaults } from './faults-crashes.js';
 import { mutants, runMutant } from './mutants.js';
 import { seedOf } from './random.js';
@@ -57,8 +58,10 @@ for (const tool of Object.keys(remedies) as Tool[]) {
 
 if (values.mutants || values.mutant !== undefined) process.exitCode = await checkMutants(values.mutant);
 else if (values.faults !== undefined) {
-  process.exitCode = await runOnce(scheduleOf(seedGiven ?? randomInt(2 ** 31), values.faults.split(',')));
-} else if (seedGiven !== undefined) process.exitCode = await runOnce(replayOf(seedGiven));
+  process.exitCode = await runOnce(
+    scheduleOf(seedGiven ?? randomInt(2 ** 31), values.faults.split(','), layout),
+  );
+} else if (seedGiven !== undefined) process.exitCode = await runOnce(scheduleBySeed(seedGiven));
 else process.exitCode = await runAll();
 // Ends what a broken deployment left open.
 process.exit();
@@ -74,9 +77,9 @@ async function runAll(): Promise<number> {
   const done = new Set(results.map(({ schedule }) => schedule.seed));
   const left = schedules.filter(({ seed }) => !done.has(seed));
   say(`Seed ${run.seed}: ${schedules.length} rounds, ${schedules.length - left.length} of them done before.`);
-  const lane = async () => {
+  const lane = async (next: () => Schedule | undefined) => {
     const runner = createRunner(layout, tools.has('loop'));
-    for (let schedule = left.shift(); schedule !== undefined; schedule = left.shift()) {
+    for (let schedule = next(); schedule !== undefined; schedule = next()) {
       const result = await runner.run(schedule);
       add(result);
       results.push(result);
@@ -87,13 +90,32 @@ async function runAll(): Promise<number> {
     }
     await runner.close();
   };
-  await Promise.all(Array.from({ length: parallel }, lane));
+  await Promise.all(Array.from({ length: parallel }, () => lane(() => left.shift())));
+  if (!values['crash-points']) await lane(closingRounds(run.seed, results));
   const missing = values['crash-points'] ? missingCrashes(results) : missingFaults(results, layout);
   if (missing.length > 0)
     say(`These never took effect, so the run shows nothing of them: ${missing.join(', ')}`);
   const broken = results.filter((result) => result.broken.length > 0).length;
   say(`${results.length} rounds, ${broken} with a broken promise.`);
   return broken > 0 || missing.length > 0 ? 1 : 0;
+}
+
+const closingRoundsMax = 12;
+const faultsPerClosingRound = 3;
+
+/** Chance leaves some kinds of faults out. They come one after another, those that took no effect at last. */
+function closingRounds(seed: number, results: readonly RoundResult[]): () => Schedule | undefined {
+  const possible = new Set(faultKinds(tools, layout));
+  let rounds = 0;
+  return () => {
+    const tried = results.flatMap(({ schedule }) => schedule.steps.flat(2).map(({ fault }) => fault));
+    const missing = missingFaults(results, layout)
+      .filter((fault) => possible.has(fault))
+      .sort((one, other) => tried.lastIndexOf(one) - tried.lastIndexOf(other));
+    if (missing.length === 0 || rounds === closingRoundsMax) return;
+    rounds += 1;
+    return scheduleOf(seedOf(seed, results.length), missing.slice(0, faultsPerClosingRound), layout);
+  };
 }
 
 function missingCrashes(results: readonly RoundResult[]): string[] {
@@ -112,7 +134,7 @@ async function runOnce(schedule: Schedule): Promise<number> {
 }
 
 /** The schedule of a round by its seed: one of the crash points', otherwise a random one. */
-function replayOf(seed: number): Schedule {
+function scheduleBySeed(seed: number): Schedule {
   const crashes = layout === 'one' ? crashSchedules() : [];
   return crashes.find((schedule) => schedule.seed === seed) ?? randomSchedule(seed, tools, layout);
 }

@@ -29,7 +29,7 @@ export function describeFailure(result: RoundResult, commit: string): string {
     .slice(0, brokenShownMax)
     .map(({ kind, what, detail }) => `  ${kind}: ${what}: ${detail.slice(0, 6_000)}`);
   return [
-    `A promise was broken at commit ${commit}, seed ${schedule.seed}. Replay: SEED=${schedule.seed} npm run chaos`,
+    `A promise was broken at commit ${commit}, seed ${schedule.seed}. Replay: ${schedule.replay}`,
     `The shortest schedule found: ${describeSchedule(schedule)}`,
     `Its faults, on the clock of the history:`,
     ...faults,

@@ -17,7 +17,12 @@ export type Planned = {
 };
 
 export type Track = readonly Planned[];
-export type Schedule = { readonly seed: number; readonly steps: readonly (readonly Track[])[] };
+export type Schedule = {
+  readonly seed: number;
+  readonly steps: readonly (readonly Track[])[];
+  /** The command that runs it again. */
+  readonly replay: string;
+};
 
 /** Two or three steps of one to three faults. The same seed, tools and layout give the same schedule. */
 export function randomSchedule(seed: number, tools: ReadonlySet<Tool>, layout: Layout = 'one'): Schedule {
@@ -39,12 +44,18 @@ export function randomSchedule(seed: number, tools: ReadonlySet<Tool>, layout: L
     }
     return tracks;
   });
-  return { seed, steps };
+  return { seed, steps, replay: replayOf(seed, layout) };
 }
 
 /** A schedule of these faults one after another, one per step. */
-export function scheduleOf(seed: number, names: readonly string[]): Schedule {
-  return { seed, steps: names.map((fault, index) => [[{ fault, variant: 0, seed: seedOf(seed, index) }]]) };
+export function scheduleOf(seed: number, names: readonly string[], layout: Layout = 'one'): Schedule {
+  const steps = names.map((fault, index) => [[{ fault, variant: 0, seed: seedOf(seed, index) }]]);
+  return { seed, steps, replay: replayOf(seed, layout, `--faults '${names.join(',')}'`) };
+}
+
+function replayOf(seed: number, layout: Layout, ...more: readonly string[]): string {
+  const options = [...(layout === 'three' ? ['--three'] : []), ...more];
+  return [`SEED=${seed} npm run chaos`, ...(options.length === 0 ? [] : ['--', ...options])].join(' ');
 }
 
 const crashesPerTrack = 18;
@@ -84,10 +95,12 @@ export function crashSchedules(names = crashKinds): Schedule[] {
   const rounds = Math.ceil(Math.max(...[...byPart.values()].map(({ length }) => length)) / crashesPerTrack);
   const schedules = Array.from({ length: rounds }, (_, round) => ({
     seed: seedOf(seed, round),
+    replay: replayOf(seedOf(seed, round), 'one'),
     steps: [[...byPart.values()].map((all) => part(all, round, rounds)).filter(({ length }) => length > 0)],
   }));
   const inRows = Array.from({ length: Math.ceil(losses.length / lossesPerRound) }, (_, row) => ({
     seed: seedOf(seed, rounds + row),
+    replay: replayOf(seedOf(seed, rounds + row), 'one'),
     steps: losses.slice(row * lossesPerRound, (row + 1) * lossesPerRound).map((planned) => [[planned]]),
   }));
   return [...schedules, ...inRows];

@@ -30,11 +30,11 @@ function countFaults({ steps }: Schedule): number {
 }
 
 /** The schedule without its n-th fault, and without steps and tracks that become empty. */
-export function without({ seed, steps }: Schedule, index: number): Schedule {
+export function without({ steps, ...schedule }: Schedule, index: number): Schedule {
   let at = 0;
   const keeps = (_: Planned) => at++ !== index;
   const kept = steps
     .map((tracks) => tracks.map((track) => track.filter(keeps)).filter((track) => track.length > 0))
     .filter((tracks) => tracks.length > 0);
-  return { seed, steps: kept };
+  return { ...schedule, steps: kept };
 }

@@ -498,7 +498,7 @@ test('the clock of a Redis can jump while it runs, for its scripts and for expir
 
 test('a schedule without one of its faults keeps the others as they are', () => {
   const plan = (fault: string) => ({ fault, variant: 0, seed: 1 });
-  const schedule = { seed: 5, steps: [[[plan('a'), plan('b')], [plan('c')]], [[plan('d')]]] };
+  const schedule = { seed: 5, replay: '', steps: [[[plan('a'), plan('b')], [plan('c')]], [[plan('d')]]] };
   assert.deepEqual(without(schedule, 0).steps, [[[plan('b')], [plan('c')]], [[plan('d')]]]);
   assert.deepEqual(without(schedule, 2).steps, [[[plan('a'), plan('b')]], [[plan('d')]]]);
   assert.deepEqual(without(schedule, 3).steps, [[[plan('a'), plan('b')], [plan('c')]]]);
