@@ -81,7 +81,9 @@ export function connectForQueue(address: RedisAddress, log: Log, commandMsMax = 
     retryStrategy: retryMs,
     maxRetriesPerRequest: null,
   };
-  return open(address, options, {}, log);
+  // The library's check of a new connection is left out: if it fails, `connect()` of the library never settles, and BullMQ, which
+  // waits for that, would never ask for jobs again. A cluster that fails refuses commands, and these are repeated.
+  return open(address, options, { enableReadyCheck: false }, log);
 }
 
 function open(address: RedisAddress, options: RedisOptions, more: ClusterOptions, log: Log): Redis {

@@ -47,6 +47,10 @@ if (!whole || roundsWanted < 0 || parallel < 1) {
   process.exit(1);
 }
 
+/** After the random rounds come some with the kinds of faults that never took effect. */
+const closingRoundsMax = 12;
+const faultsPerClosingRound = 3;
+
 // On a signal, the exit handlers end the processes and remove the mounts.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
 
@@ -99,9 +103,6 @@ async function runAll(): Promise<number> {
   say(`${results.length} rounds, ${broken} with a broken promise.`);
   return broken > 0 || missing.length > 0 ? 1 : 0;
 }
-
-const closingRoundsMax = 12;
-const faultsPerClosingRound = 3;
 
 /** Chance leaves some kinds of faults out. They come one after another, those that took no effect at last. */
 function closingRounds(seed: number, results: readonly RoundResult[]): () => Schedule | undefined {

@@ -404,25 +404,36 @@ async function describeBacklog({ redis, sluice, shards }: AnyDeployment): Promis
     }),
   );
   const said = sluice.workers.map((worker) => `${worker.name}: ${worker.output().slice(-1_500)}`);
-  return `${members.length} outstanding, ${JSON.stringify(jobs)}\n${said.join('\n')}`;
+  const lists = await Promise.all(
+    [...new Set(members.map(({ shard }) => shard))].map(
+      async (shard) => `shard ${shard}: ${await describeLists(redis, `{s${shard}}:${storeQueueName}`)}`,
+    ),
+  );
+  return `${members.length} outstanding, ${JSON.stringify(jobs)}\n${lists.join('\n')}\n${said.join('\n')}`;
+}
+
+/** In which lists of its queue BullMQ has jobs. */
+async function describeLists(redis: AnyDeployment['redis'], queue: string): Promise<string> {
+  const names = ['active', 'wait', 'delayed', 'failed', 'stalled', 'paused', 'prioritized', 'marker'];
+  const lists = await Promise.all(
+    names.map(async (name) => {
+      const key = `${queue}:${name}`;
+      const type = await redis.type(key);
+      if (type === 'zset') return `${name} ${await redis.zrange(key, '0', '-1', 'WITHSCORES')}`;
+      if (type === 'list') return `${name} ${await redis.lrange(key, 0, -1)}`;
+      return type === 'set' ? `${name} ${await redis.smembers(key)}` : '';
+    }),
+  );
+  return lists.filter((list) => list !== '').join('; ');
 }
 
 /** The requests that are not complete, what their job does, and what the workers said last. */
 async function describeDeletions({ redis, sluice }: AnyDeployment): Promise<string> {
   const { pending } = await observePending(redis);
   const job = await redis.hgetall(`{registry}:${deletionQueueName}:${deletionJobOptions.jobId}`);
-  const lists = ['active', 'wait', 'delayed', 'failed', 'stalled', 'paused', 'prioritized'];
-  const types = await Promise.all(
-    lists.map(async (list) => {
-      const key = `{registry}:${deletionQueueName}:${list}`;
-      const type = await redis.type(key);
-      if (type === 'zset') return `${list} ${await redis.zrange(key, '0', '-1', 'WITHSCORES')}`;
-      if (type === 'list') return `${list} ${await redis.lrange(key, 0, -1)}`;
-      return type === 'set' ? `${list} ${await redis.smembers(key)}` : '';
-    }),
-  );
+  const lists = await describeLists(redis, `{registry}:${deletionQueueName}`);
   const said = sluice.workers.map((worker) => `${worker.name}: ${worker.output().slice(-2_000)}`);
-  return `${JSON.stringify(pending)}\njob ${JSON.stringify(job)} in ${types.filter((type) => type !== '').join('; ')}\n${said.join('\n')}`;
+  return `${JSON.stringify(pending)}\njob ${JSON.stringify(job)} in ${lists}\n${said.join('\n')}`;
 }
 
 function findLogged({ world, producers }: Scene): Broken[] {
