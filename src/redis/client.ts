@@ -81,8 +81,8 @@ export function connectForQueue(address: RedisAddress, log: Log, commandMsMax = 
     retryStrategy: retryMs,
     maxRetriesPerRequest: null,
   };
-  // The library's check of a new connection is left out: if it fails, `connect()` of the library never settles, and BullMQ, which
-  // waits for that, would never ask for jobs again. A cluster that fails refuses commands, and these are repeated.
+  // Without the library's check whether the cluster is well: when that fails, its `connect()` never settles. BullMQ awaits it, and
+  // would never ask for jobs again. A cluster that is not well refuses commands, which BullMQ repeats.
   return open(address, options, { enableReadyCheck: false }, log);
 }
 

@@ -47,7 +47,7 @@ if (!whole || roundsWanted < 0 || parallel < 1) {
   process.exit(1);
 }
 
-/** After the random rounds come some with the kinds of faults that never took effect. */
+/** For kinds of faults that took no effect in the random rounds. Set before the rounds begin below. */
 const closingRoundsMax = 12;
 const faultsPerClosingRound = 3;
 

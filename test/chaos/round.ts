@@ -412,16 +412,16 @@ async function describeBacklog({ redis, sluice, shards }: AnyDeployment): Promis
   return `${members.length} outstanding, ${JSON.stringify(jobs)}\n${lists.join('\n')}\n${said.join('\n')}`;
 }
 
-/** In which lists of its queue BullMQ has jobs. */
+/** What the lists of a queue of BullMQ hold, the first 20 of each. */
 async function describeLists(redis: AnyDeployment['redis'], queue: string): Promise<string> {
   const names = ['active', 'wait', 'delayed', 'failed', 'stalled', 'paused', 'prioritized', 'marker'];
   const lists = await Promise.all(
     names.map(async (name) => {
       const key = `${queue}:${name}`;
       const type = await redis.type(key);
-      if (type === 'zset') return `${name} ${await redis.zrange(key, '0', '-1', 'WITHSCORES')}`;
-      if (type === 'list') return `${name} ${await redis.lrange(key, 0, -1)}`;
-      return type === 'set' ? `${name} ${await redis.smembers(key)}` : '';
+      if (type === 'zset') return `${name} ${await redis.zrange(key, '0', '19', 'WITHSCORES')}`;
+      if (type === 'list') return `${name} ${await redis.lrange(key, 0, 19)}`;
+      return type === 'set' ? `${name} ${(await redis.smembers(key)).slice(0, 20)}` : '';
     }),
   );
   return lists.filter((list) => list !== '').join('; ');

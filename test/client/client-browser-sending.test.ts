@@ -20,8 +20,8 @@ const ids = (requests: readonly SeenRequest[]) =>
   requests.flatMap(({ messages }) => messages.map(({ id }) => id));
 
 /**
- * Answers so late that every tab has seen meanwhile which messages are under way. A tab that sees it later than the answer
- * comes, as happens on a busy machine, sends them again.
+ * Answers a second late, so that other tabs see in time which messages are under way. If the answer comes before they see it,
+ * as on a busy machine, they may send these messages again.
  */
 const answerLate: Treat = async (): Promise<Treatment> => {
   await new Promise((resolve) => setTimeout(resolve, clientLimits.settleMs));
