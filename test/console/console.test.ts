@@ -101,9 +101,14 @@ describe('the console', { skip }, () => {
     await page.getByRole('cell', { name: 'Key 2', exact: true }).waitFor();
     await page.getByRole('button', { name: 'Rotate API key Key 2' }).click();
     await page.getByLabel('The old key ends').selectOption('24h');
+    await page.evaluate(
+      `globalThis.visited = []; addEventListener('focusin', () => visited.push(${focused}), true)`,
+    );
     await page.keyboard.press('Escape');
     await page.getByRole('dialog').waitFor({ state: 'detached' });
     assert.equal(await page.evaluate(focused), 'Rotate API key Key 2', 'the focus is where it was');
+    const visited = (await page.evaluate('visited')) as string[];
+    assert.deepEqual([...new Set(visited)], ['Rotate API key Key 2'], 'the focus was nowhere else meanwhile');
     await page.keyboard.press('Enter');
     await page.getByLabel('The old key ends').selectOption('24h');
     await page.getByRole('button', { name: 'Rotate key' }).click();

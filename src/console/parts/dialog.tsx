@@ -1,7 +1,7 @@
 // Dialogs over the page.
 
 import type { ComponentChildren } from 'preact';
-import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Form } from './form.js';
 import { DialogHold } from './work.js';
 
@@ -14,7 +14,8 @@ export function Dialog(props: {
   const id = useId();
   const dialog = useRef<HTMLDialogElement>(null);
   const hold = useRef<(() => void) | undefined>(undefined);
-  useEffect(() => {
+  // The cleanup of another effect would run after the dialog is gone, when the focus is already elsewhere.
+  useLayoutEffect(() => {
     const { current } = dialog;
     const before = document.activeElement;
     current?.showModal();

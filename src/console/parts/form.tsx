@@ -1,7 +1,7 @@
 // Forms and buttons that do one thing.
 
 import type { ComponentChildren } from 'preact';
-import { useContext, useEffect } from 'preact/hooks';
+import { useContext, useLayoutEffect } from 'preact/hooks';
 import { Problem } from './parts.js';
 import { DialogHold, useWork, type Work } from './work.js';
 
@@ -20,7 +20,8 @@ export function Form(props: {
   const { busy, stopping, fault, begin, stop } = useWork();
   const hold = useContext(DialogHold);
   const { cancel, stops = false } = props;
-  useEffect(() => {
+  // At once: Escape may be pressed before the busy form is painted.
+  useLayoutEffect(() => {
     if (hold === undefined || !busy) return;
     hold.current = stops ? stop : () => {};
     return () => {
