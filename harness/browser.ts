@@ -2,14 +2,19 @@
 
 import { existsSync } from 'node:fs';
 import { type Browser, chromium, type Page } from 'playwright-core';
-import { type Child, startChild } from './child.js';
-import { plainEnvironment } from './environment.js';
-import { removeTempDir, tempDir } from './temp-dir.js';
-import { until, within } from './wait.js';
+import { within } from './wait.js';
 
-const chromiumPath = '/usr/bin/chromium';
+export type BrowserProgram = { readonly path: string; readonly package: string };
 
-const flags = [
+/** Chromium's engine without windows. Its start and three pages take 0.5 s of CPU, those of the whole browser 1.9 s. */
+export const shell: BrowserProgram = {
+  path: '/usr/bin/chromium-headless-shell',
+  package: 'chromium-headless-shell',
+};
+/** What visitors have. Unlike the shell it keeps pages, and shows them again as they were. */
+export const wholeBrowser: BrowserProgram = { path: '/usr/bin/chromium', package: 'chromium' };
+
+export const browserFlags = [
   '--no-sandbox',
   '--disable-gpu',
   '--disable-quic',
@@ -20,41 +25,16 @@ const flags = [
 ];
 
 /** The reason why tests with a browser have to be skipped; false if there is a browser. */
-export function withoutBrowser(): string | false {
-  return existsSync(chromiumPath) ? false : `NO BROWSER: install the package chromium (${chromiumPath})`;
+export function withoutBrowser(program = shell): string | false {
+  return existsSync(program.path)
+    ? false
+    : `NO BROWSER: install the package ${program.package} (${program.path})`;
 }
 
 /** Starts a browser with a profile of its own; the caller closes it. */
-export function launchBrowser(): Promise<Browser> {
+export function launchBrowser(program = shell): Promise<Browser> {
   // On a busy machine the start takes ten seconds.
-  return chromium.launch({ executablePath: chromiumPath, args: flags, timeout: 120_000 });
-}
-
-/**
- * Opens a page in a browser without playwright-core, since a browser under its control prerenders nothing. What the page
- * does shows at the servers. The caller stops the browser.
- */
-export async function startUndrivenBrowser(url: string): Promise<Pick<Child, 'stop'>> {
-  const profile = tempDir('profile');
-  const own = ['--headless=new', '--remote-debugging-port=0', `--user-data-dir=${profile}`];
-  const child = await startChild({
-    name: 'chromium',
-    program: { command: chromiumPath, args: [...flags, ...own, url], env: plainEnvironment() },
-    healthy: () => true,
-    healthyDeadlineMs: 30_000,
-  });
-  return {
-    async stop() {
-      const exit = await child.stop();
-      // The browser's helper processes outlive it for a moment and write into the profile.
-      const removed = () => {
-        removeTempDir(profile);
-        return !existsSync(profile);
-      };
-      await until(removed, { deadlineMs: 20_000, what: 'the profile is removed' });
-      return exit;
-    },
-  };
+  return chromium.launch({ executablePath: program.path, args: browserFlags, timeout: 120_000 });
 }
 
 /**

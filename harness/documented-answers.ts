@@ -2,7 +2,7 @@
 // the document is true of all that the tests see.
 
 import assert from 'node:assert/strict';
-import { Compile } from 'typebox/compile';
+import { Compile } from '../src/contract/typebox.js';
 import { deletionPart } from '../src/http/openapi/deletion.js';
 import { openApiDocument } from '../src/http/openapi/document.js';
 import { exportPart } from '../src/http/openapi/user-export.js';

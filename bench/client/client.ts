@@ -3,7 +3,7 @@
 
 import { readFileSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
-import { launchBrowser, withoutBrowser } from '../../harness/browser.js';
+import { launchBrowser, wholeBrowser, withoutBrowser } from '../../harness/browser.js';
 import { snippet } from '../../src/client/web/snippet.js';
 import { BenchError } from '../failure.js';
 import { describeMachine } from '../machine.js';
@@ -26,13 +26,13 @@ Only a run with the standard number of rounds and the usual script writes its re
 /** Runs the scenario and writes its results; rejects if a page did not do what was asked. */
 export async function client(args: readonly string[]): Promise<void> {
   const { rounds, script: file } = readTable(table, args);
-  const missing = withoutBrowser();
+  const missing = withoutBrowser(wholeBrowser);
   if (missing !== false) throw new BenchError(missing);
   const progress = createProgress((line) => process.stdout.write(line));
   const script = readFileSync(file ?? new URL('../../sdk.js', import.meta.url), 'utf8');
   const machine = await describeMachine();
   const site = await startClientSite();
-  const browser = await launchBrowser();
+  const browser = await launchBrowser(wholeBrowser);
   try {
     const runs: ClientRun[] = [];
     for (let round = 1; round <= rounds; round += 1) {

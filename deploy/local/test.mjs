@@ -21,7 +21,8 @@ import { unpackPrograms } from './unpack.mjs';
 
 /** Debian's programs that some tests drive, by the imports that use them. */
 const testPrograms = [
-  { program: 'chromium', package: 'chromium', usedBy: ['harness/browser.js'] },
+  { program: 'chromium-headless-shell', package: 'chromium-headless-shell', usedBy: ['harness/browser.js'] },
+  { program: 'chromium', package: 'chromium', usedBy: ['harness/undriven-browser.js'] },
   { program: 'systemd-analyze', package: 'systemd', usedBy: ['support/systemd.js'] },
   { program: 'wrk', package: 'wrk', usedBy: ['bench/load/wrk.js'] },
   { program: 'openssl', package: 'openssl', usedBy: ['support/proxies.js'] },

@@ -6,7 +6,8 @@ import { readFileSync } from 'node:fs';
 import { after, before, describe, type TestContext, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import type { Page } from 'playwright-core';
-import { faultsOf, startUndrivenBrowser, withoutBrowser } from '../../harness/browser.js';
+import { faultsOf, wholeBrowser, withoutBrowser } from '../../harness/browser.js';
+import { startUndrivenBrowser } from '../../harness/undriven-browser.js';
 import { until } from '../../harness/wait.js';
 import { snippet, snippetCallsMax } from '../../src/client/web/snippet.js';
 import {
@@ -268,7 +269,9 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
       ]);
     });
 
-    test('come once more when the browser shows a page again from its cache', async (t) => {
+    test('come once more when the browser shows a page again from its cache', {
+      skip: withoutBrowser(wholeBrowser),
+    }, async (t) => {
       const appId = rig.newAppId(t);
       let leave = () => {};
       const left = new Promise<void>((resolve) => {
@@ -312,7 +315,9 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
       assert.equal(one?.user_id, two?.user_id);
     });
 
-    test('a prerendered page records and sends nothing until it is shown, then its view and calls once', async (t) => {
+    test('a prerendered page records and sends nothing until it is shown, then its view and calls once', {
+      skip: withoutBrowser(wholeBrowser),
+    }, async (t) => {
       const appId = rig.newAppId(t);
       let show = () => {};
       const shown = new Promise<void>((resolve) => {

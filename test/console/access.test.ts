@@ -4,7 +4,6 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import type { TSchema } from 'typebox';
-import { Compile } from 'typebox/compile';
 import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
@@ -12,6 +11,7 @@ import { createAdminCommands } from '../../src/admin/commands.js';
 import type { AdminContext } from '../../src/admin/context.js';
 import { auditActions } from '../../src/contract/audit-actions.js';
 import { type Right, type Role, rights } from '../../src/contract/roles.js';
+import { Compile } from '../../src/contract/typebox.js';
 import { type AdminApiOptions, adminApiRoutes } from '../../src/http/endpoints/admin-api.js';
 import type { AdminCallers } from '../../src/http/endpoints/admin-caller.js';
 import {

@@ -5,7 +5,6 @@ import { after, before, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import type { TSchema } from 'typebox';
-import { Compile } from 'typebox/compile';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { bodies } from '../../src/contract/limits.js';
 import { type OutcomeCode, outcomes } from '../../src/contract/outcomes.js';
@@ -16,6 +15,7 @@ import {
   identifyMessageSchema,
   userPropertiesMessageSchema,
 } from '../../src/contract/schemas.js';
+import { Compile } from '../../src/contract/typebox.js';
 import { openApiDocument } from '../../src/http/openapi/document.js';
 import { ingestPart } from '../../src/http/openapi/ingest.js';
 

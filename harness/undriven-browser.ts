@@ -1,0 +1,32 @@
+// A whole Chromium without playwright-core, since a browser under its control prerenders nothing and keeps no pages.
+
+import { existsSync } from 'node:fs';
+import { browserFlags, wholeBrowser } from './browser.js';
+import { type Child, startChild } from './child.js';
+import { plainEnvironment } from './environment.js';
+import { removeTempDir, tempDir } from './temp-dir.js';
+import { until } from './wait.js';
+
+/** Opens a page. What it does shows at the servers. The caller stops the browser. */
+export async function startUndrivenBrowser(url: string): Promise<Pick<Child, 'stop'>> {
+  const profile = tempDir('profile');
+  const own = ['--headless=new', '--remote-debugging-port=0', `--user-data-dir=${profile}`];
+  const child = await startChild({
+    name: 'chromium',
+    program: { command: wholeBrowser.path, args: [...browserFlags, ...own, url], env: plainEnvironment() },
+    healthy: () => true,
+    healthyDeadlineMs: 30_000,
+  });
+  return {
+    async stop() {
+      const exit = await child.stop();
+      // The browser's helper processes outlive it for a moment and write into the profile.
+      const removed = () => {
+        removeTempDir(profile);
+        return !existsSync(profile);
+      };
+      await until(removed, { deadlineMs: 20_000, what: 'the profile is removed' });
+      return exit;
+    },
+  };
+}
