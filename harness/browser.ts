@@ -4,10 +4,10 @@ import { existsSync } from 'node:fs';
 import { type Browser, chromium, type Page } from 'playwright-core';
 import { within } from './wait.js';
 
-export type BrowserProgram = { readonly path: string; readonly package: string };
+type BrowserProgram = { readonly path: string; readonly package: string };
 
 /** Chromium's engine without windows. Its start and three pages take 0.5 s of CPU, those of the whole browser 1.9 s. */
-export const shell: BrowserProgram = {
+const shell: BrowserProgram = {
   path: '/usr/bin/chromium-headless-shell',
   package: 'chromium-headless-shell',
 };

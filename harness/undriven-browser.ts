@@ -1,4 +1,4 @@
-// A whole Chromium without playwright-core, since a browser under its control prerenders nothing and keeps no pages.
+// A whole Chromium without playwright-core, under whose control a browser prerenders nothing and keeps no pages.
 
 import { existsSync } from 'node:fs';
 import { browserFlags, wholeBrowser } from './browser.js';

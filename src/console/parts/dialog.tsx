@@ -14,7 +14,7 @@ export function Dialog(props: {
   const id = useId();
   const dialog = useRef<HTMLDialogElement>(null);
   const hold = useRef<(() => void) | undefined>(undefined);
-  // The cleanup of another effect would run after the dialog is gone, when the focus is already elsewhere.
+  // The cleanup of `useEffect` would run after the dialog is gone, when the focus is already elsewhere.
   useLayoutEffect(() => {
     const { current } = dialog;
     const before = document.activeElement;
