@@ -618,7 +618,7 @@ describe('a request', () => {
     assert.deepEqual([large.status, large.json.err.code], [400, 'too_many_records']);
     // Where the libraries for Python read why: at the top.
     assert.deepEqual([large.json.code, large.json.message], ['too_many_records', large.json.err.message]);
-    const unread = await post('batch', '{', { authorization: basic(appId) });
+    const unread = await post('batch', Buffer.from('{'), { authorization: basic(appId) });
     assert.deepEqual([unread.status, unread.json.code], [400, 'invalid_json']);
   });
 
