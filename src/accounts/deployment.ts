@@ -2,6 +2,7 @@
 // ClickHouse when Redis was emptied. Until it is loaded, the commit script refuses every commit.
 
 import { randomBytes } from 'node:crypto';
+import { readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { syncReplicas } from '../clickhouse/replication.js';
 import { serversOf } from '../clickhouse/servers.js';
@@ -276,15 +277,13 @@ async function highestNumber(clickhouse: ClickHouseClient, shard: number): Promi
 }
 
 async function highestNumberOn(clickhouse: ClickHouseClient, shard: number): Promise<string> {
-  const result = await clickhouse.query({
+  const rows = await readRows<{ number: string }>(clickhouse, {
     query: `${numberedTables.map((table) => `SELECT toString(max(segment)) AS number FROM ${table}`).join(' UNION ALL ')}
       UNION ALL
       SELECT toString(max(toUInt64OrZero(JSONExtractString(deletion_requests.document, 'fences', {shard:String})))) AS number
       FROM deletion_requests`,
     query_params: { shard: String(shard) },
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{ number: string }>();
   return rows.map(({ number }) => number).reduce(higher, '0');
 }
 
