@@ -102,6 +102,7 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
   const mirrored = mirror.documents[deploymentKey];
   if (mirrored === undefined) {
     await options.checkCreation?.();
+    await checkEmpty(clickhouse);
     const loaded: Loaded = { how: 'created', deployment: await createDeployment(options, loading) };
     await loadShards(options, loaded, loading, '0');
     await loading.finish(loaded.deployment, 'created');
@@ -122,6 +123,25 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
   await loading.finish(loaded.deployment, 'restored');
   crash('epoch_restored');
   return loaded;
+}
+
+/** What only a deployment can have written. */
+const tablesOfDeployments = [...secondCopies, ...tables.map(storedTable), 'failed_events', 'stored_keys'];
+
+/** Rejects where there was a deployment: a new one would have another epoch and secret, and nobody could reach its rows. */
+async function checkEmpty(clickhouse: ClickHouseClient): Promise<void> {
+  for (const [number, client] of serversOf(clickhouse).all.entries()) {
+    const counts = tablesOfDeployments.map(
+      (table) => `SELECT '${table}' AS name, count() AS rows FROM ${table}`,
+    );
+    const rows = await readRows<{ name: string }>(client, {
+      query: `SELECT name FROM (${counts.join(' UNION ALL ')}) WHERE rows > 0 ORDER BY name`,
+    });
+    if (rows.length === 0) continue;
+    throw new AdministrationError(
+      `ClickHouse server ${number} has no deployment's document, but rows in ${rows.map(({ name }) => name).join(', ')}: no new deployment is created over the data of another one. Restore a backup, or set CLICKHOUSE_DATABASE to a new database`,
+    );
+  }
 }
 
 /** The account that a first start creates, with its environments and, this once, its API key. */

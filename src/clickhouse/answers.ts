@@ -54,21 +54,21 @@ export type Lines = { readonly bytes: Buffer; readonly count: number };
 
 /** The same as lines of JSON. */
 export async function* streamLines(client: Answering, question: Question): AsyncGenerator<Lines> {
-  let state: 'before' | 'within' | 'after' = 'before';
+  let state: 'before' | 'within' | 'after' | 'torn' = 'before';
   let rest: Buffer = Buffer.alloc(0);
   for await (const piece of piecesOf(client, asRows(question))) {
     const bytes: Buffer = rest.length === 0 ? piece : Buffer.concat([rest, piece]);
     const lines = Buffer.allocUnsafe(bytes.length);
     let [length, count, from] = [0, 0, 0];
     for (let end = bytes.indexOf(lineFeed); end !== -1; from = end + 1, end = bytes.indexOf(lineFeed, from)) {
-      if (bytes[from] === brace && state === 'within') {
-        const to = bytes[end - 1] === comma ? end - 1 : end;
+      const to = bytes[end - 1] === comma ? end - 1 : end;
+      if (state === 'within' && bytes[from] === brace && bytes[to - 1] === closingBrace) {
         length += bytes.copy(lines, length, from, to);
         lines[length++] = lineFeed;
         count++;
       } else if (bytes[from] === bracket && state === 'before') state = 'within';
       else if (bytes[from] === closingBracket && state === 'within') state = 'after';
-      else if (from !== end || state !== 'within') throw new AnswerCutOff();
+      else if (from !== end || state !== 'within') state = 'torn'; // What comes then may be ClickHouse's error.
     }
     rest = bytes.subarray(from);
     if (count > 0) yield { bytes: lines.subarray(0, length), count };
@@ -95,7 +95,10 @@ export async function* streamBytes(client: Answering, question: Question): Async
   };
   let rest: Buffer = Buffer.alloc(0);
   for await (const piece of piecesOf(client, asBytes)) {
-    const bytes: Buffer = rest.length === 0 ? piece : Buffer.concat([rest, piece]);
+    // The last bytes may be of the mark.
+    const isLong = piece.length >= mark.length;
+    if (isLong && rest.length > 0) yield rest;
+    const bytes: Buffer = isLong ? piece : Buffer.concat([rest, piece]);
     const end = Math.max(0, bytes.length - mark.length);
     if (end > 0) yield bytes.subarray(0, end);
     rest = bytes.subarray(end);
@@ -123,11 +126,16 @@ async function* piecesOf(client: Answering, question: Question): AsyncGenerator<
   const end = () => stream.destroy(new Error('the reading of an answer was ended'));
   signal?.addEventListener('abort', end, { once: true });
   const tag = String(headers['x-clickhouse-exception-tag'] ?? '');
-  let last: Buffer = Buffer.alloc(0);
+  // An error of ClickHouse is in these.
+  const last: Buffer[] = [];
+  let lastBytes = 0;
   try {
     signal?.throwIfAborted();
     for await (const piece of stream as AsyncIterable<Buffer>) {
-      last = piece.length < errorBytesMax ? Buffer.concat([last, piece]).subarray(-errorBytesMax) : piece;
+      last.push(piece);
+      lastBytes += piece.length;
+      while (lastBytes - (last[0] as Buffer).length >= errorBytesMax)
+        lastBytes -= (last.shift() as Buffer).length;
       yield piece;
     }
   } catch (error) {
@@ -142,7 +150,8 @@ async function* piecesOf(client: Answering, question: Question): AsyncGenerator<
 }
 
 /** ClickHouse's error, if it has written one behind what it had already sent. */
-function errorAtTheEndOf(bytes: Buffer, tag: string): Error | undefined {
+function errorAtTheEndOf(pieces: readonly Buffer[], tag: string): Error | undefined {
+  const bytes = joined(pieces);
   if (tag === '' || !bytes.subarray(-tag.length - 64).includes(`${tag}\r\n__exception__`)) return undefined;
   return extractErrorAtTheEndOfChunk(bytes, tag);
 }
@@ -153,11 +162,16 @@ const errorBytesMax = 16 * 1024;
 async function collect(pieces: AsyncIterable<Buffer>): Promise<Buffer> {
   const all: Buffer[] = [];
   for await (const piece of pieces) all.push(piece);
-  return all.length === 1 ? (all[0] as Buffer) : Buffer.concat(all);
+  return joined(all);
+}
+
+function joined(pieces: readonly Buffer[]): Buffer {
+  return pieces.length === 1 ? (pieces[0] as Buffer) : Buffer.concat(pieces);
 }
 
 const lineFeed = 0x0a;
 const comma = 0x2c;
 const brace = 0x7b;
+const closingBrace = 0x7d;
 const bracket = 0x5b;
 const closingBracket = 0x5d;

@@ -7,6 +7,7 @@ import { targetTable } from '../deletion/places.js';
 import type { DeletionRequest } from '../deletion/request.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
+import { transactionValues } from '../redis/transactions.js';
 import { readExportsOf, type StoredExport } from './request.js';
 import { endReadingEverywhere, exportPrefix } from './tables.js';
 
@@ -26,11 +27,13 @@ export async function endExportsOf(
         account_id === deletion.account_id && !earlierDeletions.includes(deletion.deletion_request_id),
     );
     for (const ended of await findNaming(clickhouse, deletion.deletion_request_id, earlier)) {
-      await redis
-        .multi()
-        .del(registryKeys.export(ended.user_export_id))
-        .zrem(registryKeys.exports, `${ended.account_id} ${ended.user_export_id}`)
-        .exec();
+      transactionValues(
+        await redis
+          .multi()
+          .del(registryKeys.export(ended.user_export_id))
+          .zrem(registryKeys.exports, `${ended.account_id} ${ended.user_export_id}`)
+          .exec(),
+      );
       await endReadingEverywhere(clickhouse, exportPrefix(ended.user_export_id));
     }
   }
