@@ -7,6 +7,7 @@ import { randomBytes } from 'node:crypto';
 import type { Environment } from '../src/accounts/documents.js';
 import { readRegistry, StateNotLoaded } from '../src/accounts/registry.js';
 import { refreshShardTable } from '../src/accounts/shard-servers.js';
+import { readRow } from '../src/clickhouse/answers.js';
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { keepKeysOf } from '../src/clickhouse/key-index.js';
 import { deleteRows } from '../src/clickhouse/mutate.js';
@@ -81,12 +82,10 @@ export async function earliestClock({
 /** Undefined if a server of several is away, from which nothing is deleted then. */
 async function readClock(clickhouse: ClickHouseClient, _: number, all: readonly unknown[]) {
   try {
-    const result = await clickhouse.query({
+    const { now } = await readRow<{ now: number }>(clickhouse, {
       query: 'SELECT toUnixTimestamp(now()) AS now',
-      format: 'JSONEachRow',
     });
-    const [row] = await result.json<{ now: number }>();
-    return Number(row?.now ?? 0) * 1000;
+    return Number(now) * 1000;
   } catch (error) {
     if (all.length === 1) throw error;
     return undefined;

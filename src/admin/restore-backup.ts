@@ -18,6 +18,7 @@ import {
 import { beginLoading } from '../accounts/loading.js';
 import { mirrorRegistry, readMirror } from '../accounts/mirror.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { readRows } from '../clickhouse/answers.js';
 import {
   addRowsOf,
   BackupFailed,
@@ -741,12 +742,11 @@ async function readOwnNote(
 }
 
 async function readCompleteIds(home: ClickHouseClient): Promise<ReadonlySet<string>> {
-  const result = await home.query({
+  const rows = await readRows<{ request_id: string }>(home, {
     query: `SELECT request_id FROM deletion_requests GROUP BY request_id
       HAVING JSONExtractString(argMax(deletion_requests.document, deletion_requests.version), 'status') = 'complete'`,
-    format: 'JSONEachRow',
   });
-  return new Set((await result.json<{ request_id: string }>()).map(({ request_id: id }) => id));
+  return new Set(rows.map(({ request_id: id }) => id));
 }
 
 /** All requests that ever were, read little by little. */

@@ -3,6 +3,7 @@
 
 import { randomUUID } from 'node:crypto';
 import { tables } from '../contract/records.js';
+import { readRows } from './answers.js';
 import { anySize } from './any-size.js';
 import { type ClickHouseClient, faultCodes } from './client.js';
 import { commandLong, readLong } from './long-statement.js';
@@ -196,13 +197,12 @@ async function restore(client: ClickHouseClient, what: string, name: string): Pr
  * attached begins anew.
  */
 async function renumberParts(client: ClickHouseClient, database: string): Promise<void> {
-  const result = await client.query({
+  const rows = await readRows<{ table: string; partition_id: string }>(client, {
     query: `SELECT DISTINCT table, partition_id FROM system.parts
       WHERE database = {database:String} AND active AND data_version > max_block_number`,
     query_params: { database },
-    format: 'JSONEachRow',
   });
-  for (const { table, partition_id } of await result.json<{ table: string; partition_id: string }>()) {
+  for (const { table, partition_id } of rows) {
     for (const verb of ['DETACH', 'ATTACH'])
       await client.command({
         query: `ALTER TABLE ${database}.${table} ${verb} PARTITION ID '${partition_id}'`,
@@ -266,12 +266,10 @@ function failureOf(text: string): BackupFailed {
 }
 
 async function read(client: ClickHouseClient, condition: string): Promise<Row[]> {
-  const result = await client.query({
+  return readRows<Row>(client, {
     query: `SELECT id, name, status, error, toString(compressed_size) AS compressed_size FROM system.backups
       WHERE ${condition} ORDER BY start_time`,
-    format: 'JSONEachRow',
   });
-  return result.json<Row>();
 }
 
 /** The tables of a database that hold rows, with their ids: views and tables in memory do not count. */
@@ -279,13 +277,11 @@ export async function readTableIds(
   client: ClickHouseClient,
   database: string,
 ): Promise<ReadonlyMap<string, string>> {
-  const result = await client.query({
+  const rows = await readRows<{ name: string; uuid: string }>(client, {
     query: `SELECT name, toString(uuid) AS uuid FROM system.tables
       WHERE database = {database:String} AND engine LIKE '%MergeTree' ORDER BY name`,
     query_params: { database },
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{ name: string; uuid: string }>();
   return new Map(rows.map(({ name, uuid }) => [name, uuid]));
 }
 
@@ -299,12 +295,10 @@ export async function readDatabaseId(
   client: ClickHouseClient,
   database: string,
 ): Promise<string | undefined> {
-  const result = await client.query({
+  const [row] = await readRows<{ id: string }>(client, {
     query: 'SELECT toString(uuid) AS id FROM system.databases WHERE name = {database:String}',
     query_params: { database },
-    format: 'JSONEachRow',
   });
-  const [row] = await result.json<{ id: string }>();
   return row?.id;
 }
 
@@ -374,11 +368,10 @@ export async function notePlan(client: ClickHouseClient, staging: string, plan: 
 /** The plans that were noted there, in no order. */
 export async function readNotedPlans(client: ClickHouseClient, staging: string): Promise<readonly string[]> {
   if (!(await readTableIds(client, staging)).has(planTable)) return [];
-  const result = await client.query({
+  const found = await readRows<{ plan: string }>(client, {
     query: `SELECT plan FROM ${staging}.${planTable}`,
-    format: 'JSONEachRow',
   });
-  return (await result.json<{ plan: string }>()).map(({ plan }) => plan);
+  return found.map(({ plan }) => plan);
 }
 
 /** Drops what rows there are beside the plan, however much that is. `confirm` is called before each table, and rejects if it is to stay. */

@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import type { TableKind } from '../config.js';
+import { readRows } from './answers.js';
 import { type ClickHouseClient, type ClickHouseOptions, connectClickHouse } from './client.js';
 import { MigrationError } from './migration-error.js';
 import { clusterClause, engineOf, type Replication } from './replication.js';
@@ -142,10 +143,8 @@ export function renderSql(sql: string, kind: TablesOf): string {
 }
 
 async function readApplied(client: ClickHouseClient): Promise<Map<string, string>> {
-  const result = await client.query({
+  const rows = await readRows<{ name: string; checksum: string }>(client, {
     query: 'SELECT name, checksum FROM migrations',
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{ name: string; checksum: string }>();
   return new Map(rows.map(({ name, checksum }) => [name, checksum]));
 }

@@ -4,6 +4,7 @@
 
 import { isDeepStrictEqual } from 'node:util';
 import { tables } from '../contract/records.js';
+import { readRow, readRows } from './answers.js';
 import type { ClickHouseClient } from './client.js';
 import { shardNumberSpacing } from './store.js';
 
@@ -82,13 +83,11 @@ function hiddenOn(place: number, { servers, moves = [] }: ShardPlaces = { server
 
 /** The places in the second copy of the registry, which a home has; undefined if it has none. */
 export async function readCopiedPlaces(home: ClickHouseClient): Promise<ShardPlaces | undefined> {
-  const result = await home.query({
+  const { document } = await readRow<{ document: string }>(home, {
     query: `SELECT argMax(registry.document, (registry.version, written_at)) AS document
       FROM registry WHERE document_key = 'shard_servers:'`,
-    format: 'JSONEachRow',
   });
-  const [row] = await result.json<{ document: string }>();
-  return row === undefined || row.document === '' ? undefined : (JSON.parse(row.document) as ShardPlaces);
+  return document === '' ? undefined : (JSON.parse(document) as ShardPlaces);
 }
 
 /**
@@ -96,15 +95,13 @@ export async function readCopiedPlaces(home: ClickHouseClient): Promise<ShardPla
  * nothing is not asked, so the number of its shards is compared.
  */
 export async function spanServers(client: ClickHouseClient, cluster: string, servers: number): Promise<void> {
-  const result = await client.query({
+  const { shards } = await readRow<{ shards: number }>(client, {
     query: 'SELECT max(shard_num) AS shards FROM system.clusters WHERE cluster = {cluster:String}',
     query_params: { cluster },
-    format: 'JSONEachRow',
   });
-  const [row] = await result.json<{ shards: number }>();
-  if (Number(row?.shards ?? 0) !== servers) {
+  if (Number(shards) !== servers) {
     throw new Error(
-      `the cluster ${cluster} has ${row?.shards ?? 0} shards in ClickHouse's configuration, but CLICKHOUSE_URL names ${servers} servers`,
+      `the cluster ${cluster} has ${shards} shards in ClickHouse's configuration, but CLICKHOUSE_URL names ${servers} servers`,
     );
   }
   const there = await readTables(client);
@@ -134,12 +131,11 @@ type Table = {
 };
 
 async function readTables(client: ClickHouseClient): Promise<ReadonlyMap<string, Table>> {
-  const result = await client.query({
+  const rows = await readRows<Table>(client, {
     query: `SELECT t.name AS name, t.database AS database, t.engine_full AS engine_full, c.columns AS columns
       FROM (SELECT name, database, engine_full FROM system.tables WHERE database = currentDatabase()) AS t
       INNER JOIN (SELECT table, toString(arrayMap(c -> (c.2, c.3), arraySort(groupArray((position, name, type))))) AS columns
         FROM system.columns WHERE database = currentDatabase() GROUP BY table) AS c ON t.name = c.table`,
-    format: 'JSONEachRow',
   });
-  return new Map((await result.json<Table>()).map((table) => [table.name, table]));
+  return new Map(rows.map((table) => [table.name, table]));
 }

@@ -4,6 +4,7 @@
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { type TableVersion, tableOf, tables } from '../contract/records.js';
+import { readRow, readRows } from './answers.js';
 import { type ClickHouseClient, codeOfFault, drain, faultCodes } from './client.js';
 import { databaseIn, hasRow, onAllReplicas } from './replication.js';
 import { columnsOf, storedTable } from './tables.js';
@@ -147,15 +148,13 @@ async function runs(
   condition: string,
   names: Record<string, string>,
 ): Promise<boolean> {
-  const result = await client.query({
+  const { running } = await readRow<{ running: string | number }>(client, {
     query: `SELECT count() AS running FROM (
         SELECT Settings['log_comment'] AS comment, current_database FROM ${onAllReplicas(client, 'system.processes')}
       ) WHERE current_database = ${databaseIn(client)} AND ${condition}`,
     query_params: names,
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{ running: string | number }>();
-  return Number(rows[0]?.running) > 0;
+  return Number(running) > 0;
 }
 
 /** Parses rows as an insert would, and stores nothing. Rejects as the insert would. */
@@ -219,16 +218,17 @@ async function structureOf(
   table: TableVersion,
   changed = (type: string) => type,
 ): Promise<string> {
-  const result = await client.query({
+  const rows = await readRows<{ name: string; type: string }>(client, {
     query: `SELECT name, type FROM system.columns WHERE database = currentDatabase() AND table = {table:String}`,
     query_params: { table: storedTable(table) },
-    format: 'JSONEachRow',
   });
-  const types = new Map(
-    (await result.json<{ name: string; type: string }>()).map((row) => [row.name, row.type]),
-  );
+  const types = new Map(rows.map((row) => [row.name, row.type]));
   return columnsOf(table)
-    .map((column) => `${column} ${changed(types.get(column) ?? 'String')}`.replaceAll("'", "\\'"))
+    .map((column) => {
+      const type = types.get(column);
+      if (type === undefined) throw new Error(`${storedTable(table)} has no column ${column}`);
+      return `${column} ${changed(type)}`.replaceAll("'", "\\'");
+    })
     .join(', ');
 }
 

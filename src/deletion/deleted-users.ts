@@ -6,6 +6,7 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import { readBackups } from '../accounts/backups.js';
 import { readRegistry, readTime, StateNotLoaded } from '../accounts/registry.js';
+import { readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { createScratch, dropScratch, insertScratch } from '../clickhouse/scratch.js';
 import type { Redis } from '../redis/client.js';
@@ -56,13 +57,12 @@ async function readHashes(
 ): Promise<ReadonlyMap<string, Buffer[]>> {
   const hashes = new Map<string, Buffer[]>();
   await withHashKey(redis, clickhouse, async (key) => {
-    const result = await clickhouse.query({
+    const rows = await readRows<{ request_id: string; hash: string }>(clickhouse, {
       query: `SELECT DISTINCT request_id, hex(${hashOfUser(key)}) AS hash FROM ${targetTable}
         WHERE request_id IN ({requestIds:Array(String)})`,
       query_params: { requestIds },
-      format: 'JSONEachRow',
     });
-    for (const { request_id: id, hash } of await result.json<{ request_id: string; hash: string }>()) {
+    for (const { request_id: id, hash } of rows) {
       const bytes = Buffer.from(hash, 'hex');
       if (bytes.length !== hashBytes) throw new Error('clickhouse lost the key of the hashes');
       hashes.set(id, [...(hashes.get(id) ?? []), bytes]);

@@ -4,6 +4,7 @@
 // environments an account has, since a named user is named for all of them. They are checked after every use: a restart
 // empties them, and an empty table finds nothing.
 
+import { readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { endLong } from '../clickhouse/long-statement.js';
 import { killMutations } from '../clickhouse/mutate.js';
@@ -195,14 +196,13 @@ export async function dropTables(
   before: () => Promise<void> = async () => undefined,
   ageSecondsMin = 0,
 ): Promise<void> {
-  const result = await client.query({
+  const rows = await readRows<{ name: string }>(client, {
     query: `SELECT name FROM system.tables
       WHERE database = currentDatabase() AND startsWith(name, {prefix:String})
         AND metadata_modification_time <= now() - {ageSecondsMin:UInt32}`,
     query_params: { prefix, ageSecondsMin },
-    format: 'JSONEachRow',
   });
-  const names = (await result.json<{ name: string }>()).map(({ name }) => name);
+  const names = rows.map(({ name }) => name);
   if (names.length === 0) return;
   // A statement of a process that was killed goes on, and its table would wait for it.
   await endLong(client, names);
@@ -215,11 +215,9 @@ export async function countNamed(
   client: ClickHouseClient,
   tables: RoundTables,
 ): Promise<ReadonlyMap<number, number>> {
-  const result = await client.query({
+  const rows = await readRows<{ request: number; users: number | string }>(client, {
     query: `SELECT request, count() AS users FROM ${tables.users} WHERE app_id = '' GROUP BY request`,
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{ request: number; users: number | string }>();
   await assertIntact(client, tables);
   return new Map(rows.map(({ request, users }) => [Number(request), Number(users)]));
 }
@@ -250,12 +248,10 @@ export async function noteSizes(
 
 /** The number of rows of tables in memory. One statement asks for all, since a statement costs ten milliseconds. */
 async function readSizes(client: ClickHouseClient, names: readonly string[]): Promise<Map<string, number>> {
-  const result = await client.query({
+  const rows = await readRows<{ name: string; rows: string | null }>(client, {
     query: `SELECT name, toString(total_rows) AS rows FROM system.tables
       WHERE database = currentDatabase() AND name IN ({names:Array(String)})`,
     query_params: { names },
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{ name: string; rows: string | null }>();
   return new Map(rows.map(({ name, rows: count }) => [name, Number(count ?? Number.NaN)]));
 }

@@ -5,6 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { byServer, refreshShardTable } from '../accounts/shard-servers.js';
+import { type Lines, streamLines } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { endLongWhen } from '../clickhouse/long-statement.js';
 import { insertScratch } from '../clickhouse/scratch.js';
@@ -25,7 +26,6 @@ import { assertIntact, createRoundTables, type RoundTables } from '../deletion/r
 import type { Target } from '../deletion/targets.js';
 import type { Redis } from '../redis/client.js';
 import { shardOf } from '../redis/keys.js';
-import { type Lines, wholeLines } from './lines.js';
 import { readExport, type StoredExport } from './request.js';
 import { endDownload, exportPrefix } from './tables.js';
 
@@ -132,34 +132,23 @@ function namedRow(target: Target) {
   };
 }
 
-async function* readLines(
+function readLines(
   clickhouse: ClickHouseClient,
   query: string,
   queryId: string,
   signal: AbortSignal,
 ): AsyncGenerator<Lines> {
-  const { stream } = await clickhouse.exec({
-    query: `${query} FORMAT JSONEachRow`,
+  return streamLines(clickhouse, {
+    query,
     query_id: queryId,
     abort_signal: signal,
     clickhouse_settings: {
-      // It is passed on while it is found; the whole of it would have to wait in ClickHouse's memory.
-      wait_end_of_query: 0,
       date_time_output_format: 'iso',
       // The reader decides how long it takes, within the limits of a download.
       max_execution_time: 0,
       http_send_timeout: String(waits.clickhouseMsMax / 1_000) as never,
     },
   });
-  const end = () => stream.destroy(new Error('the download has ended'));
-  signal.addEventListener('abort', end, { once: true });
-  try {
-    signal.throwIfAborted();
-    yield* wholeLines(stream as AsyncIterable<Buffer>);
-  } finally {
-    signal.removeEventListener('abort', end);
-    stream.destroy();
-  }
 }
 
 type Statement = { readonly query: string; readonly hasRecords: boolean };

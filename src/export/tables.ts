@@ -2,6 +2,7 @@
 // queries. Both carry the export's id, so any process that ends the export finds them, even after the downloading process was killed.
 
 import { setTimeout } from 'node:timers/promises';
+import { readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { endLong } from '../clickhouse/long-statement.js';
 import { dropScratch } from '../clickhouse/scratch.js';
@@ -80,13 +81,12 @@ export async function dropExportTables(
   names: string,
   ageSecondsMin: number,
 ): Promise<void> {
-  const result = await client.query({
+  const rows = await readRows<{ name: string }>(client, {
     query: `SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, {names:String})
       AND metadata_modification_time <= now() - {ageSecondsMin:UInt32}`,
     query_params: { names, ageSecondsMin },
-    format: 'JSONEachRow',
   });
-  const tables = (await result.json<{ name: string }>()).map(({ name }) => name);
+  const tables = rows.map(({ name }) => name);
   // A table would wait for a statement that fills it, or from which it is filled.
   await endLong(client, tables);
   for (const name of tables) await dropScratch(client, name);

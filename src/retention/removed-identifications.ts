@@ -10,6 +10,7 @@
 // that is gone. So the copy takes effect only when it is renamed, after the run has checked that it still holds the lock.
 
 import { randomBytes } from 'node:crypto';
+import { readRow, readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { commandLong, endLong } from '../clickhouse/long-statement.js';
 import { killMutations } from '../clickhouse/mutate.js';
@@ -41,12 +42,10 @@ export async function copyIdentifications(
   mark: string,
   predicate: string,
 ): Promise<void> {
-  const result = await client.query({
+  const types = await readRows<{ name: string; type: string }>(client, {
     query: `SELECT name, type FROM system.columns WHERE database = currentDatabase() AND table = {table:String}`,
     query_params: { table: identifications },
-    format: 'JSONEachRow',
   });
-  const types = await result.json<{ name: string; type: string }>();
   await createScratch(
     client,
     copyOf(mark),
@@ -137,13 +136,12 @@ const insertSettings = {
 } as const;
 
 async function listTables(client: ClickHouseClient): Promise<string[]> {
-  const result = await client.query({
+  const rows = await readRows<{ name: string }>(client, {
     query:
       'SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, {prefix:String})',
     query_params: { prefix: namePrefix },
-    format: 'JSONEachRow',
   });
-  return (await result.json<{ name: string }>()).map(({ name }) => name);
+  return rows.map(({ name }) => name);
 }
 
 /** Ends the inserts of all runs; settles when none is left. */
@@ -158,14 +156,12 @@ async function killStatements(client: ClickHouseClient): Promise<void> {
 async function untilNothingIsRewritten(client: ClickHouseClient): Promise<void> {
   const giveUpAt = performance.now() + retentionRuns.storedMsMax;
   for (;;) {
-    const result = await client.query({
+    const { parts } = await readRow<{ parts: string | number }>(client, {
       query: `SELECT count() AS parts FROM ${onAllReplicas(client, 'system.merges')}
         WHERE database = ${databaseIn(client)} AND table = {table:String} AND is_mutation`,
       query_params: { table: identifications },
-      format: 'JSONEachRow',
     });
-    const [row] = await result.json<{ parts: string | number }>();
-    if (Number(row?.parts) === 0) return;
+    if (Number(parts) === 0) return;
     if (performance.now() > giveUpAt) throw new Error('identifications are still being rewritten');
     await new Promise((resolve) => setTimeout(resolve, 50));
   }

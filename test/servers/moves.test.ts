@@ -118,7 +118,7 @@ function standingStill(
     get: (target, name) => {
       const value = Reflect.get(target, name, target);
       if (typeof value !== 'function') return value;
-      if (name !== 'command' && name !== 'query') return value.bind(target);
+      if (name !== 'command' && name !== 'exec') return value.bind(target);
       return async (asked: { query: string }) => {
         if (stands && isIt(asked.query)) {
           stands = false;
