@@ -54,6 +54,12 @@ export const insertTokens = {
   markerCheckMsMax: 5 * 60 * 1000,
 } as const;
 
+/** The files in which ClickHouse keeps the definitions of tables (`clickhouse/definitions.ts`). */
+export const definitions = {
+  /** No definition is changed with less room on ClickHouse's disk, beside what ClickHouse itself keeps free. */
+  roomBytesMin: 16 * MiB,
+} as const;
+
 /** Sealed segments that wait for ClickHouse, which workers compress. */
 export const waitingSegments = {
   /** Segments are compressed after waiting this long; usually ClickHouse has a segment within a second. */

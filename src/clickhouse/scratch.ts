@@ -5,6 +5,7 @@
 
 import { anySize } from './any-size.js';
 import type { ClickHouseClient } from './client.js';
+import { changeDefinition } from './definitions.js';
 import { commandLong } from './long-statement.js';
 import { engineInUse, hasReplicas, onCluster, settingsOfAll } from './replication.js';
 
@@ -21,9 +22,8 @@ export async function createScratch(
   structure: string,
   kind: ScratchKind = 'rows',
 ): Promise<void> {
-  await client.command({
-    query: `CREATE TABLE ${name} ${onCluster(client)} (${structure}) ENGINE = ${engineFor(client, kind)}`,
-  });
+  const query = `CREATE TABLE ${name} ${onCluster(client)} (${structure}) ENGINE = ${engineFor(client, kind)}`;
+  await changeDefinition(client, [name], query);
 }
 
 function engineFor(client: ClickHouseClient, kind: ScratchKind): string {
@@ -62,7 +62,7 @@ export async function fillScratch(client: ClickHouseClient, table: string, selec
 
 /** Renames a table. Rejects if another process has renamed or dropped it. */
 export async function renameScratch(client: ClickHouseClient, from: string, to: string): Promise<void> {
-  await client.command({ query: `RENAME TABLE ${from} TO ${to} ${onCluster(client)}` });
+  await changeDefinition(client, [to], `RENAME TABLE ${from} TO ${to} ${onCluster(client)}`);
 }
 
 /** Removes all rows. */
