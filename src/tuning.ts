@@ -115,6 +115,8 @@ export const keyIndex = {
 export const deletionRounds = {
   /** Rounds start at least this far apart, so that requests share mutations: at most 15 per minute. */
   everyMs: 4_000,
+  /** No round begins with less room on a ClickHouse server's disk, beside what ClickHouse itself keeps free. */
+  roomBytesMin: 64 * MiB,
   /** Targets and requests that one round takes. */
   targetsMax: 50_000,
   requestsMax: 2_000,
@@ -337,6 +339,7 @@ function assertRelations(): void {
     deletionRounds.targetsMax >= counts.deletionTargetsMax,
     'one round must be able to take the largest request',
   );
+  relation(deletionRounds.roomBytesMin > definitions.roomBytesMin, 'a round that has begun can change definitions');
   relation(60_000 / deletionRounds.everyMs <= 20, 'requests share at most 20 mutations a minute and table');
   relation(
     10 * keyIndex.sample <= keyIndex.sampledFrom && 4 <= keyIndex.shareOfOwner * keyIndex.sample,

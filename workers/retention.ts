@@ -261,8 +261,8 @@ async function expirePlace(
   context: Run,
   { place, retained, users, fences }: Step,
 ): Promise<ReadonlyMap<string, number>> {
-  const { clickhouse, config, crash, isHeld } = context;
-  const predicate = expiredPredicate(place, retained, users, config.clickhouseDatabase);
+  const { clickhouse, crash, isHeld } = context;
+  const predicate = expiredPredicate(place, retained, users);
   const rows = await countExpired(clickhouse, place, predicate);
   if (rows.size === 0) return rows;
   if (!(await isHeld())) return new Map();
@@ -298,8 +298,8 @@ async function expireIdentifications(
   context: Run,
   { place, retained, users, fences, ownShards }: Step,
 ): Promise<ReadonlyMap<string, number> | undefined> {
-  const { clickhouse, config, crash, isHeld } = context;
-  const predicate = expiredPredicate(place, retained, users, config.clickhouseDatabase);
+  const { clickhouse, crash, isHeld } = context;
+  const predicate = expiredPredicate(place, retained, users);
   const rows = await countExpired(clickhouse, place, predicate);
   if (rows.size === 0) return rows;
   await keepKeysOf(clickhouse, place, predicate);

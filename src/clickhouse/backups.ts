@@ -9,7 +9,7 @@ import { type ClickHouseClient, faultCodes } from './client.js';
 import { assertRoom, changeDefinition } from './definitions.js';
 import { commandLong, readLong } from './long-statement.js';
 import { shardNumberSpacing } from './store.js';
-import { storedTable } from './tables.js';
+import { scratchDatabase, storedTable } from './tables.js';
 
 const pollMs = 100;
 
@@ -421,12 +421,13 @@ export async function addRowsOf(
   await commandLong(client, { query: `INSERT INTO ${into}.${table} SELECT * FROM ${from}.${table}` });
 }
 
-/** Drops a database of any size, if it is there. */
+/** Drops a database of any size and its tables in memory, if they are there. */
 export async function dropDatabase(client: ClickHouseClient, database: string): Promise<void> {
-  await client.command({
-    query: `DROP DATABASE IF EXISTS ${database} SYNC`,
-    clickhouse_settings: anySize,
-  });
+  for (const each of [scratchDatabase(database), database])
+    await client.command({
+      query: `DROP DATABASE IF EXISTS ${each} SYNC`,
+      clickhouse_settings: anySize,
+    });
 }
 
 function onDisk(name: string): string {

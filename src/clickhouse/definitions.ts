@@ -9,6 +9,9 @@ import { databaseIn, onAllReplicas } from './replication.js';
 
 const MiB = 1024 * 1024;
 
+/** An answer that waits for its end waits in a file, which a full disk cuts off. */
+const inMemory = { wait_end_of_query: 0 } as const;
+
 /** ClickHouse's disk has too little room. Nothing was changed; to be tried again when there is room. */
 export class NoRoom extends Error {
   constructor(what: string, freeBytes: number, bytesMin: number) {
@@ -28,6 +31,7 @@ export async function assertRoom(client: ClickHouseClient, what: string, bytesMi
     query: `SELECT toString(min(unreserved_space)) AS free, toString(count()) AS disks
       FROM ${onAllReplicas(client, 'system.disks')} WHERE name = 'default'`,
     format: 'JSONEachRow',
+    clickhouse_settings: inMemory,
   });
   const [row] = await result.json<{ free: string; disks: string }>();
   if (row === undefined) throw new Error('ClickHouse did not say how much room it has');
@@ -57,11 +61,16 @@ export async function assertWritten(client: ClickHouseClient, changed: readonly 
   });
   const result = await client.query({
     // ClickHouse reads this column from the file, and leaves it empty if it cannot. Another process may have dropped the table since.
-    query: `SELECT DISTINCT name FROM ${onAllReplicas(client, 'system.tables')}
+    query: `SELECT groupUniqArray(name) AS lost FROM ${onAllReplicas(client, 'system.tables')}
       WHERE (database, name) IN (${pairs.join(', ')}) AND create_table_query = ''`,
     format: 'JSONEachRow',
+    clickhouse_settings: inMemory,
   });
-  const lost = (await result.json<{ name: string }>()).map(({ name }) => name);
-  if (lost.length > 0)
-    throw new DefinitionLost(`ClickHouse's file with the definition of ${lost.join(', ')} cannot be read`);
+  // An answer without the row was cut off.
+  const [row] = await result.json<{ lost: readonly string[] }>();
+  if (row === undefined) throw new Error('ClickHouse did not say whether a definition is there');
+  if (row.lost.length > 0)
+    throw new DefinitionLost(
+      `ClickHouse's file with the definition of ${row.lost.join(', ')} cannot be read`,
+    );
 }

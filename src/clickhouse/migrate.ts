@@ -5,12 +5,20 @@
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import type { TableKind } from '../config.js';
-import { type ClickHouseClient, type ClickHouseOptions, connectClickHouse } from './client.js';
+import {
+  type ClickHouseClient,
+  type ClickHouseOptions,
+  codeOfFault,
+  connectClickHouse,
+  faultCodes,
+} from './client.js';
 import { changeDefinition } from './definitions.js';
 import { MigrationError } from './migration-error.js';
 import { clusterClause, engineOf, type Replication } from './replication.js';
+import { createScratchDatabase } from './scratch.js';
 import { numberServers } from './server-numbers.js';
 import { makeLocalViews, readCopiedPlaces, spanServers } from './spanning-views.js';
+import { scratchDatabase } from './tables.js';
 
 export type Migration = { readonly name: string; readonly sql: string; readonly checksum: string };
 
@@ -52,6 +60,12 @@ export async function migrate(
   try {
     const creation = renderSql(`CREATE DATABASE IF NOT EXISTS ${database} {{on_cluster}}`, kind);
     await changeDefinition(server, [], creation);
+    await createScratchDatabase(client).catch((error: unknown) => {
+      if (codeOfFault(error) !== faultCodes.accessDenied) throw error;
+      throw new MigrationError(
+        `the user may not make the database ${scratchDatabase(database)}: run the grants of deploy/clickhouse/users.sql again`,
+      );
+    });
     return await applyMissing(client, kind, migrations);
   } finally {
     await server.close();

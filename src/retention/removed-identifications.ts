@@ -20,7 +20,7 @@ import {
   settingsOfAll,
   syncReplicas,
 } from '../clickhouse/replication.js';
-import { createScratch, dropScratch, renameScratch } from '../clickhouse/scratch.js';
+import { createScratch, dropScratch, listScratch, renameScratch } from '../clickhouse/scratch.js';
 import { returnNameOf } from '../clickhouse/store.js';
 import { columnsOf, storedTable } from '../clickhouse/tables.js';
 import { placesInOrder } from '../deletion/places.js';
@@ -95,12 +95,12 @@ export async function returnUsers(
  * any time, and again.
  */
 export async function undoRuns(client: ClickHouseClient): Promise<void> {
-  const names = await listTables(client);
-  if (names.length === 0) return;
-  await endLong(client, names);
-  // Without its table a mutation is stuck for ever.
+  const [names, sets] = [await listCopies(client), await listScratch(client, namePrefix)];
+  await endLong(client, [...names, ...sets]);
+  // Without its table, which a restart may have dropped, a mutation is stuck for ever.
   await killMutations(client, namePrefix);
-  for (const name of names) if (!name.endsWith(removedEnd)) await dropScratch(client, name);
+  for (const name of [...sets, ...names]) if (!name.endsWith(removedEnd)) await dropScratch(client, name);
+  if (names.length === 0) return;
   // A mutation may have begun meanwhile. No further one can begin without its table.
   await killMutations(client, namePrefix);
   await untilNothingIsRewritten(client);
@@ -136,7 +136,7 @@ const insertSettings = {
   max_partitions_per_insert_block: '0',
 } as const;
 
-async function listTables(client: ClickHouseClient): Promise<string[]> {
+async function listCopies(client: ClickHouseClient): Promise<string[]> {
   const result = await client.query({
     query:
       'SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, {prefix:String})',
