@@ -41,7 +41,7 @@ export async function listScratch(
   ageSecondsMin = 0,
 ): Promise<string[]> {
   const result = await client.query({
-    query: `SELECT concat(database, '.', name) AS name FROM system.tables
+    query: `SELECT concat(database, '.', name) AS scratch FROM system.tables
       WHERE database = {database:String} AND startsWith(name, {prefix:String})
         AND toUInt64OrZero(comment) <= {madeBefore:UInt64}`,
     query_params: {
@@ -51,7 +51,7 @@ export async function listScratch(
     },
     format: 'JSONEachRow',
   });
-  return (await result.json<{ name: string }>()).map(({ name }) => name);
+  return (await result.json<{ scratch: string }>()).map(({ scratch }) => scratch);
 }
 
 /** Makes an empty table, by the name that `scratchName` gives, or of the kind `onDisk` by its own. Its structure is the list of its columns. */

@@ -7,7 +7,7 @@ import { tables } from '../contract/records.js';
 import type { ClickHouseClient } from './client.js';
 import { changeDefinition } from './definitions.js';
 import { readMigrations } from './migrate.js';
-import { settingsOfAll } from './replication.js';
+import { databaseOf, settingsOfAll } from './replication.js';
 import { storedTable } from './tables.js';
 
 /** The table of limits. Its rows are of this server, so no restore replaces them. */
@@ -77,7 +77,7 @@ async function dropEarlier(
 
 /**
  * Lets a restored table, in a database beside the one of the connection, heed the limits of that one, and those of the restore `id`.
- * ClickHouse has the constraint of a restored table read the table of the other database.
+ * ClickHouse has the constraint of a table read the limits of the table's own database, unless it names another.
  */
 export async function limitRestored(
   client: ClickHouseClient,
@@ -86,16 +86,17 @@ export async function limitRestored(
   id: string,
 ): Promise<void> {
   if (!limitedTables.includes(table)) return;
+  const creation = new RegExp(`^ALTER TABLE ${table} [^]* ${constraint} CHECK\\s([^]*)$`, 'm');
   const check = readMigrations()
-    .map(
-      ({ sql }) => new RegExp(`^ALTER TABLE ${table} [^]* ${constraint} CHECK\\s([^]*)$`, 'm').exec(sql)?.[1],
-    )
+    .map(({ sql }) => creation.exec(sql)?.[1])
     .findLast((text) => text !== undefined);
   if (check === undefined) throw new Error(`no migration limits ${table}`);
+  const its = check
+    .replace(`FROM ${limitsTable} `, `FROM ${databaseOf(client)}.${limitsTable} `)
+    .replace("IN ('')", `IN ('', '${id}')`);
   await changeDefinition(
     client,
     [`${database}.${table}`],
-    `ALTER TABLE ${database}.${table} DROP CONSTRAINT IF EXISTS ${constraint},
-      ADD CONSTRAINT ${constraint} CHECK ${check.replace("IN ('')", `IN ('', '${id}')`)}`,
+    `ALTER TABLE ${database}.${table} DROP CONSTRAINT IF EXISTS ${constraint}, ADD CONSTRAINT ${constraint} CHECK ${its}`,
   );
 }

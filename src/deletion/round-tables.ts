@@ -242,10 +242,10 @@ export async function noteSizes(
 /** The number of rows of tables in memory. One statement asks for all, since a statement costs ten milliseconds. */
 async function readSizes(client: ClickHouseClient, names: readonly string[]): Promise<Map<string, number>> {
   const result = await client.query({
-    query: `SELECT concat(t.database, '.', t.name) AS name, toString(total_rows) AS rows FROM system.tables AS t
-      WHERE (t.database, t.name) IN (${names.map((name) => `('${name.replace('.', "', '")}')`).join(', ')})`,
+    query: `SELECT concat(database, '.', name) AS sized, toString(total_rows) AS rows FROM system.tables
+      WHERE (database, name) IN (${names.map((name) => `('${name.replace('.', "', '")}')`).join(', ')})`,
     format: 'JSONEachRow',
   });
-  const rows = await result.json<{ name: string; rows: string | null }>();
-  return new Map(rows.map(({ name, rows: count }) => [name, Number(count ?? Number.NaN)]));
+  const rows = await result.json<{ sized: string; rows: string | null }>();
+  return new Map(rows.map(({ sized, rows: count }) => [sized, Number(count ?? Number.NaN)]));
 }
