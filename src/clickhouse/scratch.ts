@@ -34,7 +34,10 @@ export async function createScratchDatabase(client: ClickHouseClient): Promise<v
   await changeDefinition(client, [], `CREATE DATABASE IF NOT EXISTS ${placeOf(client)} ENGINE = Memory`);
 }
 
-/** Such tables whose names begin like this, as statements name them, which are at least so old. */
+/**
+ * Such tables whose names begin like this, as statements name them, which are at least so old. Those on disk, and all of earlier
+ * versions, are in the database of the data.
+ */
 export async function listScratch(
   client: ClickHouseClient,
   prefix: string,
@@ -42,10 +45,10 @@ export async function listScratch(
 ): Promise<string[]> {
   const result = await client.query({
     query: `SELECT concat(database, '.', name) AS scratch FROM system.tables
-      WHERE database = {database:String} AND startsWith(name, {prefix:String})
-        AND toUInt64OrZero(comment) <= {madeBefore:UInt64}`,
+      WHERE database IN {databases:Array(String)} AND startsWith(name, {prefix:String})
+        AND if(comment = '', toUnixTimestamp(metadata_modification_time), toUInt64OrZero(comment)) <= {madeBefore:UInt64}`,
     query_params: {
-      database: placeOf(client),
+      databases: [placeOf(client), databaseOf(client)],
       prefix,
       madeBefore: Math.floor(Date.now() / 1_000) - ageSecondsMin,
     },

@@ -95,11 +95,11 @@ export async function returnUsers(
  * any time, and again.
  */
 export async function undoRuns(client: ClickHouseClient): Promise<void> {
-  const [names, sets] = [await listCopies(client), await listScratch(client, namePrefix)];
-  await endLong(client, [...names, ...sets]);
+  const names = await listScratch(client, namePrefix);
+  await endLong(client, names);
   // Without its table, which a restart may have dropped, a mutation is stuck for ever.
   await killMutations(client, namePrefix);
-  for (const name of [...sets, ...names]) if (!name.endsWith(removedEnd)) await dropScratch(client, name);
+  for (const name of names) if (!name.endsWith(removedEnd)) await dropScratch(client, name);
   if (names.length === 0) return;
   // A mutation may have begun meanwhile. No further one can begin without its table.
   await killMutations(client, namePrefix);
@@ -135,16 +135,6 @@ const insertSettings = {
   insert_deduplicate: 0,
   max_partitions_per_insert_block: '0',
 } as const;
-
-async function listCopies(client: ClickHouseClient): Promise<string[]> {
-  const result = await client.query({
-    query:
-      'SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, {prefix:String})',
-    query_params: { prefix: namePrefix },
-    format: 'JSONEachRow',
-  });
-  return (await result.json<{ name: string }>()).map(({ name }) => name);
-}
 
 /** Ends the inserts of all runs; settles when none is left. */
 async function killStatements(client: ClickHouseClient): Promise<void> {
