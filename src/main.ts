@@ -195,9 +195,9 @@ function readiness(): Readiness {
   // If one shard was emptied, the others go on.
   const missing = shardStates.shardsWithoutState().map((shard) => `state of shard ${shard}: ${remedy}`);
   const ready = missing.length < (environments.deployment()?.shards ?? 1);
-  const away = serversWatch.away().map((number) => `clickhouse server ${number}: records of its shards wait`);
+  // Records are accepted without ClickHouse until the backlog is full, so no process is taken out for it.
   const misfits = serversOf(clickhouse).misfits();
-  return { ready, missing: [...missing, ...away, ...misfits] };
+  return { ready, missing: [...missing, ...serversWatch.away(), ...misfits] };
 }
 
 async function readMetrics(): Promise<string> {
@@ -250,7 +250,7 @@ try {
     submission,
     suppression,
     clickhouse,
-    previews: createPreviews(clickhouse, config.clickhouseDatabase),
+    previews: createPreviews(clickhouse),
     audit: { redis: deletionRedis, clickhouse, log },
     redis: deletionRedis,
     publicBaseUrl: config.publicBaseUrl,
@@ -270,7 +270,7 @@ try {
   const exportOptions: ExportApiOptions = {
     submission,
     audit: { redis: deletionRedis, clickhouse, log },
-    reading: { redis: deletionRedis, clickhouse, database: config.clickhouseDatabase },
+    reading: { redis: deletionRedis, clickhouse },
     downloads,
     publicBaseUrl: config.publicBaseUrl,
     log,
