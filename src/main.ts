@@ -51,6 +51,7 @@ import { consoleRoutes, pageFileRoutes, visualizerPageRoute } from './http/pages
 import { sdkRoutes } from './http/pages/sdk.js';
 import { createCallerAddress, createProxyCheck } from './http/protocol/caller-address.js';
 import { divideConnections, limitConnections } from './http/protocol/connections.js';
+import { front } from './http/protocol/front.js';
 import { listen, PortTaken, type Route, type Server } from './http/protocol/server.js';
 import { createWrongTokens } from './http/protocol/wrong-tokens.js';
 import { createCommitter } from './ingest/commit.js';
@@ -297,6 +298,7 @@ try {
     ...healthRoutes(readiness),
     publicDocument,
   ];
+  front(config.headerBytesMax);
   const limited = limitConnections(connectionsMax.public, isProxy);
   servers.push(
     await listen(config.host, config.port, 'PORT', shared, routes, log, callerAddress, limited.attach),
