@@ -179,7 +179,8 @@ test('nothing is decided by the absence of rows while answers are cut off', asyn
     for (const share of [0, 0.5, 0.9]) {
       gate.change(
         () => true,
-        ({ body }) => body.subarray(0, share * body.length),
+        // Without its last line feed an array is whole.
+        ({ body }) => body.subarray(0, Math.min(share * body.length, body.length - 2)),
       );
       await assert.rejects(decide(gated, tables), AnswerCutOff, `${what}, ${share} of its answer`);
       assert.ok(gate.changed.length > 0);
