@@ -19,7 +19,7 @@ export class NoRoom extends Error {
   }
 }
 
-/** A definition was changed and its file cannot be read: ClickHouse must not be restarted before it was written again. */
+/** A definition was changed and its file cannot be read: ClickHouse knows it until it is restarted. */
 export class DefinitionLost extends Error {}
 
 /** Rejects with NoRoom unless ClickHouse, on each replica, has this much room on the disk of its definitions. */

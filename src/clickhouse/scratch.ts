@@ -1,13 +1,14 @@
 // Tables that live as long as one round of deletions, one preview, one export or one run of retention. On a single server they are in a
 // database of their own in its memory (`ENGINE = Memory`), which has neither rows nor definitions on disk: no copy of a user is left
-// there, a full disk damages nothing, and after a restart they are gone, so a statement that names one fails. Where there are replicas, the memory of one is of no use: statements reach
-// any of them, and each carries out mutations by itself, after a restart too. There these tables are on disk, in
-// the database of the data, and equal on every replica before they are read; dropping them removes their parts.
+// there, a full disk damages nothing, and after a restart they are gone, so a statement that names one fails. Where there are
+// replicas, the memory of one is of no use: statements reach any of them, and each carries out mutations by itself, after a restart
+// too. There these tables are on disk, in the database of the data, and equal on every replica before they are read; dropping them
+// removes their parts.
 
 import { readRows } from './answers.js';
 import { anySize } from './any-size.js';
 import { type ClickHouseClient, codeOfFault, faultCodes } from './client.js';
-import { changeDefinition } from './definitions.js';
+import { changeDefinition, DefinitionLost } from './definitions.js';
 import { commandLong } from './long-statement.js';
 import { databaseOf, engineInUse, hasReplicas, onCluster, settingsOfAll } from './replication.js';
 import { scratchDatabase } from './tables.js';
@@ -47,10 +48,12 @@ export async function listScratch(
   const rows = await readRows<{ scratch: string }>(client, {
     query: `SELECT concat(database, '.', name) AS scratch FROM system.tables
       WHERE database IN {databases:Array(String)} AND startsWith(name, {prefix:String})
-        AND if(comment = '', toUnixTimestamp(metadata_modification_time), toUInt64OrZero(comment)) <= {madeBefore:UInt64}`,
+        AND ({ageSecondsMin:UInt32} = 0 OR
+          if(comment = '', toUnixTimestamp(metadata_modification_time), toUInt64OrZero(comment)) <= {madeBefore:UInt64})`,
     query_params: {
       databases: [placeOf(client), databaseOf(client)],
       prefix,
+      ageSecondsMin,
       madeBefore: Math.floor(Date.now() / 1_000) - ageSecondsMin,
     },
   });
@@ -67,7 +70,13 @@ export async function createScratch(
   // When it was made: a database in memory notes no time.
   const made = Math.floor(Date.now() / 1_000);
   const query = `CREATE TABLE ${name} ${onCluster(client)} (${structure}) ENGINE = ${engineFor(client, kind)} COMMENT '${made}'`;
-  if (kind === 'onDisk' || hasReplicas(client)) return changeDefinition(client, [name], query);
+  if (kind === 'onDisk' || hasReplicas(client)) {
+    // Dropping the table removes the file too.
+    return changeDefinition(client, [name], query).catch(async (error: unknown) => {
+      if (error instanceof DefinitionLost) await dropScratch(client, name);
+      throw error;
+    });
+  }
   try {
     await client.command({ query });
   } catch (error) {
