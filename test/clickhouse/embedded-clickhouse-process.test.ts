@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { exitCodeOfFailedWrite } from '../../deploy/local/clickhouse/failed-writes.js';
 import { launch } from '../../deploy/local/launch.js';
 import { type ClickHouseHandle, startClickHouse } from '../../harness/clickhouse.js';
 import { plainEnvironment } from '../../harness/environment.js';
@@ -15,6 +16,7 @@ import { freePort } from '../../harness/free-port.js';
 import { tempDir } from '../../harness/temp-dir.js';
 import { until } from '../../harness/wait.js';
 import { withoutEngine } from '../../harness/without-engine.js';
+import { canMount, createSmallDisk } from '../chaos/small-disk.js';
 import { ask, longStatement, running } from '../support/clickhouse-requests.js';
 
 const main = fileURLToPath(new URL('../../deploy/local/clickhouse/main.js', import.meta.url));
@@ -112,6 +114,43 @@ describe('the process', { concurrency: true }, () => {
       for (const as of passwords) assert.equal((await ask(own, { as, body: 'SELECT 1' })).body, '1\n');
     } finally {
       await own.remove();
+    }
+  });
+
+  test('ends when it cannot write, so that a full disk costs no stored row and no definition', {
+    skip: canMount() ? false : 'this machine mounts nothing',
+  }, async () => {
+    const disk = createSmallDisk();
+    const own = await startClickHouse({ dir: disk.dir });
+    try {
+      const untilEnded = () => until(() => !own.running, { deadlineMs: 30_000, what: 'the engine ends' });
+      const again = async () => {
+        disk.free();
+        await own.restart();
+        assert.equal(await own.query('SELECT count(), sum(length(s)) FROM default.t'), '200000\t20000000\n');
+      };
+      await own.query('CREATE TABLE default.t (a UInt64, s String) ENGINE = MergeTree ORDER BY a');
+      const insert = 'INSERT INTO default.t SELECT number, randomPrintableASCII(100) FROM numbers(100000)';
+      for (let parts = 0; parts < 2; parts += 1) await own.query(insert);
+      // From here on a merge of them takes seconds.
+      await own.query('ALTER TABLE default.t MODIFY COLUMN s String CODEC(ZSTD(19))');
+      const merge = own.query('OPTIMIZE TABLE default.t FINAL').catch((error: Error) => error);
+      const progress = () => own.query('SELECT sum(progress) FROM system.merges');
+      await until(async () => Number(await progress()) > 0, { deadlineMs: 30_000, what: 'it merges' });
+      disk.fill();
+      assert.ok((await merge) instanceof Error, 'a merge without room is not confirmed');
+      await untilEnded();
+      assert.equal(own.ended?.code, exitCodeOfFailedWrite);
+      await again();
+
+      disk.fill();
+      await assert.rejects(own.query('ALTER TABLE default.t ADD CONSTRAINT c CHECK a >= 0'));
+      await untilEnded();
+      await again();
+      assert.equal(await own.query('SELECT count() FROM system.detached_parts'), '0\n');
+    } finally {
+      await own.kill9();
+      disk.remove();
     }
   });
 
