@@ -19,81 +19,66 @@ export const exitCodeOfFailedWrite = 74;
 const said =
   'sluice: ClickHouse could not write a file (a full disk?) and ends: it starts again when it can\n';
 
-// The source of both, with ENOSPC, EDQUOT, EIO and EFBIG in this order:
+// Both say:
 //
 //   result = write(file, bytes, length);
-//   if (result < 0 && errno is one of them) { write(2, said, lengthOfSaid); _exit(74); }
+//   if (result < 0 && errno is ENOSPC, EDQUOT, EIO or EFBIG) { write(2, said, lengthOfSaid); _exit(74); }
 //   return result;
 //
 // Five words follow: the addresses of write, of the function that returns errno's address, of _exit and of the text, and its length.
-const instructions: Readonly<Record<string, string>> = {
-  x64: [
-    '4883ec08', //                     sub rsp, 8
-    'ff1556000000', //                 call write
-    '4885c0',
-    '7805', //               if negative: go on below
-    '4883c408',
-    'c3', //               return
-    '48890424', //                     keep the result
-    'ff154a000000',
-    '8b08', //         ecx = errno
-    '488b0424', //                     rax = the result
-    '83f91c',
-    '740f', //               ENOSPC: end
-    '83f97a',
-    '740a', //               EDQUOT: end
-    '83f905',
-    '7405', //               EIO: end
-    '83f91b',
-    '75d7', //               not EFBIG: return
-    'bf02000000',
-    '488b3534000000',
-    '488b1535000000',
-    'ff150f000000', // write(2, said, lengthOfSaid)
-    'bf4a000000',
-    'ff1514000000', //   _exit(74)
-    '0f1f4000',
-  ].join(''),
-  arm64: [
-    'fd7bbea9',
-    'fd030091', //         keep the frame and the return address
-    '50030058',
-    '00023fd6', //         call write
-    '6000f8b7', //                     if negative: go on below
-    'fd7bc2a8',
-    'c0035fd6', //         return
-    'e00b00f9', //                     keep the result
-    'd0020058',
-    '00023fd6',
-    '010040b9', // w1 = errno
-    'e00b40f9', //                     x0 = the result
-    '3f700071',
-    'e0000054', //         ENOSPC: end
-    '3fe80171',
-    'a0000054', //         EDQUOT: end
-    '3f140071',
-    '60000054', //         EIO: end
-    '3f6c0071',
-    '41feff54', //         not EFBIG: return
-    '40008052',
-    'a1010058',
-    'c2010058',
-    'b0000058',
-    '00023fd6', // write(2, said, lengthOfSaid)
-    '40098052',
-    'd0000058',
-    '00023fd6', // _exit(74)
-  ].join(''),
+const instructions: Readonly<Record<string, Buffer>> = {
+  x64: bytesOf(`
+    4883ec08       sub rsp, 8
+    ff1556000000   call write
+    4885c07805     if the result is negative: on below
+    4883c408c3     return it
+    48890424       keep it
+    ff154a000000   ask for the address of errno
+    8b08488b0424   read errno; the result again
+    83f91c740f     ENOSPC: end
+    83f97a740a     EDQUOT: end
+    83f9057405     EIO: end
+    83f91b75d7     not EFBIG: return
+    bf02000000     write to standard error
+    488b3534000000 the text
+    488b1535000000 its length
+    ff150f000000   call write
+    bf4a000000     the code 74
+    ff1514000000   call _exit
+    0f1f4000       nothing, so that the words are aligned`),
+  arm64: bytesOf(`
+    fd7bbea9fd030091 keep the frame and the return address
+    5003005800023fd6 call write
+    6000f8b7         if the result is negative: on below
+    fd7bc2a8c0035fd6 return it
+    e00b00f9         keep it
+    d002005800023fd6 ask for the address of errno
+    010040b9e00b40f9 read errno; the result again
+    3f700071e0000054 ENOSPC: end
+    3fe80171a0000054 EDQUOT: end
+    3f14007160000054 EIO: end
+    3f6c007141feff54 not EFBIG: return
+    40008052         write to standard error
+    a1010058         the text
+    c2010058         its length
+    b000005800023fd6 call write
+    40098052         the code 74
+    d000005800023fd6 call _exit`),
 };
+
+/** The first word of each line. */
+function bytesOf(listing: string): Buffer {
+  return Buffer.from(listing.replace(/^ *([0-9a-f]+) .*$/gm, '$1').replaceAll(/\s/g, ''), 'hex');
+}
 
 /**
  * Call it when the library is loaded and has not written anything yet. Throws if the library's calls of `write` cannot be led through
  * the instructions: then a full disk would cost data.
  */
 export function endOnFailedWrite(library: string, c: CLibrary): void {
-  const own = Buffer.from(instructions[process.arch] ?? '', 'hex');
+  const own = instructions[process.arch];
   const places = placesOfWrite(library);
-  if (own.length === 0 || places.length === 0)
+  if (own === undefined || places.length === 0)
     throw new Error(`the calls of write in ${library} are not where they are expected`);
   const address = (name: string) => c.call('dlsym', 0, name);
   const pageBytes = c.call('sysconf', pageSizeAsked);

@@ -13,6 +13,7 @@ import { type Control, createControl } from './control.js';
 import { loadEngine, missingEngine } from './engine.js';
 import { killMsMax, lastReplyMs, stopMsMax } from './limits.js';
 import { clusterOf, firstName, placeOf } from './places.js';
+import { keptFree, untilRoom } from './room.js';
 import { serverConfig } from './server-config.js';
 import { untilLockFree } from './status-lock.js';
 import { usersConfig } from './users.js';
@@ -68,6 +69,7 @@ async function prepare(config: Config, launcherPassword: string): Promise<string
     mkdirSync(path, { recursive: true });
     const holder = await untilLockFree(join(path, 'status'));
     if (holder !== undefined) return refuse(`DATA_DIR: ${dataDir} is in use by process ${holder}`);
+    await untilRoom(path, (room) => log.warn(room, 'waiting for room on the disk'));
     await checkPort('CLICKHOUSE_PORT', httpPort);
     await checkPort('CLICKHOUSE_TCP_PORT', tcpPort);
     // Earlier versions passed data and results through files.
@@ -81,9 +83,14 @@ async function prepare(config: Config, launcherPassword: string): Promise<string
     };
     const backupDir = join(dataDir, 'backups');
     const cluster = clusterOf(config);
-    writeFileSync(configFile, serverConfig({ path, usersFile, backupDir, httpPort, tcpPort, cluster }), {
-      mode: 0o600,
-    });
+    const free = keptFree(path);
+    writeFileSync(
+      configFile,
+      serverConfig({ path, usersFile, backupDir, free, httpPort, tcpPort, cluster }),
+      {
+        mode: 0o600,
+      },
+    );
     writeFileSync(usersFile, usersConfig(config.clickhouseDatabase, passwords, config.clickhouseServers), {
       mode: 0o600,
     });
