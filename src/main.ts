@@ -10,6 +10,7 @@ import { readArrived } from './clickhouse/arrived.js';
 import { tablesOf } from './clickhouse/client.js';
 import { observeDisk } from './clickhouse/observe-disk.js';
 import { connectServers, serversOf, watchServers } from './clickhouse/servers.js';
+import { describeSetAside, watchSetAside } from './clickhouse/set-aside-parts.js';
 import { readConfigOrExit } from './config.js';
 import { commits, waits } from './contract/limits.js';
 import { createCrashPoint } from './crash-point.js';
@@ -92,6 +93,7 @@ const deletionRedis = connect(config, log);
 const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase, tablesOf(config));
 const stopFollowingShards = await followShardTable(redis, clickhouse, log).catch(exitAfter);
 const serversWatch = watchServers(clickhouse);
+const setAside = watchSetAside(clickhouse);
 const environments = await followEnvironments(redis, log);
 const shardStates = followShards(redis, environments.deployment);
 const suppressions = await followSuppressions(redis, environments.deployment, log);
@@ -196,7 +198,7 @@ function readiness(): Readiness {
   const ready = missing.length < (environments.deployment()?.shards ?? 1);
   const away = serversWatch.away().map((number) => `clickhouse server ${number}: records of its shards wait`);
   const misfits = serversOf(clickhouse).misfits();
-  return { ready, missing: [...missing, ...away, ...misfits] };
+  return { ready, missing: [...missing, ...away, ...misfits, ...describeSetAside(setAside.counts())] };
 }
 
 async function readMetrics(): Promise<string> {
@@ -367,6 +369,7 @@ channel.close();
 shardStates.close();
 stopFollowingShards();
 serversWatch.close();
+setAside.close();
 suppressions.close();
 await clickhouse.close();
 commitRedis.disconnect();
