@@ -10,6 +10,7 @@ import { readArrived } from './clickhouse/arrived.js';
 import { tablesOf } from './clickhouse/client.js';
 import { observeDisk } from './clickhouse/observe-disk.js';
 import { connectServers, serversOf, watchServers } from './clickhouse/servers.js';
+import { describeSetAside, watchSetAside } from './clickhouse/set-aside-parts.js';
 import { readConfigOrExit } from './config.js';
 import { commits, waits } from './contract/limits.js';
 import { createCrashPoint } from './crash-point.js';
@@ -93,6 +94,7 @@ const deletionRedis = connect(config, log);
 const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase, tablesOf(config));
 const stopFollowingShards = await followShardTable(redis, clickhouse, log).catch(exitAfter);
 const serversWatch = watchServers(clickhouse);
+const setAside = watchSetAside(clickhouse);
 const environments = await followEnvironments(redis, log);
 const shardStates = followShards(redis, environments.deployment);
 const suppressions = await followSuppressions(redis, environments.deployment, log);
@@ -197,7 +199,8 @@ function readiness(): Readiness {
   const ready = missing.length < (environments.deployment()?.shards ?? 1);
   // Records are accepted without ClickHouse until the backlog is full, so no process is taken out for it.
   const misfits = serversOf(clickhouse).misfits();
-  return { ready, missing: [...missing, ...serversWatch.away(), ...misfits] };
+  const setAsideParts = describeSetAside(setAside.counts());
+  return { ready, missing: [...missing, ...serversWatch.away(), ...misfits, ...setAsideParts] };
 }
 
 async function readMetrics(): Promise<string> {
@@ -369,6 +372,7 @@ channel.close();
 shardStates.close();
 stopFollowingShards();
 serversWatch.close();
+setAside.close();
 suppressions.close();
 await clickhouse.close();
 commitRedis.disconnect();

@@ -18,6 +18,7 @@ GRANT TABLE ENGINE ON Set TO sluice;
 -- For null(…): the service has ClickHouse parse rows into it, to find the rows that ClickHouse refuses.
 GRANT CREATE TEMPORARY TABLE ON *.* TO sluice;
 GRANT SELECT ON system.backups TO sluice;
+GRANT SELECT ON system.detached_parts TO sluice;
 GRANT SELECT ON system.disks TO sluice;
 GRANT SELECT ON system.merges TO sluice;
 GRANT SELECT ON system.mutations TO sluice;

@@ -29,7 +29,7 @@ export function serviceGrants(database: string): string[] {
     ),
     // For null(…): the service has ClickHouse parse rows into it, to find the rows that ClickHouse refuses.
     'CREATE TEMPORARY TABLE ON *.*',
-    ...['backups', 'disks', 'merges', 'mutations', 'parts', 'processes'].map(
+    ...['backups', 'detached_parts', 'disks', 'merges', 'mutations', 'parts', 'processes'].map(
       (table) => `SELECT ON system.${table}`,
     ),
   ];
