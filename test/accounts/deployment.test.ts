@@ -17,6 +17,8 @@ import {
   setEnvironment,
 } from '../../src/accounts/accounts.js';
 import { createApiKey, revokeApiKey, rotateApiKey, showApiKey } from '../../src/accounts/api-keys.js';
+import { readBackups } from '../../src/accounts/backups.js';
+import { readCallback } from '../../src/accounts/callbacks.js';
 import { createDemoAccount, findDemoAccount, loadDeployment } from '../../src/accounts/deployment.js';
 import { deploymentKey } from '../../src/accounts/documents.js';
 import { followEnvironments, type LiveEnvironment } from '../../src/accounts/environments.js';
@@ -32,11 +34,19 @@ import { loads } from '../../src/contract/limits.js';
 import { tables } from '../../src/contract/records.js';
 import { noCrash } from '../../src/crash-point.js';
 import { restoreDeletions } from '../../src/deletion/mirror.js';
-import { type DeletionRequest, endDeletion, markTargetsLost } from '../../src/deletion/request.js';
+import {
+  type DeletionRequest,
+  endDeletion,
+  markTargetsLost,
+  readDeletion,
+} from '../../src/deletion/request.js';
+import { readExport } from '../../src/export/request.js';
 import { createLog } from '../../src/log.js';
 import { Redis } from '../../src/packages/ioredis.js';
+import { findPerson } from '../../src/people/people.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { raiseShards, suppressNames } from '../../src/suppression/change.js';
+import { lookUpUser } from '../../src/suppression/look-up.js';
 import { mirrorSuppressions } from '../../src/suppression/mirror.js';
 import { createNameHasher } from '../../src/suppression/names.js';
 import { followSuppressions } from '../../src/suppression/suppressions.js';
@@ -328,6 +338,30 @@ test('no new deployment is created while the second copy cannot be read whole, a
   gate.pass();
   assert.deepEqual(await loadAll(0, { clickhouse: gated }), { how: 'restored', deployment });
 });
+
+/** What is decided by something that Redis does not have. */
+const absences: Readonly<Record<string, () => Promise<unknown>>> = {
+  'a deletion request': () => readDeletion(redis, 'none'),
+  'an export': () => readExport(redis, 'none'),
+  'a person': () => findPerson(redis, 'ada@example.com'),
+  'a callback': () => readCallback(redis, '7'),
+  backups: () => readBackups(redis),
+  'a suppressed user': () => lookUpUser(redis, 'secret', '7', [], { identity: 'ada' }),
+};
+
+for (const [what, read] of Object.entries(absences))
+  test(`an emptied Redis, or one that answers with an error, does not say that there is no such thing: ${what}`, async () => {
+    await load();
+    await read();
+    await redis.del(registryKeys.epoch);
+    await assert.rejects(read(), StateNotLoaded);
+    await redis.flushall();
+    await redis.set(registryKeys.epoch, 'e');
+    for (const key of [registryKeys.documents, registryKeys.deletions, registryKeys.suppressedNames('7')])
+      await redis.set(key, 'of another type');
+    await redis.hset(registryKeys.export('none'), 'of another', 'type');
+    await assert.rejects(read(), /WRONGTYPE/);
+  });
 
 test('no new deployment is created where rows of another one are stored, and the message names the tables', async () => {
   await clickhouse.command({ query: 'INSERT INTO stored_events (segment) VALUES (64)' });
