@@ -416,7 +416,7 @@ export async function addRowsOf(
 
 /** Drops a database of any size and its tables in memory, if they are there. */
 export async function dropDatabase(client: ClickHouseClient, database: string): Promise<void> {
-  for (const each of [scratchDatabase(database), database])
+  for (const each of [database, scratchDatabase(database)])
     await client.command({
       query: `DROP DATABASE IF EXISTS ${each} SYNC`,
       clickhouse_settings: anySize,

@@ -99,51 +99,46 @@ for (const [kind, tool] of [
       const client = connectClickHouse({ url: clickhouse.url, database: 'sluice' });
       open.push(() => client.close());
 
-      for (const round of [1, 2]) {
-        await sendEvents(sluice, appId, 'go', [{ identity: `ada ${round}` }]);
-        await untilStored(sluice);
-        const users = [{ identity: 'ada' }, { identity: `ada ${round}` }];
-        // Its users are in ClickHouse when the disk is filled, so that its round is what meets that.
-        const requestId = await withRedis(sluice, (redis) =>
-          withFailedRowsLocked(redis, 'restore', async () => {
-            const id = await submitAccepted(sluice, token, users);
-            await until(async () => (await redis.scard(registryKeys.unkeptDeletions)) === 0, {
-              deadlineMs: 60_000,
-              what: 'its users are kept',
-            });
-            fill(dir);
-            return id;
-          }),
-        );
-        await sendEvents(sluice, appId, 'stay', [{ identity: `carl ${round}` }]);
-        const creation = 'CREATE TABLE tried (a UInt8) ENGINE = MergeTree ORDER BY a';
-        await assert.rejects(changeDefinition(client, ['tried'], creation), NoRoom);
-        await until(async () => /"state":"no_room"/.test((await readStatus(sluice, token, requestId)).text), {
-          deadlineMs: 60_000,
-          what: 'the status says that there is no room',
-        });
-        await clickhouse.kill9();
-        await until(async () => (await readiness(sluice)).missing.length > 0, {
-          deadlineMs: 60_000,
-          what: 'the API says that ClickHouse does not answer',
-        });
-        assert.deepEqual(await readiness(sluice), {
-          status: 200,
-          ready: true,
-          missing: ['clickhouse: records wait in Redis until it answers'],
-        });
-        free(dir);
-        await clickhouse.restart();
-        assert.equal(await broken(clickhouse), '');
-        await untilComplete(sluice, token, requestId, 120_000);
-        await untilStored(sluice);
-      }
+      // Its users are in ClickHouse when the disk is filled, so that its round is what meets that.
+      const requestId = await withRedis(sluice, (redis) =>
+        withFailedRowsLocked(redis, 'restore', async () => {
+          const id = await submitAccepted(sluice, token, [{ identity: 'ada' }]);
+          await until(async () => (await redis.scard(registryKeys.unkeptDeletions)) === 0, {
+            deadlineMs: 60_000,
+            what: 'its users are kept',
+          });
+          fill(dir);
+          return id;
+        }),
+      );
+      await sendEvents(sluice, appId, 'stay', [{ identity: 'carl' }]);
+      const creation = 'CREATE TABLE tried (a UInt8) ENGINE = MergeTree ORDER BY a';
+      await assert.rejects(changeDefinition(client, ['tried'], creation), NoRoom);
+      await until(async () => /"state":"no_room"/.test((await readStatus(sluice, token, requestId)).text), {
+        deadlineMs: 60_000,
+        what: 'the status says that there is no room',
+      });
+      await clickhouse.kill9();
+      await until(async () => (await readiness(sluice)).missing.length > 0, {
+        deadlineMs: 60_000,
+        what: 'the API says that ClickHouse does not answer',
+      });
+      assert.deepEqual(await readiness(sluice), {
+        status: 200,
+        ready: true,
+        missing: ['clickhouse: records wait in Redis until it answers'],
+      });
+      free(dir);
+      await clickhouse.restart();
+      assert.equal(await broken(clickhouse), '');
+      await untilComplete(sluice, token, requestId, 120_000);
+      await untilStored(sluice);
       const rows = await sluice.rows<{ identity: string }>(
         'SELECT identity FROM sluice.events ORDER BY identity',
       );
       assert.deepEqual(
         rows.map(({ identity }) => identity),
-        ['bob', 'carl 1', 'carl 2'],
+        ['bob', 'carl'],
       );
       assert.deepEqual((await readiness(sluice)).missing, []);
     },
