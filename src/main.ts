@@ -52,6 +52,7 @@ import { consoleRoutes, pageFileRoutes, visualizerPageRoute } from './http/pages
 import { sdkRoutes } from './http/pages/sdk.js';
 import { createCallerAddress, createProxyCheck } from './http/protocol/caller-address.js';
 import { divideConnections, limitConnections } from './http/protocol/connections.js';
+import { front } from './http/protocol/front.js';
 import { listen, PortTaken, type Route, type Server } from './http/protocol/server.js';
 import { createWrongTokens } from './http/protocol/wrong-tokens.js';
 import { createCommitter } from './ingest/commit.js';
@@ -196,9 +197,10 @@ function readiness(): Readiness {
   // If one shard was emptied, the others go on.
   const missing = shardStates.shardsWithoutState().map((shard) => `state of shard ${shard}: ${remedy}`);
   const ready = missing.length < (environments.deployment()?.shards ?? 1);
-  const away = serversWatch.away().map((number) => `clickhouse server ${number}: records of its shards wait`);
+  // Records are accepted without ClickHouse until the backlog is full, so no process is taken out for it.
   const misfits = serversOf(clickhouse).misfits();
-  return { ready, missing: [...missing, ...away, ...misfits, ...describeSetAside(setAside.counts())] };
+  const aside = describeSetAside(setAside.counts());
+  return { ready, missing: [...missing, ...serversWatch.away(), ...misfits, ...aside] };
 }
 
 async function readMetrics(): Promise<string> {
@@ -251,7 +253,7 @@ try {
     submission,
     suppression,
     clickhouse,
-    previews: createPreviews(clickhouse, config.clickhouseDatabase),
+    previews: createPreviews(clickhouse),
     audit: { redis: deletionRedis, clickhouse, log },
     redis: deletionRedis,
     publicBaseUrl: config.publicBaseUrl,
@@ -271,7 +273,7 @@ try {
   const exportOptions: ExportApiOptions = {
     submission,
     audit: { redis: deletionRedis, clickhouse, log },
-    reading: { redis: deletionRedis, clickhouse, database: config.clickhouseDatabase },
+    reading: { redis: deletionRedis, clickhouse },
     downloads,
     publicBaseUrl: config.publicBaseUrl,
     log,
@@ -299,6 +301,7 @@ try {
     ...healthRoutes(readiness),
     publicDocument,
   ];
+  front(config.headerBytesMax);
   const limited = limitConnections(connectionsMax.public, isProxy);
   servers.push(
     await listen(config.host, config.port, 'PORT', shared, routes, log, callerAddress, limited.attach),

@@ -2,6 +2,7 @@
 // says so in its log only. They are counted for readiness, metrics and the console.
 
 import { clickhousePartsSetAside } from '../metrics.js';
+import { readRow } from './answers.js';
 import type { ClickHouseClient } from './client.js';
 import { serversOf } from './servers.js';
 
@@ -16,15 +17,13 @@ const answerMsMax = 2_000;
 /** How many a server has; undefined if it does not say, because it is away or lacks the right. */
 export async function countSetAside(client: ClickHouseClient): Promise<number | undefined> {
   try {
-    const result = await client.query({
+    const { parts } = await readRow<{ parts: string | number }>(client, {
       query: `SELECT count() AS parts FROM system.detached_parts
         WHERE database = currentDatabase() AND ifNull(reason, '') NOT IN ({harmless:Array(String)})`,
       query_params: { harmless },
-      format: 'JSONEachRow',
       abort_signal: AbortSignal.timeout(answerMsMax),
     });
-    const [row] = await result.json<{ parts: string | number }>();
-    return row === undefined ? undefined : Number(row.parts);
+    return Number(parts);
   } catch {
     return undefined; // Whether a server answers is told elsewhere.
   }

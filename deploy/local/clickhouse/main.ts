@@ -12,6 +12,7 @@ import { findOrMakeSecret, newSecret } from '../secrets.js';
 import { type Control, createControl } from './control.js';
 import { loadEngine, missingEngine } from './engine.js';
 import { killMsMax, lastReplyMs, stopMsMax } from './limits.js';
+import { mendDefinitions } from './mend-definitions.js';
 import { clusterOf, firstName, placeOf } from './places.js';
 import { keptFree, untilRoom } from './room.js';
 import { serverConfig } from './server-config.js';
@@ -72,6 +73,8 @@ async function prepare(config: Config, launcherPassword: string): Promise<string
     await untilRoom(path, (room) => log.warn(room, 'waiting for room on the disk'));
     await checkPort('CLICKHOUSE_PORT', httpPort);
     await checkPort('CLICKHOUSE_TCP_PORT', tcpPort);
+    for (const mended of await mendDefinitions(path, config.clickhouseDatabase))
+      log.warn(mended, 'a damaged definition');
     // Earlier versions passed data and results through files.
     rmSync(join(dataDir, 'clickhouse-exchange'), { recursive: true, force: true });
     const [configFile, usersFile] = [join(dataDir, `${name}.xml`), join(dataDir, `${name}-users.xml`)];
