@@ -199,8 +199,8 @@ function readiness(): Readiness {
   const ready = missing.length < (environments.deployment()?.shards ?? 1);
   // Records are accepted without ClickHouse until the backlog is full, so no process is taken out for it.
   const misfits = serversOf(clickhouse).misfits();
-  const setAsideParts = describeSetAside(setAside.counts());
-  return { ready, missing: [...missing, ...serversWatch.away(), ...misfits, ...setAsideParts] };
+  const aside = describeSetAside(setAside.counts());
+  return { ready, missing: [...missing, ...serversWatch.away(), ...misfits, ...aside] };
 }
 
 async function readMetrics(): Promise<string> {
