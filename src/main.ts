@@ -22,6 +22,7 @@ import { createDownloads } from './export/downloads.js';
 import { adminRoutes } from './http/endpoints/admin.js';
 import { adminApiRoutes } from './http/endpoints/admin-api.js';
 import { createAdminCallers } from './http/endpoints/admin-caller.js';
+import { largeBodiesOfStrangers } from './http/endpoints/byte-allowance.js';
 import { collectRoutes } from './http/endpoints/collect.js';
 import { type DeletionApiOptions, deletionRoutes } from './http/endpoints/deletion.js';
 import { accountDeletionRoute } from './http/endpoints/deletion-submission.js';
@@ -223,7 +224,8 @@ let stopping = false;
 const servers: Server[] = [];
 try {
   const shared = config.apiProcesses > 1;
-  const options = { environments, ingestion, counts, rejected, traffic };
+  const largeBodies = largeBodiesOfStrangers(config.addressBytesMax, environments);
+  const options = { environments, ingestion, counts, rejected, traffic, largeBodies };
   const demo: DemoOptions = {
     publicBaseUrl: config.publicBaseUrl,
     host: config.adminHost,
