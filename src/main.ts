@@ -6,12 +6,13 @@ import { followEnvironments } from './accounts/environments.js';
 import { clickhouseOf, exitAfter, followShardTable } from './accounts/shard-servers.js';
 import { followShards } from './accounts/shard-states.js';
 import { createAdminCommands } from './admin/commands.js';
+import { queriesInTurn } from './admin/queries-in-turn.js';
 import { readArrived } from './clickhouse/arrived.js';
 import { tablesOf } from './clickhouse/client.js';
 import { observeDisk } from './clickhouse/observe-disk.js';
 import { connectServers, serversOf, watchServers } from './clickhouse/servers.js';
 import { readConfigOrExit } from './config.js';
-import { commits, waits } from './contract/limits.js';
+import { commits, queries, waits } from './contract/limits.js';
 import { createCrashPoint } from './crash-point.js';
 import { keepCountsIn } from './data-quality/environment-counts.js';
 import { keepRejectedIn } from './data-quality/rejected-records.js';
@@ -63,6 +64,7 @@ import { createLog } from './log.js';
 import { bounds, deploymentRegistry } from './metrics.js';
 import { createPasswords } from './people/passwords.js';
 import { createProvider } from './people/provider.js';
+import { createPlaces } from './places.js';
 import { watchProcess } from './process-metrics.js';
 import { observeBacklog } from './redis/backlog.js';
 import { connect, connectForCommits, connectForMessages, untilReady } from './redis/client.js';
@@ -129,6 +131,7 @@ const livePages = createLivePages({
 });
 
 const downloads = createDownloads();
+const queryPlaces = createPlaces(queries);
 
 let startedIngestion: (Ingestion & { readonly close: () => Promise<void> }) | undefined;
 
@@ -252,6 +255,7 @@ try {
     suppression,
     clickhouse,
     previews: createPreviews(clickhouse, config.clickhouseDatabase),
+    queries: queryPlaces,
     audit: { redis: deletionRedis, clickhouse, log },
     redis: deletionRedis,
     publicBaseUrl: config.publicBaseUrl,
@@ -315,8 +319,10 @@ try {
         openApiRoute(config.adminBaseUrl, [administrationPart], '/admin/v1/openapi.json'),
         ...adminApiRoutes({
           callers,
-          commandsFor: (actor, principal) =>
-            createAdminCommands({ redis, clickhouse, config, log }, actor, principal),
+          commandsFor: (actor, principal) => {
+            const commands = createAdminCommands({ redis, clickhouse, config, log }, actor, principal);
+            return queriesInTurn(commands, queryPlaces, actor, principal);
+          },
           log,
         }),
         accountDeletionRoute(deletionOptions, callers),

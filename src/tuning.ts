@@ -138,10 +138,11 @@ export const retentionRuns = {
 } as const;
 
 export const callbackJobs = {
-  /** How many run at a time in one worker process. */
-  atOnceMax: 20,
-  /** How many of these are of one account, so that one whose server is silent does not hold up the others. */
-  ofAccountMax: 4,
+  /**
+   * How many run at a time in one worker process. A call that waits for a silent server costs a connection and nothing else; half
+   * of the places are for accounts that have no call under way, so that silent servers of a few do not hold up the others.
+   */
+  places: { atOnceMax: 100, ofAccountMax: 4, reserved: 50, waitMsMax: 0, waitingOfAccountMax: 0 },
   /** A call that finds no room is looked at again after this long, and each further one of the account so much later. */
   busyMs: 1_000,
   busySpacingMs: 50,
@@ -282,8 +283,8 @@ function assertRelations(): void {
     'the list of an environment must find room, and its entries a second attempt to be written',
   );
   relation(
-    4 * callbackJobs.ofAccountMax <= callbackJobs.atOnceMax,
-    'four silent accounts leave room for others',
+    10 * callbackJobs.places.ofAccountMax < callbackJobs.places.atOnceMax - callbackJobs.places.reserved,
+    'ten silent accounts leave others more than one place each',
   );
   relation(3 * sharedMetrics.writeEveryMs <= sharedMetrics.staleMs, 'a late write must not hide a process');
   relation(

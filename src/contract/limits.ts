@@ -226,10 +226,22 @@ export const callbacks = {
 
 /** Previews of deletions: what a dry run would find. */
 export const previews = {
-  /** A preview is answered within this time, even if ClickHouse is not. */
+  /** A preview is answered within this time, even if ClickHouse is not; what it waits for its turn is part of it. */
   msMax: 20_000,
-  /** How many run at a time in one API process. */
-  atOnceMax: 2,
+  /** How many run at a time in one API process; the others of an account wait for it. */
+  places: { atOnceMax: 3, ofAccountMax: 1, reserved: 0, waitMsMax: 15_000, waitingOfAccountMax: 5 },
+} as const;
+
+/** Queries about an account's users and records, by its people and its tokens, in one API process. */
+export const queries = {
+  atOnceMax: 4,
+  ofAccountMax: 2,
+  ofPersonMax: 2,
+  reserved: 1,
+  waitMsMax: 15_000,
+  /** A page of the console asks up to ten things at once. */
+  waitingOfAccountMax: 60,
+  waitingOfPersonMax: 30,
 } as const;
 
 /** Charts of the records of each environment by minute. */
@@ -303,9 +315,14 @@ export const userExports = {
   keptMs: 24 * 60 * 60 * 1000,
   /** Requests that are held for an account: at most 50 MB in Redis. */
   perAccountMax: 500,
-  /** Downloads at a time in one API process, and of one account among them. */
-  downloadsMax: 4,
-  downloadsPerAccountMax: 2,
+  /** Downloads at a time in one API process. The last places are for accounts that download nothing else. */
+  downloads: { atOnceMax: 6, ofAccountMax: 2, reserved: 2, waitMsMax: 20_000, waitingOfAccountMax: 4 },
+  /**
+   * A download that has run for so long, and whose reader took fewer bytes a second, makes way for an account that downloads
+   * nothing and finds no place.
+   */
+  slowAfterMs: 10_000,
+  slowBytesPerSecondMax: 256 * KiB,
   /**
    * A download is cut off when its reader has taken nothing for this long, or when it takes longer than this in all. What was
    * taken shows in steps of up to 1.4 MB (a third of a socket's buffer), so whoever reads 25 KB/s is not cut off.
@@ -711,8 +728,15 @@ function assertRelations(): void {
     'all environments of an account, every character of their names escaped, must fit its documents',
   );
   relation(
-    userExports.downloadsPerAccountMax < userExports.downloadsMax,
-    'the downloads of one account leave room for another one',
+    [previews.places, queries, userExports.downloads].every(
+      ({ atOnceMax, ofAccountMax, reserved }) =>
+        2 * ofAccountMax <= atOnceMax && ofAccountMax + reserved <= atOnceMax,
+    ),
+    'the places of one account leave as many for others',
+  );
+  relation(
+    userExports.slowAfterMs < userExports.downloads.waitMsMax && previews.places.waitMsMax < previews.msMax,
+    'who waits finds a place that a slow reader leaves, and has time left for its work',
   );
   relation(
     counts.deletionTargetsMax * lengths.identityMax * 12 + MiB <= bodies.deletionBytesMax,

@@ -192,7 +192,7 @@ describe('the tables of limits say what the contract says', () => {
       ['exports of an account within 24 hours', grouped(userExports.perAccountMax)],
       [
         'downloads of exports at once, in one API process',
-        `${userExports.downloadsMax}, of one account ${userExports.downloadsPerAccountMax}`,
+        `${userExports.downloads.atOnceMax}, of one account ${userExports.downloads.ofAccountMax}`,
       ],
       ['live tokens of an API key', grouped(deletions.liveTokensPerKeyMax)],
       ['tokens of an account, also those of former keys', grouped(deletions.tokensPerAccountMax)],

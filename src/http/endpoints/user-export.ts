@@ -173,8 +173,10 @@ async function sendAudited(
   if (!(await isComplete(options.reading.redis, epoch, request))) {
     return refuse(exchange, 'not_complete', outcomes.not_complete.meaning, [['Retry-After', '1']]);
   }
-  const download = options.downloads.begin(request.account_id);
+  const download = await options.downloads.begin(request.account_id);
   if (download === undefined) return refuse(exchange, 'overloaded', 'Too many exports are being read.');
+  // It may have waited for its turn.
+  if (exchange.ended) return download.end();
   exchange.onGone(download.abort);
   try {
     await audited(
