@@ -4,7 +4,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { join, resolve } from 'node:path';
-import { administration, bearerMax, storing, takeovers } from './contract/limits.js';
+import { administration, bearerMax, redisMemoryBytes, storing, takeovers } from './contract/limits.js';
 import { isCrashSpec } from './crash-point.js';
 
 /**
@@ -132,7 +132,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     redisEmbedded: redisUrl === undefined,
     redisPort,
     redisAppendfsync: oneOf(env, 'REDIS_APPENDFSYNC', ['always', 'everysec'], 'always'),
-    redisMemoryBytesMax: integer(env, 'REDIS_MEMORY_BYTES_MAX', 6 * GiB, 64 * MiB, 1024 * GiB),
+    redisMemoryBytesMax: integer(env, 'REDIS_MEMORY_BYTES_MAX', redisMemoryBytes, 64 * MiB, 1024 * GiB),
     clickhouseUrls: clickhouseUrls ?? embeddedUrls,
     clickhouseEmbedded: clickhouseUrls === undefined,
     clickhouseServers,

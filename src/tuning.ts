@@ -112,6 +112,10 @@ export const deletionRounds = {
   /** Targets and requests that one round takes. */
   targetsMax: 50_000,
   requestsMax: 2_000,
+  /** What their lists weigh, unless one alone weighs more: ClickHouse has them in its memory several times. */
+  weightMax: 16 * MiB,
+  /** The lists that a worker copies to ClickHouse at a time. */
+  copiedWeightMax: 8 * MiB,
 } as const;
 
 /** Previews of deletions have tables of their own. Older ones are left over. */
@@ -135,6 +139,12 @@ export const retentionRuns = {
   lateMs: 12 * 60 * 60 * 1000,
   /** How long a run waits until everything accepted before is stored, and for inserts under way. */
   storedMsMax: 30_000,
+} as const;
+
+/** A deletion ends the exports that name its users. */
+export const exportEnds = {
+  /** Requests for exports that are read at a time: up to 2 MB. */
+  exportsPerRead: 10,
 } as const;
 
 export const callbackJobs = {
@@ -244,7 +254,7 @@ export const stateLoads = {
   documentsPerCallMax: 500,
   bytesPerCallMax: 4 * MiB,
   /** Targets that one query asks for; the targets of one request are not divided. */
-  targetsPerQueryMax: 100_000,
+  targetsPerQueryMax: 20_000,
 } as const;
 
 assertRelations();

@@ -180,6 +180,13 @@ export const deletions = {
   tokenFailuresPerMinuteMax: 20,
   statusRequestsPerSecondMax: 100,
   pendingPerAccountMax: 2000,
+  /**
+   * What the lists of pending requests may weigh, of one account and of all: the bytes of their names, and so much for each user. The
+   * last part of it, as much as one account may have, is for accounts that have nothing pending. Of names of 30 bytes an account can
+   * have a million users pending, which rounds take in two minutes.
+   */
+  pendingWeightPerAccountMax: 64 * MiB,
+  pendingWeightMax: 256 * MiB,
   /** Characters of a caller's reference, and how long it is remembered. */
   referenceMax: 255,
   referenceMs: 30 * 24 * 60 * 60 * 1000,
@@ -188,6 +195,12 @@ export const deletions = {
   listLookedAtMax: 2_000,
   listReadMax: 200,
 } as const;
+
+/** What a named user weighs besides its name, in the lists of deletions and exports. */
+export const userWeight = 32;
+
+/** Redis's memory: the default of `REDIS_MEMORY_BYTES_MAX`. */
+export const redisMemoryBytes = 6 * 1024 * MiB;
 
 /** Suppressed users. */
 export const suppressions = {
@@ -313,8 +326,10 @@ export const userLookUps = {
 export const userExports = {
   /** A request for an export is kept this long; then the export is no longer found. */
   keptMs: 24 * 60 * 60 * 1000,
-  /** Requests that are held for an account: at most 50 MB in Redis. */
+  /** Requests that are held for an account, and what they may weigh in Redis, of one account and of all, as deletions do. */
   perAccountMax: 500,
+  weightPerAccountMax: 16 * MiB,
+  weightMax: 128 * MiB,
   /** Downloads at a time in one API process. The last places are for accounts that download nothing else. */
   downloads: { atOnceMax: 6, ofAccountMax: 2, reserved: 2, waitMsMax: 20_000, waitingOfAccountMax: 4 },
   /**
@@ -737,6 +752,20 @@ function assertRelations(): void {
   relation(
     userExports.slowAfterMs < userExports.downloads.waitMsMax && previews.places.waitMsMax < previews.msMax,
     'who waits finds a place that a slow reader leaves, and has time left for its work',
+  );
+  relation(
+    deletions.pendingWeightMax + userExports.weightMax <= redisMemoryBytes / 16,
+    'lists of users leave Redis its room for records and keys, also where it has a quarter of the usual memory',
+  );
+  relation(
+    [
+      [deletions.pendingWeightPerAccountMax, deletions.pendingWeightMax],
+      [userExports.weightPerAccountMax, userExports.weightMax],
+    ].every(([ofAccount = 0, ofAll = 0]) => 4 * ofAccount <= ofAll) &&
+      counts.deletionTargetsMax * (6 * lengths.identityMax + userWeight) <=
+        deletions.pendingWeightPerAccountMax &&
+      counts.exportUsersMax * (6 * lengths.identityMax + userWeight) + MiB <= userExports.weightPerAccountMax,
+    'the largest list, every character escaped, fits beside the ones of others',
   );
   relation(
     counts.deletionTargetsMax * lengths.identityMax * 12 + MiB <= bodies.deletionBytesMax,

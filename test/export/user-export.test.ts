@@ -500,6 +500,50 @@ test('a few downloads per account run at once; a query ends when its reader hang
   assert.equal((await third).status, 200, 'it waited for its turn');
 });
 
+test('requests that name long users are bounded by account, and a deletion ends just the ones that name its users', async () => {
+  const crowd = await createTestAccount(sluice, 'Crowd', ['Main Production']);
+  const crowdToken = await getToken(sluice, crowd);
+  const longest = '\u{1F600}'.repeat(250);
+  const usersOf = (n: number) =>
+    Array.from({ length: 100 }, (_, at) => ({ identity: `${longest}${10_000 + at}`.replace(/.$/u, `${n}`) }));
+  const ids: string[] = [];
+  let refused: string | undefined;
+  const submitAll = async () => {
+    while (refused === undefined && ids.length < userExports.perAccountMax) {
+      const number = ids.push('') - 1;
+      const reply = await askForExport(sluice, crowdToken, usersOf(number));
+      if (reply.status === 201)
+        ids[number] = (JSON.parse(reply.text) as { user_export_id: string }).user_export_id;
+      else refused = `${reply.status} ${reply.text}`;
+    }
+  };
+  await Promise.all([submitAll(), submitAll(), submitAll(), submitAll()]);
+  assert.match(refused ?? '', /^429 .*name too many users/);
+  const kept = ids.filter((id) => id !== '');
+  assert.ok(kept.length > 100 && kept.length * 100_000 < userExports.weightPerAccountMax, `${kept.length}`);
+  assert.equal((await askForExport(sluice, token, [{ user_id: 1 }])).status, 201, 'another account');
+  const named = ids.indexOf(kept[50] ?? '');
+  await untilComplete(
+    sluice,
+    crowdToken,
+    await submitAccepted(sluice, crowdToken, usersOf(named).slice(7, 8)),
+  );
+  const statuses = await Promise.all(
+    [kept[49], kept[50], kept[51]].map(
+      async (id = '') => (await readExportStatus(sluice, crowdToken, id)).status,
+    ),
+  );
+  assert.deepEqual(statuses, [200, 404, 200]);
+  await withRedis(sluice, async (redis) => {
+    const weights = await redis.hgetall(registryKeys.exportWeights);
+    const sum = Object.entries(weights).reduce(
+      (all, [name, weight]) => (name.includes(' ') ? all + Number(weight) : all),
+      0,
+    );
+    assert.equal(Number(weights['']), sum);
+  });
+});
+
 test('slow readers of two accounts hold up no download of a third one', async () => {
   const others = [await createTestAccount(sluice, 'Slow'), await createTestAccount(sluice, 'Third')];
   const [slow, third] = await Promise.all(others.map((other) => getToken(sluice, other)));
