@@ -191,6 +191,14 @@ describe('the tables of limits say what the contract says', () => {
       ['failed token requests per app_id and address', `${deletions.tokenFailuresPerMinuteMax} a minute`],
       ['exports of an account within 24 hours', grouped(userExports.perAccountMax)],
       [
+        'names in pending deletion requests of an account, and of all',
+        `${binary(deletions.pendingWeightPerAccountMax)}, ${binary(deletions.pendingWeightMax)}`,
+      ],
+      [
+        'names in exports of an account, and of all',
+        `${binary(userExports.weightPerAccountMax)}, ${binary(userExports.weightMax)}`,
+      ],
+      [
         'downloads of exports at once, in one API process',
         `${userExports.downloads.atOnceMax}, of one account ${userExports.downloads.ofAccountMax}`,
       ],
