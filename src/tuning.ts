@@ -202,12 +202,7 @@ export const exportPieceBytesMax = 15 * KiB;
  * a connection that takes nothing for some 10 s after a write. A slow reader often takes longer: Linux says that a socket can be
  * written to when a third of its buffer is free again, and that may be more than 1 MB.
  */
-export const slowReaders = {
-  byteEveryMs: 3_000,
-  heldBytes: 32,
-  /** A reader who takes nothing of another long answer, which is in memory as a whole, is cut off after this long. */
-  closingMsMax: 10_000,
-} as const;
+export const slowReaders = { byteEveryMs: 3_000, heldBytes: 32 } as const;
 
 /** Workers check for jobs whose lock has ended. Another worker takes a job at the second check: after 7 s at most. */
 export const lockChecksEveryMsMax = 1_000;

@@ -169,14 +169,11 @@ test('sends all of a long answer after which the connection closes, however late
       pieces.push(piece);
       await pause(5);
     }
-    return Buffer.concat(pieces).toString('utf8');
+    return Buffer.concat(pieces);
   };
   for (const answer of await Promise.all(Array.from({ length: 20 }, readLate))) {
-    const [, body = ''] = answer.split(/\r\n\r\n(.*)/s);
-    const text = /transfer-encoding: chunked/i.test(answer)
-      ? body.replace(/(^|\r\n)[0-9a-f]+\r\n/gi, '').replace(/\r\n$/, '')
-      : body;
-    assert.equal(text, whole);
+    const body = answer.subarray(answer.indexOf('\r\n\r\n') + 4);
+    assert.ok(body.equals(Buffer.from(whole)), `${body.length} bytes`);
   }
 });
 

@@ -12,26 +12,16 @@ export class AnswerStream {
   readonly #res: HttpResponse;
   readonly #closeAfter: boolean;
   readonly #onEnd: () => void;
-  readonly #stalledMsMax: number;
   #isOver = false;
   /** The last bytes that were given to `write`. */
   #held = Buffer.alloc(0);
   #wake: (() => void) | undefined;
 
-  /**
-   * `onEnd` is called when the whole body was handed over, unless the client has gone before. A client that takes nothing for
-   * `stalledMsMax` is cut off.
-   */
-  constructor(
-    res: HttpResponse,
-    closeAfter: boolean,
-    onEnd: () => void,
-    stalledMsMax: number = userExports.stalledMsMax,
-  ) {
+  /** `onEnd` is called when the whole body was handed over, unless the client has gone before. */
+  constructor(res: HttpResponse, closeAfter: boolean, onEnd: () => void) {
     this.#res = res;
     this.#closeAfter = closeAfter;
     this.#onEnd = onEnd;
-    this.#stalledMsMax = stalledMsMax;
     res.onWritable(() => {
       this.#wakeUp();
       return true;
@@ -59,7 +49,7 @@ export class AnswerStream {
   }
 
   async #untilWritable(): Promise<void> {
-    const stalled = setTimeout(() => this.cutOff(), this.#stalledMsMax);
+    const stalled = setTimeout(() => this.cutOff(), userExports.stalledMsMax);
     const keepingOpen = setInterval(() => {
       const byte = this.#held.subarray(0, 1);
       this.#held = this.#held.subarray(1);

@@ -4,9 +4,8 @@
 // and if it throws, the request is answered 500.
 
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
-import { overloadedRetrySeconds, receiving, userExports } from '../../contract/limits.js';
+import { overloadedRetrySeconds, receiving } from '../../contract/limits.js';
 import { type OutcomeCode, outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
-import { exportPieceBytesMax, slowReaders } from '../../tuning.js';
 import { AnswerStream } from './answer-stream.js';
 import type { CallerAddress } from './caller-address.js';
 import { type Framing, readFraming } from './framing.js';
@@ -183,23 +182,17 @@ export class Exchange {
   stream(headers: Headers, type: string): AnswerStream | undefined {
     if (this.ended) return undefined;
     this.ended = true;
-    return this.#begin(200, headers, type, userExports.stalledMsMax);
-  }
-
-  #begin(status: number, headers: Headers, type: string, stalledMsMax: number): AnswerStream {
     const res = this.#res;
     res.cork(() => {
-      if (status !== 200) res.writeStatus(statusLines[status] ?? String(status));
       res.writeHeader('Content-Type', type);
       for (const [name, value] of [...this.#headers, ...headers]) res.writeHeader(name, value);
     });
-    this.#noteAnswer(status, performance.now() - this.#beganMs);
+    this.#noteAnswer(200, performance.now() - this.#beganMs);
     // A body that will not be read is still to come.
-    const onEnd = () => {
+    const stream = new AnswerStream(res, this.#closeAfter || this.#bodyPending, () => {
       this.#sent = true;
       this.#finish();
-    };
-    const stream = new AnswerStream(res, this.#closeAfter || this.#bodyPending, onEnd, stalledMsMax);
+    });
     this.#bodyPending = false;
     this.onGone(() => stream.clientIsGone());
     return stream;
@@ -227,8 +220,6 @@ export class Exchange {
   }
 
   #send(status: number, body: string | Buffer | undefined, headers: Headers, type: string): void {
-    if (!this.#gone && this.#closeAfter && !this.head && Buffer.byteLength(body ?? '') > exportPieceBytesMax)
-      return this.#sendInPieces(status, Buffer.from(body as string | Buffer), headers, type);
     this.#finish();
     if (this.#gone) return;
     const res = this.#res;
@@ -246,15 +237,6 @@ export class Exchange {
       this.#sent = true;
     });
     this.#noteAnswer(status, performance.now() - this.#beganMs);
-  }
-
-  /**
-   * Sends a long body after which the connection closes. `end` would drop what a full socket does not take at once, and `tryEnd`
-   * cannot close.
-   */
-  #sendInPieces(status: number, body: Buffer, headers: Headers, type: string): void {
-    const stream = this.#begin(status, headers, type, slowReaders.closingMsMax);
-    this.attend(stream.write(body).then(() => stream.end()));
   }
 
   /**
