@@ -48,20 +48,14 @@ export type Previews = {
 };
 
 /** The previews of one process. */
-export function createPreviews(
-  clickhouse: ClickHouseClient,
-  database: string,
-  msMax: number = previews.msMax,
-): Previews {
+export function createPreviews(clickhouse: ClickHouseClient, msMax: number = previews.msMax): Previews {
   const places = createPlaces(previews.places);
   return {
     preview: async (options, accountId, targets) => {
       const giveUpAt = performance.now() + msMax;
       const endPlace = await places.take({ account: accountId });
       if (endPlace === undefined) return 'busy';
-      const work = lookUp({ ...options, clickhouse, database, giveUpAt }, accountId, targets).finally(
-        endPlace,
-      );
+      const work = lookUp({ ...options, clickhouse, giveUpAt }, accountId, targets).finally(endPlace);
       // A statement that still runs when the time is over is ended soon. The answer does not wait for that.
       work.catch(() => undefined);
       let timer: NodeJS.Timeout | undefined;
@@ -75,14 +69,13 @@ export function createPreviews(
 
 type LookUp = PreviewOptions & {
   readonly clickhouse: ClickHouseClient;
-  readonly database: string;
   readonly giveUpAt: number;
 };
 
 const pollMs = 50;
 
 async function lookUp(
-  { redis, epoch, shards, clickhouse, database, giveUpAt }: LookUp,
+  { redis, epoch, shards, clickhouse, giveUpAt }: LookUp,
   accountId: string,
   targets: readonly Target[],
 ): Promise<Preview | 'busy' | 'too_long'> {
@@ -105,14 +98,14 @@ async function lookUp(
     if (isOver()) return 'too_long';
     await new Promise((resolve) => setTimeout(resolve, pollMs));
   }
-  const count = () => countAll({ clickhouse, database }, accountId, fences, reached, targets, isOver);
+  const count = () => countAll(clickhouse, accountId, fences, reached, targets, isOver);
   const found = await readUnmoved(redis, clickhouse, ownShards, count);
   return found === 'moved' ? 'busy' : found;
 }
 
 /** Finds the users that the targets reach, and counts their rows, as a round of deletions would. */
 async function countAll(
-  { clickhouse, database }: Pick<LookUp, 'clickhouse' | 'database'>,
+  clickhouse: ClickHouseClient,
   accountId: string,
   fences: readonly string[],
   reached: readonly RoundEnvironment[],
@@ -124,7 +117,7 @@ async function countAll(
   const servers = serversOf(clickhouse).all;
   const stopEnding = endLongWhen(servers, `${previewPrefix}${id}`, isOver);
   try {
-    const parts = await createParts(clickhouse, database, id, [request], reached, previewPrefix);
+    const parts = await createParts(clickhouse, id, [request], reached, previewPrefix);
     const { tables } = parts.home;
     await nameUsers(clickhouse, tables, targets);
     await distributeUsers(parts);

@@ -2,6 +2,7 @@
 // that user's name, and the records are gone. An export that is requested later waits for the deletion instead.
 
 import { hash } from 'node:crypto';
+import { streamRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { targetTable } from '../deletion/places.js';
 import type { DeletionRequest } from '../deletion/request.js';
@@ -77,17 +78,13 @@ async function findNaming(
 ): Promise<ReadonlySet<string>> {
   const found = new Set<string>();
   if (exportsOf.size === 0) return found;
-  const result = await clickhouse.query({
+  const rows = streamRows<{ identity: string; user_id: string | null }>(clickhouse, {
     query: `SELECT DISTINCT identity, toString(user_id) AS user_id FROM ${targetTable} WHERE request_id = {deletionId:String}`,
     query_params: { deletionId },
-    format: 'JSONEachRow',
   });
-  for await (const rows of result.stream<{ identity: string; user_id: string | null }>()) {
-    for (const row of rows) {
-      const { identity, user_id: userId } = row.json();
-      const naming = exportsOf.get(hashOf(userId === null ? `i${identity}` : `u${userId}`)) ?? [];
-      for (const id of naming) if (earlier.get(id)?.has(deletionId) !== true) found.add(id);
-    }
+  for await (const { identity, user_id: userId } of rows) {
+    const naming = exportsOf.get(hashOf(userId === null ? `i${identity}` : `u${userId}`)) ?? [];
+    for (const id of naming) if (earlier.get(id)?.has(deletionId) !== true) found.add(id);
   }
   return found;
 }
