@@ -198,6 +198,7 @@ async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Pro
     registryKeys.unmirrored,
     registryKeys.deletions,
     registryKeys.pendingDeletions,
+    registryKeys.deletionWeights,
     registryKeys.lostDeletions,
     registryKeys.unkeptDeletions,
     registryKeys.unmirroredDeletions,
