@@ -244,6 +244,8 @@ export const stateLoads = {
   bytesPerCallMax: 4 * MiB,
   /** Targets that one query asks for; the targets of one request are not divided. */
   targetsPerQueryMax: 100_000,
+  /** A version is never given twice if a loss takes at most this many that its copy lacks. */
+  lostVersionsMax: 1_000_000n,
 } as const;
 
 assertRelations();

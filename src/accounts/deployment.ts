@@ -24,7 +24,7 @@ import {
   type ShardServers,
   shardServersKey,
 } from './documents.js';
-import { beginLoading, inScriptCalls, LoadInterrupted, type Loading } from './loading.js';
+import { beginLoading, inScriptCalls, LoadInterrupted, type Loading, versionAfterLoss } from './loading.js';
 import { type MirroredRegistry, mirrorRegistry, readMirror } from './mirror.js';
 import { readRegistry } from './registry.js';
 import { checkShardServers, settleShardServers, spreadEvenly, tableOf } from './shard-servers.js';
@@ -70,16 +70,16 @@ export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
 /** For a loaded Redis; on a cluster a single shard may have lost its state. Only reads the registry. */
 async function checkShards(options: LoadOptions): Promise<Loaded> {
   const { redis } = options;
-  const { deployment } = await readRegistry(redis);
+  const { deployment, version: registry } = await readRegistry(redis);
   if (deployment === undefined) throw new LoadInterrupted();
   const confirm = async () => {
     if ((await redis.get(registryKeys.epoch)) !== deployment.epoch) throw new LoadInterrupted();
   };
   const loaded: Loaded = { how: 'found', deployment };
   await settleShardServers(redis, options.clickhouse, deployment.shards);
-  const suppressionVersion = (await redis.hget(registryKeys.suppressions, 'version')) ?? '0';
+  const suppressions = (await redis.hget(registryKeys.suppressions, 'version')) ?? '0';
   const right = { nonce: randomBytes(16).toString('hex'), confirm };
-  await loadShards(options, loaded, right, suppressionVersion);
+  await loadShards(options, loaded, right, { suppressions, registry });
   await confirm();
   return loaded;
 }
@@ -102,18 +102,18 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
   if (mirrored === undefined) {
     await options.checkCreation?.();
     const loaded: Loaded = { how: 'created', deployment: await createDeployment(options, loading) };
-    await loadShards(options, loaded, loading, '0');
+    await loadShards(options, loaded, loading, { suppressions: '0', registry: '0' });
     await loading.finish(loaded.deployment, 'created');
     return loaded;
   }
-  await restoreDocuments(loading, mirror);
+  const registry = await restoreDocuments(loading, mirror);
   crash('documents_restored');
   // Before the shards, which take commits as soon as they are loaded.
-  const suppressionVersion = await restoreSuppressions(clickhouse, loading);
+  const suppressions = await restoreSuppressions(clickhouse, loading);
   crash('suppressions_restored');
   const loaded: Loaded = { how: 'restored', deployment: JSON.parse(mirrored) as Deployment };
   takeOverShardServers(clickhouse, mirror, loaded.deployment.shards);
-  await loadShards(options, loaded, loading, suppressionVersion);
+  await loadShards(options, loaded, loading, { suppressions, registry });
   crash('shards_restored');
   await options.restoreMore?.(loading);
   crash('deletions_restored');
@@ -170,7 +170,8 @@ function takeOverShardServers(clickhouse: ClickHouseClient, mirror: MirroredRegi
   servers.setTable(tableOf(document));
 }
 
-async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Promise<void> {
+/** Settles with the version of the registry that it has loaded. */
+async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Promise<string> {
   await loading.write(scripts.clearLeftovers, [
     registryKeys.documents,
     registryKeys.unmirrored,
@@ -182,8 +183,8 @@ async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Pro
     registryKeys.listedDeletions,
     registryKeys.dueCallbacks,
   ]);
-  // Readers that have an older version must notice the change.
-  const version = (BigInt(mirror.version) + 1n).toString();
+  // Never one that the lost registry had: a process may still know that one's documents by it.
+  const version = versionAfterLoss(mirror.version);
   const entries = Object.entries(mirror.documents);
   for await (const call of inScriptCalls(entries, ([, document]) => document.length)) {
     await loading.write(
@@ -192,13 +193,17 @@ async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Pro
       [version, ...call.flat()],
     );
   }
+  return version;
 }
+
+/** A shard refuses commits of processes that know older ones. */
+type Versions = { readonly suppressions: string; readonly registry: string };
 
 async function loadShards(
   options: LoadOptions,
   loaded: Loaded,
   right: Right,
-  suppressionVersion: string,
+  versions: Versions,
 ): Promise<void> {
   const { shards } = options;
   if (loaded.deployment.shards !== shards) {
@@ -206,8 +211,7 @@ async function loadShards(
       `SHARDS is ${shards}, but this deployment was first started with ${loaded.deployment.shards}`,
     );
   }
-  for (let shard = 0; shard < shards; shard++)
-    await loadShard(options, loaded, right, shard, suppressionVersion);
+  for (let shard = 0; shard < shards; shard++) await loadShard(options, loaded, right, shard, versions);
 }
 
 /** On a cluster a shard's script cannot check who may load. So the shard notes who reserved its numbers. */
@@ -222,7 +226,7 @@ async function loadShard(
   { how, deployment: { epoch } }: Loaded,
   { nonce, confirm }: Right,
   shard: number,
-  suppressionVersion: string,
+  versions: Versions,
 ): Promise<void> {
   const state = shardKeys.state(shard);
   let floor = await highestNumber(clickhouse, shard);
@@ -245,7 +249,7 @@ async function loadShard(
     redis,
     scripts.loadShard,
     [state],
-    [epoch, floor, bucketCount, nonce, suppressionVersion],
+    [epoch, floor, bucketCount, nonce, versions.suppressions, versions.registry],
   );
   if (wasLoaded === null) throw new LoadInterrupted();
 }

@@ -1,7 +1,7 @@
 // The second copy of the suppressions, in ClickHouse: written before a submission is answered, and within a second of an
 // anonymous user who was suppressed by an identification; read when Redis was emptied.
 
-import { inScriptCalls, type Loading } from '../accounts/loading.js';
+import { inScriptCalls, type Loading, versionAfterLoss } from '../accounts/loading.js';
 import { StateNotLoaded } from '../accounts/registry.js';
 import { mirrorAudit } from '../audit/mirror.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
@@ -83,9 +83,8 @@ async function versionAfter(clickhouse: ClickHouseClient): Promise<string> {
     format: 'JSONEachRow',
   });
   const [row] = await result.json<{ version: string }>();
-  const last = Number(row?.version ?? 0);
-  // The last ones may have been lost. Versions are times in microseconds.
-  return last === 0 ? '0' : String(Math.max(last + 1, Date.now() * 1000));
+  const last = row?.version ?? '0';
+  return last === '0' ? '0' : versionAfterLoss(last);
 }
 
 const latest = `SELECT account_id, name, root, argMax(suppressed, version) AS is_suppressed, max(version) AS since
