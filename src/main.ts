@@ -5,11 +5,12 @@ import { findDemoAccount } from './accounts/deployment.js';
 import { followEnvironments } from './accounts/environments.js';
 import { clickhouseOf, exitAfter, followShardTable } from './accounts/shard-servers.js';
 import { followShards } from './accounts/shard-states.js';
+import { followWitness } from './accounts/witness.js';
 import { createAdminCommands } from './admin/commands.js';
 import { readArrived } from './clickhouse/arrived.js';
 import { tablesOf } from './clickhouse/client.js';
 import { observeDisk } from './clickhouse/observe-disk.js';
-import { connectServers, serversOf, watchServers } from './clickhouse/servers.js';
+import { connectServers, serversOf, setBackIn, watchServers } from './clickhouse/servers.js';
 import { readConfigOrExit } from './config.js';
 import { commits, waits } from './contract/limits.js';
 import { createCrashPoint } from './crash-point.js';
@@ -95,6 +96,8 @@ const serversWatch = watchServers(clickhouse);
 const environments = await followEnvironments(redis, log);
 const shardStates = followShards(redis, environments.deployment);
 const suppressions = await followSuppressions(redis, environments.deployment, log);
+const witness = await followWitness({ redis, clickhouse, deployment: environments.deployment, log });
+for (const connection of [redis, commitRedis, deletionRedis]) witness.guard(connection);
 const counts = keepCountsIn(redis, log);
 const rejected = keepRejectedIn(redis, log);
 const traffic = keepMinuteCounts({ clickhouse, log });
@@ -135,6 +138,7 @@ let startedIngestion: (Ingestion & { readonly close: () => Promise<void> }) | un
 function ingestion(): Ingestion | undefined {
   const deployment = environments.deployment();
   if (startedIngestion !== undefined || deployment === undefined) return startedIngestion;
+  if (!witness.hasCompared()) return undefined;
   const committers = Array.from({ length: deployment.shards }, (_, shard) =>
     createCommitter({
       redis: commitRedis,
@@ -195,8 +199,8 @@ function readiness(): Readiness {
   const missing = shardStates.shardsWithoutState().map((shard) => `state of shard ${shard}: ${remedy}`);
   const ready = missing.length < (environments.deployment()?.shards ?? 1);
   const away = serversWatch.away().map((number) => `clickhouse server ${number}: records of its shards wait`);
-  const misfits = serversOf(clickhouse).misfits();
-  return { ready, missing: [...missing, ...away, ...misfits] };
+  const servers = serversOf(clickhouse);
+  return { ready, missing: [...missing, ...away, ...setBackIn(servers), ...servers.misfits()] };
 }
 
 async function readMetrics(): Promise<string> {
@@ -363,6 +367,7 @@ await traffic.close();
 await stopSharing();
 await stopAnnouncing();
 environments.close();
+witness.close();
 channel.close();
 shardStates.close();
 stopFollowingShards();

@@ -172,6 +172,18 @@ export const runningProcesses = {
   staleMs: 20_000,
 } as const;
 
+/** How a store that was set back is noticed (accounts/witness.ts). */
+export const witnesses = {
+  everyMs: 1_000,
+  /** One process counts on in this time: less than the time between two rounds. */
+  turnMs: 900,
+  /** ClickHouse is compared, and gets the number, every so many rounds. */
+  roundsPerCopy: 5,
+  clickhouseMsMax: 2_000,
+  /** How many a Redis that does not wait for its disk may lose. */
+  slack: 3,
+} as const;
+
 /** Metrics of one host's processes. */
 export const sharedMetrics = {
   writeEveryMs: 2_000,

@@ -1,8 +1,9 @@
 // The worker process: wiring and signals.
 
 import { exitAfter, followShardTable } from '../src/accounts/shard-servers.js';
+import { followWitness } from '../src/accounts/witness.js';
 import { tablesOf } from '../src/clickhouse/client.js';
-import { connectServers, serversOf } from '../src/clickhouse/servers.js';
+import { connectServers, serversOf, setBackIn } from '../src/clickhouse/servers.js';
 import { readConfigOrExit } from '../src/config.js';
 import { takeovers } from '../src/contract/limits.js';
 import { createCrashPoint } from '../src/crash-point.js';
@@ -36,7 +37,8 @@ function missing(): string[] {
   if (stopping) return ['running: the process is stopping'];
   if (redis.status !== 'ready') return ['redis'];
   if (!working) return ['state: run "npm run admin -- restore" or start again'];
-  return [...serversOf(clickhouse).misfits()];
+  const servers = serversOf(clickhouse);
+  return [...setBackIn(servers), ...servers.misfits()];
 }
 
 /** With a port of its own a worker serves its metrics itself; otherwise the API process of its host does. */
@@ -60,6 +62,9 @@ const { epoch, secret, shards } = deployment;
 const stopFollowingShards = await followShardTable(redis, clickhouse, log).catch(exitAfter);
 const context: WorkerContext = { redis, queueRedis, clickhouse, config, shards, epoch, secret, crash, log };
 
+// Before any work: it would act on what an older store says.
+const witness = await followWitness({ redis, clickhouse, deployment: () => deployment, log });
+witness.guard(redis);
 const work = startWork(context);
 const stopSharingMetrics = servesMetrics ? undefined : shareMetrics(redis, `worker-${process.pid}`, log);
 const stopAnnouncing = announceProcess(redis, 'worker', log);
@@ -75,6 +80,7 @@ await stopSharingMetrics?.();
 await stopAnnouncing();
 stopHealth?.();
 stopFollowingShards();
+witness.close();
 await clickhouse.close();
 redis.disconnect();
 queueRedis.disconnect();

@@ -10,7 +10,7 @@ import { storedTable } from '../clickhouse/tables.js';
 import { tables } from '../contract/records.js';
 import type { CrashPoint } from '../crash-point.js';
 import { claimBucketCount } from '../redis/claim-window.js';
-import type { Redis } from '../redis/client.js';
+import { mastersOf, type Redis } from '../redis/client.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { restoreSuppressions } from '../suppression/mirror.js';
@@ -28,6 +28,7 @@ import { beginLoading, inScriptCalls, LoadInterrupted, type Loading, versionAfte
 import { type MirroredRegistry, mirrorRegistry, readMirror } from './mirror.js';
 import { readRegistry } from './registry.js';
 import { checkShardServers, settleShardServers, spreadEvenly, tableOf } from './shard-servers.js';
+import { readSeen } from './witness.js';
 
 export type LoadOptions = {
   readonly redis: Redis;
@@ -79,7 +80,8 @@ async function checkShards(options: LoadOptions): Promise<Loaded> {
   await settleShardServers(redis, options.clickhouse, deployment.shards);
   const suppressions = (await redis.hget(registryKeys.suppressions, 'version')) ?? '0';
   const right = { nonce: randomBytes(16).toString('hex'), confirm };
-  await loadShards(options, loaded, right, { suppressions, registry });
+  const witness = (await redis.hget(registryKeys.witness, 'number')) ?? '0';
+  await loadShards(options, loaded, right, { suppressions, registry, witness });
   await confirm();
   return loaded;
 }
@@ -101,11 +103,14 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
   const mirrored = mirror.documents[deploymentKey];
   if (mirrored === undefined) {
     await options.checkCreation?.();
+    const witness = await loadWitness(clickhouse, loading);
     const loaded: Loaded = { how: 'created', deployment: await createDeployment(options, loading) };
-    await loadShards(options, loaded, loading, { suppressions: '0', registry: '0' });
+    await loadShards(options, loaded, loading, { suppressions: '0', registry: '0', witness });
     await loading.finish(loaded.deployment, 'created');
     return loaded;
   }
+  await clearLeftovers(options.redis, loading);
+  const witness = await loadWitness(clickhouse, loading);
   const registry = await restoreDocuments(loading, mirror);
   crash('documents_restored');
   // Before the shards, which take commits as soon as they are loaded.
@@ -113,7 +118,7 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
   crash('suppressions_restored');
   const loaded: Loaded = { how: 'restored', deployment: JSON.parse(mirrored) as Deployment };
   takeOverShardServers(clickhouse, mirror, loaded.deployment.shards);
-  await loadShards(options, loaded, loading, { suppressions, registry });
+  await loadShards(options, loaded, loading, { suppressions, registry, witness });
   crash('shards_restored');
   await options.restoreMore?.(loading);
   crash('deletions_restored');
@@ -170,19 +175,49 @@ function takeOverShardServers(clickhouse: ClickHouseClient, mirror: MirroredRegi
   servers.setTable(tableOf(document));
 }
 
+/** What belongs to processes that run now. All else of the registry is of an earlier time. */
+const keptKeys = [
+  registryKeys.loading,
+  registryKeys.processes,
+  registryKeys.restoreLock,
+  registryKeys.restoringBackup,
+  registryKeys.failedRowsLock,
+  registryKeys.backupLock(''),
+  registryKeys.metrics(''),
+];
+
+async function clearLeftovers(redis: Redis, loading: Loading): Promise<void> {
+  for (const master of mastersOf(redis)) {
+    let cursor = '0';
+    do {
+      const [next, keys] = await master.scan(cursor, 'MATCH', '{registry}:*', 'COUNT', keysPerScan);
+      cursor = next;
+      const left = keys.filter(
+        (key) => !keptKeys.some((kept) => key === kept || (kept.endsWith(':') && key.startsWith(kept))),
+      );
+      if (left.length > 0) await loading.write(scripts.clearLeftovers, [], left);
+    } while (cursor !== '0');
+  }
+}
+
+const keysPerScan = 1_000;
+
+/** Processes and ClickHouse may have seen any number until the loss; settles with one above. */
+async function loadWitness(clickhouse: ClickHouseClient, loading: Loading): Promise<string> {
+  let highest = 0;
+  for (const client of serversOf(clickhouse).all)
+    for (const { number } of (await readSeen(client)).values()) highest = Math.max(highest, number);
+  const number = versionAfterLoss(String(highest));
+  await loading.write(
+    scripts.loadDocuments,
+    [registryKeys.witness, registryKeys.version],
+    ['0', 'number', number],
+  );
+  return number;
+}
+
 /** Settles with the version of the registry that it has loaded. */
 async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Promise<string> {
-  await loading.write(scripts.clearLeftovers, [
-    registryKeys.documents,
-    registryKeys.unmirrored,
-    registryKeys.deletions,
-    registryKeys.pendingDeletions,
-    registryKeys.lostDeletions,
-    registryKeys.unkeptDeletions,
-    registryKeys.unmirroredDeletions,
-    registryKeys.listedDeletions,
-    registryKeys.dueCallbacks,
-  ]);
   // Never one that the lost registry had: a process may still know that one's documents by it.
   const version = versionAfterLoss(mirror.version);
   const entries = Object.entries(mirror.documents);
@@ -197,7 +232,7 @@ async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Pro
 }
 
 /** A shard refuses commits of processes that know older ones. */
-type Versions = { readonly suppressions: string; readonly registry: string };
+type Versions = { readonly suppressions: string; readonly registry: string; readonly witness: string };
 
 async function loadShards(
   options: LoadOptions,
@@ -249,7 +284,7 @@ async function loadShard(
     redis,
     scripts.loadShard,
     [state],
-    [epoch, floor, bucketCount, nonce, versions.suppressions, versions.registry],
+    [epoch, floor, bucketCount, nonce, versions.suppressions, versions.registry, versions.witness],
   );
   if (wasLoaded === null) throw new LoadInterrupted();
 }

@@ -31,6 +31,7 @@ import { mirrorRegistry } from '../accounts/mirror.js';
 import { readRegistry } from '../accounts/registry.js';
 import { clickhouseOf } from '../accounts/shard-servers.js';
 import { makeSigningKey, publicPartOf, readSigningKey } from '../accounts/signing-key.js';
+import { compareOnce } from '../accounts/witness.js';
 import { createWriteKey, listWriteKeys, revokeWriteKey } from '../accounts/write-keys.js';
 import type { Actor } from '../audit/audit.js';
 import { type AuditPlace, mirrorAudit, readAuditLog } from '../audit/mirror.js';
@@ -46,6 +47,7 @@ import { listEvidence } from '../deletion/evidence.js';
 import { isListCursor, listOfAccounts } from '../deletion/listed.js';
 import { restoreDeletions } from '../deletion/mirror.js';
 import { type DeletionRequest, endDeletion, readDeletion } from '../deletion/request.js';
+import { describeError } from '../log.js';
 import { type Invitation, invitePerson, listPeople, removePerson } from '../people/people.js';
 import { allowCommands, operator, type Principal } from './access.js';
 import { auditCommands } from './audited.js';
@@ -334,7 +336,16 @@ function loadUnlessRestoring(context: AdminContext, waitMsMax: number) {
   });
 }
 
-function load(
+/** A Redis that is older than what ClickHouse has seen counts as emptied. A ClickHouse that is away decides nothing. */
+async function compareStores({ redis, clickhouse, log }: AdminContext): Promise<void> {
+  const { deployment } = await readRegistry(redis);
+  if (deployment === undefined) return;
+  await compareOnce({ redis, clickhouse, deployment: () => deployment, log }).catch((error: unknown) =>
+    log.warn({ error: describeError(error) }, 'the stores cannot be compared'),
+  );
+}
+
+async function load(
   context: AdminContext,
   waitMsMax: number,
   checks: Pick<LoadOptions, 'checkLoad' | 'checkCreation'> = {},
@@ -343,6 +354,7 @@ function load(
   const { shards, claimBytesMax } = config;
   const restoreMore = (loading: Loading) => restoreDeletions(clickhouse, loading);
   const crash = createCrashPoint(config.crashAt);
+  await compareStores(context);
   return loadDeployment({
     redis,
     clickhouse,

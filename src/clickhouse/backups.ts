@@ -21,7 +21,7 @@ export class BackupMissing extends BackupFailed {}
 export class BackupExists extends BackupFailed {}
 
 /** Keyed hashes of users, which end by themselves: no backup has them, and a restore leaves them as they are. */
-export const unkeptTables: readonly string[] = ['deletion_evidence', 'deletion_references'];
+export const unkeptTables: readonly string[] = ['deletion_evidence', 'deletion_references', 'witness'];
 
 /** The name of a server's part of a backup: several servers may share the disk. */
 export function backupOf(name: string, server: number): string {

@@ -53,6 +53,10 @@ export const registryKeys = {
   documents: '{registry}:documents',
   /** Counts the changes of the documents; readers poll it. */
   version: '{registry}:version',
+  /** Hash: the number of the witness, and `kept:<server>`: the number that a ClickHouse server has (accounts/witness.ts). */
+  witness: '{registry}:witness',
+  /** Present for a while after a process counted on. */
+  witnessTurn: '{registry}:witness_turn',
   /** Set of the documents' keys that ClickHouse does not have yet. */
   unmirrored: '{registry}:unmirrored',
   /** Hash of the audit log's lines that ClickHouse does not have yet. */

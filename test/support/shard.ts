@@ -43,7 +43,7 @@ export async function loadShard(
   const state = shardKeys.state(shard);
   // The process that may load a shard notes its nonce there.
   await redis.hset(state, 'loading', 'test');
-  await runScript(redis, scripts.loadShard, [state], [epoch, numberFloor, claimBuckets, 'test', '0', '0']);
+  await runScript(redis, scripts.loadShard, [state], [epoch, numberFloor, claimBuckets, 'test', '0', '0', '0']);
 }
 
 /** Suppressions without any user. */

@@ -1,0 +1,306 @@
+// Notices that Redis or a ClickHouse server was set back to an older copy of its data. A number that only grows, the witness, is
+// counted on in Redis every second, in the registry and in each shard, and copied to every ClickHouse server every few seconds.
+// Whoever has a lower number than the other, or than a process has seen, is older. An older Redis is treated as emptied: it takes
+// and decides nothing until it is loaded again. An older ClickHouse server stores nothing, and no deletion completes there, until
+// `state recover`. No clock is compared.
+//
+// Each process compares at its start, whenever it connects to Redis again (before any other command of that connection), and
+// every second.
+
+import { type ClickHouseClient, codeOfFault, faultCodes } from '../clickhouse/client.js';
+import { onAllReplicas } from '../clickhouse/replication.js';
+import { serversOf } from '../clickhouse/servers.js';
+import { describeError, type Log } from '../log.js';
+import { clickhouseSetBack } from '../metrics.js';
+import { mastersOf, type Redis } from '../redis/client.js';
+import { registryKeys, shardKeys } from '../redis/keys.js';
+import { type Script, scripts } from '../redis/scripts.js';
+import { takeTurn } from '../redis/turn.js';
+import { witnesses } from '../tuning.js';
+import type { Deployment } from './documents.js';
+
+/** `registry`, or the number of a shard. */
+type Part = string;
+
+const registry: Part = 'registry';
+
+/** What a server has of a part. */
+export type Seen = {
+  readonly number: number;
+  /** The highest segment that ClickHouse had by then, and how many records ever were stored. */
+  readonly storedTo: number;
+  readonly storedRecords: number;
+};
+
+export type WitnessOptions = {
+  readonly redis: Redis;
+  readonly clickhouse: ClickHouseClient;
+  readonly deployment: () => Pick<Deployment, 'epoch' | 'shards'> | undefined;
+  readonly log: Log;
+};
+
+export type Witness = {
+  /** Whether the stores were compared, or could not be because ClickHouse is away. */
+  readonly hasCompared: () => boolean;
+  /** Looks at Redis first whenever this connection is made again. */
+  readonly guard: (connection: Redis) => void;
+  readonly close: () => void;
+};
+
+/** Starts to compare. Settles after the first attempt. */
+export async function followWitness(options: WitnessOptions): Promise<Witness> {
+  const { redis, log } = options;
+  const comparison = createComparison(options);
+  let running: Promise<void> | undefined;
+  let rounds = 0;
+  let attempted = false;
+  let reported = '';
+
+  async function round(): Promise<void> {
+    if (options.deployment() === undefined) return;
+    try {
+      if (rounds % witnesses.roundsPerCopy === 0 || !comparison.isComplete())
+        await comparison.withClickHouse();
+      // Only who has compared counts on: an older Redis must not catch up.
+      const counts =
+        comparison.isComplete() && (await takeTurn(redis, registryKeys.witnessTurn, witnesses.turnMs));
+      const isNew = await comparison.withRedis(redis, counts);
+      if (isNew && counts && rounds % witnesses.roundsPerCopy === 0) await comparison.copy();
+      reported = '';
+    } catch (error) {
+      const described = describeError(error);
+      if (described.message !== reported) log.warn({ error: described }, 'the stores cannot be compared');
+      reported = described.message;
+    }
+    attempted = true;
+    rounds += 1;
+  }
+
+  const run = () => {
+    running ??= round().finally(() => {
+      running = undefined;
+    });
+    return running;
+  };
+  await run();
+  const timer = setInterval(() => void run(), witnesses.everyMs);
+  return {
+    hasCompared: () => attempted,
+    guard: (connection) => {
+      const look = (server: Redis) => () =>
+        void comparison
+          .withRedis(server, false, true)
+          .catch((error: unknown) =>
+            log.debug({ error: describeError(error) }, 'a connection was lost before Redis was looked at'),
+          );
+      for (const server of mastersOf(connection)) server.on('ready', look(server));
+      connection.on('+node', (server: Redis) => server.on('ready', look(server)));
+    },
+    close: () => clearInterval(timer),
+  };
+}
+
+/** Compares once, for a start or a restore. Does nothing if Redis does not hold the deployment; rejects if ClickHouse does not answer. */
+export async function compareOnce(options: WitnessOptions): Promise<void> {
+  const comparison = createComparison(options);
+  await comparison.withClickHouse();
+  await comparison.withRedis(options.redis, false);
+}
+
+function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions) {
+  const servers = serversOf(clickhouse);
+  /** The highest number of each part that this process has seen anywhere. */
+  const known = new Map<Part, number>();
+  /** What Redis had at the last look. */
+  let latest = new Map<Part, Seen>();
+  let isComplete = false;
+  let slack: number | undefined;
+
+  const learn = (part: Part, number: number) => known.set(part, Math.max(known.get(part) ?? 0, number));
+
+  /** A Redis that does not wait for its disk may lose its last second; that is no older copy. */
+  async function readSlack(): Promise<number> {
+    const policy = await redis.call('CONFIG', 'GET', 'appendfsync').catch(() => []);
+    slack = Array.isArray(policy) && policy[1] === 'always' ? 0 : witnesses.slack;
+    return slack;
+  }
+
+  /** Settles with whether Redis holds the deployment and is as new as what is known. `atOnce`: the first commands of a connection. */
+  async function withRedis(connection: Redis, counts: boolean, atOnce = false): Promise<boolean> {
+    const known = deployment();
+    if (known === undefined) return false;
+    if (slack === undefined && !atOnce) await readSlack();
+    const { epoch, shards } = known;
+    const keys = [
+      registryKeys.epoch,
+      registryKeys.witness,
+      registryKeys.version,
+      registryKeys.restoringBackup,
+    ];
+    const ofRegistry = run(connection, scripts.witnessRegistry, keys, [lowest(registry), counts ? 1 : 0]);
+    const registrySeen = atOnce ? undefined : note(registry, await ofRegistry);
+    const ofShards = Array.from({ length: shards }, (_, shard) =>
+      run(
+        connection,
+        scripts.witnessShard,
+        [shardKeys.state(shard)],
+        [epoch, lowest(String(shard)), counts ? (registrySeen?.number ?? 0) : 0],
+      ),
+    );
+    // A server of a cluster refuses the keys of others, or is away.
+    const replies = await Promise.allSettled([ofRegistry, ...ofShards]);
+    const found = new Map<Part, Seen>();
+    let isNew = true;
+    for (const [index, reply] of replies.entries()) {
+      const part = index === 0 ? registry : String(index - 1);
+      const isNoted = part === registry && !atOnce;
+      const seen = isNoted
+        ? registrySeen
+        : reply.status === 'fulfilled'
+          ? note(part, reply.value)
+          : undefined;
+      if (seen === undefined) isNew = false;
+      else found.set(part, seen);
+    }
+    if (!atOnce) latest = found;
+    return isNew;
+  }
+
+  const lowest = (part: Part) => Math.max(0, (known.get(part) ?? 0) - (slack ?? witnesses.slack));
+
+  function note(part: Part, reply: unknown): Seen | undefined {
+    if (reply === 'old') {
+      log.error(
+        { part: part === registry ? part : `shard ${part}`, lowest: lowest(part) },
+        'Redis is older than what was seen of it: it was set back, and counts as emptied',
+      );
+      return undefined;
+    }
+    if (reply === null) return undefined;
+    const [number, storedTo, storedRecords] = Array.isArray(reply) ? (reply as string[]) : [reply as string];
+    const seen = {
+      number: Number(number),
+      storedTo: Number(storedTo ?? 0),
+      storedRecords: Number(storedRecords ?? 0),
+    };
+    learn(part, seen.number);
+    return seen;
+  }
+
+  /** Learns what the servers have seen, and notes which of them are older than Redis knows. */
+  async function withClickHouse(): Promise<void> {
+    // Before the servers are asked: what they are noted to have, they had by then.
+    const kept = await readKept(redis);
+    const seen = await Promise.all(
+      servers.all.map((client) => readSeen(client).catch((error: unknown) => describeError(error))),
+    );
+    const setBack: number[] = [];
+    for (const [server, parts] of seen.entries()) {
+      const wasSetBack = servers.setBack().includes(server);
+      if (!(parts instanceof Map)) {
+        if (wasSetBack) setBack.push(server);
+        continue;
+      }
+      isComplete = true;
+      for (const [part, { number }] of parts) learn(part, number);
+      const isOlder = (parts.get(registry)?.number ?? 0) < (kept.get(server) ?? 0);
+      if (isOlder) setBack.push(server);
+      if (isOlder && !wasSetBack)
+        log.error(
+          { server },
+          'ClickHouse is older than what was stored in it: nothing is stored until "npm run admin -- state recover"',
+        );
+      clickhouseSetBack.set({ server: String(server) }, isOlder ? 1 : 0);
+    }
+    servers.noteSetBack(setBack);
+  }
+
+  /** Copies what Redis had at the last look to all servers that are not older, and notes which have it. */
+  async function copy(): Promise<void> {
+    const number = latest.get(registry)?.number;
+    if (number === undefined) return;
+    const kept = await readKept(redis);
+    // A server that is away gets the next one.
+    const results = await Promise.allSettled(
+      servers.all.map(async (client, server) => {
+        if (servers.setBack().includes(server)) return;
+        if ((await write(client, latest, kept.get(server) ?? 0)) >= number) await redis.hset(registryKeys.witness, keptField(server), String(number));
+      }),
+    );
+    for (const result of results) if (result.status === 'rejected') throw result.reason;
+  }
+
+  return { withRedis, withClickHouse, copy, isComplete: () => isComplete };
+}
+
+/** Sent as text: a Redis that has just started knows no script, and nothing may come between two attempts. */
+function run(redis: Redis, script: Script, keys: string[], args: (string | number)[]): Promise<unknown> {
+  return redis.eval(script.text, script.keys, ...keys, ...args);
+}
+
+const keptField = (server: number) => `kept:${server}`;
+
+/** By server: the number that it was seen to have. */
+export async function readKept(redis: Redis): Promise<ReadonlyMap<number, number>> {
+  const fields = Object.entries(await redis.hgetall(registryKeys.witness));
+  return new Map(
+    fields
+      .filter(([field]) => field.startsWith('kept:'))
+      .map(([field, number]) => [Number(field.slice('kept:'.length)), Number(number)]),
+  );
+}
+
+/** From here on a server counts as new, whatever it has: it is recovered, or was replaced on purpose. */
+export async function forgetKept(redis: Redis, servers: readonly number[]): Promise<void> {
+  await redis.hdel(registryKeys.witness, ...servers.map(keptField));
+}
+
+/** What a server has seen; nothing if it lost even the table. */
+export async function readSeen(clickhouse: ClickHouseClient): Promise<Map<Part, Seen>> {
+  try {
+    const result = await clickhouse.query({
+      query: `SELECT part, toString(max(w.number)) AS number, toString(max(stored_to)) AS stored_to,
+          toString(max(stored_records)) AS stored_records
+        FROM ${onAllReplicas(clickhouse, 'witness')} AS w GROUP BY part`,
+      format: 'JSONEachRow',
+      abort_signal: AbortSignal.timeout(witnesses.clickhouseMsMax),
+      clickhouse_settings: { skip_unavailable_shards: 1 },
+    });
+    const rows = await result.json<Record<'part' | 'number' | 'stored_to' | 'stored_records', string>>();
+    return new Map(
+      rows.map(({ part, number, stored_to, stored_records }) => [
+        part,
+        { number: Number(number), storedTo: Number(stored_to), storedRecords: Number(stored_records) },
+      ]),
+    );
+  } catch (error) {
+    const code = codeOfFault(error);
+    if (code === faultCodes.unknownTable || code === faultCodes.unknownDatabase) return new Map();
+    throw error;
+  }
+}
+
+/** Settles with the number of the registry that the server has then: an older server takes nothing, and so never catches up. */
+async function write(
+  clickhouse: ClickHouseClient,
+  parts: ReadonlyMap<Part, Seen>,
+  kept: number,
+): Promise<number> {
+  const all = [...parts];
+  await clickhouse.command({
+    query: `INSERT INTO witness SELECT row.1, row.2, row.3, row.4 FROM (
+        SELECT arrayJoin(arrayZip({parts:Array(String)}, {numbers:Array(UInt64)}, {stored:Array(UInt64)},
+          {records:Array(UInt64)})) AS row)
+      WHERE (SELECT max(w.number) FROM witness AS w WHERE part = '${registry}') >= {kept:UInt64}`,
+    query_params: {
+      parts: all.map(([part]) => part),
+      numbers: all.map(([, { number }]) => number),
+      stored: all.map(([, { storedTo }]) => storedTo),
+      records: all.map(([, { storedRecords }]) => storedRecords),
+      kept,
+    },
+    clickhouse_settings: { async_insert: 0 },
+    abort_signal: AbortSignal.timeout(witnesses.clickhouseMsMax),
+  });
+  return (await readSeen(clickhouse)).get(registry)?.number ?? 0;
+}

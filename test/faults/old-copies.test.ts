@@ -1,0 +1,150 @@
+// A store that is started with an older copy of its own files, as after a virtual machine was set back: it is told apart, and nothing
+// acts on it.
+
+import assert from 'node:assert/strict';
+import { cpSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import type { Redis } from 'ioredis';
+import { createTestAccount, type TestAccount, unlimited } from '../../harness/accounts.js';
+import { askForToken, deleteNow, getToken, readStatus } from '../../harness/deletion.js';
+import { paths, post, untilStored } from '../../harness/ingestion.js';
+import { connectTestRedis } from '../../harness/redis-client.js';
+import { type SluiceHandle, startRedis, startSluice } from '../../harness/services.js';
+import { setSuppressed } from '../../harness/suppression.js';
+import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
+import { until } from '../../harness/wait.js';
+import { registryKeys } from '../../src/redis/keys.js';
+
+let sluice: SluiceHandle;
+let redis: Redis;
+/** Where copies of a store are put aside. */
+let aside: string;
+
+before(async () => {
+  aside = tempDir('aside');
+  // Such a Redis loses nothing of its own: what it lacks after a start was taken from it.
+  sluice = await startSluice({ redis: await startRedis(), env: { JOB_LOCK_MS: '1000' } });
+  redis = connectTestRedis(sluice.redisUrl);
+});
+
+after(async () => {
+  redis?.disconnect();
+  await sluice?.stop();
+  await sluice?.redis.remove();
+  removeTempDir(aside);
+});
+
+type Event = { readonly identity: string; readonly idempotency_key: string };
+
+const eventsOf = (name: string, count: number, identity = name): Event[] =>
+  Array.from({ length: count }, (_, number) => ({ identity, idempotency_key: `${name}-${number}` }));
+
+/** Sends each event in a request of its own; settles with how many were answered with each status. */
+async function send(appId: string, events: readonly Event[]): Promise<Record<number, number>> {
+  const statuses: Record<number, number> = {};
+  for (const event of events) {
+    const { status } = await post(sluice.baseUrl, paths.track, { app_id: appId, event: 'x', ...event });
+    statuses[status] = (statuses[status] ?? 0) + 1;
+  }
+  return statuses;
+}
+
+async function countRows(appId: string, identity: string): Promise<number> {
+  const [row] = await sluice.rows<{ rows: string }>(
+    `SELECT toString(count()) AS rows FROM events WHERE app_id = '${appId}' AND identity = '${identity}'`,
+  );
+  return Number(row?.rows);
+}
+
+async function newAccount(): Promise<[TestAccount, string]> {
+  const account = await createTestAccount(sluice, 'Set back');
+  const appId = account.appIds[0] as string;
+  await sluice.admin('environments', 'set', appId, ...unlimited);
+  return [account, appId];
+}
+
+const isReady = async () => (await fetch(`${sluice.baseUrl}/health/ready`)).status === 200;
+
+async function untilReady(): Promise<void> {
+  await until(isReady, { deadlineMs: 60_000, what: 'the API process is ready' });
+}
+
+const readNumber = async () => Number(await redis.hget(registryKeys.witness, 'number'));
+
+/** Settles when both stores have counted on since: from here on what they had before is told apart. */
+async function untilCountedOn(): Promise<void> {
+  const from = await readNumber();
+  await until(async () => Number(await redis.hget(registryKeys.witness, 'kept:0')) > from, {
+    deadlineMs: 60_000,
+    what: 'ClickHouse has a later number of the witness',
+  });
+}
+
+/** Stops a store, does something with its folder, and starts it again. */
+async function whileStopped(store: 'redis' | 'clickhouse', work: (folder: string) => void): Promise<void> {
+  const child = sluice[store];
+  await child.stop();
+  work(join(child.dir, store === 'redis' ? 'appendonlydir' : 'clickhouse'));
+  await child.restart();
+}
+
+function putAside(store: 'redis' | 'clickhouse'): Promise<void> {
+  return whileStopped(store, (folder) => {
+    rmSync(join(aside, store), { recursive: true, force: true });
+    cpSync(folder, join(aside, store), { recursive: true, verbatimSymlinks: true });
+  });
+}
+
+function putBack(store: 'redis' | 'clickhouse'): Promise<void> {
+  return whileStopped(store, (folder) => {
+    rmSync(folder, { recursive: true });
+    cpSync(join(aside, store), folder, { recursive: true, verbatimSymlinks: true });
+  });
+}
+
+test('a Redis that was set back takes and decides nothing, and when it is loaded it is as an emptied one', async () => {
+  const [account, appId] = await newAccount();
+  await send(appId, [...eventsOf('before', 5), ...eventsOf('gone', 5), ...eventsOf('shy', 5)]);
+  await untilStored(sluice);
+  await putAside('redis');
+  await untilReady();
+
+  const token = await getToken(sluice, account);
+  assert.deepEqual(await send(appId, eventsOf('since', 20)), { 200: 20 });
+  const requestId = await deleteNow(sluice, token, [{ identity: 'gone' }]);
+  await setSuppressed(sluice.baseUrl, token, [{ identity: 'shy' }], true);
+  await sluice.admin('keys', 'rotate', appId);
+  await untilStored(sluice);
+  await untilCountedOn();
+
+  await putBack('redis');
+  // The first that reaches Redis again says so.
+  const statuses = new Set<number>();
+  await until(
+    async () => {
+      for (const status of Object.keys(await send(appId, eventsOf('since', 5)))) statuses.add(Number(status));
+      statuses.add((await askForToken(sluice, account)).status);
+      return (await redis.exists(registryKeys.epoch)) === 0;
+    },
+    { deadlineMs: 60_000, what: 'Redis is known to be old' },
+  );
+  assert.deepEqual([...statuses], [503]);
+  await until(async () => !(await isReady()), {
+    deadlineMs: 60_000,
+    what: 'the API says that it is not ready',
+  });
+  assert.deepEqual(await sluice.admin('restore'), { state: 'restored' });
+  await untilReady();
+
+  await send(appId, [...eventsOf('since', 20), ...eventsOf('gone', 5), ...eventsOf('shy', 7)]);
+  await untilStored(sluice);
+  assert.deepEqual(
+    [await countRows(appId, 'since'), await countRows(appId, 'gone'), await countRows(appId, 'shy')],
+    [20, 0, 5],
+  );
+  assert.equal((await askForToken(sluice, account)).status, 401);
+  const { api_key: apiKey } = (await sluice.admin('keys', 'rotate', appId)) as { api_key: string };
+  const status = await readStatus(sluice, await getToken(sluice, { ...account, apiKey }), requestId);
+  assert.equal((JSON.parse(status.text) as { status: string }).status, 'complete');
+});
