@@ -9,7 +9,7 @@
 
 import { type ClickHouseClient, codeOfFault, faultCodes } from '../clickhouse/client.js';
 import { onAllReplicas } from '../clickhouse/replication.js';
-import { serversOf } from '../clickhouse/servers.js';
+import { ClickHouseSetBack, serversOf } from '../clickhouse/servers.js';
 import { describeError, type Log } from '../log.js';
 import { clickhouseSetBack } from '../metrics.js';
 import { mastersOf, type Redis } from '../redis/client.js';
@@ -100,11 +100,31 @@ export async function followWitness(options: WitnessOptions): Promise<Witness> {
   };
 }
 
-/** Compares once, for a start or a restore. Does nothing if Redis does not hold the deployment; rejects if ClickHouse does not answer. */
-export async function compareOnce(options: WitnessOptions): Promise<void> {
+/** The ClickHouse servers that were set back, by their index. */
+export type Comparison = { readonly setBack: readonly number[] };
+
+/** Compares once, for commands. A server that does not answer decides nothing. */
+export async function compareOnce(options: WitnessOptions): Promise<Comparison> {
   const comparison = createComparison(options);
   await comparison.withClickHouse();
   await comparison.withRedis(options.redis, false);
+  return { setBack: serversOf(options.clickhouse).setBack() };
+}
+
+/** Throws ClickHouseSetBack if a server lacks what it had by the last copy: for who is about to rely on what it says. */
+export async function assertCurrent(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
+  const kept = await readKept(redis);
+  const servers = serversOf(clickhouse);
+  const seen = await Promise.all(servers.all.map((client) => readSeen(client).catch(() => undefined)));
+  const setBack = seen.flatMap((parts, server) =>
+    parts !== undefined && isOlder(parts, kept.get(server)) ? [server] : [],
+  );
+  if (setBack.length > 0) throw new ClickHouseSetBack(setBack);
+}
+
+/** Whether a server has seen less than what it had once. */
+function isOlder(parts: ReadonlyMap<Part, Seen>, kept = 0): boolean {
+  return (parts.get(registry)?.number ?? 0) < kept;
 }
 
 function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions) {
@@ -203,14 +223,14 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
       }
       isComplete = true;
       for (const [part, { number }] of parts) learn(part, number);
-      const isOlder = (parts.get(registry)?.number ?? 0) < (kept.get(server) ?? 0);
-      if (isOlder) setBack.push(server);
-      if (isOlder && !wasSetBack)
+      const isSetBack = isOlder(parts, kept.get(server));
+      if (isSetBack) setBack.push(server);
+      if (isSetBack && !wasSetBack)
         log.error(
           { server },
           'ClickHouse is older than what was stored in it: nothing is stored until "npm run admin -- state recover"',
         );
-      clickhouseSetBack.set({ server: String(server) }, isOlder ? 1 : 0);
+      clickhouseSetBack.set({ server: String(server) }, isSetBack ? 1 : 0);
     }
     servers.noteSetBack(setBack);
   }
@@ -224,7 +244,8 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
     const results = await Promise.allSettled(
       servers.all.map(async (client, server) => {
         if (servers.setBack().includes(server)) return;
-        if ((await write(client, latest, kept.get(server) ?? 0)) >= number) await redis.hset(registryKeys.witness, keptField(server), String(number));
+        if ((await write(client, latest, kept.get(server) ?? 0)) >= number)
+          await redis.hset(registryKeys.witness, keptField(server), String(number));
       }),
     );
     for (const result of results) if (result.status === 'rejected') throw result.reason;

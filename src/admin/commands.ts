@@ -58,6 +58,7 @@ import { listFailed, retryFailed } from './failed.js';
 import { rebuildKeyIndex, showKeyIndex } from './key-index.js';
 import { beginLive, readLive } from './live.js';
 import { readDeploymentParts, readOverview, readRejectionsOf, readTrafficOf } from './overview.js';
+import { recoverState, showState } from './recover.js';
 import { restoreBackup } from './restore-backup.js';
 import { checkNoneCutOff, checkNoRestore } from './restore-plan.js';
 import { balanceShards, listShards, moveShards } from './shards.js';
@@ -285,6 +286,9 @@ function commandsOf(context: AdminContext) {
     listBackups: () => listBackups(context),
     restoreBackup: ({ name }: { readonly name: string }) =>
       restoreBackup(context, name, () => load(context, loads.restoreWaitMsMax)),
+
+    showState: () => showState(context),
+    recoverState: () => recoverState(context),
 
     restore: async () => ({ state: (await loadUnlessRestoring(context, loads.restoreWaitMsMax)).how }),
     bootstrap: async () => {

@@ -76,11 +76,6 @@ export class ClickHouseSetBack extends Error {
   }
 }
 
-/** Throws ClickHouseSetBack if any server was set back. */
-export function assertNotSetBack({ setBack }: Servers): void {
-  if (setBack().length > 0) throw new ClickHouseSetBack(setBack());
-}
-
 const known = new WeakMap<ClickHouseClient, Servers>();
 
 /** Makes a client for each server, without waiting for connections. Closing the home, which it returns, closes the others. */

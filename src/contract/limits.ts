@@ -175,6 +175,8 @@ export const deletions = {
   tokenFailuresPerMinuteMax: 20,
   statusRequestsPerSecondMax: 100,
   pendingPerAccountMax: 2000,
+  /** How long hashes of deleted users are kept, to delete them again from a ClickHouse that was set back. Longer for a backup. */
+  deletedUsersKeptMs: 30 * 24 * 60 * 60 * 1000,
   /** Characters of a caller's reference, and how long it is remembered. */
   referenceMax: 255,
   referenceMs: 30 * 24 * 60 * 60 * 1000,

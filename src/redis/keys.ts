@@ -85,7 +85,7 @@ export const registryKeys = {
   deletionReference: (digest: string) => `{registry}:deletion_reference:${digest}`,
   /** The list of users of a request; gone when it is complete. */
   deletionTargets: (requestId: string) => `{registry}:deletion_targets:${requestId}`,
-  /** Keyed hashes of the users that a request deleted, 16 bytes each, while a backup may hold those users. It expires. */
+  /** Keyed hashes of the users that a request deleted, 16 bytes each, while older data may hold those users. It expires. */
   deletedUsers: (requestId: string) => `{registry}:deleted_users:${requestId}`,
   /** Present while Redis has the hashes of all users that were deleted since this backup began. It expires. */
   deletedUsersSince: (backup: string) => `{registry}:deleted_users_since:${backup}`,

@@ -7,7 +7,14 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
 import { createTestAccount, type TestAccount, unlimited } from '../../harness/accounts.js';
-import { askForToken, deleteNow, getToken, readStatus } from '../../harness/deletion.js';
+import {
+  askForToken,
+  deleteNow,
+  getToken,
+  readStatus,
+  submitAccepted,
+  untilComplete,
+} from '../../harness/deletion.js';
 import { paths, post, untilStored } from '../../harness/ingestion.js';
 import { connectTestRedis } from '../../harness/redis-client.js';
 import { type SluiceHandle, startRedis, startSluice } from '../../harness/services.js';
@@ -65,6 +72,8 @@ async function newAccount(): Promise<[TestAccount, string]> {
 }
 
 const isReady = async () => (await fetch(`${sluice.baseUrl}/health/ready`)).status === 200;
+
+const readReady = async () => (await fetch(`${sluice.baseUrl}/health/ready`)).text();
 
 async function untilReady(): Promise<void> {
   await until(isReady, { deadlineMs: 60_000, what: 'the API process is ready' });
@@ -147,4 +156,75 @@ test('a Redis that was set back takes and decides nothing, and when it is loaded
   const { api_key: apiKey } = (await sluice.admin('keys', 'rotate', appId)) as { api_key: string };
   const status = await readStatus(sluice, await getToken(sluice, { ...account, apiKey }), requestId);
   assert.equal((JSON.parse(status.text) as { status: string }).status, 'complete');
+});
+
+type Compared = {
+  readonly clickhouse: readonly { readonly state: string }[];
+  readonly missing: readonly { readonly shard: number; readonly records: number }[];
+};
+type Recovered = {
+  readonly recovered: readonly number[];
+  readonly deleted_again: { readonly requests: number; readonly rows: number };
+  readonly submit_again: readonly object[];
+};
+
+test('a ClickHouse that was set back stores and completes nothing until it is recovered; then nobody deleted is there, and what it lacks may be sent again', async () => {
+  const [account, appId] = await newAccount();
+  await send(appId, [...eventsOf('kept', 5), ...eventsOf('erased', 5)]);
+  await untilStored(sluice);
+  await untilCountedOn();
+  await putAside('clickhouse');
+
+  const token = await getToken(sluice, account);
+  assert.deepEqual(await send(appId, eventsOf('lost', 60)), { 200: 60 });
+  await setSuppressed(sluice.baseUrl, token, [{ identity: 'silent' }], true);
+  const { app_id: younger } = (await sluice.admin('environments', 'add', account.accountId, 'Younger')) as {
+    app_id: string;
+  };
+  await untilStored(sluice);
+  const requestId = await deleteNow(sluice, token, [{ identity: 'erased' }]);
+  await untilCountedOn();
+
+  await putBack('clickhouse');
+  await until(async () => (await readReady()).includes('set back'), {
+    deadlineMs: 60_000,
+    what: 'the API says that ClickHouse was set back',
+  });
+  assert.ok(await isReady(), 'records are taken and wait');
+  assert.deepEqual(await send(appId, eventsOf('waits', 3)), { 200: 3 });
+  const pending = await submitAccepted(sluice, token, [{ identity: 'kept' }]);
+  const compared = (await sluice.admin('state', 'compare')) as Compared;
+  assert.deepEqual(
+    compared.clickhouse.map(({ state }) => state),
+    ['set_back'],
+  );
+  assert.deepEqual(
+    compared.missing.map(({ records }) => records),
+    [60],
+  );
+  assert.deepEqual([await countRows(appId, 'waits'), await countRows(appId, 'lost')], [0, 0]);
+
+  const {
+    recovered,
+    deleted_again: again,
+    submit_again: unknown,
+  } = (await sluice.admin('state', 'recover')) as Recovered;
+  assert.deepEqual([recovered, again.rows, unknown], [[0], 5, []]);
+  await untilComplete(sluice, token, pending);
+  assert.ok(!(await readReady()).includes('set back'));
+  await send(appId, [...eventsOf('lost', 60), ...eventsOf('waits', 3), ...eventsOf('silent', 2)]);
+  await untilStored(sluice);
+  const counts = ['lost', 'waits', 'erased', 'kept', 'silent'].map((identity) => countRows(appId, identity));
+  assert.deepEqual(await Promise.all(counts), [60, 3, 0, 0, 0]);
+
+  // What Redis is loaded from is as new as it was.
+  await redis.flushall();
+  assert.deepEqual(await sluice.admin('restore'), { state: 'restored' });
+  await untilReady();
+  assert.ok(await sluice.admin('environments', 'show', younger));
+  const status = await readStatus(sluice, await getToken(sluice, account), requestId);
+  assert.equal((JSON.parse(status.text) as { status: string }).status, 'complete');
+  await send(appId, eventsOf('silent', 4));
+  await untilStored(sluice);
+  assert.equal(await countRows(appId, 'silent'), 0);
 });

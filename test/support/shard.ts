@@ -43,7 +43,12 @@ export async function loadShard(
   const state = shardKeys.state(shard);
   // The process that may load a shard notes its nonce there.
   await redis.hset(state, 'loading', 'test');
-  await runScript(redis, scripts.loadShard, [state], [epoch, numberFloor, claimBuckets, 'test', '0', '0', '0']);
+  await runScript(
+    redis,
+    scripts.loadShard,
+    [state],
+    [epoch, numberFloor, claimBuckets, 'test', '0', '0', '0'],
+  );
 }
 
 /** Suppressions without any user. */
@@ -58,7 +63,7 @@ export const noSuppressions: Suppressions = {
 /** A request with one group. */
 export function submissionOf(group: Group): Submission {
   return {
-    registryVersion: 0,
+    registryVersion: Number.MAX_SAFE_INTEGER,
     groups: () => [group],
     leftOut: () => undefined,
     joins: () => [],
@@ -86,7 +91,7 @@ export async function commit(
     packed.decisions,
     overrides.segmentAgeMsMax ?? 1e9,
     overrides.suppressionVersion ?? 0,
-    overrides.registryVersion ?? 0,
+    overrides.registryVersion ?? Number.MAX_SAFE_INTEGER,
     ...packed.rows.flatMap(({ table, text }) => [currentVersionOf(table), markerRows[table], text]),
   ];
   return String(await runScript(redis, overrides.script ?? scripts.commit, keys, args));
