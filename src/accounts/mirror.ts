@@ -2,6 +2,7 @@
 
 import { mirrorAudit } from '../audit/mirror.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
+import { administration } from '../contract/limits.js';
 import { type CrashPoint, noCrash } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
@@ -70,6 +71,42 @@ export async function mirrorRegistry(
     [version, ...documents.map(({ key }) => key)],
   );
   return documents.length;
+}
+
+/** ClickHouse does not have a change, so a loss of Redis would undo it. `holds`: the change is made. */
+export class NotCopied extends Error {
+  readonly holds: boolean;
+
+  constructor(holds: boolean) {
+    super(
+      holds
+        ? 'the change holds now, but ClickHouse, which keeps the second copy, did not take it in time: a loss of Redis would undo it until a worker has copied it'
+        : 'ClickHouse, which keeps the second copy, does not answer: nothing is changed; try again when it is back',
+    );
+    this.holds = holds;
+  }
+}
+
+/** Whether ClickHouse has all changes of the registry in time. If not, a worker copies them later. */
+export async function isCopiedInTime(redis: Redis, clickhouse: ClickHouseClient): Promise<boolean> {
+  return inTime(mirrorRegistry(redis, clickhouse));
+}
+
+/** Rejects with NotCopied if ClickHouse does not answer in time: a change that it has to copy is not begun. */
+export async function assertCopyable(clickhouse: ClickHouseClient): Promise<void> {
+  if (!(await inTime(clickhouse.command({ query: 'SELECT 1' })))) throw new NotCopied(false);
+}
+
+async function inTime(work: Promise<unknown>): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<false>((settle) => {
+    timer = setTimeout(settle, administration.copyMsMax, false);
+  });
+  const done = work.then(
+    () => true,
+    () => false,
+  );
+  return Promise.race([done, late]).finally(() => clearTimeout(timer));
 }
 
 export type MirroredRegistry = { readonly version: string; readonly documents: Record<string, string> };

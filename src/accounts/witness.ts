@@ -23,6 +23,8 @@ import type { Deployment } from './documents.js';
 type Part = string;
 
 const registry: Part = 'registry';
+/** Written only while every change has its second copy. */
+const copies: Part = 'copies';
 
 /** What a server has of a part. */
 export type Seen = {
@@ -237,14 +239,16 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
 
   /** Copies what Redis had at the last look to all servers that are not older, and notes which have it. */
   async function copy(): Promise<void> {
-    const number = latest.get(registry)?.number;
-    if (number === undefined) return;
+    const seen = latest.get(registry);
+    if (seen === undefined) return;
+    const { number } = seen;
     const kept = await readKept(redis);
+    const parts = (await areAllCopied(redis)) ? new Map([...latest, [copies, seen]]) : latest;
     // A server that is away gets the next one.
     const results = await Promise.allSettled(
       servers.all.map(async (client, server) => {
         if (servers.setBack().includes(server)) return;
-        if ((await write(client, latest, kept.get(server) ?? 0)) >= number)
+        if ((await write(client, parts, kept.get(server) ?? 0)) >= number)
           await redis.hset(registryKeys.witness, keptField(server), String(number));
       }),
     );
@@ -274,6 +278,25 @@ export async function readKept(redis: Redis): Promise<ReadonlyMap<number, number
 /** From here on a server counts as new, whatever it has: it is recovered, or was replaced on purpose. */
 export async function forgetKept(redis: Redis, servers: readonly number[]): Promise<void> {
   await redis.hdel(registryKeys.witness, ...servers.map(keptField));
+}
+
+async function areAllCopied(redis: Redis): Promise<boolean> {
+  const counts = await Promise.all([
+    redis.scard(registryKeys.unmirrored),
+    redis.scard(registryKeys.unmirroredDeletions),
+    redis.hlen(registryKeys.audit),
+  ]);
+  return counts.every((count) => count === 0);
+}
+
+/** When ClickHouse had the second copies of all changes for the last time, by its clock; null if that is not known. */
+export async function readCopiedAt(clickhouse: ClickHouseClient): Promise<string | null> {
+  const result = await clickhouse.query({
+    query: `SELECT toString(max(written_at)) AS at, count() AS known FROM witness WHERE part = '${copies}'`,
+    format: 'JSONEachRow',
+  });
+  const [row] = await result.json<{ at: string; known: string | number }>();
+  return row === undefined || Number(row.known) === 0 ? null : `${row.at.replace(' ', 'T')}Z`;
 }
 
 /** What a server has seen; nothing if it lost even the table. */
@@ -309,7 +332,7 @@ async function write(
 ): Promise<number> {
   const all = [...parts];
   await clickhouse.command({
-    query: `INSERT INTO witness SELECT row.1, row.2, row.3, row.4 FROM (
+    query: `INSERT INTO witness (part, number, stored_to, stored_records) SELECT row.1, row.2, row.3, row.4 FROM (
         SELECT arrayJoin(arrayZip({parts:Array(String)}, {numbers:Array(UInt64)}, {stored:Array(UInt64)},
           {records:Array(UInt64)})) AS row)
       WHERE (SELECT max(w.number) FROM witness AS w WHERE part = '${registry}') >= {kept:UInt64}`,

@@ -27,11 +27,11 @@ import {
   loadDeployment,
 } from '../accounts/deployment.js';
 import type { Loading } from '../accounts/loading.js';
-import { mirrorRegistry } from '../accounts/mirror.js';
+import { assertCopyable, isCopiedInTime, mirrorRegistry, NotCopied } from '../accounts/mirror.js';
 import { readRegistry } from '../accounts/registry.js';
 import { clickhouseOf } from '../accounts/shard-servers.js';
 import { makeSigningKey, publicPartOf, readSigningKey } from '../accounts/signing-key.js';
-import { compareOnce } from '../accounts/witness.js';
+import { compareOnce, readCopiedAt } from '../accounts/witness.js';
 import { createWriteKey, listWriteKeys, revokeWriteKey } from '../accounts/write-keys.js';
 import type { Actor } from '../audit/audit.js';
 import { type AuditPlace, mirrorAudit, readAuditLog } from '../audit/mirror.js';
@@ -129,7 +129,7 @@ function commandsOf(context: AdminContext) {
     showCallback: ({ accountId }: OfAccount) => showCallback(redis, accountId),
     setCallback: ({ accountId, url }: OfAccount & { readonly url: string }) =>
       copied(context, setCallback(redis, accountId, url)),
-    removeCallback: ({ accountId }: OfAccount) => copied(context, removeCallback(redis, accountId)),
+    removeCallback: ({ accountId }: OfAccount) => copiedOrFails(context, removeCallback(redis, accountId)),
     testCallback: async ({ accountId }: OfAccount) => {
       const result = await callForTest(redis, accountId, callOptionsOf(config.callbackAllow));
       if (result === undefined) throw new AdministrationError('the account has no callback');
@@ -141,7 +141,7 @@ function commandsOf(context: AdminContext) {
     addEnvironment: ({ accountId, name }: { readonly accountId: string; readonly name: string }) =>
       copied(context, addEnvironment(redis, accountId, name)),
     setEnvironment: ({ appId, settings }: OfEnvironment & { readonly settings: EnvironmentSettings }) =>
-      copied(context, setEnvironment(redis, appId, settings)),
+      copiedOrFails(context, setEnvironment(redis, appId, settings)),
     showEnvironment: ({ appId }: OfEnvironment) => showEnvironment(redis, appId),
     showStats: async ({ appId }: OfEnvironment) => {
       await environmentOf(context, appId);
@@ -157,17 +157,20 @@ function commandsOf(context: AdminContext) {
 
     createKey: ({ appId, name }: OfEnvironment & Named) => copied(context, createApiKey(redis, appId, name)),
     listKeys: ({ appId }: OfEnvironment) => listApiKeys(redis, appId),
-    rotateKey: ({ appId, ...rotation }: OfEnvironment & Rotation) =>
-      copied(context, rotateApiKey(redis, appId, rotation)),
+    rotateKey: async ({ appId, ...rotation }: OfEnvironment & Rotation) => {
+      // Before the former key ends: the new one is shown only once, and the former one may be the only one that anybody has.
+      await assertCopyable(clickhouse);
+      return copied(context, rotateApiKey(redis, appId, rotation));
+    },
     revokeKey: ({ appId, id }: OfEnvironment & { readonly id?: string }) =>
-      copied(context, revokeApiKey(redis, appId, id)),
+      copiedOrFails(context, revokeApiKey(redis, appId, id)),
     showKey: ({ appId }: OfEnvironment) => showApiKey(redis, appId),
 
     createWriteKey: ({ appId, name = '' }: OfEnvironment & Named) =>
       copied(context, createWriteKey(redis, appId, name)),
     listWriteKeys: ({ appId }: OfEnvironment) => listWriteKeys(redis, appId),
     revokeWriteKey: ({ appId, id }: OfEnvironment & { readonly id: string }) =>
-      copied(context, revokeWriteKey(redis, appId, id)),
+      copiedOrFails(context, revokeWriteKey(redis, appId, id)),
     listAudit: async ({ countMax = administration.listedMax, accountId, before }: List & Scope & Before) => {
       // So that an action is in the list as soon as it is done.
       await mirrorAudit(redis, clickhouse);
@@ -184,7 +187,7 @@ function commandsOf(context: AdminContext) {
       return { ...person, url: `${config.adminBaseUrl}/invitation#${secret}` };
     },
     listPeople: ({ accountId }: Scope) => listPeople(redis, accountId),
-    removePerson: ({ personId }: OfPerson) => copied(context, removePerson(redis, personId)),
+    removePerson: ({ personId }: OfPerson) => copiedOrFails(context, removePerson(redis, personId)),
 
     listFailed: ({ countMax = administration.listedMax }: List) => listFailed(clickhouse, countMax),
     retryFailed: () => retryFailed(context),
@@ -290,7 +293,11 @@ function commandsOf(context: AdminContext) {
     showState: () => showState(context),
     recoverState: () => recoverState(context),
 
-    restore: async () => ({ state: (await loadUnlessRestoring(context, loads.restoreWaitMsMax)).how }),
+    restore: async () => {
+      const { how } = await loadUnlessRestoring(context, loads.restoreWaitMsMax);
+      if (how !== 'restored') return { state: how };
+      return { state: how, changes_kept_until: await readCopiedAt(clickhouse) };
+    },
     bootstrap: async () => {
       const { how } = await loadUnlessRestoring(context, loads.startWaitMsMax);
       await makeSigningKey(redis, clickhouse);
@@ -318,12 +325,30 @@ export function checkCertificate(text: string, keyText: string): Verification {
   return verifyCertificate(text, key);
 }
 
-/** After a change of the registry: writes its second copy at once if ClickHouse is there. */
-async function copied<Result>(context: AdminContext, change: Promise<Result>): Promise<Result> {
+/**
+ * After a change of the registry: writes its second copy at once. The result says so if ClickHouse does not take it in time; a worker
+ * then copies it when ClickHouse is back, and a loss of Redis until then undoes the change.
+ */
+async function copied<Result extends object>(
+  { redis, clickhouse, log }: AdminContext,
+  change: Promise<Result>,
+): Promise<Result | (Result & { readonly copied: false })> {
   const result = await change;
-  await mirrorRegistry(context.redis, context.clickhouse).catch(() => {
-    context.log.warn('clickhouse is away: a worker will copy the change when it is back');
-  });
+  if (await isCopiedInTime(redis, clickhouse)) return result;
+  log.warn('clickhouse is away: a worker will copy the change when it is back');
+  return { ...result, copied: false };
+}
+
+/**
+ * The same for a change that revokes or protects something, which nobody may take for safe while it can be undone: rejects with
+ * NotCopied, although the change holds. A secret that is shown only once is never lost with the answer.
+ */
+async function copiedOrFails<Result extends object>(
+  context: AdminContext,
+  change: Promise<Result>,
+): Promise<Result> {
+  const result = await copied(context, change);
+  if ('copied' in result && !('import_token' in result)) throw new NotCopied(true);
   return result;
 }
 

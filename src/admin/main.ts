@@ -1,6 +1,7 @@
 // `npm run admin -- …`: runs one command and prints its result as JSON.
 
 import { AdministrationError } from '../accounts/accounts.js';
+import { NotCopied } from '../accounts/mirror.js';
 import { StateNotLoaded } from '../accounts/registry.js';
 import { checkServers, refreshShardTable } from '../accounts/shard-servers.js';
 import { AuditLogFull } from '../audit/audit.js';
@@ -25,7 +26,10 @@ function print(result: unknown): void {
 
 function fail(error: unknown): void {
   const known =
-    error instanceof AdministrationError || error instanceof StateNotLoaded || error instanceof AuditLogFull;
+    error instanceof AdministrationError ||
+    error instanceof StateNotLoaded ||
+    error instanceof AuditLogFull ||
+    error instanceof NotCopied;
   process.stderr.write(`${known ? error.message : `sluice: ${describeError(error).message}`}\n`);
   process.exitCode = 1;
 }

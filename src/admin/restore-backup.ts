@@ -18,6 +18,7 @@ import {
 import { beginLoading } from '../accounts/loading.js';
 import { mirrorRegistry, readMirror } from '../accounts/mirror.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { forgetKept } from '../accounts/witness.js';
 import {
   addRowsOf,
   BackupFailed,
@@ -204,6 +205,8 @@ async function carryOut(restore: Planned): Promise<void> {
     crash('deletions_reset');
     await copyAll(context);
     crash('copies_rewritten');
+    // Its data is older on purpose.
+    await forgetKept(context.redis, [...serversOf(context.clickhouse).all.keys()]);
   }
   await confirmPlan(restore);
   await notePlan(context.clickhouse, staging, JSON.stringify({ ...plan, isDone: true }));
@@ -367,7 +370,9 @@ async function whileNotLoaded({ redis }: AdminContext, work: () => Promise<void>
 async function checkLoaded({ redis, clickhouse }: AdminContext): Promise<void> {
   const restored = (await readMirror(clickhouse)).documents[deploymentKey];
   const epoch = restored === undefined ? '' : (JSON.parse(restored) as Deployment).epoch;
-  if ((await readEpoch(redis)) !== epoch)
+  const present = await readEpoch(redis);
+  if (present === '' && epoch !== '') throw new RedisChanged();
+  if (present !== epoch)
     throw new AdministrationError(
       'Redis holds another deployment than the restored tables: empty Redis, then "npm run admin -- restore"',
     );
@@ -442,8 +447,10 @@ async function readPlaces([home]: Restore['restored']): Promise<ShardServers | u
 /** Rejects with AdministrationError unless the backup is the deployment's own, and each shard is where it has its rows. */
 async function checkPlaces({ context, restored }: Restore): Promise<void> {
   const { shardServers, deployment } = await readRegistry(context.redis);
+  // Only a Redis that has the deployment comes here.
+  if (deployment === undefined) throw new RedisChanged();
   const own = (await readMirror(restored[0] as ClickHouseClient)).documents[deploymentKey];
-  if (own !== undefined && (JSON.parse(own) as Deployment).epoch !== deployment?.epoch)
+  if (own !== undefined && (JSON.parse(own) as Deployment).epoch !== deployment.epoch)
     throw new AdministrationError(
       'the backup is of another deployment than Redis has: it is restored into an empty Redis only',
     );

@@ -345,6 +345,8 @@ export const audit = {
 
 /** What administrators may set. */
 export const administration = {
+  /** How long a change waits for its second copy, and before that for a sign of life of ClickHouse, if it asks for one. */
+  copyMsMax: 900,
   /** UTF-16 units of the name of an account or environment. */
   nameMax: 200,
   environmentsPerAccountMax: 1_000,

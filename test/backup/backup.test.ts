@@ -400,7 +400,7 @@ test('afterwards everything goes on: deletions, and the second copies of what Re
     { deadlineMs: 60_000, what: 'the requests are copied' },
   );
   await withRedis(sluice, (redis) => redis.flushall());
-  assert.deepEqual(await sluice.admin('restore'), { state: 'restored' });
+  assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
   assert.deepEqual(await lists(), known);
 });
 
@@ -499,5 +499,5 @@ test('goes on although Redis is emptied after the first exchange, and still know
   assert.deepEqual(await names(), known);
   assert.deepEqual(await seen(), ['7 Seen', 'carol Back', 'dave Seen']);
   await withRedis(sluice, (redis) => redis.flushall());
-  assert.deepEqual(await sluice.admin('restore'), { state: 'restored' });
+  assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
 });

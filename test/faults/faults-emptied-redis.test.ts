@@ -107,7 +107,7 @@ test('refuses everything after Redis was emptied until it is restored, then goes
       deadlineMs: 60_000,
       what: 'the API process says that it is not ready',
     });
-    assert.deepEqual(await sluice.admin('restore'), { state: 'restored' });
+    assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
     await load.more(200);
   });
   assert.deepEqual(await readState(), stateBefore);
@@ -167,7 +167,7 @@ test('tells nobody that a key or a token is wrong while it knows none', async ()
     answers.map(() => [503, 'overloaded']),
   );
   await assert.rejects(readDeletion(redis, '5f0c3a52-3a6e-4a5e-9d0b-0e6f6f6f2d11'), StateNotLoaded);
-  assert.deepEqual(await sluice.admin('restore'), { state: 'restored' });
+  assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
   assert.ok(await getToken(sluice, account));
 });
 
@@ -193,7 +193,7 @@ test('a process that kept the lost registry takes nothing under an environment t
     assert.equal(await send(), 200);
     api.sigstop();
     await redis.flushall();
-    assert.deepEqual(await sluice.admin('restore'), { state: 'restored' });
+    assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
   } finally {
     api.sigcont();
     for (const worker of sluice.workers) worker.sigcont();

@@ -143,7 +143,7 @@ test('a Redis that was set back takes and decides nothing, and when it is loaded
     deadlineMs: 60_000,
     what: 'the API says that it is not ready',
   });
-  assert.deepEqual(await sluice.admin('restore'), { state: 'restored' });
+  assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
   await untilReady();
 
   await send(appId, [...eventsOf('since', 20), ...eventsOf('gone', 5), ...eventsOf('shy', 7)]);
@@ -219,7 +219,7 @@ test('a ClickHouse that was set back stores and completes nothing until it is re
 
   // What Redis is loaded from is as new as it was.
   await redis.flushall();
-  assert.deepEqual(await sluice.admin('restore'), { state: 'restored' });
+  assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
   await untilReady();
   assert.ok(await sluice.admin('environments', 'show', younger));
   const status = await readStatus(sluice, await getToken(sluice, account), requestId);
@@ -227,4 +227,41 @@ test('a ClickHouse that was set back stores and completes nothing until it is re
   await send(appId, eventsOf('silent', 4));
   await untilStored(sluice);
   assert.equal(await countRows(appId, 'silent'), 0);
+});
+
+test('while ClickHouse stands still changes are answered soon, none that revokes or protects is taken for safe, and no key is lost', async () => {
+  const [account, appId] = await newAccount();
+  const { id } = (await sluice.admin('write-keys', 'create', appId)) as { id: string };
+  const change = async (method: string, path: string, body?: object) => {
+    const reply = await fetch(`${sluice.adminUrl}/admin/v1${path}`, {
+      method,
+      headers: { authorization: `Bearer ${sluice.adminToken}`, 'content-type': 'application/json' },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      // Two seconds, and whatever a busy machine adds; ClickHouse's own time is over after a minute.
+      signal: AbortSignal.timeout(20_000),
+    });
+    const said = (await reply.json()) as { err?: { code: string }; copied?: boolean };
+    return [reply.status, said.err?.code ?? said.copied] as const;
+  };
+  const environment = `/environments/${appId}`;
+  sluice.clickhouse.sigstop();
+  try {
+    assert.deepEqual(await change('PUT', `${environment}/key`), [503, 'overloaded']);
+    assert.equal((await askForToken(sluice, account)).status, 200, 'the former key is good');
+    assert.deepEqual(await change('DELETE', `${environment}/write-keys/${id}`), [503, 'unknown']);
+    assert.deepEqual(await change('PATCH', environment, { retain_days: 'none' }), [503, 'unknown']);
+    const added = await change('POST', `/accounts/${account.accountId}/environments`, { name: 'New' });
+    assert.deepEqual(added, [200, false]);
+  } finally {
+    sluice.clickhouse.sigcont();
+  }
+  assert.deepEqual(await change('PATCH', environment, { retain_days: 'none' }), [200, undefined]);
+  const { api_key: apiKey } = (await sluice.admin('keys', 'rotate', appId)) as { api_key: string };
+  await untilCountedOn();
+  await redis.flushall();
+  const restored = (await sluice.admin('restore')) as { state: string; changes_kept_until: string };
+  assert.equal(restored.state, 'restored');
+  assert.ok(!Number.isNaN(Date.parse(restored.changes_kept_until)));
+  await untilReady();
+  assert.ok(await getToken(sluice, { ...account, apiKey }));
 });
