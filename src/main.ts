@@ -195,6 +195,7 @@ function readiness(): Readiness {
   if (stopping) return unready('running: the process is stopping');
   if (commitRedis.status !== 'ready') return unready('redis');
   if (!environments.isLoaded()) return unready(`state: ${remedy}`);
+  if (!witness.hasCompared()) return unready('state: it is being compared with ClickHouse');
   // If one shard was emptied, the others go on.
   const missing = shardStates.shardsWithoutState().map((shard) => `state of shard ${shard}: ${remedy}`);
   const ready = missing.length < (environments.deployment()?.shards ?? 1);

@@ -42,7 +42,7 @@ export type WitnessOptions = {
 };
 
 export type Witness = {
-  /** Whether the stores were compared, or could not be because ClickHouse is away. */
+  /** Whether Redis was looked at, and compared with ClickHouse unless that is away. */
   readonly hasCompared: () => boolean;
   /** Looks at Redis first whenever this connection is made again. */
   readonly guard: (connection: Redis) => void;
@@ -67,6 +67,7 @@ export async function followWitness(options: WitnessOptions): Promise<Witness> {
       const counts =
         comparison.isComplete() && (await takeTurn(redis, registryKeys.witnessTurn, witnesses.turnMs));
       const isNew = await comparison.withRedis(redis, counts);
+      attempted = true;
       if (isNew && counts && rounds % witnesses.roundsPerCopy === 0) await comparison.copy();
       reported = '';
     } catch (error) {
@@ -74,7 +75,6 @@ export async function followWitness(options: WitnessOptions): Promise<Witness> {
       if (described.message !== reported) log.warn({ error: described }, 'the stores cannot be compared');
       reported = described.message;
     }
-    attempted = true;
     rounds += 1;
   }
 

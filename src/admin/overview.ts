@@ -4,7 +4,7 @@
 import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
-import { serversOf } from '../clickhouse/servers.js';
+import { serversOf, setBackIn } from '../clickhouse/servers.js';
 import { overview } from '../contract/limits.js';
 import { observePending } from '../deletion/request.js';
 import { describeError } from '../log.js';
@@ -46,6 +46,7 @@ export async function readOverview(context: AdminContext, accountId: string) {
   const bytes = shards.reduce((sum, shard) => sum + shard.bytes, 0);
   const problems = [
     ...awayIn(servers),
+    ...setBackIn(serversOf(context.clickhouse)),
     ...withoutWorker(shards),
     ...(oldestMs > overview.lateMs
       ? [`records wait since ${Math.round(oldestMs / 1000)} s until they can be queried`]
