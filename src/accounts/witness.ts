@@ -61,14 +61,14 @@ export async function followWitness(options: WitnessOptions): Promise<Witness> {
   async function round(): Promise<void> {
     if (options.deployment() === undefined) return;
     try {
-      if (rounds % witnesses.roundsPerCopy === 0 || !comparison.isComplete())
-        await comparison.withClickHouse();
+      const compares = rounds % witnesses.roundsPerCopy === 0 || !comparison.sawAll();
+      if (compares) await comparison.withClickHouse();
       // Only who has compared counts on: an older Redis must not catch up.
       const counts =
-        comparison.isComplete() && (await takeTurn(redis, registryKeys.witnessTurn, witnesses.turnMs));
+        comparison.hasSeen() && (await takeTurn(redis, registryKeys.witnessTurn, witnesses.turnMs));
       const isNew = await comparison.withRedis(redis, counts);
       attempted = true;
-      if (isNew && counts && rounds % witnesses.roundsPerCopy === 0) await comparison.copy();
+      if (isNew && counts && compares) await comparison.copy();
       reported = '';
     } catch (error) {
       const described = describeError(error);
@@ -135,7 +135,9 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
   const known = new Map<Part, number>();
   /** What Redis had at the last look. */
   let latest = new Map<Part, Seen>();
-  let isComplete = false;
+  /** Whether any server was ever seen, and whether all were at the last comparison. */
+  let hasSeen = false;
+  let sawAll = false;
   let slack: number | undefined;
 
   const learn = (part: Part, number: number) => known.set(part, Math.max(known.get(part) ?? 0, number));
@@ -223,7 +225,7 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
         if (wasSetBack) setBack.push(server);
         continue;
       }
-      isComplete = true;
+      hasSeen = true;
       for (const [part, { number }] of parts) learn(part, number);
       const isSetBack = isOlder(parts, kept.get(server));
       if (isSetBack) setBack.push(server);
@@ -235,6 +237,7 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
       clickhouseSetBack.set({ server: String(server) }, isSetBack ? 1 : 0);
     }
     servers.noteSetBack(setBack);
+    sawAll = seen.every((parts) => parts instanceof Map);
   }
 
   /** Copies what Redis had at the last look to all servers that are not older, and notes which have it. */
@@ -255,7 +258,7 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
     for (const result of results) if (result.status === 'rejected') throw result.reason;
   }
 
-  return { withRedis, withClickHouse, copy, isComplete: () => isComplete };
+  return { withRedis, withClickHouse, copy, hasSeen: () => hasSeen, sawAll: () => sawAll };
 }
 
 /** Sent as text: a Redis that has just started knows no script, and nothing may come between two attempts. */

@@ -265,3 +265,28 @@ test('while ClickHouse stands still changes are answered soon, none that revokes
   await untilReady();
   assert.ok(await getToken(sluice, { ...account, apiKey }));
 });
+
+test('what waited in a Redis that was set back is stored once', async () => {
+  const [, appId] = await newAccount();
+  await untilStored(sluice);
+  // Nothing is stored meanwhile.
+  for (const worker of sluice.workers) worker.sigstop();
+  try {
+    assert.deepEqual(await send(appId, eventsOf('waiting', 5)), { 200: 5 });
+    await putAside('redis');
+    await untilReady();
+    await untilCountedOn();
+    await putBack('redis');
+    await until(async () => (await redis.exists(registryKeys.epoch)) === 0, {
+      deadlineMs: 60_000,
+      what: 'Redis is known to be old',
+    });
+    await sluice.admin('restore');
+    await untilReady();
+  } finally {
+    for (const worker of sluice.workers) worker.sigcont();
+  }
+  assert.deepEqual(await send(appId, eventsOf('waiting', 7)), { 200: 7 });
+  await untilStored(sluice);
+  assert.equal(await countRows(appId, 'waiting'), 7);
+});
