@@ -28,7 +28,7 @@ import { beginLoading, inScriptCalls, LoadInterrupted, type Loading, versionAfte
 import { type MirroredRegistry, mirrorRegistry, readMirror } from './mirror.js';
 import { readRegistry } from './registry.js';
 import { checkShardServers, settleShardServers, spreadEvenly, tableOf } from './shard-servers.js';
-import { readSeen } from './witness.js';
+import { readSeen } from './witness-copies.js';
 
 export type LoadOptions = {
   readonly redis: Redis;

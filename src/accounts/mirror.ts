@@ -2,7 +2,6 @@
 
 import { mirrorAudit } from '../audit/mirror.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
-import { administration } from '../contract/limits.js';
 import { type CrashPoint, noCrash } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
@@ -53,15 +52,17 @@ export async function mirrorRegistry(
   redis: Redis,
   clickhouse: ClickHouseClient,
   crash: CrashPoint = noCrash,
+  abort_signal?: AbortSignal,
 ): Promise<number> {
   const { version, documents } = await readUnmirrored(redis, registryKeys, 'keep');
   if (documents.length === 0) return 0;
-  await mirrorAudit(redis, clickhouse);
+  await mirrorAudit(redis, clickhouse, abort_signal);
   await clickhouse.insert({
     table: 'registry',
     values: documents.map(({ key, document }) => ({ document_key: key, document, version })),
     format: 'JSONEachRow',
     clickhouse_settings: { async_insert: 0 },
+    ...(abort_signal && { abort_signal }),
   });
   crash('registry_copied');
   await runScript(
@@ -88,25 +89,21 @@ export class NotCopied extends Error {
 }
 
 /** Whether ClickHouse has all changes of the registry in time. If not, a worker copies them later. */
-export async function isCopiedInTime(redis: Redis, clickhouse: ClickHouseClient): Promise<boolean> {
-  return inTime(mirrorRegistry(redis, clickhouse));
+export function isCopiedInTime(redis: Redis, clickhouse: ClickHouseClient, msMax: number): Promise<boolean> {
+  return succeeds(mirrorRegistry(redis, clickhouse, noCrash, AbortSignal.timeout(msMax)));
 }
 
 /** Rejects with NotCopied if ClickHouse does not answer in time: a change that it has to copy is not begun. */
-export async function assertCopyable(clickhouse: ClickHouseClient): Promise<void> {
-  if (!(await inTime(clickhouse.command({ query: 'SELECT 1' })))) throw new NotCopied(false);
+export async function assertCopyable(clickhouse: ClickHouseClient, msMax: number): Promise<void> {
+  const answer = clickhouse.command({ query: 'SELECT 1', abort_signal: AbortSignal.timeout(msMax) });
+  if (!(await succeeds(answer))) throw new NotCopied(false);
 }
 
-async function inTime(work: Promise<unknown>): Promise<boolean> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<false>((settle) => {
-    timer = setTimeout(settle, administration.copyMsMax, false);
-  });
-  const done = work.then(
+function succeeds(work: Promise<unknown>): Promise<boolean> {
+  return work.then(
     () => true,
     () => false,
   );
-  return Promise.race([done, late]).finally(() => clearTimeout(timer));
 }
 
 export type MirroredRegistry = { readonly version: string; readonly documents: Record<string, string> };

@@ -7,8 +7,7 @@
 // Each process compares at its start, whenever it connects to Redis again (before any other command of that connection), and
 // every second.
 
-import { type ClickHouseClient, codeOfFault, faultCodes } from '../clickhouse/client.js';
-import { onAllReplicas } from '../clickhouse/replication.js';
+import type { ClickHouseClient } from '../clickhouse/client.js';
 import { ClickHouseSetBack, serversOf } from '../clickhouse/servers.js';
 import { describeError, type Log } from '../log.js';
 import { clickhouseSetBack } from '../metrics.js';
@@ -18,21 +17,17 @@ import { type Script, scripts } from '../redis/scripts.js';
 import { takeTurn } from '../redis/turn.js';
 import { witnesses } from '../tuning.js';
 import type { Deployment } from './documents.js';
-
-/** `registry`, or the number of a shard. */
-type Part = string;
-
-const registry: Part = 'registry';
-/** Written only while every change has its second copy. */
-const copies: Part = 'copies';
-
-/** What a server has of a part. */
-export type Seen = {
-  readonly number: number;
-  /** The highest segment that ClickHouse had by then, and how many records ever were stored. */
-  readonly storedTo: number;
-  readonly storedRecords: number;
-};
+import {
+  areAllCopied,
+  copies,
+  noteKept,
+  type Part,
+  readKept,
+  readSeen,
+  registry,
+  type Seen,
+  writeSeen,
+} from './witness-copies.js';
 
 export type WitnessOptions = {
   readonly redis: Redis;
@@ -143,18 +138,18 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
   const learn = (part: Part, number: number) => known.set(part, Math.max(known.get(part) ?? 0, number));
 
   /** A Redis that does not wait for its disk may lose its last second; that is no older copy. */
-  async function readSlack(): Promise<number> {
-    const policy = await redis.call('CONFIG', 'GET', 'appendfsync').catch(() => []);
-    slack = Array.isArray(policy) && policy[1] === 'always' ? 0 : witnesses.slack;
-    return slack;
+  async function readSlack(): Promise<void> {
+    // A Redis that does not tell is taken for one that may lose a second.
+    const policy = await redis.call('CONFIG', 'GET', 'appendfsync').catch(() => undefined);
+    if (Array.isArray(policy)) slack = policy[1] === 'always' ? 0 : witnesses.slack;
   }
 
   /** Settles with whether Redis holds the deployment and is as new as what is known. `atOnce`: the first commands of a connection. */
   async function withRedis(connection: Redis, counts: boolean, atOnce = false): Promise<boolean> {
-    const known = deployment();
-    if (known === undefined) return false;
+    const current = deployment();
+    if (current === undefined) return false;
     if (slack === undefined && !atOnce) await readSlack();
-    const { epoch, shards } = known;
+    const { epoch, shards } = current;
     const keys = [
       registryKeys.epoch,
       registryKeys.witness,
@@ -251,8 +246,8 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
     const results = await Promise.allSettled(
       servers.all.map(async (client, server) => {
         if (servers.setBack().includes(server)) return;
-        if ((await write(client, parts, kept.get(server) ?? 0)) >= number)
-          await redis.hset(registryKeys.witness, keptField(server), String(number));
+        if ((await writeSeen(client, parts, kept.get(server) ?? 0)) >= number)
+          await noteKept(redis, server, number);
       }),
     );
     for (const result of results) if (result.status === 'rejected') throw result.reason;
@@ -264,90 +259,4 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
 /** Sent as text: a Redis that has just started knows no script, and nothing may come between two attempts. */
 function run(redis: Redis, script: Script, keys: string[], args: (string | number)[]): Promise<unknown> {
   return redis.eval(script.text, script.keys, ...keys, ...args);
-}
-
-const keptField = (server: number) => `kept:${server}`;
-
-/** By server: the number that it was seen to have. */
-export async function readKept(redis: Redis): Promise<ReadonlyMap<number, number>> {
-  const fields = Object.entries(await redis.hgetall(registryKeys.witness));
-  return new Map(
-    fields
-      .filter(([field]) => field.startsWith('kept:'))
-      .map(([field, number]) => [Number(field.slice('kept:'.length)), Number(number)]),
-  );
-}
-
-/** From here on a server counts as new, whatever it has: it is recovered, or was replaced on purpose. */
-export async function forgetKept(redis: Redis, servers: readonly number[]): Promise<void> {
-  await redis.hdel(registryKeys.witness, ...servers.map(keptField));
-}
-
-async function areAllCopied(redis: Redis): Promise<boolean> {
-  const counts = await Promise.all([
-    redis.scard(registryKeys.unmirrored),
-    redis.scard(registryKeys.unmirroredDeletions),
-    redis.hlen(registryKeys.audit),
-  ]);
-  return counts.every((count) => count === 0);
-}
-
-/** When ClickHouse had the second copies of all changes for the last time, by its clock; null if that is not known. */
-export async function readCopiedAt(clickhouse: ClickHouseClient): Promise<string | null> {
-  const result = await clickhouse.query({
-    query: `SELECT toString(max(written_at)) AS at, count() AS known FROM witness WHERE part = '${copies}'`,
-    format: 'JSONEachRow',
-  });
-  const [row] = await result.json<{ at: string; known: string | number }>();
-  return row === undefined || Number(row.known) === 0 ? null : `${row.at.replace(' ', 'T')}Z`;
-}
-
-/** What a server has seen; nothing if it lost even the table. */
-export async function readSeen(clickhouse: ClickHouseClient): Promise<Map<Part, Seen>> {
-  try {
-    const result = await clickhouse.query({
-      query: `SELECT part, toString(max(w.number)) AS number, toString(max(stored_to)) AS stored_to,
-          toString(max(stored_records)) AS stored_records
-        FROM ${onAllReplicas(clickhouse, 'witness')} AS w GROUP BY part`,
-      format: 'JSONEachRow',
-      abort_signal: AbortSignal.timeout(witnesses.clickhouseMsMax),
-      clickhouse_settings: { skip_unavailable_shards: 1 },
-    });
-    const rows = await result.json<Record<'part' | 'number' | 'stored_to' | 'stored_records', string>>();
-    return new Map(
-      rows.map(({ part, number, stored_to, stored_records }) => [
-        part,
-        { number: Number(number), storedTo: Number(stored_to), storedRecords: Number(stored_records) },
-      ]),
-    );
-  } catch (error) {
-    const code = codeOfFault(error);
-    if (code === faultCodes.unknownTable || code === faultCodes.unknownDatabase) return new Map();
-    throw error;
-  }
-}
-
-/** Settles with the number of the registry that the server has then: an older server takes nothing, and so never catches up. */
-async function write(
-  clickhouse: ClickHouseClient,
-  parts: ReadonlyMap<Part, Seen>,
-  kept: number,
-): Promise<number> {
-  const all = [...parts];
-  await clickhouse.command({
-    query: `INSERT INTO witness (part, number, stored_to, stored_records) SELECT row.1, row.2, row.3, row.4 FROM (
-        SELECT arrayJoin(arrayZip({parts:Array(String)}, {numbers:Array(UInt64)}, {stored:Array(UInt64)},
-          {records:Array(UInt64)})) AS row)
-      WHERE (SELECT max(w.number) FROM witness AS w WHERE part = '${registry}') >= {kept:UInt64}`,
-    query_params: {
-      parts: all.map(([part]) => part),
-      numbers: all.map(([, { number }]) => number),
-      stored: all.map(([, { storedTo }]) => storedTo),
-      records: all.map(([, { storedRecords }]) => storedRecords),
-      kept,
-    },
-    clickhouse_settings: { async_insert: 0 },
-    abort_signal: AbortSignal.timeout(witnesses.clickhouseMsMax),
-  });
-  return (await readSeen(clickhouse)).get(registry)?.number ?? 0;
 }

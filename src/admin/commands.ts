@@ -31,7 +31,8 @@ import { assertCopyable, isCopiedInTime, mirrorRegistry, NotCopied } from '../ac
 import { readRegistry } from '../accounts/registry.js';
 import { clickhouseOf } from '../accounts/shard-servers.js';
 import { makeSigningKey, publicPartOf, readSigningKey } from '../accounts/signing-key.js';
-import { compareOnce, readCopiedAt } from '../accounts/witness.js';
+import { compareOnce } from '../accounts/witness.js';
+import { readCopiedAt } from '../accounts/witness-copies.js';
 import { createWriteKey, listWriteKeys, revokeWriteKey } from '../accounts/write-keys.js';
 import type { Actor } from '../audit/audit.js';
 import { type AuditPlace, mirrorAudit, readAuditLog } from '../audit/mirror.js';
@@ -159,8 +160,9 @@ function commandsOf(context: AdminContext) {
     listKeys: ({ appId }: OfEnvironment) => listApiKeys(redis, appId),
     rotateKey: async ({ appId, ...rotation }: OfEnvironment & Rotation) => {
       // Before the former key ends: the new one is shown only once, and the former one may be the only one that anybody has.
-      await assertCopyable(clickhouse);
-      return copied(context, rotateApiKey(redis, appId, rotation));
+      const copyMsMax = (context.copyMsMax ?? administration.copyMsMax) / 2;
+      await assertCopyable(clickhouse, copyMsMax);
+      return copied({ ...context, copyMsMax }, rotateApiKey(redis, appId, rotation));
     },
     revokeKey: ({ appId, id }: OfEnvironment & { readonly id?: string }) =>
       copiedOrFails(context, revokeApiKey(redis, appId, id)),
@@ -330,11 +332,11 @@ export function checkCertificate(text: string, keyText: string): Verification {
  * then copies it when ClickHouse is back, and a loss of Redis until then undoes the change.
  */
 async function copied<Result extends object>(
-  { redis, clickhouse, log }: AdminContext,
+  { redis, clickhouse, log, copyMsMax = administration.copyMsMax }: AdminContext,
   change: Promise<Result>,
 ): Promise<Result | (Result & { readonly copied: false })> {
   const result = await change;
-  if (await isCopiedInTime(redis, clickhouse)) return result;
+  if (await isCopiedInTime(redis, clickhouse, copyMsMax)) return result;
   log.warn('clickhouse is away: a worker will copy the change when it is back');
   return { ...result, copied: false };
 }

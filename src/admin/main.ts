@@ -8,6 +8,7 @@ import { AuditLogFull } from '../audit/audit.js';
 import { tablesOf } from '../clickhouse/client.js';
 import { connectServers, serversOf } from '../clickhouse/servers.js';
 import { readConfigOrExit } from '../config.js';
+import { administration } from '../contract/limits.js';
 import { createLog, describeError } from '../log.js';
 import { connect, untilReady } from '../redis/client.js';
 import { runCommandLine, runWithoutService } from './command-line.js';
@@ -46,7 +47,7 @@ async function runWithService(): Promise<void> {
     await refreshShardTable(redis, serversOf(clickhouse));
     await checkServers(serversOf(clickhouse));
     const commands = createAdminCommands(
-      { redis, clickhouse, config, log },
+      { redis, clickhouse, config, log, copyMsMax: administration.commandLineCopyMsMax },
       commandLineActor(config.sudoUser),
     );
     print(await runCommandLine(commands, words));

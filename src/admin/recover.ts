@@ -4,7 +4,8 @@
 
 import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
-import { type Comparison, compareOnce, forgetKept, readSeen, type Seen } from '../accounts/witness.js';
+import { type Comparison, compareOnce } from '../accounts/witness.js';
+import { forgetKept, readSeen, type Seen } from '../accounts/witness-copies.js';
 import { readShards } from '../clickhouse/backups.js';
 import { type ClickHouseClient, tablesOf } from '../clickhouse/client.js';
 import { generationAbove, raiseGeneration, readMarkers } from '../clickhouse/key-index.js';

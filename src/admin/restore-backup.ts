@@ -18,7 +18,7 @@ import {
 import { beginLoading } from '../accounts/loading.js';
 import { mirrorRegistry, readMirror } from '../accounts/mirror.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
-import { forgetKept } from '../accounts/witness.js';
+import { forgetKept } from '../accounts/witness-copies.js';
 import {
   addRowsOf,
   BackupFailed,

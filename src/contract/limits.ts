@@ -345,8 +345,9 @@ export const audit = {
 
 /** What administrators may set. */
 export const administration = {
-  /** How long a change waits for its second copy, and before that for a sign of life of ClickHouse, if it asks for one. */
-  copyMsMax: 900,
+  /** How long a change waits for ClickHouse, which keeps its second copy: over HTTP, and on the command line. */
+  copyMsMax: 2_000,
+  commandLineCopyMsMax: 10_000,
   /** UTF-16 units of the name of an account or environment. */
   nameMax: 200,
   environmentsPerAccountMax: 1_000,
