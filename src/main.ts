@@ -52,6 +52,7 @@ import { consoleRoutes, pageFileRoutes, visualizerPageRoute } from './http/pages
 import { sdkRoutes } from './http/pages/sdk.js';
 import { createCallerAddress, createProxyCheck } from './http/protocol/caller-address.js';
 import { divideConnections, limitConnections } from './http/protocol/connections.js';
+import { front } from './http/protocol/front.js';
 import { listen, PortTaken, type Route, type Server } from './http/protocol/server.js';
 import { createWrongTokens } from './http/protocol/wrong-tokens.js';
 import { createCommitter } from './ingest/commit.js';
@@ -199,9 +200,12 @@ function readiness(): Readiness {
   // If one shard was emptied, the others go on.
   const missing = shardStates.shardsWithoutState().map((shard) => `state of shard ${shard}: ${remedy}`);
   const ready = missing.length < (environments.deployment()?.shards ?? 1);
-  const away = serversWatch.away().map((number) => `clickhouse server ${number}: records of its shards wait`);
+  // Records are accepted without ClickHouse until the backlog is full, so no process is taken out for it.
   const servers = serversOf(clickhouse);
-  return { ready, missing: [...missing, ...away, ...setBackIn(servers), ...servers.misfits()] };
+  return {
+    ready,
+    missing: [...missing, ...serversWatch.away(), ...setBackIn(servers), ...servers.misfits()],
+  };
 }
 
 async function readMetrics(): Promise<string> {
@@ -254,7 +258,7 @@ try {
     submission,
     suppression,
     clickhouse,
-    previews: createPreviews(clickhouse, config.clickhouseDatabase),
+    previews: createPreviews(clickhouse),
     audit: { redis: deletionRedis, clickhouse, log },
     redis: deletionRedis,
     publicBaseUrl: config.publicBaseUrl,
@@ -274,7 +278,7 @@ try {
   const exportOptions: ExportApiOptions = {
     submission,
     audit: { redis: deletionRedis, clickhouse, log },
-    reading: { redis: deletionRedis, clickhouse, database: config.clickhouseDatabase },
+    reading: { redis: deletionRedis, clickhouse },
     downloads,
     publicBaseUrl: config.publicBaseUrl,
     log,
@@ -302,6 +306,7 @@ try {
     ...healthRoutes(readiness),
     publicDocument,
   ];
+  front(config.headerBytesMax);
   const limited = limitConnections(connectionsMax.public, isProxy);
   servers.push(
     await listen(config.host, config.port, 'PORT', shared, routes, log, callerAddress, limited.attach),

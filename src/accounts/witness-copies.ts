@@ -1,6 +1,7 @@
 // What Redis and the ClickHouse servers have of the witness (witness.ts): a server's table has the numbers that it has seen, and
 // Redis notes for each server which number that is.
 
+import { readRow, readRows } from '../clickhouse/answers.js';
 import { type ClickHouseClient, codeOfFault, faultCodes } from '../clickhouse/client.js';
 import { onAllReplicas } from '../clickhouse/replication.js';
 import type { Redis } from '../redis/client.js';
@@ -56,26 +57,25 @@ export async function areAllCopied(redis: Redis): Promise<boolean> {
 
 /** When ClickHouse had the second copies of all changes for the last time, by its clock; null if that is not known. */
 export async function readCopiedAt(clickhouse: ClickHouseClient): Promise<string | null> {
-  const result = await clickhouse.query({
+  const row = await readRow<{ at: string; known: string | number }>(clickhouse, {
     query: `SELECT toString(max(written_at)) AS at, count() AS known FROM witness WHERE part = '${copies}'`,
-    format: 'JSONEachRow',
   });
-  const [row] = await result.json<{ at: string; known: string | number }>();
-  return row === undefined || Number(row.known) === 0 ? null : `${row.at.replace(' ', 'T')}Z`;
+  return Number(row.known) === 0 ? null : `${row.at.replace(' ', 'T')}Z`;
 }
 
 /** What a server has seen; nothing if it lost even the table. */
 export async function readSeen(clickhouse: ClickHouseClient): Promise<Map<Part, Seen>> {
   try {
-    const result = await clickhouse.query({
-      query: `SELECT part, toString(max(w.number)) AS number, toString(max(stored_to)) AS stored_to,
+    const rows = await readRows<Record<'part' | 'number' | 'stored_to' | 'stored_records', string>>(
+      clickhouse,
+      {
+        query: `SELECT part, toString(max(w.number)) AS number, toString(max(stored_to)) AS stored_to,
           toString(max(stored_records)) AS stored_records
         FROM ${onAllReplicas(clickhouse, 'witness')} AS w GROUP BY part`,
-      format: 'JSONEachRow',
-      abort_signal: AbortSignal.timeout(witnesses.clickhouseMsMax),
-      clickhouse_settings: { skip_unavailable_shards: 1 },
-    });
-    const rows = await result.json<Record<'part' | 'number' | 'stored_to' | 'stored_records', string>>();
+        abort_signal: AbortSignal.timeout(witnesses.clickhouseMsMax),
+        clickhouse_settings: { skip_unavailable_shards: 1 },
+      },
+    );
     return new Map(
       rows.map(({ part, number, stored_to, stored_records }) => [
         part,

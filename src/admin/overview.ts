@@ -3,6 +3,7 @@
 
 import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { readRow, readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { serversOf, setBackIn } from '../clickhouse/servers.js';
 import { overview } from '../contract/limits.js';
@@ -112,14 +113,13 @@ async function countWaitingCopies(redis: AdminContext['redis']): Promise<number>
 async function countFailed({ clickhouse }: AdminContext, appIds: readonly string[]): Promise<number | Error> {
   const counts = await Promise.all(
     serversOf(clickhouse).all.map(async (client) => {
-      const result = await client.query({
+      const { failed } = await readRow<{ failed: number }>(client, {
         query: `SELECT toFloat64(count()) AS failed FROM failed_events
           WHERE table_name != '' AND app_id IN ({appIds:Array(String)})`,
         query_params: { appIds },
-        format: 'JSONEachRow',
         abort_signal: AbortSignal.timeout(overview.clickhouseMsMax),
       });
-      return (await result.json<{ failed: number }>())[0]?.failed ?? 0;
+      return failed;
     }),
   ).catch((error: unknown) => (error instanceof Error ? error : new Error(String(error))));
   return counts instanceof Error ? counts : counts.reduce((sum, count) => sum + count, 0);
@@ -226,13 +226,11 @@ function askServers({ clickhouse }: AdminContext): Promise<(ClickHouseFacts | un
 /** Undefined if ClickHouse does not answer soon. */
 async function askClickHouse(clickhouse: ClickHouseClient): Promise<ClickHouseFacts | undefined> {
   const asked = async () => {
-    const result = await clickhouse.query({
+    const [facts] = await readRows<ClickHouseFacts>(clickhouse, {
       query: `SELECT version() AS version, uptime() AS uptime_seconds, toFloat64(unreserved_space) AS disk_free_bytes,
           toFloat64(total_space) AS disk_bytes FROM system.disks ORDER BY unreserved_space LIMIT 1`,
-      format: 'JSONEachRow',
       abort_signal: AbortSignal.timeout(overview.clickhouseMsMax),
     });
-    const [facts] = await result.json<ClickHouseFacts>();
     return facts;
   };
   return asked().catch(() => undefined);

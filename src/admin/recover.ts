@@ -6,6 +6,7 @@ import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { type Comparison, compareOnce } from '../accounts/witness.js';
 import { forgetKept, readSeen, type Seen } from '../accounts/witness-copies.js';
+import { readRow } from '../clickhouse/answers.js';
 import { readShards } from '../clickhouse/backups.js';
 import { type ClickHouseClient, tablesOf } from '../clickhouse/client.js';
 import { generationAbove, raiseGeneration, readMarkers } from '../clickhouse/key-index.js';
@@ -140,12 +141,11 @@ async function readMissing(
 async function countLater(client: ClickHouseClient, shard: number, number: number): Promise<number> {
   const ofTable = (table: string) =>
     `SELECT count() AS records FROM ${table} WHERE app_id != '' AND segment > {number:UInt64} AND segment % ${shardNumberSpacing} = ${shard}`;
-  const result = await client.query({
+  const { records } = await readRow<{ records: number }>(client, {
     query: `SELECT toFloat64(sum(records)) AS records FROM (${tables.map((table) => ofTable(storedTable(table))).join(' UNION ALL ')})`,
     query_params: { number },
-    format: 'JSONEachRow',
   });
-  return (await result.json<{ records: number }>())[0]?.records ?? 0;
+  return records;
 }
 
 function timeOf(number: number): string | null {

@@ -3,11 +3,13 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { connect } from 'node:net';
+import { createServer } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { createControl } from '../../deploy/local/clickhouse/control.js';
 import { launch } from '../../deploy/local/launch.js';
 import { type ClickHouseHandle, startClickHouse } from '../../harness/clickhouse.js';
 import { plainEnvironment } from '../../harness/environment.js';
@@ -51,6 +53,21 @@ describe('the process', { concurrency: true }, () => {
       assert.deepEqual(exit, { code: 0, signal: null });
     } finally {
       await own.remove();
+    }
+  });
+
+  test('does not take an empty answer for the answer that no statement runs', async () => {
+    let answer = '';
+    const engine = createServer((_, reply) => reply.end(answer)).listen(0, '127.0.0.1');
+    try {
+      await once(engine, 'listening');
+      const control = createControl((engine.address() as AddressInfo).port, 'secret');
+      assert.equal(await control.idleWithin(200), false);
+      answer = '0\n';
+      assert.equal(await control.idleWithin(10_000), true);
+    } finally {
+      engine.closeAllConnections();
+      engine.close();
     }
   });
 

@@ -35,6 +35,9 @@ export const killMsMax = 2_000;
 /** A statement leaves the list of processes before the last bytes of its reply are sent; this waits for them. */
 export const lastReplyMs = 100;
 
+/** How long another engine may take to start, which writes definitions anew. */
+export const mendMsMax = 60_000;
+
 if (queryMemoryShare >= 1) throw new Error('queryMemoryShare is too large');
 
 /** What this process may use: the container's limit when it has one. */

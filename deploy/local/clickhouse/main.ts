@@ -12,6 +12,7 @@ import { findOrMakeSecret, newSecret } from '../secrets.js';
 import { type Control, createControl } from './control.js';
 import { loadEngine, missingEngine } from './engine.js';
 import { killMsMax, lastReplyMs, stopMsMax } from './limits.js';
+import { mendDefinitions } from './mend-definitions.js';
 import { clusterOf, firstName, placeOf } from './places.js';
 import { serverConfig } from './server-config.js';
 import { untilLockFree } from './status-lock.js';
@@ -70,6 +71,8 @@ async function prepare(config: Config, launcherPassword: string): Promise<string
     if (holder !== undefined) return refuse(`DATA_DIR: ${dataDir} is in use by process ${holder}`);
     await checkPort('CLICKHOUSE_PORT', httpPort);
     await checkPort('CLICKHOUSE_TCP_PORT', tcpPort);
+    for (const mended of await mendDefinitions(path, config.clickhouseDatabase))
+      log.warn(mended, 'a damaged definition');
     // Earlier versions passed data and results through files.
     rmSync(join(dataDir, 'clickhouse-exchange'), { recursive: true, force: true });
     const [configFile, usersFile] = [join(dataDir, `${name}.xml`), join(dataDir, `${name}-users.xml`)];
