@@ -5,12 +5,13 @@ import { findDemoAccount } from './accounts/deployment.js';
 import { followEnvironments } from './accounts/environments.js';
 import { clickhouseOf, exitAfter, followShardTable } from './accounts/shard-servers.js';
 import { followShards } from './accounts/shard-states.js';
+import { followWitness } from './accounts/witness.js';
 import { createAdminCommands } from './admin/commands.js';
 import { queriesInTurn } from './admin/queries-in-turn.js';
 import { readArrived } from './clickhouse/arrived.js';
 import { tablesOf } from './clickhouse/client.js';
 import { observeDisk } from './clickhouse/observe-disk.js';
-import { connectServers, serversOf, watchServers } from './clickhouse/servers.js';
+import { connectServers, serversOf, setBackIn, watchServers } from './clickhouse/servers.js';
 import { describeSetAside, watchSetAside } from './clickhouse/set-aside-parts.js';
 import { readConfigOrExit } from './config.js';
 import { commits, queries, waits } from './contract/limits.js';
@@ -101,6 +102,8 @@ const setAside = watchSetAside(clickhouse);
 const environments = await followEnvironments(redis, log);
 const shardStates = followShards(redis, environments.deployment);
 const suppressions = await followSuppressions(redis, environments.deployment, log);
+const witness = await followWitness({ redis, clickhouse, deployment: environments.deployment, log });
+for (const connection of [redis, commitRedis, deletionRedis]) witness.guard(connection);
 const counts = keepCountsIn(redis, log);
 const rejected = keepRejectedIn(redis, log);
 const traffic = keepMinuteCounts({ clickhouse, log });
@@ -142,6 +145,7 @@ let startedIngestion: (Ingestion & { readonly close: () => Promise<void> }) | un
 function ingestion(): Ingestion | undefined {
   const deployment = environments.deployment();
   if (startedIngestion !== undefined || deployment === undefined) return startedIngestion;
+  if (!witness.hasCompared()) return undefined;
   const committers = Array.from({ length: deployment.shards }, (_, shard) =>
     createCommitter({
       redis: commitRedis,
@@ -198,13 +202,14 @@ function readiness(): Readiness {
   if (stopping) return unready('running: the process is stopping');
   if (commitRedis.status !== 'ready') return unready('redis');
   if (!environments.isLoaded()) return unready(`state: ${remedy}`);
+  if (!witness.hasCompared()) return unready('state: it is being compared with ClickHouse');
   // If one shard was emptied, the others go on.
   const missing = shardStates.shardsWithoutState().map((shard) => `state of shard ${shard}: ${remedy}`);
   const ready = missing.length < (environments.deployment()?.shards ?? 1);
   // Records are accepted without ClickHouse until the backlog is full, so no process is taken out for it.
-  const misfits = serversOf(clickhouse).misfits();
-  const aside = describeSetAside(setAside.counts());
-  return { ready, missing: [...missing, ...serversWatch.away(), ...misfits, ...aside] };
+  const servers = serversOf(clickhouse);
+  const ofServers = [...serversWatch.away(), ...setBackIn(servers), ...servers.misfits()];
+  return { ready, missing: [...missing, ...ofServers, ...describeSetAside(setAside.counts())] };
 }
 
 async function readMetrics(): Promise<string> {
@@ -376,6 +381,7 @@ await traffic.close();
 await stopSharing();
 await stopAnnouncing();
 environments.close();
+witness.close();
 channel.close();
 shardStates.close();
 stopFollowingShards();

@@ -191,6 +191,18 @@ export const runningProcesses = {
   staleMs: 20_000,
 } as const;
 
+/** How a store that was set back is noticed (accounts/witness.ts). */
+export const witnesses = {
+  everyMs: 1_000,
+  /** One process counts on in this time: less than the time between two rounds. */
+  turnMs: 900,
+  /** ClickHouse is compared, and gets the number, every so many rounds. */
+  roundsPerCopy: 5,
+  clickhouseMsMax: 2_000,
+  /** How many a Redis that does not wait for its disk may lose. */
+  slack: 3,
+} as const;
+
 /** Metrics of one host's processes. */
 export const sharedMetrics = {
   writeEveryMs: 2_000,
@@ -263,6 +275,8 @@ export const stateLoads = {
   bytesPerCallMax: 4 * MiB,
   /** Targets that one query asks for; the targets of one request are not divided. */
   targetsPerQueryMax: 20_000,
+  /** A version is never given twice if a loss takes at most this many that its copy lacks. */
+  lostVersionsMax: 1_000_000n,
 } as const;
 
 assertRelations();

@@ -6,6 +6,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Environment } from '../src/accounts/documents.js';
 import { readRegistry, StateNotLoaded } from '../src/accounts/registry.js';
+import { assertCurrent } from '../src/accounts/witness.js';
 import {
   type ClickHouseClient,
   codeOfFault,
@@ -93,6 +94,7 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
     const done = await withFailedRowsLocked(options.redis, 'round', async () => {
       // The restore may have begun after the requests were chosen, and changed them.
       if (await isBackupRestored(options.redis)) return 0;
+      await assertCurrent(options.redis, options.clickhouse);
       return deleteTogether(options, chosen);
     });
     return done === 'locked' ? 0 : done;
@@ -191,6 +193,8 @@ async function finish(options: RoundOptions, requests: readonly DeletionRequest[
   await dropTablesEverywhere(clickhouse);
   await emptySlowLogs(mastersOf(redis), log);
   crash('targets_purged');
+  // It may have been set back since the places were counted.
+  await assertCurrent(redis, clickhouse);
   const completed_at = new Date().toISOString();
   const { deployment, callbacks } = await readRegistry(redis);
   // An emptied Redis has no callbacks. Copying that state would lose the pending call for good.

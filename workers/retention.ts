@@ -7,6 +7,7 @@ import { randomBytes } from 'node:crypto';
 import type { Environment } from '../src/accounts/documents.js';
 import { readRegistry, StateNotLoaded } from '../src/accounts/registry.js';
 import { refreshShardTable } from '../src/accounts/shard-servers.js';
+import { assertCurrent } from '../src/accounts/witness.js';
 import { readRow } from '../src/clickhouse/answers.js';
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { keepKeysOf } from '../src/clickhouse/key-index.js';
@@ -119,6 +120,7 @@ export async function expireRows(context: RetentionContext, nowMs: number): Prom
   const done = await withFailedRowsLocked(redis, 'retention', async (isHeld) => {
     if ((await redis.exists(registryKeys.restoringBackup)) === 1)
       return waits(context, 'a backup is being restored');
+    await assertCurrent(redis, context.clickhouse);
     const fences = await takeFences(context);
     const ofServers: ('done' | 'busy')[] = [];
     for (const part of await partsOf(context, retaining)) {

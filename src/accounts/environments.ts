@@ -13,6 +13,8 @@ import { type RegistrySnapshot, readRegistry, readVersion } from './registry.js'
 
 /** An environment as requests need it. */
 export type LiveEnvironment = {
+  /** The version of the registry that it was read from. */
+  readonly registryVersion: number;
   readonly appId: string;
   readonly accountId: string;
   readonly lenient: boolean;
@@ -83,7 +85,7 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
     environments = new Map(
       [...snapshot.environments].map(([appId, environment]) => [
         appId,
-        toLiveEnvironment(environment, shards),
+        toLiveEnvironment(environment, shards, Number(snapshot.version)),
       ]),
     );
     byKeyHash = byHash(snapshot, environments);
@@ -157,13 +159,18 @@ function byHash(
 
 const limitNames = Object.keys(rateLimits) as readonly LimitName[];
 
-function toLiveEnvironment(environment: Environment, shards: number): LiveEnvironment {
+function toLiveEnvironment(
+  environment: Environment,
+  shards: number,
+  registryVersion: number,
+): LiveEnvironment {
   const limit = (name: LimitName): RateLimit | undefined => {
     const value = environment.limits[name];
     if (value === 'none') return undefined;
     return value === undefined ? rateLimits[name] : { ...rateLimits[name], max: value };
   };
   const live: LiveEnvironment = {
+    registryVersion,
     appId: environment.app_id,
     accountId: environment.account_id,
     lenient: environment.validation === 'lenient',

@@ -53,15 +53,17 @@ export async function mirrorRegistry(
   redis: Redis,
   clickhouse: ClickHouseClient,
   crash: CrashPoint = noCrash,
+  abort_signal?: AbortSignal,
 ): Promise<number> {
   const { version, documents } = await readUnmirrored(redis, registryKeys, 'keep');
   if (documents.length === 0) return 0;
-  await mirrorAudit(redis, clickhouse);
+  await mirrorAudit(redis, clickhouse, abort_signal);
   await clickhouse.insert({
     table: 'registry',
     values: documents.map(({ key, document }) => ({ document_key: key, document, version })),
     format: 'JSONEachRow',
     clickhouse_settings: { async_insert: 0 },
+    ...(abort_signal && { abort_signal }),
   });
   crash('registry_copied');
   await runScript(
@@ -71,6 +73,38 @@ export async function mirrorRegistry(
     [version, ...documents.map(({ key }) => key)],
   );
   return documents.length;
+}
+
+/** ClickHouse does not have a change, so a loss of Redis would undo it. `holds`: the change is made. */
+export class NotCopied extends Error {
+  readonly holds: boolean;
+
+  constructor(holds: boolean) {
+    super(
+      holds
+        ? 'the change holds now, but ClickHouse, which keeps the second copy, did not take it in time: a loss of Redis would undo it until a worker has copied it'
+        : 'ClickHouse, which keeps the second copy, does not answer: nothing is changed; try again when it is back',
+    );
+    this.holds = holds;
+  }
+}
+
+/** Whether ClickHouse has all changes of the registry in time. If not, a worker copies them later. */
+export function isCopiedInTime(redis: Redis, clickhouse: ClickHouseClient, msMax: number): Promise<boolean> {
+  return succeeds(mirrorRegistry(redis, clickhouse, noCrash, AbortSignal.timeout(msMax)));
+}
+
+/** Rejects with NotCopied if ClickHouse does not answer in time: a change that it has to copy is not begun. */
+export async function assertCopyable(clickhouse: ClickHouseClient, msMax: number): Promise<void> {
+  const answer = clickhouse.command({ query: 'SELECT 1', abort_signal: AbortSignal.timeout(msMax) });
+  if (!(await succeeds(answer))) throw new NotCopied(false);
+}
+
+function succeeds(work: Promise<unknown>): Promise<boolean> {
+  return work.then(
+    () => true,
+    () => false,
+  );
 }
 
 export type MirroredRegistry = { readonly version: string; readonly documents: Record<string, string> };

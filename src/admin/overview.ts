@@ -5,7 +5,7 @@ import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { readRow, readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
-import { serversOf } from '../clickhouse/servers.js';
+import { serversOf, setBackIn } from '../clickhouse/servers.js';
 import { countSetAside, describeSetAside } from '../clickhouse/set-aside-parts.js';
 import { overview } from '../contract/limits.js';
 import { observePending } from '../deletion/request.js';
@@ -53,6 +53,7 @@ export async function readOverview(context: AdminContext, accountId: string) {
   const problems = [
     ...awayIn(servers),
     ...describeSetAside(aside),
+    ...setBackIn(serversOf(context.clickhouse)),
     ...withoutWorker(shards),
     ...(oldestMs > overview.lateMs
       ? [`records wait since ${Math.round(oldestMs / 1000)} s until they can be queried`]

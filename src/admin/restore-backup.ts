@@ -18,6 +18,7 @@ import {
 import { beginLoading } from '../accounts/loading.js';
 import { mirrorRegistry, readMirror } from '../accounts/mirror.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { forgetKept } from '../accounts/witness-copies.js';
 import { readRows } from '../clickhouse/answers.js';
 import {
   addRowsOf,
@@ -205,6 +206,8 @@ async function carryOut(restore: Planned): Promise<void> {
     crash('deletions_reset');
     await copyAll(context);
     crash('copies_rewritten');
+    // Its data is older on purpose.
+    await forgetKept(context.redis, [...serversOf(context.clickhouse).all.keys()]);
   }
   await confirmPlan(restore);
   await notePlan(context.clickhouse, staging, JSON.stringify({ ...plan, isDone: true }));
@@ -368,7 +371,9 @@ async function whileNotLoaded({ redis }: AdminContext, work: () => Promise<void>
 async function checkLoaded({ redis, clickhouse }: AdminContext): Promise<void> {
   const restored = (await readMirror(clickhouse)).documents[deploymentKey];
   const epoch = restored === undefined ? '' : (JSON.parse(restored) as Deployment).epoch;
-  if ((await readEpoch(redis)) !== epoch)
+  const present = await readEpoch(redis);
+  if (present === '' && epoch !== '') throw new RedisChanged();
+  if (present !== epoch)
     throw new AdministrationError(
       'Redis holds another deployment than the restored tables: empty Redis, then "npm run admin -- restore"',
     );
@@ -443,8 +448,10 @@ async function readPlaces([home]: Restore['restored']): Promise<ShardServers | u
 /** Rejects with AdministrationError unless the backup is the deployment's own, and each shard is where it has its rows. */
 async function checkPlaces({ context, restored }: Restore): Promise<void> {
   const { shardServers, deployment } = await readRegistry(context.redis);
+  // Only a Redis that has the deployment comes here.
+  if (deployment === undefined) throw new RedisChanged();
   const own = (await readMirror(restored[0] as ClickHouseClient)).documents[deploymentKey];
-  if (own !== undefined && (JSON.parse(own) as Deployment).epoch !== deployment?.epoch)
+  if (own !== undefined && (JSON.parse(own) as Deployment).epoch !== deployment.epoch)
     throw new AdministrationError(
       'the backup is of another deployment than Redis has: it is restored into an empty Redis only',
     );
@@ -686,7 +693,7 @@ const ofServer: readonly string[] = [...unkeptTables, limitsTable];
 const auditTable = 'audit_log';
 
 /** Runs `work` when no round of deletions runs, and while none begins; with what the lock holds that stops them. */
-async function withoutDeletions<Result>(
+export async function withoutDeletions<Result>(
   { redis }: AdminContext,
   work: (owner: string) => Promise<Result>,
 ): Promise<Result> {
@@ -718,13 +725,7 @@ async function deleteSince({ context, name, staging, restored }: Restore): Promi
     doneInBackup.has(id) &&
     (backup === undefined ||
       Date.parse(completed_at ?? '') < Date.parse(backup.began_at) - backups.clockDifferenceMsMax);
-  const known: DeletedRequest[] = [];
-  const unknown: DeletionRequest[] = [];
-  for await (const request of eachDeletion(redis)) {
-    const hashes = await readDeletedUsers(redis, request.deletion_request_id);
-    if (hashes !== undefined) known.push({ request, hashes });
-    else if (!knowsAll && request.status === 'complete' && !isInBackup(request)) unknown.push(request);
-  }
+  const { known, unknown } = await findDeleted(redis, (request) => knowsAll || isInBackup(request));
   let rows = 0;
   for (const clickhouse of restored) {
     const { shards } = deployment;
@@ -735,16 +736,45 @@ async function deleteSince({ context, name, staging, restored }: Restore): Promi
     name,
     state: 'kept',
     deleted_again: { requests: known.length, rows },
-    submit_again: unknown.map(
-      ({ deletion_request_id, account_id, app_id, submitted_at, completed_at, targets }) => ({
-        deletion_request_id,
-        account_id,
-        app_id,
-        submitted_at,
-        ...(completed_at === undefined ? {} : { completed_at }),
-        targets,
-      }),
-    ),
+    submit_again: unknown.map(submitAgainOf),
+  };
+}
+
+/** Requests whose users are known, and complete ones whose users are not, unless older data is known to lack their users already. */
+export type Deleted = {
+  readonly known: readonly DeletedRequest[];
+  readonly unknown: readonly DeletionRequest[];
+};
+
+export async function findDeleted(
+  redis: AdminContext['redis'],
+  isDoneAnyway: (request: DeletionRequest) => boolean,
+): Promise<Deleted> {
+  const known: DeletedRequest[] = [];
+  const unknown: DeletionRequest[] = [];
+  for await (const request of eachDeletion(redis)) {
+    const hashes = await readDeletedUsers(redis, request.deletion_request_id);
+    if (hashes !== undefined) known.push({ request, hashes });
+    else if (request.status === 'complete' && !isDoneAnyway(request)) unknown.push(request);
+  }
+  return { known, unknown };
+}
+
+export function submitAgainOf({
+  deletion_request_id,
+  account_id,
+  app_id,
+  submitted_at,
+  completed_at,
+  targets,
+}: DeletionRequest): RestoredBackup['submit_again'][number] {
+  return {
+    deletion_request_id,
+    account_id,
+    app_id,
+    submitted_at,
+    ...(completed_at === undefined ? {} : { completed_at }),
+    targets,
   };
 }
 
@@ -758,7 +788,7 @@ async function readOwnNote(
   return (JSON.parse(text ?? '[]') as Backup[]).find((backup) => backup.name === name);
 }
 
-async function readCompleteIds(home: ClickHouseClient): Promise<ReadonlySet<string>> {
+export async function readCompleteIds(home: ClickHouseClient): Promise<ReadonlySet<string>> {
   const rows = await readRows<{ request_id: string }>(home, {
     query: `SELECT request_id FROM deletion_requests GROUP BY request_id
       HAVING JSONExtractString(argMax(deletion_requests.document, deletion_requests.version), 'status') = 'complete'`,
@@ -788,7 +818,7 @@ const idsPerCall = 1_000;
  * Restarts the pending requests: the restored tables lack their progress, and still have rows that they had deleted. What was
  * found before any row was deleted stays, as the evidence.
  */
-async function resetDeletions({ redis }: AdminContext): Promise<void> {
+export async function resetDeletions({ redis }: AdminContext): Promise<void> {
   const { deployment } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
   for (const { requestId } of await readPendingMembers(redis, deployment.epoch)) {
@@ -806,7 +836,7 @@ async function resetDeletions({ redis }: AdminContext): Promise<void> {
 }
 
 /** Copies all documents to ClickHouse: its restored copies are old. Names that only the backup has are removed. */
-async function copyAll(context: AdminContext): Promise<void> {
+export async function copyAll(context: AdminContext): Promise<void> {
   const { redis, clickhouse } = context;
   const ofBackup = Object.keys((await readMirror(clickhouse)).documents);
   const documents = [...new Set([...ofBackup, ...(await redis.hkeys(registryKeys.documents))])];

@@ -12,7 +12,11 @@ import type { AuditLine } from './line.js';
  * them. So no change outlives an emptied Redis without its line. Several processes may call it at once; a line that two of them
  * move counts once.
  */
-export async function mirrorAudit(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
+export async function mirrorAudit(
+  redis: Redis,
+  clickhouse: ClickHouseClient,
+  abort_signal?: AbortSignal,
+): Promise<void> {
   let cursor = '0';
   do {
     const [next, entries] = await redis.hscan(registryKeys.audit, cursor, 'COUNT', auditLinesPerInsert);
@@ -23,18 +27,24 @@ export async function mirrorAudit(redis: Redis, clickhouse: ClickHouseClient): P
     await insertLines(
       clickhouse,
       lines.map((line) => JSON.parse(line) as AuditLine),
+      abort_signal,
     );
     await redis.hdel(registryKeys.audit, ...names);
   } while (cursor !== '0');
 }
 
 /** Settles when ClickHouse has the lines. */
-export async function insertLines(clickhouse: ClickHouseClient, lines: readonly AuditLine[]): Promise<void> {
+export async function insertLines(
+  clickhouse: ClickHouseClient,
+  lines: readonly AuditLine[],
+  abort_signal?: AbortSignal,
+): Promise<void> {
   await clickhouse.insert({
     table: 'audit_log',
     values: lines.map(wellFormed),
     format: 'JSONEachRow',
     clickhouse_settings: { async_insert: 0 },
+    ...(abort_signal && { abort_signal }),
   });
 }
 

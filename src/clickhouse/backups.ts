@@ -23,8 +23,11 @@ export class BackupMissing extends BackupFailed {}
 /** There is a backup of this name on the disk already. */
 export class BackupExists extends BackupFailed {}
 
-/** Keyed hashes of users, which end by themselves: no backup has them, and a restore leaves them as they are. */
-export const unkeptTables: readonly string[] = ['deletion_evidence', 'deletion_references'];
+/**
+ * Keyed hashes of users, which end by themselves, and the witness, since a backup is older on purpose: no backup has them, and a
+ * restore leaves them as they are.
+ */
+export const unkeptTables: readonly string[] = ['deletion_evidence', 'deletion_references', 'witness'];
 
 /** The name of a server's part of a backup: several servers may share the disk. */
 export function backupOf(name: string, server: number): string {

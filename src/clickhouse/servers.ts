@@ -35,6 +35,9 @@ export type Servers = {
   isUnsettled(shard: number): boolean;
   /** Why CLICKHOUSE_URL of this process does not fit, by the last checks; empty if it does. */
   misfits(): readonly string[];
+  /** Indexes of the servers that were set back to older data (accounts/witness.ts). */
+  setBack(): readonly number[];
+  noteSetBack(numbers: readonly number[]): void;
   readonly compare: RightServers['compare'];
 };
 
@@ -53,6 +56,23 @@ export class ServerNotNamed extends Error {
 export class ShardIsMoving extends Error {
   constructor(shard: number) {
     super(`shard ${shard} is being moved to another ClickHouse server`);
+  }
+}
+
+/** That servers were set back, for people: one sentence for each. */
+export function setBackIn({ setBack }: Servers): string[] {
+  return setBack().map(
+    (number) =>
+      `clickhouse server ${number}: it was set back to older data, so records wait: run "npm run admin -- state compare"`,
+  );
+}
+
+/** The server lacks what was stored in it. What is stored or counted there now would be taken for all there is. */
+export class ClickHouseSetBack extends Error {
+  constructor(numbers: readonly number[]) {
+    super(
+      `ClickHouse server ${numbers.join(', ')} was set back to older data: "npm run admin -- state recover"`,
+    );
   }
 }
 
@@ -89,6 +109,7 @@ function createServers(all: readonly ClickHouseClient[]): Servers {
   const isOne = all.length === 1;
   let current: ShardTable | undefined;
   let epoch: string | undefined;
+  let setBack: readonly number[] = [];
   const { compare, misfits } = guardServers(
     all,
     () => !isOne || current !== undefined,
@@ -128,6 +149,10 @@ function createServers(all: readonly ClickHouseClient[]): Servers {
       const places = current?.servers ?? [];
       const shard = places.findIndex((number) => number >= all.length);
       return [...(shard === -1 ? [] : [notNamed(all.length, shard, places[shard] as number)]), ...misfits()];
+    },
+    setBack: () => setBack,
+    noteSetBack: (numbers) => {
+      setBack = numbers;
     },
     compare,
   };

@@ -189,6 +189,8 @@ export const deletions = {
    */
   pendingWeightPerAccountMax: 64 * MiB,
   pendingWeightMax: 256 * MiB,
+  /** How long hashes of deleted users are kept, to delete them again from a ClickHouse that was set back. Longer for a backup. */
+  deletedUsersKeptMs: 30 * 24 * 60 * 60 * 1000,
   /** Characters of a caller's reference, and how long it is remembered. */
   referenceMax: 255,
   referenceMs: 30 * 24 * 60 * 60 * 1000,
@@ -382,6 +384,9 @@ export const audit = {
 
 /** What administrators may set. */
 export const administration = {
+  /** How long a change waits for ClickHouse, which keeps its second copy: over HTTP, and on the command line. */
+  copyMsMax: 2_000,
+  commandLineCopyMsMax: 10_000,
   /** UTF-16 units of the name of an account or environment. */
   nameMax: 200,
   environmentsPerAccountMax: 1_000,

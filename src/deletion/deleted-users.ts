@@ -1,7 +1,7 @@
-// The users that completed requests have deleted, as keyed hashes, so that they can be deleted again from a restored backup. A request's
-// targets are forgotten when it is complete. A backup that began before that still has their rows. So as long as such a
-// backup is kept, Redis keeps a hash of each user that the request reached, merged ones included: SipHash with 128 bits,
-// under a key that only the registry has. Without a backup nothing is kept.
+// The users that completed requests have deleted, as keyed hashes, so that they can be deleted again from a restored backup, or from a
+// ClickHouse that was set back. A request's targets are forgotten when it is complete. Older data still has their rows. So for a
+// month, and as long as such a backup is kept, Redis keeps a hash of each user that the request reached, merged ones included:
+// SipHash with 128 bits, under a key that only the registry has.
 
 import { createHmac, randomBytes } from 'node:crypto';
 import { readBackups } from '../accounts/backups.js';
@@ -9,6 +9,7 @@ import { readRegistry, readTime, StateNotLoaded } from '../accounts/registry.js'
 import { readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { createScratch, dropScratch, insertScratch, scratchName } from '../clickhouse/scratch.js';
+import { deletions } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { targetTable } from './places.js';
@@ -20,17 +21,17 @@ const idsPerStatementMax = 1_000;
 
 /**
  * Keeps the hashes of the users that these requests reach, as far as ClickHouse has them among the targets. May be repeated, also
- * when some of the targets are gone already. Does nothing without a backup.
+ * when some of the targets are gone already. At least for a month: ClickHouse may be set back.
  */
 export async function keepDeletedUsers(
   redis: Redis,
   clickhouse: ClickHouseClient,
   requestIds: readonly string[],
 ): Promise<void> {
+  if (requestIds.length === 0) return;
   const backups = await readBackups(redis);
-  if (backups.length === 0 || requestIds.length === 0) return;
-  const keptUntil = Math.max(...backups.map(({ keep_until }) => Date.parse(keep_until)));
-  const keepMs = keptUntil - (await readTime(redis));
+  const keptUntil = Math.max(0, ...backups.map(({ keep_until }) => Date.parse(keep_until)));
+  const keepMs = Math.max(deletions.deletedUsersKeptMs, keptUntil - (await readTime(redis)));
   for (let first = 0; first < requestIds.length; first += idsPerStatementMax) {
     const hashes = await readHashes(redis, clickhouse, requestIds.slice(first, first + idsPerStatementMax));
     await Promise.all([...hashes].map(([id, found]) => keep(redis, id, found, keepMs)));

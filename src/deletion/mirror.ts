@@ -113,7 +113,8 @@ export async function restoreDeletions(clickhouse: ClickHouseClient, loading: Lo
     await loading.write(
       scripts.loadDocuments,
       [registryKeys.deletions, registryKeys.deletionVersion],
-      [highest.toString(), ...args],
+      // A worker that stood still may yet copy a request under a version that was given before.
+      [(highest + stateLoads.lostVersionsMax).toString(), ...args],
     );
     await loading.write(scripts.loadListedDeletions, [registryKeys.listedDeletions], listed);
     if (due.length > 0) await loading.write(scripts.loadDueCallbacks, [registryKeys.dueCallbacks], due);

@@ -53,6 +53,10 @@ export const registryKeys = {
   documents: '{registry}:documents',
   /** Counts the changes of the documents; readers poll it. */
   version: '{registry}:version',
+  /** Hash: the number of the witness, and `kept:<server>`: the number that a ClickHouse server has (accounts/witness.ts). */
+  witness: '{registry}:witness',
+  /** Present for a while after a process counted on. */
+  witnessTurn: '{registry}:witness_turn',
   /** Set of the documents' keys that ClickHouse does not have yet. */
   unmirrored: '{registry}:unmirrored',
   /** Hash of the audit log's lines that ClickHouse does not have yet. */
@@ -86,7 +90,7 @@ export const registryKeys = {
   deletionReference: (digest: string) => `{registry}:deletion_reference:${digest}`,
   /** The list of users of a request; gone when it is complete. */
   deletionTargets: (requestId: string) => `{registry}:deletion_targets:${requestId}`,
-  /** Keyed hashes of the users that a request deleted, 16 bytes each, while a backup may hold those users. It expires. */
+  /** Keyed hashes of the users that a request deleted, 16 bytes each, while older data may hold those users. It expires. */
   deletedUsers: (requestId: string) => `{registry}:deleted_users:${requestId}`,
   /** Present while Redis has the hashes of all users that were deleted since this backup began. It expires. */
   deletedUsersSince: (backup: string) => `{registry}:deleted_users_since:${backup}`,

@@ -1,7 +1,7 @@
 // The second copy of the suppressions, in ClickHouse: written before a submission is answered, and within a second of an
 // anonymous user who was suppressed by an identification; read when Redis was emptied.
 
-import { inScriptCalls, type Loading } from '../accounts/loading.js';
+import { inScriptCalls, type Loading, versionAfterLoss } from '../accounts/loading.js';
 import { StateNotLoaded } from '../accounts/registry.js';
 import { mirrorAudit } from '../audit/mirror.js';
 import { readRow, readRows, streamRows } from '../clickhouse/answers.js';
@@ -78,13 +78,58 @@ export async function restoreSuppressions(clickhouse: ClickHouseClient, loading:
   return version;
 }
 
+/**
+ * Makes ClickHouse's copy what Redis has, whatever it lacks: it was set back. What changes meanwhile is copied as usual. May be
+ * repeated.
+ */
+export async function copySuppressions(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
+  const state = await redis.hgetall(registryKeys.suppressions);
+  const version = state.version ?? '0';
+  const here = Object.keys(state).flatMap((field) => (field.startsWith('users:') ? [field.slice(6)] : []));
+  const there = (await readAccounts(clickhouse)).map(({ account_id }) => account_id);
+  for (const account_id of new Set([...here, ...there])) {
+    const names = await redis.hgetall(registryKeys.suppressedNames(account_id));
+    const wanted = pairsOf(Object.entries(names));
+    const insert = async (rows: readonly object[]) => {
+      if (rows.length === 0) return;
+      const values = rows.map((row) => ({ account_id, ...row }));
+      const clickhouse_settings = { async_insert: 0 } as const;
+      await clickhouse.insert({
+        table: suppressedNamesTable,
+        values,
+        format: 'JSONEachRow',
+        clickhouse_settings,
+      });
+    };
+    // As old as they are; only where ClickHouse has something later, which is wrong, as new as the latest change.
+    await insert([...wanted.values()].map((row) => ({ ...row, suppressed: 1 })));
+    const stored: (readonly [string, string])[] = [];
+    for await (const entry of readNames(clickhouse, account_id)) stored.push(entry);
+    const found = pairsOf(stored);
+    const lacking = [...wanted].filter(([pair]) => !found.has(pair));
+    const surplus = [...found].filter(([pair]) => !wanted.has(pair));
+    await insert([
+      ...lacking.map(([, row]) => ({ ...row, version, suppressed: 1 })),
+      ...surplus.map(([, row]) => ({ ...row, version, suppressed: 0 })),
+    ]);
+  }
+}
+
+/** Of names with their values in Redis: each name with each of its roots. */
+function pairsOf(entries: readonly (readonly [name: string, value: string])[]) {
+  return new Map(
+    entries.flatMap(([name, value]) => {
+      const [version = '0', ...roots] = value.split(' ');
+      return roots.map((root) => [`${name} ${root}`, { name, root, version }] as const);
+    }),
+  );
+}
+
 async function versionAfter(clickhouse: ClickHouseClient): Promise<string> {
   const row = await readRow<{ version: string }>(clickhouse, {
     query: `SELECT toString(max(version)) AS version FROM ${suppressedNamesTable}`,
   });
-  const last = Number(row.version);
-  // The last ones may have been lost. Versions are times in microseconds.
-  return last === 0 ? '0' : String(Math.max(last + 1, Date.now() * 1000));
+  return row.version === '0' ? '0' : versionAfterLoss(row.version);
 }
 
 const latest = `SELECT account_id, name, root, argMax(suppressed, version) AS is_suppressed, max(version) AS since

@@ -26,6 +26,7 @@ import { hashKey } from '../../src/accounts/keys.js';
 import { LoadInterrupted, type Loading } from '../../src/accounts/loading.js';
 import { mirrorRegistry, readMirror } from '../../src/accounts/mirror.js';
 import { readRegistry, StateNotLoaded } from '../../src/accounts/registry.js';
+import { compareOnce } from '../../src/accounts/witness.js';
 import { AnswerCutOff } from '../../src/clickhouse/answers.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { insertSegment, isInsertRunning, isRefusedSegment } from '../../src/clickhouse/store.js';
@@ -645,6 +646,28 @@ test('a single shard that was emptied is loaded again, and only its earlier segm
 
   assert.equal((await load(2)).how, 'found');
   await insertOf(numberOf(0));
+});
+
+test('a single shard that was set back takes nothing until it is loaded again; the others go on', async () => {
+  const { deployment } = await load(2);
+  const compare = () => compareOnce({ redis, clickhouse, deployment: () => deployment, log });
+  const states = [shardKeys.state(0), shardKeys.state(1)] as const;
+  await clickhouse.command({
+    query: "INSERT INTO witness (part, number) VALUES ('registry', 9000), ('0', 9000), ('1', 9000)",
+  });
+  try {
+    await compare();
+    assert.equal(await redis.hget(states[1], 'epoch'), deployment.epoch, 'it has a higher number');
+    await redis.hset(states[1], 'witness', '8000');
+    await compare();
+    const epochs = await Promise.all(states.map((state) => redis.hget(state, 'epoch')));
+    assert.deepEqual(epochs, [deployment.epoch, null]);
+    assert.equal((await load(2)).how, 'found');
+    await compare();
+    assert.equal(await redis.hget(states[1], 'epoch'), deployment.epoch);
+  } finally {
+    await clickhouse.command({ query: 'TRUNCATE TABLE witness' });
+  }
 });
 
 test('a removed document stays removed after a restore', async () => {

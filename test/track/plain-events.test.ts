@@ -28,6 +28,7 @@ const limitKeys = createLimitKeys('secret');
 
 function contextOf(limits: LiveEnvironment['limits'], lenient = false) {
   const environment: LiveEnvironment = {
+    registryVersion: 0,
     needsWriteKey: false,
     origins: undefined,
     appId: '1000000001',

@@ -12,6 +12,7 @@ import {
   parseWriteKey,
 } from '../../accounts/accounts.js';
 import { parseOverlap } from '../../accounts/api-keys.js';
+import { NotCopied } from '../../accounts/mirror.js';
 import { parseOrigins } from '../../accounts/origins.js';
 import { StateNotLoaded } from '../../accounts/registry.js';
 import { Forbidden, type Principal } from '../../admin/access.js';
@@ -368,6 +369,8 @@ async function reply(
       return exchange.refuse(rejection('not_possible', error.message));
     if (error instanceof Forbidden)
       return exchange.refuse(rejection('forbidden', outcomes.forbidden.meaning));
+    if (error instanceof NotCopied)
+      return exchange.refuse(rejection(error.holds ? 'unknown' : 'overloaded', error.message));
     if (
       error instanceof StateNotLoaded ||
       error instanceof AuditLogFull ||
