@@ -4,7 +4,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { join, resolve } from 'node:path';
-import { administration, bearerMax, receiving, storing, takeovers } from './contract/limits.js';
+import { administration, bearerMax, receiving, redisMemoryBytes, storing, takeovers } from './contract/limits.js';
 import { isCrashSpec } from './crash-point.js';
 
 /**
@@ -75,6 +75,8 @@ export type Config = {
   readonly claimBytesMax: number;
   /** Bytes of bodies to `/api/collect` that an address may send in a minute, to one API process. */
   readonly collectAddressBytesMax: number;
+  /** The same of large or compressed bodies to the endpoints of servers, without a write key. */
+  readonly addressBytesMax: number;
   /** Store jobs at once in one worker process. */
   readonly storeConcurrency: number;
   /** If a worker is silent for this long, another worker gets its job. */
@@ -132,7 +134,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     redisEmbedded: redisUrl === undefined,
     redisPort,
     redisAppendfsync: oneOf(env, 'REDIS_APPENDFSYNC', ['always', 'everysec'], 'always'),
-    redisMemoryBytesMax: integer(env, 'REDIS_MEMORY_BYTES_MAX', 6 * GiB, 64 * MiB, 1024 * GiB),
+    redisMemoryBytesMax: integer(env, 'REDIS_MEMORY_BYTES_MAX', redisMemoryBytes, 64 * MiB, 1024 * GiB),
     clickhouseUrls: clickhouseUrls ?? embeddedUrls,
     clickhouseEmbedded: clickhouseUrls === undefined,
     clickhouseServers,
@@ -166,6 +168,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     backlogBytesMax: integer(env, 'BACKLOG_BYTES_MAX', 2 * GiB, 64 * 1024, 1024 * GiB),
     claimBytesMax: integer(env, 'CLAIM_BYTES_MAX', GiB, MiB, 1024 * GiB),
     collectAddressBytesMax: integer(env, 'COLLECT_ADDRESS_BYTES_MAX', 32 * MiB, MiB, 1024 * GiB),
+    addressBytesMax: integer(env, 'ADDRESS_BYTES_MAX', 256 * MiB, 16 * MiB, 1024 * GiB),
     storeConcurrency: integer(env, 'STORE_CONCURRENCY', 2, 1, 16),
     jobLockMs: integer(env, 'JOB_LOCK_MS', takeovers.lockMs, 500, 600_000),
     crashAt: crashSpec(env),

@@ -12,7 +12,8 @@ import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { keepKeysOf } from '../src/clickhouse/key-index.js';
 import { deleteRows } from '../src/clickhouse/mutate.js';
 import { serversOf, serversThere } from '../src/clickhouse/servers.js';
-import { isInsertRunning, refuseSegments } from '../src/clickhouse/store.js';
+import { refuseSegments } from '../src/clickhouse/shard-limits.js';
+import { isInsertRunning } from '../src/clickhouse/store.js';
 import { storedTable } from '../src/clickhouse/tables.js';
 import { type IsHeld, untilNoRetryRuns, withFailedRowsLocked } from '../src/deletion/failed-rows-lock.js';
 import { readOldestOutstanding } from '../src/deletion/outstanding.js';
@@ -259,8 +260,8 @@ async function expirePlace(
   context: Run,
   { place, retained, users, fences }: Step,
 ): Promise<ReadonlyMap<string, number>> {
-  const { clickhouse, config, crash, isHeld } = context;
-  const predicate = expiredPredicate(place, retained, users, config.clickhouseDatabase);
+  const { clickhouse, crash, isHeld } = context;
+  const predicate = expiredPredicate(place, retained, users);
   const rows = await countExpired(clickhouse, place, predicate);
   if (rows.size === 0) return rows;
   if (!(await isHeld())) return new Map();
@@ -296,8 +297,8 @@ async function expireIdentifications(
   context: Run,
   { place, retained, users, fences, ownShards }: Step,
 ): Promise<ReadonlyMap<string, number> | undefined> {
-  const { clickhouse, config, crash, isHeld } = context;
-  const predicate = expiredPredicate(place, retained, users, config.clickhouseDatabase);
+  const { clickhouse, crash, isHeld } = context;
+  const predicate = expiredPredicate(place, retained, users);
   const rows = await countExpired(clickhouse, place, predicate);
   if (rows.size === 0) return rows;
   await keepKeysOf(clickhouse, place, predicate);

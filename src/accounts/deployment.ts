@@ -6,7 +6,8 @@ import { readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { syncReplicas } from '../clickhouse/replication.js';
 import { serversOf } from '../clickhouse/servers.js';
-import { isInsertRunning, refuseSegments } from '../clickhouse/store.js';
+import { refuseSegments } from '../clickhouse/shard-limits.js';
+import { isInsertRunning } from '../clickhouse/store.js';
 import { storedTable } from '../clickhouse/tables.js';
 import { tables } from '../contract/records.js';
 import type { CrashPoint } from '../crash-point.js';
@@ -197,6 +198,7 @@ async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Pro
     registryKeys.unmirrored,
     registryKeys.deletions,
     registryKeys.pendingDeletions,
+    registryKeys.deletionWeights,
     registryKeys.lostDeletions,
     registryKeys.unkeptDeletions,
     registryKeys.unmirroredDeletions,

@@ -6,6 +6,7 @@ import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { readRow, readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { serversOf } from '../clickhouse/servers.js';
+import { countSetAside, describeSetAside } from '../clickhouse/set-aside-parts.js';
 import { overview } from '../contract/limits.js';
 import { observePending } from '../deletion/request.js';
 import { describeError } from '../log.js';
@@ -23,18 +24,22 @@ export async function readOverview(context: AdminContext, accountId: string) {
   const { deployment, accounts, environments } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
   if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
-  const [shards, processes, servers, { pending, lost }, copies, failed, overdueSeconds] = await Promise.all([
-    readShards(context, deployment.shards),
-    listProcesses(redis, Date.now()),
-    askServers(context),
-    observePending(redis),
-    countWaitingCopies(redis),
-    countFailed(
-      context,
-      [...environments.values()].filter((each) => each.account_id === accountId).map(({ app_id }) => app_id),
-    ),
-    secondsOverdue(redis),
-  ]);
+  const [shards, processes, servers, aside, { pending, lost }, copies, failed, overdueSeconds] =
+    await Promise.all([
+      readShards(context, deployment.shards),
+      listProcesses(redis, Date.now()),
+      askServers(context),
+      Promise.all(serversOf(context.clickhouse).all.map(countSetAside)),
+      observePending(redis),
+      countWaitingCopies(redis),
+      countFailed(
+        context,
+        [...environments.values()]
+          .filter((each) => each.account_id === accountId)
+          .map(({ app_id }) => app_id),
+      ),
+      secondsOverdue(redis),
+    ]);
   const oldestMs = Math.max(0, ...shards.map((shard) => shard.oldestMs));
   const stored = processes.map(({ queryable_seconds }) => queryable_seconds);
   const own = pending.filter(({ account_id }) => account_id === accountId);
@@ -47,6 +52,7 @@ export async function readOverview(context: AdminContext, accountId: string) {
   const bytes = shards.reduce((sum, shard) => sum + shard.bytes, 0);
   const problems = [
     ...awayIn(servers),
+    ...describeSetAside(aside),
     ...withoutWorker(shards),
     ...(oldestMs > overview.lateMs
       ? [`records wait since ${Math.round(oldestMs / 1000)} s until they can be queried`]

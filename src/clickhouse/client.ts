@@ -188,7 +188,9 @@ export const faultCodes = {
   unknownDatabase: 81,
   tooManyRows: 158,
   timeoutExceeded: 159,
+  notEnoughSpace: 243,
   violatedConstraint: 469,
+  accessDenied: 497,
   backupExists: 598,
   backupNotFound: 599,
 } as const;

@@ -8,6 +8,7 @@ import { moves } from '../contract/limits.js';
 import { tables } from '../contract/records.js';
 import { readRows } from './answers.js';
 import { type ClickHouseClient, codeOfFault, drain, faultCodes } from './client.js';
+import { changeDefinition } from './definitions.js';
 import { readLong, readRowLong } from './long-statement.js';
 import { deleteRows, killMutations } from './mutate.js';
 import { copyNameOf, shardNumberSpacing } from './store.js';
@@ -34,9 +35,9 @@ const ownerTable = (shard: number) => `shard_${shard}_is_moved_by`;
 
 /** Makes a process the owner on a server: what an earlier one has begun to remove there is ended. */
 export async function takeOver(client: ClickHouseClient, { shard, owner }: OwnedMove): Promise<void> {
-  await client.command({
-    query: `CREATE OR REPLACE TABLE ${ownerTable(shard)} ENGINE = MergeTree ORDER BY owner AS SELECT '${owner}' AS owner`,
-  });
+  const table = ownerTable(shard);
+  const query = `CREATE OR REPLACE TABLE ${table} ENGINE = MergeTree ORDER BY owner AS SELECT '${owner}' AS owner`;
+  await changeDefinition(client, [table], query);
   await killMutations(client, ownerTable(shard));
 }
 

@@ -123,6 +123,13 @@ export function onAllReplicas(client: ClickHouseClient, table: string): string {
   return `clusterAllReplicas('${cluster}', ${isSystem ? table : `${database}.${table}`})`;
 }
 
+/** The name of a connection's database. */
+export function databaseOf(client: ClickHouseClient): string {
+  const { database } = replicationOf(client);
+  if (database === '') throw new Error('a connection without a database');
+  return database;
+}
+
 /** The database, as an expression that means the same on each replica. */
 export function databaseIn(client: ClickHouseClient): string {
   const { tables, database } = replicationOf(client);

@@ -4,6 +4,7 @@
 import { randomBytes } from 'node:crypto';
 import { type Answering, readRow, readRows } from './answers.js';
 import { type ClickHouseClient, codeOfFault, faultCodes } from './client.js';
+import { changeDefinition } from './definitions.js';
 import { MigrationError } from './migration-error.js';
 
 export type ServerNumber = { readonly number: number; readonly deployment: string };
@@ -12,10 +13,12 @@ export type ServerNumber = { readonly number: number; readonly deployment: strin
 export async function numberServers(clients: readonly ClickHouseClient[]): Promise<void> {
   const noted: (ServerNumber | undefined)[] = [];
   for (const client of clients) {
-    await client.command({
-      query: `CREATE TABLE IF NOT EXISTS server_number (number UInt16, deployment String)
+    await changeDefinition(
+      client,
+      ['server_number'],
+      `CREATE TABLE IF NOT EXISTS server_number (number UInt16, deployment String)
         ENGINE = MergeTree ORDER BY number SETTINGS fsync_after_insert = 1`,
-    });
+    );
     noted.push(await readServerNumber(client));
   }
   // The first server may be a new one in the place of one that is lost.

@@ -6,6 +6,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { tables } from '../contract/records.js';
 import { readRow, readRows } from './answers.js';
 import type { ClickHouseClient } from './client.js';
+import { changeDefinition } from './definitions.js';
 import { shardNumberSpacing } from './store.js';
 
 /** The views that span all servers: one of each kind of record, and the views that join them. */
@@ -70,7 +71,9 @@ export async function makeLocalViews(
   for (;;) {
     const hidden = hiddenOn(place, await readPlaces());
     if (isDeepStrictEqual(made, hidden)) return;
-    for (const query of localViewStatements(migrations, hidden)) await client.command({ query });
+    const names = localViews.map((view) => `local_${view}`);
+    for (const [i, query] of localViewStatements(migrations, hidden).entries())
+      await changeDefinition(client, names.slice(i, i + 1), query);
     made = hidden;
   }
 }
@@ -112,11 +115,11 @@ export async function spanServers(client: ClickHouseClient, cluster: string, ser
     // Made beside the one in use and exchanged with it, so that there is one at any moment.
     const next = `next_${view}`;
     await client.command({ query: `DROP TABLE IF EXISTS ${next} SYNC` });
-    await client.command({ query: `CREATE TABLE ${next} AS local_${view} ENGINE = ${engine}` });
+    await changeDefinition(client, [next], `CREATE TABLE ${next} AS local_${view} ENGINE = ${engine}`);
     if (spanning === undefined) {
-      await client.command({ query: `RENAME TABLE ${next} TO ${view}` });
+      await changeDefinition(client, [view], `RENAME TABLE ${next} TO ${view}`);
     } else {
-      await client.command({ query: `EXCHANGE TABLES ${next} AND ${view}` });
+      await changeDefinition(client, [view], `EXCHANGE TABLES ${next} AND ${view}`);
       await client.command({ query: `DROP TABLE ${next} SYNC` });
     }
   }

@@ -3,7 +3,7 @@
 
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
-import { type TableVersion, tableOf, tables } from '../contract/records.js';
+import { type TableVersion, tableOf } from '../contract/records.js';
 import { readRow, readRows } from './answers.js';
 import { type ClickHouseClient, codeOfFault, drain, faultCodes } from './client.js';
 import { databaseIn, hasRow, onAllReplicas } from './replication.js';
@@ -37,7 +37,7 @@ export function tokenOf(segment: SegmentName, bytes: Buffer, burnt: number): str
 
 /**
  * Inserts a segment's rows, as `stampRows` returns them, under a token. Settles when ClickHouse answers OK, whether it
- * stored the rows or knew the token. `isExempt`: ClickHouse refused the segment before (see `refuseSegments`), and Redis
+ * stored the rows or knew the token. `isExempt`: ClickHouse refused the segment before (see `shard-limits.ts`), and Redis
  * still wants it.
  */
 export async function insertSegment(
@@ -103,43 +103,6 @@ export async function isCopyRunning(client: ClickHouseClient, shard: number): Pr
 /** What a copy of a shard's rows is marked with; who copies is part of it. */
 export function copyNameOf(shard: number, owner: string): string {
   return `${copyPrefix}${shard} ${owner}`;
-}
-
-/**
- * From here on ClickHouse refuses the shard's rows from all processes, and its keys from workers, with the code of
- * `isRefusedSegment`. Inserts that it has begun go on. `copy`: the name of the only copy that it takes. A later call for the shard replaces this one.
- */
-export async function closeShard(client: ClickHouseClient, shard: number, copy?: string): Promise<void> {
-  const isCopy = copy === undefined ? '0' : `getSetting('log_comment') = '${copy}'`;
-  const isOurs = `getSetting('log_comment') = '${indexNameOf(shard)}' OR ${isOfCopy}`;
-  await constrainShard(client, shard, isCopy, `${isCopy} OR NOT (${isOurs})`);
-}
-
-/** Takes the shard's rows again, and from here on refuses copies of them, however late they arrive. */
-export async function openShard(client: ClickHouseClient, shard: number): Promise<void> {
-  await constrainShard(client, shard, `NOT ${isOfCopy}`, `NOT ${isOfCopy}`);
-}
-
-/** Which inserts of rows of the shard ClickHouse takes, and which of its keys. */
-async function constrainShard(
-  client: ClickHouseClient,
-  shard: number,
-  ofRows: string,
-  ofKeys: string,
-): Promise<void> {
-  const constraint = `where_shard_${shard}_is`;
-  const isOther = `segment % ${shardNumberSpacing} != ${shard}`;
-  const checks = [...tables.map(storedTable), 'failed_events'].map((table) => [
-    table,
-    `${isOther} OR ${ofRows}`,
-  ]);
-  // A restore writes markers of all shards to every server. They are refused from workers only.
-  const isOtherKey = `if(hash = 0, rest != ${shard}, ${isOther})`;
-  for (const [table, check] of [...checks, ['stored_keys', `${isOtherKey} OR ${ofKeys}`]]) {
-    await client.command({
-      query: `ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS ${constraint}, ADD CONSTRAINT ${constraint} CHECK ${check}`,
-    });
-  }
 }
 
 /** Whether a statement with a matching comment runs in this database. */
@@ -232,22 +195,6 @@ async function structureOf(
     .join(', ');
 }
 
-/**
- * From here on ClickHouse refuses a shard's segments up to a number, with the code of `isRefusedSegment`: their Redis was
- * emptied, so only a restored Redis says whether they are still to be stored. A worker that has one asks Redis again. Inserts
- * that ClickHouse has begun go on. A later call for the shard replaces an earlier one.
- */
-export async function refuseSegments(client: ClickHouseClient, shard: number, number: string): Promise<void> {
-  if (!/^\d+$/.test(number)) throw new Error('a segment number is not decimal');
-  const constraint = `not_before_restore_of_shard_${shard}`;
-  for (const table of [...tables.map(storedTable), 'failed_events']) {
-    await client.command({
-      query: `ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS ${constraint}, ADD CONSTRAINT ${constraint}
-        CHECK segment > ${number} OR segment % ${shardNumberSpacing} != ${shard} OR startsWith(getSetting('log_comment'), '${exemptPrefix}')`,
-    });
-  }
-}
-
 /** Whether an insert was refused because Redis was emptied since its segment was read. */
 export function isRefusedSegment(error: unknown): boolean {
   return codeOfFault(error) === faultCodes.violatedConstraint;
@@ -257,12 +204,11 @@ export function isRefusedSegment(error: unknown): boolean {
 export const shardNumberSpacing = 64;
 
 const namePrefix = 'store ';
-/** Begins the names of inserts that the constraint of `refuseSegments` lets through. It is part of existing constraints. */
+/** Begins the names of inserts that `refuseSegments` does not concern. Like the others it is part of the constraints `shard_limits`. */
 const exemptPrefix = `${namePrefix}asked `;
 
 /** Begins the names of copies of rows from another server. */
 const copyPrefix = `${exemptPrefix}move `;
-const isOfCopy = `startsWith(getSetting('log_comment'), '${copyPrefix}')`;
 
 /** What every insert of a worker into a shard's index of keys is marked with. */
 export function indexNameOf(shard: number): string {

@@ -8,7 +8,7 @@ import { readBackups } from '../accounts/backups.js';
 import { readRegistry, readTime, StateNotLoaded } from '../accounts/registry.js';
 import { readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
-import { createScratch, dropScratch, insertScratch } from '../clickhouse/scratch.js';
+import { createScratch, dropScratch, insertScratch, scratchName } from '../clickhouse/scratch.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { targetTable } from './places.js';
@@ -98,7 +98,7 @@ export async function withHashKey<Result>(
   const { deployment } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
   const key = createHmac('sha256', deployment.secret).update('deleted users').digest();
-  const table = `${namePrefix}${randomBytes(6).toString('hex')}_hash_key`;
+  const table = scratchName(clickhouse, `${namePrefix}${randomBytes(6).toString('hex')}_hash_key`);
   await createScratch(clickhouse, table, 'first UInt64, second UInt64');
   try {
     const [first, second] = [String(key.readBigUInt64LE(0)), String(key.readBigUInt64LE(8))];

@@ -36,22 +36,42 @@ type TargetRow = {
 export async function keepTargets(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
   const ids = await redis.smembers(registryKeys.unkeptDeletions);
   for (let first = 0; first < ids.length; first += idsPerStatementMax) {
-    await keepSome(redis, clickhouse, ids.slice(first, first + idsPerStatementMax));
+    const requests = await readDeletions(redis, ids.slice(first, first + idsPerStatementMax));
+    for (const batch of inBatches(requests)) await keepBatch(redis, clickhouse, batch);
   }
 }
 
-async function keepSome(redis: Redis, clickhouse: ClickHouseClient, ids: readonly string[]): Promise<void> {
-  const countKept = await countTargets(clickhouse, ids);
+/** Divides requests into batches whose lists the worker can have in memory together. */
+function* inBatches(requests: readonly DeletionRequest[]): Generator<DeletionRequest[]> {
+  const { targetsMax, copiedWeightMax } = deletionRounds;
   let batch: DeletionRequest[] = [];
-  let rows: TargetRow[] = [];
-  const endBatch = async () => {
-    await insertTargets(clickhouse, rows);
-    await keepReferences(redis, clickhouse, batch);
-    await Promise.all(batch.map((request) => noteKept(redis, request)));
-    batch = [];
-    rows = [];
-  };
-  for (const request of await readDeletions(redis, ids)) {
+  let [targets, weight] = [0, 0];
+  for (const request of requests) {
+    const its = request.weight ?? 0;
+    if (batch.length > 0 && (targets + request.targets > targetsMax || weight + its > copiedWeightMax)) {
+      yield batch;
+      batch = [];
+      [targets, weight] = [0, 0];
+    }
+    batch.push(request);
+    targets += request.targets;
+    weight += its;
+  }
+  if (batch.length > 0) yield batch;
+}
+
+async function keepBatch(
+  redis: Redis,
+  clickhouse: ClickHouseClient,
+  requests: readonly DeletionRequest[],
+): Promise<void> {
+  const countKept = await countTargets(
+    clickhouse,
+    requests.map(({ deletion_request_id }) => deletion_request_id),
+  );
+  const batch: DeletionRequest[] = [];
+  const rows: TargetRow[] = [];
+  for (const request of requests) {
     // The targets of a verified request are no longer needed, and may be gone already.
     const isKept =
       request.verified_at !== undefined ||
@@ -62,11 +82,12 @@ async function keepSome(redis: Redis, clickhouse: ClickHouseClient, ids: readonl
       await markTargetsLost(redis, request, text);
       continue;
     }
-    if (rows.length + missing.length > deletionRounds.targetsMax) await endBatch();
     batch.push(request);
     for (const placed of missing) rows.push(rowOf(request, placed));
   }
-  await endBatch();
+  await insertTargets(clickhouse, rows);
+  await keepReferences(redis, clickhouse, batch);
+  await Promise.all(batch.map((request) => noteKept(redis, request)));
 }
 
 /** How many distinct targets ClickHouse has of each of these requests. */

@@ -16,7 +16,7 @@ import { listedMember } from './listed.js';
 import { targetTable } from './places.js';
 import { restoreReferences } from './references.js';
 import { type DeletionRequest, type PlacedTarget, pendingMember } from './request.js';
-import type { TargetList } from './targets.js';
+import { type TargetList, weightOfList } from './targets.js';
 
 /**
  * Copies the requests that have changed; settles with how many. By then ClickHouse has every change that was made before
@@ -156,7 +156,15 @@ async function restoreOpen(
     const entries = requests.map((request) => {
       const id = request.deletion_request_id;
       const targets = JSON.stringify(listOf(targetsOf.get(id) ?? []));
-      return [id, pendingMember(request), placeOf.get(request) ?? 0, kindOf(request), targets] as const;
+      const weight = weightOfList(targets, request.targets);
+      return [
+        id,
+        pendingMember(request),
+        placeOf.get(request) ?? 0,
+        kindOf(request),
+        targets,
+        weight,
+      ] as const;
     });
     for await (const call of inScriptCalls(entries, ([, , , , targets]) => targets.length)) {
       await loading.write(
@@ -166,6 +174,7 @@ async function restoreOpen(
           registryKeys.lostDeletions,
           registryKeys.unkeptDeletions,
           registryKeys.deletionTargets(''),
+          registryKeys.deletionWeights,
         ],
         call.flat(),
       );

@@ -21,6 +21,8 @@ export type DeletionRequest = {
   readonly reference?: string;
   /** How many distinct users were named. */
   readonly targets: number;
+  /** What their list weighs; not known of requests of an earlier version. */
+  readonly weight?: number;
   /** For each shard the highest segment number given before the submission was answered. */
   readonly fences: Readonly<Record<string, string>>;
   readonly status: 'pending' | 'complete';
@@ -162,6 +164,7 @@ export async function completeDeletion(redis: Redis, request: DeletionRequest): 
       registryKeys.deletionTargets(request.deletion_request_id),
       registryKeys.rewriteWanted,
       registryKeys.dueCallbacks,
+      registryKeys.deletionWeights,
     ],
     [
       request.deletion_request_id,
@@ -185,6 +188,7 @@ export async function markTargetsLost(redis: Redis, request: DeletionRequest, se
       registryKeys.unmirroredDeletions,
       registryKeys.unkeptDeletions,
       registryKeys.deletionTargets(request.deletion_request_id),
+      registryKeys.deletionWeights,
     ],
     [request.deletion_request_id, JSON.stringify(lost), pendingMember(request), seen],
   );

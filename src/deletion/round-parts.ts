@@ -32,7 +32,6 @@ export type RoundParts = {
 /** Makes the tables of a round on the servers that have its environments. The users that requests name are at the home only. */
 export async function createParts(
   home: ClickHouseClient,
-  database: string,
   round: string,
   requests: readonly RoundRequest[],
   environments: readonly RoundEnvironment[],
@@ -41,7 +40,7 @@ export async function createParts(
   const environmentOf = new Map(environments.map((environment) => [environment.appId, environment]));
   const part = async (client: ClickHouseClient, appIds: readonly string[]): Promise<RoundPart> => {
     const here = appIds.flatMap((appId) => environmentOf.get(appId) ?? []);
-    const tables = await createRoundTables(client, database, round, requests, here, prefix);
+    const tables = await createRoundTables(client, round, requests, here, prefix);
     return { client, tables, appIds: new Set(appIds) };
   };
   const divided = byServer(home, [...environmentOf.keys()]);

@@ -14,7 +14,9 @@ import {
   dropScratch,
   fillScratch,
   insertScratch,
+  listScratch,
   type ScratchKind,
+  scratchName,
 } from '../clickhouse/scratch.js';
 import { placesInOrder, targetTable } from './places.js';
 import type { Target } from './targets.js';
@@ -37,7 +39,6 @@ export type RoundEnvironment = {
 };
 
 export type RoundTables = {
-  readonly database: string;
   /** Not in the memory of one server: all replicas have them. */
   readonly areOnDisk: boolean;
   /** A name that occurs only in the texts of this round's mutations. */
@@ -76,15 +77,13 @@ export const previewPrefix = 'deletion_preview_';
 /** Makes the tables of a round and fills in its requests and environments. `round` is letters and digits. */
 export async function createRoundTables(
   client: ClickHouseClient,
-  database: string,
   round: string,
   requests: readonly RoundRequest[],
   environments: readonly RoundEnvironment[],
   prefix = namePrefix,
 ): Promise<RoundTables> {
-  const name = (table: string) => `${prefix}${round}_${table}`;
+  const name = (table: string) => scratchName(client, `${prefix}${round}_${table}`);
   const tables: RoundTables = {
-    database,
     areOnDisk: hasReplicas(client),
     mark: name('keys'),
     requests: name('requests'),
@@ -189,21 +188,14 @@ export async function dropStrayPreviews(client: ClickHouseClient, ageSecondsMin:
   await dropTables(client, previewPrefix, async () => undefined, ageSecondsMin);
 }
 
-/** Drops the tables whose names begin like this, and which are at least so old. `before` comes first if there are any. */
+/** Drops the tables whose names begin like this, and which are at least so old. `before` comes first: after a restart there may be none. */
 export async function dropTables(
   client: ClickHouseClient,
   prefix: string,
   before: () => Promise<void> = async () => undefined,
   ageSecondsMin = 0,
 ): Promise<void> {
-  const rows = await readRows<{ name: string }>(client, {
-    query: `SELECT name FROM system.tables
-      WHERE database = currentDatabase() AND startsWith(name, {prefix:String})
-        AND metadata_modification_time <= now() - {ageSecondsMin:UInt32}`,
-    query_params: { prefix, ageSecondsMin },
-  });
-  const names = rows.map(({ name }) => name);
-  if (names.length === 0) return;
+  const names = await listScratch(client, prefix, ageSecondsMin);
   // A statement of a process that was killed goes on, and its table would wait for it.
   await endLong(client, names);
   await before();
@@ -248,10 +240,9 @@ export async function noteSizes(
 
 /** The number of rows of tables in memory. One statement asks for all, since a statement costs ten milliseconds. */
 async function readSizes(client: ClickHouseClient, names: readonly string[]): Promise<Map<string, number>> {
-  const rows = await readRows<{ name: string; rows: string | null }>(client, {
-    query: `SELECT name, toString(total_rows) AS rows FROM system.tables
-      WHERE database = currentDatabase() AND name IN ({names:Array(String)})`,
-    query_params: { names },
+  const rows = await readRows<{ sized: string; rows: string | null }>(client, {
+    query: `SELECT concat(database, '.', name) AS sized, toString(total_rows) AS rows FROM system.tables
+      WHERE (database, name) IN (${names.map((name) => `('${name.replace('.', "', '")}')`).join(', ')})`,
   });
-  return new Map(rows.map(({ name, rows: count }) => [name, Number(count ?? Number.NaN)]));
+  return new Map(rows.map(({ sized, rows: count }) => [sized, Number(count ?? Number.NaN)]));
 }

@@ -32,7 +32,6 @@ import { endDownload, exportPrefix } from './tables.js';
 export type ReadOptions = {
   readonly redis: Redis;
   readonly clickhouse: ClickHouseClient;
-  readonly database: string;
 };
 
 /** The export ended after the download had begun and before its first query. */
@@ -44,7 +43,7 @@ export class ExportEnded extends Error {}
  * soon as it answers again.
  */
 export async function* readUsersRecords(
-  { redis, clickhouse, database }: ReadOptions,
+  { redis, clickhouse }: ReadOptions,
   request: StoredExport,
   signal: AbortSignal,
 ): AsyncGenerator<Lines & { readonly records: number }> {
@@ -67,7 +66,7 @@ export async function* readUsersRecords(
       throw new Error('rows are on their way to another ClickHouse server');
     const parts: Part[] = [];
     for (const [client, appIds] of divided) {
-      const tables = await createTables(client, database, names, request, appIds);
+      const tables = await createTables(client, names, request, appIds);
       parts.push({ client, tables, reached: mutationPredicate(tables, appIds, highestOf(request.fences)) });
     }
     // A deletion that ends the export drops its tables after it has removed the request.
@@ -104,14 +103,12 @@ function highestOf(fences: readonly string[]): string {
 /** Makes the tables and finds the merged users of the named ones. */
 async function createTables(
   clickhouse: ClickHouseClient,
-  database: string,
   names: string,
   { user_export_id: requestId, account_id: accountId, fences, targets }: StoredExport,
   appIds: readonly string[],
 ): Promise<RoundTables> {
   const tables = await createRoundTables(
     clickhouse,
-    database,
     '',
     [{ requestId, accountId, fences, resolved: false }],
     appIds.map((appId) => ({ appId, accountId, shard: shardOf(appId, fences.length) })),

@@ -9,6 +9,7 @@ import type { Target } from '../deletion/targets.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys, shardOf } from '../redis/keys.js';
 import { transactionValues } from '../redis/transactions.js';
+import { exportEnds } from '../tuning.js';
 
 export type ExportRequest = {
   readonly user_export_id: string;
@@ -55,19 +56,30 @@ export async function listExports(
   return listed;
 }
 
-/** The live exports of these accounts. */
-export async function readExportsOf(
+/** The ids of the live exports of these accounts, by account. */
+export async function exportIdsOf(
   redis: Redis,
   accountIds: ReadonlySet<string>,
-): Promise<readonly StoredExport[]> {
+): Promise<ReadonlyMap<string, readonly string[]>> {
   const members = await redis.zrange(registryKeys.exports, '0', '-1');
-  const ids = members.flatMap((member) => {
+  const listed = new Map<string, string[]>();
+  for (const member of members) {
     const [accountId = '', id = ''] = member.split(' ');
-    return accountIds.has(accountId) ? [id] : [];
-  });
-  if (ids.length === 0) return [];
-  const texts = await redis.mget(...ids.map(registryKeys.export));
-  return texts.flatMap((text) => (text === null ? [] : [exportOfText(text)]));
+    if (!accountIds.has(accountId)) continue;
+    const its = listed.get(accountId);
+    if (its === undefined) listed.set(accountId, [id]);
+    else its.push(id);
+  }
+  return listed;
+}
+
+/** Exports by their ids, one after another, since each may name many users; those that have ended are missing. */
+export async function* readExports(redis: Redis, ids: readonly string[]): AsyncGenerator<StoredExport> {
+  const { exportsPerRead } = exportEnds;
+  for (let first = 0; first < ids.length; first += exportsPerRead) {
+    const texts = await redis.mget(...ids.slice(first, first + exportsPerRead).map(registryKeys.export));
+    for (const text of texts) if (text !== null) yield exportOfText(text);
+  }
 }
 
 /** Whether everything that the export is to have can be read. It stays so. */

@@ -2,10 +2,9 @@
 // queries. Both carry the export's id, so any process that ends the export finds them, even after the downloading process was killed.
 
 import { setTimeout } from 'node:timers/promises';
-import { readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { endLong } from '../clickhouse/long-statement.js';
-import { dropScratch } from '../clickhouse/scratch.js';
+import { dropScratch, listScratch } from '../clickhouse/scratch.js';
 import { serversOf, serversThere } from '../clickhouse/servers.js';
 
 const prefix = 'user_export_';
@@ -75,18 +74,13 @@ async function endQueries(client: ClickHouseClient, names: string): Promise<void
   });
 }
 
-/** Drops tables by the beginning of their names that are at least so old, by ClickHouse's clock. */
+/** Drops tables by the beginning of their names that are at least so old. */
 export async function dropExportTables(
   client: ClickHouseClient,
   names: string,
   ageSecondsMin: number,
 ): Promise<void> {
-  const rows = await readRows<{ name: string }>(client, {
-    query: `SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, {names:String})
-      AND metadata_modification_time <= now() - {ageSecondsMin:UInt32}`,
-    query_params: { names, ageSecondsMin },
-  });
-  const tables = rows.map(({ name }) => name);
+  const tables = await listScratch(client, names, ageSecondsMin);
   // A table would wait for a statement that fills it, or from which it is filled.
   await endLong(client, tables);
   for (const name of tables) await dropScratch(client, name);

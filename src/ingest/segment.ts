@@ -12,7 +12,7 @@ import type { Mending } from './mend.js';
 import { encodedRecords, packedBytesMax, recordBytesMax } from './pack.js';
 import type { ElementError, LimitedGroup } from './prepare.js';
 import type { Checked } from './record-kind.js';
-import { bulkLimits, type LimitContext, type NamedLimit } from './request-limits.js';
+import { bulkLimits, environmentLimits, type LimitContext, type NamedLimit } from './request-limits.js';
 import { checkSegmentMessage, readSegmentTime, type SegmentRecord } from './segment-message.js';
 import type { Steps } from './steps.js';
 import { createSubmission, pickKept, type Submission, selectUsers } from './submission.js';
@@ -115,8 +115,9 @@ export function* prepareSegment(
   const build = (kept?: readonly number[]) => {
     // A message counts once, also if only one of its records stays.
     const some = kept === undefined ? users : pickKept(users, [...new Set(pickKept(userOf, kept))]);
-    const those = some.length === 0 ? [] : bulkLimits(counter, some.length, () => some, context);
+    const own = some.length === 0 ? [] : bulkLimits(counter, some.length, () => some, context);
     const encoded = encodedRecords(pickKept(records, kept).map(({ record }) => record));
+    const those = [...own, ...environmentLimits(encoded.length, encoded.rowBytesMax, context)];
     return [{ limits: those, records: encoded, bytes: packedBytesMax(those, encoded) }];
   };
   const submission = createSubmission(context, selectUsers(records.map(({ named }) => named)), build);

@@ -21,7 +21,7 @@ import {
   settingsOfAll,
   syncReplicas,
 } from '../clickhouse/replication.js';
-import { createScratch, dropScratch, renameScratch } from '../clickhouse/scratch.js';
+import { createScratch, dropScratch, listScratch, renameScratch } from '../clickhouse/scratch.js';
 import { returnNameOf } from '../clickhouse/store.js';
 import { columnsOf, storedTable } from '../clickhouse/tables.js';
 import { placesInOrder } from '../deletion/places.js';
@@ -94,12 +94,12 @@ export async function returnUsers(
  * any time, and again.
  */
 export async function undoRuns(client: ClickHouseClient): Promise<void> {
-  const names = await listTables(client);
-  if (names.length === 0) return;
+  const names = await listScratch(client, namePrefix);
   await endLong(client, names);
-  // Without its table a mutation is stuck for ever.
+  // Without its table, which a restart may have dropped, a mutation is stuck for ever.
   await killMutations(client, namePrefix);
   for (const name of names) if (!name.endsWith(removedEnd)) await dropScratch(client, name);
+  if (names.length === 0) return;
   // A mutation may have begun meanwhile. No further one can begin without its table.
   await killMutations(client, namePrefix);
   await untilNothingIsRewritten(client);
@@ -134,15 +134,6 @@ const insertSettings = {
   insert_deduplicate: 0,
   max_partitions_per_insert_block: '0',
 } as const;
-
-async function listTables(client: ClickHouseClient): Promise<string[]> {
-  const rows = await readRows<{ name: string }>(client, {
-    query:
-      'SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, {prefix:String})',
-    query_params: { prefix: namePrefix },
-  });
-  return rows.map(({ name }) => name);
-}
 
 /** Ends the inserts of all runs; settles when none is left. */
 async function killStatements(client: ClickHouseClient): Promise<void> {

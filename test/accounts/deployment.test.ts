@@ -29,7 +29,7 @@ import { readRegistry, StateNotLoaded } from '../../src/accounts/registry.js';
 import { AnswerCutOff } from '../../src/clickhouse/answers.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { insertSegment, isInsertRunning, isRefusedSegment } from '../../src/clickhouse/store.js';
-import { markerRows, storedTable } from '../../src/clickhouse/tables.js';
+import { markerRows } from '../../src/clickhouse/tables.js';
 import { loads } from '../../src/contract/limits.js';
 import { tables } from '../../src/contract/records.js';
 import { noCrash } from '../../src/crash-point.js';
@@ -77,13 +77,7 @@ beforeEach(async () => {
   await clickhouse.command({ query: 'TRUNCATE TABLE deletion_requests' });
   await clickhouse.command({ query: 'TRUNCATE TABLE deletion_targets' });
   await clickhouse.command({ query: 'TRUNCATE TABLE suppressed_names' });
-  // The constraints of earlier restores.
-  for (const table of [...tables.map(storedTable), 'failed_events']) {
-    for (const shard of [0, 1]) {
-      const constraint = `not_before_restore_of_shard_${shard}`;
-      await clickhouse.command({ query: `ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS ${constraint}` });
-    }
-  }
+  await clickhouse.command({ query: 'TRUNCATE TABLE shard_limits' });
 });
 
 const load = (shards = 1) =>
@@ -432,7 +426,7 @@ test('does not report a state as loaded if Redis is emptied while the state is c
 test('a shard that is emptied again while it is loaded takes none of the earlier numbers', async () => {
   await load();
   await redis.del(shardKeys.state(0));
-  const { ended } = await loadHeldAt('not_before_restore_of_shard_0');
+  const { ended } = await loadHeldAt('INSERT INTO shard_limits');
   await redis.del(shardKeys.state(0));
   gate.pass();
   await assert.rejects(ended, LoadInterrupted);

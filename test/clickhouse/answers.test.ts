@@ -172,13 +172,7 @@ const decisions: Readonly<
 test('nothing is decided by the absence of rows while answers are cut off', async () => {
   const { clickhouse, gate, gated } = stores;
   const request = { requestId: 'r', accountId: '7', fences: ['9'], resolved: false };
-  const tables = await createRoundTables(
-    clickhouse,
-    'answers_test',
-    'cut',
-    [request],
-    [{ appId, accountId: '7', shard: 0 }],
-  );
+  const tables = await createRoundTables(clickhouse, 'cut', [request], [{ appId, accountId: '7', shard: 0 }]);
   await noteSizes(clickhouse, tables, []);
   for (const [what, decide] of Object.entries(decisions)) {
     assert.equal(await decide(gated, tables), true, what);

@@ -11,11 +11,12 @@ import type { ElementError } from '../../ingest/prepare.js';
 import { type PreparedSegment, prepareSegment } from '../../ingest/segment.js';
 import { atOnce, type Steps } from '../../ingest/steps.js';
 import { readBasicName } from '../protocol/authorization.js';
-import { anyType, readJsonBody } from '../protocol/body.js';
+import { anyType, type TakeBody } from '../protocol/body.js';
 import { openRoutes } from '../protocol/cors.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import { type Route, withoutBody } from '../protocol/server.js';
 import { takeTurns } from '../protocol/turns.js';
+import { type ForStrangers, readAllowedBody } from './byte-allowance.js';
 import {
   createEntrance,
   type Entered,
@@ -25,10 +26,11 @@ import {
   repeatsHeader,
 } from './entrance.js';
 
-export type SegmentOptions = IngestOptions & {
-  /** Where pages reach this service. */
-  readonly publicBaseUrl: string;
-};
+export type SegmentOptions = IngestOptions &
+  ForStrangers & {
+    /** Where pages reach this service. */
+    readonly publicBaseUrl: string;
+  };
 
 const endpoint = 'segment';
 /** What is below them is stored as properties. */
@@ -70,7 +72,8 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
       path: `/v1/${path}`,
       handle: (exchange) => {
         exchange.saysWhyAtTop = true;
-        readJsonBody(exchange, bytesMax, (body, owned) => entrance.receive(exchange, body, owned), anyType);
+        const take: TakeBody = (body, owned) => entrance.receive(exchange, body, owned);
+        readAllowedBody(exchange, endpoint, options.largeBodies, bytesMax, take, anyType);
       },
     };
 

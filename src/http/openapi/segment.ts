@@ -106,7 +106,7 @@ function operation(path: string, schema: string, about: string, examples: Exampl
 export const segmentPart: OpenApiPart = {
   tag: {
     name: tag,
-    description: `What the libraries of Segment and RudderStack send, as they are. Open to pages. Credentials: HTTP Basic with the app_id as user name, or \`writeKey\` in the body. A message takes at most ${bodies.singleBytesMax} bytes of body, a batch ${bodies.segmentBytesMax} and ${counts.segmentMessagesMax} messages. Each message counts once towards the limits bulk_app and bulk_identity, counted apart from other endpoints. /v1/t, /i, /p, /s, /a, /g and /b are the same as the full names.`,
+    description: `What the libraries of Segment and RudderStack send, as they are. Open to pages. Credentials: HTTP Basic with the app_id as user name, or \`writeKey\` in the body. A message takes at most ${bodies.singleBytesMax} bytes of body, a batch ${bodies.segmentBytesMax} and ${counts.segmentMessagesMax} messages. Each message counts once towards the limits bulk_app and bulk_identity, counted apart from other endpoints; its records count towards app_records and app_bytes, as those of all endpoints. /v1/t, /i, /p, /s, /a, /g and /b are the same as the full names.`,
   },
   schemas: {
     SegmentMessage: segmentMessageSchema,
