@@ -8,6 +8,7 @@ import { describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { greeting } from '../../deploy/local/greeting.js';
 import { lockDataDir } from '../../deploy/local/lock.js';
+import { findOrMakeSecret } from '../../deploy/local/secrets.js';
 import { tempDir } from '../../harness/temp-dir.js';
 import { until } from '../../harness/wait.js';
 import { readConfig } from '../../src/config.js';
@@ -22,6 +23,19 @@ function setUp(path: string, call: string): { status: number | null; stderr: str
   });
   return { status, stderr };
 }
+
+test('a secret is made once, again if its file is empty, and not in place of one that cannot be read', () => {
+  const dir = tempDir('secrets');
+  const file = join(dir, 'secret');
+  const secret = findOrMakeSecret(file);
+  assert.equal(findOrMakeSecret(file), secret);
+  writeFileSync(file, '');
+  const next = findOrMakeSecret(file);
+  assert.match(next, /^[\w-]{32}$/);
+  assert.equal(findOrMakeSecret(file), next);
+  mkdirSync(join(dir, 'unreadable'));
+  assert.throws(() => findOrMakeSecret(join(dir, 'unreadable')), /EISDIR/);
+});
 
 test('where the system has no locks, a DATA_DIR is not taken while its lock is half written', async () => {
   const dir = tempDir('lock');
