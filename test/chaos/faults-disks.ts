@@ -1,5 +1,7 @@
 // The disk of Redis, of ClickHouse, or of both is full for a while, and meanwhile processes are killed. Every client goes on.
 
+import { storedTable } from '../../src/clickhouse/tables.js';
+import { tables } from '../../src/contract/records.js';
 import { type Fault, hold, type World } from './fault.js';
 import { childOf, disturb, killEverythingOf } from './faults-processes.js';
 import { emptied } from './faults-redis.js';
@@ -15,8 +17,16 @@ const stores = ['redis', 'clickhouse'] as const;
  * Fills the disk for `ms`, and again when somebody has freed some of it. A store that cannot write ends, or is killed: once there is room,
  * it is started again. Settles with whether there was no room.
  */
-async function whileFull(world: World, ms: number, during: () => Promise<void>): Promise<boolean> {
+async function whileFull(
+  world: World,
+  random: Random,
+  ms: number,
+  during: () => Promise<void>,
+): Promise<boolean> {
   const { disk } = world;
+  disk.fill(leftForMergesBytes);
+  mergeEverything(world);
+  await hold(random.int(0, 40));
   disk.fill();
   const isFull = disk.freeBytes() < 64 * 1024;
   const filling = setInterval(() => disk.fill(), 50);
@@ -33,6 +43,17 @@ async function whileFull(world: World, ms: number, during: () => Promise<void>):
   return isFull;
 }
 
+/** Merges begin with so little room left, but the next ones would not: the disk is filled under them. */
+const leftForMergesBytes = 32 * 1024 * 1024;
+
+/** Without waiting for the end, which may not come. */
+function mergeEverything({ clickhouse, sluice }: World): void {
+  for (const table of tables)
+    clickhouse
+      .query(`OPTIMIZE TABLE ${sluice.database}.${storedTable(table)} FINAL`)
+      .catch(() => 'on a full disk it fails');
+}
+
 function diskFault(
   name: string,
   msOf: (random: Random) => number,
@@ -43,7 +64,7 @@ function diskFault(
     // It touches everything: one at a time.
     touches: [...stores, 'worker-1', 'worker-2', 'api-1', 'api-2', 'gate'],
     needs: 'mount',
-    run: (world, random) => whileFull(world, msOf(random), () => during(world, random)),
+    run: (world, random) => whileFull(world, random, msOf(random), () => during(world, random)),
   };
 }
 

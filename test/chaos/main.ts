@@ -93,8 +93,6 @@ async function runAll(): Promise<number> {
   const random = Array.from({ length: roundsWanted }, (_, round) =>
     randomSchedule(seedOf(run.seed, 1_000 + round), tools, layout),
   );
-  // Rounds with the same disk follow each other, on one deployment.
-  if (layout === 'disks') random.sort((a, b) => JSON.stringify(a.full).localeCompare(JSON.stringify(b.full)));
   const schedules = values['crash-points'] ? crashes : [...random, ...crashes];
   const done = new Set(results.map(({ schedule }) => schedule.seed));
   const left = schedules.filter(({ seed }) => !done.has(seed));

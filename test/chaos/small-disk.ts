@@ -11,8 +11,8 @@ export type SmallDisk = {
   /** Whether it can be filled. */
   readonly mounted: boolean;
   freeBytes(): number;
-  /** Fills the disk completely. */
-  fill(): void;
+  /** Fills the disk completely, or but for some bytes. */
+  fill(leftBytes?: number): void;
   free(): void;
   remove(): void;
 };
@@ -44,9 +44,9 @@ export function createSmallDisk(fileSystem: FileSystem = 'tmpfs'): SmallDisk {
     dir,
     mounted,
     freeBytes,
-    fill: () => {
+    fill: (leftBytes = 0) => {
       try {
-        writeFileSync(ballast, Buffer.alloc(freeBytes()), { flag: 'a' });
+        writeFileSync(ballast, Buffer.alloc(Math.max(0, freeBytes() - leftBytes)), { flag: 'a' });
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error;
       }

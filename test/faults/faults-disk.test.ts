@@ -1,4 +1,4 @@
-// What may happen to disks: Redis's or ClickHouse's is full, or a power cut loses what was not synced, of Redis or of ClickHouse.
+// What may happen to disks: that of Redis or of ClickHouse is full, or a power cut loses what was not synced, of either.
 
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
@@ -10,6 +10,7 @@ import { until } from '../../harness/wait.js';
 import { AnswerCutOff, readBytes, readRow, readRows, streamRows } from '../../src/clickhouse/answers.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { ClickHouseError } from '../../src/packages/clickhouse.js';
+import { shardKeys } from '../../src/redis/keys.js';
 import { type Deployment, type DeploymentOptions, startDeployment } from '../chaos/deployment.js';
 import { watchForPowerCut } from '../chaos/power-cut.js';
 import { createSmallDisk } from '../chaos/small-disk.js';
@@ -116,6 +117,29 @@ test(
         await load.more(12, { outcomes: ['overloaded', 'unknown'] });
         disk.free();
         await server.restart();
+        await load.more(50);
+      }
+    });
+    await assertKept((deployment as Deployment).sluice, producer);
+  },
+);
+
+test(
+  'stores every acknowledged event once when the disk of ClickHouse is full for a while',
+  needs('mount'),
+  async () => {
+    const full = { fileSystem: 'tmpfs', holds: 'clickhouse' } as const;
+    const producer = await underLoad({ full }, async ({ disk, clickhouse, redis }, load) => {
+      for (let times = 0; times < 2; times += 1) {
+        disk.fill();
+        await until(async () => (await redis.zcard(shardKeys.segments(0))) > 3, {
+          deadlineMs: 60_000,
+          what: 'segments wait',
+        });
+        await load.more(50);
+        disk.free();
+        // It ends if it had to write something for which it reserves no room.
+        if (!clickhouse.running) await clickhouse.restart();
         await load.more(50);
       }
     });
