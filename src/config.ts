@@ -4,7 +4,14 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { join, resolve } from 'node:path';
-import { administration, bearerMax, receiving, redisMemoryBytes, storing, takeovers } from './contract/limits.js';
+import {
+  administration,
+  bearerMax,
+  receiving,
+  redisMemoryBytes,
+  storing,
+  takeovers,
+} from './contract/limits.js';
 import { isCrashSpec } from './crash-point.js';
 
 /**
