@@ -16,7 +16,7 @@ export const processNames = ['api', 'redis', 'worker', 'clickhouse'] as const;
 export type ProcessName = (typeof processNames)[number];
 export type CpuTimes = Readonly<Partial<Record<ProcessName, number>>>;
 
-export type Limits = 'default' | 'none' | Readonly<Record<string, number>>;
+export type Limits = 'none' | Readonly<Record<string, number>>;
 
 /** It is also the subject of measured runs. */
 export type Deployment = Awaited<ReturnType<typeof startDeployment>>;
@@ -106,7 +106,6 @@ async function startRedises(masters = 1) {
 
 /** As options of the command `environments set`. */
 function optionsOf(limits: Limits): readonly string[] {
-  if (limits === 'default') return [];
   if (limits === 'none') return unlimited;
   return Object.entries(limits).flatMap(([name, value]) => ['--limit', `${name}=${value}`]);
 }

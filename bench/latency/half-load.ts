@@ -6,6 +6,7 @@ import type { ProcessName } from '../deployment/deployment.js';
 import { percentileMs, spreadOf } from '../load/histogram.js';
 import { latenciesOf, type MergedSecond } from '../load/second.js';
 import { describeRun, loadOf, runThroughput, type ThroughputOptions } from '../throughput/throughput.js';
+import { ofEnvironment } from '../throughput/ways.js';
 import { rateOfHalfLoad } from './curve.js';
 import { type Freshness, startProbing } from './freshness.js';
 
@@ -26,7 +27,7 @@ export async function runHalfLoad(context: Context) {
   const { deployment, peers, options, progress } = context;
   const { minutes } = options;
   const ratePerSecond = await rateOfHalfLoad(context);
-  const [appId = '', besideProbes = '', probeAppId = ''] = await deployment.addEnvironments(3, 'default');
+  const [appId = '', besideProbes = '', probeAppId = ''] = await deployment.addEnvironments(3, ofEnvironment);
   const samples: MemorySample[] = [];
   const sampling = () => {
     const startedAt = performance.now();

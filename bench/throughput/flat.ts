@@ -11,6 +11,7 @@ import { figure } from '../figures.js';
 import type { Subject } from './measure.js';
 import { runWay, type ThroughputOptions } from './throughput.js';
 import { levelsInTurns } from './turns.js';
+import { ofEnvironment } from './ways.js';
 
 /** Levels by stored events, and of single events by the number of environments that take turns. */
 export type FlatResult = Awaited<ReturnType<typeof runFlat>>;
@@ -47,7 +48,7 @@ export async function runFlat(context: Context) {
     const [single, bulk] = [await byEvents('single'), await byEvents('bulk-500')];
     const environments: ReturnType<typeof turn>[] = [];
     for (const of of options.flatEnvironments) {
-      const appIds = await own.addEnvironments(of, 'default');
+      const appIds = await own.addEnvironments(of, ofEnvironment);
       environments.push(turn('single', of, own, { subject: wholeTable(own), appIds }));
     }
     return { single, bulk, environments: await levelsInTurns(environments, progress) };

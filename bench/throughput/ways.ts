@@ -43,7 +43,7 @@ export type Way = {
 
 /** Limits that are checked but never reached; the default limits of an environment would refuse most of a load. */
 const farAway = 1_000_000_000;
-const ofEnvironment = { app_records: farAway, app_bytes: farAway } as const;
+export const ofEnvironment = { app_records: farAway, app_bytes: farAway } as const;
 
 const user = (number: number) => ({ identity: userOf(number) });
 const track = { subject: 'sluice', path: '/api/track', answer: '{}' } as const;
