@@ -56,14 +56,16 @@ export async function followWitness(options: WitnessOptions): Promise<Witness> {
   async function round(): Promise<void> {
     if (options.deployment() === undefined) return;
     try {
-      const compares = rounds % witnesses.roundsPerCopy === 0 || !comparison.sawAll();
-      if (compares) await comparison.withClickHouse();
+      const isDue = rounds % witnesses.roundsPerCopy === 0;
+      const wasAway = !comparison.sawAll();
+      if (isDue || wasAway) await comparison.withClickHouse();
+      const isBack = wasAway && comparison.sawAll();
       // Only who has compared counts on: an older Redis must not catch up.
       const counts =
         comparison.hasSeen() && (await takeTurn(redis, registryKeys.witnessTurn, witnesses.turnMs));
       const isNew = await comparison.withRedis(redis, counts);
       attempted = true;
-      if (isNew && counts && compares) await comparison.copy();
+      if (isNew && counts && (isDue || isBack)) await comparison.copy();
       reported = '';
     } catch (error) {
       const described = describeError(error);
