@@ -120,6 +120,7 @@ const livePages = createLivePages({
   }),
   wrongTokens,
   adminToken: config.adminToken,
+  adminBaseUrl: config.adminBaseUrl,
   redis,
   channel,
   secret: () => environments.deployment()?.secret,

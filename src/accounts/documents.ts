@@ -51,6 +51,8 @@ export type Environment = {
   readonly name: string;
   /** Whether it is the account's Main Production environment; exactly one is. */
   readonly main: boolean;
+  /** Another one each time that it becomes main again: tokens of before have ended for good. Missing until then. */
+  readonly main_id?: string;
   readonly validation: 'strict' | 'lenient';
   /** Only limits that differ from the defaults; `none` turns a limit off. */
   readonly limits: Partial<Record<LimitName, number | 'none'>>;

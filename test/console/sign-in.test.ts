@@ -156,6 +156,8 @@ test('requests from other pages, with other host names, or without the consoleâ€
   const account = { name: 'made by a stranger', environments: ['Main'] };
   for (const headers of [
     { origin: 'http://evil.example' },
+    { origin: sluice.adminUrl.replace('http:', 'https:') },
+    { origin: 'null' },
     { 'sec-fetch-site': 'cross-site' },
     { 'sec-fetch-site': 'same-site' },
     { 'sluice-console': '' },

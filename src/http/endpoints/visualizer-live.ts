@@ -40,6 +40,8 @@ import type { FindWatcher, Watcher } from './visualizer-people.js';
 
 export type LiveOptions = {
   readonly adminToken: string;
+  /** The origin of the console. */
+  readonly adminBaseUrl: string;
   readonly callerAddress: CallerAddress;
   readonly callers: AdminCallers;
   readonly findWatcher: FindWatcher;
@@ -134,7 +136,7 @@ export function createLivePages(options: LiveOptions): LivePages {
   }
 
   function upgrade(res: HttpResponse, req: HttpRequest, context: us_socket_context_t): void {
-    if (!isSameOrigin(req)) return void res.writeStatus('403 Forbidden').end();
+    if (!isSameOrigin(req, options.adminBaseUrl)) return void res.writeStatus('403 Forbidden').end();
     const address = options.callerAddress(res.getRemoteAddressAsText(), readFraming(req));
     const network = networkOf(address);
     const isOwnName = options.callers.faultOfName(req) === undefined;
