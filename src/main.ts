@@ -1,6 +1,7 @@
 // The API process: wiring and signals.
 
 import { fileURLToPath } from 'node:url';
+import { createAccessWatch } from './accounts/access-watch.js';
 import { findDemoAccount } from './accounts/deployment.js';
 import { followEnvironments } from './accounts/environments.js';
 import { clickhouseOf, exitAfter, followShardTable } from './accounts/shard-servers.js';
@@ -93,6 +94,7 @@ const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDataba
 const stopFollowingShards = await followShardTable(redis, clickhouse, log).catch(exitAfter);
 const serversWatch = watchServers(clickhouse);
 const environments = await followEnvironments(redis, log);
+const watchAccess = createAccessWatch(environments.onChange);
 const shardStates = followShards(redis, environments.deployment);
 const suppressions = await followSuppressions(redis, environments.deployment, log);
 const counts = keepCountsIn(redis, log);
@@ -113,6 +115,7 @@ const callers = createAdminCallers({ ...config, redis, wrongTokens });
 const livePages = createLivePages({
   callerAddress,
   callers,
+  watchAccess,
   findWatcher: createFindWatcher({
     redis,
     audit: { redis, clickhouse, log },
@@ -272,6 +275,7 @@ try {
     audit: { redis: deletionRedis, clickhouse, log },
     reading: { redis: deletionRedis, clickhouse, database: config.clickhouseDatabase },
     downloads,
+    watchAccess,
     publicBaseUrl: config.publicBaseUrl,
     log,
   };

@@ -54,9 +54,10 @@ export class StateNotLoaded extends Error {
   }
 }
 
-/** The registry's version; changes whenever a document does. */
-export async function readVersion(redis: Redis): Promise<string> {
-  return (await redis.get(registryKeys.version)) ?? '0';
+/** The registry's version, which changes whenever a document does, and how many times sessions were ended. */
+export async function readChanges(redis: Redis): Promise<{ version: string; endings: string }> {
+  const [version, endings] = await redis.mget(registryKeys.version, registryKeys.sessionEndings);
+  return { version: version ?? '0', endings: endings ?? '0' };
 }
 
 /** Milliseconds since 1970 by Redis's clock, by which keys and invitations end for all processes at once. */

@@ -293,6 +293,9 @@ export const userLookUps = {
 } as const;
 
 /** Exports of what is held about users. */
+/** What goes on for long is looked at again after changes, and so often, since access may also end by its time. */
+export const accessWatch = { askedEveryMs: 5_000 } as const;
+
 export const userExports = {
   /** A request for an export is kept this long; then the export is no longer found. */
   keptMs: 24 * 60 * 60 * 1000,
@@ -307,8 +310,6 @@ export const userExports = {
    */
   stalledMsMax: 60_000,
   downloadMsMax: 15 * 60_000,
-  /** How often it is checked that its reader may still read it. */
-  checkedEveryMs: 5_000,
   /** Requests of an account that are listed: each is read whole, and may name many users. */
   listedMax: 20,
 } as const;

@@ -131,6 +131,8 @@ export const registryKeys = {
   session: (hash: string) => `{registry}:session:${hash}`,
   /** Sorted set of the hashes of a person's sessions by the time at which they end. */
   sessionsOf: (personId: string) => `{registry}:sessions_of:${personId}`,
+  /** Counts how often sessions were ended before their time, so that processes notice it. */
+  sessionEndings: '{registry}:session_endings',
   /** Hash: wrong passwords of a person, browser or address, and when the next attempt may be looked at. It expires. */
   signIns: (digest: string) => `{registry}:sign_ins:${digest}`,
   /** Hash of the processes that run now, on all hosts. */

@@ -2,9 +2,13 @@
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
+import { until } from '../../harness/wait.js';
+import { createAccessWatch } from '../../src/accounts/access-watch.js';
 import { createAccount } from '../../src/accounts/accounts.js';
 import type { Person } from '../../src/accounts/documents.js';
-import { people as bounds } from '../../src/contract/limits.js';
+import { followEnvironments } from '../../src/accounts/environments.js';
+import { accessWatch, people as bounds } from '../../src/contract/limits.js';
+import { createLog } from '../../src/log.js';
 import type { Redis } from '../../src/packages/ioredis.js';
 import {
   acceptInvitation,
@@ -14,8 +18,9 @@ import {
   type Invitation,
   invitePerson,
   listPeople,
+  removePerson,
 } from '../../src/people/people.js';
-import { beginSession, findSession, listSessions } from '../../src/people/sessions.js';
+import { beginSession, endSession, findSession, listSessions } from '../../src/people/sessions.js';
 import { type EmptyRegistry, startEmptyRegistry } from '../support/empty-registry.js';
 
 let registry: EmptyRegistry;
@@ -198,4 +203,74 @@ test('one session too many ends the oldest of that person, and nobody else’s',
   assert.equal((await listSessions(redis, person)).length, bounds.sessionsMax);
   assert.equal((await redis.keys('{registry}:session:*')).length, bounds.sessionsMax + 1);
   assert.ok(await findSession(redis, elsewhere.secret));
+});
+
+test('what goes on under a session stops soon after its end or the removal of its person, and nothing else does', async () => {
+  const environments = await followEnvironments(redis, createLog('test', 'silent'));
+  const ends: (() => void)[] = [];
+  try {
+    const watch = createAccessWatch(environments.onChange);
+    const from = { address: '127.0.0.1', agent: '' };
+    const people = [1, 2, 3].map((n) => personOf(n, { password }));
+    await writePeople(people);
+    const stopped: string[] = [];
+    const begun = await Promise.all(people.map((person) => beginSession(redis, person, from)));
+    for (const { secret, session } of begun) {
+      const mayGoOn = async () => (await findSession(redis, secret)) !== undefined;
+      ends.push(watch(mayGoOn, () => stopped.push(session.person_id)));
+    }
+    // Sooner than it would be noticed by asking now and then.
+    const soon = { deadlineMs: accessWatch.askedEveryMs - 500, what: 'it is stopped' };
+    await endSession(redis, 'pe_1', begun[0]?.session.id ?? '');
+    await until(() => stopped.length === 1, soon);
+    await removePerson(redis, 'pe_2');
+    await until(() => stopped.length === 2, soon);
+    assert.deepEqual(stopped, ['pe_1', 'pe_2']);
+  } finally {
+    for (const end of ends) end();
+    environments.close();
+  }
+});
+
+test('an access that has ended before it is watched is noticed at once, and a failing look-up ends nothing', async () => {
+  const listeners = new Set<() => void>();
+  const watch = createAccessWatch((listener) => {
+    listeners.add(listener);
+    return () => listeners.delete(listener);
+  });
+  let stops = 0;
+  const stopped = new Promise<void>((resolve) => {
+    watch(
+      async () => false,
+      () => {
+        stops += 1;
+        resolve();
+      },
+    );
+  });
+  await stopped;
+  assert.equal(listeners.size, 0);
+  // A change during a look-up is looked up again.
+  let asked = 0;
+  const answers: ((may: boolean) => void)[] = [];
+  const ended = new Promise<void>((resolve) => {
+    watch(() => {
+      asked += 1;
+      if (asked === 1) return Promise.reject(new Error('Redis is away'));
+      return new Promise((settle) => answers.push(settle));
+    }, resolve);
+  });
+  const tell = () => {
+    for (const listener of [...listeners]) listener();
+  };
+  const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
+  await nextTurn();
+  tell();
+  await nextTurn();
+  tell();
+  answers[0]?.(true);
+  await nextTurn();
+  answers[1]?.(false);
+  await ended;
+  assert.deepEqual([asked, stops, listeners.size], [3, 1, 0]);
 });
