@@ -136,10 +136,14 @@ export type WriteKeys = {
   readonly keys: readonly Key[];
 };
 
+/** Who had access to an account and was removed: hashes of their addresses, the latest last. */
+export type FormerPeople = { readonly account_id: string; readonly person_ids: readonly string[] };
+
 /** Who may sign in to the console. */
 export type Person = {
+  /** Of their address; of somebody who has never had access of address and account, so that several accounts can invite it. */
   readonly person_id: string;
-  /** In lower case; unique over the deployment. */
+  /** In lower case. One person at most has access by it, in the whole deployment. */
   readonly email: string;
   readonly role: Role;
   /** Missing for operators. */
@@ -185,7 +189,8 @@ export type DocumentKind =
   | 'signing_key'
   | 'callback'
   | 'shard_servers'
-  | 'person';
+  | 'person'
+  | 'former_people';
 
 /** "<kind>:<id>" */
 export type DocumentKey = `${DocumentKind}:${string}`;
