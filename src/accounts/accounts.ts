@@ -112,6 +112,12 @@ export async function setEnvironment(
   const importToken = typeof importUntilMs === 'number' ? newImportToken() : undefined;
   return changeRegistry(redis, (snapshot) => {
     const { import_until, import_token_hash, ...before } = environmentOf(snapshot, appId);
+    if (settings.writeKey === 'required' && before.write_key !== 'required') {
+      if ((snapshot.writeKeys.get(appId)?.keys.length ?? 0) === 0)
+        throw new AdministrationError(
+          'the environment has no write key, so all servers would be refused: create one first, and put it into them',
+        );
+    }
     const allowance = import_until === undefined ? {} : { import_until, import_token_hash };
     const limits = { ...before.limits };
     for (const [name, value] of Object.entries(settings.limits ?? {}) as [
