@@ -4,7 +4,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { join, resolve } from 'node:path';
-import { administration, bearerMax, storing, takeovers } from './contract/limits.js';
+import { administration, bearerMax, receiving, storing, takeovers } from './contract/limits.js';
 import { isCrashSpec } from './crash-point.js';
 
 /**
@@ -59,6 +59,8 @@ export type Config = {
   readonly sudoUser: string;
   /** Whether ADMIN_PORT serves the demo page, which shows data of the demo account without a token. */
   readonly demo: boolean;
+  /** Bytes of one request's headers. */
+  readonly headerBytesMax: number;
   /** Connections to PORT that one API process takes. */
   readonly connectionsMax: number;
   readonly apiProcesses: number;
@@ -147,6 +149,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     provider: provider(env),
     sudoUser: text(env, 'SUDO_USER', ''),
     demo: demo(env, [host, adminHost]),
+    headerBytesMax: integer(env, 'HEADER_BYTES_MAX', receiving.headerBytesMax, 4096, 65_536),
     connectionsMax: integer(env, 'CONNECTIONS_MAX', 10_000, 10, 1_000_000),
     apiProcesses: integer(env, 'API_PROCESSES', 1, 1, 64),
     workerProcesses: integer(env, 'WORKER_PROCESSES', 1, 0, 64),

@@ -11,6 +11,7 @@ import { readArrived } from './clickhouse/arrived.js';
 import { tablesOf } from './clickhouse/client.js';
 import { observeDisk } from './clickhouse/observe-disk.js';
 import { connectServers, serversOf, watchServers } from './clickhouse/servers.js';
+import { describeSetAside, watchSetAside } from './clickhouse/set-aside-parts.js';
 import { readConfigOrExit } from './config.js';
 import { commits, waits } from './contract/limits.js';
 import { createCrashPoint } from './crash-point.js';
@@ -52,6 +53,7 @@ import { consoleRoutes, pageFileRoutes, visualizerPageRoute } from './http/pages
 import { sdkRoutes } from './http/pages/sdk.js';
 import { createCallerAddress, createProxyCheck } from './http/protocol/caller-address.js';
 import { divideConnections, limitConnections } from './http/protocol/connections.js';
+import { front } from './http/protocol/front.js';
 import { listen, PortTaken, type Route, type Server } from './http/protocol/server.js';
 import { createWrongTokens } from './http/protocol/wrong-tokens.js';
 import { createCommitter } from './ingest/commit.js';
@@ -93,6 +95,7 @@ const deletionRedis = connect(config, log);
 const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase, tablesOf(config));
 const stopFollowingShards = await followShardTable(redis, clickhouse, log).catch(exitAfter);
 const serversWatch = watchServers(clickhouse);
+const setAside = watchSetAside(clickhouse);
 const environments = await followEnvironments(redis, log);
 const watchAccess = createAccessWatch(environments.onChange);
 const shardStates = followShards(redis, environments.deployment);
@@ -198,9 +201,10 @@ function readiness(): Readiness {
   // If one shard was emptied, the others go on.
   const missing = shardStates.shardsWithoutState().map((shard) => `state of shard ${shard}: ${remedy}`);
   const ready = missing.length < (environments.deployment()?.shards ?? 1);
-  const away = serversWatch.away().map((number) => `clickhouse server ${number}: records of its shards wait`);
+  // Records are accepted without ClickHouse until the backlog is full, so no process is taken out for it.
   const misfits = serversOf(clickhouse).misfits();
-  return { ready, missing: [...missing, ...away, ...misfits] };
+  const setAsideParts = describeSetAside(setAside.counts());
+  return { ready, missing: [...missing, ...serversWatch.away(), ...misfits, ...setAsideParts] };
 }
 
 async function readMetrics(): Promise<string> {
@@ -253,7 +257,7 @@ try {
     submission,
     suppression,
     clickhouse,
-    previews: createPreviews(clickhouse, config.clickhouseDatabase),
+    previews: createPreviews(clickhouse),
     audit: { redis: deletionRedis, clickhouse, log },
     redis: deletionRedis,
     publicBaseUrl: config.publicBaseUrl,
@@ -273,7 +277,7 @@ try {
   const exportOptions: ExportApiOptions = {
     submission,
     audit: { redis: deletionRedis, clickhouse, log },
-    reading: { redis: deletionRedis, clickhouse, database: config.clickhouseDatabase },
+    reading: { redis: deletionRedis, clickhouse },
     downloads,
     watchAccess,
     publicBaseUrl: config.publicBaseUrl,
@@ -302,6 +306,7 @@ try {
     ...healthRoutes(readiness),
     publicDocument,
   ];
+  front(config.headerBytesMax);
   const limited = limitConnections(connectionsMax.public, isProxy);
   servers.push(
     await listen(config.host, config.port, 'PORT', shared, routes, log, callerAddress, limited.attach),
@@ -372,6 +377,7 @@ channel.close();
 shardStates.close();
 stopFollowingShards();
 serversWatch.close();
+setAside.close();
 suppressions.close();
 await clickhouse.close();
 commitRedis.disconnect();

@@ -54,6 +54,12 @@ export const insertTokens = {
   markerCheckMsMax: 5 * 60 * 1000,
 } as const;
 
+/** The files in which ClickHouse keeps the definitions of tables (`clickhouse/definitions.ts`). */
+export const definitions = {
+  /** No definition is changed with less room on ClickHouse's disk, beside what ClickHouse itself keeps free. */
+  roomBytesMin: 16 * MiB,
+} as const;
+
 /** Sealed segments that wait for ClickHouse, which workers compress. */
 export const waitingSegments = {
   /** Segments are compressed after waiting this long; usually ClickHouse has a segment within a second. */
@@ -109,6 +115,8 @@ export const keyIndex = {
 export const deletionRounds = {
   /** Rounds start at least this far apart, so that requests share mutations: at most 15 per minute. */
   everyMs: 4_000,
+  /** No round begins with less room on a ClickHouse server's disk, beside what ClickHouse itself keeps free. */
+  roomBytesMin: 64 * MiB,
   /** Targets and requests that one round takes. */
   targetsMax: 50_000,
   requestsMax: 2_000,
@@ -330,6 +338,10 @@ function assertRelations(): void {
   relation(
     deletionRounds.targetsMax >= counts.deletionTargetsMax,
     'one round must be able to take the largest request',
+  );
+  relation(
+    deletionRounds.roomBytesMin > definitions.roomBytesMin,
+    'a round that has begun can change definitions',
   );
   relation(60_000 / deletionRounds.everyMs <= 20, 'requests share at most 20 mutations a minute and table');
   relation(

@@ -76,6 +76,8 @@ export const browserCaches = {
 
 /** Bodies that come in pieces or compressed, in one API process. */
 export const receiving = {
+  /** Of one request, all together; a request with more is answered 431 by uWebSockets.js, which also takes 100 headers at most. */
+  headerBytesMax: 16 * KiB,
   /** A body up to this size takes room as it comes; a larger one is read on once there is room for all of it. */
   smallBytesMax: 64 * KiB,
   small: { bytesMax: 32 * MiB, bytesPerAddressMax: 16 * MiB, waitMsMax: 0 },

@@ -1,6 +1,7 @@
 // The targets of pending requests in ClickHouse, where they outlive an emptied Redis and where users are resolved. Keeps
 // them, and removes the targets of verified requests and targets that a stopped worker left behind.
 
+import { readRow, readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { insertScratch } from '../clickhouse/scratch.js';
 import type { Redis } from '../redis/client.js';
@@ -73,12 +74,10 @@ async function countTargets(
   clickhouse: ClickHouseClient,
   ids: readonly string[],
 ): Promise<Map<string, number>> {
-  const result = await clickhouse.query({
+  const rows = await readRows<{ request_id: string; targets: number }>(clickhouse, {
     query: `SELECT request_id, uniqExact(identity, ifNull(toString(user_id), '')) AS targets
       FROM ${targetTable} WHERE app_id = '' AND request_id IN (${quoteIds(ids)}) GROUP BY request_id`,
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{ request_id: string; targets: number }>();
   return new Map(rows.map((row) => [row.request_id, Number(row.targets)]));
 }
 
@@ -119,12 +118,10 @@ export async function purgeTargets(clickhouse: ClickHouseClient, ids: readonly s
       query: `ALTER TABLE ${targetTable} DELETE WHERE ${those}`,
       clickhouse_settings: { mutations_sync: '2' },
     });
-    const result = await clickhouse.query({
+    const left = await readRow<{ targets: number | string }>(clickhouse, {
       query: `SELECT count() AS targets FROM ${targetTable} WHERE ${those}`,
-      format: 'JSONEachRow',
     });
-    const [left] = await result.json<{ targets: number | string }>();
-    if (Number(left?.targets) !== 0) throw new Error(`rows are left in ${targetTable}`);
+    if (Number(left.targets) !== 0) throw new Error(`rows are left in ${targetTable}`);
   }
 }
 
@@ -137,11 +134,10 @@ export async function purgeStrayTargets(
   clickhouse: ClickHouseClient,
   readPendingIds: () => Promise<ReadonlySet<string>>,
 ): Promise<void> {
-  const result = await clickhouse.query({
+  const rows = await readRows<{ request_id: string }>(clickhouse, {
     query: `SELECT DISTINCT request_id FROM ${targetTable}`,
-    format: 'JSONEachRow',
   });
-  const kept = (await result.json<{ request_id: string }>()).map((row) => row.request_id);
+  const kept = rows.map((row) => row.request_id);
   if (kept.length === 0) return;
   const pendingIds = await readPendingIds();
   await purgeTargets(

@@ -47,18 +47,14 @@ export type Previews = {
 };
 
 /** The previews of one process. */
-export function createPreviews(
-  clickhouse: ClickHouseClient,
-  database: string,
-  msMax: number = previews.msMax,
-): Previews {
+export function createPreviews(clickhouse: ClickHouseClient, msMax: number = previews.msMax): Previews {
   let running = 0;
   return {
     preview: async (options, accountId, targets) => {
       if (running >= previews.atOnceMax) return 'busy';
       running += 1;
       const giveUpAt = performance.now() + msMax;
-      const work = lookUp({ ...options, clickhouse, database, giveUpAt }, accountId, targets).finally(() => {
+      const work = lookUp({ ...options, clickhouse, giveUpAt }, accountId, targets).finally(() => {
         running -= 1;
       });
       // A statement that still runs when the time is over is ended soon. The answer does not wait for that.
@@ -74,14 +70,13 @@ export function createPreviews(
 
 type LookUp = PreviewOptions & {
   readonly clickhouse: ClickHouseClient;
-  readonly database: string;
   readonly giveUpAt: number;
 };
 
 const pollMs = 50;
 
 async function lookUp(
-  { redis, epoch, shards, clickhouse, database, giveUpAt }: LookUp,
+  { redis, epoch, shards, clickhouse, giveUpAt }: LookUp,
   accountId: string,
   targets: readonly Target[],
 ): Promise<Preview | 'busy' | 'too_long'> {
@@ -104,14 +99,14 @@ async function lookUp(
     if (isOver()) return 'too_long';
     await new Promise((resolve) => setTimeout(resolve, pollMs));
   }
-  const count = () => countAll({ clickhouse, database }, accountId, fences, reached, targets, isOver);
+  const count = () => countAll(clickhouse, accountId, fences, reached, targets, isOver);
   const found = await readUnmoved(redis, clickhouse, ownShards, count);
   return found === 'moved' ? 'busy' : found;
 }
 
 /** Finds the users that the targets reach, and counts their rows, as a round of deletions would. */
 async function countAll(
-  { clickhouse, database }: Pick<LookUp, 'clickhouse' | 'database'>,
+  clickhouse: ClickHouseClient,
   accountId: string,
   fences: readonly string[],
   reached: readonly RoundEnvironment[],
@@ -123,7 +118,7 @@ async function countAll(
   const servers = serversOf(clickhouse).all;
   const stopEnding = endLongWhen(servers, `${previewPrefix}${id}`, isOver);
   try {
-    const parts = await createParts(clickhouse, database, id, [request], reached, previewPrefix);
+    const parts = await createParts(clickhouse, id, [request], reached, previewPrefix);
     const { tables } = parts.home;
     await nameUsers(clickhouse, tables, targets);
     await distributeUsers(parts);

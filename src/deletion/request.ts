@@ -1,7 +1,7 @@
 // Deletion requests: their documents, and reading and writing them in Redis. A document holds no identity, so it can stay
 // as the evidence when the data is gone.
 
-import { StateNotLoaded } from '../accounts/registry.js';
+import { readLoaded, StateNotLoaded } from '../accounts/registry.js';
 import type { DeletionState } from '../contract/deletion-states.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
@@ -68,13 +68,9 @@ export function pendingMember(request: DeletionRequest): string {
  * nothing.
  */
 export async function readDeletion(redis: Redis, requestId: string): Promise<DeletionRequest | undefined> {
-  const replies = await redis
-    .multi()
-    .exists(registryKeys.epoch)
-    .hget(registryKeys.deletions, requestId)
-    .exec();
-  const [isLoaded, text] = transactionValues(replies);
-  if (isLoaded === 0) throw new StateNotLoaded();
+  const [text] = await readLoaded(redis, (transaction) =>
+    transaction.hget(registryKeys.deletions, requestId),
+  );
   return text === null ? undefined : (JSON.parse(text as string) as DeletionRequest);
 }
 

@@ -1,11 +1,13 @@
 // Ends the exports that a deletion overtakes: exports that were requested before it and name one of its users. Their requests hold
 // that user's name, and the records are gone. An export that is requested later waits for the deletion instead.
 
+import { streamRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { targetTable } from '../deletion/places.js';
 import type { DeletionRequest } from '../deletion/request.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
+import { transactionValues } from '../redis/transactions.js';
 import { readExportsOf, type StoredExport } from './request.js';
 import { endReadingEverywhere, exportPrefix } from './tables.js';
 
@@ -25,11 +27,13 @@ export async function endExportsOf(
         account_id === deletion.account_id && !earlierDeletions.includes(deletion.deletion_request_id),
     );
     for (const ended of await findNaming(clickhouse, deletion.deletion_request_id, earlier)) {
-      await redis
-        .multi()
-        .del(registryKeys.export(ended.user_export_id))
-        .zrem(registryKeys.exports, `${ended.account_id} ${ended.user_export_id}`)
-        .exec();
+      transactionValues(
+        await redis
+          .multi()
+          .del(registryKeys.export(ended.user_export_id))
+          .zrem(registryKeys.exports, `${ended.account_id} ${ended.user_export_id}`)
+          .exec(),
+      );
       await endReadingEverywhere(clickhouse, exportPrefix(ended.user_export_id));
     }
   }
@@ -47,16 +51,12 @@ async function findNaming(
   }
   const found = new Set<StoredExport>();
   if (naming.size === 0) return found;
-  const result = await clickhouse.query({
+  const rows = streamRows<{ identity: string; user_id: string | null }>(clickhouse, {
     query: `SELECT DISTINCT identity, toString(user_id) AS user_id FROM ${targetTable} WHERE request_id = {deletionId:String}`,
     query_params: { deletionId },
-    format: 'JSONEachRow',
   });
-  for await (const rows of result.stream<{ identity: string; user_id: string | null }>()) {
-    for (const row of rows) {
-      const { identity, user_id: userId } = row.json();
-      for (const each of naming.get(userId === null ? `i${identity}` : `u${userId}`) ?? []) found.add(each);
-    }
+  for await (const { identity, user_id: userId } of rows) {
+    for (const each of naming.get(userId === null ? `i${identity}` : `u${userId}`) ?? []) found.add(each);
   }
   return found;
 }

@@ -2,7 +2,7 @@
 // is complete when ClickHouse has every record acknowledged before it and no deletion before it is pending. Nothing is written
 // when that happens: the next request about it finds out.
 
-import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { readLoaded, readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { userExports } from '../contract/limits.js';
 import { readOldestOutstanding } from '../deletion/outstanding.js';
 import type { Target } from '../deletion/targets.js';
@@ -25,9 +25,7 @@ export type StoredExport = ExportRequest & {
 
 /** A request by its id; undefined once it has ended. Throws StateNotLoaded when Redis was emptied. */
 export async function readExport(redis: Redis, id: string): Promise<StoredExport | undefined> {
-  const replies = await redis.multi().exists(registryKeys.epoch).get(registryKeys.export(id)).exec();
-  const [isLoaded, text] = transactionValues(replies);
-  if (isLoaded === 0) throw new StateNotLoaded();
+  const [text] = await readLoaded(redis, (transaction) => transaction.get(registryKeys.export(id)));
   return text === null ? undefined : exportOfText(text as string);
 }
 

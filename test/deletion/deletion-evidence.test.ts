@@ -39,6 +39,7 @@ import { signingKeyKey } from '../../src/accounts/documents.js';
 import { readRegistry } from '../../src/accounts/registry.js';
 import { keyIdOf } from '../../src/accounts/signing-key.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { createScratch, scratchName } from '../../src/clickhouse/scratch.js';
 import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
 import { evidence, previews } from '../../src/contract/limits.js';
 import { canonicalJson, verifyCertificate } from '../../src/deletion/certificate.js';
@@ -318,14 +319,14 @@ test('a dry run is answered in time, and only a bounded number run at once', asy
     const { deployment } = await readRegistry(redis);
     assert.ok(deployment);
     const { epoch, shards } = deployment;
-    const { preview } = createPreviews(clickhouse, sluice.database, 300);
+    const { preview } = createPreviews(clickhouse, 300);
     const previewed = Array.from({ length: previews.atOnceMax + 1 }, () =>
       preview({ redis, epoch, shards }, account.accountId, ['inot stored']),
     );
     const late = Array<string>(previews.atOnceMax).fill('too_long');
     assert.deepEqual(await Promise.all(previewed), [...late, 'busy']);
     assert.deepEqual(await previewTables(), []);
-    await clickhouse.command({ query: 'CREATE TABLE deletion_preview_left (a String) ENGINE = Memory' });
+    await createScratch(clickhouse, scratchName(clickhouse, 'deletion_preview_left'), 'a String');
     await dropStrayPreviews(clickhouse, 600);
     assert.equal((await previewTables()).length, 1, 'the tables of one that runs');
     await dropStrayPreviews(clickhouse, 0);

@@ -27,7 +27,7 @@ import { readRegistry } from '../../src/accounts/registry.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { commandLong, readLong } from '../../src/clickhouse/long-statement.js';
 import { deleteRows, findMutationId, killMutations, readProgress } from '../../src/clickhouse/mutate.js';
-import { createScratch } from '../../src/clickhouse/scratch.js';
+import { createScratch, scratchName } from '../../src/clickhouse/scratch.js';
 import { administration } from '../../src/contract/limits.js';
 import { noCrash } from '../../src/crash-point.js';
 import { readDeletion } from '../../src/deletion/request.js';
@@ -447,9 +447,10 @@ test('a statement over a whole table may take longer than other statements', asy
 
 test('a round ends the statements of a killed round, and does not wait for them', async () => {
   await withLongWork(async (client) => {
-    await createScratch(client, 'deletion_round_killed_keys', 'key String');
+    const killed = scratchName(client, 'deletion_round_killed_keys');
+    await createScratch(client, killed, 'key String');
     const left = commandLong(client, {
-      query: `INSERT INTO deletion_round_killed_keys SELECT toString(sleepEachRow(0.25)) FROM numbers(100000)
+      query: `INSERT INTO ${killed} SELECT toString(sleepEachRow(0.25)) FROM numbers(100000)
         SETTINGS max_block_size = 1, max_insert_block_size = 1`,
     });
     const ended = assert.rejects(left);

@@ -4,12 +4,14 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
+import { createTestAccount } from '../../harness/accounts.js';
 import {
   type ClickHouseGate,
   inserts,
   markerLooks,
   startClickHouseGate,
 } from '../../harness/clickhouse-gate.js';
+import { getToken, readStatus, sendEvents, submitAccepted, untilComplete } from '../../harness/deletion.js';
 import { assertKept, newProducer, readMetric, unknownMax, untilDrained } from '../../harness/fault-checks.js';
 import { countOutcomes, type Producer, startLoad, whileRunning } from '../../harness/load.js';
 import { connectTestRedis } from '../../harness/redis-client.js';
@@ -88,6 +90,33 @@ async function untilInsertHeld() {
     otherGate: gates[other] as ClickHouseGate,
   };
 }
+
+/** What a full disk makes of ClickHouse: it answers nothing, and acknowledges what it does not do. */
+function pretendAll(gate: ClickHouseGate): void {
+  gate.change(
+    ({ sql }) => sql.startsWith('SELECT'),
+    () => Buffer.alloc(0),
+  );
+  gate.pretend(({ sql }) => sql.includes(' DELETE WHERE '));
+}
+
+test('completes no deletion while the answers of ClickHouse are cut off, and completes it afterwards', async () => {
+  const account = await createTestAccount(sluice, 'Cut off', ['Main']);
+  const token = await getToken(sluice, account);
+  const appId = account.appIds[0] ?? '';
+  await sendEvents(sluice, appId, 'go', [{ identity: 'ada' }]);
+  await untilDrained(sluice, redis);
+  for (const gate of gates) pretendAll(gate);
+  const requestId = await submitAccepted(sluice, token, [{ identity: 'ada' }]);
+  const asked = () => gates[0].changed.length + gates[1].changed.length;
+  await until(() => asked() > 20, { deadlineMs: 60_000, what: 'workers have tried' });
+  assert.match((await readStatus(sluice, token, requestId)).text, /"status":"pending"/);
+  const left = () => sluice.rows(`SELECT 1 FROM events WHERE app_id = '${appId}'`);
+  assert.equal((await left()).length, 1);
+  for (const gate of gates) gate.pass();
+  await untilComplete(sluice, token, requestId, 120_000);
+  assert.equal((await left()).length, 0);
+});
 
 test('stores once what another worker stored while the first one was stopped before its insert', async () => {
   const producer = await newProducer(sluice);

@@ -86,8 +86,8 @@ function operation(path: string, schema: string, about: string, examples: Exampl
       responses: {
         200: {
           description: isBatch
-            ? 'Stored, or stored before under the same messageId. If some messages were refused, `accepted`, `rejected` and `errors` say which.'
-            : 'Stored, or stored before under the same messageId.',
+            ? 'Stored, or stored before under the same messageId. If some messages were rejected, `accepted`, `rejected` and `errors` say which; if all were, `success` is false.'
+            : 'Stored, or stored before under the same messageId. If the message was rejected, `success` is false and `errors` says why.',
           headers: { ...cors, ...repeatsHeader },
           content: json(ref('SegmentResult')),
         },
@@ -115,7 +115,7 @@ export const segmentPart: OpenApiPart = {
       type: 'object',
       required: ['success'],
       properties: {
-        success: { const: true },
+        success: { type: 'boolean' },
         accepted: { type: 'integer', minimum: 0 },
         rejected: { type: 'integer', minimum: 1 },
         errors: { type: 'array', items: { type: 'object' } },
