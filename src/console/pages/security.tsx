@@ -439,7 +439,7 @@ function Origins(props: {
           hint="One per line, such as https://shop.example. Empty: no page."
         />
       )}
-      {any === 'listed' && text.trim() !== (props.origins?.join('\n') ?? '') && (
+      {any === 'listed' && text.trim() !== props.origins?.join('\n') && (
         <p class="problem">
           {text.trim() === '' ? 'The messages of all pages' : 'Messages of pages of other origins'} are
           refused within a second.
