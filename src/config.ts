@@ -239,6 +239,10 @@ function crashSpec(env: NodeJS.ProcessEnv): string | undefined {
 /** The settings must be given all together or not at all. */
 function provider(env: NodeJS.ProcessEnv): ProviderConfig | undefined {
   const issuer = url(env, 'OIDC_ISSUER', ['http:', 'https:']);
+  if (issuer !== undefined && !isSafeAddress(issuer))
+    throw new ConfigError(
+      'OIDC_ISSUER must begin with https:// unless the provider runs on this machine (127.0.0.1)',
+    );
   const clientId = text(env, 'OIDC_CLIENT_ID', '');
   const clientSecret = text(env, 'OIDC_CLIENT_SECRET', '');
   const roleClaim = text(env, 'OIDC_ROLE_CLAIM', 'sluice_role');
@@ -283,6 +287,12 @@ function demo(env: NodeJS.ProcessEnv, hosts: readonly string[]): boolean {
 /** Whether only this machine reaches what listens there. */
 export function isLoopback(host: string): boolean {
   return /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/i.test(host);
+}
+
+/** Whether nobody on the way to an address can change what is said. */
+export function isSafeAddress(url: string): boolean {
+  const { protocol, hostname } = new URL(url);
+  return protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname.replace(/^\[|\]$/g, '')));
 }
 
 function url(env: NodeJS.ProcessEnv, name: string, protocols: string[]): string | undefined {

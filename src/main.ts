@@ -1,6 +1,7 @@
 // The API process: wiring and signals.
 
 import { fileURLToPath } from 'node:url';
+import { createAccessWatch } from './accounts/access-watch.js';
 import { findDemoAccount } from './accounts/deployment.js';
 import { followEnvironments } from './accounts/environments.js';
 import { clickhouseOf, exitAfter, followShardTable } from './accounts/shard-servers.js';
@@ -100,6 +101,7 @@ const stopFollowingShards = await followShardTable(redis, clickhouse, log).catch
 const serversWatch = watchServers(clickhouse);
 const setAside = watchSetAside(clickhouse);
 const environments = await followEnvironments(redis, log);
+const watchAccess = createAccessWatch(environments.onChange);
 const shardStates = followShards(redis, environments.deployment);
 const suppressions = await followSuppressions(redis, environments.deployment, log);
 const witness = await followWitness({ redis, clickhouse, deployment: environments.deployment, log });
@@ -122,6 +124,7 @@ const callers = createAdminCallers({ ...config, redis, wrongTokens });
 const livePages = createLivePages({
   callerAddress,
   callers,
+  watchAccess,
   findWatcher: createFindWatcher({
     redis,
     audit: { redis, clickhouse, log },
@@ -129,6 +132,7 @@ const livePages = createLivePages({
   }),
   wrongTokens,
   adminToken: config.adminToken,
+  adminBaseUrl: config.adminBaseUrl,
   redis,
   channel,
   secret: () => environments.deployment()?.secret,
@@ -286,6 +290,7 @@ try {
     audit: { redis: deletionRedis, clickhouse, log },
     reading: { redis: deletionRedis, clickhouse },
     downloads,
+    watchAccess,
     publicBaseUrl: config.publicBaseUrl,
     log,
   };

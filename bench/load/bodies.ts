@@ -13,6 +13,8 @@ export type BodyOptions = {
   readonly appIds: readonly string[];
   /** Of the idempotency keys; each thread of each run has its own. */
   readonly keyPrefix: string;
+  /** Users have the prefix in their names, so no other load has them. */
+  readonly ownUsers?: boolean;
   /** Records to send instead of the way's own. */
   readonly payloads?: readonly object[];
   readonly gzip?: boolean;
@@ -29,7 +31,7 @@ const aheadBytesMax = 1_500_000_000;
 
 /** Returns a function that gives the next body, without end. */
 export function bodySource(options: BodyOptions): () => Buffer {
-  const { way, appIds, keyPrefix, payloads, gzip = false, ahead = 0 } = options;
+  const { way, appIds, keyPrefix, payloads, ownUsers = false, gzip = false, ahead = 0 } = options;
   const each = Math.max(1, Math.ceil(batchRecords / sumOf(way.records) / appIds.length));
   const repeats = !way.different && payloads === undefined;
   const request = payloads === undefined ? way.request : payloadOf(payloads, numbersEach(way));
@@ -38,7 +40,7 @@ export function bodySource(options: BodyOptions): () => Buffer {
   let at = 0;
   const make = () => {
     for (let i = 0; i < each; i += 1, number += numbersEach(way)) {
-      const made = request(number, repeats ? undefined : keyPrefix);
+      const made = request(number, repeats ? undefined : keyPrefix, ownUsers ? keyPrefix : undefined);
       for (const appId of appIds) {
         const body = Buffer.from(JSON.stringify({ app_id: appId, ...made }));
         built.push(gzip ? gzipSync(body) : body);

@@ -7,19 +7,23 @@ const currencies = ['EUR', 'USD', 'GBP', 'JPY'];
 const plans = ['free', 'pro', 'team'];
 const firstMs = 1_750_000_000_000;
 
-/** The body of the request of this number, without the app_id. With a prefix, records have keys of their own. */
-export type MakeRequest = (number: number, keyPrefix?: string) => object;
+/**
+ * The body of the request of this number, without the app_id. With a prefix, records have keys of their own; with `names`, users
+ * whom no other load has.
+ */
+export type MakeRequest = (number: number, keyPrefix?: string, names?: string) => object;
 
 /** The identity of the user of record `number`. */
-export function userOf(number: number): string {
-  return `user-${String(number % users).padStart(6, '0')}@example.com`;
+export function userOf(number: number, names?: string): string {
+  const own = names === undefined ? '' : `-${names}`;
+  return `user-${String(number % users).padStart(6, '0')}${own}@example.com`;
 }
 
 /** One event. With a prefix it has an idempotency key. */
-export function eventOf(number: number, keyPrefix?: string) {
+export function eventOf(number: number, keyPrefix?: string, names?: string) {
   return {
     event: 'Order Completed',
-    identity: userOf(number),
+    identity: userOf(number, names),
     timestamp: new Date(firstMs + (number % 86_400_000)).toISOString(),
     properties: {
       order_id: `order-${String(number).padStart(9, '0')}`,
@@ -33,15 +37,15 @@ export function eventOf(number: number, keyPrefix?: string) {
 
 /** Bulk requests of so many events, of which `number` is the first. */
 export function bulkOf(events: number): MakeRequest {
-  return (number, keyPrefix) => ({
-    events: Array.from({ length: events }, (_, index) => eventOf(number + index, keyPrefix)),
+  return (number, keyPrefix, names) => ({
+    events: Array.from({ length: events }, (_, index) => eventOf(number + index, keyPrefix, names)),
   });
 }
 
 /** Three properties of a user. */
-export const userPropertiesOf: MakeRequest = (number) => ({
-  identity: userOf(number),
-  properties: { email: userOf(number), plan: plans[number % plans.length], seats: 1 + (number % 50) },
+export const userPropertiesOf: MakeRequest = (number, _, names) => ({
+  identity: userOf(number, names),
+  properties: { email: userOf(number, names), plan: plans[number % plans.length], seats: 1 + (number % 50) },
 });
 
 /** The identification of an anonymous user; no user occurs twice. */
@@ -73,7 +77,7 @@ export const collectOf: MakeRequest = (number, keyPrefix) => {
   return { sent_at: sentAt.toISOString(), messages };
 };
 
-/** A user with a device, whom no other number or run has. */
+/** A user with a device. No other number or run has the identity; another run's device may have the number. */
 export function newUserOf(number: number, keyPrefix = ''): { identity: string; userId: string } {
   let hash = 0;
   for (const character of keyPrefix) hash = (hash * 31 + character.charCodeAt(0)) % 1_000_003;

@@ -49,7 +49,10 @@ const table = {
     text,
   ),
   gzip: flag('sends compressed bodies'),
-  remove: flag('deletes the users of the run afterwards, by the deletion API'),
+  remove: flag('deletes the users of the run afterwards, by the deletion API. No other load has them'),
+  removePayloadUsers: flag(
+    'with --payloads and --remove: deletes everybody whom the file names,\nwith all that the account has about them, whoever sent it',
+  ),
   apiKey: repeated(
     '[APP_ID:]KEY',
     'for --remove: the key of the account, after the app_id of its Main Production\n(the first --app-id); repeatable, one for each account',
@@ -74,6 +77,15 @@ export function readOutsideOptions(args: readonly string[]) {
     throw new BenchError('--app-id must be given, a number');
   }
   if (values.remove !== apiKey.length > 0) throw new BenchError('--remove and --api-key belong together');
+  const removesPayloadUsers = values.remove && values.payloads !== undefined;
+  if (removesPayloadUsers && !values.removePayloadUsers) {
+    throw new BenchError(
+      '--remove with --payloads would delete everybody whom the file names, with all that the account has about them: if you mean that, add --remove-payload-users',
+    );
+  }
+  if (values.removePayloadUsers && !removesPayloadUsers) {
+    throw new BenchError('--remove-payload-users belongs to --payloads and --remove');
+  }
   if (writeKey !== undefined && appIds.length > 1) {
     throw new BenchError('--write-key is the key of one environment: give one --app-id');
   }

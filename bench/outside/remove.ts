@@ -10,14 +10,14 @@ import type { OutsideOptions } from './options.js';
 
 const completeMsMax = 30 * 60_000;
 
-/** Whom the records name that were sent to so many environments. */
+/**
+ * Whom the records name that were sent to so many environments, by identities alone: these have the run's prefix, and take
+ * their devices with them. The number of a device could be another run's.
+ */
 export function usersOf(way: Pick<Way, 'path' | 'records' | 'user'>, sent: Sent, environments: number) {
   return sent.flatMap(({ keyPrefix, requests }) => {
     const numbers = Math.ceil(requests / environments) * numbersEach(way);
-    return Array.from({ length: numbers }, (_, number) => {
-      const { identity, userId } = way.user(number, keyPrefix);
-      return { identity, user_id: userId };
-    });
+    return Array.from({ length: numbers }, (_, number) => ({ identity: way.user(number, keyPrefix) }));
   });
 }
 

@@ -74,7 +74,7 @@ async function runWay(way: Way, options: OutsideOptions, progress: Progress) {
   const sent: Sent[number][] = [];
   const run = async (rate: number | undefined): Promise<Outcome> => {
     const what = rate === undefined ? way.name : `${way.name} at ${rate}/s`;
-    const content = { way: way.name, headers, appIds, payloads, gzip };
+    const content = { way: way.name, headers, appIds, payloads, gzip, ownUsers: true };
     const load = await prepareLoad({ url, ...content, connections, rate, seconds, threads });
     const result = await progress.during(what, () => `${load.answers()} answers`, load.send);
     sent.push(...result.sent);
@@ -158,7 +158,7 @@ async function checkStored(options: OutsideOptions, before: number, acknowledged
   }
 }
 
-/** Settles with whether as many rows were deleted as records were acknowledged. */
+/** Settles with whether as many rows were deleted as records were acknowledged, and, of users of the run alone, no more than were sent. */
 async function remove(
   options: OutsideOptions,
   all: readonly Ran[],
@@ -174,5 +174,11 @@ async function remove(
   say(`the deletions are complete: ${rows} rows`);
   const words = `MISSED: ${acknowledged} records were acknowledged, ${rows} rows are deleted`;
   if (rows < acknowledged) say(`${words}. Give the --api-key of every account`);
-  return rows >= acknowledged;
+  const sent = all.reduce(
+    (sum, { way, sent }) => sum + sumOf(way.records) * sent.reduce((of, { requests }) => of + requests, 0),
+    0,
+  );
+  const tooMany = payloads === undefined && rows > sent;
+  if (tooMany) say(`MISSED: ${sent} records were sent, ${rows} rows are deleted`);
+  return rows >= acknowledged && !tooMany;
 }

@@ -37,17 +37,17 @@ export type Way = {
   /** The request costs so little that the bench would use as much CPU as the service; wrk sends it where installed. */
   readonly cheap: boolean;
   readonly request: MakeRequest;
-  /** Whom the record of this number is about. */
-  readonly user: (number: number, keyPrefix: string) => { identity: string; userId?: string };
+  /** Whom the record of this number is about, in a load whose users have the prefix in their names. */
+  readonly user: (number: number, keyPrefix: string) => string;
 };
 
 /** Limits that are checked but never reached; the default limits of an environment would refuse most of a load. */
 const farAway = 1_000_000_000;
 export const ofEnvironment = { app_records: farAway, app_bytes: farAway } as const;
 
-const user = (number: number) => ({ identity: userOf(number) });
+const newUser = (number: number, keyPrefix: string) => newUserOf(number, keyPrefix).identity;
 const track = { subject: 'sluice', path: '/api/track', answer: '{}' } as const;
-const common = { ...track, different: false, once: true, user } as const;
+const common = { ...track, different: false, once: true, user: userOf } as const;
 const single = {
   ...common,
   limits: ofEnvironment,
@@ -90,7 +90,7 @@ export const sluiceWays: readonly Way[] = [
     records: { user_identities: 1 },
     different: true,
     request: identifyOf,
-    user: newUserOf,
+    user: newUser,
   }),
   way('collect', 'client library, 20 messages per request', single, {
     path: '/api/collect',
@@ -101,7 +101,7 @@ export const sluiceWays: readonly Way[] = [
     answer: null,
     cheap: false,
     request: collectOf,
-    user: newUserOf,
+    user: newUser,
   }),
 ];
 

@@ -1,7 +1,7 @@
 // What administrators do with accounts and environments. Every function settles when the change is
 // in Redis (so API processes see it within a second); ClickHouse follows within seconds.
 
-import { randomInt } from 'node:crypto';
+import { randomBytes, randomInt } from 'node:crypto';
 import { administration, type LimitName, lengths, rateLimits, retention } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { outgrows } from './account-size.js';
@@ -97,8 +97,10 @@ export type EnvironmentSettings = {
   readonly retainDays?: number | 'none';
 };
 
-/** An environment as it is printed after a change: no hash, but the token that the change has made. */
-export type ChangedEnvironment = Omit<Environment, 'import_token_hash'> & { readonly import_token?: string };
+/** An environment as it is printed after a change: nothing that tokens are compared with, but the token that the change has made. */
+export type ChangedEnvironment = Omit<Environment, 'import_token_hash' | 'main_id'> & {
+  readonly import_token?: string;
+};
 
 /** Changes an environment's settings; settings that are not named stay. A token for imports is shown once, here. */
 export async function setEnvironment(
@@ -110,6 +112,12 @@ export async function setEnvironment(
   const importToken = typeof importUntilMs === 'number' ? newImportToken() : undefined;
   return changeRegistry(redis, (snapshot) => {
     const { import_until, import_token_hash, ...before } = environmentOf(snapshot, appId);
+    if (settings.writeKey === 'required' && before.write_key !== 'required') {
+      if ((snapshot.writeKeys.get(appId)?.keys.length ?? 0) === 0)
+        throw new AdministrationError(
+          'the environment has no write key, so all servers would be refused: create one first, and put it into them',
+        );
+    }
     const allowance = import_until === undefined ? {} : { import_until, import_token_hash };
     const limits = { ...before.limits };
     for (const [name, value] of Object.entries(settings.limits ?? {}) as [
@@ -129,7 +137,7 @@ export async function setEnvironment(
       ...(settings.validation === undefined ? {} : { validation: settings.validation }),
       ...(origins === 'any' ? {} : { origins }),
       ...(settings.writeKey === undefined ? {} : { write_key: settings.writeKey }),
-      ...(settings.main === undefined ? {} : { main: true }),
+      ...(settings.main && !before.main ? { main: true, main_id: randomBytes(8).toString('hex') } : {}),
       ...(retainDays === 'none' ? {} : { retain_days: retainDays }),
       ...(importUntilMs === undefined ? allowance : {}),
       ...(importToken === undefined
@@ -150,7 +158,7 @@ export async function setEnvironment(
     // Other settings take a few bytes.
     if (settings.allowIdentities?.length || Array.isArray(settings.origins))
       checkSize(snapshot, before.account_id, changes);
-    const { import_token_hash: _, ...shown } = after;
+    const { import_token_hash: _, main_id: __, ...shown } = after;
     const result = importToken === undefined ? shown : { ...shown, import_token: importToken };
     return { changes, result };
   });
@@ -176,7 +184,7 @@ function allowedAfter(
 
 /** An environment with its settings; never a hash. */
 export async function showEnvironment(redis: Redis, appId: string): Promise<ChangedEnvironment> {
-  const { import_token_hash: _, ...shown } = environmentOf(await readRegistry(redis), appId);
+  const { import_token_hash: _, main_id: __, ...shown } = environmentOf(await readRegistry(redis), appId);
   return shown;
 }
 

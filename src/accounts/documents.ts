@@ -51,6 +51,8 @@ export type Environment = {
   readonly name: string;
   /** Whether it is the account's Main Production environment; exactly one is. */
   readonly main: boolean;
+  /** Another one each time that it becomes main again: tokens of before have ended for good. Missing until then. */
+  readonly main_id?: string;
   readonly validation: 'strict' | 'lenient';
   /** Only limits that differ from the defaults; `none` turns a limit off. */
   readonly limits: Partial<Record<LimitName, number | 'none'>>;
@@ -134,10 +136,14 @@ export type WriteKeys = {
   readonly keys: readonly Key[];
 };
 
+/** Who had access to an account and was removed: hashes of their addresses, the latest last. */
+export type FormerPeople = { readonly account_id: string; readonly person_ids: readonly string[] };
+
 /** Who may sign in to the console. */
 export type Person = {
+  /** Of their address; of somebody who has never had access of address and account, so that several accounts can invite it. */
   readonly person_id: string;
-  /** In lower case; unique over the deployment. */
+  /** In lower case. One person at most has access by it, in the whole deployment. */
   readonly email: string;
   readonly role: Role;
   /** Missing for operators. */
@@ -183,7 +189,8 @@ export type DocumentKind =
   | 'signing_key'
   | 'callback'
   | 'shard_servers'
-  | 'person';
+  | 'person'
+  | 'former_people';
 
 /** "<kind>:<id>" */
 export type DocumentKey = `${DocumentKind}:${string}`;

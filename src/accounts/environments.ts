@@ -9,7 +9,7 @@ import type { Redis } from '../redis/client.js';
 import { shardOf } from '../redis/keys.js';
 import type { Deployment, Environment } from './documents.js';
 import { hashKey } from './keys.js';
-import { type RegistrySnapshot, readRegistry, readVersion } from './registry.js';
+import { type RegistrySnapshot, readChanges, readRegistry } from './registry.js';
 
 /** An environment as requests need it. */
 export type LiveEnvironment = {
@@ -54,6 +54,8 @@ export type Environments = {
   isLoaded(): boolean;
   /** Whether Redis answered the last read, and held the deployment. */
   isCurrent(): boolean;
+  /** Calls a listener within half a second of a change of the registry or the end of a session. Returns what ends that. */
+  onChange(listener: () => void): () => void;
   close(): void;
 };
 
@@ -73,10 +75,16 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
   let refreshedMs = Number.NEGATIVE_INFINITY;
   let reported = '';
   let answers = false;
+  const listeners = new Set<() => void>();
+  let changes = '';
 
   async function refresh(): Promise<void> {
     refreshedMs = performance.now();
-    if (isLoaded && (await readVersion(redis)) === version) return;
+    const now = await readChanges(redis);
+    const seen = `${now.version} ${now.endings}`;
+    if (seen !== changes) for (const listener of [...listeners]) listener();
+    changes = seen;
+    if (isLoaded && now.version === version) return;
     const snapshot = await readRegistry(redis);
     isLoaded = snapshot.deployment !== undefined;
     if (snapshot.deployment === undefined) return;
@@ -139,6 +147,10 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
     deployment: () => deployment,
     isLoaded: () => isLoaded,
     isCurrent: () => isLoaded && answers,
+    onChange: (listener) => {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
     close: () => clearInterval(timer),
   };
 }

@@ -16,6 +16,7 @@ import {
   type DocumentKey,
   deploymentKey,
   type Environment,
+  type FormerPeople,
   type KeyUse,
   type Person,
   type ShardServers,
@@ -38,6 +39,8 @@ export type RegistrySnapshot = {
   readonly backups: readonly Backup[];
   readonly writeKeys: ReadonlyMap<string, WriteKeys>;
   readonly people: ReadonlyMap<string, Person>;
+  /** By account. */
+  readonly formerPeople: ReadonlyMap<string, FormerPeople>;
   /** Undefined if it is not made yet. */
   readonly signingKey: SigningKey | undefined;
   /** By account. */
@@ -70,9 +73,10 @@ export async function readLoaded(
 
 type Transaction = ReturnType<Redis['multi']>;
 
-/** The registry's version; changes whenever a document does. */
-export async function readVersion(redis: Redis): Promise<string> {
-  return (await redis.get(registryKeys.version)) ?? '0';
+/** The registry's version, which changes whenever a document does, and how many times sessions were ended. */
+export async function readChanges(redis: Redis): Promise<{ version: string; endings: string }> {
+  const [version, endings] = await redis.mget(registryKeys.version, registryKeys.sessionEndings);
+  return { version: version ?? '0', endings: endings ?? '0' };
 }
 
 /** Milliseconds since 1970 by Redis's clock, by which keys and invitations end for all processes at once. */
@@ -108,6 +112,7 @@ export function snapshotOf(
   const keyUses = new Map<string, KeyUse>();
   const writeKeys = new Map<string, WriteKeys>();
   const people = new Map<string, Person>();
+  const formerPeople = new Map<string, FormerPeople>();
   const callbacks = new Map<string, Callback>();
   for (const [key, text] of Object.entries(documents)) {
     const colon = key.indexOf(':');
@@ -119,6 +124,7 @@ export function snapshotOf(
     else if (key.startsWith('key_use:')) keyUses.set(id, document as KeyUse);
     else if (key.startsWith('write_keys:')) writeKeys.set(id, document as WriteKeys);
     else if (key.startsWith('person:')) people.set(id, document as Person);
+    else if (key.startsWith('former_people:')) formerPeople.set(id, document as FormerPeople);
     else if (key.startsWith('callback:')) callbacks.set(id, document as Callback);
   }
   const deploymentText = documents[deploymentKey];
@@ -139,6 +145,7 @@ export function snapshotOf(
     keyUses,
     writeKeys,
     people,
+    formerPeople,
     backups,
     signingKey,
     callbacks,

@@ -1,5 +1,5 @@
 // Access tokens of the deletion API: minted for an API key of an account's Main Production environment, valid for an hour, and
-// dead at once when the key is revoked, replaced or expired, or the environment stops being main. Only hashes of keys and
+// dead at once when the key is revoked, replaced or expired, or the environment stops being main, and for good. Only hashes of keys and
 // tokens are stored; they are compared in constant time.
 
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
@@ -19,6 +19,8 @@ export type Caller = {
   readonly appId: string;
   readonly keyId: string;
   readonly keyCreatedAt: string;
+  /** Of the environment, when the token was made. */
+  readonly mainId?: string | undefined;
 };
 
 /**
@@ -29,7 +31,11 @@ export type MintResult = { readonly accessToken: string } | { readonly waitMs: n
 
 const noHash = '0'.repeat(64);
 
-type TokenRecord = { readonly app_id: string; readonly key_hash: string };
+type TokenRecord = {
+  readonly app_id: string;
+  readonly key_hash: string;
+  readonly main_id?: string | undefined;
+};
 
 /**
  * Mints a token. Failures are counted by the app_id and the caller's `network`. A right key gets its token, however many wrong
@@ -51,7 +57,7 @@ export async function mintToken(
     return failures > deletions.tokenFailuresPerMinuteMax ? 'limited' : 'wrong';
   }
   const accessToken = `slt_${randomBytes(32).toString('base64url')}`;
-  const record: TokenRecord = { app_id: appId, key_hash: key.hash };
+  const record: TokenRecord = { app_id: appId, key_hash: key.hash, main_id: environment.main_id };
   const [waitMs] = await Promise.all([
     runScript(
       redis,
@@ -86,16 +92,22 @@ export async function callerOfToken(redis: Redis, accessToken: string): Promise<
   const record = JSON.parse(text) as TokenRecord;
   const { environment, keys } = await readAccess(redis, record.app_id);
   const key = keyOf(keys, record.key_hash);
-  if (environment?.main !== true || key === undefined) return undefined;
+  const { app_id: appId, main_id: mainId } = record;
+  if (environment === undefined || !isMainStill(environment, mainId) || key === undefined) return undefined;
   const { account_id: accountId } = environment;
-  return { accountId, appId: record.app_id, keyId: key.id, keyCreatedAt: key.created_at };
+  return { accountId, appId, keyId: key.id, keyCreatedAt: key.created_at, mainId };
 }
 
 /** Whether a caller's key is still good for the account, however old the token is. Throws StateNotLoaded when Redis was emptied. */
-export async function isKeyGood(redis: Redis, { appId, accountId, keyId }: Caller): Promise<boolean> {
+export async function isKeyGood(redis: Redis, { appId, accountId, keyId, mainId }: Caller): Promise<boolean> {
   const { environment, keys } = await readAccess(redis, appId);
-  const isMain = environment?.main === true && environment.account_id === accountId;
+  const isMain = environment?.account_id === accountId && isMainStill(environment, mainId);
   return isMain && keys.some(({ id }) => id === keyId);
+}
+
+/** Whether an environment is main, and has been without a break since a token was made. */
+function isMainStill({ main, main_id }: Environment, mainId: string | undefined): boolean {
+  return main && main_id === mainId;
 }
 
 /** Whether a token may ask for another status in this second. */

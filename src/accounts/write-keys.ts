@@ -43,20 +43,35 @@ export async function listWriteKeys(redis: Redis, appId: string): Promise<WriteK
   return keysOf(snapshot, appId).map(({ id, name, created_at }) => ({ id, app_id: appId, name, created_at }));
 }
 
-/** Ends a write key. API processes refuse it within a second. */
-export async function revokeWriteKey(
-  redis: Redis,
-  appId: string,
-  id: string,
-): Promise<{ app_id: string; id: string; revoked: true }> {
+export type RevokedWriteKey = {
+  readonly app_id: string;
+  readonly id: string;
+  readonly revoked: true;
+  /** Of the environment. */
+  readonly keys_left: number;
+  /** What it means that none is left where one is required. */
+  readonly note?: string;
+};
+
+/**
+ * Ends a write key. API processes refuse it within a second. The last one where one is required ends, too, since it may have fallen
+ * into wrong hands.
+ */
+export async function revokeWriteKey(redis: Redis, appId: string, id: string): Promise<RevokedWriteKey> {
   return changeRegistry(redis, (snapshot) => {
-    environmentOf(snapshot, appId);
+    const { write_key } = environmentOf(snapshot, appId);
     const existing = keysOf(snapshot, appId);
     const left = existing.filter((key) => key.id !== id);
     if (left.length === existing.length) throw new AdministrationError(`${appId} has no write key ${id}`);
-    return { changes: [change(appId, left)], result: { app_id: appId, id, revoked: true as const } };
+    const closes = left.length === 0 && write_key === 'required';
+    const note = closes ? { note: noneLeft } : {};
+    const result = { app_id: appId, id, revoked: true as const, keys_left: left.length, ...note };
+    return { changes: [change(appId, left)], result };
   });
 }
+
+const noneLeft =
+  'no write key is left, and the environment requires one: all servers are refused until there is one again';
 
 function keysOf({ writeKeys }: RegistrySnapshot, appId: string): readonly Key[] {
   return writeKeys.get(appId)?.keys ?? [];

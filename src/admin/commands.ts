@@ -107,7 +107,7 @@ type Before = { readonly before?: AuditPlace | undefined };
  * AdministrationError, whose message is for the administrator, with Forbidden, with StateNotLoaded, or with AuditLogFull.
  */
 export function createAdminCommands(context: AdminContext, actor: Actor, principal: Principal = operator) {
-  const commands = auditCommands(commandsOf(context), context, actor);
+  const commands = auditCommands(commandsOf(context, principal), context, actor);
   return principal.role === 'operator' ? commands : allowCommands(commands, context, principal);
 }
 
@@ -115,7 +115,7 @@ export function createAdminCommands(context: AdminContext, actor: Actor, princip
 type Told = { readonly say?: (line: string) => void };
 type ShardsMove = Told & { readonly shards: readonly number[]; readonly server: number };
 
-function commandsOf(context: AdminContext) {
+function commandsOf(context: AdminContext, principal: Principal) {
   const { redis, clickhouse, config } = context;
   return {
     listAccounts: async ({ accountId }: Scope) => {
@@ -184,7 +184,8 @@ function commandsOf(context: AdminContext) {
     },
 
     invitePerson: async (invitation: Invitation) => {
-      const { secret, ...person } = await copied(context, invitePerson(redis, invitation));
+      const by = principal.role === 'operator' ? 'operator' : 'administrator';
+      const { secret, ...person } = await copied(context, invitePerson(redis, invitation, by));
       // Behind the hash, so that it is in no log on the way.
       return { ...person, url: `${config.adminBaseUrl}/invitation#${secret}` };
     },

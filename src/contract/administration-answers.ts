@@ -187,7 +187,14 @@ export const administrationAnswers = {
   rotateKey: apiKey,
   listWriteKeys: Type.Array(Type.Object({ id: text, app_id: text, name: text, created_at: time })),
   createWriteKey: Type.Object({ id: text, app_id: text, name: text, write_key: text, copied }),
-  revokeWriteKey: Type.Object({ app_id: text, id: text }),
+  revokeWriteKey: Type.Object({
+    app_id: text,
+    id: text,
+    keys_left: Type.Integer(),
+    note: Type.Optional(
+      Type.String({ description: 'If none is left where one is required: all servers are refused.' }),
+    ),
+  }),
 
   listPeople: Type.Array(person),
   invitePerson: Type.Object({ person_id: text, email: text, url: text, copied }),

@@ -285,6 +285,8 @@ export const overview = {
 
 /** Single sign-on. */
 export const signOn = {
+  /** Of people who are not let in, so many of a network and minute have a line in the audit log; the log has all. */
+  refusalsAuditedMax: 20,
   /** How long the way to the provider and back may take. */
   attemptMsMax: 10 * 60_000,
   /** A provider that takes longer to answer is given up. */
@@ -326,6 +328,9 @@ export const userLookUps = {
   similarSecondsMax: 1,
 } as const;
 
+/** What goes on for long is looked at again after changes, and so often, since access may also end by its time. */
+export const accessWatch = { askedEveryMs: 5_000 } as const;
+
 /** Exports of what is held about users. */
 export const userExports = {
   /** A request for an export is kept this long; then the export is no longer found. */
@@ -348,8 +353,6 @@ export const userExports = {
    */
   stalledMsMax: 60_000,
   downloadMsMax: 15 * 60_000,
-  /** How often it is checked that its reader may still read it. */
-  checkedEveryMs: 5_000,
   /** Requests of an account that are listed: each is read whole, and may name many users. */
   listedMax: 20,
 } as const;
@@ -436,6 +439,8 @@ export const people = {
   perAccountMax: 200,
   /** Of all places, only operators get the last ones. */
   operatorPlaces: 100,
+  /** Of so many people who had access to an account it is known that only an operator may invite them again. */
+  formerMax: 1_000,
   /** How long an invitation is valid. */
   invitationMs: 7 * 24 * 60 * 60 * 1000,
   sessionMs: 12 * 60 * 60 * 1000,

@@ -1,5 +1,6 @@
 // Which addresses a callback may connect to: public ones, and what CALLBACK_ALLOW names. A callback must not give the account
-// access to what only this machine or its network can reach.
+// access to what only this machine or its network can reach. The services of clouds that give a machine its credentials and its
+// configuration are reached only if CALLBACK_ALLOW names their very address: no network and no host there includes them.
 
 import { BlockList, isIP } from 'node:net';
 
@@ -30,6 +31,35 @@ const specialIPv4 = [
  */
 const specialIPv6 = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20'];
 
+/**
+ * Where clouds tell their machines credentials and configuration. Azure's is a public address, others are in networks that
+ * CALLBACK_ALLOW may name for other reasons. Link-local addresses as a whole, since clouds keep adding services there.
+ * @see https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-data-retrieval.html 169.254.169.254, fd00:ec2::254
+ * @see https://docs.aws.amazon.com/eks/latest/userguide/pod-id-agent-setup.html 169.254.170.23, fd00:ec2::23
+ * @see https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-iam-roles.html 169.254.170.2
+ * @see https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
+ * @see https://cloud.google.com/compute/docs/metadata/querying-metadata 169.254.169.254, fd20:ce::254
+ * @see https://www.alibabacloud.com/help/en/ecs/user-guide/view-instance-metadata 100.100.100.200
+ * @see https://docs.oracle.com/en-us/iaas/Content/Compute/Tasks/gettingmetadata.htm 169.254.169.254, fd00:c1::a9fe:a9fe;
+ *   192.0.0.192 is that of Oracle's older cloud
+ * @see https://cloudinit.readthedocs.io/en/latest/reference/datasources/scaleway.html 169.254.42.42, fd00:42::42
+ * @see https://techdocs.akamai.com/cloud-computing/docs/metadata-service-api 169.254.169.254, fd00:a9fe:a9fe::1
+ * @see https://docs.openstack.org/nova/latest/user/metadata.html 169.254.169.254, fe80::a9fe:a9fe
+ */
+const platformAddresses = ['169.254.169.254', '168.63.129.16', '100.100.100.200', '192.0.0.192'];
+const platformIPv4 = blockListOf(['169.254.0.0/16', ...platformAddresses]);
+const platformIPv6 = blockListOf([
+  'fe80::/10',
+  'fd00:ec2::/32',
+  'fd20:ce::254',
+  'fd00:c1::a9fe:a9fe',
+  'fd00:42::42',
+  'fd00:a9fe:a9fe::1',
+]);
+
+/** What translates to IPv4: mapped and compatible addresses, NAT64, 6to4. Of any other network only the last four bytes may. */
+const translated = blockListOf(['::ffff:0:0/96', '::/96', '64:ff9b::/96', '64:ff9b:1::/48', '2002::/16']);
+
 const special = blockListOf([...specialIPv4, ...specialIPv6]);
 const globalUnicast = blockListOf(['2000::/3']);
 
@@ -40,15 +70,57 @@ export type AddressCheck = (host: string, address: string) => boolean;
 export function createAddressCheck(allowed: readonly string[]): AddressCheck {
   const isNetwork = (entry: string) => isIP(entry.split('/')[0] ?? '') !== 0;
   const networks = blockListOf(allowed.filter(isNetwork));
+  const named = blockListOf(allowed.filter(isOneAddress));
   const hosts = new Set(allowed.filter((entry) => !isNetwork(entry)).map((host) => host.toLowerCase()));
   return (host, address) => {
     const version = isIP(address);
     if (version === 0) return false;
     const family = version === 6 ? 'ipv6' : 'ipv4';
+    if (isOfPlatform(address)) return named.check(address, family);
     if (hosts.has(host.toLowerCase()) || networks.check(address, family)) return true;
     if (version === 6 && !globalUnicast.check(address, family)) return false;
     return !special.check(address, family);
   };
+}
+
+/** Whether an entry of CALLBACK_ALLOW is one address, as itself or as the smallest network. */
+function isOneAddress(entry: string): boolean {
+  const [address = '', bits] = entry.split('/');
+  const version = isIP(address);
+  return version !== 0 && (bits === undefined || Number(bits) === (version === 6 ? 128 : 32));
+}
+
+function isOfPlatform(address: string): boolean {
+  if (isIP(address) === 4) return platformIPv4.check(address, 'ipv4');
+  if (platformIPv6.check(address, 'ipv6')) return true;
+  const embedded = embeddedIPv4(address);
+  return translated.check(address, 'ipv6')
+    ? embedded.some((each) => platformIPv4.check(each, 'ipv4'))
+    : embedded.slice(0, 1).some((each) => platformAddresses.includes(each));
+}
+
+/**
+ * The addresses of IPv4 that may be in one of IPv6: the last four bytes first, as most translators have them, then the other
+ * places where NAT64 (RFC 6052, which leaves byte 8 out) and 6to4 have them.
+ */
+function embeddedIPv4(address: string): string[] {
+  const { hostname } = new URL(`http://[${address.split('%')[0]}]`);
+  const [head = '', tail] = hostname.slice(1, -1).split('::');
+  const wordsOf = (text: string) =>
+    text === '' ? [] : text.split(':').map((word) => Number.parseInt(word, 16));
+  const [first, last] = [wordsOf(head), wordsOf(tail ?? '')];
+  const words = [...first, ...Array<number>(8 - first.length - last.length).fill(0), ...last];
+  const bytes = words.flatMap((word) => [word >> 8, word & 255]);
+  const places = [
+    [12, 13, 14, 15],
+    [2, 3, 4, 5],
+    [4, 5, 6, 7],
+    [5, 6, 7, 9],
+    [6, 7, 9, 10],
+    [7, 9, 10, 11],
+    [9, 10, 11, 12],
+  ];
+  return places.map((place) => place.map((at) => bytes[at]).join('.'));
 }
 
 function blockListOf(networks: readonly string[]): BlockList {

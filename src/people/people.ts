@@ -3,13 +3,20 @@
 
 import { hash, randomBytes } from 'node:crypto';
 import { AdministrationError } from '../accounts/accounts.js';
-import type { Person, SecondFactor } from '../accounts/documents.js';
-import { type Change, changeRegistry, readLoaded, readRegistry, readTime } from '../accounts/registry.js';
+import type { FormerPeople, Person, SecondFactor } from '../accounts/documents.js';
+import {
+  type Change,
+  changeRegistry,
+  type RegistrySnapshot,
+  readLoaded,
+  readRegistry,
+  readTime,
+} from '../accounts/registry.js';
 import { people as bounds } from '../contract/limits.js';
 import { type Role, roles } from '../contract/roles.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
-import type { Vouched } from './provider.js';
+import type { NotVouched, Subject, Vouched } from './provider.js';
 
 export type PersonView = {
   readonly person_id: string;
@@ -36,11 +43,13 @@ export type Invitation = {
 
 /**
  * Invites a person, or lets one who is there choose a new password. Only this call returns the secret of the link; the
- * former link ends.
+ * former link ends. Whoever takes such a link acts in that person's name, so for people who have access, or had it, only an operator
+ * makes one. Administrators are told nothing of an address's access elsewhere: their invitation stands beside it.
  */
 export async function invitePerson(
   redis: Redis,
   { email: given, role, accountId }: Invitation,
+  by: 'operator' | 'administrator' = 'operator',
 ): Promise<PersonView & { readonly secret: string }> {
   const email = parseEmail(given);
   if ((role === 'operator') !== (accountId === undefined)) {
@@ -51,50 +60,85 @@ export async function invitePerson(
     );
   }
   const nowMs = await readTime(redis);
-  const person_id = personIdOf(email);
-  const secret = `${person_id}.${randomBytes(32).toString('base64url')}`;
-  return changeRegistry(redis, ({ people, accounts }) => {
-    if (accountId !== undefined && !accounts.has(accountId))
+  return changeRegistry(redis, (snapshot) => {
+    if (accountId !== undefined && !snapshot.accounts.has(accountId))
       throw new AdministrationError(`there is no account ${accountId}`);
-    const there = people.get(person_id);
-    const isSame = there?.role === role && there.account_id === accountId;
-    if (there !== undefined && !isSame && !hasLapsed(there, nowMs))
-      throw new AdministrationError(
-        'this address belongs to somebody with another role or account, who has to be removed first',
-      );
-    if (there?.provider !== undefined)
-      throw new AdministrationError('this address signs in by the provider: it needs no invitation');
-    const known = isSame ? there : undefined;
-    const removals = makeRoom(people, { person_id, accountId }, nowMs);
+    const known = snapshot.people.get(personIdOf(email));
+    const active = known === undefined || credentialOf(known) === undefined ? undefined : known;
+    if (by === 'administrator') checkNeverActive(snapshot, email, accountId, active);
+    else checkSame(active, role, accountId);
+    const former =
+      by === 'operator' && active !== undefined ? active : invitedBefore(snapshot, email, accountId);
+    const room = makeRoom(snapshot, { replaced: former, accountId }, nowMs);
+    const person_id =
+      active !== undefined && former === active ? active.person_id : invitedIdOf(email, accountId);
+    const secret = `${person_id}.${randomBytes(32).toString('base64url')}`;
     const person: Person = {
-      ...(known ?? {
-        person_id,
-        email,
-        role,
-        ...(accountId === undefined ? {} : { account_id: accountId }),
-        created_at: new Date(nowMs).toISOString(),
-      }),
-      invitation: {
-        hash: hashOf(secret),
-        ends_at: new Date(nowMs + bounds.invitationMs).toISOString(),
-      },
+      ...(former === active && active !== undefined
+        ? active
+        : {
+            email,
+            role,
+            ...(accountId === undefined ? {} : { account_id: accountId }),
+            created_at: former?.created_at ?? new Date(nowMs).toISOString(),
+          }),
+      person_id,
+      invitation: { hash: hashOf(secret), ends_at: new Date(nowMs + bounds.invitationMs).toISOString() },
     };
-    return { changes: [...removals, changeOf(person)], result: { ...viewPerson(person, nowMs), secret } };
+    const replaced = former === undefined || former.person_id === person_id ? [] : [former];
+    return {
+      changes: [...removalsOf(snapshot, [...room, ...replaced]), changeOf(person)],
+      result: { ...viewPerson(person, nowMs), secret },
+    };
   });
 }
 
+/** Throws AdministrationError if a person has access to the account, or had it. */
+function checkNeverActive(
+  { formerPeople }: RegistrySnapshot,
+  email: string,
+  accountId: string | undefined,
+  active: Person | undefined,
+): void {
+  if (active !== undefined && active.account_id === accountId)
+    throw new AdministrationError('this person has access: only an operator can make another link for them');
+  if (formerPeople.get(accountId ?? '')?.person_ids.includes(personIdOf(email)) === true)
+    throw new AdministrationError('this person had access: only an operator can invite them again');
+}
+
+/** Throws AdministrationError if the address has access with another role or account, or by the provider. */
+function checkSame(active: Person | undefined, role: Role, accountId: string | undefined): void {
+  if (active === undefined) return;
+  if (active.role !== role || active.account_id !== accountId)
+    throw new AdministrationError(
+      'this address belongs to somebody with another role or account, who has to be removed first',
+    );
+  if (active.provider !== undefined)
+    throw new AdministrationError('this address signs in by the provider: it needs no invitation');
+}
+
+/** Who was invited to an account by an address, and has not accepted. Earlier versions gave them the id of who accepts. */
+function invitedBefore(
+  { people }: RegistrySnapshot,
+  email: string,
+  accountId: string | undefined,
+): Person | undefined {
+  return [people.get(invitedIdOf(email, accountId)), people.get(personIdOf(email))].find(
+    (person) => person !== undefined && person.account_id === accountId && credentialOf(person) === undefined,
+  );
+}
+
 /**
- * Makes room for a person of an account, or for an operator: returns the removals of people whose invitations have ended, no
- * more than it takes. Throws AdministrationError if that does not suffice. Who is there already has their place.
+ * Makes room for a person of an account, or for an operator: returns whom to remove, people whose invitations have ended, and no
+ * more than it takes. Throws AdministrationError if that does not suffice. Whoever is replaced leaves their place.
  */
 function makeRoom(
-  people: ReadonlyMap<string, Person>,
-  { person_id, accountId }: { readonly person_id: string; readonly accountId: string | undefined },
+  { people }: Pick<RegistrySnapshot, 'people'>,
+  { replaced, accountId }: { readonly replaced: Person | undefined; readonly accountId: string | undefined },
   nowMs: number,
-): Change[] {
-  const there = people.get(person_id);
-  if (there !== undefined && there.account_id === accountId) return [];
-  const stay = new Set([...people.values()].filter((person) => person !== there));
+): Person[] {
+  if (replaced !== undefined && replaced.account_id === accountId) return [];
+  const stay = new Set([...people.values()].filter((person) => person !== replaced));
   const removed: Person[] = [];
   const leaveOne = (counts: (person: Person) => boolean, max: number, whose: string) => {
     const counted = [...stay].filter(counts);
@@ -114,7 +158,7 @@ function makeRoom(
     leaveOne(({ account_id }) => account_id !== undefined, max, 'all accounts together');
   }
   leaveOne(() => true, bounds.countMax, 'a deployment');
-  return removed.map(removalOf);
+  return removed;
 }
 
 /** Whether a person has never got in, and cannot any more: their invitation has ended. */
@@ -126,37 +170,81 @@ function endOf({ invitation }: Person): number {
   return Date.parse(invitation?.ends_at ?? '') || 0;
 }
 
+/** Somebody from the provider who is not let in. `account_id`: of the access that they had until now. */
+export type NotEntered = {
+  readonly refused: NotVouched['refused'] | 'no_account' | 'address_taken' | 'no_place';
+  readonly account_id?: string;
+};
+
 /**
- * The person whom the provider vouches for, with the role that it gives now, instead of somebody who was invited by this address
- * and has never accepted. Throws AdministrationError if the address belongs to another: to a person with a password, or to
- * another user of the provider.
+ * The person whom the provider vouches for, with the role that it gives now. People are known by issuer and subject: whatever the
+ * same one had before, perhaps under another address, ends if it differs or if they are not let in.
  */
-export async function enterByProvider(redis: Redis, vouched: Vouched): Promise<Person> {
-  const { issuer, subject, role, accountId } = vouched;
-  const email = parseEmail(vouched.email);
-  const person_id = personIdOf(email);
+export async function enterByProvider(redis: Redis, who: Vouched | NotVouched): Promise<Person | NotEntered> {
   const nowMs = await readTime(redis);
-  return changeRegistry(redis, ({ people, accounts }) => {
-    if (accountId !== undefined && !accounts.has(accountId))
-      throw new AdministrationError(`there is no account ${accountId}`);
-    const there = people.get(person_id);
-    // Anybody can invite an address; the provider says whose it is.
-    const known = there === undefined || credentialOf(there) === undefined ? undefined : there;
-    if (known !== undefined && (known.provider?.issuer !== issuer || known.provider.subject !== subject))
-      throw new AdministrationError('this address belongs to another person');
-    const removals = makeRoom(people, { person_id, accountId }, nowMs);
-    if (known !== undefined && known.role === role && known.account_id === accountId)
-      return { changes: [], result: known };
-    const person: Person = {
-      person_id,
-      email,
-      role,
-      ...(accountId === undefined ? {} : { account_id: accountId }),
-      created_at: known?.created_at ?? new Date(nowMs).toISOString(),
-      provider: { issuer, subject, id: randomBytes(8).toString('hex') },
+  return changeRegistry<Person | NotEntered>(redis, (snapshot) => {
+    const own = [...snapshot.people.values()].filter(({ provider }) => isSubject(provider, who));
+    const others = new Map([...snapshot.people].filter(([, person]) => !own.includes(person)));
+    const entered =
+      'refused' in who ? who.refused : entryOf({ ...snapshot, people: others }, own, who, nowMs);
+    if (typeof entered === 'string') {
+      const account_id = own.find((person) => person.account_id !== undefined)?.account_id;
+      const result = { refused: entered, ...(account_id === undefined ? {} : { account_id }) };
+      return { changes: removalsOf(snapshot, own), result };
+    }
+    const { person, room } = entered;
+    const removed = [...room, ...own.filter(({ person_id }) => person_id !== person.person_id)];
+    const isNew = !own.includes(person);
+    return {
+      changes: [...removalsOf(snapshot, removed), ...(isNew ? [changeOf(person)] : [])],
+      result: person,
     };
-    return { changes: [...removals, changeOf(person)], result: person };
   });
+}
+
+/** Who enters, and whom to remove for that; or why they do not. `own` are not among the people of the snapshot. */
+function entryOf(
+  snapshot: RegistrySnapshot,
+  own: readonly Person[],
+  { issuer, subject, role, accountId, email: given }: Vouched,
+  nowMs: number,
+): { readonly person: Person; readonly room: readonly Person[] } | NotEntered['refused'] {
+  let email: string;
+  try {
+    email = parseEmail(given);
+  } catch (error) {
+    if (error instanceof AdministrationError) return 'no_email';
+    throw error;
+  }
+  const person_id = personIdOf(email);
+  if (accountId !== undefined && !snapshot.accounts.has(accountId)) return 'no_account';
+  const there = snapshot.people.get(person_id);
+  // Anybody can invite an address; the provider says whose it is.
+  if (there !== undefined && credentialOf(there) !== undefined) return 'address_taken';
+  const known = own.find((person) => person.person_id === person_id);
+  if (known !== undefined && known.role === role && known.account_id === accountId)
+    return { person: known, room: [] };
+  const invited = invitedBefore(snapshot, email, accountId);
+  let room: readonly Person[];
+  try {
+    room = makeRoom(snapshot, { replaced: known ?? invited, accountId }, nowMs);
+  } catch (error) {
+    if (error instanceof AdministrationError) return 'no_place';
+    throw error;
+  }
+  const person: Person = {
+    person_id,
+    email,
+    role,
+    ...(accountId === undefined ? {} : { account_id: accountId }),
+    created_at: known?.created_at ?? new Date(nowMs).toISOString(),
+    provider: { issuer, subject, id: randomBytes(8).toString('hex') },
+  };
+  return { person, room: invited === undefined ? room : [...room, invited] };
+}
+
+function isSubject(provider: Person['provider'], { issuer, subject }: Subject): boolean {
+  return provider?.issuer === issuer && provider.subject === subject;
 }
 
 /** What a session depends on: the password under which it began, or the role that the provider gave. */
@@ -173,22 +261,22 @@ export async function listPeople(redis: Redis, accountId?: string): Promise<Pers
     .map((person) => viewPerson(person, nowMs));
 }
 
-/** Ends a person's access; their sessions end with the next request. */
+/** Ends a person's access; their sessions end with the next request, and within a second what goes on under them. */
 export async function removePerson(
   redis: Redis,
   personId: string,
 ): Promise<{ person_id: string; removed: true }> {
-  return changeRegistry(redis, ({ people }) => {
-    const person = people.get(personId);
+  return changeRegistry(redis, (snapshot) => {
+    const person = snapshot.people.get(personId);
     if (person === undefined) throw new AdministrationError(`there is no person ${personId}`);
     return {
-      changes: [removalOf(person)],
+      changes: removalsOf(snapshot, [person]),
       result: { person_id: personId, removed: true as const },
     };
   });
 }
 
-/** The person of an address or an id. Throws StateNotLoaded when Redis was emptied. */
+/** The person who has access by an address, or the one of an id. Throws StateNotLoaded when Redis was emptied. */
 export async function findPerson(redis: Redis, name: string): Promise<Person | undefined> {
   const id = name.includes('@') ? personIdOf(name.trim().toLowerCase()) : name;
   const [document] = await readLoaded(redis, (transaction) =>
@@ -203,20 +291,29 @@ export async function findInvited(redis: Redis, secret: string): Promise<Person 
   return isInvitedBy(person, secret, nowMs) ? person : undefined;
 }
 
-/** Gives the invited person a password and uses the link up. A second factor goes: its device may be lost. */
+/**
+ * Gives the invited person a password and uses the link up. A second factor goes: its device may be lost. Undefined if the link is
+ * not good, or somebody else has access by the address.
+ */
 export async function acceptInvitation(
   redis: Redis,
   secret: string,
   passwordHash: string,
 ): Promise<Person | undefined> {
   const nowMs = await readTime(redis);
-  return changeRegistry(redis, ({ people }) => {
+  return changeRegistry<Person | undefined>(redis, (snapshot) => {
+    const { people } = snapshot;
     const invited = people.get(idInSecret(secret));
     if (invited === undefined || !isInvitedBy(invited, secret, nowMs))
       return { changes: [], result: undefined };
+    const person_id = personIdOf(invited.email);
+    const there = people.get(person_id);
+    if (there !== undefined && there !== invited && credentialOf(there) !== undefined)
+      return { changes: [], result: undefined };
     const { invitation: _, second_factor: __, ...rest } = invited;
-    const person: Person = { ...rest, password: newPassword(passwordHash, nowMs) };
-    return { changes: [changeOf(person)], result: person };
+    const person: Person = { ...rest, person_id, password: newPassword(passwordHash, nowMs) };
+    const former = invited.person_id === person_id ? [] : [invited];
+    return { changes: [...removalsOf(snapshot, former), changeOf(person)], result: person };
   });
 }
 
@@ -294,9 +391,14 @@ function parseEmail(text: string): string {
   return email;
 }
 
-/** Made from the address, so that an address is one person, who is found without reading the others. */
+/** Made from the address, so that an address is one person with access, who is found without reading the others. */
 function personIdOf(email: string): string {
   return `pe_${hashOf(email).slice(0, 16)}`;
+}
+
+/** Of somebody who is invited and has not accepted yet: each account has its own, and so have operators. */
+function invitedIdOf(email: string, accountId = ''): string {
+  return `pe_${hashOf(`${email}\0${accountId}`).slice(0, 16)}`;
 }
 
 function idInSecret(secret: string): string {
@@ -321,6 +423,22 @@ function changeOf(person: Person): Change {
   return { key: `person:${person.person_id}`, document: person };
 }
 
-function removalOf({ person_id }: Person): Change {
-  return { key: `person:${person_id}`, document: undefined };
+/** Removes people. Those who had access to an account are noted there. */
+function removalsOf({ formerPeople }: RegistrySnapshot, removed: readonly Person[]): Change[] {
+  const changes: Change[] = removed.map(({ person_id }) => ({
+    key: `person:${person_id}`,
+    document: undefined,
+  }));
+  const hadAccess = removed.filter((person) => credentialOf(person) !== undefined);
+  for (const account_id of new Set(hadAccess.map((person) => person.account_id))) {
+    if (account_id === undefined) continue;
+    const now = hadAccess
+      .filter((person) => person.account_id === account_id)
+      .map(({ person_id }) => person_id);
+    const before = formerPeople.get(account_id)?.person_ids ?? [];
+    const person_ids = [...before.filter((id) => !now.includes(id)), ...now].slice(-bounds.formerMax);
+    const document: FormerPeople = { account_id, person_ids };
+    changes.push({ key: `former_people:${account_id}`, document });
+  }
+  return changes;
 }

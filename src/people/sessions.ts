@@ -98,6 +98,7 @@ async function forget(redis: Redis, personId: string, hashes: readonly string[])
       .multi()
       .del(...hashes.map(registryKeys.session))
       .zrem(registryKeys.sessionsOf(personId), ...hashes)
+      .incr(registryKeys.sessionEndings)
       .exec(),
   );
 }

@@ -142,6 +142,12 @@ export const registryKeys = {
   session: (hash: string) => `{registry}:session:${hash}`,
   /** Sorted set of the hashes of a person's sessions by the time at which they end. */
   sessionsOf: (personId: string) => `{registry}:sessions_of:${personId}`,
+  /** Counts how often sessions were ended before their time, so that processes notice it. */
+  sessionEndings: '{registry}:session_endings',
+  /** A sign-in by the provider that is used up, as long as its cookie is good. */
+  usedSignOn: (hash: string) => `{registry}:sign_on:${hash}`,
+  /** Counts those from a network who were not let in. It expires. */
+  signOnRefusals: (digest: string) => `{registry}:sign_on_refusals:${digest}`,
   /** Hash: wrong passwords of a person, browser or address, and when the next attempt may be looked at. It expires. */
   signIns: (digest: string) => `{registry}:sign_ins:${digest}`,
   /** Hash of the processes that run now, on all hosts. */

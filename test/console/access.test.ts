@@ -334,10 +334,31 @@ test('an administrator invites nobody as operator, and nobody into another accou
   ]) {
     assert.equal((await page.ask('POST', '/people', body)).status, 400);
   }
-  // An address that is in use elsewhere keeps its role and its password.
+  // An address that is in use elsewhere keeps its role and its password, and the administrator does not learn that it is.
   const taken = await page.ask('POST', '/people', { email: 'operator@example.com', role: 'viewer' });
-  assert.equal(taken.status, 400);
+  assert.equal(taken.status, 200);
+  const accepted = await new ConsolePage(sluice.adminUrl).ask('POST', '/invitation/accept', {
+    invitation: new URL(String(taken.body.url)).hash.slice(1),
+    password: 'a password of somebody else',
+  });
+  assert.equal(accepted.status, 400);
   assert.equal((await pageOf('operator').signIn('operator@example.com')).status, 200);
+  await page.ask('DELETE', `/people/${taken.body.person_id}`);
+});
+
+test('an administrator gets no link by which they could act in the name of somebody who has access', async () => {
+  const page = pageOf('administrator');
+  for (const role of ['privacy', 'viewer', 'administrator'])
+    for (const email of ['privacy@example.com', 'administrator@example.com'])
+      assert.equal((await page.ask('POST', '/people', { email, role })).status, 400, `${email} ${role}`);
+  assert.equal((await pageOf('privacy').signIn('privacy@example.com')).status, 200);
+  const leaver = await signedIn(sluice, 'leaver@example.com', 'privacy', own.accountId);
+  const { person } = (await leaver.ask('GET', '/session')).body as { person: { person_id: string } };
+  assert.equal((await page.ask('DELETE', `/people/${person.person_id}`)).status, 200);
+  const back = { email: 'leaver@example.com', role: 'privacy' };
+  assert.equal((await page.ask('POST', '/people', back)).status, 400);
+  const byOperator = { ...back, account_id: own.accountId };
+  assert.equal((await pageOf('operator').ask('POST', '/people', byOperator)).status, 200);
 });
 
 test('only operators reach what concerns the deployment', async () => {

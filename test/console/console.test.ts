@@ -209,11 +209,25 @@ describe('the console', { skip }, () => {
     await page.getByRole('button', { name: 'Remove callback' }).click();
     await page.getByText('Nobody is called.').waitFor();
 
+    // Without a key all servers would be refused.
+    await page.getByText('Change who may write to Only').click();
+    await page.getByText('To require write keys, create one below first').waitFor();
+    const require = page.getByRole('button', { name: 'Require write keys' });
+    assert.equal(await require.count(), 0);
     await page.getByLabel('Name of the new write key of Only').fill('web');
     await page.getByRole('button', { name: 'Create write key' }).click();
     const key = String(await page.getByRole('status').locator('code').textContent());
-    await page.getByText('Change who may write to Only').click();
-    await page.getByRole('button', { name: 'Require write keys' }).click();
+    await require.click();
+    const question = page.getByRole('dialog', { name: 'Require write keys for Only?' });
+    await question.getByText('Its keys: web.').waitFor();
+    await question.getByRole('button', { name: 'Cancel' }).click();
+    await question.waitFor({ state: 'detached' });
+    const { write_key } = (await sluice.admin('environments', 'show', String(of.appIds[0]))) as {
+      write_key?: string;
+    };
+    assert.equal(write_key, undefined, 'nothing was changed yet');
+    await require.click();
+    await question.getByRole('button', { name: 'Refuse servers without a key' }).click();
     await page.getByText('Servers need a write key.').waitFor();
     const send = async (more: Record<string, string>) =>
       (
@@ -229,13 +243,16 @@ describe('the console', { skip }, () => {
     // The second page was loaded before, and shows what it changes as it is now.
     await second.getByText('Change who may write to Only').click();
     await second.getByLabel('Pages that may write to Only').selectOption('listed');
+    await second.getByText('The messages of all pages are refused').waitFor();
     await second.getByLabel('Origins of Only').last().fill('https://shop.example');
+    await second.getByText('Messages of pages of other origins are refused').waitFor();
     await second.getByRole('button', { name: 'Save origins' }).click();
     await second.getByText('Servers need a write key. Pages of https://shop.example can write.').waitFor();
     const revoke = (each: Page) => each.getByRole('button', { name: 'Revoke write key web' });
     await second.reload();
     await revoke(second).click();
     await revoke(page).click();
+    await second.getByText('This is the last write key of Only').waitFor();
     await second.getByRole('button', { name: 'Revoke key' }).click();
     await second.getByRole('dialog').waitFor({ state: 'detached' });
     await page.getByRole('button', { name: 'Revoke key' }).click();

@@ -2,9 +2,14 @@
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
+import { until } from '../../harness/wait.js';
+import { createAccessWatch } from '../../src/accounts/access-watch.js';
 import { createAccount } from '../../src/accounts/accounts.js';
 import type { Person } from '../../src/accounts/documents.js';
-import { people as bounds } from '../../src/contract/limits.js';
+import { followEnvironments } from '../../src/accounts/environments.js';
+import { readRegistry } from '../../src/accounts/registry.js';
+import { accessWatch, people as bounds } from '../../src/contract/limits.js';
+import { createLog } from '../../src/log.js';
 import type { Redis } from '../../src/packages/ioredis.js';
 import {
   acceptInvitation,
@@ -14,8 +19,9 @@ import {
   type Invitation,
   invitePerson,
   listPeople,
+  removePerson,
 } from '../../src/people/people.js';
-import { beginSession, findSession, listSessions } from '../../src/people/sessions.js';
+import { beginSession, endSession, findSession, listSessions } from '../../src/people/sessions.js';
 import { type EmptyRegistry, startEmptyRegistry } from '../support/empty-registry.js';
 
 let registry: EmptyRegistry;
@@ -49,13 +55,17 @@ const endedMs = Date.now() - 60_000;
 const ended = (agoMs = 0) => ({ hash: 'x', ends_at: new Date(endedMs - agoMs).toISOString() });
 const pending = { hash: 'x', ends_at: new Date(Date.now() + 3_600_000).toISOString() };
 
-/** Lets an invitation end. */
+/** Lets the invitations of an address end. */
 async function end(email: string): Promise<void> {
-  const person = (await findPerson(redis, email)) as Person;
-  await writePeople([
-    { ...person, invitation: { hash: person.invitation?.hash ?? '', ends_at: ended().ends_at } },
-  ]);
+  const { people } = await readRegistry(redis);
+  const invited = [...people.values()].filter((person) => person.email === email);
+  await writePeople(
+    invited.map((person) => ({ ...person, invitation: { hash: 'x', ends_at: ended().ends_at } })),
+  );
 }
+
+const idsOf = async (email: string) =>
+  (await listPeople(redis)).filter((person) => person.email === email).map(({ person_id }) => person_id);
 
 test('an account invites as many people as the bound says, and leaves room for others', async () => {
   const { accountId } = await account();
@@ -70,7 +80,7 @@ test('an account invites as many people as the bound says, and leaves room for o
   await invite('last@example.com');
   await assert.rejects(invite('more@example.com'), /an account can have 200 people: remove somebody first/);
   const vouched = { issuer: 'https://p', subject: '1', email: 'more@example.com', accountId };
-  await assert.rejects(enterByProvider(redis, { ...vouched, role: 'viewer' }), /can have 200 people/);
+  assert.deepEqual(await enterByProvider(redis, { ...vouched, role: 'viewer' }), { refused: 'no_place' });
   await invite('more@example.com', { accountId: (await account()).accountId });
   await invite('operator@example.com', { role: 'operator', accountId: undefined });
 });
@@ -128,29 +138,104 @@ test('the last places of a deployment are for operators', async () => {
   // The places of invitations that have ended are free, whoever has them.
   await end('last@example.com');
   await invitePerson(redis, { email: 'more@example.com', role: 'operator' });
-  assert.equal(await findPerson(redis, 'last@example.com'), undefined);
+  assert.deepEqual(await idsOf('last@example.com'), []);
 });
 
-test('an address is free for another account or role once its invitation has ended, unless it was accepted', async () => {
+test('accounts invite an address beside each other, and whoever accepts first has it', async () => {
   const own = (await account()).accountId;
   const other = (await account()).accountId;
   const email = 'colleague@other.example';
-  const former = await invitePerson(redis, { email, role: 'viewer', accountId: own });
-  const invitation: Invitation = { email, role: 'privacy', accountId: other };
-  await assert.rejects(invitePerson(redis, invitation), /belongs to somebody with another role or account/);
-  await end(email);
-  const { secret, ...shown } = await invitePerson(redis, invitation);
+  const first = await invitePerson(redis, { email, role: 'viewer', accountId: own }, 'administrator');
+  const { secret, ...shown } = await invitePerson(redis, { email, role: 'privacy', accountId: other });
   assert.deepEqual([shown.role, shown.account_id, shown.state], ['privacy', other, 'invited']);
-  assert.equal(await findInvited(redis, former.secret), undefined, 'the former link has ended');
-  assert.ok(await acceptInvitation(redis, secret, 'a hash'));
-  // With a password the address is taken, though a link to choose another one has ended.
-  await invitePerson(redis, invitation);
-  await end(email);
+  assert.ok(await findInvited(redis, first.secret), 'the other invitation stands');
+  const accepted = await acceptInvitation(redis, secret, 'a hash');
+  assert.equal(accepted?.account_id, other);
+  assert.equal((await findPerson(redis, email))?.person_id, accepted?.person_id);
+  assert.equal(await acceptInvitation(redis, first.secret, 'a hash'), undefined, 'the address is taken');
+  assert.equal((await findPerson(redis, email))?.account_id, other);
+  assert.deepEqual((await listPeople(redis, other)).length, 1, 'the invitation has become the person');
+  // Operators are told, since they may know.
   await assert.rejects(
     invitePerson(redis, { email, role: 'viewer', accountId: own }),
     /has to be removed first/,
   );
-  assert.equal((await findPerson(redis, email))?.account_id, other);
+  await removePerson(redis, accepted?.person_id ?? '');
+  assert.equal((await acceptInvitation(redis, first.secret, 'a hash'))?.account_id, own);
+});
+
+test('an administrator’s invitation is answered alike, whatever access the address has elsewhere', async () => {
+  const own = (await account()).accountId;
+  const elsewhere = (await account()).accountId;
+  const addresses = ['free', 'active', 'operator', 'invited', 'vouched'].map((name) => `${name}@example.com`);
+  const join = async (invitation: Invitation) =>
+    acceptInvitation(redis, (await invitePerson(redis, invitation)).secret, 'a hash');
+  await join({ email: 'active@example.com', role: 'privacy', accountId: elsewhere });
+  await join({ email: 'operator@example.com', role: 'operator' });
+  await invitePerson(redis, { email: 'invited@example.com', role: 'viewer', accountId: elsewhere });
+  const vouched = {
+    issuer: 'https://p',
+    subject: '1',
+    email: 'vouched@example.com',
+    role: 'operator',
+  } as const;
+  await enterByProvider(redis, vouched);
+  const answers: string[] = [];
+  for (const email of addresses) {
+    const invite = () => invitePerson(redis, { email, role: 'viewer', accountId: own }, 'administrator');
+    await invite();
+    const { secret, ...answer } = await invite();
+    const listed = (await listPeople(redis, own)).filter((person) => person.email === email);
+    const invited = await findInvited(redis, secret);
+    const texts = JSON.stringify([answer, listed, invited?.email, invited?.role, secret.length]);
+    const ids = new RegExp(`${answer.person_id}|${email}`, 'g');
+    answers.push(texts.replaceAll(ids, '').replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, 'then'));
+  }
+  assert.equal(new Set(answers).size, 1, answers.join('\n'));
+});
+
+test('only an operator makes a link for somebody who has access, or had it', async () => {
+  const { accountId } = await account();
+  const invitation: Invitation = { email: 'officer@example.com', role: 'privacy', accountId };
+  const byAdministrator = () => invitePerson(redis, invitation, 'administrator');
+  // Not yet active: an administrator may send another link.
+  await byAdministrator();
+  const first = await byAdministrator();
+  const officer = await acceptInvitation(redis, first.secret, 'a hash');
+  assert.ok(officer);
+  await assert.rejects(byAdministrator(), /has access: only an operator/);
+  assert.deepEqual(await findPerson(redis, invitation.email), officer, 'nothing is changed');
+  const link = await invitePerson(redis, invitation);
+  assert.equal((await acceptInvitation(redis, link.secret, 'another hash'))?.person_id, officer.person_id);
+  // To remove somebody and to invite them again would be the same.
+  await removePerson(redis, officer.person_id);
+  await assert.rejects(byAdministrator(), /had access: only an operator can invite them again/);
+  await assert.rejects(invitePerson(redis, { ...invitation, role: 'viewer' }, 'administrator'), /had access/);
+  await invitePerson(redis, invitation);
+  await assert.rejects(byAdministrator(), /had access/, 'nor the operator’s invitation');
+});
+
+test('of so many people it is known that they had access, the latest', async () => {
+  const { accountId } = await account();
+  const ids = Array.from({ length: bounds.formerMax }, (_, n) => `pe_${n}`);
+  await registry.write({ [`former_people:${accountId}`]: { account_id: accountId, person_ids: ids } });
+  await writePeople([personOf(5_000, { account_id: accountId, password })]);
+  await removePerson(redis, 'pe_5000');
+  const { formerPeople } = await readRegistry(redis);
+  assert.deepEqual(formerPeople.get(accountId)?.person_ids, [...ids.slice(1), 'pe_5000']);
+});
+
+test('an invitation of an earlier version is accepted, replaced and counted like another one', async () => {
+  const { accountId } = await account();
+  const email = 'earlier@example.com';
+  const accepted = await invitePerson(redis, { email, role: 'viewer', accountId });
+  const active = await acceptInvitation(redis, accepted.secret, 'a hash');
+  // Earlier versions kept who was invited under the id of who accepts.
+  const { password: _, ...former } = active as Person;
+  await writePeople([{ ...former, invitation: pending }]);
+  await invitePerson(redis, { email, role: 'viewer', accountId }, 'administrator');
+  const [id, ...more] = await idsOf(email);
+  assert.deepEqual([more, id === former.person_id], [[], false]);
 });
 
 test('whom the provider vouches for takes the place of an invitation that nobody has accepted', async () => {
@@ -158,16 +243,37 @@ test('whom the provider vouches for takes the place of an invitation that nobody
   const email = 'boss@example.com';
   const vouched = { issuer: 'https://p', subject: '1', email, role: 'operator' } as const;
   const { secret } = await invitePerson(redis, { email, role: 'viewer', accountId });
-  const boss = await enterByProvider(redis, vouched);
+  const boss = (await enterByProvider(redis, vouched)) as Person;
   assert.deepEqual(boss.role, 'operator');
   assert.deepEqual([boss.account_id, boss.invitation], [undefined, undefined]);
   assert.equal(await acceptInvitation(redis, secret, 'a hash'), undefined, 'the link has ended');
   assert.deepEqual(await enterByProvider(redis, vouched), boss);
-  await assert.rejects(enterByProvider(redis, { ...vouched, subject: '2' }), /another person/);
+  assert.deepEqual(await enterByProvider(redis, { ...vouched, subject: '2' }), { refused: 'address_taken' });
+  assert.deepEqual(await findPerson(redis, email), boss);
 
   const accepted = await invitePerson(redis, { email: 'own@example.com', role: 'viewer', accountId });
-  await acceptInvitation(redis, accepted.secret, 'a hash');
-  await assert.rejects(enterByProvider(redis, { ...vouched, email: 'own@example.com' }), /another person/);
+  const own = await acceptInvitation(redis, accepted.secret, 'a hash');
+  const taken = { ...vouched, subject: '3', email: 'own@example.com' };
+  assert.deepEqual(await enterByProvider(redis, taken), { refused: 'address_taken' });
+  assert.deepEqual(await findPerson(redis, 'own@example.com'), own);
+});
+
+test('one user of a provider is one person: what earlier versions kept of them under other addresses ends', async () => {
+  const { accountId } = await account();
+  const provider = { issuer: 'https://p', subject: '1', id: 'x' };
+  await writePeople([
+    personOf(1, { provider }),
+    personOf(2, { provider, account_id: accountId }),
+    personOf(3, { provider: { ...provider, subject: '2' } }),
+    personOf(4, { provider: { ...provider, issuer: 'https://q' } }),
+  ]);
+  const vouched = { issuer: 'https://p', subject: '1', email: 'now@example.com', role: 'viewer' } as const;
+  const now = (await enterByProvider(redis, { ...vouched, accountId })) as Person;
+  const ids = async () => (await listPeople(redis)).map(({ person_id }) => person_id).toSorted();
+  assert.deepEqual(await ids(), ['pe_3', 'pe_4', now.person_id].toSorted());
+  const refused = await enterByProvider(redis, { issuer: 'https://p', subject: '1', refused: 'no_role' });
+  assert.deepEqual(refused, { refused: 'no_role', account_id: accountId });
+  assert.deepEqual(await ids(), ['pe_3', 'pe_4']);
 });
 
 test('an address has at most as many characters as the bound says', async () => {
@@ -198,4 +304,74 @@ test('one session too many ends the oldest of that person, and nobody else’s',
   assert.equal((await listSessions(redis, person)).length, bounds.sessionsMax);
   assert.equal((await redis.keys('{registry}:session:*')).length, bounds.sessionsMax + 1);
   assert.ok(await findSession(redis, elsewhere.secret));
+});
+
+test('what goes on under a session stops soon after its end or the removal of its person, and nothing else does', async () => {
+  const environments = await followEnvironments(redis, createLog('test', 'silent'));
+  const ends: (() => void)[] = [];
+  try {
+    const watch = createAccessWatch(environments.onChange);
+    const from = { address: '127.0.0.1', agent: '' };
+    const people = [1, 2, 3].map((n) => personOf(n, { password }));
+    await writePeople(people);
+    const stopped: string[] = [];
+    const begun = await Promise.all(people.map((person) => beginSession(redis, person, from)));
+    for (const { secret, session } of begun) {
+      const mayGoOn = async () => (await findSession(redis, secret)) !== undefined;
+      ends.push(watch(mayGoOn, () => stopped.push(session.person_id)));
+    }
+    // Sooner than it would be noticed by asking now and then.
+    const soon = { deadlineMs: accessWatch.askedEveryMs - 500, what: 'it is stopped' };
+    await endSession(redis, 'pe_1', begun[0]?.session.id ?? '');
+    await until(() => stopped.length === 1, soon);
+    await removePerson(redis, 'pe_2');
+    await until(() => stopped.length === 2, soon);
+    assert.deepEqual(stopped, ['pe_1', 'pe_2']);
+  } finally {
+    for (const end of ends) end();
+    environments.close();
+  }
+});
+
+test('an access that has ended before it is watched is noticed at once, and a failing look-up ends nothing', async () => {
+  const listeners = new Set<() => void>();
+  const watch = createAccessWatch((listener) => {
+    listeners.add(listener);
+    return () => listeners.delete(listener);
+  });
+  let stops = 0;
+  const stopped = new Promise<void>((resolve) => {
+    watch(
+      async () => false,
+      () => {
+        stops += 1;
+        resolve();
+      },
+    );
+  });
+  await stopped;
+  assert.equal(listeners.size, 0);
+  // A change during a look-up is looked up again.
+  let asked = 0;
+  const answers: ((may: boolean) => void)[] = [];
+  const ended = new Promise<void>((resolve) => {
+    watch(() => {
+      asked += 1;
+      if (asked === 1) return Promise.reject(new Error('Redis is away'));
+      return new Promise((settle) => answers.push(settle));
+    }, resolve);
+  });
+  const tell = () => {
+    for (const listener of [...listeners]) listener();
+  };
+  const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
+  await nextTurn();
+  tell();
+  await nextTurn();
+  tell();
+  answers[0]?.(true);
+  await nextTurn();
+  answers[1]?.(false);
+  await ended;
+  assert.deepEqual([asked, stops, listeners.size], [3, 1, 0]);
 });

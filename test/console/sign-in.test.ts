@@ -1,6 +1,7 @@
 // Invitations, passwords, sessions and the second factor, over HTTP.
 
 import assert from 'node:assert/strict';
+import { generateKeyPairSync } from 'node:crypto';
 import { request } from 'node:http';
 import { after, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
@@ -10,6 +11,7 @@ import { connectTestRedis } from '../../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import type { AuditEntry } from '../../src/audit/mirror.js';
+import { readConfig } from '../../src/config.js';
 import { bodies, people, signIns } from '../../src/contract/limits.js';
 import { forgiveAttempt } from '../../src/people/attempts.js';
 import { createPasswords, TooManyPasswords } from '../../src/people/passwords.js';
@@ -17,7 +19,7 @@ import { vouchedOf } from '../../src/people/provider.js';
 import { useCode } from '../../src/people/second-factor.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { ConsolePage, invite, password, signedIn } from '../support/console.js';
-import { client, SignOnBrowser, startProvider } from '../support/provider.js';
+import { client, SignOnBrowser, signedAnew, startProvider, type TestProvider } from '../support/provider.js';
 
 let sluice: SluiceHandle;
 let providerPort: number;
@@ -156,6 +158,8 @@ test('requests from other pages, with other host names, or without the consoleâ€
   const account = { name: 'made by a stranger', environments: ['Main'] };
   for (const headers of [
     { origin: 'http://evil.example' },
+    { origin: sluice.adminUrl.replace('http:', 'https:') },
+    { origin: 'null' },
     { 'sec-fetch-site': 'cross-site' },
     { 'sec-fetch-site': 'same-site' },
     { 'sluice-console': '' },
@@ -313,8 +317,8 @@ test('the audit log has successful and failed sign-ins, but no passwords and no 
 test('a role of the provider is an operator, or one account and one role', () => {
   const roleOf = (role: unknown) => {
     const { iss, sub, email } = { iss: 'https://p', sub: '1', email: 'a@b' };
-    const vouched = vouchedOf({ iss, sub, email, role }, 'role');
-    return [vouched.role, vouched.accountId];
+    const vouched = vouchedOf({ idToken: { iss, sub, email, role }, userInfo: {} }, 'role');
+    return 'refused' in vouched ? vouched.refused : [vouched.role, vouched.accountId];
   };
   assert.deepEqual(roleOf('operator'), ['operator', undefined]);
   assert.deepEqual(roleOf('privacy:12'), ['privacy', '12']);
@@ -330,19 +334,46 @@ test('a role of the provider is an operator, or one account and one role', () =>
     {},
     null,
   ])
-    assert.throws(() => roleOf(bad), /gives you no role/, JSON.stringify(bad));
+    assert.equal(roleOf(bad), 'no_role', JSON.stringify(bad));
 });
 
-test('the provider vouches for an address unless it says anything but true of it', () => {
-  const claims = { iss: 'https://p', sub: '1', email: 'a@b', role: 'operator' };
-  for (const good of [{}, { email_verified: true }, { email_verified: 'true' }])
-    assert.equal(vouchedOf({ ...claims, ...good }, 'role').email, 'a@b');
-  for (const bad of [null, false, 'false', 'False', 'no', '', 0, 1, 'TRUE', [true]])
-    assert.throws(
-      () => vouchedOf({ ...claims, email_verified: bad }, 'role'),
-      /does not vouch/,
-      JSON.stringify(bad),
-    );
+test('the provider vouches for an address unless it says anything but true of it, wherever it says it', () => {
+  const of = (idToken: object, userInfo: object) => {
+    const claims = { iss: 'https://p', sub: '1', role: 'operator' };
+    const vouched = vouchedOf({ idToken: { ...claims, ...idToken }, userInfo: { ...userInfo } }, 'role');
+    return 'refused' in vouched ? vouched.refused : vouched.email;
+  };
+  const email = 'a@b';
+  for (const good of [{}, { email_verified: true }, { email_verified: 'true' }]) {
+    assert.equal(of({ email, ...good }, {}), email);
+    assert.equal(of({}, { email, ...good }), email);
+    assert.equal(of({ email, ...good }, { email: 'c@d', ...good }), email, 'the signed one');
+  }
+  for (const bad of [null, false, 'false', 'False', 'no', '', 0, 1, 'TRUE', [true]]) {
+    const said = JSON.stringify(bad);
+    assert.equal(of({ email, email_verified: bad }, {}), 'email_not_verified', said);
+    assert.equal(of({ email_verified: true }, { email, email_verified: bad }), 'email_not_verified', said);
+    assert.equal(of({ email, email_verified: true }, { email_verified: bad }), 'email_not_verified', said);
+    assert.equal(of({ email, email_verified: bad }, { email, email_verified: true }), 'email_not_verified');
+  }
+  // What is said of one address is not said of another.
+  assert.equal(of({ email_verified: true }, { email }), 'email_not_verified');
+  assert.equal(of({ email }, { email: 'c@d', email_verified: true }), 'email_not_verified');
+  for (const none of [{}, { email: '' }, { email: 7 }]) assert.equal(of(none, none), 'no_email');
+});
+
+test('a provider without TLS is one of this machine', () => {
+  const issuerOf = (OIDC_ISSUER: string) =>
+    readConfig({ OIDC_ISSUER, OIDC_CLIENT_ID: 'a', OIDC_CLIENT_SECRET: 'b' }).provider?.issuer;
+  for (const good of ['https://p.example', 'http://127.0.0.1:5', 'http://[::1]:5', 'http://localhost/a'])
+    assert.equal(issuerOf(good), good);
+  for (const bad of [
+    'http://p.example',
+    'http://10.0.0.1',
+    'http://localhost.example',
+    'http://127.0.0.1.nip.io',
+  ])
+    assert.throws(() => issuerOf(bad), /OIDC_ISSUER must begin with https:/, bad);
 });
 
 test('people sign in through the provider with the role that it gives, and nobody else does', async () => {
@@ -432,21 +463,138 @@ test('people sign in through the provider with the role that it gives, and nobod
     assert.equal((await victim.go(`${sluice.adminUrl}/admin/v1/sign_on`, 'cross-site')).status, 403);
     const entries = (await sluice.admin('audit', 'list')) as AuditEntry[];
     const own = entries.filter(({ action }) => action === 'sign_on').reverse();
+    const reasonOf = (details: object) => (details as { reason?: string }).reason ?? '';
     assert.deepEqual(
-      own.map(({ actor_name, outcome }) => `${actor_name} ${outcome}`),
+      own.map(({ actor_name, outcome, details }) => `${actor_name} ${outcome} ${reasonOf(details)}`.trim()),
       [
         'Sue@Example.com done',
         'sue@example.com done',
         'boss@example.com done',
-        'none@example.com refused',
-        'own@example.com refused',
-        'sue@example.com refused',
+        'subject 2 refused no_role',
+        'subject 3 refused no_role',
+        'none@example.com refused no_account',
+        'subject 5 refused email_not_verified',
+        'own@example.com refused address_taken',
+        'sue@example.com refused address_taken',
       ],
     );
   } finally {
     await provider.close();
   }
 });
+
+/** Runs a test with a provider, whose next person it sets. */
+async function withProvider(
+  work: (
+    provider: TestProvider,
+    as: (subject: string, claims: Readonly<Record<string, unknown>>) => void,
+  ) => Promise<void>,
+): Promise<void> {
+  const provider = await startProvider(providerPort, `${sluice.adminUrl}/admin/v1/sign_on/return`);
+  try {
+    await work(provider, (subject, claims) => {
+      provider.subject = subject;
+      provider.people.set(subject, { email_verified: true, ...claims });
+    });
+  } finally {
+    await provider.close();
+  }
+}
+
+/** The status that the session of a browser gets from the service. */
+async function statusOf(browser: SignOnBrowser): Promise<number> {
+  const page = newPage();
+  for (const [name, value] of browser.cookies()) page.cookies.set(name, value);
+  return (await page.ask('GET', '/accounts')).status;
+}
+
+test('an ID token counts only if one of the providerâ€™s keys has signed it', () =>
+  withProvider(async (provider, as) => {
+    as('21', { email: 'signed@example.com', sluice_role: 'operator' });
+    const foreign = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey;
+    for (const [what, forge] of [
+      ['none', (token) => signedAnew(token, {}, 'none')],
+      ['by the secret', (token) => signedAnew(token, {}, 'HS256', client.secret)],
+      ['by another key', (token) => signedAnew(token, {}, 'RS256', foreign)],
+      ['of other claims', (token) => `${signedAnew(token, { a: 1 }, 'none')}${token.split('.')[2]}`],
+      ['cut off', (token) => token.split('.').slice(0, 2).join('.').concat('.')],
+    ] as readonly [string, (token: string) => string][]) {
+      provider.forge = forge;
+      const browser = new SignOnBrowser(sluice.adminUrl);
+      assert.equal(await browser.signOn(), '/?sign_on=provider', what);
+      assert.equal(browser.cookies().has('sluice_session'), false, what);
+    }
+    provider.forge = (token) => signedAnew(token, {});
+    const browser = new SignOnBrowser(sluice.adminUrl);
+    assert.equal(await browser.signOn(), '/');
+    // The statement of the token is about no address of the userinfo endpoint.
+    as('22', { email: 'unverified@example.com', sluice_role: 'operator', email_verified: false });
+    provider.forge = (token) => signedAnew(token, { email_verified: true });
+    assert.equal(await new SignOnBrowser(sluice.adminUrl).signOn(), '/?sign_on=not_in');
+  }));
+
+test('a later sign-in of the same person ends what they had before: with another role, by another address, or refused', () =>
+  withProvider(async (provider, as) => {
+    const accountId = sluice.bootstrap.account_id;
+    const listed = async () =>
+      ((await sluice.admin('people', 'list')) as { email: string; role: string }[])
+        .filter(({ email }) => /^m\w+@example/.test(email))
+        .map(({ email, role }) => `${email} ${role}`);
+    const signOn = async (claims: Readonly<Record<string, unknown>>) => {
+      as('31', claims);
+      const browser = new SignOnBrowser(sluice.adminUrl);
+      return { browser, at: await browser.signOn() };
+    };
+    const operator = await signOn({ email: 'maria@example.com', sluice_role: 'operator' });
+    assert.deepEqual([operator.at, await statusOf(operator.browser)], ['/', 200]);
+    // Signed in again as before: both sessions go on.
+    const again = await signOn({ email: 'maria@example.com', sluice_role: 'operator' });
+    assert.deepEqual([await statusOf(again.browser), await statusOf(operator.browser)], [200, 200]);
+    const viewer = await signOn({ email: 'mary@example.com', sluice_role: `viewer:${accountId}` });
+    assert.deepEqual([viewer.at, await statusOf(viewer.browser)], ['/', 200]);
+    assert.deepEqual([await statusOf(operator.browser), await statusOf(again.browser)], [401, 401]);
+    assert.deepEqual(await listed(), ['mary@example.com viewer']);
+    for (const claims of [
+      { email: 'mary@example.com' },
+      { email: 'mary@example.com', sluice_role: 'operator', email_verified: false },
+      { sluice_role: 'operator' },
+      { email: 'mary@example.com', sluice_role: 'viewer:9' },
+      { email: 'taken@example.com', sluice_role: 'operator' },
+    ]) {
+      await signedInOnce('taken@example.com');
+      const former = await signOn({ email: 'mary@example.com', sluice_role: 'operator' });
+      assert.equal(await statusOf(former.browser), 200);
+      const refused = await signOn(claims);
+      assert.equal(refused.at, '/?sign_on=not_in', 'the page does not say why');
+      assert.equal(await statusOf(former.browser), 401, JSON.stringify(claims));
+      assert.deepEqual(await listed(), []);
+    }
+    const said = sluice.api.map((each) => each.output()).join('');
+    for (const reason of ['no_role', 'email_not_verified', 'no_email', 'no_account', 'address_taken'])
+      assert.match(said, new RegExp(`"reason":"${reason}"`));
+    assert.doesNotMatch(said, /mary@example/);
+    provider.subject = '';
+  }));
+
+/** Somebody with a password, unless they are there. */
+async function signedInOnce(email: string): Promise<void> {
+  const people = (await sluice.admin('people', 'list')) as { email: string }[];
+  if (!people.some((person) => person.email === email)) await signedIn(sluice, email, 'operator');
+}
+
+test('a sign-in by the provider is good once, even if the provider gives its tokens again', () =>
+  withProvider(async (provider, as) => {
+    as('41', { email: 'once@example.com', sluice_role: 'operator' });
+    const browser = new SignOnBrowser(sluice.adminUrl);
+    const back = await browser.goThere();
+    const copy = browser.cookies().get('sluice_sign_on') ?? '';
+    provider.repeats = true;
+    assert.equal((await browser.go(back, 'cross-site')).to, `${sluice.adminUrl}/`);
+    const thief = new SignOnBrowser(sluice.adminUrl);
+    thief.cookies().set('sluice_sign_on', copy);
+    assert.match((await thief.go(back, 'cross-site')).to, /\?sign_on=again$/);
+    assert.equal(thief.cookies().has('sluice_session'), false);
+  }));
 
 test('an emptied Redis knows no session and answers 503, and a restore brings the people back', async () => {
   const page = await signedIn(sluice, 'survivor@example.com', 'operator');

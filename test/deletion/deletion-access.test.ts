@@ -686,7 +686,7 @@ test('ends the tokens of a key that is revoked', async () => {
   assert.equal((await askToken([['Authorization', basic(main, own.apiKey)]])).status, 401);
 });
 
-test('ends the tokens of an environment that stops being main, and gives the new one its own', async () => {
+test('ends the tokens of an environment that stops being main for good, and gives the new one its own', async () => {
   const { account: own, token: ownToken, main, staging } = await freshAccount();
   const requestId = await submitAccepted(sluice, ownToken, [{ identity: 'bob' }]);
   await administer(sluice, 'PATCH', `/environments/${staging}`, { main: true });
@@ -699,6 +699,14 @@ test('ends the tokens of an environment that stops being main, and gives the new
   );
   const fresh = await getToken(sluice, { ...own, appIds: [staging], apiKey });
   assert.equal((await readStatus(sluice, fresh, requestId)).status, 200, 'the account is the same');
+  await administer(sluice, 'PATCH', `/environments/${main}`, { main: true });
+  await assertDead(ownToken);
+  await assertDead(fresh);
+  const again = await getToken(sluice, own);
+  assert.equal((await readStatus(sluice, again, requestId)).status, 200);
+  // What changes nothing ends nothing.
+  await administer(sluice, 'PATCH', `/environments/${main}`, { main: true, validation: 'lenient' });
+  assert.equal((await readStatus(sluice, again, requestId)).status, 200);
 });
 
 test('stores keys and tokens as hashes only, and logs none', async () => {

@@ -155,6 +155,45 @@ describe('a call', () => {
     }
   });
 
+  test('goes to the services of clouds only if their very address is allowed', () => {
+    const services = [
+      '169.254.169.254',
+      '169.254.170.2',
+      '168.63.129.16',
+      '100.100.100.200',
+      '192.0.0.192',
+      'fd00:ec2::254',
+      'fd00:ec2::23',
+      'fd20:ce::254',
+      'fd00:c1::a9fe:a9fe',
+      'fd00:42::42',
+      'fd00:a9fe:a9fe::1',
+      'fe80::a9fe:a9fe',
+      'fe80::a9fe:a9fe%lo',
+      '::ffff:169.254.169.254',
+      '::ffff:a83f:8110',
+      '::169.254.169.254',
+      '64:ff9b::a9fe:a9fe',
+      '64:ff9b::168.63.129.16',
+      '64:ff9b:1:a9fe:a9:fe00::',
+      '64:ff9b:1::6464:64c8',
+      '2002:a9fe:a9fe::1',
+      // The prefix of a translator of one's own.
+      '2a00:1:2::a83f:8110',
+    ];
+    const wide = createAddressCheck(['0.0.0.0/0', '::/0', 'hooks.internal']);
+    for (const address of services)
+      for (const host of ['a.example', 'hooks.internal', address])
+        assert.equal(wide(host, address), false, `${host} ${address}`);
+    for (const address of services.filter((each) => !each.includes('%')))
+      for (const entry of [address, `${address}/${address.includes(':') ? 128 : 32}`])
+        assert.equal(createAddressCheck([entry])('a.example', address), true, entry);
+    for (const near of ['168.63.129.15', '168.63.129.17', '2a00:1:2::a83f:8111', '2a00:a9fe:a9fe::1'])
+      assert.equal(createAddressCheck([])('a.example', near), true, near);
+    for (const near of ['10.0.0.1', '64:ff9b::a00:1', '2002:a00:1::1', 'fd00:ec3::254', '100.100.100.201'])
+      assert.equal(wide('a.example', near), true, near);
+  });
+
   const isAllowed = createAddressCheck(['127.0.0.1']);
 
   test('is signed over its time and body, and names the host', async () => {

@@ -1,7 +1,9 @@
-// A provider of OpenID Connect for tests of the single sign-on, and a browser that goes there and back.
+// A provider of OpenID Connect for tests of the single sign-on, and a browser that goes there and back. What the real provider never
+// does, a test does to the answer of its token endpoint.
 
+import { createHmac, generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import { once } from 'node:events';
-import { createServer, type Server } from 'node:http';
+import { createServer, type Server, type ServerResponse } from 'node:http';
 import Provider from 'oidc-provider';
 
 /** What the provider says of a person. */
@@ -12,15 +14,42 @@ export type TestProvider = {
   readonly people: Map<string, Claims>;
   /** The subject of the person who signs in there next. */
   subject: string;
+  /** Changes ID tokens on their way. */
+  forge: ((idToken: string) => string) | undefined;
+  /** Gives a code's tokens again and again, as it may not. */
+  repeats: boolean;
   close(): Promise<void>;
 };
 
 export const client = { id: 'sluice', secret: 'a secret of the client' } as const;
 
+/** The provider's key, for as long as the process lives: the service remembers its public half. */
+export const providerKey = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey;
+const kid = 'a key of the provider';
+
+/** The claims of an ID token, with others, under a signature of this kind: by the provider's key, another one, a secret, or none. */
+export function signedAnew(
+  idToken: string,
+  more: Claims,
+  alg: 'RS256' | 'HS256' | 'none' = 'RS256',
+  key: KeyObject | string = providerKey,
+): string {
+  const claims = JSON.parse(Buffer.from(idToken.split('.')[1] ?? '', 'base64url').toString());
+  const part = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
+  const text = `${part({ alg, kid, typ: 'JWT' })}.${part({ ...claims, ...more })}`;
+  if (alg === 'none') return `${text}.`;
+  const signature =
+    typeof key === 'string'
+      ? createHmac('sha256', key).update(text).digest()
+      : sign('sha256', Buffer.from(text), key);
+  return `${text}.${signature.toString('base64url')}`;
+}
+
 /** Starts a provider at the port; it lets in the person that `subject` names. */
 export async function startProvider(port: number, returnTo: string): Promise<TestProvider> {
   const people = new Map<string, Claims>();
   const provider = new Provider(`http://127.0.0.1:${port}`, {
+    jwks: { keys: [{ ...providerKey.export({ format: 'jwk' }), kid, alg: 'RS256', use: 'sig' }] },
     clients: [{ client_id: client.id, client_secret: client.secret, redirect_uris: [returnTo] }],
     claims: { openid: ['sub', 'sluice_role'], email: ['email', 'email_verified'] },
     features: { devInteractions: { enabled: false } },
@@ -37,9 +66,28 @@ export async function startProvider(port: number, returnTo: string): Promise<Tes
       return grant;
     },
   });
-  const test = { people, subject: '' };
+  const test: Omit<TestProvider, 'close'> = { people, subject: '', forge: undefined, repeats: false };
   const handle = provider.callback();
+  let tokens: string | undefined;
+  /** Changes the answer that the provider is about to give. */
+  const tamper = (res: ServerResponse) => {
+    const end = res.end.bind(res);
+    const changed = (body: string) => {
+      const answer = JSON.parse(body) as { id_token?: string };
+      if (answer.id_token !== undefined && test.forge !== undefined)
+        answer.id_token = test.forge(answer.id_token);
+      tokens = JSON.stringify(answer);
+      res.setHeader('content-length', Buffer.byteLength(tokens));
+      return end(tokens);
+    };
+    Object.assign(res, { end: changed });
+  };
   const server: Server = createServer((req, res) => {
+    if (req.url === '/token') {
+      if (test.repeats && tokens !== undefined)
+        return void res.setHeader('content-type', 'application/json').end(tokens);
+      tamper(res);
+    }
     if (!req.url?.startsWith('/interaction/')) return void handle(req, res);
     void provider.interactionFinished(req, res, { login: { accountId: test.subject } });
   });

@@ -33,11 +33,12 @@ let strange: Created;
 before(async () => {
   sluice = await startSluice({ apiProcesses: 2 });
   [closed = '', open = ''] = await createEnvironments(sluice, [['--limit', 'track=3'], []]);
-  const [elsewhere = ''] = await createEnvironments(sluice, [['--write-key', 'required']]);
+  const [elsewhere = ''] = await createEnvironments(sluice, [[]]);
   key = await createKey(closed, '--name', 'shop');
   other = await createKey(closed);
   strange = await createKey(elsewhere);
-  await sluice.admin('environments', 'set', closed, '--write-key', 'required');
+  for (const id of [closed, elsewhere])
+    await sluice.admin('environments', 'set', id, '--write-key', 'required');
   await untilClosed(closed);
 });
 
@@ -223,6 +224,30 @@ test('keys can be replaced without an interruption', async () => {
   );
   await assert.rejects(sluice.admin('write-keys', 'revoke', closed, other.id), /has no write key/);
   await assert.rejects(sluice.admin('write-keys', 'revoke', open, key.id), /has no write key/);
+});
+
+test('no environment requires a key that it does not have, and the answer says that the last one is gone', async () => {
+  const [appId = ''] = await createEnvironments(sluice, [[]]);
+  await assert.rejects(
+    sluice.admin('environments', 'set', appId, '--write-key', 'required'),
+    /has no write key, so all servers would be refused: create one first/,
+  );
+  const { write_key } = (await sluice.admin('environments', 'show', appId)) as { write_key?: string };
+  assert.equal(write_key, undefined);
+  const [first, second] = [await createKey(appId), await createKey(appId)];
+  await sluice.admin('environments', 'set', appId, '--write-key', 'required');
+  const revoke = ({ id }: Created) => sluice.admin('write-keys', 'revoke', appId, id) as Promise<object>;
+  assert.deepEqual(await revoke(first), { app_id: appId, id: first.id, revoked: true, keys_left: 1 });
+  const { note, ...last } = (await revoke(second)) as { note?: string };
+  assert.deepEqual(last, { app_id: appId, id: second.id, revoked: true, keys_left: 0 });
+  assert.match(String(note), /no write key is left.*all servers are refused/);
+  // What is required already stays so, whatever else is set with it.
+  await sluice.admin('environments', 'set', appId, '--write-key', 'required', '--validation', 'lenient');
+  await sluice.admin('environments', 'set', appId, '--write-key', 'optional');
+  await assert.rejects(
+    sluice.admin('environments', 'set', appId, '--write-key', 'required'),
+    /create one first/,
+  );
 });
 
 test('works the same over /admin/v1, with a limit on the keys of an environment', async () => {

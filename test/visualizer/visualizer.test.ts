@@ -11,7 +11,7 @@ import { openRaw } from '../../harness/raw-http.js';
 import { type ApiHandle, type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import type { AuditEntry } from '../../src/audit/mirror.js';
-import { bodies, connections, visualizer } from '../../src/contract/limits.js';
+import { accessWatch, bodies, connections, visualizer } from '../../src/contract/limits.js';
 import type { Role } from '../../src/contract/roles.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { visualizerKeys } from '../../src/redis/keys.js';
@@ -126,8 +126,20 @@ test('people with the right to watch need no token for devices of their own acco
       .map(({ actor_name, app_id, outcome }) => [actor_name, app_id, outcome]),
     [[`privacy-${own}@example.com`, sluice.appId, 'done']],
   );
+  const colleague = await personOf('administrator', own);
+  const second = openAs(colleague, code);
+  await second.heard('paired');
+  // Sooner than it would be noticed by looking now and then.
+  const soonMs = accessWatch.askedEveryMs - 500;
   assert.equal((await person.ask('DELETE', '/session')).status, 200);
-  assert.equal((await page.heard('refused', 60_000)).reason, 'signed_out');
+  assert.equal((await page.heard('refused', soonMs)).reason, 'signed_out');
+  await send([event('Seen by the colleague')], pairing);
+  await second.untilShown(1);
+  const { person: self } = (await colleague.ask('GET', '/session')).body as { person: { person_id: string } };
+  await sluice.admin('people', 'remove', self.person_id);
+  assert.equal((await second.heard('refused', soonMs)).reason, 'signed_out');
+  await send([event('Seen by nobody')], pairing);
+  assert.deepEqual([page.shown().length, second.shown().length], [1, 1]);
   await forgetFailures();
 });
 

@@ -140,6 +140,12 @@ function EnvironmentForm(props: {
           hint="Only API keys of the main environment give tokens that delete users."
         />
       )}
+      {main === 'main' && (
+        <p class="problem">
+          Tokens and API keys of the present main environment delete nobody any more, at once. Programs need a
+          key of {environment.name}.
+        </p>
+      )}
       <Field
         label="Days that events are kept"
         value={days}

@@ -274,12 +274,11 @@ function Writing({ environment }: { readonly environment: EnvironmentOfList }) {
             {may('setEnvironment') && (
               <details>
                 <summary>Change who may write to {name}</summary>
-                <Form
-                  label={`Write keys of ${name}`}
-                  submit={
-                    data.write_key === 'required' ? 'No longer require write keys' : 'Require write keys'
-                  }
-                  work={() => change({ write_key: data.write_key === 'required' ? 'optional' : 'required' })}
+                <RequireKeys
+                  name={name}
+                  isRequired={data.write_key === 'required'}
+                  keys={keys.data}
+                  change={change}
                 />
                 <Origins key={data.origins?.join()} name={name} origins={data.origins} change={change} />
               </details>
@@ -311,10 +310,18 @@ function Writing({ environment }: { readonly environment: EnvironmentOfList }) {
                       of={`write key ${nameOf(key)}`}
                       title="Revoke this write key?"
                       says={
-                        <p>
-                          Within a second, producers with the key {nameOf(key)} are refused where a key is
-                          required.
-                        </p>
+                        data.length === 1 && settings.data?.write_key === 'required' ? (
+                          <p>
+                            This is the last write key of {name}, which requires one. Within a second{' '}
+                            <strong>all servers are refused</strong> (401), until there is another key or none
+                            is required.
+                          </p>
+                        ) : (
+                          <p>
+                            Within a second, producers with the key {nameOf(key)} are refused where a key is
+                            required.
+                          </p>
+                        )
                       }
                       confirm="Revoke key"
                       work={async () => {
@@ -346,6 +353,55 @@ function Writing({ environment }: { readonly environment: EnvironmentOfList }) {
         </Form>
       )}
     </section>
+  );
+}
+
+/** Requires write keys or not, once it is understood what that does to producers. */
+function RequireKeys(props: {
+  readonly name: string;
+  readonly isRequired: boolean;
+  readonly keys: readonly WriteKey[] | undefined;
+  readonly change: (body: object) => Promise<void>;
+}) {
+  const { name, isRequired, keys = [], change } = props;
+  if (isRequired)
+    return (
+      <Confirm
+        button="No longer require write keys"
+        title={`Take records of ${name} without a write key?`}
+        says={
+          <p>
+            Within a second every server that knows the app ID of {name} can write to it, with a key or
+            without.
+          </p>
+        }
+        confirm="Take records without a key"
+        work={() => change({ write_key: 'optional' })}
+      />
+    );
+  if (keys.length === 0)
+    return (
+      <p class="muted">
+        To require write keys, create one below first and put it into your servers: without one all of them
+        would be refused.
+      </p>
+    );
+  return (
+    <Confirm
+      button="Require write keys"
+      title={`Require write keys for ${name}?`}
+      says={
+        <>
+          <p>
+            Within a second, servers that send to {name} without one of its write keys{' '}
+            <strong>are refused</strong> (401), and what they send is not stored. Pages and phones go on.
+          </p>
+          <p>Its keys: {keys.map(nameOf).join(', ')}. Put one into every server first.</p>
+        </>
+      }
+      confirm="Refuse servers without a key"
+      work={() => change({ write_key: 'required' })}
+    />
   );
 }
 
@@ -382,6 +438,12 @@ function Origins(props: {
           lines={3}
           hint="One per line, such as https://shop.example. Empty: no page."
         />
+      )}
+      {any === 'listed' && text.trim() !== props.origins?.join('\n') && (
+        <p class="problem">
+          {text.trim() === '' ? 'The messages of all pages' : 'Messages of pages of other origins'} are
+          refused within a second.
+        </p>
       )}
     </Form>
   );

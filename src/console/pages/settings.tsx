@@ -169,7 +169,8 @@ function People({ account }: { readonly account: Account }) {
                 says={
                   <p>
                     <strong>{each.email}</strong> is signed out at once and cannot come back without another
-                    invitation. What they did stays in the audit log.
+                    invitation{each.state === 'active' && ', which only an operator can make'}. What they did
+                    stays in the audit log.
                   </p>
                 }
                 confirm="Remove person"

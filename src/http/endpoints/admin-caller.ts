@@ -69,7 +69,9 @@ export function createAdminCallers(options: CallerOptions): AdminCallers {
     );
   const faultOfPage = (req: HttpRequest) => {
     if (!isOwnHost(req, names)) return wrongName;
-    const isOwn = isSameOrigin(req) && (req.getMethod() === 'get' || req.getHeader('sluice-console') === '1');
+    const isOwn =
+      isSameOrigin(req, adminBaseUrl) &&
+      (req.getMethod() === 'get' || req.getHeader('sluice-console') === '1');
     return isOwn ? undefined : foreignPage;
   };
   return {

@@ -2,7 +2,6 @@
 
 import { pipeline } from 'node:stream';
 import { createGzip } from 'node:zlib';
-import { userExports } from '../../contract/limits.js';
 import type { Download } from '../../export/downloads.js';
 import { type ReadOptions, readUsersRecords } from '../../export/read.js';
 import type { StoredExport } from '../../export/request.js';
@@ -11,8 +10,8 @@ import type { Exchange, Headers } from '../protocol/exchange.js';
 
 export type SendOptions = {
   readonly gzip: boolean;
-  /** Whether the reader, who may be signed out or lose the key meanwhile, may still read the export. */
-  readonly mayGoOn: () => Promise<boolean>;
+  /** Calls `stop` when the reader, who may be signed out or lose the key meanwhile, may no longer read the export. */
+  readonly watch: (stop: () => void) => () => void;
 };
 
 /**
@@ -24,7 +23,7 @@ export async function sendExport(
   exchange: Exchange,
   request: StoredExport,
   download: Download,
-  { gzip, mayGoOn }: SendOptions,
+  { gzip, watch }: SendOptions,
 ): Promise<number> {
   const lines = readUsersRecords(reading, request, download.signal);
   let records = 0;
@@ -37,16 +36,15 @@ export async function sendExport(
     yield Buffer.from(`${JSON.stringify({ kind: 'end', records })}\n`);
   }
   const all = pieces();
-  let endWatch: (() => void) | undefined;
+  const endWatch = watch(() => {
+    download.abort();
+    // A reader who takes nothing now is not waited for.
+    stream?.cutOff();
+  });
   try {
     const first = await all.next();
     stream = exchange.stream(headersOf(gzip), 'application/x-ndjson');
     if (stream === undefined) throw new DownloadBroken();
-    endWatch = whenForbidden(mayGoOn, () => {
-      download.abort();
-      // A reader who takes nothing now is not waited for.
-      stream?.cutOff();
-    });
     const body = startingWith(first.value as Buffer, all);
     for await (const bytes of gzip ? compressed(body) : body) {
       if (!(await stream.write(bytes))) throw new DownloadBroken();
@@ -60,29 +58,13 @@ export async function sendExport(
     stream?.cutOff();
     throw isBroken ? new DownloadBroken() : error;
   } finally {
-    endWatch?.();
+    endWatch();
     await all.return(undefined);
   }
 }
 
 /** The client is gone, or the download took too long. */
 export class DownloadBroken extends Error {}
-
-/** Calls `stop` when a reader may not go on. While Redis is away, which would know it, the download goes on. */
-function whenForbidden(mayGoOn: () => Promise<boolean>, stop: () => void): () => void {
-  let isOver = false;
-  const check = async () => {
-    const may = await mayGoOn().catch(() => true);
-    if (isOver) return;
-    if (may) timer = setTimeout(check, userExports.checkedEveryMs);
-    else stop();
-  };
-  let timer = setTimeout(check, userExports.checkedEveryMs);
-  return () => {
-    isOver = true;
-    clearTimeout(timer);
-  };
-}
 
 async function* startingWith(first: Buffer, others: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   yield first;

@@ -3,25 +3,30 @@
 // the same browser.
 
 import type { HttpRequest } from 'uWebSockets.js';
-import { AdministrationError } from '../../accounts/accounts.js';
+import { createHmac } from 'node:crypto';
 import type { Person } from '../../accounts/documents.js';
 import { StateNotLoaded } from '../../accounts/registry.js';
 import { AuditLogFull, audited } from '../../audit/audit.js';
 import { people as bounds, signOn } from '../../contract/limits.js';
 import { describeError } from '../../log.js';
-import { enterByProvider } from '../../people/people.js';
+import { enterByProvider, type NotEntered } from '../../people/people.js';
 import {
+  type NotVouched,
   type Provider,
   ProviderFailed,
   readAttempt,
   signAttempt,
+  useAttempt,
   type Vouched,
 } from '../../people/provider.js';
 import { beginSession } from '../../people/sessions.js';
+import { registryKeys } from '../../redis/keys.js';
+import { countWithin } from '../../redis/transactions.js';
+import { networkOf } from '../protocol/caller-address.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import { isOwnFault } from '../protocol/fault.js';
 import { type Route, withoutBody } from '../protocol/server.js';
-import { actorOf, cookieNames, readCookie } from './admin-caller.js';
+import { cookieNames, readCookie } from './admin-caller.js';
 import { cookieOf, type SignInOptions } from './sign-in.js';
 
 export type SignOnOptions = SignInOptions & {
@@ -64,8 +69,16 @@ function end(options: SignOnOptions, exchange: Exchange, req: HttpRequest): void
   answer(options, exchange, async () => {
     const attempt = kept === undefined ? undefined : readAttempt(secretOf(options), kept, Date.now());
     if (attempt === undefined) return refuse(options, exchange, 'again');
-    const vouched = await options.provider.end(url, attempt);
-    const person = await enter(options, vouched, from.address);
+    const who = await options.provider.end(url, attempt);
+    if (!(await useAttempt(options.redis, attempt))) {
+      options.log.warn('a sign-in by the provider was sent again');
+      return refuse(options, exchange, 'again');
+    }
+    const person = await enter(options, who, from.address);
+    if ('refused' in person) {
+      options.log.warn({ reason: person.refused }, 'somebody from the provider was not let in');
+      return refuse(options, exchange, 'not_in');
+    }
     const { secret } = await beginSession(options.redis, person, from);
     redirect(exchange, '/', [
       cookieOf(options, cookieNames.session, secret, bounds.sessionMs),
@@ -74,21 +87,46 @@ function end(options: SignOnOptions, exchange: Exchange, req: HttpRequest): void
   });
 }
 
-/** Under the audit log, by the address that the provider vouches for. */
-function enter(options: SignOnOptions, vouched: Vouched, address: string): Promise<Person> {
-  const { accountId, email } = vouched;
+/**
+ * Under the audit log, by the address that the provider vouches for, or by the name that it has for somebody of whom it vouches for
+ * none. Of strangers a network leaves only so many lines: everybody may be known to the provider.
+ */
+async function enter(
+  options: SignOnOptions,
+  who: Vouched | NotVouched,
+  address: string,
+): Promise<Person | NotEntered> {
+  const { audit, redis } = options;
+  const work = () => enterByProvider(redis, who);
+  const isVouched = 'email' in who;
+  if (!isVouched) {
+    const digest = createHmac('sha256', secretOf(options))
+      .update(`sign-on ${networkOf(address)}`)
+      .digest('hex');
+    const key = registryKeys.signOnRefusals(digest);
+    if ((await countWithin(redis, key, 60_000)) > signOn.refusalsAuditedMax) return work();
+  }
+  const accountId = isVouched ? who.accountId : undefined;
   return audited(
-    options.audit,
-    actorOf({ email } as Person, address),
+    audit,
+    {
+      kind: 'person',
+      name: (isVouched ? who.email : `subject ${who.subject}`).slice(0, bounds.emailMax),
+      address,
+    },
     {
       action: 'sign_on',
       ...(accountId === undefined ? {} : { account_id: accountId }),
-      details: { role: vouched.role },
+      details: isVouched ? { role: who.role } : {},
     },
-    () => enterByProvider(options.redis, vouched),
+    work,
     {
-      endingOf: () => ({ outcome: 'done' }),
-      outcomeOfError: (error) => (error instanceof AdministrationError ? 'refused' : 'unknown'),
+      endingOf: (ended) => {
+        if (!('refused' in ended)) return { outcome: 'done' };
+        const { refused: reason, ...subjects } = ended;
+        return { outcome: 'refused', ...subjects, details: { reason } };
+      },
+      outcomeOfError: () => 'unknown',
     },
   );
 }
@@ -96,7 +134,6 @@ function enter(options: SignOnOptions, vouched: Vouched, address: string): Promi
 /** Whatever goes wrong leads back to the sign-in, which says it in words. */
 function answer(options: SignOnOptions, exchange: Exchange, work: () => Promise<void>): void {
   const answered = work().catch((error: unknown) => {
-    if (error instanceof AdministrationError) return refuse(options, exchange, 'not_in');
     if (error instanceof StateNotLoaded || error instanceof AuditLogFull)
       return refuse(options, exchange, 'unavailable');
     if (isOwnFault(error)) throw error;

@@ -2,6 +2,7 @@
 // deletion API.
 
 import type { HttpRequest } from 'uWebSockets.js';
+import type { WatchAccess } from '../../accounts/access-watch.js';
 import { StateNotLoaded } from '../../accounts/registry.js';
 import { type Caller, isKeyGood } from '../../accounts/tokens.js';
 import { refusalOf } from '../../admin/access.js';
@@ -41,6 +42,7 @@ export type ExportApiOptions = {
   readonly audit: AuditOptions;
   readonly reading: ReadOptions;
   readonly downloads: Downloads;
+  readonly watchAccess: WatchAccess;
   readonly publicBaseUrl: string;
   readonly log: Log;
 };
@@ -128,8 +130,8 @@ function data(options: ExportApiOptions, exchange: Exchange, req: HttpRequest): 
   answerForExport(options, exchange, req, (request, epoch, caller) => {
     const { keyId, appId } = caller;
     const actor: Actor = { kind: 'api_key', name: keyId, address };
-    const mayGoOn = () => isKeyGood(redis, caller);
-    return sendAudited(options, exchange, request, epoch, actor, { appId, gzip, mayGoOn });
+    const watch = (stop: () => void) => options.watchAccess(() => isKeyGood(redis, caller), stop);
+    return sendAudited(options, exchange, request, epoch, actor, { appId, gzip, watch });
   });
 }
 
@@ -159,7 +161,8 @@ export function accountExportRoute(options: ExportApiOptions, callers: AdminCall
             now !== undefined && refusalOf(now.principal, 'readExport', request.account_id) === undefined
           );
         };
-        await sendAudited(options, exchange, request, epochOf(options), actor, { gzip, mayGoOn });
+        const watch = (stop: () => void) => options.watchAccess(mayGoOn, stop);
+        await sendAudited(options, exchange, request, epochOf(options), actor, { gzip, watch });
       });
     },
   };
@@ -252,5 +255,7 @@ function actionOf(
 /** Answers the outcomes that only exports have. The sender of an answer that has begun cuts it off. */
 function isAnswered(exchange: Exchange, error: unknown): boolean {
   if (error instanceof ExportEnded) refuse(exchange, 'not_found', outcomes.not_found.meaning);
+  // It may be broken before the answer begins.
+  if (error instanceof DownloadBroken) refuse(exchange, 'overloaded', 'The export cannot be read now.');
   return error instanceof DownloadBroken || error instanceof ExportEnded;
 }

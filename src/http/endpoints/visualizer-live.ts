@@ -11,6 +11,7 @@ import type {
   WebSocketBehavior,
 } from 'uWebSockets.js';
 import { setTimeout as pause } from 'node:timers/promises';
+import type { WatchAccess } from '../../accounts/access-watch.js';
 import { visualizer } from '../../contract/limits.js';
 import { parseDocument } from '../../ingest/document.js';
 import { describeError, type Log } from '../../log.js';
@@ -40,9 +41,12 @@ import type { FindWatcher, Watcher } from './visualizer-people.js';
 
 export type LiveOptions = {
   readonly adminToken: string;
+  /** The origin of the console. */
+  readonly adminBaseUrl: string;
   readonly callerAddress: CallerAddress;
   readonly callers: AdminCallers;
   readonly findWatcher: FindWatcher;
+  readonly watchAccess: WatchAccess;
   readonly wrongTokens: WrongTokens;
   readonly redis: Redis;
   readonly channel: Channel;
@@ -102,7 +106,8 @@ type Page = {
   readonly network: string;
   /** Of a session of the console, which counts when the page sends no token. */
   readonly cookie: string | undefined;
-  isOfPerson: boolean;
+  /** Ends the watch over the access of the person who looks on. */
+  endWatch: (() => void) | undefined;
 };
 
 /** The last message to a page that is disconnected. */
@@ -134,7 +139,7 @@ export function createLivePages(options: LiveOptions): LivePages {
   }
 
   function upgrade(res: HttpResponse, req: HttpRequest, context: us_socket_context_t): void {
-    if (!isSameOrigin(req)) return void res.writeStatus('403 Forbidden').end();
+    if (!isSameOrigin(req, options.adminBaseUrl)) return void res.writeStatus('403 Forbidden').end();
     const address = options.callerAddress(res.getRemoteAddressAsText(), readFraming(req));
     const network = networkOf(address);
     const isOwnName = options.callers.faultOfName(req) === undefined;
@@ -152,7 +157,7 @@ export function createLivePages(options: LiveOptions): LivePages {
       address,
       network,
       cookie: isOwnName ? readCookie(req, cookieNames.session) : undefined,
-      isOfPerson: false,
+      endWatch: undefined,
     };
     res.upgrade(
       page,
@@ -207,7 +212,6 @@ export function createLivePages(options: LiveOptions): LivePages {
       refuse(page, limited ? 'limited' : `wrong_${failure}`);
     };
     const watcher = token === undefined ? await watcherOf(page) : undefined;
-    page.isOfPerson = watcher !== undefined;
     if (watcher !== undefined && !watcher.mayWatch) return refuse(page, 'forbidden');
     if (token === undefined && watcher === undefined) return refuse(page, 'signed_out');
     if (token !== undefined && !isAdministrator(options.adminToken, token)) {
@@ -237,6 +241,13 @@ export function createLivePages(options: LiveOptions): LivePages {
     page.pairing = pairing;
     page.stage = 'live';
     page.endUnpaired();
+    if (watcher !== undefined) {
+      const maySee = async () => (await watcherOf(page))?.maySee(pairing.appId) === true;
+      page.endWatch = options.watchAccess(
+        maySee,
+        guard(page, () => cutOff(page)),
+      );
+    }
     page.timer = setInterval(
       guard(page, () => renew(page, pairing)),
       visualizer.renewEveryMs,
@@ -256,14 +267,7 @@ export function createLivePages(options: LiveOptions): LivePages {
   }
 
   /** While Redis is away the page stays: the pairing may live on when Redis is back. */
-  async function renew(page: Page, { id, appId }: LivePairing): Promise<void> {
-    const mayGoOn =
-      !page.isOfPerson ||
-      (await watcherOf(page).then(
-        (watcher) => watcher?.maySee(appId) === true,
-        () => true,
-      ));
-    if (!mayGoOn) return refuse(page, 'signed_out');
+  async function renew(page: Page, { id }: LivePairing): Promise<void> {
     const lives = await renewPairing(redis, id).catch(() => true);
     if (!lives) finish(page, 'expired');
   }
@@ -282,6 +286,7 @@ export function createLivePages(options: LiveOptions): LivePages {
     page.stage = 'gone';
     page.socket = undefined;
     clearTimeout(page.timer);
+    page.endWatch?.();
     page.endUnpaired();
     if (page.isTold) setTimeout(options.onDisconnected, visualizer.closingMsMax).unref();
     else options.onDisconnected();
@@ -315,6 +320,12 @@ function finish(page: Page, reason: keyof typeof endings): void {
   sendAndClose(page, endedCode, { type: 'ended', reason, message: endings[reason] });
 }
 
+/** Of a person who may no longer look on; what waits for a page that takes nothing is not sent any more. */
+function cutOff(page: Page): void {
+  refuse(page, 'signed_out');
+  if ((page.socket?.getBufferedAmount() ?? 0) > 0) page.socket?.close();
+}
+
 function refuse(page: Page, reason: keyof typeof refusals): void {
   const [code, message] = refusals[reason];
   sendAndClose(page, code, { type: 'refused', reason, message });
@@ -327,9 +338,9 @@ function sendAndClose(page: Page, code: number, words: ClosingMessage): void {
   page.socket?.end(code, words.reason);
 }
 
-/** The connection may be gone after every await. */
+/** The connection may be gone after every await. A page that was told to go gets nothing more, even if it stays connected. */
 function isGone(page: Page): boolean {
-  return page.stage === 'gone';
+  return page.stage === 'gone' || page.isTold;
 }
 
 function tellMissed(page: Page): void {

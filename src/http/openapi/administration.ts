@@ -131,7 +131,10 @@ const operations: readonly Operation[] = [
         description: `In addition to the words that are allowed already: at most ${administration.allowedIdentitiesMax} in all.`,
       },
       disallow_identities: { ...texts, description: 'No longer allowed.' },
-      write_key: choice('required', 'optional'),
+      write_key: {
+        ...choice('required', 'optional'),
+        description: 'required needs a write key that is there already.',
+      },
       import_until: {
         ...text,
         description: 'A date, a time with offset, or none. The answer has the token, once.',

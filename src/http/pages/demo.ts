@@ -49,7 +49,11 @@ export function demoRoutes(options: DemoOptions): Route[] {
   /** Refuses callers who may not ask; passes others on with an exchange and the query. */
   function guarded(work: (exchange: Exchange) => Promise<void>): Handler {
     return (exchange: Exchange, req: HttpRequest) => {
-      const fault = !isOwnHost(req, names) ? wrongName : !mayAsk(req) ? foreign : undefined;
+      const fault = !isOwnHost(req, names)
+        ? wrongName
+        : !mayAsk(req, options.publicBaseUrl)
+          ? foreign
+          : undefined;
       withoutBody(exchange);
       if (fault !== undefined) return exchange.refuse(fault);
       const answered = work(exchange).catch((error: unknown) => {
@@ -107,8 +111,8 @@ export function demoRoutes(options: DemoOptions): Route[] {
 }
 
 /** Links from anywhere may lead to the page, but only the page may read what arrived. */
-function mayAsk(req: HttpRequest): boolean {
-  return req.getUrl() === '/demo' || isSameOrigin(req);
+function mayAsk(req: HttpRequest, publicBaseUrl: string): boolean {
+  return req.getUrl() === '/demo' || isSameOrigin(req, publicBaseUrl);
 }
 
 const forThePage: Headers = [

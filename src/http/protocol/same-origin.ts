@@ -4,13 +4,24 @@
 import type { HttpRequest } from 'uWebSockets.js';
 import { isIP } from 'node:net';
 
-/** Whether the calling page, if there is one, was served from the address that it calls. */
-export function isSameOrigin(req: HttpRequest): boolean {
+/**
+ * Whether the calling page, if there is one, was served from the address that it calls, by its scheme too: whoever sits on the way
+ * can put a page of http beside ours of https. `baseUrl` is the address that is served with TLS, if any is; by other names
+ * browsers come without TLS.
+ */
+export function isSameOrigin(req: HttpRequest, baseUrl: string): boolean {
   const site = req.getHeader('sec-fetch-site');
   if (site !== '' && site !== 'same-origin' && site !== 'none') return false;
   const origin = req.getHeader('origin');
   if (origin === '') return true;
-  return URL.canParse(origin) && new URL(origin).host === req.getHeader('host').toLowerCase();
+  const base = new URL(baseUrl);
+  const called = (protocol: string) => originOf(`${protocol}//${req.getHeader('host')}`);
+  const expected = called(base.protocol) === base.origin ? base.origin : called('http:');
+  return expected !== undefined && originOf(origin) === expected;
+}
+
+function originOf(url: string): string | undefined {
+  return URL.canParse(url) ? new URL(url).origin : undefined;
 }
 
 /**
