@@ -61,6 +61,7 @@ const quick: readonly string[] = [
   'tcp-proxy',
   'test-runner',
   'tool-options',
+  'user-list',
   'visualizer-pairings',
   'zones',
 ];
