@@ -38,8 +38,8 @@ export function createDecoder(encoding: Encoding): (bytes: Uint8Array, isLast: b
   let lineFeeds = 0;
   let returns = 0;
   const count = (text: string) => {
-    lineFeeds += text.split('\n').length - 1;
-    if (lineFeeds === 0) returns += text.split('\r').length - 1;
+    lineFeeds += occurrences(text, '\n');
+    if (lineFeeds === 0) returns += occurrences(text, '\r');
   };
   return (bytes, isLast) => {
     const all = rest.length === 0 ? bytes : joined(rest, bytes);
@@ -56,6 +56,12 @@ export function createDecoder(encoding: Encoding): (bytes: Uint8Array, isLast: b
     isFirst &&= text === '';
     return isMarked ? text.slice(1) : text;
   };
+}
+
+function occurrences(text: string, unit: string): number {
+  let found = 0;
+  for (let at = text.indexOf(unit); at >= 0; at = text.indexOf(unit, at + 1)) found += 1;
+  return found;
 }
 
 /** Undefined if the bytes are not in the encoding. `isPart`: they may end within a character. */

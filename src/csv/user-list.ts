@@ -59,8 +59,7 @@ export function readListFile(
   asked?: Encoding,
 ): { text: string } | { fault: string; isOther: boolean } {
   const kind = kindOfContent(bytes.subarray(0, 4096));
-  if (kind !== undefined)
-    return { fault: `It is ${kind} and not text. Save it as CSV (UTF-8) first.`, isOther: false };
+  if (kind !== undefined) return { fault: `It is ${kind.name}: ${kind.advice}.`, isOther: false };
   const encoding = markedEncoding(bytes) ?? asked ?? 'utf-8';
   try {
     return { text: createDecoder(encoding)(bytes, true) };
