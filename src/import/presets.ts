@@ -7,7 +7,7 @@ import { imports } from '../contract/limits.js';
 import type { SegmentType } from '../contract/segment.js';
 import { segmentTypes } from '../contract/segment.js';
 import { readSegmentTime } from '../ingest/segment-message.js';
-import { readTime, type TimeFormat, textOfInstant } from './times.js';
+import { millisecondsMin, readTime, type TimeFormat, textOfInstant } from './times.js';
 import { faultIn, given, isGiven, nameIn } from './values.js';
 import { utc, type Zone } from './zones.js';
 
@@ -107,8 +107,6 @@ function createSegment(options: PresetOptions): Preset {
 const inUtc: TimeFormat = { kind: 'auto', zone: utc };
 const seconds: TimeFormat = { kind: 'number', unitNs: 1e9, zone: undefined };
 const milliseconds: TimeFormat = { kind: 'number', unitNs: 1e6, zone: undefined };
-/** As seconds this is the year 5138, as milliseconds 1973: an export has neither. */
-const millisecondsMin = 1e11;
 
 /**
  * A line of its raw export. Times are seconds, or milliseconds in later exports, and of projects that were made before 2023 those of

@@ -25,8 +25,8 @@ const units: Readonly<Record<string, number>> = { s: 1e9, ms: 1e6, us: 1e3, ns: 
 const nsPerMs = 1e6;
 /** A number in plain decimals: what else JavaScript takes for one (blanks, 0x10, lists) is no time. */
 const decimal = /^([+-]?)(\d+)(?:\.(\d*))?$/;
-/** Fewer milliseconds than these are before March 1973: they are seconds. */
-const millisecondsMin = 1e11;
+/** Fewer milliseconds than these are before March 1973: they are seconds. As seconds these are in the year 5138. */
+export const millisecondsMin = 1e11;
 /** No Date is farther from 1970. */
 const instantMax = 8.64e15;
 

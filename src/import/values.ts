@@ -43,12 +43,9 @@ export function withPoint(text: string): string | undefined {
   return given.replace(/[^\d,+-]/g, '').replace(',', '.');
 }
 
-/** Whether a text can only be a number with a decimal comma. */
+/** Whether a text can only be a number with a decimal comma: `1,000` may also be a thousand. */
 export function hasDecimalComma(text: string): boolean {
-  return (
-    text.length <= 32 &&
-    text.includes(',') &&
-    decimalComma.test(text.trim()) &&
-    !/^[+-]?\d{1,3},\d{3}$/.test(text.trim())
-  );
+  return text.includes(',') && decimalComma.test(text.trim()) && !thousands.test(text.trim());
 }
+
+const thousands = /^[+-]?\d{1,3},\d{3}$/;
