@@ -219,6 +219,20 @@ export const clickhouseUp = new Gauge({
   registers: deploymentRegisters,
 });
 
+export const clickhousePartsSetAside = new Gauge({
+  name: 'sluice_clickhouse_parts_set_aside',
+  help: 'Parts of tables that the ClickHouse server has set aside because it cannot read them: their rows are missing.',
+  labelNames: ['server'],
+  registers: deploymentRegisters,
+});
+
+export const clickhouseSetBack = new Gauge({
+  name: 'sluice_clickhouse_set_back',
+  help: '1 if the ClickHouse server lacks what was stored in it before: it was set back to older data, and nothing is stored.',
+  labelNames: ['server'],
+  registers: deploymentRegisters,
+});
+
 export const clickhouseDisk = {
   freeBytes: new Gauge({
     name: 'sluice_clickhouse_disk_free_bytes',

@@ -1,8 +1,15 @@
 // The worker process: wiring and signals.
 
 import { exitAfter, followShardTable } from '../src/accounts/shard-servers.js';
+import { followWitness } from '../src/accounts/witness.js';
 import { tablesOf } from '../src/clickhouse/client.js';
-import { connectServers, serversOf } from '../src/clickhouse/servers.js';
+import {
+  connectServers,
+  type ServersWatch,
+  serversOf,
+  setBackIn,
+  watchServers,
+} from '../src/clickhouse/servers.js';
 import { readConfigOrExit } from '../src/config.js';
 import { takeovers } from '../src/contract/limits.js';
 import { createCrashPoint } from '../src/crash-point.js';
@@ -32,11 +39,14 @@ void stop.then(() => {
 
 watchProcess('worker');
 let working = false;
+let serversWatch: ServersWatch | undefined;
 function missing(): string[] {
   if (stopping) return ['running: the process is stopping'];
   if (redis.status !== 'ready') return ['redis'];
   if (!working) return ['state: run "npm run admin -- restore" or start again'];
-  return [...serversOf(clickhouse).misfits()];
+  // Without its only server a worker can do nothing; of several, the others' shards go on.
+  const [away, servers] = [serversWatch?.away() ?? [], serversOf(clickhouse)];
+  return [...(away.length === servers.all.length ? away : []), ...setBackIn(servers), ...servers.misfits()];
 }
 
 /** With a port of its own a worker serves its metrics itself; otherwise the API process of its host does. */
@@ -58,8 +68,12 @@ const deployment = await waitForDeployment(redis, clickhouse, () => stopping, lo
 if (deployment === undefined) process.exit(0);
 const { epoch, secret, shards } = deployment;
 const stopFollowingShards = await followShardTable(redis, clickhouse, log).catch(exitAfter);
+serversWatch = watchServers(clickhouse);
 const context: WorkerContext = { redis, queueRedis, clickhouse, config, shards, epoch, secret, crash, log };
 
+// Before any work: it would act on what an older store says.
+const witness = await followWitness({ redis, clickhouse, deployment: () => deployment, log });
+witness.guard(redis);
 const work = startWork(context);
 const stopSharingMetrics = servesMetrics ? undefined : shareMetrics(redis, `worker-${process.pid}`, log);
 const stopAnnouncing = announceProcess(redis, 'worker', log);
@@ -75,6 +89,8 @@ await stopSharingMetrics?.();
 await stopAnnouncing();
 stopHealth?.();
 stopFollowingShards();
+witness.close();
+serversWatch.close();
 await clickhouse.close();
 redis.disconnect();
 queueRedis.disconnect();

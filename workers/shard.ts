@@ -1,7 +1,7 @@
 // What a worker does for one shard: its ticks, its store jobs, and its upkeep. Workers take turns at ticks, so a killed or
 // stopped one holds none up.
 
-import { ShardIsMoving, serversOf } from '../src/clickhouse/servers.js';
+import { ClickHouseSetBack, ShardIsMoving, serversOf } from '../src/clickhouse/servers.js';
 import { describeError } from '../src/log.js';
 import { type Job, Worker } from '../src/packages/bullmq.js';
 import { createClaimAging } from '../src/redis/claim-window.js';
@@ -44,8 +44,10 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
   const onKeyIndexIncomplete = () => {
     wantsIndex = true;
   };
-  /** While the shard is being moved its segments wait. */
+  const isSetBack = () => servers.setBack().includes(servers.numberOf(shard));
+  /** While the shard is being moved, or its server is set back, its segments wait. */
   const clickhouseNow = () => {
+    if (isSetBack()) throw new ClickHouseSetBack([servers.numberOf(shard)]);
     if (servers.isMoving(shard)) throw new ShardIsMoving(shard);
     return servers.ofShard(shard);
   };
@@ -62,10 +64,11 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
       shard,
       epoch,
       segmentAgeMsMax: config.segmentAgeMsMax,
-      // While the shard is being moved its segments are sealed and wait.
-      jobsMax: servers.isMoving(shard)
-        ? 0
-        : 4 * config.storeConcurrency * Math.max(1, config.workerProcesses),
+      // Then its segments are sealed and wait.
+      jobsMax:
+        servers.isMoving(shard) || isSetBack()
+          ? 0
+          : 4 * config.storeConcurrency * Math.max(1, config.workerProcesses),
       store,
       crash,
       log,
@@ -104,7 +107,7 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
       await compressWaiting();
     },
     indexKeysIfWanted: async () => {
-      if (!wantsIndex || servers.isMoving(shard)) return;
+      if (!wantsIndex || servers.isMoving(shard) || isSetBack()) return;
       wantsIndex = false;
       await indexKeys({ ...context, clickhouse: clickhouseNow() }, shard);
     },

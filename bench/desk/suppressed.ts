@@ -60,6 +60,7 @@ function costOf(bodies: readonly Buffer[], context: PrepareContext): number {
 
 function contextOf(of: PrepareContext['suppressions']['of']): PrepareContext {
   const environment: LiveEnvironment = {
+    registryVersion: 0,
     appId,
     accountId: '1',
     lenient: false,

@@ -2,15 +2,17 @@
 // ClickHouse when Redis was emptied. Until it is loaded, the commit script refuses every commit.
 
 import { randomBytes } from 'node:crypto';
+import { readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { syncReplicas } from '../clickhouse/replication.js';
 import { serversOf } from '../clickhouse/servers.js';
-import { isInsertRunning, refuseSegments } from '../clickhouse/store.js';
+import { refuseSegments } from '../clickhouse/shard-limits.js';
+import { isInsertRunning } from '../clickhouse/store.js';
 import { storedTable } from '../clickhouse/tables.js';
 import { tables } from '../contract/records.js';
 import type { CrashPoint } from '../crash-point.js';
 import { claimBucketCount } from '../redis/claim-window.js';
-import type { Redis } from '../redis/client.js';
+import { mastersOf, type Redis } from '../redis/client.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { restoreSuppressions } from '../suppression/mirror.js';
@@ -24,10 +26,11 @@ import {
   type ShardServers,
   shardServersKey,
 } from './documents.js';
-import { beginLoading, inScriptCalls, LoadInterrupted, type Loading } from './loading.js';
+import { beginLoading, inScriptCalls, LoadInterrupted, type Loading, versionAfterLoss } from './loading.js';
 import { type MirroredRegistry, mirrorRegistry, readMirror } from './mirror.js';
 import { readRegistry } from './registry.js';
 import { checkShardServers, settleShardServers, spreadEvenly, tableOf } from './shard-servers.js';
+import { readSeen } from './witness-copies.js';
 
 export type LoadOptions = {
   readonly redis: Redis;
@@ -70,16 +73,17 @@ export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
 /** For a loaded Redis; on a cluster a single shard may have lost its state. Only reads the registry. */
 async function checkShards(options: LoadOptions): Promise<Loaded> {
   const { redis } = options;
-  const { deployment } = await readRegistry(redis);
+  const { deployment, version: registry } = await readRegistry(redis);
   if (deployment === undefined) throw new LoadInterrupted();
   const confirm = async () => {
     if ((await redis.get(registryKeys.epoch)) !== deployment.epoch) throw new LoadInterrupted();
   };
   const loaded: Loaded = { how: 'found', deployment };
   await settleShardServers(redis, options.clickhouse, deployment.shards);
-  const suppressionVersion = (await redis.hget(registryKeys.suppressions, 'version')) ?? '0';
+  const suppressions = (await redis.hget(registryKeys.suppressions, 'version')) ?? '0';
   const right = { nonce: randomBytes(16).toString('hex'), confirm };
-  await loadShards(options, loaded, right, suppressionVersion);
+  const witness = (await redis.hget(registryKeys.witness, 'number')) ?? '0';
+  await loadShards(options, loaded, right, { suppressions, registry, witness });
   await confirm();
   return loaded;
 }
@@ -101,19 +105,23 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
   const mirrored = mirror.documents[deploymentKey];
   if (mirrored === undefined) {
     await options.checkCreation?.();
+    await checkEmpty(clickhouse);
+    const witness = await loadWitness(clickhouse, loading);
     const loaded: Loaded = { how: 'created', deployment: await createDeployment(options, loading) };
-    await loadShards(options, loaded, loading, '0');
+    await loadShards(options, loaded, loading, { suppressions: '0', registry: '0', witness });
     await loading.finish(loaded.deployment, 'created');
     return loaded;
   }
-  await restoreDocuments(loading, mirror);
+  await clearLeftovers(options.redis, loading);
+  const witness = await loadWitness(clickhouse, loading);
+  const registry = await restoreDocuments(loading, mirror);
   crash('documents_restored');
   // Before the shards, which take commits as soon as they are loaded.
-  const suppressionVersion = await restoreSuppressions(clickhouse, loading);
+  const suppressions = await restoreSuppressions(clickhouse, loading);
   crash('suppressions_restored');
   const loaded: Loaded = { how: 'restored', deployment: JSON.parse(mirrored) as Deployment };
   takeOverShardServers(clickhouse, mirror, loaded.deployment.shards);
-  await loadShards(options, loaded, loading, suppressionVersion);
+  await loadShards(options, loaded, loading, { suppressions, registry, witness });
   crash('shards_restored');
   await options.restoreMore?.(loading);
   crash('deletions_restored');
@@ -121,6 +129,25 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
   await loading.finish(loaded.deployment, 'restored');
   crash('epoch_restored');
   return loaded;
+}
+
+/** What only a deployment can have written. */
+const tablesOfDeployments = [...secondCopies, ...tables.map(storedTable), 'failed_events', 'stored_keys'];
+
+/** Rejects where there was a deployment: a new one would have another epoch and secret, and nobody could reach its rows. */
+async function checkEmpty(clickhouse: ClickHouseClient): Promise<void> {
+  for (const [number, client] of serversOf(clickhouse).all.entries()) {
+    const counts = tablesOfDeployments.map(
+      (table) => `SELECT '${table}' AS name, count() AS rows FROM ${table}`,
+    );
+    const rows = await readRows<{ name: string }>(client, {
+      query: `SELECT name FROM (${counts.join(' UNION ALL ')}) WHERE rows > 0 ORDER BY name`,
+    });
+    if (rows.length === 0) continue;
+    throw new AdministrationError(
+      `ClickHouse server ${number} has no deployment's document, but rows in ${rows.map(({ name }) => name).join(', ')}: no new deployment is created over the data of another one. Restore a backup, or set CLICKHOUSE_DATABASE to a new database`,
+    );
+  }
 }
 
 /** The account that a first start creates, with its environments and, this once, its API key. */
@@ -170,20 +197,51 @@ function takeOverShardServers(clickhouse: ClickHouseClient, mirror: MirroredRegi
   servers.setTable(tableOf(document));
 }
 
-async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Promise<void> {
-  await loading.write(scripts.clearLeftovers, [
-    registryKeys.documents,
-    registryKeys.unmirrored,
-    registryKeys.deletions,
-    registryKeys.pendingDeletions,
-    registryKeys.lostDeletions,
-    registryKeys.unkeptDeletions,
-    registryKeys.unmirroredDeletions,
-    registryKeys.listedDeletions,
-    registryKeys.dueCallbacks,
-  ]);
-  // Readers that have an older version must notice the change.
-  const version = (BigInt(mirror.version) + 1n).toString();
+/** What belongs to processes that run now. All else of the registry is of an earlier time. */
+const keptKeys = [
+  registryKeys.loading,
+  registryKeys.processes,
+  registryKeys.restoreLock,
+  registryKeys.restoringBackup,
+  registryKeys.failedRowsLock,
+  registryKeys.backupLock(''),
+  registryKeys.metrics(''),
+];
+
+async function clearLeftovers(redis: Redis, loading: Loading): Promise<void> {
+  for (const master of mastersOf(redis)) {
+    let cursor = '0';
+    do {
+      const [next, keys] = await master.scan(cursor, 'MATCH', '{registry}:*', 'COUNT', keysPerScan);
+      cursor = next;
+      const left = keys.filter(
+        (key) => !keptKeys.some((kept) => key === kept || (kept.endsWith(':') && key.startsWith(kept))),
+      );
+      if (left.length > 0) await loading.write(scripts.clearLeftovers, [], left);
+    } while (cursor !== '0');
+  }
+}
+
+const keysPerScan = 1_000;
+
+/** Processes and ClickHouse may have seen any number until the loss; settles with one above. */
+async function loadWitness(clickhouse: ClickHouseClient, loading: Loading): Promise<string> {
+  let highest = 0;
+  for (const client of serversOf(clickhouse).all)
+    for (const { number } of (await readSeen(client)).values()) highest = Math.max(highest, number);
+  const number = versionAfterLoss(String(highest));
+  await loading.write(
+    scripts.loadDocuments,
+    [registryKeys.witness, registryKeys.version],
+    ['0', 'number', number],
+  );
+  return number;
+}
+
+/** Settles with the version of the registry that it has loaded. */
+async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Promise<string> {
+  // Never one that the lost registry had: a process may still know that one's documents by it.
+  const version = versionAfterLoss(mirror.version);
   const entries = Object.entries(mirror.documents);
   for await (const call of inScriptCalls(entries, ([, document]) => document.length)) {
     await loading.write(
@@ -192,13 +250,17 @@ async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Pro
       [version, ...call.flat()],
     );
   }
+  return version;
 }
+
+/** A shard refuses commits of processes that know older ones. */
+type Versions = { readonly suppressions: string; readonly registry: string; readonly witness: string };
 
 async function loadShards(
   options: LoadOptions,
   loaded: Loaded,
   right: Right,
-  suppressionVersion: string,
+  versions: Versions,
 ): Promise<void> {
   const { shards } = options;
   if (loaded.deployment.shards !== shards) {
@@ -206,8 +268,7 @@ async function loadShards(
       `SHARDS is ${shards}, but this deployment was first started with ${loaded.deployment.shards}`,
     );
   }
-  for (let shard = 0; shard < shards; shard++)
-    await loadShard(options, loaded, right, shard, suppressionVersion);
+  for (let shard = 0; shard < shards; shard++) await loadShard(options, loaded, right, shard, versions);
 }
 
 /** On a cluster a shard's script cannot check who may load. So the shard notes who reserved its numbers. */
@@ -222,7 +283,7 @@ async function loadShard(
   { how, deployment: { epoch } }: Loaded,
   { nonce, confirm }: Right,
   shard: number,
-  suppressionVersion: string,
+  versions: Versions,
 ): Promise<void> {
   const state = shardKeys.state(shard);
   let floor = await highestNumber(clickhouse, shard);
@@ -245,7 +306,7 @@ async function loadShard(
     redis,
     scripts.loadShard,
     [state],
-    [epoch, floor, bucketCount, nonce, suppressionVersion],
+    [epoch, floor, bucketCount, nonce, versions.suppressions, versions.registry, versions.witness],
   );
   if (wasLoaded === null) throw new LoadInterrupted();
 }
@@ -276,15 +337,13 @@ async function highestNumber(clickhouse: ClickHouseClient, shard: number): Promi
 }
 
 async function highestNumberOn(clickhouse: ClickHouseClient, shard: number): Promise<string> {
-  const result = await clickhouse.query({
+  const rows = await readRows<{ number: string }>(clickhouse, {
     query: `${numberedTables.map((table) => `SELECT toString(max(segment)) AS number FROM ${table}`).join(' UNION ALL ')}
       UNION ALL
       SELECT toString(max(toUInt64OrZero(JSONExtractString(deletion_requests.document, 'fences', {shard:String})))) AS number
       FROM deletion_requests`,
     query_params: { shard: String(shard) },
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{ number: string }>();
   return rows.map(({ number }) => number).reduce(higher, '0');
 }
 

@@ -13,6 +13,8 @@ import { type RegistrySnapshot, readRegistry, readVersion } from './registry.js'
 
 /** An environment as requests need it. */
 export type LiveEnvironment = {
+  /** The version of the registry that it was read from. */
+  readonly registryVersion: number;
   readonly appId: string;
   readonly accountId: string;
   readonly lenient: boolean;
@@ -44,6 +46,8 @@ export type Environments = {
   find(appId: string): Promise<LiveEnvironment | undefined>;
   /** The environment that a write key belongs to, whether or not it requires one. */
   ofWriteKey(writeKey: string): LiveEnvironment | undefined;
+  /** Whether an environment has an allowance for imports now whose token has this hash. */
+  hasImport(hash: string): boolean;
   /** The deployment, once it was read from Redis. It stays known when Redis is emptied. */
   deployment(): Deployment | undefined;
   /** Whether Redis held the deployment at the last read. */
@@ -60,6 +64,7 @@ const refreshSpacingMs = 50;
 export async function followEnvironments(redis: Redis, log: Log): Promise<Environments> {
   let environments = new Map<string, LiveEnvironment>();
   let byKeyHash = new Map<string, LiveEnvironment>();
+  let importEnds = new Map<string, number>();
   let deployment: Deployment | undefined;
   let version: string | undefined;
   let isLoaded = false;
@@ -80,10 +85,15 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
     environments = new Map(
       [...snapshot.environments].map(([appId, environment]) => [
         appId,
-        toLiveEnvironment(environment, shards),
+        toLiveEnvironment(environment, shards, Number(snapshot.version)),
       ]),
     );
     byKeyHash = byHash(snapshot, environments);
+    importEnds = new Map(
+      [...environments.values()].flatMap(({ imports }) =>
+        imports === undefined ? [] : [[imports.hash, imports.untilMs]],
+      ),
+    );
     version = snapshot.version;
   }
 
@@ -125,6 +135,7 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
       return environments.get(appId);
     },
     ofWriteKey: (writeKey) => byKeyHash.get(hashKey(writeKey)),
+    hasImport: (hash) => (importEnds.get(hash) ?? 0) > Date.now(),
     deployment: () => deployment,
     isLoaded: () => isLoaded,
     isCurrent: () => isLoaded && answers,
@@ -148,13 +159,18 @@ function byHash(
 
 const limitNames = Object.keys(rateLimits) as readonly LimitName[];
 
-function toLiveEnvironment(environment: Environment, shards: number): LiveEnvironment {
+function toLiveEnvironment(
+  environment: Environment,
+  shards: number,
+  registryVersion: number,
+): LiveEnvironment {
   const limit = (name: LimitName): RateLimit | undefined => {
     const value = environment.limits[name];
     if (value === 'none') return undefined;
     return value === undefined ? rateLimits[name] : { ...rateLimits[name], max: value };
   };
   const live: LiveEnvironment = {
+    registryVersion,
     appId: environment.app_id,
     accountId: environment.account_id,
     lenient: environment.validation === 'lenient',
@@ -166,6 +182,12 @@ function toLiveEnvironment(environment: Environment, shards: number): LiveEnviro
   };
   const { import_until: until, import_token_hash: hash } = environment;
   if (until === undefined || hash === undefined) return live;
-  const limits = { ...live.limits, bulk_identity: undefined, bulk_app: undefined };
+  const lifted = {
+    bulk_identity: undefined,
+    bulk_app: undefined,
+    app_records: undefined,
+    app_bytes: undefined,
+  };
+  const limits = { ...live.limits, ...lifted };
   return { ...live, imports: { hash, untilMs: Date.parse(until), environment: { ...live, limits } } };
 }

@@ -81,6 +81,16 @@ function hold(redis: Redis, nonce: string): Loading {
   };
 }
 
+/**
+ * A version above every one that was given before a loss, of which a copy knows this one as the highest: neither the changes that the
+ * copy lacks nor a clock that is behind may make a version that was given before.
+ */
+export function versionAfterLoss(known: string): string {
+  const above = BigInt(known) + stateLoads.lostVersionsMax;
+  const now = BigInt(Date.now()) * 1000n;
+  return String(above > now ? above : now);
+}
+
 /** Divides what has to be written into calls of a script, and yields each call as soon as it is complete. */
 export async function* inScriptCalls<Item>(
   items: Iterable<Item> | AsyncIterable<Item>,

@@ -1,6 +1,7 @@
 // The registry's second copy, in ClickHouse: written within seconds of a change, read when Redis was emptied.
 
 import { mirrorAudit } from '../audit/mirror.js';
+import { readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { type CrashPoint, noCrash } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
@@ -52,15 +53,17 @@ export async function mirrorRegistry(
   redis: Redis,
   clickhouse: ClickHouseClient,
   crash: CrashPoint = noCrash,
+  abort_signal?: AbortSignal,
 ): Promise<number> {
   const { version, documents } = await readUnmirrored(redis, registryKeys, 'keep');
   if (documents.length === 0) return 0;
-  await mirrorAudit(redis, clickhouse);
+  await mirrorAudit(redis, clickhouse, abort_signal);
   await clickhouse.insert({
     table: 'registry',
     values: documents.map(({ key, document }) => ({ document_key: key, document, version })),
     format: 'JSONEachRow',
     clickhouse_settings: { async_insert: 0 },
+    ...(abort_signal && { abort_signal }),
   });
   crash('registry_copied');
   await runScript(
@@ -72,6 +75,38 @@ export async function mirrorRegistry(
   return documents.length;
 }
 
+/** ClickHouse does not have a change, so a loss of Redis would undo it. `holds`: the change is made. */
+export class NotCopied extends Error {
+  readonly holds: boolean;
+
+  constructor(holds: boolean) {
+    super(
+      holds
+        ? 'the change holds now, but ClickHouse, which keeps the second copy, did not take it in time: a loss of Redis would undo it until a worker has copied it'
+        : 'ClickHouse, which keeps the second copy, does not answer: nothing is changed; try again when it is back',
+    );
+    this.holds = holds;
+  }
+}
+
+/** Whether ClickHouse has all changes of the registry in time. If not, a worker copies them later. */
+export function isCopiedInTime(redis: Redis, clickhouse: ClickHouseClient, msMax: number): Promise<boolean> {
+  return succeeds(mirrorRegistry(redis, clickhouse, noCrash, AbortSignal.timeout(msMax)));
+}
+
+/** Rejects with NotCopied if ClickHouse does not answer in time: a change that it has to copy is not begun. */
+export async function assertCopyable(clickhouse: ClickHouseClient, msMax: number): Promise<void> {
+  const answer = clickhouse.command({ query: 'SELECT 1', abort_signal: AbortSignal.timeout(msMax) });
+  if (!(await succeeds(answer))) throw new NotCopied(false);
+}
+
+function succeeds(work: Promise<unknown>): Promise<boolean> {
+  return work.then(
+    () => true,
+    () => false,
+  );
+}
+
 export type MirroredRegistry = { readonly version: string; readonly documents: Record<string, string> };
 
 /** The second copy: every document's latest form, and the highest version. */
@@ -79,12 +114,10 @@ export async function readMirror(
   clickhouse: ClickHouseClient,
   table = 'registry',
 ): Promise<MirroredRegistry> {
-  const result = await clickhouse.query({
+  const rows = await readRows<{ document_key: string; document: string; version: string }>(clickhouse, {
     query: `SELECT document_key, argMax(registry.document, (registry.version, written_at)) AS document, toString(max(registry.version)) AS version
       FROM ${table} AS registry GROUP BY document_key`,
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{ document_key: string; document: string; version: string }>();
   const documents: Record<string, string> = {};
   let version = 0n;
   for (const row of rows) {

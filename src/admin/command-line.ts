@@ -57,6 +57,8 @@ export const usage = `npm run admin -- COMMAND
   backup list                          backups that have not expired, newest first
   backup restore NAME --yes            replaces the data in ClickHouse, then repeats the deletions since the backup
   audit list [--limit NUMBER]          who did what, newest first
+  state compare                        whether Redis or ClickHouse was set back to older data, and what is missing
+  state recover                        goes on with a ClickHouse that was set back: deletes again, frees the keys of what is gone
   restore                              loads the state into an emptied Redis
   bootstrap                            what a start does: load or create the state`;
 
@@ -225,6 +227,8 @@ const commandLines: Readonly<Record<string, CommandLine>> = {
       keepDays: keepDays === undefined ? undefined : wholeNumber('--keep-days', keepDays),
     });
   },
+  'state compare': (commands) => commands.showState(),
+  'state recover': (commands) => commands.recoverState(),
   'backup list': (commands) => commands.listBackups(),
   'backup restore': (commands, args) => {
     const { positional, flags } = parse(args, [], ['yes']);

@@ -27,10 +27,12 @@ import {
   loadDeployment,
 } from '../accounts/deployment.js';
 import type { Loading } from '../accounts/loading.js';
-import { mirrorRegistry } from '../accounts/mirror.js';
+import { assertCopyable, isCopiedInTime, mirrorRegistry, NotCopied } from '../accounts/mirror.js';
 import { readRegistry } from '../accounts/registry.js';
 import { clickhouseOf } from '../accounts/shard-servers.js';
 import { makeSigningKey, publicPartOf, readSigningKey } from '../accounts/signing-key.js';
+import { compareOnce } from '../accounts/witness.js';
+import { readCopiedAt } from '../accounts/witness-copies.js';
 import { createWriteKey, listWriteKeys, revokeWriteKey } from '../accounts/write-keys.js';
 import type { Actor } from '../audit/audit.js';
 import { type AuditPlace, mirrorAudit, readAuditLog } from '../audit/mirror.js';
@@ -46,6 +48,7 @@ import { listEvidence } from '../deletion/evidence.js';
 import { isListCursor, listOfAccounts } from '../deletion/listed.js';
 import { restoreDeletions } from '../deletion/mirror.js';
 import { type DeletionRequest, endDeletion, readDeletion } from '../deletion/request.js';
+import { describeError } from '../log.js';
 import { type Invitation, invitePerson, listPeople, removePerson } from '../people/people.js';
 import { allowCommands, operator, type Principal } from './access.js';
 import { auditCommands } from './audited.js';
@@ -56,6 +59,7 @@ import { listFailed, retryFailed } from './failed.js';
 import { rebuildKeyIndex, showKeyIndex } from './key-index.js';
 import { beginLive, readLive } from './live.js';
 import { readDeploymentParts, readOverview, readRejectionsOf, readTrafficOf } from './overview.js';
+import { recoverState, showState } from './recover.js';
 import { restoreBackup } from './restore-backup.js';
 import { checkNoneCutOff, checkNoRestore } from './restore-plan.js';
 import { balanceShards, listShards, moveShards } from './shards.js';
@@ -126,7 +130,7 @@ function commandsOf(context: AdminContext) {
     showCallback: ({ accountId }: OfAccount) => showCallback(redis, accountId),
     setCallback: ({ accountId, url }: OfAccount & { readonly url: string }) =>
       copied(context, setCallback(redis, accountId, url)),
-    removeCallback: ({ accountId }: OfAccount) => copied(context, removeCallback(redis, accountId)),
+    removeCallback: ({ accountId }: OfAccount) => copiedOrFails(context, removeCallback(redis, accountId)),
     testCallback: async ({ accountId }: OfAccount) => {
       const result = await callForTest(redis, accountId, callOptionsOf(config.callbackAllow));
       if (result === undefined) throw new AdministrationError('the account has no callback');
@@ -138,7 +142,7 @@ function commandsOf(context: AdminContext) {
     addEnvironment: ({ accountId, name }: { readonly accountId: string; readonly name: string }) =>
       copied(context, addEnvironment(redis, accountId, name)),
     setEnvironment: ({ appId, settings }: OfEnvironment & { readonly settings: EnvironmentSettings }) =>
-      copied(context, setEnvironment(redis, appId, settings)),
+      copiedOrFails(context, setEnvironment(redis, appId, settings)),
     showEnvironment: ({ appId }: OfEnvironment) => showEnvironment(redis, appId),
     showStats: async ({ appId }: OfEnvironment) => {
       await environmentOf(context, appId);
@@ -154,17 +158,21 @@ function commandsOf(context: AdminContext) {
 
     createKey: ({ appId, name }: OfEnvironment & Named) => copied(context, createApiKey(redis, appId, name)),
     listKeys: ({ appId }: OfEnvironment) => listApiKeys(redis, appId),
-    rotateKey: ({ appId, ...rotation }: OfEnvironment & Rotation) =>
-      copied(context, rotateApiKey(redis, appId, rotation)),
+    rotateKey: async ({ appId, ...rotation }: OfEnvironment & Rotation) => {
+      // Before the former key ends: the new one is shown only once, and the former one may be the only one that anybody has.
+      const copyMsMax = (context.copyMsMax ?? administration.copyMsMax) / 2;
+      await assertCopyable(clickhouse, copyMsMax);
+      return copied({ ...context, copyMsMax }, rotateApiKey(redis, appId, rotation));
+    },
     revokeKey: ({ appId, id }: OfEnvironment & { readonly id?: string }) =>
-      copied(context, revokeApiKey(redis, appId, id)),
+      copiedOrFails(context, revokeApiKey(redis, appId, id)),
     showKey: ({ appId }: OfEnvironment) => showApiKey(redis, appId),
 
     createWriteKey: ({ appId, name = '' }: OfEnvironment & Named) =>
       copied(context, createWriteKey(redis, appId, name)),
     listWriteKeys: ({ appId }: OfEnvironment) => listWriteKeys(redis, appId),
     revokeWriteKey: ({ appId, id }: OfEnvironment & { readonly id: string }) =>
-      copied(context, revokeWriteKey(redis, appId, id)),
+      copiedOrFails(context, revokeWriteKey(redis, appId, id)),
     listAudit: async ({ countMax = administration.listedMax, accountId, before }: List & Scope & Before) => {
       // So that an action is in the list as soon as it is done.
       await mirrorAudit(redis, clickhouse);
@@ -181,7 +189,7 @@ function commandsOf(context: AdminContext) {
       return { ...person, url: `${config.adminBaseUrl}/invitation#${secret}` };
     },
     listPeople: ({ accountId }: Scope) => listPeople(redis, accountId),
-    removePerson: ({ personId }: OfPerson) => copied(context, removePerson(redis, personId)),
+    removePerson: ({ personId }: OfPerson) => copiedOrFails(context, removePerson(redis, personId)),
 
     listFailed: ({ countMax = administration.listedMax }: List) => listFailed(clickhouse, countMax),
     retryFailed: () => retryFailed(context),
@@ -284,7 +292,14 @@ function commandsOf(context: AdminContext) {
     restoreBackup: ({ name }: { readonly name: string }) =>
       restoreBackup(context, name, () => load(context, loads.restoreWaitMsMax)),
 
-    restore: async () => ({ state: (await loadUnlessRestoring(context, loads.restoreWaitMsMax)).how }),
+    showState: () => showState(context),
+    recoverState: () => recoverState(context),
+
+    restore: async () => {
+      const { how } = await loadUnlessRestoring(context, loads.restoreWaitMsMax);
+      if (how !== 'restored') return { state: how };
+      return { state: how, changes_kept_until: await readCopiedAt(clickhouse) };
+    },
     bootstrap: async () => {
       const { how } = await loadUnlessRestoring(context, loads.startWaitMsMax);
       await makeSigningKey(redis, clickhouse);
@@ -312,12 +327,30 @@ export function checkCertificate(text: string, keyText: string): Verification {
   return verifyCertificate(text, key);
 }
 
-/** After a change of the registry: writes its second copy at once if ClickHouse is there. */
-async function copied<Result>(context: AdminContext, change: Promise<Result>): Promise<Result> {
+/**
+ * After a change of the registry: writes its second copy at once. The result says so if ClickHouse does not take it in time; a worker
+ * then copies it when ClickHouse is back, and a loss of Redis until then undoes the change.
+ */
+async function copied<Result extends object>(
+  { redis, clickhouse, log, copyMsMax = administration.copyMsMax }: AdminContext,
+  change: Promise<Result>,
+): Promise<Result | (Result & { readonly copied: false })> {
   const result = await change;
-  await mirrorRegistry(context.redis, context.clickhouse).catch(() => {
-    context.log.warn('clickhouse is away: a worker will copy the change when it is back');
-  });
+  if (await isCopiedInTime(redis, clickhouse, copyMsMax)) return result;
+  log.warn('clickhouse is away: a worker will copy the change when it is back');
+  return { ...result, copied: false };
+}
+
+/**
+ * The same for a change that revokes or protects something, which nobody may take for safe while it can be undone: rejects with
+ * NotCopied, although the change holds. A secret that is shown only once is never lost with the answer.
+ */
+async function copiedOrFails<Result extends object>(
+  context: AdminContext,
+  change: Promise<Result>,
+): Promise<Result> {
+  const result = await copied(context, change);
+  if ('copied' in result && !('import_token' in result)) throw new NotCopied(true);
   return result;
 }
 
@@ -334,7 +367,16 @@ function loadUnlessRestoring(context: AdminContext, waitMsMax: number) {
   });
 }
 
-function load(
+/** A Redis that is older than what ClickHouse has seen counts as emptied. A ClickHouse that is away decides nothing. */
+async function compareStores({ redis, clickhouse, log }: AdminContext): Promise<void> {
+  const { deployment } = await readRegistry(redis);
+  if (deployment === undefined) return;
+  await compareOnce({ redis, clickhouse, deployment: () => deployment, log }).catch((error: unknown) =>
+    log.warn({ error: describeError(error) }, 'the stores cannot be compared'),
+  );
+}
+
+async function load(
   context: AdminContext,
   waitMsMax: number,
   checks: Pick<LoadOptions, 'checkLoad' | 'checkCreation'> = {},
@@ -343,6 +385,7 @@ function load(
   const { shards, claimBytesMax } = config;
   const restoreMore = (loading: Loading) => restoreDeletions(clickhouse, loading);
   const crash = createCrashPoint(config.crashAt);
+  await compareStores(context);
   return loadDeployment({
     redis,
     clickhouse,

@@ -10,4 +10,6 @@ export type AdminContext = {
   readonly clickhouse: ClickHouseClient;
   readonly config: Config;
   readonly log: Log;
+  /** How long a change waits for its second copy; by default as long as a caller by HTTP waits. */
+  readonly copyMsMax?: number;
 };

@@ -1,12 +1,14 @@
 // `npm run admin -- …`: runs one command and prints its result as JSON.
 
 import { AdministrationError } from '../accounts/accounts.js';
+import { NotCopied } from '../accounts/mirror.js';
 import { StateNotLoaded } from '../accounts/registry.js';
 import { checkServers, refreshShardTable } from '../accounts/shard-servers.js';
 import { AuditLogFull } from '../audit/audit.js';
 import { tablesOf } from '../clickhouse/client.js';
 import { connectServers, serversOf } from '../clickhouse/servers.js';
 import { readConfigOrExit } from '../config.js';
+import { administration } from '../contract/limits.js';
 import { createLog, describeError } from '../log.js';
 import { connect, untilReady } from '../redis/client.js';
 import { runCommandLine, runWithoutService } from './command-line.js';
@@ -25,7 +27,10 @@ function print(result: unknown): void {
 
 function fail(error: unknown): void {
   const known =
-    error instanceof AdministrationError || error instanceof StateNotLoaded || error instanceof AuditLogFull;
+    error instanceof AdministrationError ||
+    error instanceof StateNotLoaded ||
+    error instanceof AuditLogFull ||
+    error instanceof NotCopied;
   process.stderr.write(`${known ? error.message : `sluice: ${describeError(error).message}`}\n`);
   process.exitCode = 1;
 }
@@ -42,7 +47,7 @@ async function runWithService(): Promise<void> {
     await refreshShardTable(redis, serversOf(clickhouse));
     await checkServers(serversOf(clickhouse));
     const commands = createAdminCommands(
-      { redis, clickhouse, config, log },
+      { redis, clickhouse, config, log, copyMsMax: administration.commandLineCopyMsMax },
       commandLineActor(config.sudoUser),
     );
     print(await runCommandLine(commands, words));

@@ -18,6 +18,8 @@ import {
 import { beginLoading } from '../accounts/loading.js';
 import { mirrorRegistry, readMirror } from '../accounts/mirror.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { forgetKept } from '../accounts/witness-copies.js';
+import { readRows } from '../clickhouse/answers.js';
 import {
   addRowsOf,
   BackupFailed,
@@ -51,7 +53,7 @@ import {
 } from '../clickhouse/key-index.js';
 import { migrateServers, tablesOfSchema } from '../clickhouse/migrate.js';
 import { serversOf } from '../clickhouse/servers.js';
-import { refuseSegments } from '../clickhouse/store.js';
+import { limitRestored, limitsTable, refuseSegments } from '../clickhouse/shard-limits.js';
 import { backups, loads } from '../contract/limits.js';
 import { type CrashPoint, createCrashPoint } from '../crash-point.js';
 import { type DeletedRequest, deleteAgain } from '../deletion/delete-again.js';
@@ -204,6 +206,8 @@ async function carryOut(restore: Planned): Promise<void> {
     crash('deletions_reset');
     await copyAll(context);
     crash('copies_rewritten');
+    // Its data is older on purpose.
+    await forgetKept(context.redis, [...serversOf(context.clickhouse).all.keys()]);
   }
   await confirmPlan(restore);
   await notePlan(context.clickhouse, staging, JSON.stringify({ ...plan, isDone: true }));
@@ -367,7 +371,9 @@ async function whileNotLoaded({ redis }: AdminContext, work: () => Promise<void>
 async function checkLoaded({ redis, clickhouse }: AdminContext): Promise<void> {
   const restored = (await readMirror(clickhouse)).documents[deploymentKey];
   const epoch = restored === undefined ? '' : (JSON.parse(restored) as Deployment).epoch;
-  if ((await readEpoch(redis)) !== epoch)
+  const present = await readEpoch(redis);
+  if (present === '' && epoch !== '') throw new RedisChanged();
+  if (present !== epoch)
     throw new AdministrationError(
       'Redis holds another deployment than the restored tables: empty Redis, then "npm run admin -- restore"',
     );
@@ -442,8 +448,10 @@ async function readPlaces([home]: Restore['restored']): Promise<ShardServers | u
 /** Rejects with AdministrationError unless the backup is the deployment's own, and each shard is where it has its rows. */
 async function checkPlaces({ context, restored }: Restore): Promise<void> {
   const { shardServers, deployment } = await readRegistry(context.redis);
+  // Only a Redis that has the deployment comes here.
+  if (deployment === undefined) throw new RedisChanged();
   const own = (await readMirror(restored[0] as ClickHouseClient)).documents[deploymentKey];
-  if (own !== undefined && (JSON.parse(own) as Deployment).epoch !== deployment?.epoch)
+  if (own !== undefined && (JSON.parse(own) as Deployment).epoch !== deployment.epoch)
     throw new AdministrationError(
       'the backup is of another deployment than Redis has: it is restored into an empty Redis only',
     );
@@ -504,7 +512,7 @@ async function prepare(restore: Begun): Promise<Plan> {
   const tables = await Promise.all(
     restored.map(async (client) => {
       const ids = [...(await readTableIds(client, staging))];
-      return Object.fromEntries(ids.filter(([table]) => schema.has(table) && !unkeptTables.includes(table)));
+      return Object.fromEntries(ids.filter(([table]) => schema.has(table) && !ofServer.includes(table)));
     }),
   );
   await confirm(restore);
@@ -586,7 +594,9 @@ async function exchangeTables(restore: Planned): Promise<void> {
     await exchangeOn(restore, client, plan.tables[server] ?? {}, (table) => table === keysTable);
     if (wasLoaded) await noteGenerations(restore, server);
   }
-  if (wasLoaded) await refuseSegmentsUntilNow(restore);
+  const refused = wasLoaded ? await readLastSegments(restore) : [];
+  // Their constraints name the limits of this restore; in use, limits are of all tables.
+  await refuseUpTo(restore, refused, plan.id);
   for (const [server, client] of servers) {
     await exchangeOn(restore, client, plan.tables[server] ?? {}, (table) => table !== keysTable);
     restore.crash('rows_exchanged');
@@ -600,6 +610,7 @@ async function exchangeTables(restore: Planned): Promise<void> {
     for (const shard of (await readMarkers(client)).keys()) await raiseGeneration(client, shard);
     if (wasLoaded) await noteGenerations(restore, server);
   }
+  await refuseUpTo(restore, refused);
 }
 
 /** Has workers load their filters of keys from the index that is now in use. */
@@ -626,15 +637,26 @@ async function noteGenerations({ context }: Restore, server: number): Promise<vo
  * up the segment's keys in the previous index. The restored tables do not know its token, so they refuse it unless Redis still has
  * it: then the worker reads the segment and looks up its keys again.
  */
-async function refuseSegmentsUntilNow({ context, restored }: Restore): Promise<void> {
-  const { redis } = context;
+async function refuseUpTo(
+  { context }: Restore,
+  lastSegments: readonly string[],
+  ofRestore = '',
+): Promise<void> {
+  for (const client of serversOf(context.clickhouse).all)
+    for (const [shard, last] of lastSegments.entries()) await refuseSegments(client, shard, last, ofRestore);
+}
+
+/** The last segment of each shard. */
+async function readLastSegments({ context: { redis } }: Restore): Promise<readonly string[]> {
   const { deployment } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
+  const segments: string[] = [];
   for (let shard = 0; shard < deployment.shards; shard++) {
     const last = await runScript(redis, scripts.fence, [shardKeys.state(shard)], [deployment.epoch]);
     if (last === null) throw new StateNotLoaded();
-    for (const client of restored) await refuseSegments(client, shard, String(last));
+    segments.push(String(last));
   }
+  return segments;
 }
 
 async function exchangeOn(
@@ -659,16 +681,19 @@ async function exchangeOn(
       await addRowsOf(client, table, staging, database);
       continue;
     }
+    await limitRestored(client, staging, table, restore.plan.id ?? '');
     const exchange = { table, id, staging, database, owner: lock.owner };
     await exchangeTable(client, exchange, () => crash('table_exchanged'));
   }
 }
 
 const keysTable = 'stored_keys';
+/** A restore leaves these as they are. */
+const ofServer: readonly string[] = [...unkeptTables, limitsTable];
 const auditTable = 'audit_log';
 
 /** Runs `work` when no round of deletions runs, and while none begins; with what the lock holds that stops them. */
-async function withoutDeletions<Result>(
+export async function withoutDeletions<Result>(
   { redis }: AdminContext,
   work: (owner: string) => Promise<Result>,
 ): Promise<Result> {
@@ -700,13 +725,7 @@ async function deleteSince({ context, name, staging, restored }: Restore): Promi
     doneInBackup.has(id) &&
     (backup === undefined ||
       Date.parse(completed_at ?? '') < Date.parse(backup.began_at) - backups.clockDifferenceMsMax);
-  const known: DeletedRequest[] = [];
-  const unknown: DeletionRequest[] = [];
-  for await (const request of eachDeletion(redis)) {
-    const hashes = await readDeletedUsers(redis, request.deletion_request_id);
-    if (hashes !== undefined) known.push({ request, hashes });
-    else if (!knowsAll && request.status === 'complete' && !isInBackup(request)) unknown.push(request);
-  }
+  const { known, unknown } = await findDeleted(redis, (request) => knowsAll || isInBackup(request));
   let rows = 0;
   for (const clickhouse of restored) {
     const { shards } = deployment;
@@ -717,16 +736,45 @@ async function deleteSince({ context, name, staging, restored }: Restore): Promi
     name,
     state: 'kept',
     deleted_again: { requests: known.length, rows },
-    submit_again: unknown.map(
-      ({ deletion_request_id, account_id, app_id, submitted_at, completed_at, targets }) => ({
-        deletion_request_id,
-        account_id,
-        app_id,
-        submitted_at,
-        ...(completed_at === undefined ? {} : { completed_at }),
-        targets,
-      }),
-    ),
+    submit_again: unknown.map(submitAgainOf),
+  };
+}
+
+/** Requests whose users are known, and complete ones whose users are not, unless older data is known to lack their users already. */
+export type Deleted = {
+  readonly known: readonly DeletedRequest[];
+  readonly unknown: readonly DeletionRequest[];
+};
+
+export async function findDeleted(
+  redis: AdminContext['redis'],
+  isDoneAnyway: (request: DeletionRequest) => boolean,
+): Promise<Deleted> {
+  const known: DeletedRequest[] = [];
+  const unknown: DeletionRequest[] = [];
+  for await (const request of eachDeletion(redis)) {
+    const hashes = await readDeletedUsers(redis, request.deletion_request_id);
+    if (hashes !== undefined) known.push({ request, hashes });
+    else if (request.status === 'complete' && !isDoneAnyway(request)) unknown.push(request);
+  }
+  return { known, unknown };
+}
+
+export function submitAgainOf({
+  deletion_request_id,
+  account_id,
+  app_id,
+  submitted_at,
+  completed_at,
+  targets,
+}: DeletionRequest): RestoredBackup['submit_again'][number] {
+  return {
+    deletion_request_id,
+    account_id,
+    app_id,
+    submitted_at,
+    ...(completed_at === undefined ? {} : { completed_at }),
+    targets,
   };
 }
 
@@ -740,13 +788,12 @@ async function readOwnNote(
   return (JSON.parse(text ?? '[]') as Backup[]).find((backup) => backup.name === name);
 }
 
-async function readCompleteIds(home: ClickHouseClient): Promise<ReadonlySet<string>> {
-  const result = await home.query({
+export async function readCompleteIds(home: ClickHouseClient): Promise<ReadonlySet<string>> {
+  const rows = await readRows<{ request_id: string }>(home, {
     query: `SELECT request_id FROM deletion_requests GROUP BY request_id
       HAVING JSONExtractString(argMax(deletion_requests.document, deletion_requests.version), 'status') = 'complete'`,
-    format: 'JSONEachRow',
   });
-  return new Set((await result.json<{ request_id: string }>()).map(({ request_id: id }) => id));
+  return new Set(rows.map(({ request_id: id }) => id));
 }
 
 /** All requests that ever were, read little by little. */
@@ -771,7 +818,7 @@ const idsPerCall = 1_000;
  * Restarts the pending requests: the restored tables lack their progress, and still have rows that they had deleted. What was
  * found before any row was deleted stays, as the evidence.
  */
-async function resetDeletions({ redis }: AdminContext): Promise<void> {
+export async function resetDeletions({ redis }: AdminContext): Promise<void> {
   const { deployment } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
   for (const { requestId } of await readPendingMembers(redis, deployment.epoch)) {
@@ -789,7 +836,7 @@ async function resetDeletions({ redis }: AdminContext): Promise<void> {
 }
 
 /** Copies all documents to ClickHouse: its restored copies are old. Names that only the backup has are removed. */
-async function copyAll(context: AdminContext): Promise<void> {
+export async function copyAll(context: AdminContext): Promise<void> {
   const { redis, clickhouse } = context;
   const ofBackup = Object.keys((await readMirror(clickhouse)).documents);
   const documents = [...new Set([...ofBackup, ...(await redis.hkeys(registryKeys.documents))])];

@@ -3,6 +3,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { Readable } from 'node:stream';
+import { readRows } from './answers.js';
 import type { ClickHouseClient } from './client.js';
 
 export type NamedUsers = { readonly identities: readonly string[]; readonly userIds: readonly string[] };
@@ -33,8 +34,8 @@ export async function askAbout<Row>(
     ...rows.map((row) => `${JSON.stringify(row)}\n`),
     `\r\n--${boundary}--\r\n`,
   ].join('');
-  const { stream } = await client.exec({
-    query: `${query} FORMAT JSONEachRow`,
+  return readRows<Row>(client, {
+    query,
     query_params: { ...params },
     values: Readable.from([body]),
     http_headers: { 'Content-Type': `multipart/form-data; boundary=${boundary}` },
@@ -46,8 +47,4 @@ export async function askAbout<Row>(
       ...(secondsMax === undefined ? {} : { max_execution_time: secondsMax }),
     },
   });
-  const pieces: Buffer[] = [];
-  for await (const piece of stream) pieces.push(piece as Buffer);
-  const lines = Buffer.concat(pieces).toString('utf8').split('\n');
-  return lines.filter((line) => line !== '').map((line) => JSON.parse(line) as Row);
 }

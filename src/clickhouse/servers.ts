@@ -35,6 +35,9 @@ export type Servers = {
   isUnsettled(shard: number): boolean;
   /** Why CLICKHOUSE_URL of this process does not fit, by the last checks; empty if it does. */
   misfits(): readonly string[];
+  /** Indexes of the servers that were set back to older data (accounts/witness.ts). */
+  setBack(): readonly number[];
+  noteSetBack(numbers: readonly number[]): void;
   readonly compare: RightServers['compare'];
 };
 
@@ -53,6 +56,23 @@ export class ServerNotNamed extends Error {
 export class ShardIsMoving extends Error {
   constructor(shard: number) {
     super(`shard ${shard} is being moved to another ClickHouse server`);
+  }
+}
+
+/** That servers were set back, for people: one sentence for each. */
+export function setBackIn({ setBack }: Servers): string[] {
+  return setBack().map(
+    (number) =>
+      `clickhouse server ${number}: it was set back to older data, so records wait: run "npm run admin -- state compare"`,
+  );
+}
+
+/** The server lacks what was stored in it. What is stored or counted there now would be taken for all there is. */
+export class ClickHouseSetBack extends Error {
+  constructor(numbers: readonly number[]) {
+    super(
+      `ClickHouse server ${numbers.join(', ')} was set back to older data: "npm run admin -- state recover"`,
+    );
   }
 }
 
@@ -89,6 +109,7 @@ function createServers(all: readonly ClickHouseClient[]): Servers {
   const isOne = all.length === 1;
   let current: ShardTable | undefined;
   let epoch: string | undefined;
+  let setBack: readonly number[] = [];
   const { compare, misfits } = guardServers(
     all,
     () => !isOne || current !== undefined,
@@ -129,6 +150,10 @@ function createServers(all: readonly ClickHouseClient[]): Servers {
       const shard = places.findIndex((number) => number >= all.length);
       return [...(shard === -1 ? [] : [notNamed(all.length, shard, places[shard] as number)]), ...misfits()];
     },
+    setBack: () => setBack,
+    noteSetBack: (numbers) => {
+      setBack = numbers;
+    },
     compare,
   };
 }
@@ -159,28 +184,45 @@ export function checkAll(servers: Servers): Promise<State[]> {
 }
 
 export type ServersWatch = {
-  /** Indexes of the servers that did not answer the last time. */
-  readonly away: () => readonly number[];
+  /** What waits for the servers that did not answer the last time, for whoever asks whether all is well. */
+  readonly away: () => readonly string[];
   readonly close: () => void;
 };
 
 const watchEveryMs = 2_000;
 
-/** Checks every two seconds which of several servers answer. A single server is not watched. */
+/** Checks every two seconds which servers answer. */
 export function watchServers(home: ClickHouseClient): ServersWatch {
   const servers = serversOf(home);
-  if (servers.isOne) return { away: () => [], close: () => undefined };
   let away: readonly number[] = [];
   let isChecking = false;
   const check = async () => {
     if (isChecking) return;
     isChecking = true;
-    const seen = await checkAll(servers);
+    const seen = servers.isOne ? [await askSingle(home)] : await checkAll(servers);
     away = seen.flatMap((state, number) => (state === 'away' || state === 'empty' ? [number] : []));
     isChecking = false;
   };
+  void check();
   const timer = setInterval(() => void check(), watchEveryMs);
-  return { away: () => away, close: () => clearInterval(timer) };
+  return {
+    away: () =>
+      away.map((number) =>
+        servers.isOne
+          ? 'clickhouse: records wait in Redis until it answers'
+          : `clickhouse server ${number}: records of its shards wait`,
+      ),
+    close: () => clearInterval(timer),
+  };
+}
+
+/** A single server has no place that it could be wrong for. */
+async function askSingle(home: ClickHouseClient): Promise<State> {
+  const abort_signal = AbortSignal.timeout(answerMsMax);
+  return home.command({ query: 'SELECT 1', abort_signal }).then(
+    () => 'there',
+    () => 'away',
+  );
 }
 
 /** `empty`: it answers, and lacks the database. `wrong`: it is not the server of its place. */

@@ -22,6 +22,13 @@ const orNull = <Of extends Schema>(of: Of) => Type.Union([of, nothing]);
 const oneOf = (...values: readonly string[]) => Type.String({ enum: [...values] });
 const byName = <Of extends Schema>(of: Of) => Type.Record(Type.String(), of);
 
+/** Of changes whose answer shows something once. Others are refused. */
+const copied = Type.Optional(
+  Type.Boolean({
+    description: 'false: ClickHouse does not have the change yet, so a loss of Redis would undo it.',
+  }),
+);
+
 const environment = Type.Object({ app_id: text, name: text, main: flag });
 
 const settings = Type.Object({
@@ -80,7 +87,7 @@ const clickhouse = Type.Object({
 });
 
 const seen = { count: amount, first_seen: time, last_seen: time };
-const apiKey = Type.Object({ app_id: text, id: text, name: text, api_key: text });
+const apiKey = Type.Object({ app_id: text, id: text, name: text, api_key: text, copied });
 const revoked = Type.Object({ app_id: text, id: Type.Optional(text), revoked: flag });
 const callback = Type.Object({ account_id: text, url: orNull(text) });
 const begun = Type.Object({ person, session_id: text, ends_at: time });
@@ -115,7 +122,7 @@ const eventProperties = Type.Array(
 
 export const administrationAnswers = {
   showCallback: callback,
-  setCallback: Type.Object({ account_id: text, url: text, secret: text }),
+  setCallback: Type.Object({ account_id: text, url: text, secret: text, copied }),
   removeCallback: callback,
   testCallback: Type.Object({
     account_id: text,
@@ -136,8 +143,8 @@ export const administrationAnswers = {
       demo: Type.Optional(flag),
     }),
   ),
-  createAccount: Type.Object({ account_id: text, name: text, environments: Type.Array(environment) }),
-  addEnvironment: Type.Object({ app_id: text, name: text }),
+  createAccount: Type.Object({ account_id: text, name: text, environments: Type.Array(environment), copied }),
+  addEnvironment: Type.Object({ app_id: text, name: text, copied }),
   showEnvironment: settings,
   setEnvironment: settings,
   showStats: Type.Object({
@@ -179,11 +186,11 @@ export const administrationAnswers = {
   createKey: apiKey,
   rotateKey: apiKey,
   listWriteKeys: Type.Array(Type.Object({ id: text, app_id: text, name: text, created_at: time })),
-  createWriteKey: Type.Object({ id: text, app_id: text, name: text, write_key: text }),
+  createWriteKey: Type.Object({ id: text, app_id: text, name: text, write_key: text, copied }),
   revokeWriteKey: Type.Object({ app_id: text, id: text }),
 
   listPeople: Type.Array(person),
-  invitePerson: Type.Object({ person_id: text, email: text, url: text }),
+  invitePerson: Type.Object({ person_id: text, email: text, url: text, copied }),
   removePerson: Type.Object({ person_id: text }),
   listAudit: Type.Array(
     Type.Object({
@@ -355,7 +362,15 @@ export const administrationAnswers = {
       }),
     }),
   ),
-  restore: Type.Object({ state: text }),
+  restore: Type.Object({
+    state: text,
+    changes_kept_until: Type.Optional(
+      Type.Union([time, nothing], {
+        description:
+          'Changes of accounts, keys and requests after this time may be lost; null: it is not known.',
+      }),
+    ),
+  }),
 
   showSession: Type.Object({
     person: orNull(person),

@@ -48,5 +48,6 @@ export const auditActions = {
   create_backup: 'made a backup',
   restore_backup: 'restored a backup',
   restore: 'restored the state of Redis',
+  recover_state: 'went on with a ClickHouse that was set back',
   bootstrap: 'loaded or created the state at a start',
 } as const;

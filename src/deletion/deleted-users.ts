@@ -1,13 +1,15 @@
-// The users that completed requests have deleted, as keyed hashes, so that they can be deleted again from a restored backup. A request's
-// targets are forgotten when it is complete. A backup that began before that still has their rows. So as long as such a
-// backup is kept, Redis keeps a hash of each user that the request reached, merged ones included: SipHash with 128 bits,
-// under a key that only the registry has. Without a backup nothing is kept.
+// The users that completed requests have deleted, as keyed hashes, so that they can be deleted again from a restored backup, or from a
+// ClickHouse that was set back. A request's targets are forgotten when it is complete. Older data still has their rows. So for a
+// month, and as long as such a backup is kept, Redis keeps a hash of each user that the request reached, merged ones included:
+// SipHash with 128 bits, under a key that only the registry has.
 
 import { createHmac, randomBytes } from 'node:crypto';
 import { readBackups } from '../accounts/backups.js';
 import { readRegistry, readTime, StateNotLoaded } from '../accounts/registry.js';
+import { readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
-import { createScratch, dropScratch, insertScratch } from '../clickhouse/scratch.js';
+import { createScratch, dropScratch, insertScratch, scratchName } from '../clickhouse/scratch.js';
+import { deletions } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { targetTable } from './places.js';
@@ -19,17 +21,17 @@ const idsPerStatementMax = 1_000;
 
 /**
  * Keeps the hashes of the users that these requests reach, as far as ClickHouse has them among the targets. May be repeated, also
- * when some of the targets are gone already. Does nothing without a backup.
+ * when some of the targets are gone already. At least for a month: ClickHouse may be set back.
  */
 export async function keepDeletedUsers(
   redis: Redis,
   clickhouse: ClickHouseClient,
   requestIds: readonly string[],
 ): Promise<void> {
+  if (requestIds.length === 0) return;
   const backups = await readBackups(redis);
-  if (backups.length === 0 || requestIds.length === 0) return;
-  const keptUntil = Math.max(...backups.map(({ keep_until }) => Date.parse(keep_until)));
-  const keepMs = keptUntil - (await readTime(redis));
+  const keptUntil = Math.max(0, ...backups.map(({ keep_until }) => Date.parse(keep_until)));
+  const keepMs = Math.max(deletions.deletedUsersKeptMs, keptUntil - (await readTime(redis)));
   for (let first = 0; first < requestIds.length; first += idsPerStatementMax) {
     const hashes = await readHashes(redis, clickhouse, requestIds.slice(first, first + idsPerStatementMax));
     await Promise.all([...hashes].map(([id, found]) => keep(redis, id, found, keepMs)));
@@ -56,13 +58,12 @@ async function readHashes(
 ): Promise<ReadonlyMap<string, Buffer[]>> {
   const hashes = new Map<string, Buffer[]>();
   await withHashKey(redis, clickhouse, async (key) => {
-    const result = await clickhouse.query({
+    const rows = await readRows<{ request_id: string; hash: string }>(clickhouse, {
       query: `SELECT DISTINCT request_id, hex(${hashOfUser(key)}) AS hash FROM ${targetTable}
         WHERE request_id IN ({requestIds:Array(String)})`,
       query_params: { requestIds },
-      format: 'JSONEachRow',
     });
-    for (const { request_id: id, hash } of await result.json<{ request_id: string; hash: string }>()) {
+    for (const { request_id: id, hash } of rows) {
       const bytes = Buffer.from(hash, 'hex');
       if (bytes.length !== hashBytes) throw new Error('clickhouse lost the key of the hashes');
       hashes.set(id, [...(hashes.get(id) ?? []), bytes]);
@@ -98,7 +99,7 @@ export async function withHashKey<Result>(
   const { deployment } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
   const key = createHmac('sha256', deployment.secret).update('deleted users').digest();
-  const table = `${namePrefix}${randomBytes(6).toString('hex')}_hash_key`;
+  const table = scratchName(clickhouse, `${namePrefix}${randomBytes(6).toString('hex')}_hash_key`);
   await createScratch(clickhouse, table, 'first UInt64, second UInt64');
   try {
     const [first, second] = [String(key.readBigUInt64LE(0)), String(key.readBigUInt64LE(8))];

@@ -260,6 +260,7 @@ export function createCommitter(options: CommitterOptions): Committer {
       packed.decisions,
       options.segmentAgeMsMax + commitBatches.overdueSegmentMsMax,
       suppressions.version(),
+      Math.min(...batch.map(({ submission }) => submission.registryVersion)),
       ...packed.rows.flatMap(({ table, text }) => [currentVersionOf(table), markerRows[table], text]),
     ];
     crash('commit_packed');

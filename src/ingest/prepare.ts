@@ -19,7 +19,13 @@ import {
 import type { PlainEvents } from './plain-events.js';
 import { pickEvents, recordsOf, selectEvents, usersOf } from './plain-rows.js';
 import type { CheckContext, Checked, RecordKind } from './record-kind.js';
-import { bulkLimits, type LimitContext, type NamedLimit, singleLimits } from './request-limits.js';
+import {
+  bulkLimits,
+  environmentLimits,
+  type LimitContext,
+  type NamedLimit,
+  singleLimits,
+} from './request-limits.js';
 import { atOnce, type Steps } from './steps.js';
 import { createSubmission, pickKept, type Submission, selectUsers } from './submission.js';
 
@@ -99,7 +105,9 @@ function prepareSingle<T extends Checked>(
 
   const record = kind.encode(context.environment.appId, checked);
   const build = (kept?: readonly number[]) =>
-    kept === undefined ? groupOf(encodedRecords([record]), singleLimits(kind, checked, context)) : nothing();
+    kept === undefined
+      ? groupOf(encodedRecords([record]), singleLimits(kind, checked, context), context)
+      : nothing(context);
   const submission = createSubmission(context, selectUsers([checked]), build);
   return { kind: 'ready', submission, records: 1, errors: [], mendings };
 }
@@ -147,12 +155,13 @@ function* prepareBulk<T extends Checked>(
     rows.push(record);
   }
   const build = (kept?: readonly number[]) => {
-    if (kept === undefined) return groupOf(encodedRecords(rows), limits);
-    if (kept.length === 0) return nothing();
+    if (kept === undefined) return groupOf(encodedRecords(rows), limits, context);
+    if (kept.length === 0) return nothing(context);
     const users = pickKept(accepted, kept);
     return groupOf(
       encodedRecords(pickKept(rows, kept)),
       bulkLimits(kind, users.length, () => users, context),
+      context,
     );
   };
   const submission = createSubmission(context, selectUsers(accepted), build);
@@ -170,10 +179,10 @@ export function preparePlain(
   const limits = plainLimits(kind, events, context);
   if (limits.some(({ cost, limit }) => cost > limit.max)) return undefined;
   const build = (kept?: readonly number[]) => {
-    if (kept === undefined) return groupOf(recordsOf(events), limits);
-    if (kept.length === 0) return nothing();
+    if (kept === undefined) return groupOf(recordsOf(events), limits, context);
+    if (kept.length === 0) return nothing(context);
     const some = pickEvents(events, kept);
-    return groupOf(recordsOf(some), plainLimits(kind, some, context));
+    return groupOf(recordsOf(some), plainLimits(kind, some, context), context);
   };
   const submission = createSubmission(context, (suppressed) => selectEvents(events, suppressed), build);
   return { kind: 'ready', submission, records: events.count, errors: [], mendings: new Map() };
@@ -190,7 +199,13 @@ function plainLimits(
     : singleLimits(kind, users()[0] as Checked, context);
 }
 
-function groupOf(records: Records, limits: readonly NamedLimit[]): readonly LimitedGroup[] {
+/** The group of a request. `own`: the limits of its kind; the ones of the environment count what is stored of it. */
+function groupOf(
+  records: Records,
+  own: readonly NamedLimit[],
+  context: LimitContext,
+): readonly LimitedGroup[] {
+  const limits = [...own, ...environmentLimits(records.length, records.rowBytesMax, context)];
   return [{ limits, records, bytes: packedBytesMax(limits, records) }];
 }
 
@@ -198,8 +213,8 @@ function groupOf(records: Records, limits: readonly NamedLimit[]): readonly Limi
  * The group of a request of which no record is left. It is committed as well: only the script knows whether its users are
  * still suppressed.
  */
-function nothing(): readonly LimitedGroup[] {
-  return groupOf(encodedRecords([]), []);
+function nothing(context: LimitContext): readonly LimitedGroup[] {
+  return groupOf(encodedRecords([]), [], context);
 }
 
 function checkContext({ surrogates }: Document, { environment, nowMs }: PrepareContext): CheckContext {

@@ -8,6 +8,8 @@ import type { Checked } from './record-kind.js';
 
 /** Groups that go in one commit, in their order. */
 export type Submission<G extends Group = Group> = {
+  /** The version of the registry in which its environment was found. */
+  readonly registryVersion: number;
   /** Without the records of users who are suppressed at the version. */
   readonly groups: () => readonly G[];
   /** The records that are left out, by their index; undefined if none is. */
@@ -56,6 +58,7 @@ export function createSubmission<G extends Group>(
 
   renew();
   return {
+    registryVersion: environment.registryVersion,
     groups: () => groups,
     leftOut: () => selection?.leftOut,
     joins: () => selection?.joins ?? noJoins,

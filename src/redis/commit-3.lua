@@ -7,7 +7,7 @@
 --
 -- KEYS
 --   1  state of the shard (hash): epoch, clock_us, limit_clock_us, limit_clock_ahead_us, last_number, bytes,
---      rows, claim_bucket_count, claim_clock_us, claims_kept_from, suppression_version,
+--      rows, claim_bucket_count, claim_clock_us, claims_kept_from, suppression_version, registry_version,
 --      open.<table> = "<number> <commits> <opened_ms>"
 --   2  outstanding segments (sorted set, by number)
 --   3  answers (hash): of each process's last commit, "<sequence> <minute of the clock of claims> <answer>"
@@ -16,9 +16,11 @@
 --   3  backlog bytes at most            4  a segment of this many bytes takes no further commit
 --   5  the calling process              6  what is to be decided (layout: src/ingest/pack.ts)
 --   7  a segment this old in ms takes no further commit   8  the version of the suppressions that the caller has applied
---   9… of each table that gets rows: its name, the marker row of its segments, the rows for it
+--   9  the version of the registry by which the environments of the records were found
+--   10… of each table that gets rows: its name, the marker row of its segments, the rows for it
 -- Returns one string:
---   "e"  this Redis is not that deployment's    "x"  the commit is older than the last one and not repeated
+--   "e"  this Redis is not that deployment's, or its registry was loaded since the environments were found
+--   "x"  the commit is older than the last one and not repeated
 --   "o"  the backlog is full                    "v<version>"  the suppressions have this newer version; nothing is stored,
 --                                                             now or by a copy of this commit that comes later
 --                                               else one answer per group, joined by commas:
@@ -47,17 +49,17 @@ local sub, find, byte, char = string.sub, string.find, string.byte, string.char
 -- 1. Is this the right Redis, and has this commit already been made?
 
 local tables, state_fields = {}, { 'epoch', 'clock_us', 'last_number', 'bytes', 'claim_bucket_count', 'claims_kept_from',
-  'limit_clock_us', 'limit_clock_ahead_us', 'claim_clock_us', 'rows', 'suppression_version' }
+  'limit_clock_us', 'limit_clock_ahead_us', 'claim_clock_us', 'rows', 'suppression_version', 'registry_version' }
 local first_open = #state_fields
 local bytes_to_come = #packed
-for i = 9, #ARGV, 3 do
+for i = 10, #ARGV, 3 do
   tables[#tables + 1] = { name = ARGV[i], marker = ARGV[i + 1], rows = ARGV[i + 2], at = 1, pieces = {}, kept = 0 }
   bytes_to_come = bytes_to_come + #ARGV[i + 2]
   state_fields[#state_fields + 1] = 'open.' .. ARGV[i]
 end
 local state = call('HMGET', state_key, unpack(state_fields))
 -- Without a number of buckets it was loaded by an older version; the number must not be guessed.
-if state[1] ~= epoch or not state[5] then return 'e' end
+if state[1] ~= epoch or not state[5] or tonumber(state[12] or '0') > tonumber(ARGV[9]) then return 'e' end
 local kept = call('HGET', answers_key, process)
 if kept then
   local last_sequence, last_answer = string.match(kept, '^(%d+) %d+ (.*)$')

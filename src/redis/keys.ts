@@ -53,6 +53,10 @@ export const registryKeys = {
   documents: '{registry}:documents',
   /** Counts the changes of the documents; readers poll it. */
   version: '{registry}:version',
+  /** Hash: the number of the witness, and `kept:<server>`: the number that a ClickHouse server has (accounts/witness.ts). */
+  witness: '{registry}:witness',
+  /** Present for a while after a process counted on. */
+  witnessTurn: '{registry}:witness_turn',
   /** Set of the documents' keys that ClickHouse does not have yet. */
   unmirrored: '{registry}:unmirrored',
   /** Hash of the audit log's lines that ClickHouse does not have yet. */
@@ -65,6 +69,11 @@ export const registryKeys = {
   deletions: '{registry}:deletions',
   /** Sorted set of "<account_id> <request id>" by time of submission. */
   pendingDeletions: '{registry}:deletions_pending',
+  /**
+   * Hash of the weights of pending requests: by their members, the sum of each account by its id, and of all by an empty name.
+   * The script that adds a member, or removes it, changes the sums with it.
+   */
+  deletionWeights: '{registry}:deletion_weights',
   /** Set of pending requests whose targets ClickHouse does not have yet. */
   unkeptDeletions: '{registry}:deletions_unkept',
   /** Sorted set like the pending requests': requests that can never be carried out, until an administrator ends them. */
@@ -81,12 +90,14 @@ export const registryKeys = {
   deletionReference: (digest: string) => `{registry}:deletion_reference:${digest}`,
   /** The list of users of a request; gone when it is complete. */
   deletionTargets: (requestId: string) => `{registry}:deletion_targets:${requestId}`,
-  /** Keyed hashes of the users that a request deleted, 16 bytes each, while a backup may hold those users. It expires. */
+  /** Keyed hashes of the users that a request deleted, 16 bytes each, while older data may hold those users. It expires. */
   deletedUsers: (requestId: string) => `{registry}:deleted_users:${requestId}`,
   /** Present while Redis has the hashes of all users that were deleted since this backup began. It expires. */
   deletedUsersSince: (backup: string) => `{registry}:deleted_users_since:${backup}`,
   /** Sorted set of "<account_id> <export id>" by the time of their end. */
   exports: '{registry}:exports',
+  /** The same of exports. */
+  exportWeights: '{registry}:export_weights',
   /** The request of an export, which names users. It expires, and a deletion of one of them removes it. */
   export: (id: string) => `{registry}:export:${id}`,
   /** Present while a backup takes the place of ClickHouse's tables; no round of deletions begins. */

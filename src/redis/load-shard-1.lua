@@ -4,7 +4,8 @@
 --
 -- KEYS  1  state of the shard (hash)
 -- ARGV  1  epoch of the deployment   2  highest number that was given before   3  buckets for claims: a power of two
---       4  nonce with which the caller reserved its numbers   5  version of the suppressions
+--       4  nonce with which the caller reserved its numbers   5  version of the suppressions   6  version of the registry
+--       7  number of the witness
 -- Returns 1 if this call loaded the shard, 0 if it was loaded before; nil if the numbers that the caller reserved are
 -- gone: Redis was emptied, or another load has reserved numbers since.
 
@@ -22,6 +23,13 @@ if not loaded then redis.call('HSET', state_key, 'keys_forgotten_to', string.for
 -- API processes may have kept older suppressions in memory while Redis was empty.
 if tonumber(ARGV[5]) > tonumber(redis.call('HGET', state_key, 'suppression_version') or '0') then
   redis.call('HSET', state_key, 'suppression_version', ARGV[5])
+end
+-- They may also know environments that the loaded registry does not have.
+if tonumber(ARGV[6]) > tonumber(redis.call('HGET', state_key, 'registry_version') or '0') then
+  redis.call('HSET', state_key, 'registry_version', ARGV[6])
+end
+if tonumber(ARGV[7]) > tonumber(redis.call('HGET', state_key, 'witness') or '0') then
+  redis.call('HSET', state_key, 'witness', ARGV[7])
 end
 redis.call('HSET', state_key, 'epoch', epoch)
 redis.call('HDEL', state_key, 'loading')

@@ -1,7 +1,7 @@
 // Changes of the suppressions in Redis: first the names, then the version of every shard. From then on no commit of an API
 // process that does not know the change stores anything, so no clock and no message decides when it holds.
 
-import { StateNotLoaded } from '../accounts/registry.js';
+import { readLoaded, StateNotLoaded } from '../accounts/registry.js';
 import { suppressions } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
@@ -83,7 +83,10 @@ async function readNames(
   const values: (string | null)[] = [];
   for (let first = 0; first < names.length; first += suppressionChanges.namesPerReadMax) {
     const some = names.slice(first, first + suppressionChanges.namesPerReadMax);
-    values.push(...(await redis.hmget(registryKeys.suppressedNames(accountId), ...some)));
+    const [found] = await readLoaded(redis, (transaction) =>
+      transaction.hmget(registryKeys.suppressedNames(accountId), ...some),
+    );
+    values.push(...(found as (string | null)[]));
   }
   return values;
 }

@@ -1,9 +1,10 @@
 // The second copy of the suppressions, in ClickHouse: written before a submission is answered, and within a second of an
 // anonymous user who was suppressed by an identification; read when Redis was emptied.
 
-import { inScriptCalls, type Loading } from '../accounts/loading.js';
+import { inScriptCalls, type Loading, versionAfterLoss } from '../accounts/loading.js';
 import { StateNotLoaded } from '../accounts/registry.js';
 import { mirrorAudit } from '../audit/mirror.js';
+import { readRow, readRows, streamRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
@@ -77,15 +78,58 @@ export async function restoreSuppressions(clickhouse: ClickHouseClient, loading:
   return version;
 }
 
+/**
+ * Makes ClickHouse's copy what Redis has, whatever it lacks: it was set back. What changes meanwhile is copied as usual. May be
+ * repeated.
+ */
+export async function copySuppressions(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
+  const state = await redis.hgetall(registryKeys.suppressions);
+  const version = state.version ?? '0';
+  const here = Object.keys(state).flatMap((field) => (field.startsWith('users:') ? [field.slice(6)] : []));
+  const there = (await readAccounts(clickhouse)).map(({ account_id }) => account_id);
+  for (const account_id of new Set([...here, ...there])) {
+    const names = await redis.hgetall(registryKeys.suppressedNames(account_id));
+    const wanted = pairsOf(Object.entries(names));
+    const insert = async (rows: readonly object[]) => {
+      if (rows.length === 0) return;
+      const values = rows.map((row) => ({ account_id, ...row }));
+      const clickhouse_settings = { async_insert: 0 } as const;
+      await clickhouse.insert({
+        table: suppressedNamesTable,
+        values,
+        format: 'JSONEachRow',
+        clickhouse_settings,
+      });
+    };
+    // As old as they are; only where ClickHouse has something later, which is wrong, as new as the latest change.
+    await insert([...wanted.values()].map((row) => ({ ...row, suppressed: 1 })));
+    const stored: (readonly [string, string])[] = [];
+    for await (const entry of readNames(clickhouse, account_id)) stored.push(entry);
+    const found = pairsOf(stored);
+    const lacking = [...wanted].filter(([pair]) => !found.has(pair));
+    const surplus = [...found].filter(([pair]) => !wanted.has(pair));
+    await insert([
+      ...lacking.map(([, row]) => ({ ...row, version, suppressed: 1 })),
+      ...surplus.map(([, row]) => ({ ...row, version, suppressed: 0 })),
+    ]);
+  }
+}
+
+/** Of names with their values in Redis: each name with each of its roots. */
+function pairsOf(entries: readonly (readonly [name: string, value: string])[]) {
+  return new Map(
+    entries.flatMap(([name, value]) => {
+      const [version = '0', ...roots] = value.split(' ');
+      return roots.map((root) => [`${name} ${root}`, { name, root, version }] as const);
+    }),
+  );
+}
+
 async function versionAfter(clickhouse: ClickHouseClient): Promise<string> {
-  const result = await clickhouse.query({
+  const row = await readRow<{ version: string }>(clickhouse, {
     query: `SELECT toString(max(version)) AS version FROM ${suppressedNamesTable}`,
-    format: 'JSONEachRow',
   });
-  const [row] = await result.json<{ version: string }>();
-  const last = Number(row?.version ?? 0);
-  // The last ones may have been lost. Versions are times in microseconds.
-  return last === 0 ? '0' : String(Math.max(last + 1, Date.now() * 1000));
+  return row.version === '0' ? '0' : versionAfterLoss(row.version);
 }
 
 const latest = `SELECT account_id, name, root, argMax(suppressed, version) AS is_suppressed, max(version) AS since
@@ -93,12 +137,10 @@ const latest = `SELECT account_id, name, root, argMax(suppressed, version) AS is
 
 /** All accounts that ever had a suppressed user, with how many they have. */
 async function readAccounts(clickhouse: ClickHouseClient) {
-  const result = await clickhouse.query({
+  return readRows<{ account_id: string; users: string }>(clickhouse, {
     query: `SELECT account_id, toString(countIf(root = '-' AND is_suppressed)) AS users
       FROM (${latest} GROUP BY account_id, name, root) GROUP BY account_id`,
-    format: 'JSONEachRow',
   });
-  return result.json<{ account_id: string; users: string }>();
 }
 
 /** The suppressed names of an account, each with its value in Redis. */
@@ -106,17 +148,11 @@ async function* readNames(
   clickhouse: ClickHouseClient,
   accountId: string,
 ): AsyncGenerator<readonly [name: string, value: string]> {
-  const result = await clickhouse.query({
+  const rows = streamRows<{ name: string; since: string; roots: string[] }>(clickhouse, {
     query: `SELECT name, toString(min(since)) AS since, groupArray(root) AS roots
       FROM (${latest} WHERE account_id = {accountId:String} GROUP BY account_id, name, root)
       WHERE is_suppressed GROUP BY name`,
     query_params: { accountId },
-    format: 'JSONEachRow',
   });
-  for await (const rows of result.stream<{ name: string; since: string; roots: string[] }>()) {
-    for (const row of rows) {
-      const { name, since, roots } = row.json();
-      yield [name, [since, ...roots].join(' ')];
-    }
-  }
+  for await (const { name, since, roots } of rows) yield [name, [since, ...roots].join(' ')];
 }

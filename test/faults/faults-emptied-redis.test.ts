@@ -10,10 +10,12 @@ import { createTestAccount } from '../../harness/accounts.js';
 import { ask, basic, deletionPaths, getToken, readStatus, submit } from '../../harness/deletion.js';
 import { findViolations, type StoredEvent, storedEventsQuery } from '../../harness/exactly-once.js';
 import { assertKept, newProducer, unknownMax, untilDrained } from '../../harness/fault-checks.js';
+import { paths, post } from '../../harness/ingestion.js';
 import { countOutcomes, type Producer, startLoad, whileRunning } from '../../harness/load.js';
 import { connectTestRedis } from '../../harness/redis-client.js';
 import { type Bootstrap, type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
+import { addEnvironment } from '../../src/accounts/accounts.js';
 import { StateNotLoaded } from '../../src/accounts/registry.js';
 import { readDeletion } from '../../src/deletion/request.js';
 import { registryKeys } from '../../src/redis/keys.js';
@@ -105,7 +107,7 @@ test('refuses everything after Redis was emptied until it is restored, then goes
       deadlineMs: 60_000,
       what: 'the API process says that it is not ready',
     });
-    assert.deepEqual(await sluice.admin('restore'), { state: 'restored' });
+    assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
     await load.more(200);
   });
   assert.deepEqual(await readState(), stateBefore);
@@ -165,8 +167,43 @@ test('tells nobody that a key or a token is wrong while it knows none', async ()
     answers.map(() => [503, 'overloaded']),
   );
   await assert.rejects(readDeletion(redis, '5f0c3a52-3a6e-4a5e-9d0b-0e6f6f6f2d11'), StateNotLoaded);
-  assert.deepEqual(await sluice.admin('restore'), { state: 'restored' });
+  assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
   assert.ok(await getToken(sluice, account));
+});
+
+test('a process that kept the lost registry takes nothing under an environment that exists no more', async () => {
+  const [api] = sluice.api;
+  assert.ok(api);
+  await untilMirrored();
+  const statuses: number[] = [];
+  let appId = '';
+  const send = async () => {
+    const { status } = await post(sluice.baseUrl, paths.track, {
+      app_id: appId,
+      identity: 'ada',
+      event: 'x',
+    });
+    statuses.push(status);
+    return status;
+  };
+  for (const worker of sluice.workers) worker.sigstop();
+  try {
+    // No worker copies it, so it is lost with Redis.
+    appId = (await addEnvironment(redis, sluice.bootstrap.account_id, 'Lost')).app_id;
+    assert.equal(await send(), 200);
+    api.sigstop();
+    await redis.flushall();
+    assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
+  } finally {
+    api.sigcont();
+    for (const worker of sluice.workers) worker.sigcont();
+  }
+  await until(async () => (await send()) === 400, { deadlineMs: 60_000, what: 'the environment is unknown' });
+  assert.deepEqual(
+    statuses.filter((status) => status === 200),
+    [200],
+    'only before the loss',
+  );
 });
 
 /** Settles when ClickHouse has every document of the registry. */

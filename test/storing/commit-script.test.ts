@@ -139,6 +139,16 @@ test('refuses a late copy of a commit that is older than the last one', async ()
   assert.equal(await commit(redis, [group([eventRecord('c')])], { sequence: 1, process: 'another' }), 's');
 });
 
+test('stores nothing for a caller that found its environments in an older registry than the one that was loaded', async () => {
+  const state = shardKeys.state(0);
+  await redis.hset(state, 'registry_version', '1764000000000000');
+  const before = await dumpAll(redis);
+  const groups = [group([eventRecord('a', 'key')])];
+  assert.equal(await commit(redis, groups, { registryVersion: 1_763_999_999_999_999 }), 'e');
+  assert.deepEqual(await dumpAll(redis), before);
+  assert.equal(await commit(redis, groups, { registryVersion: 1_764_000_000_000_000 }), 's');
+});
+
 test('stores nothing for a caller with an older version of the suppressions than the shard, and names the version', async () => {
   const state = shardKeys.state(0);
   await runScript(redis, scripts.raiseSuppressions, [state], [epoch, '1764000000000000']);

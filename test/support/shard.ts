@@ -29,6 +29,7 @@ export type CommitOverrides = {
   readonly segmentBytesMax?: number;
   readonly segmentAgeMsMax?: number;
   readonly suppressionVersion?: number;
+  readonly registryVersion?: number;
   readonly script?: Script;
 };
 
@@ -42,7 +43,12 @@ export async function loadShard(
   const state = shardKeys.state(shard);
   // The process that may load a shard notes its nonce there.
   await redis.hset(state, 'loading', 'test');
-  await runScript(redis, scripts.loadShard, [state], [epoch, numberFloor, claimBuckets, 'test', '0']);
+  await runScript(
+    redis,
+    scripts.loadShard,
+    [state],
+    [epoch, numberFloor, claimBuckets, 'test', '0', '0', '0'],
+  );
 }
 
 /** Suppressions without any user. */
@@ -56,7 +62,13 @@ export const noSuppressions: Suppressions = {
 
 /** A request with one group. */
 export function submissionOf(group: Group): Submission {
-  return { groups: () => [group], leftOut: () => undefined, joins: () => [], renew: () => undefined };
+  return {
+    registryVersion: Number.MAX_SAFE_INTEGER,
+    groups: () => [group],
+    leftOut: () => undefined,
+    joins: () => [],
+    renew: () => undefined,
+  };
 }
 
 let sequence = 0;
@@ -79,6 +91,7 @@ export async function commit(
     packed.decisions,
     overrides.segmentAgeMsMax ?? 1e9,
     overrides.suppressionVersion ?? 0,
+    overrides.registryVersion ?? Number.MAX_SAFE_INTEGER,
     ...packed.rows.flatMap(({ table, text }) => [currentVersionOf(table), markerRows[table], text]),
   ];
   return String(await runScript(redis, overrides.script ?? scripts.commit, keys, args));

@@ -28,6 +28,7 @@ const limitKeys = createLimitKeys('secret');
 
 function contextOf(limits: LiveEnvironment['limits'], lenient = false) {
   const environment: LiveEnvironment = {
+    registryVersion: 0,
     needsWriteKey: false,
     origins: undefined,
     appId: '1000000001',
@@ -47,6 +48,8 @@ const unlimited = contextOf({
   bulk_app: undefined,
   collect_user: undefined,
   collect_app: undefined,
+  app_records: undefined,
+  app_bytes: undefined,
 });
 const limited = contextOf(rateLimits);
 const lenient = contextOf(rateLimits, true);

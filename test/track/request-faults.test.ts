@@ -263,7 +263,7 @@ describe('a commit that several requests share', () => {
     t.after(() => suppressions.close());
     const mine = createCommitter({ ...committing, suppressions });
     t.after(() => mine.close());
-    const environment = { appId: '1000000001', accountId: 'account' } as LiveEnvironment;
+    const environment = { appId: '1000000001', accountId: 'account', registryVersion: 0 } as LiveEnvironment;
     const identifying = (identity: string) => {
       const users = [
         { identity, userId: '7' },

@@ -1,0 +1,115 @@
+// What Redis and the ClickHouse servers have of the witness (witness.ts): a server's table has the numbers that it has seen, and
+// Redis notes for each server which number that is.
+
+import { readRow, readRows } from '../clickhouse/answers.js';
+import { type ClickHouseClient, codeOfFault, faultCodes } from '../clickhouse/client.js';
+import { onAllReplicas } from '../clickhouse/replication.js';
+import type { Redis } from '../redis/client.js';
+import { registryKeys } from '../redis/keys.js';
+import { witnesses } from '../tuning.js';
+
+/** `registry`, the number of a shard, or `copies`. */
+export type Part = string;
+
+export const registry: Part = 'registry';
+/** Written only while every change has its second copy. */
+export const copies: Part = 'copies';
+
+/** What a server has of a part. */
+export type Seen = {
+  readonly number: number;
+  /** The highest segment that ClickHouse had by then, and how many records ever were stored. */
+  readonly storedTo: number;
+  readonly storedRecords: number;
+};
+
+const keptField = (server: number) => `kept:${server}`;
+
+/** By server: the number that it was seen to have. */
+export async function readKept(redis: Redis): Promise<ReadonlyMap<number, number>> {
+  const fields = Object.entries(await redis.hgetall(registryKeys.witness));
+  return new Map(
+    fields
+      .filter(([field]) => field.startsWith('kept:'))
+      .map(([field, number]) => [Number(field.slice('kept:'.length)), Number(number)]),
+  );
+}
+
+/** Notes that a server has a number. */
+export async function noteKept(redis: Redis, server: number, number: number): Promise<void> {
+  await redis.hset(registryKeys.witness, keptField(server), String(number));
+}
+
+/** From here on a server counts as new, whatever it has: it is recovered, or was replaced on purpose. */
+export async function forgetKept(redis: Redis, servers: readonly number[]): Promise<void> {
+  await redis.hdel(registryKeys.witness, ...servers.map(keptField));
+}
+
+/** Whether ClickHouse has the second copy of every change. */
+export async function areAllCopied(redis: Redis): Promise<boolean> {
+  const counts = await Promise.all([
+    redis.scard(registryKeys.unmirrored),
+    redis.scard(registryKeys.unmirroredDeletions),
+    redis.hlen(registryKeys.audit),
+  ]);
+  return counts.every((count) => count === 0);
+}
+
+/** When ClickHouse had the second copies of all changes for the last time, by its clock; null if that is not known. */
+export async function readCopiedAt(clickhouse: ClickHouseClient): Promise<string | null> {
+  const row = await readRow<{ at: string; known: string | number }>(clickhouse, {
+    query: `SELECT toString(max(written_at)) AS at, count() AS known FROM witness WHERE part = '${copies}'`,
+  });
+  return Number(row.known) === 0 ? null : `${row.at.replace(' ', 'T')}Z`;
+}
+
+/** What a server has seen; nothing if it lost even the table. */
+export async function readSeen(clickhouse: ClickHouseClient): Promise<Map<Part, Seen>> {
+  try {
+    const rows = await readRows<Record<'part' | 'number' | 'stored_to' | 'stored_records', string>>(
+      clickhouse,
+      {
+        query: `SELECT part, toString(max(w.number)) AS number, toString(max(stored_to)) AS stored_to,
+          toString(max(stored_records)) AS stored_records
+        FROM ${onAllReplicas(clickhouse, 'witness')} AS w GROUP BY part`,
+        abort_signal: AbortSignal.timeout(witnesses.clickhouseMsMax),
+        clickhouse_settings: { skip_unavailable_shards: 1 },
+      },
+    );
+    return new Map(
+      rows.map(({ part, number, stored_to, stored_records }) => [
+        part,
+        { number: Number(number), storedTo: Number(stored_to), storedRecords: Number(stored_records) },
+      ]),
+    );
+  } catch (error) {
+    const code = codeOfFault(error);
+    if (code === faultCodes.unknownTable || code === faultCodes.unknownDatabase) return new Map();
+    throw error;
+  }
+}
+
+/** Settles with the number of the registry that the server has then: an older server takes nothing, and so never catches up. */
+export async function writeSeen(
+  clickhouse: ClickHouseClient,
+  parts: ReadonlyMap<Part, Seen>,
+  kept: number,
+): Promise<number> {
+  const all = [...parts];
+  await clickhouse.command({
+    query: `INSERT INTO witness (part, number, stored_to, stored_records) SELECT row.1, row.2, row.3, row.4 FROM (
+        SELECT arrayJoin(arrayZip({parts:Array(String)}, {numbers:Array(UInt64)}, {stored:Array(UInt64)},
+          {records:Array(UInt64)})) AS row)
+      WHERE (SELECT max(w.number) FROM witness AS w WHERE part = '${registry}') >= {kept:UInt64}`,
+    query_params: {
+      parts: all.map(([part]) => part),
+      numbers: all.map(([, { number }]) => number),
+      stored: all.map(([, { storedTo }]) => storedTo),
+      records: all.map(([, { storedRecords }]) => storedRecords),
+      kept,
+    },
+    clickhouse_settings: { async_insert: 0 },
+    abort_signal: AbortSignal.timeout(witnesses.clickhouseMsMax),
+  });
+  return (await readSeen(clickhouse)).get(registry)?.number ?? 0;
+}

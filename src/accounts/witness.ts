@@ -1,0 +1,262 @@
+// Notices that Redis or a ClickHouse server was set back to an older copy of its data. A number that only grows, the witness, is
+// counted on in Redis every second, in the registry and in each shard, and copied to every ClickHouse server every few seconds.
+// Whoever has a lower number than the other, or than a process has seen, is older. An older Redis is treated as emptied: it takes
+// and decides nothing until it is loaded again. An older ClickHouse server stores nothing, and no deletion completes there, until
+// `state recover`. No clock is compared.
+//
+// Each process compares at its start, whenever it connects to Redis again (before any other command of that connection), and
+// every second.
+
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { ClickHouseSetBack, serversOf } from '../clickhouse/servers.js';
+import { describeError, type Log } from '../log.js';
+import { clickhouseSetBack } from '../metrics.js';
+import { mastersOf, type Redis } from '../redis/client.js';
+import { registryKeys, shardKeys } from '../redis/keys.js';
+import { type Script, scripts } from '../redis/scripts.js';
+import { takeTurn } from '../redis/turn.js';
+import { witnesses } from '../tuning.js';
+import type { Deployment } from './documents.js';
+import {
+  areAllCopied,
+  copies,
+  noteKept,
+  type Part,
+  readKept,
+  readSeen,
+  registry,
+  type Seen,
+  writeSeen,
+} from './witness-copies.js';
+
+export type WitnessOptions = {
+  readonly redis: Redis;
+  readonly clickhouse: ClickHouseClient;
+  readonly deployment: () => Pick<Deployment, 'epoch' | 'shards'> | undefined;
+  readonly log: Log;
+};
+
+export type Witness = {
+  /** Whether Redis was looked at, and compared with ClickHouse unless that is away. */
+  readonly hasCompared: () => boolean;
+  /** Looks at Redis first whenever this connection is made again. */
+  readonly guard: (connection: Redis) => void;
+  readonly close: () => void;
+};
+
+/** Starts to compare. Settles after the first attempt. */
+export async function followWitness(options: WitnessOptions): Promise<Witness> {
+  const { redis, log } = options;
+  const comparison = createComparison(options);
+  let running: Promise<void> | undefined;
+  let rounds = 0;
+  let attempted = false;
+  let reported = '';
+
+  async function round(): Promise<void> {
+    if (options.deployment() === undefined) return;
+    try {
+      const compares = rounds % witnesses.roundsPerCopy === 0 || !comparison.sawAll();
+      if (compares) await comparison.withClickHouse();
+      // Only who has compared counts on: an older Redis must not catch up.
+      const counts =
+        comparison.hasSeen() && (await takeTurn(redis, registryKeys.witnessTurn, witnesses.turnMs));
+      const isNew = await comparison.withRedis(redis, counts);
+      attempted = true;
+      if (isNew && counts && compares) await comparison.copy();
+      reported = '';
+    } catch (error) {
+      const described = describeError(error);
+      if (described.message !== reported) log.warn({ error: described }, 'the stores cannot be compared');
+      reported = described.message;
+    }
+    rounds += 1;
+  }
+
+  const run = () => {
+    running ??= round().finally(() => {
+      running = undefined;
+    });
+    return running;
+  };
+  await run();
+  const timer = setInterval(() => void run(), witnesses.everyMs);
+  return {
+    hasCompared: () => attempted,
+    guard: (connection) => {
+      const look = (server: Redis) => () =>
+        void comparison
+          .withRedis(server, false, true)
+          .catch((error: unknown) =>
+            log.debug({ error: describeError(error) }, 'a connection was lost before Redis was looked at'),
+          );
+      for (const server of mastersOf(connection)) server.on('ready', look(server));
+      connection.on('+node', (server: Redis) => server.on('ready', look(server)));
+    },
+    close: () => clearInterval(timer),
+  };
+}
+
+/** The ClickHouse servers that were set back, by their index. */
+export type Comparison = { readonly setBack: readonly number[] };
+
+/** Compares once, for commands. A server that does not answer decides nothing. */
+export async function compareOnce(options: WitnessOptions): Promise<Comparison> {
+  const comparison = createComparison(options);
+  await comparison.withClickHouse();
+  await comparison.withRedis(options.redis, false);
+  return { setBack: serversOf(options.clickhouse).setBack() };
+}
+
+/** Throws ClickHouseSetBack if a server lacks what it had by the last copy: for who is about to rely on what it says. */
+export async function assertCurrent(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
+  const kept = await readKept(redis);
+  const servers = serversOf(clickhouse);
+  const seen = await Promise.all(servers.all.map((client) => readSeen(client).catch(() => undefined)));
+  const setBack = seen.flatMap((parts, server) =>
+    parts !== undefined && isOlder(parts, kept.get(server)) ? [server] : [],
+  );
+  if (setBack.length > 0) throw new ClickHouseSetBack(setBack);
+}
+
+/** Whether a server has seen less than what it had once. */
+function isOlder(parts: ReadonlyMap<Part, Seen>, kept = 0): boolean {
+  return (parts.get(registry)?.number ?? 0) < kept;
+}
+
+function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions) {
+  const servers = serversOf(clickhouse);
+  /** The highest number of each part that this process has seen anywhere. */
+  const known = new Map<Part, number>();
+  /** What Redis had at the last look. */
+  let latest = new Map<Part, Seen>();
+  /** Whether any server was ever seen, and whether all were at the last comparison. */
+  let hasSeen = false;
+  let sawAll = false;
+  let slack: number | undefined;
+
+  const learn = (part: Part, number: number) => known.set(part, Math.max(known.get(part) ?? 0, number));
+
+  /** A Redis that does not wait for its disk may lose its last second; that is no older copy. */
+  async function readSlack(): Promise<void> {
+    // A Redis that does not tell is taken for one that may lose a second.
+    const policy = await redis.call('CONFIG', 'GET', 'appendfsync').catch(() => undefined);
+    if (Array.isArray(policy)) slack = policy[1] === 'always' ? 0 : witnesses.slack;
+  }
+
+  /** Settles with whether Redis holds the deployment and is as new as what is known. `atOnce`: the first commands of a connection. */
+  async function withRedis(connection: Redis, counts: boolean, atOnce = false): Promise<boolean> {
+    const current = deployment();
+    if (current === undefined) return false;
+    if (slack === undefined && !atOnce) await readSlack();
+    const { epoch, shards } = current;
+    const keys = [
+      registryKeys.epoch,
+      registryKeys.witness,
+      registryKeys.version,
+      registryKeys.restoringBackup,
+    ];
+    const ofRegistry = run(connection, scripts.witnessRegistry, keys, [lowest(registry), counts ? 1 : 0]);
+    const registrySeen = atOnce ? undefined : note(registry, await ofRegistry);
+    const ofShards = Array.from({ length: shards }, (_, shard) =>
+      run(
+        connection,
+        scripts.witnessShard,
+        [shardKeys.state(shard)],
+        [epoch, lowest(String(shard)), counts ? (registrySeen?.number ?? 0) : 0],
+      ),
+    );
+    // A server of a cluster refuses the keys of others, or is away.
+    const replies = await Promise.allSettled([ofRegistry, ...ofShards]);
+    const found = new Map<Part, Seen>();
+    let isNew = true;
+    for (const [index, reply] of replies.entries()) {
+      const part = index === 0 ? registry : String(index - 1);
+      const isNoted = part === registry && !atOnce;
+      const seen = isNoted
+        ? registrySeen
+        : reply.status === 'fulfilled'
+          ? note(part, reply.value)
+          : undefined;
+      if (seen === undefined) isNew = false;
+      else found.set(part, seen);
+    }
+    if (!atOnce) latest = found;
+    return isNew;
+  }
+
+  const lowest = (part: Part) => Math.max(0, (known.get(part) ?? 0) - (slack ?? witnesses.slack));
+
+  function note(part: Part, reply: unknown): Seen | undefined {
+    if (reply === 'old') {
+      log.error(
+        { part: part === registry ? part : `shard ${part}`, lowest: lowest(part) },
+        'Redis is older than what was seen of it: it was set back, and counts as emptied',
+      );
+      return undefined;
+    }
+    if (reply === null) return undefined;
+    const [number, storedTo, storedRecords] = Array.isArray(reply) ? (reply as string[]) : [reply as string];
+    const seen = {
+      number: Number(number),
+      storedTo: Number(storedTo ?? 0),
+      storedRecords: Number(storedRecords ?? 0),
+    };
+    learn(part, seen.number);
+    return seen;
+  }
+
+  /** Learns what the servers have seen, and notes which of them are older than Redis knows. */
+  async function withClickHouse(): Promise<void> {
+    // Before the servers are asked: what they are noted to have, they had by then.
+    const kept = await readKept(redis);
+    const seen = await Promise.all(
+      servers.all.map((client) => readSeen(client).catch((error: unknown) => describeError(error))),
+    );
+    const setBack: number[] = [];
+    for (const [server, parts] of seen.entries()) {
+      const wasSetBack = servers.setBack().includes(server);
+      if (!(parts instanceof Map)) {
+        if (wasSetBack) setBack.push(server);
+        continue;
+      }
+      hasSeen = true;
+      for (const [part, { number }] of parts) learn(part, number);
+      const isSetBack = isOlder(parts, kept.get(server));
+      if (isSetBack) setBack.push(server);
+      if (isSetBack && !wasSetBack)
+        log.error(
+          { server },
+          'ClickHouse is older than what was stored in it: nothing is stored until "npm run admin -- state recover"',
+        );
+      clickhouseSetBack.set({ server: String(server) }, isSetBack ? 1 : 0);
+    }
+    servers.noteSetBack(setBack);
+    sawAll = seen.every((parts) => parts instanceof Map);
+  }
+
+  /** Copies what Redis had at the last look to all servers that are not older, and notes which have it. */
+  async function copy(): Promise<void> {
+    const seen = latest.get(registry);
+    if (seen === undefined) return;
+    const { number } = seen;
+    const kept = await readKept(redis);
+    const parts = (await areAllCopied(redis)) ? new Map([...latest, [copies, seen]]) : latest;
+    // A server that is away gets the next one.
+    const results = await Promise.allSettled(
+      servers.all.map(async (client, server) => {
+        if (servers.setBack().includes(server)) return;
+        if ((await writeSeen(client, parts, kept.get(server) ?? 0)) >= number)
+          await noteKept(redis, server, number);
+      }),
+    );
+    for (const result of results) if (result.status === 'rejected') throw result.reason;
+  }
+
+  return { withRedis, withClickHouse, copy, hasSeen: () => hasSeen, sawAll: () => sawAll };
+}
+
+/** Sent as text: a Redis that has just started knows no script, and nothing may come between two attempts. */
+function run(redis: Redis, script: Script, keys: string[], args: (string | number)[]): Promise<unknown> {
+  return redis.eval(script.text, script.keys, ...keys, ...args);
+}

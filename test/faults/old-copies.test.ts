@@ -1,0 +1,292 @@
+// A store that is started with an older copy of its own files, as after a virtual machine was set back: it is told apart, and nothing
+// acts on it.
+
+import assert from 'node:assert/strict';
+import { cpSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import type { Redis } from 'ioredis';
+import { createTestAccount, type TestAccount, unlimited } from '../../harness/accounts.js';
+import {
+  askForToken,
+  deleteNow,
+  getToken,
+  readStatus,
+  submitAccepted,
+  untilComplete,
+} from '../../harness/deletion.js';
+import { paths, post, untilStored } from '../../harness/ingestion.js';
+import { connectTestRedis } from '../../harness/redis-client.js';
+import { type SluiceHandle, startRedis, startSluice } from '../../harness/services.js';
+import { setSuppressed } from '../../harness/suppression.js';
+import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
+import { until } from '../../harness/wait.js';
+import { registryKeys } from '../../src/redis/keys.js';
+
+let sluice: SluiceHandle;
+let redis: Redis;
+/** Where copies of a store are put aside. */
+let aside: string;
+
+before(async () => {
+  aside = tempDir('aside');
+  // Such a Redis loses nothing of its own: what it lacks after a start was taken from it.
+  sluice = await startSluice({ redis: await startRedis(), env: { JOB_LOCK_MS: '1000' } });
+  redis = connectTestRedis(sluice.redisUrl);
+});
+
+after(async () => {
+  redis?.disconnect();
+  await sluice?.stop();
+  await sluice?.redis.remove();
+  removeTempDir(aside);
+});
+
+type Event = { readonly identity: string; readonly idempotency_key: string };
+
+const eventsOf = (name: string, count: number, identity = name): Event[] =>
+  Array.from({ length: count }, (_, number) => ({ identity, idempotency_key: `${name}-${number}` }));
+
+/** Sends each event in a request of its own; settles with how many were answered with each status. */
+async function send(appId: string, events: readonly Event[]): Promise<Record<number, number>> {
+  const statuses: Record<number, number> = {};
+  for (const event of events) {
+    const { status } = await post(sluice.baseUrl, paths.track, { app_id: appId, event: 'x', ...event });
+    statuses[status] = (statuses[status] ?? 0) + 1;
+  }
+  return statuses;
+}
+
+async function countRows(appId: string, identity: string): Promise<number> {
+  const [row] = await sluice.rows<{ rows: string }>(
+    `SELECT toString(count()) AS rows FROM events WHERE app_id = '${appId}' AND identity = '${identity}'`,
+  );
+  return Number(row?.rows);
+}
+
+async function newAccount(): Promise<[TestAccount, string]> {
+  const account = await createTestAccount(sluice, 'Set back');
+  const appId = account.appIds[0] as string;
+  await sluice.admin('environments', 'set', appId, ...unlimited);
+  return [account, appId];
+}
+
+const isReady = async () => (await fetch(`${sluice.baseUrl}/health/ready`)).status === 200;
+
+const readReady = async () => (await fetch(`${sluice.baseUrl}/health/ready`)).text();
+
+async function untilReady(): Promise<void> {
+  await until(isReady, { deadlineMs: 60_000, what: 'the API process is ready' });
+}
+
+const readNumber = async () => Number(await redis.hget(registryKeys.witness, 'number'));
+
+/** Settles when both stores have counted on since: from here on what they had before is told apart. */
+async function untilCountedOn(): Promise<void> {
+  const from = await readNumber();
+  await until(async () => Number(await redis.hget(registryKeys.witness, 'kept:0')) > from, {
+    deadlineMs: 60_000,
+    what: 'ClickHouse has a later number of the witness',
+  });
+}
+
+/** Stops a store, does something with its folder, and starts it again. */
+async function whileStopped(store: 'redis' | 'clickhouse', work: (folder: string) => void): Promise<void> {
+  const child = sluice[store];
+  await child.stop();
+  work(join(child.dir, store === 'redis' ? 'appendonlydir' : 'clickhouse'));
+  await child.restart();
+}
+
+function putAside(store: 'redis' | 'clickhouse'): Promise<void> {
+  return whileStopped(store, (folder) => {
+    rmSync(join(aside, store), { recursive: true, force: true });
+    cpSync(folder, join(aside, store), { recursive: true, verbatimSymlinks: true });
+  });
+}
+
+function putBack(store: 'redis' | 'clickhouse'): Promise<void> {
+  return whileStopped(store, (folder) => {
+    rmSync(folder, { recursive: true });
+    cpSync(join(aside, store), folder, { recursive: true, verbatimSymlinks: true });
+  });
+}
+
+test('a Redis that was set back takes and decides nothing, and when it is loaded it is as an emptied one', async () => {
+  const [account, appId] = await newAccount();
+  await send(appId, [...eventsOf('before', 5), ...eventsOf('gone', 5), ...eventsOf('shy', 5)]);
+  await untilStored(sluice);
+  await putAside('redis');
+  await untilReady();
+
+  const token = await getToken(sluice, account);
+  assert.deepEqual(await send(appId, eventsOf('since', 20)), { 200: 20 });
+  const requestId = await deleteNow(sluice, token, [{ identity: 'gone' }]);
+  await setSuppressed(sluice.baseUrl, token, [{ identity: 'shy' }], true);
+  await sluice.admin('keys', 'rotate', appId);
+  await untilStored(sluice);
+  await untilCountedOn();
+
+  await putBack('redis');
+  // The first that reaches Redis again says so.
+  const statuses = new Set<number>();
+  await until(
+    async () => {
+      for (const status of Object.keys(await send(appId, eventsOf('since', 5)))) statuses.add(Number(status));
+      statuses.add((await askForToken(sluice, account)).status);
+      return (await redis.exists(registryKeys.epoch)) === 0;
+    },
+    { deadlineMs: 60_000, what: 'Redis is known to be old' },
+  );
+  assert.deepEqual([...statuses], [503]);
+  await until(async () => !(await isReady()), {
+    deadlineMs: 60_000,
+    what: 'the API says that it is not ready',
+  });
+  assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
+  await untilReady();
+
+  await send(appId, [...eventsOf('since', 20), ...eventsOf('gone', 5), ...eventsOf('shy', 7)]);
+  await untilStored(sluice);
+  assert.deepEqual(
+    [await countRows(appId, 'since'), await countRows(appId, 'gone'), await countRows(appId, 'shy')],
+    [20, 0, 5],
+  );
+  assert.equal((await askForToken(sluice, account)).status, 401);
+  const { api_key: apiKey } = (await sluice.admin('keys', 'rotate', appId)) as { api_key: string };
+  const status = await readStatus(sluice, await getToken(sluice, { ...account, apiKey }), requestId);
+  assert.equal((JSON.parse(status.text) as { status: string }).status, 'complete');
+});
+
+type Compared = {
+  readonly clickhouse: readonly { readonly state: string }[];
+  readonly missing: readonly { readonly shard: number; readonly records: number }[];
+};
+type Recovered = {
+  readonly recovered: readonly number[];
+  readonly deleted_again: { readonly requests: number; readonly rows: number };
+  readonly submit_again: readonly object[];
+};
+
+test('a ClickHouse that was set back stores and completes nothing until it is recovered; then nobody deleted is there, and what it lacks may be sent again', async () => {
+  const [account, appId] = await newAccount();
+  await send(appId, [...eventsOf('kept', 5), ...eventsOf('erased', 5)]);
+  await untilStored(sluice);
+  await untilCountedOn();
+  await putAside('clickhouse');
+
+  const token = await getToken(sluice, account);
+  assert.deepEqual(await send(appId, eventsOf('lost', 60)), { 200: 60 });
+  await setSuppressed(sluice.baseUrl, token, [{ identity: 'silent' }], true);
+  const { app_id: younger } = (await sluice.admin('environments', 'add', account.accountId, 'Younger')) as {
+    app_id: string;
+  };
+  await untilStored(sluice);
+  const requestId = await deleteNow(sluice, token, [{ identity: 'erased' }]);
+  await untilCountedOn();
+
+  await putBack('clickhouse');
+  await until(async () => (await readReady()).includes('set back'), {
+    deadlineMs: 60_000,
+    what: 'the API says that ClickHouse was set back',
+  });
+  assert.ok(await isReady(), 'records are taken and wait');
+  assert.deepEqual(await send(appId, eventsOf('waits', 3)), { 200: 3 });
+  const pending = await submitAccepted(sluice, token, [{ identity: 'kept' }]);
+  const compared = (await sluice.admin('state', 'compare')) as Compared;
+  assert.deepEqual(
+    compared.clickhouse.map(({ state }) => state),
+    ['set_back'],
+  );
+  assert.deepEqual(
+    compared.missing.map(({ records }) => records),
+    [60],
+  );
+  assert.deepEqual([await countRows(appId, 'waits'), await countRows(appId, 'lost')], [0, 0]);
+
+  const {
+    recovered,
+    deleted_again: again,
+    submit_again: unknown,
+  } = (await sluice.admin('state', 'recover')) as Recovered;
+  assert.deepEqual([recovered, again.rows, unknown], [[0], 5, []]);
+  await untilComplete(sluice, token, pending);
+  assert.ok(!(await readReady()).includes('set back'));
+  await send(appId, [...eventsOf('lost', 60), ...eventsOf('waits', 3), ...eventsOf('silent', 2)]);
+  await untilStored(sluice);
+  const counts = ['lost', 'waits', 'erased', 'kept', 'silent'].map((identity) => countRows(appId, identity));
+  assert.deepEqual(await Promise.all(counts), [60, 3, 0, 0, 0]);
+
+  // What Redis is loaded from is as new as it was.
+  await redis.flushall();
+  assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
+  await untilReady();
+  assert.ok(await sluice.admin('environments', 'show', younger));
+  const status = await readStatus(sluice, await getToken(sluice, account), requestId);
+  assert.equal((JSON.parse(status.text) as { status: string }).status, 'complete');
+  await send(appId, eventsOf('silent', 4));
+  await untilStored(sluice);
+  assert.equal(await countRows(appId, 'silent'), 0);
+});
+
+test('while ClickHouse stands still changes are answered soon, none that revokes or protects is taken for safe, and no key is lost', async () => {
+  const [account, appId] = await newAccount();
+  const { id } = (await sluice.admin('write-keys', 'create', appId)) as { id: string };
+  const change = async (method: string, path: string, body?: object) => {
+    const reply = await fetch(`${sluice.adminUrl}/admin/v1${path}`, {
+      method,
+      headers: { authorization: `Bearer ${sluice.adminToken}`, 'content-type': 'application/json' },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      // Two seconds, and whatever a busy machine adds; ClickHouse's own time is over after a minute.
+      signal: AbortSignal.timeout(20_000),
+    });
+    const said = (await reply.json()) as { err?: { code: string }; copied?: boolean };
+    return [reply.status, said.err?.code ?? said.copied] as const;
+  };
+  const environment = `/environments/${appId}`;
+  sluice.clickhouse.sigstop();
+  try {
+    assert.deepEqual(await change('PUT', `${environment}/key`), [503, 'overloaded']);
+    assert.equal((await askForToken(sluice, account)).status, 200, 'the former key is good');
+    assert.deepEqual(await change('DELETE', `${environment}/write-keys/${id}`), [503, 'unknown']);
+    assert.deepEqual(await change('PATCH', environment, { retain_days: 'none' }), [503, 'unknown']);
+    const added = await change('POST', `/accounts/${account.accountId}/environments`, { name: 'New' });
+    assert.deepEqual(added, [200, false]);
+  } finally {
+    sluice.clickhouse.sigcont();
+  }
+  assert.deepEqual(await change('PATCH', environment, { retain_days: 'none' }), [200, undefined]);
+  const { api_key: apiKey } = (await sluice.admin('keys', 'rotate', appId)) as { api_key: string };
+  await untilCountedOn();
+  await redis.flushall();
+  const restored = (await sluice.admin('restore')) as { state: string; changes_kept_until: string };
+  assert.equal(restored.state, 'restored');
+  assert.ok(!Number.isNaN(Date.parse(restored.changes_kept_until)));
+  await untilReady();
+  assert.ok(await getToken(sluice, { ...account, apiKey }));
+});
+
+test('what waited in a Redis that was set back is stored once', async () => {
+  const [, appId] = await newAccount();
+  await untilStored(sluice);
+  // Nothing is stored meanwhile.
+  for (const worker of sluice.workers) worker.sigstop();
+  try {
+    assert.deepEqual(await send(appId, eventsOf('waiting', 5)), { 200: 5 });
+    await putAside('redis');
+    await untilReady();
+    await untilCountedOn();
+    await putBack('redis');
+    await until(async () => (await redis.exists(registryKeys.epoch)) === 0, {
+      deadlineMs: 60_000,
+      what: 'Redis is known to be old',
+    });
+    await sluice.admin('restore');
+    await untilReady();
+  } finally {
+    for (const worker of sluice.workers) worker.sigcont();
+  }
+  assert.deepEqual(await send(appId, eventsOf('waiting', 7)), { 200: 7 });
+  await untilStored(sluice);
+  assert.equal(await countRows(appId, 'waiting'), 7);
+});
