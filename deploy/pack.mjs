@@ -46,6 +46,7 @@ const packages = [
       'hyparquet-compressors',
       'typebox',
       'xxhash-wasm',
+      'yauzl',
     ],
     more: { engines: { node: '>=18' } },
   },

@@ -1,6 +1,7 @@
 // The content of a file, decompressed, as a stream of bytes. Compressed content is read to its end, whatever it is made of:
 // what is wrong in it, or is no part of it, is an error.
 
+import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { Readable } from 'node:stream';
@@ -41,11 +42,19 @@ export async function* contentOf(
   }
 }
 
-/** Throws ImportError unless the whole of a file can be decompressed and its checksums are right. A stop ends it early. */
-export async function assertSound(source: Source, stop: AbortSignal): Promise<void> {
-  if (source.compression === 'none') return;
+/**
+ * Throws ImportError unless the whole of a file can be decompressed and its checksums are right. Settles with 32 hexadecimal digits
+ * of a hash of its content; undefined if it is not compressed, or a stop has ended it early.
+ */
+export async function assertSound(source: Source, stop: AbortSignal): Promise<string | undefined> {
+  if (source.compression === 'none') return undefined;
+  const hash = createHash('sha256');
   try {
-    for await (const _ of contentOf(source, () => undefined)) if (stop.aborted) return;
+    for await (const part of contentOf(source, () => undefined)) {
+      if (stop.aborted) return undefined;
+      hash.update(part);
+    }
+    return hash.digest('hex').slice(0, 32);
   } catch (error) {
     throw error instanceof ImportError
       ? new ImportError(`${error.message}; nothing of it was imported`)

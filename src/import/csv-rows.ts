@@ -1,11 +1,10 @@
-// The rows of a CSV file. It must be UTF-8, or UTF-16 with a byte order mark: in another encoding several names would be the
-// same. A quote within a field is a character like others; one at its start that nothing closes would swallow all rows after
-// it, so it ends the import.
+// The rows of a CSV file, whose text is decoded before it is parsed. A quote within a field is a character like others; one at its
+// start that nothing closes would swallow all rows after it, so it ends the import.
 
 import { type Options, parse as parseCsv } from 'csv-parse';
 import { imports } from '../contract/limits.js';
-import { contentOf } from './content.js';
-import type { Input } from './inputs.js';
+import { declaredSeparator, mostFrequent, separatorsIn } from '../csv/separator.js';
+import { type Input, textIn } from './inputs.js';
 import { ImportError } from './options.js';
 import {
   assertColumns,
@@ -30,16 +29,20 @@ type CsvFault = Error & {
 
 export async function* readCsv(input: Input, options: ReadOptions): AsyncGenerator<Row[]> {
   try {
-    const content = decoded(input, contentOf(input, options.onShare));
+    const content = textIn(input, options.onShare);
     const head = await headOf(content);
+    const text = head.toString('utf8').replace(/^\ufeff/, '');
+    // Excel's first line is no row.
+    const declared = declaredSeparator(text);
+    const begin = declared === undefined ? head : Buffer.from(text.slice(declared.end));
     const isTabs = /\.tsv(\.|$)/i.test(input.name);
-    const reader = createReader(input, options, {
-      delimiter: isTabs ? '\t' : delimiterOf(head.toString('utf8')),
+    const reader = createReader(input, declared === undefined ? 0 : 1, options, {
+      delimiter: declared?.separator ?? (isTabs ? '\t' : (mostFrequent(separatorsIn(text)) ?? ',')),
       // A lone CR ends a line where no LF does.
       record_delimiter: head.includes('\r') && !head.includes('\n') ? ['\r'] : ['\r\n', '\n'],
     });
     let chunkBytes = 0;
-    for (let bytes: Buffer | undefined = head; bytes !== undefined; bytes = (await content.next()).value) {
+    for (let bytes: Buffer | undefined = begin; bytes !== undefined; bytes = (await content.next()).value) {
       await reader.write(bytes);
       chunkBytes += bytes.length;
       while (reader.rows.length >= rowsPerChunk) yield reader.rows.splice(0, rowsPerChunk);
@@ -57,10 +60,12 @@ export async function* readCsv(input: Input, options: ReadOptions): AsyncGenerat
 /** `rows`: the rows of what was written so far, in their order. The reader removes the ones that it takes. */
 function createReader(
   input: Input,
+  linesBefore: number,
   { after, ...options }: ReadOptions,
   delimiters: Pick<Options, 'delimiter' | 'record_delimiter'>,
 ) {
   const rows: Row[] = [];
+  const missing = options.nullText ?? (options.isMysql ? '\\N' : undefined);
   let header: readonly string[] = [];
   /** What the columns without a name are called here, if there are several. */
   let unnamed: readonly string[] = [];
@@ -75,6 +80,7 @@ function createReader(
     ...delimiters,
     info: true,
     raw: true,
+    ...(options.isMysql ? mysql : {}),
     relax_quotes: true,
     max_record_size: imports.rowCharactersMax,
     skip_empty_lines: true,
@@ -88,8 +94,10 @@ function createReader(
     },
     skip_records_with_error: true,
     on_skip: (error, raw) => {
-      const { code, lines: place = 0, record } = (error ?? {}) as CsvFault;
-      if (code !== 'CSV_RECORD_INCONSISTENT_COLUMNS') throw faultOf(input, code, lastLine + 1) ?? error;
+      const { code, lines = 0, record } = (error ?? {}) as CsvFault;
+      const place = lines + linesBefore;
+      if (code !== 'CSV_RECORD_INCONSISTENT_COLUMNS')
+        throw faultOf(input, code, Math.max(lastLine, linesBefore) + 1) ?? error;
       const fault = `has ${record?.length} fields, but the header has ${header.length}`;
       add({ place, value: undefined, ...plain, fault, text: (raw ?? '').replace(lineEnds, '') });
     },
@@ -98,13 +106,18 @@ function createReader(
       const { record, info, raw } = taken as unknown as CsvRecord;
       const isNamed = unnamed.every((name) => record[name] === '') || !options.takesRest;
       for (const name of unnamed) delete record[name];
+      if (missing !== undefined && raw.includes(missing))
+        for (const name in record) if (record[name] === missing) record[name] = '';
       const fault = markedRow.test(raw)
         ? 'begins with a byte order mark, as where files were joined'
         : isNamed
-          ? undefined
+          ? raw.includes('\\')
+            ? databaseFault(record, options.isMysql === true)
+            : undefined
           : 'has a value in a column without a name, of which there are several';
-      if (fault === undefined) add({ place: info.lines, value: record, ...plain });
-      else add({ place: info.lines, value: undefined, ...plain, fault, text: raw.replace(lineEnds, '') });
+      const place = info.lines + linesBefore;
+      if (fault === undefined) add({ place, value: record, ...plain });
+      else add({ place, value: undefined, ...plain, fault, text: raw.replace(lineEnds, '') });
       return null;
     },
   };
@@ -134,6 +147,23 @@ function createReader(
   };
 }
 
+/** How MySQL writes texts: a backslash before quotes, backslashes and line ends. NULL is `\N` without quotes. */
+const mysql: Options = {
+  escape: '\\',
+  cast: (value, { quoting }) => (quoting || value === '\\N' ? value : value.replace(/\\(.)/gs, '$1')),
+};
+
+/** What would be read wrongly as plain CSV: a NULL would be a text, and for a user a name that many have. */
+function databaseFault(record: CsvRecord['record'], isMysql: boolean): string | undefined {
+  for (const column of Object.keys(record)) {
+    const cell = record[column];
+    if (cell === '\\N') return `has \\N in the column ${column}, as databases write NULL; say --null '\\N'`;
+    if (!isMysql && cell?.startsWith('"') && cell.includes('\\"'))
+      return `has \\" in the column ${column}, as MySQL writes a quote; say --csv-dialect mysql`;
+  }
+  return undefined;
+}
+
 /** Blank lines before a row are a part of its text. */
 const lineEnds = /^[\r\n]+|[\r\n]+$/g;
 /** Where files were joined. */
@@ -149,37 +179,6 @@ function faultOf({ name }: Input, code: string | undefined, line: number): Impor
   return undefined;
 }
 
-/** The content as UTF-8. Throws ImportError where it is no text. */
-async function* decoded({ name }: Input, content: AsyncIterable<Buffer>): AsyncGenerator<Buffer, undefined> {
-  let decoder: InstanceType<typeof TextDecoder> | undefined;
-  let isWide = false;
-  let bytes = 0;
-  const decode = (chunk: Buffer, stream: boolean) => {
-    if (decoder === undefined) {
-      isWide = chunk[0] === 0xff && chunk[1] === 0xfe;
-      decoder = new TextDecoder(isWide ? 'utf-16le' : 'utf-8', { fatal: true });
-    }
-    try {
-      const text = decoder.decode(chunk, { stream });
-      bytes += chunk.length;
-      return isWide ? Buffer.from(text) : chunk;
-    } catch {
-      throw new ImportError(
-        `${name}: it is not UTF-8 after its first ${bytes} bytes; convert it first, for example by iconv -f latin1 -t utf-8`,
-      );
-    }
-  };
-  // The mark has two bytes, which may come one by one.
-  let head: Buffer = Buffer.alloc(0);
-  for await (const chunk of content) {
-    const whole = head.length === 0 ? chunk : Buffer.concat([head, chunk]);
-    head = decoder === undefined && whole.length < 2 ? whole : Buffer.alloc(0);
-    if (head.length === 0) yield decode(whole, true);
-  }
-  yield decode(head, false);
-  return undefined;
-}
-
 /** The content up to the end of its first line at least, if that is not too far away. */
 async function headOf(content: AsyncGenerator<Buffer, undefined>): Promise<Buffer> {
   let head: Buffer = Buffer.alloc(0);
@@ -189,17 +188,4 @@ async function headOf(content: AsyncGenerator<Buffer, undefined>): Promise<Buffe
     head = Buffer.concat([head, value]);
   }
   return head;
-}
-
-/** The delimiter of the header, which all rows have: any other may be part of a text. */
-function delimiterOf(head: string): string {
-  const found: Record<string, number> = { ',': 0, ';': 0, '\t': 0 };
-  let isQuoted = false;
-  for (const unit of head.replace(/^[\ufeff\r\n]+/, '')) {
-    if (unit === '"') isQuoted = !isQuoted;
-    else if (isQuoted) continue;
-    else if (unit === '\n' || unit === '\r') break;
-    else if (found[unit] !== undefined) found[unit] += 1;
-  }
-  return Object.keys(found).reduce((best, one) => ((found[one] ?? 0) > (found[best] ?? 0) ? one : best));
 }

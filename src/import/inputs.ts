@@ -15,51 +15,97 @@ import {
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { assertSound, type Compression, type Source } from './content.js';
+import { kindOfContent } from '../csv/content-kind.js';
+import { createDecoder, type Encoding, markedEncoding, WrongEncoding } from '../csv/text.js';
+import { unpackZip } from './archive.js';
+import { assertSound, type Compression, contentOf, type Source } from './content.js';
 import { type Format, ImportError } from './options.js';
 import { isZstd } from './zstd.js';
 
 /** `name` is the one on the command line. */
 export type Input = Source & {
   readonly format: Format;
+  readonly encoding: Encoding;
   /** 32 hexadecimal digits of a hash of its bytes. */
   readonly hash: string;
   /** Which file it was, and when it was last written, before it was hashed. */
   readonly version: string;
 };
 
-/** Finds and hashes the files that the words name. Throws ImportError for one that cannot be read. */
-export async function openInputs(words: readonly string[], format: Format | undefined): Promise<Input[]> {
+/** What the command line says about all files. */
+export type Told = { readonly format?: Format | undefined; readonly encoding?: 'windows-1252' | undefined };
+
+/**
+ * Finds and hashes the files that the words name, in the natural order of their names: the last value of a user property is the
+ * one that counts, and `hour-9` comes before `hour-10`. Throws ImportError for one that cannot be read.
+ */
+export async function openInputs(words: readonly string[], told: Told = {}): Promise<Input[]> {
   const names = words.flatMap((word) => (word === '-' ? [word] : filesOf(word)));
   const inputs: Input[] = [];
-  for (const name of names) {
+  const add = (input: Input) => {
+    if (!inputs.some(({ hash }) => hash === input.hash)) inputs.push(input);
+  };
+  for (const name of inOrder(names)) {
     const path = name === '-' ? await spoolStdin() : name;
-    const input = await openInput(name, path, format);
-    if (inputs.some(({ hash }) => hash === input.hash)) continue;
-    inputs.push(input);
+    if (!isZip(name, path)) {
+      add(await openInput(name, path, told));
+      continue;
+    }
+    const files = await unpackZip(name, path, (inner) => inner.split('/').every(isVisible));
+    if (files.length === 0) throw new ImportError(`${name}: there is no file in it`);
+    for (const inner of inOrder(files.map((file) => file.name))) {
+      const file = files.find((one) => one.name === inner);
+      if (file !== undefined) add(await openInput(inner, file.path, told));
+    }
   }
   return inputs;
 }
 
+const naturally = new Intl.Collator('en', { numeric: true }).compare;
+
+function inOrder(names: readonly string[]): string[] {
+  return names.toSorted((one, other) => naturally(one, other) || (one < other ? -1 : 1));
+}
+
+/** What systems leave beside their data: `.DS_Store`, `__MACOSX`, `_SUCCESS`. */
+function isVisible(name: string): boolean {
+  return !/^(\.|__MACOSX$|_SUCCESS$|_committed_|_started_)/.test(name);
+}
+
+function isZip(name: string, path: string): boolean {
+  try {
+    return kindOfContent(readHead(path))?.name === 'a zip archive';
+  } catch (error) {
+    throw new ImportError(`${name}: ${wordsOf(error)}`);
+  }
+}
+
 /**
  * Throws ImportError for a file that cannot be decompressed: checksums come at the end, when rows that are wrong would be
- * stored already. A stop ends it early.
+ * stored already. A stop ends it early. Settles with the hashes of what is in compressed files, by the hashes of their bytes: rows
+ * have the same keys whether their file is compressed or not, and however.
  */
-export async function assertAllSound(inputs: readonly Input[], stop: AbortSignal): Promise<void> {
+export async function assertAllSound(
+  inputs: readonly Input[],
+  stop: AbortSignal,
+): Promise<ReadonlyMap<string, string>> {
+  const contents = new Map<string, string>();
   for (const input of inputs) {
-    if (stop.aborted) return;
+    if (stop.aborted) break;
     try {
-      await assertSound(input, stop);
+      const content = await assertSound(input, stop);
+      if (content !== undefined) contents.set(input.hash, content);
     } catch (error) {
       assertUnchanged(input);
       throw error instanceof ImportError ? error : new ImportError(`${input.name}: ${wordsOf(error)}`);
     }
   }
+  return contents;
 }
 
 /** Files that match a pattern whose last part may have * and ?. A word without them is a file. */
 function filesOf(word: string): string[] {
-  if (!/[*?]/.test(word) || exists(word)) return [word];
+  if (!/[*?]/.test(word) || exists(word)) return isFolder(word) ? filesIn(word) : [word];
   const folder = dirname(word);
   const form = new RegExp(
     `^${basename(word)
@@ -74,7 +120,21 @@ function filesOf(word: string): string[] {
     throw new ImportError(`${word}: ${wordsOf(error)}`);
   }
   if (names.length === 0) throw new ImportError(`${word}: no file matches`);
-  return names.toSorted().map((name) => join(folder, name));
+  return names.map((name) => join(folder, name)).flatMap((path) => (isFolder(path) ? filesIn(path) : [path]));
+}
+
+function isFolder(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+}
+
+/** All files below a folder. */
+function filesIn(folder: string): string[] {
+  const names = readdirSync(folder, { recursive: true, encoding: 'utf8' });
+  const files = names
+    .filter((name) => name.split('/').every(isVisible) && !isFolder(join(folder, name)))
+    .map((name) => join(folder, name));
+  if (files.length === 0) throw new ImportError(`${folder}: there is no file in this folder`);
+  return files;
 }
 
 function exists(path: string): boolean {
@@ -89,25 +149,21 @@ async function spoolStdin(): Promise<string> {
   return path;
 }
 
-async function openInput(name: string, path: string, format: Format | undefined): Promise<Input> {
+async function openInput(name: string, path: string, told: Told): Promise<Input> {
   try {
     const version = versionOf(path);
     const stats = statSync(path);
     if (!stats.isFile()) throw new ImportError(`${name}: it is not a file`);
     const hash = createHash('sha256');
     await pipeline(createReadStream(path, { highWaterMark: 1 << 20 }), hash);
-    const head = readHead(path);
-    const compression = compressionOf(head);
-    const inner = name.replace(/\.(gz|gzip|zst|zstd)$/i, '');
-    return {
-      name,
-      path,
-      bytes: stats.size,
-      compression,
-      format: format ?? formatOfName(inner) ?? formatOfContent(name, head, compression),
-      hash: hash.digest('hex').slice(0, 32),
-      version,
-    };
+    const raw = readHead(path);
+    const compression = compressionOf(raw);
+    const source = { name, path, bytes: stats.size, compression };
+    const head = compression === 'none' ? raw : await unpackedHead(source);
+    const encoding = markedEncoding(head) ?? told.encoding ?? 'utf-8';
+    const format = told.format ?? formatOfName(name) ?? formatOfContent(head, encoding);
+    assertReadable(name, head, { format, encoding, compression });
+    return { ...source, format, encoding, hash: hash.digest('hex').slice(0, 32), version };
   } catch (error) {
     if (error instanceof ImportError) throw error;
     throw new ImportError(`${name}: ${wordsOf(error)}`);
@@ -151,14 +207,48 @@ export function wordsOf(error: unknown): string {
   return words[code ?? ''] ?? message;
 }
 
+const headBytes = 1 << 16;
+
 function readHead(path: string): Buffer {
-  const head = Buffer.alloc(4096);
+  const head = Buffer.alloc(headBytes);
   const file = openSync(path, 'r');
   try {
     return head.subarray(0, readSync(file, head));
   } finally {
     closeSync(file);
   }
+}
+
+/** What is corrupt is found when all of it is checked. */
+async function unpackedHead(source: Source): Promise<Buffer> {
+  let head: Buffer = Buffer.alloc(0);
+  try {
+    for await (const part of contentOf(source, () => undefined)) {
+      head = Buffer.concat([head, part]);
+      if (head.length >= headBytes) break;
+    }
+  } catch (error) {
+    if (!(error instanceof ImportError)) throw error;
+  }
+  return head.subarray(0, headBytes);
+}
+
+/** Throws ImportError for what no reader can read, with what to do about it. */
+function assertReadable(
+  name: string,
+  head: Buffer,
+  { format, encoding, compression }: Pick<Input, 'format' | 'encoding' | 'compression'>,
+): void {
+  const kind = kindOfContent(head);
+  if (kind !== undefined && !(kind.name === 'Parquet' && compression === 'none' && format === 'parquet')) {
+    const within = compression === 'none' || kind.name.startsWith('compressed') ? 'it is' : 'in it is';
+    const advice = kind.name === 'Parquet' && compression !== 'none' ? 'unpack it first' : kind.advice;
+    throw new ImportError(`${name}: ${within} ${kind.name}; ${advice}`);
+  }
+  const start = head.subarray(0, 64);
+  const zeros = start.filter((byte) => byte === 0).length;
+  if (format !== 'parquet' && encoding === 'utf-8' && zeros * 3 > start.length)
+    throw new ImportError(`${name}: it is no text, or UTF-16 without a byte order mark; save it as UTF-8`);
 }
 
 function compressionOf(head: Buffer): Compression {
@@ -174,19 +264,64 @@ function formatOfName(name: string): Format | undefined {
     tsv: 'csv',
     parquet: 'parquet',
   };
-  return formats[/\.([a-z]+)$/i.exec(name)?.[1]?.toLowerCase() ?? ''];
+  const inner = name.replace(/\.(gz|gzip|zst|zstd)$/i, '');
+  return formats[/\.([a-z]+)$/i.exec(inner)?.[1]?.toLowerCase() ?? ''];
 }
 
-function formatOfContent(name: string, head: Buffer, compression: Compression): Format {
+/** JSON whose first line is no whole object is written over several lines: an array, or objects one after another. */
+function formatOfContent(head: Buffer, encoding: Encoding): Format {
   if (head.subarray(0, 4).toString('latin1') === 'PAR1') return 'parquet';
-  if (compression !== 'none')
-    throw new ImportError(
-      `${name}: --format must say what is compressed in it, unless the name does, as in .csv.gz`,
-    );
-  const text = head
-    .toString('utf8')
-    .replace(/^\ufeff/, '')
-    .trimStart();
+  const text = textOf(head, encoding).trimStart();
   if (text.startsWith('[')) return 'json';
-  return text.startsWith('{') ? 'ndjson' : 'csv';
+  if (!text.startsWith('{')) return 'csv';
+  const [line = '', ...others] = text.split('\n');
+  if (others.length === 0) return 'ndjson';
+  try {
+    JSON.parse(line);
+    return 'ndjson';
+  } catch {
+    return 'json';
+  }
 }
+
+/** As much as is whole. What is not in the encoding is found when all of it is read. */
+function textOf(head: Buffer, encoding: Encoding): string {
+  try {
+    return createDecoder(encoding)(head, false);
+  } catch (error) {
+    if (!(error instanceof WrongEncoding)) throw error;
+    return head.toString('latin1');
+  }
+}
+
+/** The content as UTF-8. Throws ImportError where it is in another encoding. */
+export async function* textIn(
+  input: Input,
+  onShare: (share: number) => void,
+): AsyncGenerator<Buffer, undefined> {
+  const { name, encoding } = input;
+  const decode = createDecoder(encoding);
+  const part = (bytes: Buffer, isLast: boolean): Buffer => {
+    try {
+      const text = decode(bytes, isLast);
+      return encoding === 'utf-8' ? bytes : Buffer.from(text);
+    } catch (error) {
+      if (!(error instanceof WrongEncoding)) throw error;
+      const advice =
+        encoding === 'utf-8'
+          ? 'if it is Windows-1252 (ANSI), say --encoding windows-1252, else save it as UTF-8'
+          : 'save it as UTF-8';
+      throw new ImportError(`${name}: it is not ${wordOf[encoding]} on line ${error.line}; ${advice}`);
+    }
+  };
+  for await (const chunk of contentOf(input, onShare)) yield part(chunk, false);
+  yield part(Buffer.alloc(0), true);
+  return undefined;
+}
+
+const wordOf: Readonly<Record<Encoding, string>> = {
+  'utf-8': 'UTF-8',
+  'utf-16le': 'UTF-16',
+  'utf-16be': 'UTF-16',
+  'windows-1252': 'Windows-1252',
+};

@@ -1,4 +1,4 @@
-// Splits a stream of JSON into its elements without parsing them: lines, or the elements of one array.
+// Splits a stream of JSON into its elements without parsing them: lines, the elements of one array, or objects one after another.
 
 import { counts, imports } from '../contract/limits.js';
 
@@ -40,6 +40,80 @@ export async function* splitLines(content: AsyncIterable<Buffer>): AsyncGenerato
 const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
 
 const oneArray = 'the file must be one JSON array';
+
+/** The elements of an array, or objects that follow each other over any number of lines, as tools print them. */
+export async function* splitValues(content: AsyncIterable<Buffer>): AsyncGenerator<Element> {
+  const chunks = content[Symbol.asyncIterator]();
+  const read: Buffer[] = [];
+  let first: number | undefined;
+  while (first === undefined) {
+    const { value, done } = await chunks.next();
+    if (done === true) break;
+    read.push(value);
+    first = value.find((byte, at) => !isBlankByte(byte) && !(read.length === 1 && isMark(value, at)));
+  }
+  async function* all(): AsyncGenerator<Buffer> {
+    yield* read;
+    for (;;) {
+      const { value, done } = await chunks.next();
+      if (done === true) return;
+      yield value;
+    }
+  }
+  yield* first === 0x7b ? splitObjects(all()) : splitArray(all());
+}
+
+function isMark(chunk: Buffer, at: number): boolean {
+  return at < 3 && chunk.subarray(0, 3).equals(byteOrderMark);
+}
+
+async function* splitObjects(content: AsyncIterable<Buffer>): AsyncGenerator<Element> {
+  let depth = 0;
+  let inText = false;
+  let escaped = false;
+  let place = 0;
+  let element: Buffer[] = [];
+  let elementBytes = 0;
+  let isFirst = true;
+  for await (const chunk of content) {
+    let from = isFirst && chunk.subarray(0, 3).equals(byteOrderMark) ? 3 : 0;
+    isFirst = false;
+    for (let at = from; at < chunk.length; at++) {
+      const byte = chunk[at] as number;
+      if (inText) {
+        if (escaped) escaped = false;
+        else if (byte === 0x5c) escaped = true;
+        else if (byte === 0x22) inText = false;
+        continue;
+      }
+      if (depth === 0) {
+        if (isBlankByte(byte)) continue;
+        if (byte !== 0x7b) throw new Malformed(`after object ${place} is something else than an object`);
+        from = at;
+      }
+      if (byte === 0x22) inText = true;
+      else if (byte === 0x5b || byte === 0x7b) {
+        depth += 1;
+        if (depth > counts.documentDepthMax + 1)
+          throw new Malformed(`object ${place + 1} is nested too deeply`);
+      } else if (byte === 0x5d || byte === 0x7d) {
+        depth -= 1;
+        if (depth > 0) continue;
+        const bytes = Buffer.concat([...element, chunk.subarray(from, at + 1)]);
+        element = [];
+        elementBytes = 0;
+        place += 1;
+        yield { place, bytes };
+      }
+    }
+    if (depth === 0) continue;
+    element.push(chunk.subarray(from));
+    elementBytes += chunk.length - from;
+    if (elementBytes > imports.elementBytesMax)
+      throw new Malformed(`object ${place + 1} has more than 64 MiB`);
+  }
+  if (depth !== 0) throw new Malformed(`the file ends within object ${place + 1}`);
+}
 
 /** The elements of the array that is the whole content. */
 export async function* splitArray(content: AsyncIterable<Buffer>): AsyncGenerator<Element> {

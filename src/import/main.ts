@@ -1,8 +1,8 @@
 // `npm run import -- …`: wiring and exit codes. 0: every row is stored. 1: some were refused, or the import could not go on.
 // 130: it was stopped, and the same command goes on where it was.
 
-import { ImportError, readOptions, usage } from './options.js';
-import { type DryRun, type Imported, runDry, runImport } from './run.js';
+import { ImportError, type ImportOptions, readOptions, usage } from './options.js';
+import { createNotes, type DryRun, type Imported, type Notes, runDry, runImport } from './run.js';
 
 const stopping = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stopping.abort());
@@ -13,26 +13,64 @@ function say(...lines: readonly string[]): void {
   for (const line of lines) process.stderr.write(`import: ${line}\n`);
 }
 
-function sayMended(mended: Readonly<Record<string, number>>): void {
-  const words = Object.entries(mended).map(([name, count]) => `${name} ${number(count)}`);
-  if (words.length > 0) say(`mended: ${words.join(', ')}`);
+const listed = (counts: Readonly<Record<string, number>>) =>
+  Object.entries(counts)
+    .map(([name, count]) => `${name} ${number(count)}`)
+    .join(', ');
+
+/** `would`: in a dry run. */
+function sayNotes({ mended, commas, userProperties, sameKeys, words }: Notes, options: ImportOptions): void {
+  const { mapping, dryRun } = options;
+  say(...words);
+  if (listed(mended) !== '') say(`mended: ${listed(mended)}`);
+  if (listed(commas) !== '')
+    say(
+      `numbers with a decimal comma are kept as texts, and sums take them for 0: ${listed(commas)}; --decimal-comma NAMES reads them`,
+    );
+  if (dryRun && mapping.preset === undefined && mapping.timestamp === undefined)
+    say('no --timestamp is given, so all rows would have the time of the import');
+  if (dryRun && mapping.preset === 'mixpanel' && mapping.timeFormat.zone === undefined)
+    say(
+      'times are taken as UTC; projects made before 2023 export the time of their own zone: --time-zone says which',
+    );
+  const { sent, leftOut, lastMs } = userProperties;
+  const asOf = sent + leftOut === 0 ? '' : new Date(lastMs).toISOString().slice(0, 10);
+  if (leftOut > 0)
+    say(
+      `user properties of ${number(leftOut)} rows ${dryRun ? 'would be' : 'were'} left out (until ${asOf}); --user-properties all sends them too`,
+    );
+  if (sent > 0)
+    say(
+      `user properties of ${number(sent)} rows (until ${asOf}) ${dryRun ? 'would take' : 'took'} the place of those that users have today; --user-properties none leaves them out`,
+    );
+  const { equal, different, places } = sameKeys;
+  const be = dryRun ? 'would be' : 'are';
+  if (equal > 0) say(`${number(equal)} records ${be} repeats: an earlier row has the same key and content`);
+  if (different > 0)
+    say(
+      `${number(different)} records ${be} lost: an earlier row has the same key and other content, and one key is stored once (${places.join(', ')}${different > places.length ? ', …' : ''})`,
+    );
 }
 
-function reportDry({ read, refused, first, faults, mended }: DryRun): number {
+function reportDry({ read, refused, first, faults }: DryRun, options: ImportOptions, notes: Notes): number {
   for (const record of first) process.stdout.write(`${record}\n`);
   for (const [fault, { count, places }] of faults)
     say(`${number(count)} × ${fault} (${places.join(', ')}${count > places.length ? ', …' : ''})`);
-  sayMended(mended);
+  sayNotes(notes, options);
   say(`dry run: ${number(read)} rows read, ${number(refused)} would be refused; nothing was sent`);
-  return refused === 0 ? 0 : 1;
+  return refused === 0 && notes.sameKeys.different === 0 ? 0 : 1;
 }
 
-function report({ mended, ...counts }: Imported, rejectsFile: string): number {
-  sayMended(mended);
+function report({ mended: _, ...counts }: Imported, options: ImportOptions, notes: Notes): number {
+  sayNotes(notes, options);
   const { read, stored, repeats, refused } = counts;
-  const before = repeats === 0 ? '' : `, ${number(repeats)} were stored before`;
-  say(`${number(read)} rows read, ${number(stored)} stored${before}, ${number(refused)} refused`);
-  if (refused > 0) say(`the refused rows are in ${rejectsFile}, each with its reason`);
+  const taken =
+    repeats === 0
+      ? ''
+      : `, ${number(repeats)} repeats, whose keys were taken by an earlier import, an earlier row or another sender`;
+  say(`${number(read)} rows read, ${number(stored)} stored${taken}, ${number(refused)} refused`);
+  if (stored > 0) say('rows about suppressed users count as stored here, and are left out');
+  if (refused > 0) say(`the refused rows are in ${options.rejectsFile}, each with its reason`);
   if (stopping.signal.aborted) say('stopped; the same command goes on from here');
   process.stdout.write(`${JSON.stringify(counts)}\n`);
   if (stopping.signal.aborted) return 130;
@@ -41,13 +79,14 @@ function report({ mended, ...counts }: Imported, rejectsFile: string): number {
 
 try {
   const options = readOptions(process.argv.slice(2), process.env);
+  const notes = createNotes();
   if (options === undefined) {
     process.stdout.write(`${usage}\n`);
     process.exitCode = process.argv.includes('--help') ? 0 : 1;
   } else if (options.dryRun) {
-    process.exitCode = reportDry(await runDry(options, stopping.signal));
+    process.exitCode = reportDry(await runDry(options, stopping.signal, notes), options, notes);
   } else {
-    process.exitCode = report(await runImport(options, stopping.signal), options.rejectsFile);
+    process.exitCode = report(await runImport(options, stopping.signal, notes), options, notes);
   }
 } catch (error) {
   if (!(error instanceof ImportError)) throw error;

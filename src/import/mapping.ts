@@ -8,18 +8,27 @@ import type { Rejection } from '../contract/outcomes.js';
 import { eventKind } from '../ingest/event.js';
 import { type Mending, mendEvent } from '../ingest/mend.js';
 import { checkSegmentMessage } from '../ingest/segment-message.js';
+import { setField } from './fields.js';
 import type { Mapping } from './options.js';
 import { createPreset, type Made } from './presets.js';
 import type { Row } from './row.js';
-import { setField } from './rows.js';
 import { readTime, textOfInstant } from './times.js';
-import { faultIn, given, isGiven, isPresent, type Name, nameIn } from './values.js';
+import {
+  faultIn,
+  given,
+  hasDecimalComma,
+  isGiven,
+  isPresent,
+  type Name,
+  nameIn,
+  withPoint,
+} from './values.js';
 
 /** The endpoint that a record is sent to. */
 export type Lane = 'events' | 'messages';
 
-/** A record as JSON. */
-export type Outgoing = { readonly lane: Lane; readonly json: string };
+/** A record as JSON. `key`: the one that its row has of its own. */
+export type Outgoing = { readonly lane: Lane; readonly json: string; readonly key: string | undefined };
 
 export type Mapped = readonly Outgoing[] | { readonly fault: string };
 
@@ -27,11 +36,18 @@ export type Mapper = {
   map(row: Row): Mapped;
   /** What was mended so far. */
   readonly mendings: ReadonlyMap<Mending, number>;
+  /** How many numbers with a decimal comma a column has, which are kept as texts. */
+  readonly commas: ReadonlyMap<string, number>;
+  /** What was done with the user properties of an export. */
+  readonly userProperties: Readonly<UserPropertyCounts>;
   /** The columns that the mapping names. */
   readonly columns: readonly string[];
   /** Whether the others are used, too. */
   readonly takesRest: boolean;
 };
+
+/** Rows whose user properties were sent or left out, and the latest time of one. */
+export type UserPropertyCounts = { sent: number; leftOut: number; lastMs: number };
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -59,9 +75,23 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
   const keyOf = placeKey(contentHash, mapping);
   const mendings = new Map<Mending, number>();
   const note = (mending: Mending) => void mendings.set(mending, (mendings.get(mending) ?? 0) + 1);
-  const preset = mapping.preset === undefined ? undefined : createPreset(mapping.preset);
+  const userProperties: UserPropertyCounts = { sent: 0, leftOut: 0, lastMs: Number.NEGATIVE_INFINITY };
+  const preset =
+    mapping.preset === undefined
+      ? undefined
+      : createPreset(mapping.preset, {
+          zone: mapping.timeFormat.zone,
+          userProperties: mapping.userProperties,
+          nowMs: Date.now(),
+          onUserProperties: (isSent, timeMs) => {
+            userProperties[isSent ? 'sent' : 'leftOut'] += 1;
+            userProperties.lastMs = Math.max(userProperties.lastMs, timeMs);
+          },
+        });
   const columns = columnsOf(mapping);
-  const used = new Set([...columns, ...ownColumns]);
+  const used = new Set([...columnsOf({ ...mapping, decimalComma: [] }), ...ownColumns]);
+  const commas = new Map<string, number>();
+  const ofComma = new Set(mapping.decimalComma);
 
   function map(row: Row): Mapped {
     if (row.value === undefined) return { fault: `The row ${row.fault}.` };
@@ -73,7 +103,8 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
     for (const one of records) {
       const result = one.kind === 'event' ? checkEvent(one.event, row) : checkMessage(one, row);
       if ('code' in result) return { fault: result.message };
-      sent.push(result);
+      const used = one.kind === 'event' ? one.event.idempotency_key : one.message.messageId;
+      sent.push({ ...result, key: used === key || typeof used !== 'string' ? undefined : used });
     }
     return sent;
   }
@@ -81,6 +112,9 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
   function makeEvent(row: Fields, key: string): readonly Made[] | string {
     let timestamp: string | undefined;
     const time = mapping.timestamp === undefined ? undefined : valueAt(row, mapping.timestamp);
+    // Otherwise it would happen at the time of the import.
+    if (mapping.timestamp !== undefined && !isGiven(time))
+      return `has no time in the column ${mapping.timestamp}`;
     if (isGiven(time)) {
       const instant = readTime(time, mapping.timeFormat);
       if (typeof instant === 'string') return `has a time in the column ${mapping.timestamp} that ${instant}`;
@@ -93,6 +127,8 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
     if (fault !== undefined) return fault;
     if (mapping.key !== undefined && own === undefined)
       return `has nothing in the column ${mapping.key}, which holds the keys`;
+    const properties = propertiesOf(row);
+    if (typeof properties === 'string') return properties;
     return [
       {
         kind: 'event',
@@ -102,7 +138,7 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
           session_id: session,
           timestamp,
           idempotency_key: own ?? key,
-          properties: propertiesOf(row),
+          properties,
         },
       },
     ];
@@ -120,23 +156,34 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
     return {};
   }
 
-  function propertiesOf(row: Fields): Fields {
+  function propertiesOf(row: Fields): Fields | string {
     const properties: Record<string, unknown> = {};
+    const add = (column: string, name: string, value: unknown): string | undefined => {
+      if (!isPresent(value)) return undefined;
+      let kept = value;
+      if (typeof value === 'string')
+        if (ofComma.has(column)) {
+          kept = withPoint(value);
+          if (kept === undefined) return `has no number with a decimal comma in the column ${column}`;
+        } else if (hasDecimalComma(value)) commas.set(column, (commas.get(column) ?? 0) + 1);
+      setField(properties, name, kept);
+      return undefined;
+    };
     if (mapping.properties !== undefined) {
       for (const [column, name] of mapping.properties) {
-        const value = valueAt(row, column);
-        if (isPresent(value)) setField(properties, name, value);
+        const fault = add(column, name, valueAt(row, column));
+        if (fault !== undefined) return fault;
       }
       return properties;
     }
     for (const column in row) {
-      const value = row[column];
-      if (!used.has(column) && isPresent(value)) setField(properties, column, value);
+      const fault = used.has(column) ? undefined : add(column, column, row[column]);
+      if (fault !== undefined) return fault;
     }
     return properties;
   }
 
-  function checkEvent(fields: Fields, row: Row): Outgoing | Rejection {
+  function checkEvent(fields: Fields, row: Row): Omit<Outgoing, 'key'> | Rejection {
     const event: Record<string, unknown> = {};
     for (const name in fields) {
       const field = fields[name];
@@ -158,14 +205,14 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
   function checkMessage(
     { type, message }: Extract<Made, { kind: 'message' }>,
     row: Row,
-  ): Outgoing | Rejection {
+  ): Omit<Outgoing, 'key'> | Rejection {
     const mending = { note, longNumerals: row.longNumerals, flattenedBytesLeft: 1e6 };
     const context = { ...contextOf(row), appId: '0', sentMs: undefined };
     const checked = checkSegmentMessage(type, message, context, mending);
     return 'code' in checked ? checked : { lane: 'messages', json: JSON.stringify({ ...message, type }) };
   }
 
-  return { map, mendings, columns, takesRest: mapping.properties === undefined };
+  return { map, mendings, commas, userProperties, columns, takesRest: mapping.properties === undefined };
 }
 
 const userColumns = [
@@ -182,7 +229,8 @@ function contextOf({ surrogates }: Row) {
 function columnsOf(mapping: Mapping): string[] {
   const { eventColumn, identity, userId, anonymousId, timestamp, sessionId, key, properties } = mapping;
   const named = [eventColumn, identity, userId, anonymousId, timestamp, sessionId, key];
-  return [...named.filter((name) => name !== undefined), ...(properties?.keys() ?? [])];
+  const others = [...(properties?.keys() ?? []), ...(mapping.decimalComma ?? [])];
+  return [...named.filter((name) => name !== undefined), ...others];
 }
 
 /** The value of a column, or at a path of names with dots. */

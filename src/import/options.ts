@@ -2,7 +2,7 @@
 
 import { readFileSync } from 'node:fs';
 import { type ParseArgsConfig, parseArgs } from 'node:util';
-import { type PresetName, presetNames } from './presets.js';
+import { type PresetName, presetNames, userPropertyChoices } from './presets.js';
 import { readTimeFormat, type TimeFormat } from './times.js';
 import { readZone } from './zones.js';
 
@@ -15,24 +15,29 @@ export const program = /sluice-import(\.js)?$/.test(process.argv[1] ?? '')
 
 export const usage = `${program} FILE… --app-id APP_ID [OPTION]…
 
-  FILE                      NDJSON, JSON array, CSV or Parquet, each also as .gz or .zst; a pattern such as 'log-*.csv'; - is stdin
+  FILE                      NDJSON, JSON, CSV or Parquet, each also in .gz, .zst or .zip; a folder; a pattern such as 'log-*.csv'; - is stdin
   --app-id APP_ID           the environment
   --url URL                 the service; http://127.0.0.1:8080 unless told
   --write-key KEY           if the environment requires one (or SLUICE_WRITE_KEY)
   --import-token TOKEN      lifts the limits of bulk requests (or SLUICE_IMPORT_TOKEN): environments set APP_ID --import-until DATE
   --format FORMAT           ndjson, json, csv or parquet, if the file does not show it
+  --encoding windows-1252   of files that are neither UTF-8 nor marked as UTF-16
+  --null TEXT               what CSV has where nothing is, such as '\\N' or NULL
+  --csv-dialect mysql       a backslash goes before quotes, and \\N is nothing
 
  which column is what
-  --preset PRESET           ${presetNames.join(', ')}: exports of other systems, without further options
+  --preset PRESET           ${presetNames.join(', ')}: exports of other systems
+  --user-properties WHICH   of an export: all, none; unless told those of the last five years, since they replace today's
   --mapping FILE            these options as JSON: {"event": "Flight", "identity": "origin"}
   --event NAME              one name for all events, or --event-column COLUMN
   --identity COLUMN         the id of a user in your own database
   --user-id COLUMN          the number that the client library made
   --anonymous-id COLUMN     any other id of a user who is not identified
-  --timestamp COLUMN        when it happened; --timestamp-format s, ms, us, ns, or a pattern such as 'YYYY-MM-DD HH:mm:ss'
+  --timestamp COLUMN        when it happened; --timestamp-format s, ms, us, ns, or a pattern such as 'M/D/YYYY h:mm A'
   --time-zone ZONE          of times that name none: UTC, +02:00, Europe/Berlin
   --session-id COLUMN
   --properties A,B=NAME     these columns, the second under another name; all the rest unless told
+  --decimal-comma A,B       numbers of these columns have a decimal comma: 1.234,50
   --key COLUMN              the idempotency key; made of the file's content and the row's place unless told
 
  how
@@ -54,8 +59,12 @@ export type Mapping = {
   readonly sessionId?: string;
   /** Columns and the names of their properties; undefined: all the rest. */
   readonly properties?: ReadonlyMap<string, string>;
+  /** Columns of numbers with a decimal comma. */
+  readonly decimalComma?: readonly string[];
   readonly key?: string;
   readonly preset?: PresetName;
+  /** Of an export: whether its user properties are sent, whatever their age. */
+  readonly userProperties?: (typeof userPropertyChoices)[number];
 };
 
 export type Format = 'ndjson' | 'json' | 'csv' | 'parquet';
@@ -67,6 +76,9 @@ export type ImportOptions = {
   readonly writeKey: string | undefined;
   readonly importToken: string | undefined;
   readonly format: Format | undefined;
+  readonly encoding: 'windows-1252' | undefined;
+  readonly csvDialect: 'mysql' | undefined;
+  readonly nullText: string | undefined;
   readonly mapping: Mapping;
   readonly dryRun: boolean;
   readonly stateFile: string;
@@ -86,13 +98,17 @@ const mappingNames = [
   'time-zone',
   'session-id',
   'properties',
+  'decimal-comma',
   'key',
   'preset',
+  'user-properties',
 ] as const;
 type Given = Partial<Record<(typeof mappingNames)[number], string>>;
 
 /** The ones that a preset decides. */
-const columnNames = mappingNames.filter((name) => name !== 'preset');
+const columnNames = mappingNames.filter((name) => name !== 'preset' && name !== 'user-properties');
+/** The presets of systems whose exports may have local times. */
+const localPresets: readonly PresetName[] = ['mixpanel'];
 
 const text = { type: 'string' } as const;
 const flag = { type: 'boolean' } as const;
@@ -106,6 +122,9 @@ const config = {
     'write-key': text,
     'import-token': text,
     format: text,
+    encoding: text,
+    'csv-dialect': text,
+    null: text,
     mapping: text,
     state: text,
     rejects: text,
@@ -132,6 +151,15 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Im
     writeKey: values['write-key'] ?? env.SLUICE_WRITE_KEY,
     importToken: values['import-token'] ?? env.SLUICE_IMPORT_TOKEN,
     format: values.format === undefined ? undefined : oneOf('--format', values.format, formats),
+    encoding:
+      values.encoding === undefined
+        ? undefined
+        : oneOf('--encoding', values.encoding.toLowerCase(), encodings),
+    csvDialect:
+      values['csv-dialect'] === undefined
+        ? undefined
+        : oneOf('--csv-dialect', values['csv-dialect'], dialects),
+    nullText: values.null,
     mapping: mappingOf(given),
     dryRun: values['dry-run'] === true,
     stateFile: values.state ?? 'sluice-import.state',
@@ -142,6 +170,8 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Im
 }
 
 const formats = ['ndjson', 'json', 'csv', 'parquet'] as const;
+const encodings = ['windows-1252'] as const;
+const dialects = ['mysql'] as const;
 
 function parse(args: readonly string[]) {
   try {
@@ -171,10 +201,13 @@ function readMappingFile(path: string): Given {
 
 function mappingOf(given: Given): Mapping {
   const preset = given.preset === undefined ? undefined : oneOf('--preset', given.preset, presetNames);
-  const extra = columnNames.find((name) => given[name] !== undefined);
+  const isLocal = preset !== undefined && localPresets.includes(preset);
+  const extra = columnNames.find((name) => given[name] !== undefined && !(name === 'time-zone' && isLocal));
   if (preset !== undefined && extra !== undefined)
     throw new ImportError(`--preset ${preset} says which column is what, so --${extra} must not be given`);
   if (preset === undefined) {
+    if (given['user-properties'] !== undefined)
+      throw new ImportError('--user-properties is for presets: other imports send events only');
     if ((given.event === undefined) === (given['event-column'] === undefined))
       throw new ImportError('exactly one of --event, --event-column and --preset must be given');
     if ([given.identity, given['user-id'], given['anonymous-id']].every((name) => name === undefined))
@@ -190,6 +223,9 @@ function mappingOf(given: Given): Mapping {
   return {
     timeFormat,
     ...(preset === undefined ? {} : { preset }),
+    ...(given['user-properties'] === undefined
+      ? {}
+      : { userProperties: oneOf('--user-properties', given['user-properties'], userPropertyChoices) }),
     ...defined('event', given.event),
     ...defined('eventColumn', given['event-column']),
     ...defined('identity', given.identity),
@@ -199,6 +235,9 @@ function mappingOf(given: Given): Mapping {
     ...defined('sessionId', given['session-id']),
     ...defined('key', given.key),
     ...(given.properties === undefined ? {} : { properties: propertiesOf(given.properties) }),
+    ...(given['decimal-comma'] === undefined
+      ? {}
+      : { decimalComma: [...propertiesOf(given['decimal-comma']).keys()] }),
   };
 }
 

@@ -1,12 +1,15 @@
 // Exports of other systems: from a row of theirs to records of ours. Messages of Segment's protocol go as they are, by its
-// endpoint, which knows identifications and traits. Pure, except for the memory of users whose properties were sent.
+// endpoint, which knows identifications and traits. A row's key is what its maker calls unique, so that rows that the maker tells
+// apart are stored apart. Pure, except for the memory of users whose properties were sent.
 
+import { createHash } from 'node:crypto';
 import { imports } from '../contract/limits.js';
 import type { SegmentType } from '../contract/segment.js';
 import { segmentTypes } from '../contract/segment.js';
-import { readTime, type TimeFormat, textOfInstant } from './times.js';
+import { readSegmentTime } from '../ingest/segment-message.js';
+import { millisecondsMin, readTime, type TimeFormat, textOfInstant } from './times.js';
 import { faultIn, given, isGiven, nameIn } from './values.js';
-import { utc } from './zones.js';
+import { utc, type Zone } from './zones.js';
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -21,60 +24,140 @@ export type Preset = (row: Fields, key: string) => readonly Made[] | string;
 export const presetNames = ['segment', 'mixpanel', 'amplitude', 'heap'] as const;
 export type PresetName = (typeof presetNames)[number];
 
-export function createPreset(name: PresetName): Preset {
-  return presets[name]();
+export const userPropertyChoices = ['all', 'none'] as const;
+
+export type PresetOptions = {
+  /** Of an export whose times are local. */
+  readonly zone: Zone | undefined;
+  /**
+   * Whether user properties are sent. They are those of the export's time and take the place of today's, since the last one that is
+   * accepted counts. Unless somebody says which, those of rows older than `imports.userPropertiesYearsMax` are left out.
+   */
+  readonly userProperties: (typeof userPropertyChoices)[number] | undefined;
+  readonly nowMs: number;
+  /** Called for each row whose user properties are left out, or sent, with its time. */
+  readonly onUserProperties: (isSent: boolean, timeMs: number) => void;
+};
+
+export function createPreset(name: PresetName, options: PresetOptions): Preset {
+  return presets[name](options);
 }
 
-const presets: Readonly<Record<PresetName, () => Preset>> = {
-  segment: () => readSegment,
-  mixpanel: () => readMixpanel,
+const presets: Readonly<Record<PresetName, (options: PresetOptions) => Preset>> = {
+  segment: createSegment,
+  mixpanel: createMixpanel,
   amplitude: createAmplitude,
   heap: () => readHeap,
 };
 
-/** The archive has corrected the time already, so what it was corrected by is left out. */
-function readSegment(
-  { sentAt: _, originalTimestamp, receivedAt: __, writeKey: ___, ...message }: Fields,
-  key: string,
-) {
-  const type = segmentTypes.find((known) => known === message.type);
-  if (type === undefined) return `has a type that is none of ${segmentTypes.join(', ')}`;
-  const timestamp = given(message.timestamp) ?? originalTimestamp;
-  return [
-    { kind: 'message', type, message: { ...message, timestamp, messageId: given(message.messageId) ?? key } },
-  ] as const;
+const yearMs = 365.25 * 86_400_000;
+
+function sendsUserProperties(
+  { userProperties, nowMs, onUserProperties }: PresetOptions,
+  timeMs: number,
+): boolean {
+  const isOld = timeMs < nowMs - imports.userPropertiesYearsMax * yearMs;
+  const isSent = userProperties === undefined ? !isOld : userProperties === 'all';
+  onUserProperties(isSent, timeMs);
+  return isSent;
 }
 
-const seconds: TimeFormat = { kind: 'number', unitNs: 1e9, zone: undefined };
+/** A part of a key: the same for the same values, however long they are. */
+function hashOf(...values: readonly unknown[]): string {
+  return createHash('sha256')
+    .update(JSON.stringify(values.map(String)))
+    .digest('base64url')
+    .slice(0, 22);
+}
+
+/**
+ * The archive has corrected the time, or says by what it can be: the clock of the sender was wrong by as much as it was between
+ * sending and receiving. Its key is messageId.
+ * @see https://segment.com/docs/connections/spec/common/
+ * @see https://segment.com/docs/guides/duplicate-data/
+ */
+function createSegment(options: PresetOptions): Preset {
+  return ({ sentAt, originalTimestamp, receivedAt, writeKey: _, ...message }, key) => {
+    const type = segmentTypes.find((known) => known === message.type);
+    if (type === undefined) return `has a type that is none of ${segmentTypes.join(', ')}`;
+    const [called, sent, received] = [originalTimestamp, sentAt, receivedAt].map((time) =>
+      readSegmentTime(given(time)),
+    );
+    const corrected =
+      called === undefined || sent === undefined || received === undefined
+        ? undefined
+        : received - (sent - called);
+    const timestamp =
+      given(message.timestamp) ??
+      (corrected === undefined ? undefined : textOfInstant(corrected)) ??
+      given(originalTimestamp) ??
+      given(receivedAt) ??
+      given(sentAt);
+    if (timestamp === undefined) return 'has no timestamp, and no time at which it was sent or received';
+    const whole = { ...message, timestamp, messageId: given(message.messageId) ?? key };
+    const hasTraits = type === 'identify' && Object.keys(objectOf(message.traits)).length > 0;
+    if (!hasTraits || sendsUserProperties(options, readSegmentTime(timestamp) ?? options.nowMs))
+      return [{ kind: 'message', type, message: whole }];
+    // Without its traits it may still say who used which device.
+    if (!isGiven(message.anonymousId) || !isGiven(message.userId)) return [];
+    return [{ kind: 'message', type, message: { ...whole, traits: {} } }];
+  };
+}
+
 const inUtc: TimeFormat = { kind: 'auto', zone: utc };
+const seconds: TimeFormat = { kind: 'number', unitNs: 1e9, zone: undefined };
+const milliseconds: TimeFormat = { kind: 'number', unitNs: 1e6, zone: undefined };
 
-/** A line of its raw export. */
-function readMixpanel({ event, properties }: Fields, key: string): readonly Made[] | string {
-  if (typeof properties !== 'object' || properties === null)
-    return 'has no properties, so it is not a raw export';
-  const { time, distinct_id, $device_id, $user_id, $insert_id, ...others } = properties as Fields;
-  const timestamp = timestampOf('time', time, seconds);
-  if (typeof timestamp === 'object') return timestamp.fault;
-  const device = typeof distinct_id === 'string' ? /^\$device:(.*)$/s.exec(distinct_id)?.[1] : undefined;
-  const anonymous = isGiven($user_id) ? undefined : nameIn('$device_id', given($device_id) ?? device);
-  const user =
-    anonymous !== undefined || (device !== undefined && !isGiven($user_id))
-      ? { anonymousId: anonymous }
-      : { identity: given($user_id) ?? given(distinct_id) };
-  const id = nameIn('$insert_id', $insert_id);
-  const fault = faultIn(anonymous) ?? faultIn(id);
-  if (fault !== undefined) return fault;
-  const idempotency_key = id === undefined ? key : `mixpanel:${id}:${time}`;
-  return [{ kind: 'event', event: { event, ...user, timestamp, idempotency_key, properties: others } }];
+/**
+ * A line of its raw export. Times are seconds, or milliseconds in later exports, and of projects that were made before 2023 those of
+ * the project's clock. An event is told apart by its name, distinct_id, time and $insert_id together.
+ * @see https://docs.mixpanel.com/reference/event-deduplication
+ * @see https://developer.mixpanel.com/reference/raw-event-export
+ */
+function createMixpanel({ zone }: PresetOptions): Preset {
+  return ({ event, properties }, key) => {
+    if (typeof properties !== 'object' || properties === null)
+      return 'has no properties, so it is not a raw export';
+    const { time, distinct_id, $device_id, $user_id, $insert_id, ...others } = properties as Fields;
+    const timestamp = instantIn('time', time, Number(time) >= millisecondsMin ? milliseconds : seconds);
+    if (typeof timestamp === 'string') return timestamp;
+    const device = typeof distinct_id === 'string' ? /^\$device:(.*)$/s.exec(distinct_id)?.[1] : undefined;
+    const anonymous = isGiven($user_id) ? undefined : nameIn('$device_id', given($device_id) ?? device);
+    const user =
+      anonymous !== undefined || (device !== undefined && !isGiven($user_id))
+        ? { anonymousId: anonymous }
+        : { identity: given($user_id) ?? given(distinct_id) };
+    const id = nameIn('$insert_id', $insert_id);
+    const fault = faultIn(anonymous) ?? faultIn(id);
+    if (fault !== undefined) return fault;
+    return [
+      {
+        kind: 'event',
+        event: {
+          event,
+          ...user,
+          timestamp: textOfInstant(zone === undefined ? timestamp : zone.instantOf(timestamp)),
+          idempotency_key: id === undefined ? key : `mixpanel:${id}:${hashOf(event, distinct_id, time)}`,
+          properties: others,
+        },
+      },
+    ];
+  };
 }
 
-/** Lines of its export API. An event with a user and a device identifies the device. */
-function createAmplitude(): Preset {
-  const sent = new Map<string, string>();
+/**
+ * Lines of its export API. An event with a user and a device identifies the device. A row's key is its uuid. Files of one hour may
+ * overlap in time, so a user's properties are sent only if no later event of the user was read before.
+ * @see https://amplitude.com/docs/apis/analytics/export
+ */
+function createAmplitude(options: PresetOptions): Preset {
+  /** What was said last about a user on a device, and the latest time of a user's properties. */
+  const known = new Map<string, string>();
+  const latest = new Map<string, number>();
   return (row, key) => {
     const { event_type, user_id, device_id, event_time, uuid, session_id, user_properties } = row;
-    const timestamp = timestampOf('event_time', event_time, inUtc);
-    if (typeof timestamp === 'object') return timestamp.fault;
+    const timeMs = instantIn('event_time', event_time, inUtc);
+    if (typeof timeMs === 'string') return timeMs;
     const own = nameIn('uuid', uuid);
     const device = nameIn('device_id', device_id);
     const session = session_id === -1 ? undefined : nameIn('session_id', session_id);
@@ -87,21 +170,29 @@ function createAmplitude(): Preset {
     const event = {
       event: event_type,
       ...(isUser ? { identity: user_id } : { anonymousId: device }),
-      timestamp,
+      timestamp: textOfInstant(timeMs),
       idempotency_key: id,
       session_id: session,
       properties,
     };
     const records: Made[] = [{ kind: 'event', event }];
-    const traits = objectOf(user_properties);
-    const state = JSON.stringify([device, traits]);
-    const user = `${user_id ?? ''}\0${device ?? ''}`;
-    const isNews = isUser
-      ? sent.get(user) !== state
-      : Object.keys(traits).length > 0 && sent.get(user) !== state;
-    if (!isNews) return records;
-    if (sent.size >= imports.rememberedUsersMax) sent.clear();
-    sent.set(user, state);
+    const ofRow = objectOf(user_properties);
+    const hasTraits = Object.keys(ofRow).length > 0;
+    const state = JSON.stringify([device, ofRow]);
+    const pair = `${user_id ?? ''}\0${device ?? ''}`;
+    if (known.get(pair) === state || (!isUser && !hasTraits)) return records;
+    const person = isUser ? `u${user_id}` : `d${device}`;
+    const isLate = timeMs < (latest.get(person) ?? Number.NEGATIVE_INFINITY);
+    const isSent = hasTraits && !isLate && sendsUserProperties(options, timeMs);
+    const isLinkKnown = !isUser || device === undefined || known.has(pair);
+    if (known.size >= imports.rememberedUsersMax) known.clear();
+    if (latest.size >= imports.rememberedUsersMax) latest.clear();
+    if (!isLate) {
+      known.set(pair, state);
+      if (hasTraits) latest.set(person, timeMs);
+    }
+    if (hasTraits && !isSent && isLinkKnown) return records;
+    const traits = isSent ? ofRow : {};
     const message = {
       userId: isUser ? user_id : undefined,
       anonymousId: device,
@@ -125,24 +216,29 @@ const amplitudeColumns = [
   'version_name',
 ] as const;
 
-/** Rows of its exported events, with the table's name as the event. */
+/**
+ * Rows of its exported events, with the table's name as the event. One event is in each table whose definition it meets, under one
+ * event_id, so the table belongs to the key.
+ * @see https://help.heap.io/hc/en-us/articles/37271929896977
+ */
 function readHeap(row: Fields, key: string): readonly Made[] | string {
   const { event, event_table_name, type, identity, user_id, event_id, session_id, time, ...others } = row;
-  const timestamp = timestampOf('time', time, inUtc);
-  if (typeof timestamp === 'object') return timestamp.fault;
+  const timestamp = instantIn('time', time, inUtc);
+  if (typeof timestamp === 'string') return timestamp;
   const user = nameIn('user_id', user_id);
   const id = nameIn('event_id', event_id);
   const session = nameIn('session_id', session_id);
   const fault = faultIn(user) ?? faultIn(id) ?? faultIn(session);
   if (fault !== undefined) return fault;
+  const table = given(event_table_name) ?? given(event) ?? type;
   return [
     {
       kind: 'event',
       event: {
-        event: given(event) ?? given(event_table_name) ?? type,
+        event: given(event) ?? table,
         ...(isGiven(identity) ? { identity } : { user_id: user }),
-        timestamp,
-        idempotency_key: id === undefined ? key : `heap:${id}`,
+        timestamp: textOfInstant(timestamp),
+        idempotency_key: id === undefined ? key : `heap:${id}:${hashOf(user, table)}`,
         session_id: session,
         properties: others,
       },
@@ -156,12 +252,9 @@ function objectOf(value: unknown): Record<string, unknown> {
     : {};
 }
 
-function timestampOf(
-  column: string,
-  value: unknown,
-  format: TimeFormat,
-): string | undefined | { fault: string } {
-  if (!isGiven(value)) return undefined;
+/** Milliseconds since 1970, or why there are none. A row without a time would happen at the time of the import. */
+function instantIn(column: string, value: unknown, format: TimeFormat): number | string {
+  if (!isGiven(value)) return `has no time in the column ${column}`;
   const time = readTime(value, format);
-  return typeof time === 'number' ? textOfInstant(time) : { fault: `the column ${column} ${time}` };
+  return typeof time === 'number' ? time : `has a time in the column ${column} that ${time}`;
 }

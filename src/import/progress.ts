@@ -1,7 +1,7 @@
 // What an import shows while it runs, on stderr: a bar at a terminal, otherwise a line every ten seconds.
 
 import { SingleBar } from 'cli-progress';
-import type { Sender } from './sender.js';
+import type { RateLimit, Sender } from './sender.js';
 import type { Counts } from './state.js';
 
 export type Progress = { stop(): void };
@@ -12,7 +12,7 @@ const everyMs = { bar: 250, line: 10_000 };
 export function showProgress(
   counts: () => Counts,
   share: () => number,
-  waiting: Sender['waiting'],
+  { waiting, limit }: Pick<Sender, 'waiting' | 'limit'>,
 ): Progress {
   const beganMs = performance.now();
   const before = counts().read;
@@ -25,14 +25,18 @@ export function showProgress(
     const [now, nowMs] = [share(), performance.now()];
     if (now > 0) first ??= { share: now, ms: nowMs };
     const done = now - (first?.share ?? now);
-    const leftS = done > 0 ? ((nowMs - (first?.ms ?? nowMs)) / 1000) * ((1 - now) / done) : undefined;
+    const spentS = done > 0 ? ((nowMs - (first?.ms ?? nowMs)) / 1000) * ((1 - now) / done) : undefined;
+    const met = limit();
+    // What passed before a limit was met says nothing about the time that it takes with it.
+    const limitedS = met === undefined || now === 0 ? 0 : ((read / now - read) / met.rowsMax) * met.seconds;
+    const leftS = spentS === undefined ? undefined : Math.max(spentS, limitedS);
     const why = waiting();
     return [
       `${read.toLocaleString('en')} rows`,
       `${rate().toLocaleString('en')}/s`,
-      ...(leftS === undefined ? [] : [`${Math.ceil(leftS)} s left`]),
+      ...(leftS === undefined ? [] : [`${Math.ceil(leftS).toLocaleString('en')} s left`]),
       ...(refused === 0 ? [] : [`${refused.toLocaleString('en')} refused`]),
-      ...(why === undefined ? [] : [why === 'limits' ? 'waiting for limits' : 'waiting for the service']),
+      ...(why === undefined ? [] : [why === 'limits' ? limitWords(met) : 'waiting for the service']),
     ].join(', ');
   };
   if (!process.stderr.isTTY) {
@@ -57,4 +61,12 @@ export function showProgress(
       bar.stop();
     },
   };
+}
+
+function limitWords(limit: RateLimit | undefined): string {
+  const which =
+    limit === undefined
+      ? ''
+      : ` (${limit.name}: ${limit.rowsMax.toLocaleString('en')} in ${limit.seconds} s)`;
+  return `waiting for limits${which}; --import-token lifts them`;
 }

@@ -30,6 +30,10 @@ export type ReadOptions = {
   /** The column of times, and the zone of times that name none. */
   readonly timeColumn: string | undefined;
   readonly zone: Zone | undefined;
+  /** Whether CSV is as MySQL writes it. */
+  readonly isMysql?: boolean;
+  /** What CSV has where nothing is. */
+  readonly nullText?: string | undefined;
   /** Called with the share of the file that was read. */
   readonly onShare: (share: number) => void;
 };

@@ -3,9 +3,19 @@
 
 import { setTimeout as wait } from 'node:timers/promises';
 import { claimFiles } from './claims.js';
+import { continueGrown } from './grown.js';
 import { assertAllSound, assertUnchanged, type Input, isSameFile, openInputs } from './inputs.js';
-import { createMapper, type Lane, type Mapper, placeKey, rejectColumns } from './mapping.js';
+import {
+  createMapper,
+  type Lane,
+  type Mapper,
+  type Outgoing,
+  placeKey,
+  rejectColumns,
+  type UserPropertyCounts,
+} from './mapping.js';
 import { ImportError, type ImportOptions } from './options.js';
+import { createOwnKeys, type OwnKeys, type SameKeys } from './own-keys.js';
 import { showProgress } from './progress.js';
 import { openRejects } from './rejects.js';
 import type { Row } from './row.js';
@@ -15,6 +25,7 @@ import {
   type Counts,
   type FileState,
   fileState,
+  type ImportState,
   isDone,
   openState,
   totalsOf,
@@ -29,26 +40,59 @@ const chunksAtOnce = 4;
 const charactersAtOnce = 1 << 24;
 const stateEveryMs = 250;
 
-export type Imported = Counts & {
+/** What people should know about the rows besides their counts. */
+export type Notes = {
   /** What had to be mended, by reason. */
-  readonly mended: Readonly<Record<string, number>>;
+  readonly mended: Record<string, number>;
+  /** Numbers with a decimal comma that were kept as texts, by column. */
+  readonly commas: Record<string, number>;
+  readonly userProperties: UserPropertyCounts;
+  readonly sameKeys: SameKeys;
+  /** About whole files. */
+  readonly words: string[];
 };
 
+export type Imported = Counts & Pick<Notes, 'mended'>;
+
+export function createNotes(): Notes {
+  return {
+    mended: {},
+    commas: {},
+    userProperties: { sent: 0, leftOut: 0, lastMs: Number.NEGATIVE_INFINITY },
+    sameKeys: { equal: 0, different: 0, places: [] },
+    words: [],
+  };
+}
+
+function addNotes({ mended, commas, userProperties }: Notes, mapper: Mapper): void {
+  for (const [name, count] of mapper.mendings) mended[name] = (mended[name] ?? 0) + count;
+  for (const [name, count] of mapper.commas) commas[name] = (commas[name] ?? 0) + count;
+  userProperties.sent += mapper.userProperties.sent;
+  userProperties.leftOut += mapper.userProperties.leftOut;
+  userProperties.lastMs = Math.max(userProperties.lastMs, mapper.userProperties.lastMs);
+}
+
 /** Imports all files; settles when every row is stored or refused, or after the chunks on their way once `stop` says so. */
-export async function runImport(options: ImportOptions, stop: AbortSignal): Promise<Imported> {
+export async function runImport(
+  options: ImportOptions,
+  stop: AbortSignal,
+  notes: Notes = createNotes(),
+): Promise<Imported> {
   const release = claimFiles(options);
   try {
-    return await importFiles(options, stop);
+    return await importFiles(options, stop, notes);
   } finally {
     release();
   }
 }
 
-async function importFiles(options: ImportOptions, stop: AbortSignal): Promise<Imported> {
-  const inputs = await openInputs(options.files, options.format);
+async function importFiles(options: ImportOptions, stop: AbortSignal, notes: Notes): Promise<Imported> {
+  const inputs = await openInputs(options.files, options);
   const { state, isOld } = openState(options.stateFile, options.appId, JSON.stringify(describe(options)));
   const sender = createSender(options, chunksAtOnce, stop);
   await sender.probe();
+  const ownKeys = createOwnKeys(notes.sameKeys);
+  notes.words.push(...(await continueGrown(state, inputs)));
   const wasDone = isDone(state);
   const unchecked = inputs.filter(({ hash }) => !wasChecked(state, hash));
   // The state knows a file before a row of it is refused, or all would seem done.
@@ -56,8 +100,11 @@ async function importFiles(options: ImportOptions, stop: AbortSignal): Promise<I
   for (const input of inputs)
     if (isSameFile(input.path, options.rejectsFile))
       throw new ImportError(`--rejects ${options.rejectsFile}: it is a file to import; name another file`);
-  await assertAllSound(unchecked, stop);
-  if (stop.aborted) return { ...totalsOf(state), mended: {} };
+  for (const [hash, content] of await assertAllSound(unchecked, stop)) {
+    const file = state.files[hash];
+    if (file !== undefined && file.read === 0) file.keys = content;
+  }
+  if (stop.aborted) return { ...totalsOf(state), mended: notes.mended };
   const rejects = openRejects(options.rejectsFile, {
     bytes: state.rejects_bytes,
     goesOn: isOld,
@@ -65,12 +112,11 @@ async function importFiles(options: ImportOptions, stop: AbortSignal): Promise<I
   });
   // From now on the rejects file belongs to this state, whenever the import is killed.
   writeState(options.stateFile, state);
-  const mended: Record<string, number> = {};
   const shares = new Map<string, number>();
   const bytes = inputs.reduce((sum, input) => sum + input.bytes, 0);
   const share = () =>
     inputs.reduce((sum, input) => sum + input.bytes * (shares.get(input.hash) ?? 0), 0) / Math.max(1, bytes);
-  const progress = showProgress(() => totalsOf(state), share, sender.waiting);
+  const progress = showProgress(() => totalsOf(state), share, sender);
   let writtenMs = performance.now();
   const save = () => {
     writeState(options.stateFile, state);
@@ -80,8 +126,9 @@ async function importFiles(options: ImportOptions, stop: AbortSignal): Promise<I
     for (const input of inputs) {
       const file = fileState(state, input);
       if (!file.done && !stop.aborted) {
-        const mapper = createMapper(options.mapping, input.hash, options.strict);
-        const keyOf = placeKey(input.hash, options.mapping);
+        const hash = file.keys ?? input.hash;
+        const mapper = createMapper(options.mapping, hash, options.strict);
+        const keyOf = placeKey(hash, options.mapping);
         const settle = ({ rows, results }: Settled) => {
           add(file, rows, results, (row, reason) => {
             const key = nameIn(rejectColumns.key, row.value?.[rejectColumns.key]);
@@ -91,8 +138,8 @@ async function importFiles(options: ImportOptions, stop: AbortSignal): Promise<I
           if (performance.now() - writtenMs >= stateEveryMs) save();
         };
         const onShare = (part: number) => void shares.set(input.hash, part);
-        await importFile({ input, file, mapper, sender, options, stop, settle, onShare });
-        for (const [name, count] of mapper.mendings) mended[name] = (mended[name] ?? 0) + count;
+        await importFile({ input, file, mapper, ownKeys, sender, options, stop, settle, onShare });
+        addNotes(notes, mapper);
         assertUnchanged(input);
         file.done = !stop.aborted;
       }
@@ -106,13 +153,14 @@ async function importFiles(options: ImportOptions, stop: AbortSignal): Promise<I
     rejects.close();
     save();
   }
-  return { ...totalsOf(state), mended };
+  return { ...totalsOf(state), mended: notes.mended };
 }
 
 type Work = {
   readonly input: Input;
   readonly file: FileState;
   readonly mapper: Mapper;
+  readonly ownKeys: OwnKeys;
   readonly sender: Sender;
   readonly options: ImportOptions;
   readonly stop: AbortSignal;
@@ -129,6 +177,7 @@ async function importFile({
   input,
   file,
   mapper,
+  ownKeys,
   sender,
   options,
   stop,
@@ -142,6 +191,8 @@ async function importFile({
     takesRest: mapper.takesRest,
     timeColumn: mapping.timestamp,
     zone: mapping.timeFormat.zone,
+    isMysql: options.csvDialect === 'mysql',
+    nullText: options.nullText,
     onShare,
   });
   const onTheWay: OnTheWay[] = [];
@@ -162,7 +213,9 @@ async function importFile({
       await wait(Math.max(0, dueMs - performance.now()), undefined, { signal: stop }).catch(() => undefined);
     }
     begun += rows.length;
-    const prepared = prepare(rows, mapper);
+    const prepared = prepare(rows, mapper, ({ key, json }, place) =>
+      ownKeys.note(key, json, `${input.name}:${place}`),
+    );
     const { events, messages } = prepared.lanes;
     const sentEvents = sendLane(sender, 'events', events);
     const before = lastMessages;
@@ -196,7 +249,11 @@ type Prepared = {
   readonly characters: number;
 };
 
-function prepare(rows: readonly Row[], mapper: Mapper): Prepared {
+function prepare(
+  rows: readonly Row[],
+  mapper: Mapper,
+  note: (record: Outgoing, place: number) => void,
+): Prepared {
   const lanes: Record<Lane, Placed[]> = { events: [], messages: [] };
   const faults = new Map<number, string>();
   let characters = 0;
@@ -206,7 +263,9 @@ function prepare(rows: readonly Row[], mapper: Mapper): Prepared {
       faults.set(row, mapped.fault);
       continue;
     }
-    for (const { lane, json } of mapped) {
+    for (const record of mapped) {
+      const { lane, json } = record;
+      note(record, (rows[row] as Row).place);
       lanes[lane].push({ row, json });
       characters += json.length;
     }
@@ -266,8 +325,15 @@ function add(
 }
 
 /** What decides which records the rows become. */
-function describe({ mapping, strict }: ImportOptions): object {
-  return { ...mapping, properties: mapping.properties && [...mapping.properties], strict };
+function describe({ mapping, strict, encoding, csvDialect, nullText }: ImportOptions): object {
+  return {
+    ...mapping,
+    properties: mapping.properties && [...mapping.properties],
+    strict,
+    encoding,
+    csvDialect,
+    nullText,
+  };
 }
 
 /** What a dry run finds: the first records, and faults by kind with the places of some. */
@@ -283,22 +349,34 @@ const shownRecords = 10;
 const shownPlaces = 5;
 
 /** Reads and maps everything, and sends nothing. */
-export async function runDry(options: ImportOptions, stop: AbortSignal): Promise<DryRun> {
-  const inputs = await openInputs(options.files, options.format);
-  await assertAllSound(inputs, stop);
+export async function runDry(
+  options: ImportOptions,
+  stop: AbortSignal,
+  notes: Notes = createNotes(),
+): Promise<DryRun> {
+  const inputs = await openInputs(options.files, options);
+  const contents = await assertAllSound(inputs, stop);
   if (stop.aborted) throw new ImportError('stopped');
   const first: string[] = [];
   const faults = new Map<string, { count: number; places: string[] }>();
-  const mended: Record<string, number> = {};
+  const ownKeys = createOwnKeys(notes.sameKeys);
+  const state = stateOfDryRun(options);
+  if (state !== undefined) notes.words.push(...(await continueGrown(state, inputs)));
   const counts = { read: 0, refused: 0 };
   for (const input of inputs) {
-    const mapper = createMapper(options.mapping, input.hash, options.strict);
+    const mapper = createMapper(
+      options.mapping,
+      state?.files[input.hash]?.keys ?? contents.get(input.hash) ?? input.hash,
+      options.strict,
+    );
     const reading = readRows(input, {
       after: 0,
       columns: mapper.columns,
       takesRest: mapper.takesRest,
       timeColumn: options.mapping.timestamp,
       zone: options.mapping.timeFormat.zone,
+      isMysql: options.csvDialect === 'mysql',
+      nullText: options.nullText,
       onShare: () => undefined,
     });
     for await (const rows of reading) {
@@ -307,7 +385,10 @@ export async function runDry(options: ImportOptions, stop: AbortSignal): Promise
         counts.read += 1;
         const mapped = mapper.map(row);
         if (!('fault' in mapped)) {
-          for (const { json } of mapped) if (first.length < shownRecords) first.push(json);
+          for (const { json, key } of mapped) {
+            ownKeys.note(key, json, `${input.name}:${row.place}`);
+            if (first.length < shownRecords) first.push(json);
+          }
           continue;
         }
         counts.refused += 1;
@@ -318,7 +399,18 @@ export async function runDry(options: ImportOptions, stop: AbortSignal): Promise
       }
     }
     assertUnchanged(input);
-    for (const [name, count] of mapper.mendings) mended[name] = (mended[name] ?? 0) + count;
+    addNotes(notes, mapper);
   }
-  return { ...counts, first, faults, mended };
+  return { ...counts, first, faults, mended: notes.mended };
+}
+
+/** What an import with these options has done so far; undefined if there is none. */
+function stateOfDryRun(options: ImportOptions): ImportState | undefined {
+  try {
+    const mapping = JSON.stringify(describe(options));
+    return openState(options.stateFile, options.appId, mapping).state;
+  } catch (error) {
+    if (error instanceof ImportError) return undefined;
+    throw error;
+  }
 }

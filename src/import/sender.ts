@@ -1,6 +1,6 @@
 // Sends batches of records until each is stored or refused. A request that is answered 429, 500 or 503, or not by the service,
 // is sent again, as it is: its keys make that harmless. Only the service itself refuses records; a gateway's 403 says
-// nothing about rows. A request that is too large is sent in halves.
+// nothing about rows. A request that is too large, for the service or for a gateway, is sent in halves.
 
 import { Agent as HttpAgent, request as httpRequest } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
@@ -23,6 +23,8 @@ export type Refused = { readonly index: number; readonly reason: string };
 /** The import was told to stop while a request waited to be sent again. */
 export class Stopped extends Error {}
 
+export type RateLimit = { readonly name: string; readonly rowsMax: number; readonly seconds: number };
+
 export type Sender = {
   /** Asks whether the service takes records for the environment. Throws ImportError if not. */
   probe(): Promise<void>;
@@ -30,6 +32,8 @@ export type Sender = {
   send(lane: Lane, records: readonly string[]): Promise<Sent>;
   /** Why requests wait now; undefined if they do not. */
   waiting(): 'limits' | 'service' | undefined;
+  /** The limit that requests have met; undefined if they have met none. */
+  limit(): RateLimit | undefined;
   close(): void;
 };
 
@@ -43,8 +47,9 @@ type Answer = {
   readonly status: number;
   readonly retryAfterMs: number | undefined;
   readonly repeats: number;
+  readonly limit?: RateLimit | undefined;
   readonly body: {
-    readonly err?: { readonly code?: string; readonly message?: string };
+    readonly err?: { readonly code?: string; readonly message?: string; readonly field?: string };
     readonly errors?: readonly { readonly index: number; readonly message: string }[];
   };
 };
@@ -58,6 +63,9 @@ export function createSender(
   const isSecure = url.startsWith('https:');
   const agent = new (isSecure ? HttpsAgent : HttpAgent)({ keepAlive: true, maxSockets: connections });
   const waits = { limits: 0, service: 0 };
+  let limit: RateLimit | undefined;
+  /** A gateway has refused a body of so many bytes. */
+  let refusedBytes = Number.POSITIVE_INFINITY;
 
   function headersOf(lane: Lane): Record<string, string> {
     const basic = (name: string, password: string) =>
@@ -82,29 +90,27 @@ export function createSender(
     );
   }
 
-  function post(lane: Lane, body: Buffer): Promise<Answer> {
+  function post(lane: Lane, body: Buffer, query = ''): Promise<Answer> {
     return new Promise((resolve, reject) => {
       const headers = { ...headersOf(lane), 'content-length': body.length };
       const send = isSecure ? httpsRequest : httpRequest;
-      const request = send(`${url}${paths[lane]}`, { method: 'POST', agent, headers }, (reply) => {
+      const request = send(`${url}${paths[lane]}${query}`, { method: 'POST', agent, headers }, (reply) => {
         const parts: Buffer[] = [];
         reply.on('data', (part: Buffer) => parts.push(part));
         reply.on('error', reject);
         reply.on('end', () => {
-          const text = Buffer.concat(parts).toString('utf8');
-          try {
-            const seconds = Number(reply.headers['retry-after']);
-            const parsed: unknown = JSON.parse(text);
-            if (typeof parsed !== 'object' || parsed === null) throw new Error('no object');
-            resolve({
-              status: reply.statusCode ?? 0,
-              retryAfterMs: seconds > 0 ? seconds * 1000 : undefined,
-              repeats: Number(reply.headers['sluice-repeats'] ?? 0),
-              body: parsed as Answer['body'],
-            });
-          } catch {
-            reject(new Error(`${url} answered ${reply.statusCode}, but not as this service does`));
-          }
+          const body = objectIn(Buffer.concat(parts).toString('utf8'));
+          const { statusCode: status = 0, headers: told } = reply;
+          if (status === 200 && body === undefined)
+            return reject(new Error(`${url} answers 200, but not as this service does`));
+          const seconds = Number(told['retry-after']);
+          resolve({
+            status,
+            retryAfterMs: seconds > 0 ? seconds * 1000 : undefined,
+            repeats: Number(told['sluice-repeats'] ?? 0),
+            limit: limitIn(told['ratelimit-policy']),
+            body: body ?? {},
+          });
         });
       });
       request.setTimeout(imports.answerMsMax, () =>
@@ -130,13 +136,14 @@ export function createSender(
       try {
         const answer = await post(lane, body);
         if (answer.status === 429 && isOurs(answer)) {
+          limit = answer.limit ?? limit;
           await pause('limits', answer.retryAfterMs ?? pauseMs);
           // It works, however long it takes.
           failingSinceMs = nowMs();
           pauseMs = firstPauseMs;
           continue;
         }
-        if (answer.status < 500 && isOurs(answer)) return answer;
+        if (answer.status === 413 || (answer.status < 500 && isOurs(answer))) return answer;
         reason =
           answer.body.err?.message ??
           `${url} answers ${answer.status}${isOurs(answer) ? '' : ', but not as this service does'}`;
@@ -150,15 +157,26 @@ export function createSender(
   }
 
   async function send(lane: Lane, records: readonly string[]): Promise<Sent> {
-    const answer = await postUntilAnswered(lane, bodyOf(lane, records));
+    const sent = bodyOf(lane, records);
+    if (sent.length >= refusedBytes && records.length > 1) return sendHalves(lane, records);
+    const answer = await postUntilAnswered(lane, sent);
     const { status, body, repeats } = answer;
     if (status === 200 || body.errors !== undefined) {
       const refused = (body.errors ?? []).map(({ index, message }) => ({ index, reason: message }));
       return { stored: records.length - refused.length - repeats, repeats, refused };
     }
+    const isGateway = !isOurs(answer);
+    if (isGateway) refusedBytes = Math.min(refusedBytes, sent.length);
     const { code = '', message = `the service answers ${status}` } = body.err ?? {};
     if (status === 401 || aboutSending.has(code)) throw new ImportError(message);
-    if (records.length === 1) return { stored: 0, repeats: 0, refused: [{ index: 0, reason: message }] };
+    if (records.length > 1) return sendHalves(lane, records);
+    const reason = isGateway
+      ? `A gateway before the service answers 413: it takes no request of ${sent.length} bytes.`
+      : message;
+    return { stored: 0, repeats: 0, refused: [{ index: 0, reason }] };
+  }
+
+  async function sendHalves(lane: Lane, records: readonly string[]): Promise<Sent> {
     const half = Math.ceil(records.length / 2);
     const first = await send(lane, records.slice(0, half));
     const second = await send(lane, records.slice(half));
@@ -174,28 +192,48 @@ export function createSender(
 
   async function probe(): Promise<void> {
     let answer: Answer;
+    // So that it is not counted as a refused record.
+    const ask = () => post('events', bodyOf('events', []), '?check=1');
     try {
-      answer = await post('events', bodyOf('events', []));
+      answer = await ask();
       // A token that was made a moment ago may not have reached every process of the service.
       for (let asked = 0; answer.status === 401 && asked < 10; asked++) {
         await wait(freshTokenPauseMs);
-        answer = await post('events', bodyOf('events', []));
+        answer = await ask();
       }
     } catch (error) {
       throw new ImportError(`--url ${url}: ${(error as Error).message}`);
     }
-    const { code, message } = answer.body.err ?? {};
+    const { code, message = '', field } = answer.body.err ?? {};
     if (answer.status === 400 && code === 'empty') return;
-    if (answer.status < 500)
-      throw new ImportError(`--app-id ${appId}: ${message ?? `the service answers ${answer.status}`}`);
+    if (answer.status >= 500 || answer.status === 429) return;
+    if (!isOurs(answer) || code === undefined)
+      throw new ImportError(`--url ${url}: it answers ${answer.status}, but not as this service does`);
+    throw new ImportError(field === 'app_id' ? `--app-id ${appId}: ${message}` : message);
   }
 
   return {
     probe,
     send,
+    limit: () => limit,
     waiting: () => (waits.limits > 0 ? 'limits' : waits.service > 0 ? 'service' : undefined),
     close: () => agent.destroy(),
   };
+}
+
+function objectIn(text: string): Answer['body'] | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Reads `"bulk_app";q=15000;w=60`. */
+function limitIn(policy: unknown): RateLimit | undefined {
+  const [, name, rows, seconds] = /^"([^"]+)";q=(\d+);w=(\d+)/.exec(String(policy ?? '')) ?? [];
+  return name === undefined ? undefined : { name, rowsMax: Number(rows), seconds: Number(seconds) };
 }
 
 /** Whether the service itself answered: its refusals have a code. */

@@ -15,6 +15,9 @@ export type FileState = Counts & {
   done: boolean;
   /** A place in another format is another row. States of earlier versions do not have it. */
   format?: Format;
+  /** The size of the file, and the hash that its keys are made of: of what is in it, when it was imported first. */
+  bytes?: number;
+  keys?: string;
 };
 
 export type ImportState = {
@@ -85,8 +88,18 @@ export function writeState(path: string, state: ImportState): void {
 }
 
 /** The state of a file, which begins with its first row. Throws ImportError if it was begun in another format. */
-export function fileState(state: ImportState, { hash, name, format }: FileNames): FileState {
-  state.files[hash] ??= { name, place: 0, done: false, read: 0, stored: 0, repeats: 0, refused: 0, format };
+export function fileState(state: ImportState, { hash, name, format, bytes }: FileNames): FileState {
+  state.files[hash] ??= {
+    name,
+    place: 0,
+    done: false,
+    read: 0,
+    stored: 0,
+    repeats: 0,
+    refused: 0,
+    format,
+    bytes,
+  };
   const file = state.files[hash] as FileState;
   if (file.format !== undefined && file.format !== format) {
     if (file.read > 0)
@@ -105,7 +118,12 @@ export function wasChecked(state: ImportState, hash: string): boolean {
   return state.files[hash]?.format !== undefined;
 }
 
-type FileNames = { readonly hash: string; readonly name: string; readonly format: Format };
+type FileNames = {
+  readonly hash: string;
+  readonly name: string;
+  readonly format: Format;
+  readonly bytes: number;
+};
 
 /** Whether every file that the state knows is imported; one that knows none is not begun. */
 export function isDone({ files }: ImportState): boolean {

@@ -25,10 +25,13 @@ const units: Readonly<Record<string, number>> = { s: 1e9, ms: 1e6, us: 1e3, ns: 
 const nsPerMs = 1e6;
 /** A number in plain decimals: what else JavaScript takes for one (blanks, 0x10, lists) is no time. */
 const decimal = /^([+-]?)(\d+)(?:\.(\d*))?$/;
-/** Fewer milliseconds than these are before March 1973: they are seconds. */
-const millisecondsMin = 1e11;
+/** Fewer milliseconds than these are before March 1973: they are seconds. As seconds these are in the year 5138. */
+export const millisecondsMin = 1e11;
 /** No Date is farther from 1970. */
 const instantMax = 8.64e15;
+
+const tokens = /YYYY|MM|M|DD|D|HH|H|hh|h|mm|ss|S+|A|Z/g;
+const longToken: Readonly<Record<string, string>> = { M: 'MM', D: 'DD', H: 'HH', h: 'hh' };
 
 /** Reads the name of a unit or a pattern; what is wrong with it, if it is neither. */
 export function readTimeFormat(format: string | undefined, zone: Zone | undefined): TimeFormat | string {
@@ -36,16 +39,22 @@ export function readTimeFormat(format: string | undefined, zone: Zone | undefine
   const unitNs = units[format];
   if (unitNs !== undefined) return { kind: 'number', unitNs, zone };
   const parts: string[] = [];
-  const source = format
-    .replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
-    .replace(/YYYY|MM|DD|HH|mm|ss|S+|Z/g, (part) => {
-      parts.push(part[0] === 'S' ? 'S' : part);
-      if (part === 'Z') return '(Z|[+-]\\d\\d:?\\d\\d)';
-      return part[0] === 'S' ? '(\\d{1,9})' : `(\\d{${part.length}})`;
-    });
+  const source = format.replace(/[.*+?^${}()|[\]\\]/g, '\\$&').replace(tokens, (token) => {
+    const part = token[0] === 'S' ? 'S' : token;
+    parts.push(longToken[part] ?? part);
+    if (part === 'Z') return '(Z|[+-]\\d\\d:?\\d\\d)';
+    if (part === 'A') return '([AaPp]\\.?[Mm]\\.?)';
+    if (part === 'S') return '(\\d{1,9})';
+    // A month or day of one letter may have one digit or two.
+    return token.length === 1 ? '(\\d{1,2})' : `(\\d{${token.length}})`;
+  });
   for (const part of ['YYYY', 'MM', 'DD'])
     if (!parts.includes(part))
-      return `${format} names no ${part}; it is s, ms, us, ns, iso, or a pattern such as YYYY-MM-DD HH:mm:ss`;
+      return `${format} names no ${part}; it is s, ms, us, ns, iso, or a pattern such as YYYY-MM-DD HH:mm:ss or M/D/YYYY h:mm A`;
+  const twice = parts.find((part, at) => parts.indexOf(part) < at);
+  if (twice !== undefined) return `${format} names ${twice} twice`;
+  if (parts.includes('hh') !== parts.includes('A'))
+    return `${format} must name hours of twelve (h or hh) and A together`;
   if (!parts.includes('Z') && zone === undefined) return `${format} holds no zone (Z), so ${zoneWanted}`;
   return { kind: 'pattern', pattern: { form: new RegExp(`^${source}$`), parts }, zone };
 }
@@ -72,13 +81,15 @@ function instantOf(value: unknown, { kind, unitNs, pattern, zone }: TimeFormat):
   const given = value
     .trim()
     .replace(/^(\d{4}-\d\d-\d\d) (?=\d)/, '$1T')
+    // BigQuery's spelling.
+    .replace(/ UTC$/i, 'Z')
     .replace(/ (?=[zZ+-])/, '');
   const whole = /^\d{4}-\d\d-\d\d$/.test(given) ? `${given}T00:00:00` : given;
   const instant = readInstant(completeTimestamp(whole) ?? whole);
   if (instant !== undefined) return instant;
   const local = readInstant(completeTimestamp(`${whole}Z`) ?? `${whole}Z`);
   if (local === undefined)
-    return 'is not RFC 3339, or not a real date; another form is named by --timestamp-format';
+    return 'is not RFC 3339, or not a real date; another form is named by --timestamp-format, such as M/D/YYYY h:mm A';
   if (zone === undefined) return `names no time zone; ${zoneWanted}`;
   return zone.instantOf(local);
 }
@@ -112,10 +123,17 @@ function timeOfParts(
   parts: readonly string[],
   zone: Zone | undefined,
 ): TimeResult {
-  const part = (name: string) => values[parts.indexOf(name)];
-  const fraction = part('S');
+  const part = (name: string) => values[parts.indexOf(name)]?.padStart(2, '0');
+  const half = part('A')?.toLowerCase();
+  const twelfth = Number(part('hh'));
+  if (half !== undefined && (twelfth < 1 || twelfth > 12)) return 'has no hour from 1 to 12';
+  const hour =
+    half === undefined
+      ? part('HH')
+      : String((twelfth % 12) + (half.startsWith('p') ? 12 : 0)).padStart(2, '0');
+  const fraction = values[parts.indexOf('S')];
   const named = part('Z');
-  const text = `${part('YYYY')}-${part('MM')}-${part('DD')}T${part('HH') ?? '00'}:${part('mm') ?? '00'}:${part('ss') ?? '00'}.${(fraction ?? '000').padEnd(3, '0')}Z`;
+  const text = `${part('YYYY')}-${part('MM')}-${part('DD')}T${hour ?? '00'}:${part('mm') ?? '00'}:${part('ss') ?? '00'}.${(fraction ?? '000').padEnd(3, '0')}Z`;
   const local = readInstant(text);
   if (local === undefined) return 'is not a real date';
   if (named !== undefined) return local - (readOffset(named) ?? 0);

@@ -32,3 +32,20 @@ export function nameIn(column: string, value: unknown): Name {
 export function faultIn(name: unknown): string | undefined {
   return typeof name === 'object' ? (name as { fault: string }).fault : undefined;
 }
+
+/** `801,40`, and with points, blanks or apostrophes between thousands. */
+const decimalComma = /^[+-]?(?:\d{1,3}(?:[.'’ \u00a0\u202f]\d{3})+|\d+)(?:,\d+)?$/;
+
+/** A number with a decimal comma, with a point instead; undefined if the text is none. */
+export function withPoint(text: string): string | undefined {
+  const given = text.trim();
+  if (!decimalComma.test(given)) return undefined;
+  return given.replace(/[^\d,+-]/g, '').replace(',', '.');
+}
+
+/** Whether a text can only be a number with a decimal comma: `1,000` may also be a thousand. */
+export function hasDecimalComma(text: string): boolean {
+  return text.includes(',') && decimalComma.test(text.trim()) && !thousands.test(text.trim());
+}
+
+const thousands = /^[+-]?\d{1,3},\d{3}$/;

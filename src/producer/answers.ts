@@ -1,5 +1,5 @@
 // What an answer means for the records of a request. Only the service itself settles a record: what a proxy or a
-// wrong address answers is tried again.
+// wrong address answers is tried again, except that a request is too large.
 
 import type { LimitName } from '../contract/limits.js';
 import { aboutSending, type OutcomeCode, outcomes } from '../contract/outcomes.js';
@@ -30,6 +30,13 @@ export function judge(answer: Answer): Verdict {
   const body = parseObject(answer.text);
   if (answer.status === 200 && body !== undefined) return { kind: 'settled', refusals: readErrors(body) };
   const error = errorOf(body);
+  // A gateway that takes no request of this size will not take it later either.
+  if (error === undefined && answer.status === 413)
+    return {
+      kind: 'refused',
+      code: codeOfFault(answer),
+      message: 'a gateway before Sluice takes no request of this size',
+    };
   if (error === undefined) return later(answer, codeOfFault(answer), faultOf(answer));
   const { code, message, field } = error;
   if (code === 'rate_limited' && headerOf(answer, 'ratelimit-policy').includes(`"${limitOfUser}"`)) {

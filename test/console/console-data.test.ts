@@ -140,6 +140,13 @@ describe('the console', { skip }, () => {
     await dialog.getByLabel('Users, one per line').fill(pasted);
     await dialog.getByText('4 users to delete, 1 named twice.').waitFor();
     await dialog.getByText('1 line is left out, since it names no user: 7: xxx').waitFor();
+    const firstNames = dialog.getByRole('list', { name: 'Read from the list' }).getByRole('listitem');
+    assert.deepEqual(await firstNames.allTextContents(), [
+      'ada@example.com',
+      'Doe, John',
+      hostile,
+      'Stays@example.com',
+    ]);
     await dialog.getByRole('button', { name: 'Preview' }).click();
     await dialog.getByText('3 found, 1 not found; some look like others').waitFor();
     const unclear = dialog.getByRole('table', { name: 'Users to look at again' }).getByRole('row');
@@ -418,6 +425,49 @@ describe('the console', { skip }, () => {
     await until(async () => (await found.count()) === 2, { deadlineMs: 60_000, what: 'one is found' });
   });
 
+  test('asks which column of a file has the users, reads its encoding as it is told, and says of a deletion that it found nobody', async () => {
+    const of = await createTestAccount(sluice, 'Columns');
+    const page = await newPage();
+    await enter(page, sluice, 'columns@example.com', 'privacy', of.accountId);
+    await openPage(page, 'Deletions');
+    await page.getByRole('button', { name: 'New deletion' }).click();
+    const dialog = page.getByRole('dialog');
+    const file = dialog.getByLabel('Or a file (CSV or text)');
+    const upload = (text: string) =>
+      file.setInputFiles({ name: 'a.csv', mimeType: 'text/csv', buffer: Buffer.from(text, 'latin1') });
+    await upload('Kunde;Mailadresse\nJörgen;jörgen@example.com\n');
+    await dialog.getByText('a.csv is not read. Line 2 is not UTF-8.').waitFor();
+    assert.equal(await dialog.getByLabel('Users, one per line').inputValue(), '');
+    await dialog.getByRole('button', { name: 'Read it as Windows-1252 (ANSI)' }).click();
+    await dialog.getByText('Nobody is named yet: say which column has the users.').waitFor();
+    await dialog.getByRole('button', { name: 'Delete 0 users' }).click({ force: true });
+    await dialog.getByText('The list names nobody yet.').waitFor();
+    await dialog.getByLabel('Column of the users').selectOption('2: Mailadresse');
+    await dialog.getByText('Nobody is named yet: say whether the first line is a user.').waitFor();
+    await dialog.getByLabel('The first line').selectOption('names the columns');
+    await dialog.getByText('1 user to delete.').waitFor();
+    const names = dialog.getByRole('list', { name: 'Read from the list' }).getByRole('listitem');
+    assert.deepEqual(await names.allTextContents(), ['jörgen@example.com']);
+    // Another file is asked about again.
+    await upload('Mailadresse;Kunde\nada@example.com;Ada\n');
+    await dialog.getByText('Nobody is named yet: say which column has the users.').waitFor();
+    await upload('name;email\n"Lovelace; the\nfirst", "nobody@example.com"\n');
+    await dialog.getByText('Something stands behind a closing quote on line 3.').waitFor();
+    await upload('name;email\n"Lovelace; the\nfirst"; "nobody@example.com"\n');
+    await dialog.getByText('1 user to delete.').waitFor();
+    assert.deepEqual(await names.allTextContents(), ['nobody@example.com']);
+    await checkReadable(page, 'a list');
+    await dialog.getByRole('button', { name: 'Delete 1 user' }).click();
+    await dialog.getByText('The deletion of 1 user is submitted.').waitFor();
+    await dialog.getByRole('button', { name: 'Close' }).click();
+    const state = page.getByRole('table', { name: 'Deletions' }).getByText('complete, found nobody');
+    await state.waitFor();
+    assert.equal(await state.getAttribute('class'), 'chip ');
+    await page.getByRole('button', { name: /^Evidence of/ }).click();
+    await dialog.getByText('It found nobody.').waitFor();
+    assert.deepEqual(faults, []);
+  });
+
   test('Escape stops a long submission after the request that is under way, and keeps the list', async () => {
     const page = await newPage();
     await enter(page, sluice, 'stops@example.com', 'privacy', account.accountId);
@@ -493,7 +543,7 @@ describe('the console', { skip }, () => {
     const references = await rows.locator('td[data-title=Reference]').allTextContents();
     const wanted = Array.from({ length: listedMax + 2 }, (_, number) => `number ${listedMax + 1 - number}`);
     assert.deepEqual(references, wanted);
-    const complete = rows.locator('.chip').getByText('complete', { exact: true });
+    const complete = rows.locator('.chip').getByText('complete, found nobody', { exact: true });
     await complete.nth(listedMax + 1).waitFor();
     assert.deepEqual(faults, []);
   });

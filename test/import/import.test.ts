@@ -221,6 +221,95 @@ describe('a file', () => {
       assert.deepEqual(await readAfter(place), all.slice(place), `after ${place}`);
   });
 
+  test('of the form Parquet has the values that CSV and JSON of the same rows have', async () => {
+    const columns = [
+      `'u1' AS user`,
+      `toDecimal32('1.15', 2) AS d32`,
+      `toDecimal64('123456789012.123456', 6) AS d64`,
+      `toDecimal128('-99999999999999.99', 2) AS d128`,
+      `toDecimal256('-1234567890123456789012345678901234567890.5', 5) AS d256`,
+      `toDecimal32('1.10', 2) AS zero`,
+      `toDate('2024-05-05') AS day`,
+      `toDate32('1950-01-02') AS early`,
+      `toUInt64('18446744073709551615') AS u64`,
+      `toNullable(toUInt64('18446744073709551615')) AS n64`,
+      `toInt64('-9223372036854775807') AS i64`,
+      `toNullable(toUInt32(4294967295)) AS u32`,
+      `toInt8(-5) AS i8`,
+      `toFloat32(0.1) AS f32`,
+      `toFloat32(16777216.5) AS whole`,
+      `0.1 AS f64`,
+      `toUUID('61f0c404-5cb3-11e7-907b-a6006ad3dba0') AS id`,
+      `CAST('b', 'Enum8(\\'a\\' = 1, \\'b\\' = 2)') AS sort`,
+      `toFixedString('EUR', 3) AS currency`,
+      `toLowCardinality('lc') AS low`,
+      `'Grüße, "x"' AS text`,
+      `CAST(NULL, 'Nullable(String)') AS none`,
+      `CAST(NULL, 'Nullable(Decimal(9, 2))') AS nothing`,
+      `true AS yes`,
+    ];
+    const nested = [
+      `[toDecimal32('1.10', 2), toDecimal32('2.25', 2)] AS list`,
+      `[toDate('2024-05-05')] AS days`,
+      `map('k', toUInt64('18446744073709551615')) AS by_text`,
+      `map(toInt64(7), toDecimal32('1.15', 2)) AS by_number`,
+      `map(toDate('2024-05-05'), 'x') AS by_day`,
+      `CAST(('x', toDate('2024-05-05'), toDecimal64('0.15', 2)), 'Tuple(a String, b Date, c Decimal64(2))') AS pair`,
+      `CAST('{"a": {"b": 12345678901234567890}}', 'JSON') AS doc`,
+    ];
+    const args = ['--event', 'E', '--identity', 'user', '--dry-run'];
+    const properties = async (
+      some: readonly string[],
+      format: string,
+      file: string,
+      ...more: readonly string[]
+    ) => {
+      put(file, await written(`SELECT ${some.join(', ')}`, format));
+      const { out, words, code } = await into('1', file, ...args, ...more);
+      assert.equal(code, 0, words);
+      // As they are stored.
+      const found = Object.entries((JSON.parse(out) as { properties: object }).properties);
+      return found.map(([name, value]) => `${name} ${value}`).toSorted();
+    };
+    const ofParquet = await properties(columns, 'Parquet', 'types.parquet');
+    assert.deepEqual(ofParquet, await properties(columns, 'CSVWithNames', 'types.csv', '--null', '\\N'));
+    assert.deepEqual(ofParquet, await properties(columns, 'JSONEachRow', 'types.ndjson'));
+    const deep = [...nested, `'u1' AS user`];
+    assert.deepEqual(
+      await properties(deep, 'Parquet', 'nested.parquet'),
+      await properties(deep, 'JSONEachRow', 'nested.ndjson'),
+    );
+    const times = [3, 6, 9].map(
+      (digits) => `toDateTime64('1960-05-05 10:00:00.123456789', ${digits}, 'UTC') AS t${digits}`,
+    );
+    assert.deepEqual(await properties([`'u1' AS user`, ...times], 'Parquet', 'instants.parquet'), [
+      't3 1960-05-05T10:00:00.123Z',
+      't6 1960-05-05T10:00:00.123456Z',
+      't9 1960-05-05T10:00:00.123456789Z',
+    ]);
+  });
+
+  test('of the form Parquet has no date without a zone, no text that is none, and no number that nobody can know', async () => {
+    const day = `SELECT 'u1' AS user, toDate('2024-05-05') AS day, toInt128(7) AS big, unhex('4a6f73e9') AS name`;
+    put('day.parquet', await written(day, 'Parquet'));
+    const args = ['day.parquet', '--event', 'E', '--identity', 'user', '--timestamp', 'day', '--dry-run'];
+    const unsaid = await into('1', ...args);
+    assert.match(
+      unsaid.words,
+      /day\.parquet: the times of the column day name no zone; --time-zone must say/,
+    );
+    const berlin = [...args, '--time-zone', 'Europe/Berlin'];
+    const { out } = await into('1', ...berlin, '--properties', 'user');
+    assert.match(out, /"timestamp":"2024-05-04T22:00:00\.000Z"/);
+    const faulty = await into('1', ...berlin);
+    assert.match(
+      faulty.words,
+      /The row has 16 bytes without a type in the column big, which may be anything/,
+    );
+    const named = await into('1', ...berlin, '--properties', 'name');
+    assert.match(named.words, /The row has bytes in the column name that are no UTF-8/);
+  });
+
   test('may have columns named like properties of every object', async () => {
     const sql = `SELECT 'LAX' AS origin, 'p' AS \`__proto__\`, 'c' AS \`constructor\`, 7 AS \`toString\``;
     put('names.parquet', await written(sql, 'Parquet'));
@@ -831,6 +920,8 @@ describe('exports of other systems', () => {
     sluice.rows<{ identity: string; user_ids: string[]; properties: object }>(
       `SELECT identity, arrayMap(x -> toString(x), user_ids) AS user_ids, properties FROM users WHERE app_id = '${appId}'`,
     );
+  /** A day that is over in every zone. */
+  const now = new Date(Date.now() - 2 * 86_400_000).toISOString().slice(0, 10);
   const ndjson = (name: string, rows: readonly object[]) =>
     put(name, rows.map((row) => JSON.stringify(row)).join('\n'));
 
@@ -931,5 +1022,35 @@ describe('exports of other systems', () => {
       ['pageviews', '123', '2023-05-05 00:00:00.500', { path: '/a' }],
       ['signed_up', 'ada', '2023-05-05 00:00:01.000', {}],
     ]);
+    // One event that two definitions share is in two of its tables.
+    const shared = 'click,101,,9001,55,2024-05-05 10:00:00,\nclick_home,101,,9001,55,2024-05-05 10:00:00,\n';
+    put('tables.csv', `event_table_name,user_id,identity,event_id,session_id,time,path\n${shared}`);
+    const other = newAppId();
+    const { counts } = await into(other, 'tables.csv', '--preset', 'heap');
+    assert.deepEqual(counts, { read: 2, stored: 2, repeats: 0, refused: 0 });
+    // The import's first request has no record that could have been refused.
+    const metrics = await fetch(`${sluice.adminUrl}/metrics`).then((answer) => answer.text());
+    assert.doesNotMatch(metrics, /sluice_records_rejected_total\{[^}]*code="empty"/);
+    assert.match(metrics, /sluice_records_rejected_total/);
+  });
+
+  test('of Amplitude, hour by hour: the last value of a property is that of the last hour', async () => {
+    const appId = newAppId();
+    for (const hour of [10, 2, 23, 9])
+      ndjson(`1234_${now}_${hour}#0.json`, [
+        {
+          ...{ user_id: 'ada', device_id: 'd1', event_type: 'seen', uuid: `u-${hour}` },
+          ...{
+            event_time: `${now} ${String(hour).padStart(2, '0')}:00:00`,
+            user_properties: { plan: `at ${hour}` },
+          },
+        },
+      ]);
+    assert.equal((await into(appId, `1234_${now}_*`, '--preset', 'amplitude')).code, 0);
+    await untilStored(sluice);
+    assert.deepEqual(
+      (await users(appId)).map(({ properties }) => properties),
+      [{ plan: 'at 23' }],
+    );
   });
 });

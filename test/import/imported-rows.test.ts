@@ -1,16 +1,17 @@
 // What becomes of a file's rows before they are sent: how they are read, and which records they are.
 
 import assert from 'node:assert/strict';
-import { writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { crc32, deflateRawSync, gzipSync } from 'node:zlib';
 import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
 import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
-import { type Input, openInputs } from '../../src/import/inputs.js';
+import { type Input, openInputs, type Told } from '../../src/import/inputs.js';
 import { splitArray } from '../../src/import/json-elements.js';
 import { createMapper, type Mapper } from '../../src/import/mapping.js';
 import { type ImportOptions, readOptions } from '../../src/import/options.js';
-import type { Row } from '../../src/import/row.js';
+import type { ReadOptions, Row } from '../../src/import/row.js';
 import { readRows } from '../../src/import/rows.js';
 import { readTime, readTimeFormat, type TimeFormat } from '../../src/import/times.js';
 
@@ -20,18 +21,20 @@ before(() => {
 });
 after(() => removeTempDir(folder));
 
-async function open(name: string, content: string | Uint8Array): Promise<Input> {
+async function open(name: string, content: string | Uint8Array, told: Told = {}): Promise<Input> {
   const path = join(folder, name);
   writeFileSync(path, content);
-  return (await openInputs([path], undefined))[0] as Input;
+  return (await openInputs([path], told))[0] as Input;
 }
 
 async function chunksOf(
   input: Input,
   after = 0,
   { columns, takesRest }: Pick<Mapper, 'columns' | 'takesRest'> = { columns: [], takesRest: true },
+  csv: Pick<ReadOptions, 'isMysql' | 'nullText'> = {},
 ): Promise<Row[][]> {
   const options = {
+    ...csv,
     after,
     columns,
     takesRest,
@@ -54,7 +57,9 @@ type Sent = { readonly [field: string]: unknown };
 /** Of each row its record, or its fault. */
 async function mapped(input: Input, ...args: readonly string[]): Promise<(Sent | string)[]> {
   const mapper = mapperOf(...args);
-  return (await chunksOf(input, 0, mapper)).flat().flatMap((row): (Sent | string)[] => {
+  const { csvDialect, nullText } = readOptions(['x', '--app-id', '1', ...args], {}) as ImportOptions;
+  const csv = { isMysql: csvDialect === 'mysql', nullText };
+  return (await chunksOf(input, 0, mapper, csv)).flat().flatMap((row): (Sent | string)[] => {
     const result = mapper.map(row);
     return 'fault' in result ? [result.fault] : result.map(({ json }) => JSON.parse(json) as Sent);
   });
@@ -87,7 +92,7 @@ describe('a number with more digits than a double holds', () => {
     assert.deepEqual((event as Sent).properties, { lat, 'in.list': [one] });
     const amplitude = await ndjson(
       'lat-amplitude.ndjson',
-      `{"event_type": "x", "user_id": "ada", "event_properties": {"lat": ${lat}}, "user_properties": {"n": ${one}}}`,
+      `{"event_type": "x", "user_id": "ada", "event_time": "2026-05-05", "event_properties": {"lat": ${lat}}, "user_properties": {"n": ${one}}}`,
     );
     const [first, identify] = (await mapped(amplitude, '--preset', 'amplitude')) as Sent[];
     assert.deepEqual([first?.properties, identify?.traits], [{ lat }, { n: one }]);
@@ -143,16 +148,17 @@ describe('a key', () => {
   });
 
   test('of a preset comes from the place of the row if the export has none', async () => {
+    const time = '2024-05-05T10:00:00Z';
     const exports = [
-      ['heap', { event: 'x', identity: 'ada' }, 'event_id', 'heap:'],
-      ['amplitude', { event_type: 'x', user_id: 'ada' }, 'uuid', 'amplitude:'],
-      ['mixpanel', { event: 'x', properties: { distinct_id: 'ada' } }, '$insert_id', 'mixpanel:'],
-      ['segment', { type: 'track', event: 'x', userId: 'ada' }, 'messageId', ''],
+      ['heap', { event: 'x', identity: 'ada', time }, 'event_id', 'heap:'],
+      ['amplitude', { event_type: 'x', user_id: 'ada', event_time: time }, 'uuid', 'amplitude:'],
+      ['mixpanel', { event: 'x', properties: { distinct_id: 'ada', time: 1 } }, '$insert_id', 'mixpanel:'],
+      ['segment', { type: 'track', event: 'x', userId: 'ada', timestamp: time }, 'messageId', ''],
     ] as const;
     for (const [preset, row, column, prefix] of exports) {
       const holding = (value: unknown) =>
         preset === 'mixpanel'
-          ? { ...row, properties: { distinct_id: 'ada', [column]: value } }
+          ? { ...row, properties: { ...row.properties, [column]: value } }
           : { ...row, [column]: value };
       const input = await ndjson(`${preset}.ndjson`, ...['', null, 'a', { $oid: 'a' }].map(holding));
       const records = await mapped(input, '--preset', preset);
@@ -169,8 +175,8 @@ describe('a key', () => {
   test('of Mixpanel without a device names nobody, since all such rows would be one user', async () => {
     const input = await ndjson(
       'devices.ndjson',
-      { event: 'x', properties: { distinct_id: '$device:' } },
-      { event: 'x', properties: { distinct_id: '$device:tv', $user_id: null } },
+      { event: 'x', properties: { time: 1, distinct_id: '$device:' } },
+      { event: 'x', properties: { time: 1, distinct_id: '$device:tv', $user_id: null } },
     );
     const [nobody, device] = await mapped(input, '--preset', 'mixpanel');
     assert.match(String(nobody), /Exactly one of identity and user_id/);
@@ -198,7 +204,8 @@ describe('a time', () => {
       '1970-01-01T00:00:01.001Z',
       '1970-01-01T00:00:01.000Z',
       '1970-01-01T00:00:00.000Z',
-      ...blanks.map(() => undefined),
+      // It would be the time of the import.
+      ...blanks.map(() => 'The row has no time in the column t.'),
       ...others.map(() => fault),
     ]);
     const values = [1.001, 1e3, 1e-7, null, [], [5], ['1700000000'], {}, true, false];
@@ -207,7 +214,7 @@ describe('a time', () => {
       '1970-01-01T00:00:01.001Z',
       '1970-01-01T00:16:40.000Z',
       '1970-01-01T00:00:00.000Z',
-      undefined,
+      'The row has no time in the column t.',
       ...values.slice(4).map(() => fault),
     ]);
   });
@@ -258,10 +265,297 @@ test('blanks alone name nobody and no row, and are kept as properties', async ()
     event_table_name: 'views',
     identity: ' ',
     user_id: 7,
+    time: '2024-05-05',
   });
   const [view] = await mapped(heap, '--preset', 'heap');
   assert.deepEqual([(view as Sent).event, (view as Sent).user_id], ['views', '7']);
 });
+
+test('a time may be written as people and databases write it', async () => {
+  const zone = ['--time-zone', 'UTC'];
+  const times = async (cells: readonly string[], ...args: readonly string[]) => {
+    const file = await open('times.csv', `u;t\n${cells.map((cell) => `ada;${cell}\n`).join('')}`);
+    const columns = ['--event', 'x', '--identity', 'u', '--timestamp', 't'];
+    return (await mapped(file, ...columns, ...args)).map((one) =>
+      typeof one === 'string' ? one : one.timestamp,
+    );
+  };
+  assert.deepEqual(await times(['2024-05-05 10:00:00 UTC', '2024-05-05 10:00:00.123456 UTC']), [
+    '2024-05-05T10:00:00.000Z',
+    '2024-05-05T10:00:00.123Z',
+  ]);
+  const us = ['--timestamp-format', 'M/D/YYYY h:mm A', ...zone];
+  const fault = /does not have the form|is not a real date|has no hour/;
+  const read = await times(
+    [
+      '5/9/2024 3:05 PM',
+      '12/31/2024 12:00 am',
+      '5/9/2024 12:30 p.m.',
+      '13/9/2024 3:05 PM',
+      '5/9/2024 0:05 PM',
+    ],
+    ...us,
+  );
+  assert.deepEqual(read.slice(0, 3), [
+    '2024-05-09T15:05:00.000Z',
+    '2024-12-31T00:00:00.000Z',
+    '2024-05-09T12:30:00.000Z',
+  ]);
+  for (const one of read.slice(3)) assert.match(String(one), fault);
+  const [unsaid] = await times(['5/9/2024 3:05 PM'], ...zone);
+  assert.match(String(unsaid), /another form is named by --timestamp-format, such as M\/D\/YYYY h:mm A/);
+  for (const wrong of ['M/D/YYYY h:mm', 'M/D/YYYY HH A', 'M/D/YYYY MM'])
+    assert.equal(typeof readTimeFormat(wrong, undefined), 'string', wrong);
+});
+
+describe('an export of another system', () => {
+  const time = '2024-05-05T10:00:00Z';
+  const keysOf = (records: readonly (Sent | string)[]) =>
+    records.map((record) =>
+      typeof record === 'string' ? record : (record.idempotency_key ?? record.messageId),
+    );
+
+  test('has the keys by which its maker tells rows apart', async () => {
+    const heap = { event_table_name: 'click', user_id: 1, event_id: 9, time };
+    const mixpanel = { event: 'a', properties: { distinct_id: 'ada', time: 1, $insert_id: 'i' } };
+    const apart: readonly (readonly [preset: string, rows: readonly object[]])[] = [
+      [
+        'heap',
+        [
+          heap,
+          { ...heap, event_table_name: 'click_home' },
+          { ...heap, user_id: 2 },
+          { ...heap, event_id: 8 },
+        ],
+      ],
+      [
+        'mixpanel',
+        [
+          mixpanel,
+          { ...mixpanel, event: 'b' },
+          ...[{ distinct_id: 'bob' }, { time: 2 }, { $insert_id: 'j' }].map((other) => ({
+            ...mixpanel,
+            properties: { ...mixpanel.properties, ...other },
+          })),
+        ],
+      ],
+    ];
+    for (const [preset, rows] of apart) {
+      const once = keysOf(await mapped(await ndjson('once.ndjson', ...rows), '--preset', preset));
+      assert.equal(new Set(once).size, rows.length, preset);
+      const more = rows.map((row) => ({ ...row, more: 1 }));
+      assert.deepEqual(
+        keysOf(await mapped(await ndjson('more.ndjson', ...more), '--preset', preset)),
+        once,
+        preset,
+      );
+    }
+  });
+
+  test('has no row without a time', async () => {
+    const rows: readonly (readonly [preset: string, row: object])[] = [
+      ['heap', { event: 'x', identity: 'ada' }],
+      ['amplitude', { event_type: 'x', user_id: 'ada' }],
+      ['mixpanel', { event: 'x', properties: { distinct_id: 'ada' } }],
+      ['segment', { type: 'track', event: 'x', userId: 'ada' }],
+    ];
+    for (const [preset, row] of rows) {
+      const [fault] = await mapped(await ndjson('timeless.ndjson', row), '--preset', preset);
+      assert.match(String(fault), /^The row has no time/, preset);
+    }
+  });
+
+  test('of Mixpanel has seconds or milliseconds, of the project’s clock if somebody says so', async () => {
+    const rows = [1_683_244_800, 1_683_244_800_500, '1683244800'].map((time) => ({
+      event: 'x',
+      properties: { distinct_id: 'ada', time },
+    }));
+    const times = async (...args: readonly string[]) =>
+      (await mapped(await ndjson('clock.ndjson', ...rows), '--preset', 'mixpanel', ...args)).map(
+        (one) => (one as Sent).timestamp,
+      );
+    assert.deepEqual(await times(), [
+      '2023-05-05T00:00:00.000Z',
+      '2023-05-05T00:00:00.500Z',
+      '2023-05-05T00:00:00.000Z',
+    ]);
+    assert.deepEqual(await times('--time-zone', 'America/Los_Angeles'), [
+      '2023-05-05T07:00:00.000Z',
+      '2023-05-05T07:00:00.500Z',
+      '2023-05-05T07:00:00.000Z',
+    ]);
+    for (const preset of ['heap', 'amplitude', 'segment'])
+      assert.throws(
+        () => mapperOf('--preset', preset, '--time-zone', 'UTC'),
+        /--time-zone must not be given/,
+      );
+  });
+
+  test('of Segment has the time that its clocks give, or when it was received', async () => {
+    const track = { type: 'track', event: 'x', userId: 'ada' };
+    const [corrected, received] = await mapped(
+      await ndjson(
+        'clocks.ndjson',
+        {
+          ...track,
+          originalTimestamp: '2024-05-05T10:00:00Z',
+          sentAt: '2024-05-05T10:00:10Z',
+          receivedAt: '2024-05-05T11:00:10Z',
+        },
+        { ...track, receivedAt: '2024-05-05T11:00:10Z' },
+      ),
+      ...['--preset', 'segment'],
+    );
+    assert.deepEqual(
+      [(corrected as Sent).timestamp, (received as Sent).timestamp],
+      ['2024-05-05T11:00:00.000Z', '2024-05-05T11:00:10Z'],
+    );
+  });
+
+  test('sends the user properties of its latest event, and none that are years old unless it is told to', async () => {
+    const row = (hour: string, plan: string) => ({
+      event_type: 'x',
+      user_id: 'ada',
+      event_time: hour,
+      uuid: plan,
+      user_properties: { plan },
+    });
+    const plans = async (rows: readonly object[], ...args: readonly string[]) =>
+      (await mapped(await ndjson('plans.ndjson', ...rows), '--preset', 'amplitude', ...args)).flatMap(
+        (record) => ((record as Sent).type === 'identify' ? [((record as Sent).traits as Sent).plan] : []),
+      );
+    const now = new Date().toISOString().slice(0, 10);
+    const late = [row(`${now} 00:10:00`, 'b'), row(`${now} 00:05:00`, 'a'), row(`${now} 00:20:00`, 'c')];
+    assert.deepEqual(await plans(late), ['b', 'c']);
+    const old = [row('2015-05-05 10:00:00', 'old')];
+    assert.deepEqual(await plans(old), []);
+    assert.deepEqual(await plans(old, '--user-properties', 'all'), ['old']);
+    assert.deepEqual(await plans(late, '--user-properties', 'none'), []);
+    const traits = {
+      type: 'identify',
+      userId: 'ada',
+      traits: { plan: 'old' },
+      timestamp: '2015-05-05T10:00:00Z',
+      messageId: 'm',
+    };
+    const segment = await mapped(
+      await ndjson('traits.ndjson', traits, { ...traits, anonymousId: 'tv' }),
+      '--preset',
+      'segment',
+    );
+    assert.deepEqual(
+      segment.map((one) => (one as Sent).traits),
+      [{}],
+    );
+  });
+});
+
+describe('files', () => {
+  const named = async (...words: readonly string[]) =>
+    (await openInputs(words.map((word) => join(folder, word)))).map(({ name, format }) => [
+      name.slice(folder.length + 1),
+      format,
+    ]);
+
+  test('are read in the natural order of their names, from folders, patterns and archives', async () => {
+    mkdirSync(join(folder, 'hours/more'), { recursive: true });
+    for (const hour of [10, 2, 23, 9])
+      writeFileSync(join(folder, `hours/h_${hour}#0.json`), `{"h": ${hour}}\n`);
+    writeFileSync(join(folder, 'hours/more/h_1.json'), '{"h": 1}\n');
+    for (const hidden of ['.DS_Store', '_SUCCESS']) writeFileSync(join(folder, 'hours', hidden), 'x');
+    const order = [2, 9, 10, 23].map((hour) => `hours/h_${hour}#0.json`);
+    const names = async (...words: readonly string[]) => (await named(...words)).map(([name]) => name);
+    assert.deepEqual(await names('hours/h*'), order);
+    assert.deepEqual(await names(...order.toReversed()), order);
+    assert.deepEqual(await names('hours'), [...order, 'hours/more/h_1.json']);
+    const parts = [10, 9].map((hour) => [`a/h_${hour}.json.gz`, gzipSync(`{"z": ${hour}}\n`)] as const);
+    writeFileSync(join(folder, 'export.zip'), zipOf([...parts, ['__MACOSX/x', Buffer.from('x')]]));
+    assert.deepEqual(await named('export.zip'), [
+      ['export.zip/a/h_9.json.gz', 'ndjson'],
+      ['export.zip/a/h_10.json.gz', 'ndjson'],
+    ]);
+    // The same rows have the same keys, whoever unpacked them.
+    writeFileSync(join(folder, 'unpacked.json.gz'), parts[1]?.[1] ?? '');
+    const [inner, unpacked] = await Promise.all(
+      ['export.zip', 'unpacked.json.gz'].map((name) => openInputs([join(folder, name)])),
+    );
+    assert.equal(inner?.[0]?.hash, unpacked?.[0]?.hash);
+    const broken = zipOf([['a.csv', Buffer.from('a,b\n1,2\n')]]);
+    broken[broken.indexOf('1,2')] = 0x39;
+    writeFileSync(join(folder, 'broken.zip'), broken);
+    await assert.rejects(named('broken.zip'), /broken\.zip\/a\.csv: it cannot be unpacked: .*checksum/);
+  });
+
+  test('that are compressed show their format by what is in them', async () => {
+    const contents: readonly (readonly [name: string, text: string, format: string])[] = [
+      ['lines.json.gz', '{"a": 1}\n{"a": 2}\n', 'ndjson'],
+      ['one.json.gz', '[{"a": 1}]', 'json'],
+      ['pretty.json.gz', '{\n"a": 1\n}\n', 'json'],
+      ['rows.gz', 'a,b\n1,2\n', 'csv'],
+    ];
+    for (const [name, text, format] of contents) {
+      writeFileSync(join(folder, name), gzipSync(text));
+      assert.deepEqual(await named(name), [[name, format]]);
+    }
+  });
+
+  test('that cannot be read are named for what they are', async () => {
+    const workbook = zipOf([['[Content_Types].xml', Buffer.from('<Types/>')]]);
+    const contents: readonly (readonly [name: string, content: Buffer, fault: RegExp])[] = [
+      [
+        'book.xlsx',
+        workbook,
+        /book\.xlsx: it is an Excel workbook \(\.xlsx\); save it as CSV \(UTF-8\) first/,
+      ],
+      ['book.csv', workbook, /Excel workbook/],
+      [
+        'rows.csv.bz2',
+        Buffer.from('QlpoOTFBWSZTWQ==', 'base64'),
+        /it is compressed by bzip2; unpack it first/,
+      ],
+      ['rows.parquet.gz', gzipSync('PAR1xx'), /in it is Parquet; unpack it first/],
+      ['empty.zip', zipOf([]), /it is an empty zip archive/],
+    ];
+    for (const [name, content, fault] of contents) {
+      writeFileSync(join(folder, name), content);
+      await assert.rejects(named(name), fault);
+    }
+    mkdirSync(join(folder, 'nothing'));
+    await assert.rejects(named('nothing'), /there is no file in this folder/);
+  });
+});
+
+/** A zip archive of these files, deflated. */
+function zipOf(files: readonly (readonly [name: string, content: Buffer])[]): Buffer {
+  const bodies: Buffer[] = [];
+  const entries: Buffer[] = [];
+  let at = 0;
+  for (const [name, content] of files) {
+    const packed = name.endsWith('.csv') ? content : deflateRawSync(content);
+    const fields = Buffer.alloc(26);
+    fields.writeUInt16LE(20, 0);
+    fields.writeUInt16LE(packed === content ? 0 : 8, 4);
+    fields.writeUInt32LE(crc32(content), 10);
+    fields.writeUInt32LE(packed.length, 14);
+    fields.writeUInt32LE(content.length, 18);
+    fields.writeUInt16LE(name.length, 22);
+    const place = Buffer.alloc(14);
+    place.writeUInt32LE(at, 10);
+    const body = Buffer.concat([Buffer.from('PK\x03\x04'), fields, Buffer.from(name), packed]);
+    entries.push(
+      Buffer.concat([Buffer.from('PK\x01\x02'), Buffer.from([20, 0]), fields, place, Buffer.from(name)]),
+    );
+    bodies.push(body);
+    at += body.length;
+  }
+  const list = Buffer.concat(entries);
+  const end = Buffer.alloc(18);
+  end.writeUInt16LE(files.length, 4);
+  end.writeUInt16LE(files.length, 6);
+  end.writeUInt32LE(list.length, 8);
+  end.writeUInt32LE(at, 12);
+  return Buffer.concat([...bodies, list, Buffer.from('PK\x05\x06'), end]);
+}
 
 describe('the key of a refused row', () => {
   test('is a text or an integer, as in the file of rejects', async () => {
@@ -286,7 +580,7 @@ describe('CSV', () => {
     const latin = Buffer.from('mail\nJos\u00e9@x.com\nJos\u00e8@x.com\n', 'latin1');
     await assert.rejects(
       csv('latin.csv', latin),
-      /latin\.csv: it is not UTF-8 after its first 0 bytes; convert it/,
+      /latin\.csv: it is not UTF-8 on line 2; if it is Windows-1252 \(ANSI\), say --encoding windows-1252/,
     );
     await assert.rejects(csv('cut.csv', Buffer.from('mail\nJos\u00e9').subarray(0, -1)), /it is not UTF-8/);
     const wide = Buffer.from('\ufeffmail\nJos\u00e9\n', 'utf16le');
@@ -300,6 +594,64 @@ describe('CSV', () => {
     assert.deepEqual(await csv('old.csv', 'a,b\r1,2\r'), [{ a: '1', b: '2' }]);
     assert.deepEqual(await csv('one.csv', 'a\n1;2\n'), [{ a: '1;2' }]);
     assert.deepEqual(await csv('tabs.tsv', 'a,a\tb\n1\t2\n'), [{ 'a,a': '1', b: '2' }]);
+  });
+
+  test('is read in the encoding that it is in, or that somebody says', async () => {
+    const text = 'mail;n\nJörg€@x.com;1\n';
+    const big = Buffer.from(`\ufeff${text}`, 'utf16le').swap16();
+    assert.deepEqual(await csv('big.csv', big), [{ mail: 'Jörg€@x.com', n: '1' }]);
+    const ansi = Buffer.from(text.replace('€', '\x80'), 'latin1');
+    const input = await open('ansi.csv', ansi, { encoding: 'windows-1252' });
+    assert.deepEqual(texts((await chunksOf(input)).flat()), [{ mail: 'Jörg€@x.com', n: '1' }]);
+    await assert.rejects(
+      csv('late.csv', Buffer.concat([Buffer.from('a\nb\nc\n'), ansi])),
+      /UTF-8 on line 5;/,
+    );
+    await assert.rejects(open('bare.csv', Buffer.from(text, 'utf16le')), /UTF-16 without a byte order mark/);
+  });
+
+  test('may begin with the line by which Excel knows the delimiter', async () => {
+    const rows = (await chunksOf(await open('sep.csv', '\ufeffsep=;\r\na;b\r\n1,5;2\r\n'))).flat();
+    assert.deepEqual(
+      rows.map(({ place, value }) => [place, value]),
+      [[3, { a: '1,5', b: '2' }]],
+    );
+  });
+
+  test('of a database is read as it says NULL and quotes, once somebody says so', async () => {
+    const file = await open(
+      'mysql.csv',
+      'u,t\n"ada","say \\"hi\\", \\\\"\n\\N,"x"\n"bob",\\N\n"eve","\\"x"\n',
+    );
+    const columns = ['--event', 'x', '--identity', 'u'];
+    const plain = await mapped(file, ...columns);
+    assert.match(String(plain[1]), /has \\N in the column u, as databases write NULL; say --null '\\N'/);
+    assert.match(
+      String(plain[3]),
+      /has \\" in the column t, as MySQL writes a quote; say --csv-dialect mysql/,
+    );
+    const [ada, nobody, bob] = await mapped(file, ...columns, '--csv-dialect', 'mysql');
+    assert.deepEqual((ada as Sent).properties, { t: 'say "hi", \\' });
+    assert.match(String(nobody), /Exactly one of identity and user_id/);
+    assert.deepEqual([(bob as Sent).identity, (bob as Sent).properties], ['bob', {}]);
+    const nulls = await open('null.csv', 'u,t\nada,NULL\n');
+    const [record] = await mapped(nulls, ...columns, '--null', 'NULL');
+    assert.deepEqual((record as Sent).properties, {});
+  });
+
+  test('with decimal commas keeps its numbers once the columns are named, and says which they are', async () => {
+    const file = await open('sums.csv', 'u;a;b\nada;801,40;x, y\nbob;1.234.567,5;1,000\neve;1.234;\n');
+    const columns = ['--event', 'x', '--identity', 'u'];
+    const mapper = mapperOf(...columns);
+    for (const row of (await chunksOf(file)).flat()) mapper.map(row);
+    assert.deepEqual([...mapper.commas], [['a', 2]]);
+    const records = await mapped(file, ...columns, '--decimal-comma', 'a');
+    assert.deepEqual(
+      records.map((record) => (record as Sent).properties),
+      [{ a: '801.40', b: 'x, y' }, { a: '1234567.5', b: '1,000' }, { a: '1234' }],
+    );
+    const [fault] = await mapped(file, ...columns, '--decimal-comma', 'b');
+    assert.match(String(fault), /no number with a decimal comma in the column b/);
   });
 
   test('with a name twice ends the import, unless the options leave both columns out', async () => {
@@ -412,11 +764,31 @@ describe('JSON', () => {
       );
     for (const content of ['[{"u": 1}', '['])
       await assert.rejects(elements(content), /must be one JSON array, and it ends within it/);
-    for (const content of ['x[]', '"[]"', ', []', '{}', ''])
+    for (const content of ['x[]', '"[]"', ', []', ''])
       await assert.rejects(
         chunksOf({ ...(await open('other.json', content)), format: 'json' }),
         /other\.json: .* one JSON array/,
       );
+  });
+
+  test('may be objects that are written over many lines', async () => {
+    const content = '\ufeff{\n  "u": "}{",\n  "a": [1, {"b": "\\""}]\n}\n\n{"u": 2}\n{\n}\n';
+    const rows = (await chunksOf(await open('pretty.json', content))).flat();
+    assert.deepEqual(
+      rows.map(({ place, value }) => [place, value]),
+      [
+        [1, { u: '}{', a: [1, { b: '"' }] }],
+        [2, { u: 2 }],
+        [3, {}],
+      ],
+    );
+    const wide = Buffer.from(content, 'utf16le');
+    assert.equal((await chunksOf(await open('wide.json', wide))).flat().length, 3);
+    await assert.rejects(chunksOf(await open('cut.json', '{\n"u": 1')), /ends within object 1/);
+    await assert.rejects(
+      chunksOf(await open('comma.json', '{\n"u": 1},\n{}')),
+      /after object 1 is something else/,
+    );
   });
 
   test('of lines has an object in each', async () => {

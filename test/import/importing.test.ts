@@ -4,9 +4,10 @@ import assert from 'node:assert/strict';
 import { appendFileSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
 import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
 import { ImportError, type ImportOptions, readOptions } from '../../src/import/options.js';
-import { runImport } from '../../src/import/run.js';
+import { createNotes, runDry, runImport } from '../../src/import/run.js';
 import { createSender } from '../../src/import/sender.js';
 import { type AnsweringServer, startAnsweringServer, type ToAnswer } from '../support/answering-server.js';
 
@@ -35,12 +36,16 @@ after(() => {
 const never = new AbortController().signal;
 const path = (name: string) => join(folder, name);
 
-function put(name: string, content: string): string {
+function put(name: string, content: string | Uint8Array): string {
   writeFileSync(path(name), content);
   return path(name);
 }
 
-function run(file: string, state: string, rejects: string, ...more: readonly string[]) {
+function run(...args: Parameters<typeof optionsOf>) {
+  return runImport(optionsOf(...args), never);
+}
+
+function optionsOf(file: string, state: string, rejects: string, ...more: readonly string[]): ImportOptions {
   const args = [
     file,
     ...more,
@@ -54,7 +59,7 @@ function run(file: string, state: string, rejects: string, ...more: readonly str
     service.baseUrl,
   ];
   const files = ['--state', path(state), '--rejects', path(rejects)];
-  return runImport(readOptions([...args, ...files], {}) as ImportOptions, never);
+  return readOptions([...args, ...files], {}) as ImportOptions;
 }
 
 /** Settles with the line that an import ends with. */
@@ -75,7 +80,6 @@ describe('an answer', () => {
     answers = [
       { status: 403, body: { message: 'blocked' } },
       { status: 404, body: { error: 'no such site' } },
-      { status: 413, body: 'null' },
     ];
     const before = service.arrived.length;
     const sender = createSender(options(), 1, never);
@@ -83,8 +87,65 @@ describe('an answer', () => {
     sender.close();
     assert.deepEqual(
       service.arrived.slice(before).map(({ body }) => body.events?.length),
-      [3, 3, 3, 3],
+      [3, 3, 3],
     );
+  });
+
+  test('413 of a gateway halves the request, and every later one that is as large', async () => {
+    const isTooLarge = (count: number) => count > 1;
+    answers = Array.from({ length: 9 }, () => () => {
+      const { length } = service.arrived.at(-1)?.body.events ?? [];
+      return isTooLarge(length)
+        ? { status: 413, body: '<html>413 Request Entity Too Large</html>' }
+        : { status: 200 };
+    });
+    const before = service.arrived.length;
+    const sender = createSender(options(), 1, never);
+    for (let turn = 0; turn < 2; turn += 1)
+      assert.deepEqual(await sender.send('events', records), { stored: 3, repeats: 0, refused: [] });
+    assert.deepEqual(
+      service.arrived.slice(before).map(({ body }) => body.events?.length),
+      [3, 2, 1, 1, 1, 1, 1, 1],
+    );
+    answers = [{ status: 413, body: 'too large' }];
+    const { refused } = await sender.send('events', records.slice(0, 1));
+    assert.match(
+      refused[0]?.reason ?? '',
+      /A gateway before the service answers 413: it takes no request of \d+ bytes/,
+    );
+    sender.close();
+  });
+
+  test('of another server is blamed on the address, and one of the service on what it names', async () => {
+    const probe = (answer: ToAnswer) => {
+      service.answer = () => answer;
+      const sender = createSender(options(), 1, never);
+      return faultOf(sender.probe().finally(() => sender.close()));
+    };
+    const answering = service.answer;
+    try {
+      assert.match(
+        await probe({ status: 404, body: { error: 'not here' } }),
+        /^--url http:\S+: it answers 404, but not as/,
+      );
+      assert.match(
+        await probe({ status: 200, body: 'hello' }),
+        /^--url http:\S+: \S+ answers 200, but not as/,
+      );
+      const unknown = { code: 'unknown_app_id', field: 'app_id', message: 'No such environment.' };
+      assert.equal(await probe({ status: 400, body: { err: unknown } }), '--app-id 1: No such environment.');
+    } finally {
+      service.answer = answering;
+    }
+  });
+
+  test('that limits rows says how many, for the time that is left', async () => {
+    const sender = createSender(options(), 1, never);
+    const headers = { 'ratelimit-policy': '"bulk_app";q=15000;w=60', 'retry-after': '1' };
+    answers = [{ status: 429, body: { err: { code: 'rate_limited' } }, headers }];
+    await sender.send('events', records);
+    assert.deepEqual(sender.limit(), { name: 'bulk_app', rowsMax: 15_000, seconds: 60 });
+    sender.close();
   });
 
   test('about the way of sending ends the import, and refuses no row', async () => {
@@ -142,6 +203,75 @@ describe('the files of an import', () => {
     assert.equal((await run(other, 'held', 'held-r')).stored, 2, 'the counts of both');
     for (const name of ['held', 'held-r', 'free', 'free-r'])
       assert.equal(existsSync(path(`${name}.owner`)), false, name);
+  });
+
+  test('that grew go on where they were, under the keys that they had', async () => {
+    const file = put('log.csv', 'user,n\nada,1\nbob,2\n');
+    const keys: unknown[] = [];
+    const answering = service.answer;
+    service.answer = (request) => {
+      keys.push(...(request.body.events ?? []).map(({ idempotency_key }) => idempotency_key));
+      return answering(request);
+    };
+    try {
+      await run(file, 'log-state', 'log-rejects');
+      appendFileSync(file, 'eve,3\n');
+      const notes = createNotes();
+      const grown = await runImport(optionsOf(file, 'log-state', 'log-rejects'), never, notes);
+      assert.deepEqual([grown.read, grown.stored], [3, 3]);
+      assert.match(
+        notes.words[0] ?? '',
+        /log\.csv: it has grown since it was imported; it goes on after its first 2 rows/,
+      );
+      appendFileSync(file, 'ed,4');
+      await run(file, 'log-state', 'log-rejects');
+      assert.equal(keys.length, 4);
+      assert.equal(
+        new Set(keys.map((key) => String(key).replace(/:\d+$/, ''))).size,
+        1,
+        'one file, one prefix',
+      );
+      assert.equal(new Set(keys).size, 4);
+      // The last line had no end, so nobody knows whether it is longer now.
+      appendFileSync(file, '5\n');
+      assert.match(
+        await faultOf(run(file, 'log-state', 'log-rejects')),
+        /begins with all of .*log\.csv, which was imported/,
+      );
+      writeFileSync(file, 'user,n\nada,9\n');
+      const other = createNotes();
+      await runDry(optionsOf(file, 'log-state', 'log-rejects'), never, other);
+      assert.match(
+        other.words[0] ?? '',
+        /a file of this name with other content was imported before \(4 rows\)/,
+      );
+    } finally {
+      service.answer = answering;
+    }
+  });
+
+  test('have the same keys however they are compressed', async () => {
+    const text = 'user,n\nada,1\n';
+    const keysOf = async (name: string, content: string | Buffer) => {
+      const before = service.arrived.length;
+      await run(put(name, content), `${name}-state`, `${name}-rejects`);
+      return service.arrived
+        .slice(before)
+        .flatMap(({ body }) => body.events?.map((event) => event.idempotency_key));
+    };
+    const plain = await keysOf('plain.csv', text);
+    assert.equal(plain.length, 1);
+    for (const level of [1, 9])
+      assert.deepEqual(await keysOf(`l${level}.csv.gz`, gzipSync(text, { level })), plain);
+  });
+
+  test('whose rows share a key are told apart in a dry run, and end with a fault', async () => {
+    const orders = put('orders.csv', 'user,id,n\nada,1,x\nada,1,y\nada,2,x\n');
+    const refunds = put('refunds.csv', 'user,id,n\nada,2,x\nada,2,z\n');
+    const notes = createNotes();
+    await runDry(optionsOf(orders, 'keys-state', 'keys-rejects', refunds, '--key', 'id'), never, notes);
+    assert.deepEqual([notes.sameKeys.equal, notes.sameKeys.different], [1, 2]);
+    assert.match(notes.sameKeys.places.join(), /orders\.csv:3,\S+refunds\.csv:3$/);
   });
 
   test('do not count as done if one changes during the import', async () => {

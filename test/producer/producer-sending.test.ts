@@ -179,18 +179,20 @@ describe('failures', () => {
     });
   }
 
-  test('a request that is too large is divided', async () => {
-    server.answer = ({ body }) =>
-      (body.events?.length ?? 0) > 3
-        ? { status: 413, body: { err: { code: 'body_too_large' } } }
-        : { status: 200 };
-    const client = create({ parallelRequests: 1 });
-    for (let n = 0; n < 10; n++) void track(client, n);
-    await client.close();
-    const taken = numbers().filter(({ length }) => length <= 3);
-    assert.deepEqual(taken.flat(), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-    assert.deepEqual(refused, []);
-  });
+  for (const [whom, tooLarge] of [
+    ['the service', { err: { code: 'body_too_large' } }],
+    ['a gateway', '<html>413 Request Entity Too Large</html>'],
+  ] as const)
+    test(`a request that is too large for ${whom} is divided`, async () => {
+      server.answer = ({ body }) =>
+        (body.events?.length ?? 0) > 3 ? { status: 413, body: tooLarge } : { status: 200 };
+      const client = create({ parallelRequests: 1 });
+      for (let n = 0; n < 10; n++) void track(client, n);
+      await client.close();
+      const taken = numbers().filter(({ length }) => length <= 3);
+      assert.deepEqual(taken.flat(), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+      assert.deepEqual(refused, []);
+    });
 
   test('a record that throws while it is read is refused, and the call does not throw', async () => {
     const client = create();

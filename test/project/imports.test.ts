@@ -22,7 +22,7 @@ const layers: readonly (readonly [name: string, form: RegExp])[] = [
   ['adapters', /^src\/(redis|clickhouse)\//],
   ['process', /^src\/(config|tuning|log|metrics|process-metrics|hot-histogram|crash-point|places)\.ts$/],
   ['libraries', /^src\/(client|console|producer)\//],
-  ['packages', /^src\/packages\//],
+  ['packages', /^src\/(packages|csv)\//],
   ['contract', /^src\/contract\//],
 ];
 
@@ -108,11 +108,13 @@ function packagesLoadedBy(text: string): string[] {
 }
 
 /**
- * Exceptions: a native module, packages of the importer only, what callers of the library for React have, and the console,
+ * Exceptions: a native module, packages of the importer and of lists only, what callers of the library for React have, and the console,
  * which is built as one file with its packages.
  */
 function isLoadedAsItIs(file: string, name: string): boolean {
-  return name === 'uWebSockets.js' || /^src\/(import|console)\//.test(file) || file === 'src/client/react.ts';
+  return (
+    name === 'uWebSockets.js' || /^src\/(import|console|csv)\//.test(file) || file === 'src/client/react.ts'
+  );
 }
 
 test('Redis and ClickHouse do not know each other', () => {
@@ -161,9 +163,9 @@ test('the client library imports only itself and the contract, and the server on
   }
 });
 
-test('the console imports only itself and the contract, and nothing imports it', () => {
+test('the console imports only itself, the contract and the reader of lists, and nothing imports it', () => {
   const known =
-    /^src\/(console\/.*|contract\/(audit-actions|deletion-states|lengths|limits|outcomes|roles)\.ts)$/;
+    /^src\/(console\/.*|csv\/.*|contract\/(audit-actions|deletion-states|lengths|limits|outcomes|roles)\.ts)$/;
   for (const { from, to } of imports()) {
     if (from.startsWith('src/console/')) assert.match(to, known, from);
     else assert.doesNotMatch(to, /^src\/console\//, from);
@@ -234,17 +236,21 @@ const ownNumbers: readonly (readonly [file: string, text: string])[] = [
   ['src/http/protocol/authorization.ts', '{0,2})'],
   ['src/http/protocol/framing.ts', '{1,19}$/'],
   ['src/import/times.ts', '{1,9})'],
+  ['src/import/times.ts', '{1,2})'],
+  ['src/import/values.ts', '{1,3}(?:'],
+  ['src/import/values.ts', '{1,3},'],
   ['src/traffic/live.ts', '{1,20}$/'],
   ['src/users/time-line.ts', '{1,15} '],
   // Times: what a clock, an offset and a date can be.
   ['src/import/times.ts', 'millisecondsMin'],
   ['src/import/times.ts', 'instantMax'],
+  ['src/import/times.ts', '> 12'],
   ['src/import/zones.ts', '> 59'],
   // How work is divided and repeated.
   ['src/admin/failed.ts', 'tokensMax'],
   ['src/export/tables.ts', 'waitMs *= 2'],
   ['src/import/row.ts', 'chunkBytesMax'],
-  ['src/import/rows.ts', 'decodedRowsMax'],
+  ['src/import/parquet-rows.ts', 'decodedRowsMax'],
   ['src/import/sender.ts', 'pauseMsMax'],
   ['src/import/sender.ts', 'asked++'],
   ['src/visualizer/pairings.ts', 'codeAttemptsMax'],

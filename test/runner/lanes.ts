@@ -62,6 +62,7 @@ const quick: readonly string[] = [
   'tcp-proxy',
   'test-runner',
   'tool-options',
+  'user-list',
   'visualizer-pairings',
   'zones',
 ];

@@ -62,6 +62,12 @@ export function Evidence(props: {
         </dd>
       </dl>
       {deletion.found !== undefined && <RowsByTable found={deletion.found} account={account} />}
+      {isComplete && deletion.users_found === 0 && (
+        <p role="status">
+          <strong>It found nobody.</strong> None of these users had any rows. Names count exactly, with case
+          and blanks: if you expected rows, compare the list with the names on the page Users.
+        </p>
+      )}
       {isComplete ? (
         <CountedUsers path={path} deletion={deletion} />
       ) : (

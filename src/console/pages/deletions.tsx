@@ -33,6 +33,15 @@ const states: Readonly<Record<DeletionState, string>> = {
   failed: 'tries again',
 };
 
+/** Complete, and none of its users had any rows: perhaps the wrong names were submitted. */
+function isOfNobody({ status, users_found }: Deletion): boolean {
+  return status === 'complete' && users_found === 0;
+}
+
+function stateText(deletion: Deletion): string {
+  return isOfNobody(deletion) ? 'complete, found nobody' : states[deletion.state];
+}
+
 export function Deletions({ account }: { readonly account: Account }) {
   const [state, setState] = useState('');
   const [wanted, setWanted] = useState('');
@@ -100,10 +109,12 @@ export function Deletions({ account }: { readonly account: Account }) {
                 { title: 'Users', text: (each) => each.targets, number: true },
                 {
                   title: 'State',
-                  text: (each) => states[each.state],
+                  text: stateText,
                   cell: (each) => (
-                    <span class={`chip ${each.status === 'complete' ? 'good' : 'warn'}`}>
-                      {states[each.state]}
+                    <span
+                      class={`chip ${each.status !== 'complete' ? 'warn' : isOfNobody(each) ? '' : 'good'}`}
+                    >
+                      {stateText(each)}
                     </span>
                   ),
                 },

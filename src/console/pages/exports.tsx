@@ -116,6 +116,7 @@ function NewExport(props: { readonly account: Account; readonly form: string; re
         label="New export"
         submit={sent > 0 ? `Export the other ${usersText(list.users.length - sent)}` : 'Export'}
         stops
+        cannot={users.cannot}
         cancel={forget}
         work={submit}
       >

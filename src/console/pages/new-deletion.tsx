@@ -58,6 +58,7 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
         submit={`Delete ${sent > 0 ? 'the other ' : ''}${usersText(list.users.length - sent)}`}
         danger
         stops
+        cannot={users.cannot}
         cancel={forget}
         work={submit}
       >

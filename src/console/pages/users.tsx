@@ -1,11 +1,11 @@
 // Users: finds a user by a name, and shows what is held about them.
 
 import { useState } from 'preact/hooks';
+import type { UserKind } from '../../csv/user-list.js';
 import { type Account, call, type EnvironmentOfList, part } from '../api.js';
 import { useEnvironment } from '../parts/environment.js';
 import { Choice, Field } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
-import type { UserKind } from '../parts/user-list.js';
 import { type FoundUser, UserDetails } from './user.js';
 
 export function Users({ account }: { readonly account: Account }) {

@@ -1,7 +1,7 @@
 // Forms and buttons that do one thing.
 
 import type { ComponentChildren } from 'preact';
-import { useContext, useLayoutEffect } from 'preact/hooks';
+import { useContext, useLayoutEffect, useState } from 'preact/hooks';
 import { Problem } from './parts.js';
 import { DialogHold, useWork, type Work } from './work.js';
 
@@ -16,10 +16,13 @@ export function Form(props: {
   readonly cancel?: () => void;
   /** Whether the work checks its signal, so that the reader can stop it. */
   readonly stops?: boolean;
+  /** Why it cannot be submitted now; empty if it can. */
+  readonly cannot?: string;
 }) {
   const { busy, stopping, fault, begin, stop } = useWork();
+  const [refused, setRefused] = useState('');
   const hold = useContext(DialogHold);
-  const { cancel, stops = false } = props;
+  const { cancel, stops = false, cannot = '' } = props;
   // At once: Escape may be pressed before the busy form is painted.
   useLayoutEffect(() => {
     if (hold === undefined || !busy) return;
@@ -30,14 +33,19 @@ export function Form(props: {
   }, [busy]);
   const onSubmit = (event: Event) => {
     event.preventDefault();
-    begin(props.work);
+    setRefused(cannot);
+    if (cannot === '') begin(props.work);
   };
   return (
     <form class={props.inline ? 'inline' : ''} aria-label={props.label} aria-busy={busy} onSubmit={onSubmit}>
       {props.children}
       <div class="buttons">
         {/* Not disabled: it would lose the focus. */}
-        <button type="submit" class={props.danger ? 'primary danger' : 'primary'} aria-disabled={busy}>
+        <button
+          type="submit"
+          class={props.danger ? 'primary danger' : 'primary'}
+          aria-disabled={busy || cannot !== ''}
+        >
           {busy ? 'One moment…' : props.submit}
         </button>
         {cancel !== undefined &&
@@ -51,7 +59,7 @@ export function Form(props: {
             </button>
           ))}
       </div>
-      <Problem text={fault} />
+      <Problem text={fault || (cannot === '' ? '' : refused)} />
     </form>
   );
 }

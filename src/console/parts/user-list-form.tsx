@@ -3,27 +3,40 @@
 
 import { useMemo, useState } from 'preact/hooks';
 import { counts } from '../../contract/lengths.js';
+import {
+  type ListChoices,
+  readListFile,
+  readUserList,
+  type UserKind,
+  type UserList,
+} from '../../csv/user-list.js';
 import { type Account, ApiError, call, type FoundRows, part } from '../api.js';
 import { may } from '../session.js';
 import { useDraft } from './draft.js';
 import { Choice, Field } from './fields.js';
 import { ActionButton } from './form.js';
+import { Problem } from './parts.js';
 import { RowsByTable } from './rows-by-table.js';
 import { Table } from './table.js';
-import { readUserList, type UserKind, type UserList } from './user-list.js';
 
 type Users = UserList['users'];
 
 /** How many users were sent, and of which list: a changed list begins anew. */
 type Sent = { readonly of: string; readonly users: number };
+/** What a person has said about the list whose kind and first line these are. */
+type Chosen = ListChoices & { readonly of: string };
 
 /** The list of a form, in requests of at most `perRequestMax` users. Its fields are drafts under the form's name. */
 export function useListOfUsers(form: string, perRequestMax: number) {
   const [text, setText] = useDraft(`${form} text`, '');
   const [kind, setKind] = useDraft<UserKind>(`${form} kind`, 'identity');
+  const [chosen, setChosen] = useDraft<Chosen>(`${form} choices`, { of: '' });
   const [sent, setSent] = useDraft<Sent | undefined>(`${form} sent`, undefined);
-  const list = useMemo(() => readUserList(text, kind), [text, kind]);
-  const name = `${kind} ${text}`;
+  // What was said about one list is not true of another.
+  const ofChoices = `${kind} ${/^[^\r\n]*/.exec(text)?.[0]}`;
+  const choices: ListChoices = chosen.of === ofChoices ? chosen : {};
+  const list = useMemo(() => readUserList(text, kind, choices), [text, kind, chosen]);
+  const name = JSON.stringify([kind, list.separator, list.column, list.isHeading, text]);
   const all = list.users.length;
   /** Sends what is not sent yet, request by request, until all of it is taken or the reader stops it. */
   const send = async (signal: AbortSignal, one: (users: Users, number: number) => Promise<unknown>) => {
@@ -44,7 +57,11 @@ export function useListOfUsers(form: string, perRequestMax: number) {
     setText,
     kind,
     setKind,
+    choices,
+    choose: (one: ListChoices) => setChosen({ ...choices, ...one, of: ofChoices }),
     list,
+    /** Why the form cannot be sent. */
+    cannot: all === 0 ? 'The list names nobody yet.' : '',
     requests: Math.max(1, Math.ceil(all / perRequestMax)),
     /** How many users of this list are sent; undefined before the first ones are. */
     sent: sent?.of === name ? sent.users : undefined,
@@ -59,12 +76,9 @@ export function usersText(count: number): string {
   return `${count.toLocaleString()} ${count === 1 ? 'user' : 'users'}`;
 }
 
-/** The fields for the list, and how many users it has. */
+/** The fields for the list, how it is read, and whom it names. */
 export function ListFields({ of, to }: { readonly of: ListOfUsers; readonly to: string }) {
   const { text, setText, kind, setKind, list, requests } = of;
-  const upload = async (file: File | undefined) => {
-    if (file !== undefined) setText(await file.text());
-  };
   return (
     <>
       <Choice
@@ -82,25 +96,135 @@ export function ListFields({ of, to }: { readonly of: ListOfUsers; readonly to: 
         value={text}
         set={setText}
         lines={8}
-        hint="CSV needs a first line that names the column: identity, email, user_id or anonymous_id."
+        hint="Or CSV. A first line with identity, email, user_id or anonymous_id says which column it is; else you are asked."
         required
       />
-      <div class="field">
-        <label for="list-file">Or a file (CSV or text)</label>
-        <input
-          id="list-file"
-          type="file"
-          accept=".csv,.txt,text/csv,text/plain"
-          onChange={(event) => void upload(event.currentTarget.files?.[0])}
-        />
-      </div>
+      <ListFile setText={setText} />
+      {text.trim() !== '' && <ReadAs of={of} />}
       <p class="preview" role="status">
-        {usersText(list.users.length)} to {to}
-        {list.repeated > 0 && `, ${list.repeated.toLocaleString()} named twice`}
-        {requests > 1 && `, in ${requests.toLocaleString()} requests`}.
+        {list.question === 'column' && 'Nobody is named yet: say which column has the users.'}
+        {list.question === 'heading' && 'Nobody is named yet: say whether the first line is a user.'}
+        {list.question === undefined && (
+          <>
+            {usersText(list.users.length)} to {to}
+            {list.repeated > 0 && `, ${list.repeated.toLocaleString()} named twice`}
+            {requests > 1 && `, in ${requests.toLocaleString()} requests`}.
+          </>
+        )}
       </p>
+      <FirstNames list={list} kind={kind} />
       <BadLines list={list} />
     </>
+  );
+}
+
+/** The field for a file. It is read as UTF-8 unless a mark or the reader says otherwise. */
+function ListFile({ setText }: { readonly setText: (text: string) => void }) {
+  const [unread, setUnread] = useState<{ file: File; fault: string; isOther: boolean } | undefined>(
+    undefined,
+  );
+  const read = async (file: File | undefined, encoding?: 'windows-1252') => {
+    if (file === undefined) return;
+    const found = readListFile(new Uint8Array(await file.arrayBuffer()), encoding);
+    // The list before it must not be taken for this one.
+    setText('text' in found ? found.text : '');
+    setUnread('text' in found ? undefined : { file, ...found });
+  };
+  return (
+    <div class="field">
+      <label for="list-file">Or a file (CSV or text)</label>
+      <input
+        id="list-file"
+        type="file"
+        accept=".csv,.tsv,.txt,text/csv,text/tab-separated-values,text/plain"
+        onChange={(event) => void read(event.currentTarget.files?.[0])}
+      />
+      {unread !== undefined && (
+        <p class="problem" role="alert">
+          {unread.file.name} is not read. {unread.fault}{' '}
+          {unread.isOther && (
+            <button type="button" class="small" onClick={() => void read(unread.file, 'windows-1252')}>
+              Read it as Windows-1252 (ANSI)
+            </button>
+          )}
+        </p>
+      )}
+    </div>
+  );
+}
+
+const separatorWords: Readonly<Record<string, string>> = {
+  ',': 'commas',
+  ';': 'semicolons',
+  '\t': 'tabs',
+  none: 'nothing: each line is one user',
+};
+
+/** How the list is read, and what the reader can say about that. */
+function ReadAs({ of: { list, choices, choose } }: { readonly of: ListOfUsers }) {
+  const { first, separator, column, isHeading, question, fault = '' } = list;
+  const found = separatorWords[separator] ?? separator;
+  const isPlain = separator === 'none' && isHeading === false;
+  const isAsked = question !== undefined || Object.values(choices).some((said) => said !== undefined);
+  return (
+    <details open={isAsked || fault !== '' || list.bad.length > 0}>
+      <summary>
+        {isPlain
+          ? 'Read as one user a line'
+          : `Read as ${separator === 'none' ? 'one column' : `CSV, separated by ${found}`}${
+              column === undefined || isHeading !== true ? '' : `: the column ${first[column]}`
+            }`}
+      </summary>
+      <Choice
+        label="Cells are separated by"
+        value={choices.separator ?? ''}
+        set={(said) => choose({ separator: said === '' ? undefined : said, column: undefined })}
+        options={[
+          ['', `as found: ${found}`],
+          [',', 'commas'],
+          [';', 'semicolons'],
+          ['\t', 'tabs'],
+          ['none', 'nothing: each line is one user'],
+        ]}
+      />
+      <Choice
+        label="Column of the users"
+        value={column === undefined ? '' : String(column)}
+        set={(said) => choose({ column: said === '' ? undefined : Number(said) })}
+        options={[
+          ...(column === undefined ? [['', 'not said yet'] as const] : []),
+          ...first.map((cell, at) => [String(at), `${at + 1}: ${cell}`] as const),
+        ]}
+      />
+      <Choice
+        label="The first line"
+        value={isHeading === undefined ? '' : isHeading ? 'heading' : 'user'}
+        set={(said) => choose({ isHeading: said === '' ? undefined : said === 'heading' })}
+        options={[
+          ...(isHeading === undefined ? [['', 'not said yet'] as const] : []),
+          ['heading', 'names the columns'],
+          ['user', 'is a user, too'],
+        ]}
+      />
+      <Problem text={fault} />
+    </details>
+  );
+}
+
+const namesShown = 10;
+
+/** The first names, as they were read: blanks show. */
+function FirstNames({ list: { users }, kind }: { readonly list: UserList; readonly kind: UserKind }) {
+  if (users.length === 0) return null;
+  const label = users.length > namesShown ? `The first ${namesShown} of them` : 'Read from the list';
+  return (
+    <ul class="others" aria-label={label}>
+      {users.slice(0, namesShown).map((user) => (
+        <li key={user[kind]}>
+          <code class="exact">{user[kind]}</code>
+        </li>
+      ))}
+    </ul>
   );
 }
 
@@ -112,7 +236,7 @@ function BadLines({ list: { bad } }: { readonly list: UserList }) {
       {bad.length === 1 ? 'it names' : 'they name'} no user:{' '}
       {bad
         .slice(0, 5)
-        .map(({ line, text }) => `${line}: ${text.slice(0, 40)}`)
+        .map(({ line, text, why }) => `${line}: ${text.slice(0, 40)} (${why})`)
         .join('; ')}
       {bad.length > 5 && ' …'}
     </p>

@@ -91,7 +91,7 @@ export function ingest<T extends Checked>(
       limitKeys: ingestion.limitKeys,
       suppressions: ingestion.suppressions,
       nowMs: entered.receivedMs,
-      strictBulk: isStrict(exchange.query),
+      strictBulk: isSet(exchange.query, 'strict'),
     };
     if (!document.isLarge) {
       entrance.noteIgnored(exchange, entered, atOnce(ignoredOf(kind, document)));
@@ -108,6 +108,9 @@ export function ingest<T extends Checked>(
     const { environment, ingestion } = entered;
     if (prepared.kind === 'refused') {
       const { reason, errors } = prepared;
+      // An import asks by an empty list whether its records would be taken: no record was refused.
+      const isEmpty = reason.code === 'empty' && reason.field === kind.bulk?.field;
+      if (isEmpty && isSet(exchange.query, 'check')) return exchange.refuse(reason);
       if (errors === undefined) return entrance.refuseAndNote(exchange, reason, entered);
       entrance.noteElements(entered, errors, elementsOf(entered));
       return entrance.refuse(exchange, reason, { accepted: 0, rejected: errors.length, errors });
@@ -170,6 +173,6 @@ export function ingest<T extends Checked>(
   return handle;
 }
 
-function isStrict(query: string): boolean {
-  return query !== '' && new URLSearchParams(query).get('strict') === '1';
+function isSet(query: string, name: 'strict' | 'check'): boolean {
+  return query !== '' && new URLSearchParams(query).get(name) === '1';
 }

@@ -1,0 +1,58 @@
+// The files within a zip archive, which is how some systems export. They are unpacked into a temporary folder, as stdin is kept in
+// a file, and are then files like others: the same rows have the same keys whether somebody unpacked the archive first or not.
+
+import { createWriteStream, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Transform } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import zlib from 'node:zlib';
+import { type Entry, openPromise, type ZipFile } from 'yauzl';
+import { ImportError } from './options.js';
+
+export type Unpacked = { readonly name: string; readonly path: string };
+
+/** Unpacks the files that are wanted. Throws ImportError for an archive that is broken or encrypted. */
+export async function unpackZip(
+  name: string,
+  path: string,
+  isWanted: (inner: string) => boolean,
+): Promise<Unpacked[]> {
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-import-'));
+  process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
+  const unpacked: Unpacked[] = [];
+  let inner = '';
+  try {
+    const archive = await openPromise(path, { lazyEntries: true, autoClose: false });
+    try {
+      for await (const entry of archive.eachEntry()) {
+        inner = entry.fileName;
+        if (inner.endsWith('/') || !isWanted(inner)) continue;
+        if (entry.isEncrypted()) throw new Error('it is encrypted');
+        const file = join(folder, String(unpacked.length));
+        await unpackEntry(archive, entry, file);
+        unpacked.push({ name: `${name}/${inner}`, path: file });
+      }
+    } finally {
+      archive.close();
+    }
+  } catch (error) {
+    const place = inner === '' ? name : `${name}/${inner}`;
+    throw new ImportError(`${place}: it cannot be unpacked: ${(error as Error).message}`);
+  }
+  return unpacked;
+}
+
+async function unpackEntry(archive: ZipFile, entry: Entry, file: string): Promise<void> {
+  let sum = 0;
+  const summing = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      // Node has it since 20.15.
+      sum = zlib.crc32?.(chunk, sum) ?? entry.crc32;
+      done(null, chunk);
+    },
+  });
+  const content = await archive.openReadStreamPromise(entry);
+  await pipeline(content, summing, createWriteStream(file, { mode: 0o600 }));
+  if (sum !== entry.crc32) throw new Error('its content is not what its checksum says');
+}

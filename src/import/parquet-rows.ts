@@ -1,0 +1,135 @@
+// The rows of a Parquet file, group by group.
+
+import {
+  asyncBufferFromFile,
+  type DecodedArray,
+  parquetMetadataAsync,
+  parquetRead,
+  parquetSchema,
+} from 'hyparquet';
+import { compressors } from 'hyparquet-compressors';
+import { setField } from './fields.js';
+import type { Input } from './inputs.js';
+import { ImportError } from './options.js';
+import { type Convert, converterOf, parsers, timeTypeOf, ValueFault, withoutType } from './parquet-values.js';
+import { assertColumns, plain, type ReadOptions, type Row, rowsPerChunk, unreadable } from './row.js';
+import { zoneWanted } from './times.js';
+import { utc, type Zone } from './zones.js';
+
+/** Rows that are decoded at once; a group of rows of the file is seldom larger. */
+const decodedRowsMax = 300_000;
+
+export async function* readParquet(input: Input, options: ReadOptions): AsyncGenerator<Row[]> {
+  if (input.compression !== 'none')
+    throw new ImportError(`${input.name}: Parquet is compressed within; unpack it`);
+  const { after, timeColumn, zone, onShare } = options;
+  try {
+    const file = await asyncBufferFromFile(input.path);
+    const typed = await parquetMetadataAsync(file);
+    const all = parquetSchema(typed).children;
+    assertColumns(
+      input,
+      options,
+      all.map(({ element }) => element.name),
+    );
+    const nodes = all.filter(({ element }) => options.takesRest || isWanted(element.name, options.columns));
+    const convert = new Map(nodes.map((node) => [node.element.name, converter(input, node)]));
+    const time = nodes.find(({ element }) => element.name === timeColumn)?.element;
+    const isLocal = time !== undefined && timeTypeOf(time)?.isLocal === true;
+    if (isLocal && zone === undefined)
+      throw new ImportError(
+        `${input.name}: the times of the column ${timeColumn} name no zone; ${zoneWanted}`,
+      );
+    const wanted = options.takesRest ? {} : { columns: nodes.map(({ element }) => element.name) };
+    const metadata = { ...typed, schema: typed.schema.map(withoutType) };
+    const ends: number[] = [];
+    let end = 0;
+    for (const { num_rows } of metadata.row_groups) {
+      const groupEnd = end + Number(num_rows);
+      while (end < groupEnd) {
+        end = Math.min(groupEnd, end + decodedRowsMax);
+        ends.push(end);
+      }
+    }
+    let start = 0;
+    for (const rowEnd of ends) {
+      const rowStart = Math.max(start, after);
+      start = rowEnd;
+      if (rowStart >= rowEnd) continue;
+      const parts: ColumnPart[] = [];
+      const onChunk = (part: ColumnPart) => void parts.push(part);
+      await parquetRead({ ...wanted, file, metadata, rowStart, rowEnd, compressors, parsers, onChunk });
+      const read = joinColumns(parts, rowStart, rowEnd).map(({ name, values }) => ({
+        name,
+        values,
+        convert: convert.get(name) as Convert,
+      }));
+      for (let from = rowStart; from < rowEnd; from += rowsPerChunk) {
+        const rows: Row[] = [];
+        for (let at = from; at < Math.min(rowEnd, from + rowsPerChunk); at++) {
+          const value: Record<string, unknown> = {};
+          let fault: string | undefined;
+          for (const { name, values, convert: converted } of read) {
+            try {
+              const field = converted(values[at - rowStart]);
+              setField(value, name, isLocal && name === timeColumn ? inZone(field, zone) : field);
+            } catch (error) {
+              if (!(error instanceof ValueFault)) throw error;
+              fault ??= error.message;
+            }
+          }
+          const place = at + 1;
+          if (fault === undefined) rows.push({ place, value, ...plain });
+          else rows.push({ place, value: undefined, ...plain, fault, text: JSON.stringify(value) });
+        }
+        yield rows;
+        onShare((from + rows.length) / end);
+      }
+    }
+  } catch (error) {
+    throw unreadable(input, error);
+  }
+}
+
+function isWanted(name: string, columns: readonly string[]): boolean {
+  return columns.some((column) => column === name || column.startsWith(`${name}.`));
+}
+
+function converter({ name }: Input, node: Parameters<typeof converterOf>[0]) {
+  try {
+    return converterOf(node, node.element.name);
+  } catch (error) {
+    throw error instanceof ImportError ? new ImportError(`${name}: ${error.message}`) : error;
+  }
+}
+
+/** A local time in its zone. A date is a text, which is read as in CSV. */
+function inZone(field: unknown, zone: Zone | undefined): unknown {
+  if (zone === undefined || typeof field !== 'string' || !field.includes('T')) return field;
+  const localMs = Date.parse(`${field.slice(0, field.indexOf('.') + 4)}Z`);
+  return new Date(zone === utc ? localMs : zone.instantOf(localMs));
+}
+
+/** Some values of a column, from this row of the file on. */
+type ColumnPart = {
+  readonly columnName: string;
+  readonly columnData: DecodedArray;
+  readonly rowStart: number;
+};
+
+/**
+ * The values of each column for these rows. Rows are made of them chunk by chunk: a whole group of rows as objects cost the
+ * garbage collector a fifth of an import.
+ */
+function joinColumns(parts: readonly ColumnPart[], rowStart: number, rowEnd: number) {
+  const columns = new Map<string, unknown[]>();
+  for (const { columnName, columnData, rowStart: first } of parts) {
+    const values = columns.get(columnName) ?? new Array<unknown>(rowEnd - rowStart);
+    columns.set(columnName, values);
+    // A part may begin before the rows that are wanted, and end after them.
+    const to = Math.min(rowEnd - first, columnData.length);
+    for (let at = Math.max(0, rowStart - first); at < to; at++)
+      values[first + at - rowStart] = columnData[at];
+  }
+  return Array.from(columns, ([name, values]) => ({ name, values }));
+}

@@ -1,0 +1,288 @@
+// What Parquet's types mean, as the same values that CSV and JSON of the same rows would have: decimals by their digits, dates
+// without a time, texts that are UTF-8. hyparquet decodes what is stored; what a type makes of it is decided here. Pure.
+
+import type { SchemaElement, SchemaTree } from 'hyparquet';
+import { parseDocument } from '../ingest/document.js';
+import { ImportError } from './options.js';
+
+/** Why a row cannot be read, in words that go on a sentence about it. */
+export class ValueFault extends Error {}
+
+/** From a value as hyparquet decodes it to a value of JSON or a Date. Throws ValueFault. */
+export type Convert = (value: unknown) => unknown;
+
+/** Bytes that are not UTF-8: a dictionary is decoded before it is known which rows have them. */
+class NotText {}
+const notText = new NotText();
+const strictly = new TextDecoder('utf-8', { fatal: true });
+
+function textIn(bytes: Uint8Array): string | NotText {
+  try {
+    return strictly.decode(bytes);
+  } catch {
+    return notText;
+  }
+}
+
+/** What hyparquet calls for values that are not left as they are stored. */
+export const parsers = {
+  stringFromBytes: (bytes: Uint8Array | undefined) => (bytes === undefined ? undefined : textIn(bytes)),
+  geometryFromBytes: (bytes: Uint8Array | undefined) => bytes,
+  timestampFromNanoseconds: (ns: bigint) => ns,
+} as never;
+
+/** The element without its type, so that its values are left as they are stored. */
+export function withoutType(element: SchemaElement): SchemaElement {
+  const { converted_type, logical_type, ...plain } = element;
+  if (element.type === undefined) return element;
+  if (element.type !== 'BYTE_ARRAY') return plain;
+  const isText = converted_type === undefined || converted_type === 'UTF8' || converted_type === 'ENUM';
+  if (isText && !/^(JSON|BSON|DECIMAL|GEO)/.test(logical_type?.type ?? '')) return element;
+  // Only this type hands over the bytes themselves.
+  return { ...plain, logical_type: { type: 'GEOMETRY' } };
+}
+
+/**
+ * The converter of a column. `isTop`: its instants may stay Dates, which are read faster than texts. Throws ImportError for a type
+ * that is not read.
+ */
+export function converterOf(node: SchemaTree, name: string, isTop = true): Convert {
+  const { element, children } = node;
+  if (element.logical_type?.type === 'VARIANT') throw unread(name, 'VARIANT');
+  const inner = (child: SchemaTree) => converterOf(child, `${name}.${child.element.name}`, false);
+  const [first] = children;
+  if (first === undefined) {
+    const convert = leaf(element, name, isTop);
+    const one = (value: unknown) => (value === null || value === undefined ? null : convert(value));
+    return element.repetition_type === 'REPEATED'
+      ? (value) => (Array.isArray(value) ? value.map(one) : one(value))
+      : one;
+  }
+  if (element.converted_type === 'LIST' || element.logical_type?.type === 'LIST') {
+    const convert = inner(first.children.length === 1 ? (first.children[0] as SchemaTree) : first);
+    return (value) => (isList(value) ? Array.from(value, convert) : null);
+  }
+  const [key, item] = first.children;
+  if (/^MAP/.test(element.converted_type ?? element.logical_type?.type ?? '') && key && item) {
+    const [convertKey, convertItem] = [keyOf(key.element, inner(key)), inner(item)];
+    return (value) =>
+      value === null || typeof value !== 'object'
+        ? null
+        : Object.fromEntries(Object.entries(value).map(([at, one]) => [convertKey(at), convertItem(one)]));
+  }
+  const fields = children.map((child) => [child.element.name, inner(child)] as const);
+  const struct = (value: unknown): unknown =>
+    value === null || typeof value !== 'object'
+      ? null
+      : Object.fromEntries(
+          fields.map(([field, convert]) => [field, convert((value as Record<string, unknown>)[field])]),
+        );
+  return (value) => (Array.isArray(value) ? value.map(struct) : struct(value));
+}
+
+function isList(value: unknown): value is ArrayLike<unknown> {
+  return Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView));
+}
+
+/** The keys of a map are texts already: of numbers, or of bytes with commas between. */
+function keyOf(
+  { type, converted_type, logical_type }: SchemaElement,
+  convert: Convert,
+): (text: string) => string {
+  const isBytes = type === 'FIXED_LEN_BYTE_ARRAY' || /^(DECIMAL|JSON)$/.test(converted_type ?? '');
+  const isText = type === 'BYTE_ARRAY' && !isBytes;
+  if (isText || type === 'BOOLEAN' || logical_type?.type === 'FLOAT16') return (text) => text;
+  return (text) =>
+    String(
+      convert(
+        isBytes ? Uint8Array.from(text.split(','), Number) : type === 'INT64' ? BigInt(text) : Number(text),
+      ),
+    );
+}
+
+function unread(name: string, type: string): ImportError {
+  return new ImportError(
+    `the column ${name} is of the type ${type}, which is not read; name the columns that you want by --properties`,
+  );
+}
+
+/** What decides how a timestamp or a date is read. */
+export type TimeType = {
+  /** Whether its times name no zone. */
+  readonly isLocal: boolean;
+  readonly unit: 'MILLIS' | 'MICROS' | 'NANOS' | 'DAYS';
+};
+
+/** Undefined if the column has no times. INT96 is written in local time by some programs and in UTC by others, and does not say. */
+export function timeTypeOf({ type, converted_type, logical_type }: SchemaElement): TimeType | undefined {
+  if (converted_type === 'DATE' || logical_type?.type === 'DATE') return { isLocal: true, unit: 'DAYS' };
+  if (type === 'INT96') return { isLocal: true, unit: 'NANOS' };
+  if (logical_type?.type === 'TIMESTAMP')
+    return { isLocal: !logical_type.isAdjustedToUTC, unit: logical_type.unit };
+  if (converted_type === 'TIMESTAMP_MILLIS') return { isLocal: false, unit: 'MILLIS' };
+  return converted_type === 'TIMESTAMP_MICROS' ? { isLocal: false, unit: 'MICROS' } : undefined;
+}
+
+function leaf(element: SchemaElement, name: string, isTop: boolean): Convert {
+  const { type, type_length = 0, converted_type, logical_type, scale } = element;
+  const time = timeTypeOf(element);
+  if (time?.unit === 'DAYS') return (days) => dateText(Number(days));
+  if (time !== undefined) return (value) => instant(value as number | bigint, time, isTop);
+  if (/^TIME(_|$)/.test(converted_type ?? logical_type?.type ?? '')) {
+    const unit = logical_type?.type === 'TIME' ? logical_type.unit : converted_type?.slice(5);
+    return (value) => timeOfDay(BigInt(value as number | bigint), unit as TimeType['unit']);
+  }
+  if (converted_type === 'DECIMAL' || logical_type?.type === 'DECIMAL') {
+    const places = scale ?? (logical_type?.type === 'DECIMAL' ? logical_type.scale : 0);
+    return (value) => decimal(value instanceof Uint8Array ? signed(value) : BigInt(value as number), places);
+  }
+  if (converted_type === 'JSON' || logical_type?.type === 'JSON')
+    return (value) => json(value as Uint8Array, name);
+  if (converted_type === 'BSON' || logical_type?.type === 'BSON') throw unread(name, 'BSON');
+  if (converted_type === 'INTERVAL') return (value) => duration(value as Uint8Array);
+  if (/^GEO/.test(logical_type?.type ?? '')) throw unread(name, String(logical_type?.type));
+  if (logical_type?.type === 'UUID') return (value) => uuid(value as Uint8Array);
+  if (logical_type?.type === 'FLOAT16') return (value) => number(half(value as Uint8Array));
+  const isUnsigned =
+    /^UINT/.test(converted_type ?? '') || (logical_type?.type === 'INTEGER' && !logical_type.isSigned);
+  switch (type) {
+    case 'INT64':
+      return (value) => {
+        const exact = isUnsigned ? BigInt.asUintN(64, value as bigint) : (value as bigint);
+        // Below the top a text of the same digits is stored alike.
+        return isTop ? integer(exact) : String(exact);
+      };
+    case 'INT32':
+      return isUnsigned ? (value) => (value as number) >>> 0 : (value) => value;
+    case 'FLOAT':
+      return (value) => number(shortest(value as number));
+    case 'DOUBLE':
+      return (value) => number(value as number);
+    case 'FIXED_LEN_BYTE_ARRAY':
+      return (value) => fixedText(value as Uint8Array, type_length, name);
+    case 'BYTE_ARRAY':
+      return (value) => {
+        if (typeof value === 'string') return value;
+        throw new ValueFault(`has bytes in the column ${name} that are no UTF-8`);
+      };
+    default:
+      return (value) => value;
+  }
+}
+
+function integer(value: bigint): number | string {
+  const short = Number(value);
+  return Number.isSafeInteger(short) ? short : String(value);
+}
+
+/** Statistics programs write NaN for what is missing. */
+function number(value: number): number | string | null {
+  if (Number.isNaN(value)) return null;
+  return Number.isFinite(value) ? value : value > 0 ? 'inf' : '-inf';
+}
+
+/** The number that has the fewest digits of all that this single precision number stands for: 0.1 and not 0.10000000149011612. */
+function shortest(value: number): number {
+  if (Number.isSafeInteger(value) || !Number.isFinite(value)) return value;
+  for (const digits of [6, 7, 8]) {
+    const short = Number(value.toPrecision(digits));
+    if (Math.fround(short) === value) return short;
+  }
+  return Number(value.toPrecision(9));
+}
+
+function half(bytes: Uint8Array): number {
+  const bits = ((bytes[1] ?? 0) << 8) | (bytes[0] ?? 0);
+  const sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >> 10) & 0x1f;
+  const fraction = (bits & 0x3ff) / 1024;
+  if (exponent === 0) return sign * 2 ** -14 * fraction;
+  if (exponent === 0x1f) return fraction === 0 ? sign * Number.POSITIVE_INFINITY : Number.NaN;
+  return sign * 2 ** (exponent - 15) * (1 + fraction);
+}
+
+/** A number of bytes that begin with the highest. */
+function signed(bytes: Uint8Array): bigint {
+  const hex = Buffer.from(bytes).toString('hex');
+  return hex === '' ? 0n : BigInt.asIntN(bytes.length * 8, BigInt(`0x${hex}`));
+}
+
+/** By its digits, without zeros at the end of a fraction; as a number if a double has the same digits. */
+function decimal(unscaled: bigint, scale: number): number | string {
+  const sign = unscaled < 0n ? '-' : '';
+  const digits = String(unscaled < 0n ? -unscaled : unscaled).padStart(scale + 1, '0');
+  const whole = scale > 0 ? digits.slice(0, -scale) : digits;
+  const fraction = scale > 0 ? digits.slice(-scale).replace(/0+$/, '') : '';
+  const text = `${sign}${whole}${fraction === '' ? '' : `.${fraction}`}`;
+  const short = Number(text);
+  return String(short) === text && (fraction !== '' || Number.isSafeInteger(short)) ? short : text;
+}
+
+function dateText(days: number): string {
+  const date = new Date(days * 86_400_000);
+  if (Number.isNaN(date.getTime())) throw new ValueFault('has a date that is no date');
+  return date.toISOString().slice(0, -14);
+}
+
+const perMs: Readonly<Record<string, bigint>> = { MILLIS: 1n, MICROS: 1_000n, NANOS: 1_000_000n };
+
+/** A Date if it is one to the millisecond and says its zone; else its text with all digits, without a zone if it names none. */
+function instant(value: number | bigint, { unit, isLocal }: TimeType, isTop: boolean): Date | string {
+  const units = perMs[unit] ?? 1n;
+  // Rounded down, also before 1970.
+  const rest = units === 1n ? 0n : BigInt(value) % units;
+  const within = rest < 0n ? rest + units : rest;
+  const date = new Date(Number(units === 1n ? value : (BigInt(value) - within) / units));
+  if (Number.isNaN(date.getTime())) return date;
+  if (isTop && !isLocal && within === 0n) return date;
+  const more = within === 0n ? '' : String(within).padStart(unit === 'MICROS' ? 3 : 6, '0');
+  return `${date.toISOString().slice(0, -1)}${more}${isLocal ? '' : 'Z'}`;
+}
+
+function timeOfDay(value: bigint, unit: TimeType['unit']): string {
+  const units = (perMs[unit] ?? 1n) * 1000n;
+  const [seconds, within] = [Number(value / units), value % units];
+  const parts = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60];
+  const fraction =
+    within === 0n
+      ? ''
+      : `.${String(within)
+          .padStart(String(units).length - 1, '0')
+          .replace(/0+$/, '')}`;
+  return `${parts.map((part) => String(part).padStart(2, '0')).join(':')}${fraction}`;
+}
+
+/** Months, days and milliseconds, in the form of ISO 8601. */
+function duration(bytes: Uint8Array): string {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const [months, days, ms] = [0, 4, 8].map((at) => view.getUint32(at, true));
+  return `P${months}M${days}DT${(ms ?? 0) / 1000}S`;
+}
+
+function uuid(bytes: Uint8Array): string {
+  const hex = Buffer.from(bytes).toString('hex');
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+}
+
+/** Any field may become a property, so every long number keeps its digits. */
+function json(bytes: Uint8Array, name: string): unknown {
+  const document = parseDocument(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), 'all');
+  if ('code' in document) throw new ValueFault(`has something in the column ${name} that is no JSON`);
+  return document.value;
+}
+
+/** Widths of integers and addresses that ClickHouse writes as bytes without a type. */
+const untypedWidths: ReadonlySet<number> = new Set([16, 32]);
+
+/** Bytes without a type may be a text that was filled up with zeros, and at some widths anything. */
+function fixedText(bytes: Uint8Array, width: number, name: string): string {
+  let end = bytes.length;
+  if (!untypedWidths.has(width)) while (end > 0 && bytes[end - 1] === 0) end -= 1;
+  const text = textIn(bytes.subarray(0, end));
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: no text has them
+  if (text instanceof NotText || /[\x00-\x08\x0e-\x1f\x7f]/.test(text))
+    throw new ValueFault(
+      `has ${width} bytes without a type in the column ${name}, which may be anything; write them as a text or a decimal`,
+    );
+  return text;
+}
