@@ -17,11 +17,11 @@ import {
   recordBytesMax,
 } from './pack.js';
 import type { PlainEvents } from './plain-events.js';
-import { pickEvents, recordsOf, selectEvents, usersOf } from './plain-rows.js';
+import { markEvents, recordsOf, usersOf } from './plain-rows.js';
 import type { CheckContext, Checked, RecordKind } from './record-kind.js';
 import { bulkLimits, type LimitContext, type NamedLimit, singleLimits } from './request-limits.js';
 import { atOnce, type Steps } from './steps.js';
-import { createSubmission, pickKept, type Submission, selectUsers } from './submission.js';
+import { createSubmission, markUsers, type Submission } from './submission.js';
 
 /** The result of a request before its commit. */
 export type Prepared =
@@ -36,7 +36,7 @@ export type Prepared =
 export type Ready = {
   readonly kind: 'ready';
   readonly submission: Submission<LimitedGroup>;
-  /** The number of its records, including records of suppressed users. */
+  /** The number of its records. */
   readonly records: number;
   /** The bad elements of a bulk request, which are left out. */
   readonly errors: readonly ElementError[];
@@ -98,9 +98,8 @@ function prepareSingle<T extends Checked>(
   if ('code' in checked) return { kind: 'refused', reason: checked };
 
   const record = kind.encode(context.environment.appId, checked);
-  const build = (kept?: readonly number[]) =>
-    kept === undefined ? groupOf(encodedRecords([record]), singleLimits(kind, checked, context)) : nothing();
-  const submission = createSubmission(context, selectUsers([checked]), build);
+  const groups = groupOf(encodedRecords([record]), singleLimits(kind, checked, context));
+  const submission = createSubmission(context, groups, (suppressed) => markUsers([checked], suppressed));
   return { kind: 'ready', submission, records: 1, errors: [], mendings };
 }
 
@@ -146,16 +145,8 @@ function* prepareBulk<T extends Checked>(
       return { kind: 'refused', reason: rejection('too_long', tooManyBytes, field) };
     rows.push(record);
   }
-  const build = (kept?: readonly number[]) => {
-    if (kept === undefined) return groupOf(encodedRecords(rows), limits);
-    if (kept.length === 0) return nothing();
-    const users = pickKept(accepted, kept);
-    return groupOf(
-      encodedRecords(pickKept(rows, kept)),
-      bulkLimits(kind, users.length, () => users, context),
-    );
-  };
-  const submission = createSubmission(context, selectUsers(accepted), build);
+  const groups = groupOf(encodedRecords(rows), limits);
+  const submission = createSubmission(context, groups, (suppressed) => markUsers(accepted, suppressed));
   return { kind: 'ready', submission, records: accepted.length, errors, mendings };
 }
 
@@ -169,13 +160,8 @@ export function preparePlain(
 ): Ready | undefined {
   const limits = plainLimits(kind, events, context);
   if (limits.some(({ cost, limit }) => cost > limit.max)) return undefined;
-  const build = (kept?: readonly number[]) => {
-    if (kept === undefined) return groupOf(recordsOf(events), limits);
-    if (kept.length === 0) return nothing();
-    const some = pickEvents(events, kept);
-    return groupOf(recordsOf(some), plainLimits(kind, some, context));
-  };
-  const submission = createSubmission(context, (suppressed) => selectEvents(events, suppressed), build);
+  const groups = groupOf(recordsOf(events), limits);
+  const submission = createSubmission(context, groups, (suppressed) => markEvents(events, suppressed));
   return { kind: 'ready', submission, records: events.count, errors: [], mendings: new Map() };
 }
 
@@ -192,14 +178,6 @@ function plainLimits(
 
 function groupOf(records: Records, limits: readonly NamedLimit[]): readonly LimitedGroup[] {
   return [{ limits, records, bytes: packedBytesMax(limits, records) }];
-}
-
-/**
- * The group of a request of which no record is left. It is committed as well: only the script knows whether its users are
- * still suppressed.
- */
-function nothing(): readonly LimitedGroup[] {
-  return groupOf(encodedRecords([]), []);
 }
 
 function checkContext({ surrogates }: Document, { environment, nowMs }: PrepareContext): CheckContext {

@@ -2,7 +2,7 @@
 // process that does not know the change stores anything, so no clock and no message decides when it holds.
 
 import { StateNotLoaded } from '../accounts/registry.js';
-import { suppressions } from '../contract/limits.js';
+import { suppressions as bounds } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
@@ -17,8 +17,11 @@ export type ChangeOptions = {
   readonly namesPerAccountMax?: number;
 };
 
-/** A name, and the name because of which it is suppressed. `-`: itself. `=<name>`: the same as for that name. */
+/** A name, and the name because of which it is suppressed. `-`: itself. */
 export type Suppressed = readonly [name: NameText, root: NameText];
+
+/** The name of an anonymous user in its environment, and the name of the suppressed identity that it was identified as. */
+export type Joined = readonly [name: NameText, identity: NameText];
 
 /** The account would have more names than it may. */
 export class TooManyNames extends Error {
@@ -33,20 +36,37 @@ export async function suppressNames(
   accountId: string,
   names: readonly Suppressed[],
 ): Promise<void> {
-  for (let first = 0; first < names.length; first += suppressionChanges.namesMax) {
-    const some = names.slice(first, first + suppressionChanges.namesMax);
-    await change(options, accountId, 'suppress', some.flat());
-  }
+  await changeAll(options, accountId, 'suppress', names);
+}
+
+/**
+ * Suppresses anonymous users who were identified as suppressed ones, for everything for whose sake those are. Settles with how
+ * many found no room. To be followed by `raiseShards`.
+ */
+export async function joinNames(
+  options: ChangeOptions,
+  accountId: string,
+  joined: readonly Joined[],
+): Promise<number> {
+  return changeAll(options, accountId, 'join', joined);
 }
 
 /** Removes everything for whose sake the names are suppressed, including other users. To be followed by `raiseShards`. */
 export async function freeNames(
   options: ChangeOptions,
   accountId: string,
-  names: readonly NameText[],
+  names: Iterable<NameText>,
 ): Promise<void> {
-  for (let first = 0; first < names.length; first += suppressionChanges.namesMax)
-    await change(options, accountId, 'free', names.slice(first, first + suppressionChanges.namesMax));
+  for (const some of inPieces(names)) {
+    const values = await readNames(options.redis, accountId, some);
+    // Most names are not there: each user may be suppressed in any environment.
+    const there = some.filter((_, index) => values[index] != null);
+    for (let first = 0; first < there.length; ) {
+      const { done } = await change(options, accountId, 'free', there.slice(first, first + namesPerCall));
+      first += done;
+    }
+  }
+  for (let left = 1; left > 0; ) ({ left } = await change(options, accountId, 'free', []));
 }
 
 /**
@@ -54,46 +74,75 @@ export async function freeNames(
  * may have been emptied before that, and loaded again without it.
  */
 export async function areSuppressed(
-  { redis }: ChangeOptions,
+  { redis }: Pick<ChangeOptions, 'redis'>,
   accountId: string,
-  names: readonly Suppressed[],
+  names: Iterable<Suppressed>,
 ): Promise<boolean> {
-  const values = await readNames(
-    redis,
-    accountId,
-    names.map(([name]) => name),
-  );
-  return names.every(([, root], index) => values[index]?.split(' ').includes(root, 1) === true);
+  for (const some of inPieces(names)) {
+    const asked = some.map(([name]) => name);
+    const values = await readNames(redis, accountId, asked);
+    const has = ([, root]: Suppressed, index: number) => {
+      const roots = values[index]?.split(' ').slice(1) ?? [];
+      return roots.includes(root) || (root !== '-' && roots.length >= bounds.rootsPerNameMax);
+    };
+    if (!some.every(has)) return false;
+  }
+  return true;
 }
 
 /** The same for names that were freed. */
 export async function areFree(
-  { redis }: ChangeOptions,
+  { redis }: Pick<ChangeOptions, 'redis'>,
   accountId: string,
-  names: readonly NameText[],
+  names: Iterable<NameText>,
 ): Promise<boolean> {
-  return (await readNames(redis, accountId, names)).every((value) => value === null);
+  for (const some of inPieces(names)) {
+    const values = await readNames(redis, accountId, some);
+    if (values.some((value) => value !== null)) return false;
+  }
+  return true;
 }
 
-async function readNames(
-  redis: Redis,
-  accountId: string,
-  names: readonly NameText[],
-): Promise<(string | null)[]> {
-  const values: (string | null)[] = [];
-  for (let first = 0; first < names.length; first += suppressionChanges.namesPerReadMax) {
-    const some = names.slice(first, first + suppressionChanges.namesPerReadMax);
-    values.push(...(await redis.hmget(registryKeys.suppressedNames(accountId), ...some)));
+function readNames(redis: Redis, accountId: string, names: readonly NameText[]): Promise<(string | null)[]> {
+  return redis.hmget(registryKeys.suppressedNames(accountId), ...names);
+}
+
+function* inPieces<T>(all: Iterable<T>): Generator<T[]> {
+  let some: T[] = [];
+  for (const each of all) {
+    some.push(each);
+    if (some.length < suppressionChanges.namesPerReadMax) continue;
+    yield some;
+    some = [];
   }
-  return values;
+  if (some.length > 0) yield some;
+}
+
+const namesPerCall = suppressionChanges.workMax;
+
+/** A script ends when it has done so much work, so it is called until all is done. Settles with how many found no room. */
+async function changeAll(
+  options: ChangeOptions,
+  accountId: string,
+  action: 'suppress' | 'join',
+  pairs: readonly (readonly [string, string])[],
+): Promise<number> {
+  let withoutRoom = 0;
+  for (let first = 0; first < pairs.length; ) {
+    const some = pairs.slice(first, first + namesPerCall);
+    const { done, left } = await change(options, accountId, action, some.flat());
+    first += done / 2;
+    withoutRoom += left;
+  }
+  return withoutRoom;
 }
 
 async function change(
-  { redis, epoch, namesPerAccountMax = suppressions.namesPerAccountMax }: ChangeOptions,
+  { redis, epoch, namesPerAccountMax = bounds.namesPerAccountMax }: ChangeOptions,
   accountId: string,
-  action: 'suppress' | 'free',
+  action: 'suppress' | 'join' | 'free',
   args: readonly string[],
-): Promise<void> {
+): Promise<{ done: number; left: number }> {
   const reply = await runScript(
     redis,
     scripts.changeSuppressions,
@@ -103,22 +152,32 @@ async function change(
       registryKeys.suppressionChanges,
       registryKeys.suppressedNames(accountId),
       registryKeys.suppressedBy(accountId, ''),
+      registryKeys.freedRoots(accountId),
     ],
-    [epoch, accountId, action, namesPerAccountMax, suppressionChanges.keptMax, ...args],
+    [
+      epoch,
+      accountId,
+      action,
+      namesPerAccountMax,
+      suppressionChanges.keptMax,
+      bounds.rootsPerNameMax,
+      bounds.joinedPerIdentityMax,
+      bounds.joinedPerAccountMax,
+      suppressionChanges.workMax,
+      ...args,
+    ],
   );
   if (reply === null) throw new StateNotLoaded();
   if (reply === 'full') throw new TooManyNames();
+  const [, done, left] = reply as [string, number, number];
+  return { done, left };
 }
 
 /**
- * Makes the present version of the suppressions binding for every shard. Settles with that version, and with the fence of
- * each shard: what was stored without knowing that version is at or below it. Throws StateNotLoaded.
+ * Makes the present version of the suppressions binding for every shard. Settles with the fence of each shard: what was stored
+ * without knowing that version is at or below it. Throws StateNotLoaded.
  */
-export async function raiseShards({
-  redis,
-  epoch,
-  shards,
-}: ChangeOptions): Promise<{ readonly version: string; readonly fences: readonly string[] }> {
+export async function raiseShards({ redis, epoch, shards }: ChangeOptions): Promise<readonly string[]> {
   const version = (await redis.hget(registryKeys.suppressions, 'version')) ?? '0';
   const raise = async (shard: number) => {
     const keys = [shardKeys.state(shard)];
@@ -126,6 +185,5 @@ export async function raiseShards({
     if (fence === null) throw new StateNotLoaded();
     return String(fence);
   };
-  const fences = await Promise.all(Array.from({ length: shards }, (_, shard) => raise(shard)));
-  return { version, fences };
+  return Promise.all(Array.from({ length: shards }, (_, shard) => raise(shard)));
 }

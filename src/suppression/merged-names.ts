@@ -6,6 +6,7 @@ import type { ClickHouseClient } from '../clickhouse/client.js';
 import { askAbout, namedUsers } from '../clickhouse/named-users.js';
 import { syncReplicas } from '../clickhouse/replication.js';
 import { storedTable } from '../clickhouse/tables.js';
+import { suppressions as bounds } from '../contract/limits.js';
 import type { Suppressed } from './change.js';
 import { inEnvironment, type NameHasher, type User } from './names.js';
 
@@ -36,7 +37,9 @@ export async function findMergedNames(
     const root = hasher.textOf({ userId: user_id });
     found.push([inEnvironment(hasher.textOf({ identity }), app_id), root]);
     const place = placeOf(app_id, identity);
-    rootsOf.set(place, [...(rootsOf.get(place) ?? []), root]);
+    const roots = rootsOf.get(place) ?? [];
+    // All of them are freed together, so a few are enough: ten thousand user_ids of one identity would have a hundred million pairs.
+    if (roots.length < bounds.rootsPerNameMax) rootsOf.set(place, [...roots, root]);
   }
   if (rootsOf.size === 0) return found;
   const linked = new Set([...rootsOf.keys()].map((place) => place.slice(place.indexOf(' ') + 1)));

@@ -18,9 +18,10 @@ import {
   type Suppressed,
   suppressNames,
 } from './change.js';
+import { moveJoins } from './joins.js';
 import { findMergedNames } from './merged-names.js';
 import { mirrorSuppressions } from './mirror.js';
-import { createNameHasher, inEnvironment, type User } from './names.js';
+import { createNameHasher, inEnvironment, type NameText, type User } from './names.js';
 
 export type SuppressOptions = ChangeOptions & {
   readonly clickhouse: ClickHouseClient;
@@ -58,13 +59,15 @@ export async function suppressUsers(
   const hasher = createNameHasher(secret, accountId);
   const users = targets.map(userOf);
   const named = users.map((user): Suppressed => [hasher.textOf(user), '-']);
+  // They are suppressed for the sake of whom they were identified as by then.
+  await moveJoins(options, await shardsOf(options, accountId));
   await suppressNames(options, accountId, named);
   crash('suppressed');
   // Until the identity of a user_id is suppressed too, another user may be identified with it. So this is repeated after that.
   const merged = new Map<string, Suppressed>();
   for (let isNew = true; isNew; ) {
     // From here on no identification of the suppressed is stored, so there are none above the fences.
-    const { fences } = await raiseShards(options);
+    const fences = await raiseShards(options);
     crash('suppression_raised');
     const appIds = await appIdsOf(options, accountId);
     const shards = new Set(appIds.map((appId) => shardOf(appId, options.shards)));
@@ -95,19 +98,30 @@ export async function freeUsers(
   const { redis, clickhouse, secret } = options;
   const hasher = createNameHasher(secret, accountId);
   const appIds = await appIdsOf(options, accountId);
-  const names = targets.flatMap((target) => {
-    const name = hasher.textOf(userOf(target));
-    return [name, ...appIds.map((appId) => inEnvironment(name, appId))];
-  });
-  await freeNames(options, accountId, names);
+  function* names(): Generator<NameText> {
+    for (const target of targets) {
+      const name = hasher.textOf(userOf(target));
+      yield name;
+      for (const appId of appIds) yield inEnvironment(name, appId);
+    }
+  }
+  const shards = new Set(appIds.map((appId) => shardOf(appId, options.shards)));
+  await moveJoins(options, shards);
+  await freeNames(options, accountId, names());
   await raiseShards(options);
+  // Whoever was joined to one of them meanwhile is forgotten.
+  await moveJoins(options, shards);
   await mirrorSuppressions(redis, clickhouse);
-  if (!(await areFree(options, accountId, names))) throw new ChangeLost();
+  if (!(await areFree(options, accountId, names()))) throw new ChangeLost();
 }
 
 export function userOf(target: Target): User {
   const text = target.slice(1);
   return target.startsWith('i') ? { identity: text } : { userId: text };
+}
+
+async function shardsOf(options: ChangeOptions, accountId: string): Promise<Set<number>> {
+  return new Set((await appIdsOf(options, accountId)).map((appId) => shardOf(appId, options.shards)));
 }
 
 export async function appIdsOf(

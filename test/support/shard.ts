@@ -29,6 +29,7 @@ export type CommitOverrides = {
   readonly segmentBytesMax?: number;
   readonly segmentAgeMsMax?: number;
   readonly suppressionVersion?: number;
+  readonly joinsWaitingMax?: number;
   readonly script?: Script;
 };
 
@@ -50,13 +51,12 @@ export const noSuppressions: Suppressions = {
   version: () => 0,
   of: () => undefined,
   reach: async () => undefined,
-  join: async () => [],
   close: () => undefined,
 };
 
 /** A request with one group. */
 export function submissionOf(group: Group): Submission {
-  return { groups: () => [group], leftOut: () => undefined, joins: () => [], renew: () => undefined };
+  return { groups: () => [group], renew: () => undefined };
 }
 
 let sequence = 0;
@@ -79,6 +79,7 @@ export async function commit(
     packed.decisions,
     overrides.segmentAgeMsMax ?? 1e9,
     overrides.suppressionVersion ?? 0,
+    overrides.joinsWaitingMax ?? 1e9,
     ...packed.rows.flatMap(({ table, text }) => [currentVersionOf(table), markerRows[table], text]),
   ];
   return String(await runScript(redis, overrides.script ?? scripts.commit, keys, args));
