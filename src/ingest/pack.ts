@@ -94,9 +94,10 @@ const nameBytes = 8;
 /** Bytes of a row's number in the commit and of the line feed. */
 const rowEndBytesMax = 6;
 
-/** Upper bound of a group's packed size in bytes. */
+/** Upper bound of a group's packed size in bytes, also if it is alone in its commit. */
 export function packedBytesMax(limits: readonly LimitCheck[], records: Records): number {
-  return groupBytes + limits.length * limitBytesMax + records.length * runBytesMax + records.rowBytesMax;
+  const decisions = headBytes + groupBytes + limits.length * limitBytesMax + records.length * runBytesMax;
+  return decisions + records.rowBytesMax;
 }
 
 /** Upper bound of a record's part of its group's packed size. */
