@@ -120,6 +120,8 @@ export const strayPreviewMsMin = 10 * 60_000;
 export const suppressionChanges = {
   /** Names, and roots of names, that one script looks at: 2 ms on a quiet machine. */
   workMax: 200,
+  /** How far apart a process makes changes binding for all shards. */
+  raiseEveryMs: 100,
   /** Changes that are kept for API processes; a process that has missed more reads everything again. */
   keptMax: 2_000,
   /** Changes that one command reads. */

@@ -6,5 +6,5 @@
 -- Returns 1; nil when the caller may no longer load.
 
 if redis.call('EXISTS', KEYS[1]) == 1 or redis.call('GET', KEYS[2]) ~= ARGV[1] then return nil end
-for i = 3, #KEYS do redis.call('DEL', KEYS[i]) end
+for i = 3, #KEYS do redis.call('UNLINK', KEYS[i]) end
 return 1

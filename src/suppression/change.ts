@@ -173,11 +173,34 @@ async function change(
   return { done, left };
 }
 
+type Raise = Promise<readonly string[]>;
+
+/** The last raise over each connection, and the next one, if somebody waits for it. */
+const raises = new WeakMap<Redis, { last: Raise | undefined; next: Raise | undefined; beganMs: number }>();
+
 /**
  * Makes the present version of the suppressions binding for every shard. Settles with the fence of each shard: what was stored
- * without knowing that version is at or below it. Throws StateNotLoaded.
+ * without knowing that version is at or below it. Throws StateNotLoaded. Each raise costs every API process a refused commit, of all
+ * accounts, so calls that come soon after one share the next.
  */
-export async function raiseShards({ redis, epoch, shards }: ChangeOptions): Promise<readonly string[]> {
+export function raiseShards(options: ChangeOptions): Raise {
+  const { redis } = options;
+  const lane = raises.get(redis) ?? { last: undefined, next: undefined, beganMs: Number.NEGATIVE_INFINITY };
+  raises.set(redis, lane);
+  const raise = async () => {
+    await lane.last?.catch(() => undefined);
+    const waitMs = lane.beganMs + suppressionChanges.raiseEveryMs - performance.now();
+    if (waitMs > 0) await new Promise((resolve) => setTimeout(resolve, waitMs));
+    lane.beganMs = performance.now();
+    lane.last = lane.next;
+    lane.next = undefined;
+    return raiseOnce(options);
+  };
+  lane.next ??= raise();
+  return lane.next;
+}
+
+async function raiseOnce({ redis, epoch, shards }: ChangeOptions): Raise {
   const version = (await redis.hget(registryKeys.suppressions, 'version')) ?? '0';
   const raise = async (shard: number) => {
     const keys = [shardKeys.state(shard)];
