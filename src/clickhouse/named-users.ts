@@ -3,6 +3,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { Readable } from 'node:stream';
+import { StringDecoder } from 'node:string_decoder';
 import type { ClickHouseClient } from './client.js';
 
 export type NamedUsers = { readonly identities: readonly string[]; readonly userIds: readonly string[] };
@@ -19,10 +20,23 @@ export type AskOptions = {
 /** Settles with the rows of a query that reads `namedUsers`. */
 export async function askAbout<Row>(
   client: ClickHouseClient,
+  users: NamedUsers,
+  query: string,
+  options: AskOptions = {},
+): Promise<Row[]> {
+  const all: Row[] = [];
+  for await (const rows of askInPieces<Row>(client, users, query, options))
+    for (const row of rows) all.push(row);
+  return all;
+}
+
+/** The rows of such a query as they come, if they may be millions. */
+export async function* askInPieces<Row>(
+  client: ClickHouseClient,
   { identities, userIds }: NamedUsers,
   query: string,
   { params = {}, secondsMax }: AskOptions = {},
-): Promise<Row[]> {
+): AsyncGenerator<Row[]> {
   const rows = [
     ...identities.map((identity) => ({ identity, user_id: null })),
     ...userIds.map((user_id) => ({ identity: '', user_id })),
@@ -46,8 +60,19 @@ export async function askAbout<Row>(
       ...(secondsMax === undefined ? {} : { max_execution_time: secondsMax }),
     },
   });
-  const pieces: Buffer[] = [];
-  for await (const piece of stream) pieces.push(piece as Buffer);
-  const lines = Buffer.concat(pieces).toString('utf8').split('\n');
+  const decoder = new StringDecoder('utf8');
+  let begun = '';
+  for await (const piece of stream) {
+    const lines = (begun + decoder.write(piece as Buffer)).split('\n');
+    begun = lines.pop() ?? '';
+    const rows = rowsOf<Row>(lines);
+    if (rows.length > 0) yield rows;
+    // Pieces that are there already would come without a pause for others.
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  if (begun !== '') yield rowsOf<Row>([begun]);
+}
+
+function rowsOf<Row>(lines: readonly string[]): Row[] {
   return lines.filter((line) => line !== '').map((line) => JSON.parse(line) as Row);
 }

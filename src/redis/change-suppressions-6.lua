@@ -15,8 +15,8 @@
 --       9  work that a call does: names and roots that it looks at   10…  to suppress: name and root each.
 --          To join: the user_id's name in its environment, and the name of the identity. To free: names; then, until it says that
 --          no root is left, nothing
--- Returns the version by which it is as was asked, how many arguments are done, and how many pairs had no room ("join") or roots
--- are left to free ("free"); "full" if the account has no room, and nothing is changed; nil when this is another deployment's Redis.
+-- Returns the version by which it is as was asked, how many arguments are done, and how many pairs are new ("suppress"), had no
+-- room ("join"), or roots are left to free ("free"); "full" if the account has no room, and nothing is changed; nil when this is another deployment's Redis.
 
 local epoch_key, state_key, changes_key, names_key, by_root, freeing_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local epoch, account, action, names_max, changes_kept = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -159,6 +159,7 @@ end
 if #to_free > 0 then call('SADD', freeing_key, unpack(to_free)) end
 for _, root in ipairs(ended) do call('SREM', freeing_key, root) end
 if action == 'free' then left = call('SCARD', freeing_key) end
+if action == 'suppress' then left = #added end
 if #added + #removed == 0 then return { string.format('%.0f', version), done, left } end
 
 for name, entry in pairs(known) do

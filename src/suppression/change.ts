@@ -30,13 +30,16 @@ export class TooManyNames extends Error {
   }
 }
 
-/** Settles when the names are in Redis. To be followed by `raiseShards`. Throws TooManyNames or StateNotLoaded. */
+/**
+ * Settles, with how many pairs are new, when the names are in Redis. To be followed by `raiseShards`. Throws TooManyNames or
+ * StateNotLoaded.
+ */
 export async function suppressNames(
   options: ChangeOptions,
   accountId: string,
   names: readonly Suppressed[],
-): Promise<void> {
-  await changeAll(options, accountId, 'suppress', names);
+): Promise<number> {
+  return changeAll(options, accountId, 'suppress', names);
 }
 
 /**
@@ -66,7 +69,7 @@ export async function freeNames(
       first += done;
     }
   }
-  for (let left = 1; left > 0; ) ({ left } = await change(options, accountId, 'free', []));
+  for (let left = 1; left > 0; ) ({ said: left } = await change(options, accountId, 'free', []));
 }
 
 /**
@@ -120,21 +123,21 @@ function* inPieces<T>(all: Iterable<T>): Generator<T[]> {
 
 const namesPerCall = suppressionChanges.workMax;
 
-/** A script ends when it has done so much work, so it is called until all is done. Settles with how many found no room. */
+/** A script ends when it has done so much work, so it is called until all is done. Settles with the sum of what it says. */
 async function changeAll(
   options: ChangeOptions,
   accountId: string,
   action: 'suppress' | 'join',
   pairs: readonly (readonly [string, string])[],
 ): Promise<number> {
-  let withoutRoom = 0;
+  let sum = 0;
   for (let first = 0; first < pairs.length; ) {
     const some = pairs.slice(first, first + namesPerCall);
-    const { done, left } = await change(options, accountId, action, some.flat());
+    const { done, said } = await change(options, accountId, action, some.flat());
     first += done / 2;
-    withoutRoom += left;
+    sum += said;
   }
-  return withoutRoom;
+  return sum;
 }
 
 async function change(
@@ -142,7 +145,7 @@ async function change(
   accountId: string,
   action: 'suppress' | 'join' | 'free',
   args: readonly string[],
-): Promise<{ done: number; left: number }> {
+): Promise<{ done: number; said: number }> {
   const reply = await runScript(
     redis,
     scripts.changeSuppressions,
@@ -169,8 +172,8 @@ async function change(
   );
   if (reply === null) throw new StateNotLoaded();
   if (reply === 'full') throw new TooManyNames();
-  const [, done, left] = reply as [string, number, number];
-  return { done, left };
+  const [, done, said] = reply as [string, number, number];
+  return { done, said };
 }
 
 type Raise = Promise<readonly string[]>;
