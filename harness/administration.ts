@@ -16,8 +16,9 @@ const readyMsMax = 30_000;
 
 /** Migrates the ClickHouse that this environment names, as `npm run migrate` does. */
 export async function runMigrations(env: NodeJS.ProcessEnv): Promise<void> {
-  const { clickhouseUrls: urls, clickhouseDatabase: database, clickhouseCluster: cluster } = readConfig(env);
-  await migrateServers({ urls, database, cluster });
+  const config = readConfig(env);
+  const { clickhouseUrls: urls, clickhouseDatabase: database } = config;
+  await migrateServers({ urls, database, ...tablesOf(config) });
 }
 
 /** Runs a command as `npm run admin -- …` does; settles with the JSON that it prints, rejects with its error message. */

@@ -1,5 +1,5 @@
 // An HTTP gate between a worker and ClickHouse. It delays chosen statements as a slow network would, executes others and
-// loses their answers, refuses some with an error of ClickHouse's, and acknowledges some without executing them. A held
+// loses their answers, refuses some with an error of ClickHouse's, acknowledges some without executing them, and cuts answers off. A held
 // statement arrives whole, even if its sender was paused or killed meanwhile.
 
 import {
@@ -46,6 +46,10 @@ export type ClickHouseGate = {
    * token too, as ClickHouse does with a token that it has logged.
    */
   pretend(choice: Choice): void;
+  /** From now on answers the chosen statements with what this makes of their answer, in correct HTTP. */
+  change(choice: Choice, change: (answer: Answer) => Buffer): void;
+  /** Answers that were changed since `change`. */
+  readonly changed: readonly Statement[];
   /** From now on executes the chosen statements `ms` later. */
   delay(choice: Choice, ms: number): void;
   /** Passes everything on: the state at the start. */
@@ -66,6 +70,8 @@ const nothing: Choice = () => false;
 /** Statements that the gate always refuses, as ClickHouse refuses data that it cannot parse. */
 export type Refusal = { readonly choice: Choice; readonly code: number };
 
+type Change = { readonly choice: Choice; readonly change: (answer: Answer) => Buffer };
+
 /** Listens on a loopback port of its own; it does not keep the process alive. */
 export async function startClickHouseGate(
   targetUrl: string,
@@ -81,6 +87,8 @@ export async function startClickHouseGate(
   let pretended = nothing;
   const burntTokens = new Set<string>();
   let delayed = { choice: nothing, ms: 0 };
+  let changes: Change = { choice: nothing, change: ({ body }) => body };
+  const changed: Statement[] = [];
 
   async function handle(incoming: IncomingMessage, reply: ServerResponse): Promise<void> {
     const statement = await readStatement(incoming);
@@ -113,7 +121,9 @@ export async function startClickHouseGate(
       lost.push(statement);
       incoming.socket.resetAndDestroy();
     } else if (!reply.destroyed) {
-      reply.writeHead(answer.status, answer.headers).end(answer.body);
+      const isChanged = changes.choice(statement);
+      if (isChanged) changed.push(statement);
+      reply.writeHead(answer.status, answer.headers).end(isChanged ? changes.change(answer) : answer.body);
     }
   }
 
@@ -159,6 +169,11 @@ export async function startClickHouseGate(
       faked.length = 0;
       pretended = choice;
     },
+    change: (choice, change) => {
+      changed.length = 0;
+      changes = { choice, change };
+    },
+    changed,
     delay: (choice, ms) => {
       delayed = { choice, ms };
     },
@@ -167,6 +182,7 @@ export async function startClickHouseGate(
       pretended = nothing;
       refused = { choice: nothing, code: 0 };
       delayed = { choice: nothing, ms: 0 };
+      changes = { choice: nothing, change: ({ body }) => body };
       release();
     },
     close: async () => {
@@ -190,7 +206,11 @@ async function readStatement(incoming: IncomingMessage): Promise<Statement> {
   return { sql: parameters.get('query') ?? body.toString('utf8'), parameters, body };
 }
 
-type Answer = { readonly status: number; readonly headers: IncomingHttpHeaders; readonly body: Buffer };
+export type Answer = {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: Buffer;
+};
 
 function forward(targetOrigin: string, incoming: IncomingMessage, body: Buffer): Promise<Answer> {
   return new Promise((settle, reject) => {

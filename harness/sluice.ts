@@ -108,6 +108,7 @@ export async function startSluice(options: SluiceOptions = {}): Promise<SluiceHa
     SEGMENT_AGE_MS_MAX: '100',
     // All tests call from one address, so limits per address must not stop them.
     COLLECT_ADDRESS_BYTES_MAX: String(1024 ** 4),
+    ADDRESS_BYTES_MAX: String(1024 ** 4),
     ...options.env,
   };
   const ours = { ...shared, ...(await options.ways?.(clickhouses)) };

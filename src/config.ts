@@ -4,7 +4,14 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { join, resolve } from 'node:path';
-import { administration, bearerMax, storing, takeovers } from './contract/limits.js';
+import {
+  administration,
+  bearerMax,
+  receiving,
+  redisMemoryBytes,
+  storing,
+  takeovers,
+} from './contract/limits.js';
 import { isCrashSpec } from './crash-point.js';
 
 /**
@@ -59,6 +66,8 @@ export type Config = {
   readonly sudoUser: string;
   /** Whether ADMIN_PORT serves the demo page, which shows data of the demo account without a token. */
   readonly demo: boolean;
+  /** Bytes of one request's headers. */
+  readonly headerBytesMax: number;
   /** Connections to PORT that one API process takes. */
   readonly connectionsMax: number;
   readonly apiProcesses: number;
@@ -73,6 +82,8 @@ export type Config = {
   readonly claimBytesMax: number;
   /** Bytes of bodies to `/api/collect` that an address may send in a minute, to one API process. */
   readonly collectAddressBytesMax: number;
+  /** The same of large or compressed bodies to the endpoints of servers, without a write key. */
+  readonly addressBytesMax: number;
   /** Store jobs at once in one worker process. */
   readonly storeConcurrency: number;
   /** If a worker is silent for this long, another worker gets its job. */
@@ -130,7 +141,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     redisEmbedded: redisUrl === undefined,
     redisPort,
     redisAppendfsync: oneOf(env, 'REDIS_APPENDFSYNC', ['always', 'everysec'], 'always'),
-    redisMemoryBytesMax: integer(env, 'REDIS_MEMORY_BYTES_MAX', 6 * GiB, 64 * MiB, 1024 * GiB),
+    redisMemoryBytesMax: integer(env, 'REDIS_MEMORY_BYTES_MAX', redisMemoryBytes, 64 * MiB, 1024 * GiB),
     clickhouseUrls: clickhouseUrls ?? embeddedUrls,
     clickhouseEmbedded: clickhouseUrls === undefined,
     clickhouseServers,
@@ -147,6 +158,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     provider: provider(env),
     sudoUser: text(env, 'SUDO_USER', ''),
     demo: demo(env, [host, adminHost]),
+    headerBytesMax: integer(env, 'HEADER_BYTES_MAX', receiving.headerBytesMax, 4096, 65_536),
     connectionsMax: integer(env, 'CONNECTIONS_MAX', 10_000, 10, 1_000_000),
     apiProcesses: integer(env, 'API_PROCESSES', 1, 1, 64),
     workerProcesses: integer(env, 'WORKER_PROCESSES', 1, 0, 64),
@@ -163,6 +175,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     backlogBytesMax: integer(env, 'BACKLOG_BYTES_MAX', 2 * GiB, 64 * 1024, 1024 * GiB),
     claimBytesMax: integer(env, 'CLAIM_BYTES_MAX', GiB, MiB, 1024 * GiB),
     collectAddressBytesMax: integer(env, 'COLLECT_ADDRESS_BYTES_MAX', 32 * MiB, MiB, 1024 * GiB),
+    addressBytesMax: integer(env, 'ADDRESS_BYTES_MAX', 256 * MiB, 16 * MiB, 1024 * GiB),
     storeConcurrency: integer(env, 'STORE_CONCURRENCY', 2, 1, 16),
     jobLockMs: integer(env, 'JOB_LOCK_MS', takeovers.lockMs, 500, 600_000),
     crashAt: crashSpec(env),

@@ -6,12 +6,14 @@ import { followEnvironments } from './accounts/environments.js';
 import { clickhouseOf, exitAfter, followShardTable } from './accounts/shard-servers.js';
 import { followShards } from './accounts/shard-states.js';
 import { createAdminCommands } from './admin/commands.js';
+import { queriesInTurn } from './admin/queries-in-turn.js';
 import { readArrived } from './clickhouse/arrived.js';
 import { tablesOf } from './clickhouse/client.js';
 import { observeDisk } from './clickhouse/observe-disk.js';
 import { connectServers, serversOf, watchServers } from './clickhouse/servers.js';
+import { describeSetAside, watchSetAside } from './clickhouse/set-aside-parts.js';
 import { readConfigOrExit } from './config.js';
-import { commits, waits } from './contract/limits.js';
+import { commits, queries, waits } from './contract/limits.js';
 import { createCrashPoint } from './crash-point.js';
 import { keepCountsIn } from './data-quality/environment-counts.js';
 import { keepRejectedIn } from './data-quality/rejected-records.js';
@@ -22,6 +24,7 @@ import { createDownloads } from './export/downloads.js';
 import { adminRoutes } from './http/endpoints/admin.js';
 import { adminApiRoutes } from './http/endpoints/admin-api.js';
 import { createAdminCallers } from './http/endpoints/admin-caller.js';
+import { largeBodiesOfStrangers } from './http/endpoints/byte-allowance.js';
 import { collectRoutes } from './http/endpoints/collect.js';
 import { type DeletionApiOptions, deletionRoutes } from './http/endpoints/deletion.js';
 import { accountDeletionRoute } from './http/endpoints/deletion-submission.js';
@@ -51,6 +54,7 @@ import { consoleRoutes, pageFileRoutes, visualizerPageRoute } from './http/pages
 import { sdkRoutes } from './http/pages/sdk.js';
 import { createCallerAddress, createProxyCheck } from './http/protocol/caller-address.js';
 import { divideConnections, limitConnections } from './http/protocol/connections.js';
+import { front } from './http/protocol/front.js';
 import { listen, PortTaken, type Route, type Server } from './http/protocol/server.js';
 import { createWrongTokens } from './http/protocol/wrong-tokens.js';
 import { createCommitter } from './ingest/commit.js';
@@ -62,6 +66,7 @@ import { createLog } from './log.js';
 import { bounds, deploymentRegistry } from './metrics.js';
 import { createPasswords } from './people/passwords.js';
 import { createProvider } from './people/provider.js';
+import { createPlaces } from './places.js';
 import { watchProcess } from './process-metrics.js';
 import { observeBacklog } from './redis/backlog.js';
 import { connect, connectForCommits, connectForMessages, untilReady } from './redis/client.js';
@@ -92,6 +97,7 @@ const deletionRedis = connect(config, log);
 const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase, tablesOf(config));
 const stopFollowingShards = await followShardTable(redis, clickhouse, log).catch(exitAfter);
 const serversWatch = watchServers(clickhouse);
+const setAside = watchSetAside(clickhouse);
 const environments = await followEnvironments(redis, log);
 const shardStates = followShards(redis, environments.deployment);
 const suppressions = await followSuppressions(redis, environments.deployment, log);
@@ -128,6 +134,7 @@ const livePages = createLivePages({
 });
 
 const downloads = createDownloads();
+const queryPlaces = createPlaces(queries);
 
 let startedIngestion: (Ingestion & { readonly close: () => Promise<void> }) | undefined;
 
@@ -194,9 +201,10 @@ function readiness(): Readiness {
   // If one shard was emptied, the others go on.
   const missing = shardStates.shardsWithoutState().map((shard) => `state of shard ${shard}: ${remedy}`);
   const ready = missing.length < (environments.deployment()?.shards ?? 1);
-  const away = serversWatch.away().map((number) => `clickhouse server ${number}: records of its shards wait`);
+  // Records are accepted without ClickHouse until the backlog is full, so no process is taken out for it.
   const misfits = serversOf(clickhouse).misfits();
-  return { ready, missing: [...missing, ...away, ...misfits] };
+  const aside = describeSetAside(setAside.counts());
+  return { ready, missing: [...missing, ...serversWatch.away(), ...misfits, ...aside] };
 }
 
 async function readMetrics(): Promise<string> {
@@ -223,7 +231,8 @@ let stopping = false;
 const servers: Server[] = [];
 try {
   const shared = config.apiProcesses > 1;
-  const options = { environments, ingestion, counts, rejected, traffic };
+  const largeBodies = largeBodiesOfStrangers(config.addressBytesMax, environments);
+  const options = { environments, ingestion, counts, rejected, traffic, largeBodies };
   const demo: DemoOptions = {
     publicBaseUrl: config.publicBaseUrl,
     host: config.adminHost,
@@ -249,7 +258,8 @@ try {
     submission,
     suppression,
     clickhouse,
-    previews: createPreviews(clickhouse, config.clickhouseDatabase),
+    previews: createPreviews(clickhouse),
+    queries: queryPlaces,
     audit: { redis: deletionRedis, clickhouse, log },
     redis: deletionRedis,
     publicBaseUrl: config.publicBaseUrl,
@@ -269,7 +279,7 @@ try {
   const exportOptions: ExportApiOptions = {
     submission,
     audit: { redis: deletionRedis, clickhouse, log },
-    reading: { redis: deletionRedis, clickhouse, database: config.clickhouseDatabase },
+    reading: { redis: deletionRedis, clickhouse },
     downloads,
     publicBaseUrl: config.publicBaseUrl,
     log,
@@ -297,6 +307,7 @@ try {
     ...healthRoutes(readiness),
     publicDocument,
   ];
+  front(config.headerBytesMax);
   const limited = limitConnections(connectionsMax.public, isProxy);
   servers.push(
     await listen(config.host, config.port, 'PORT', shared, routes, log, callerAddress, limited.attach),
@@ -313,8 +324,10 @@ try {
         openApiRoute(config.adminBaseUrl, [administrationPart], '/admin/v1/openapi.json'),
         ...adminApiRoutes({
           callers,
-          commandsFor: (actor, principal) =>
-            createAdminCommands({ redis, clickhouse, config, log }, actor, principal),
+          commandsFor: (actor, principal) => {
+            const commands = createAdminCommands({ redis, clickhouse, config, log }, actor, principal);
+            return queriesInTurn(commands, queryPlaces, actor, principal);
+          },
           log,
         }),
         accountDeletionRoute(deletionOptions, callers),
@@ -367,6 +380,7 @@ channel.close();
 shardStates.close();
 stopFollowingShards();
 serversWatch.close();
+setAside.close();
 suppressions.close();
 await clickhouse.close();
 commitRedis.disconnect();

@@ -225,6 +225,13 @@ export const clickhouseUp = new Gauge({
   registers: deploymentRegisters,
 });
 
+export const clickhousePartsSetAside = new Gauge({
+  name: 'sluice_clickhouse_parts_set_aside',
+  help: 'Parts of tables that the ClickHouse server has set aside because it cannot read them: their rows are missing.',
+  labelNames: ['server'],
+  registers: deploymentRegisters,
+});
+
 export const clickhouseDisk = {
   freeBytes: new Gauge({
     name: 'sluice_clickhouse_disk_free_bytes',

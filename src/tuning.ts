@@ -54,6 +54,12 @@ export const insertTokens = {
   markerCheckMsMax: 5 * 60 * 1000,
 } as const;
 
+/** The files in which ClickHouse keeps the definitions of tables (`clickhouse/definitions.ts`). */
+export const definitions = {
+  /** No definition is changed with less room on ClickHouse's disk, beside what ClickHouse itself keeps free. */
+  roomBytesMin: 16 * MiB,
+} as const;
+
 /** Sealed segments that wait for ClickHouse, which workers compress. */
 export const waitingSegments = {
   /** Segments are compressed after waiting this long; usually ClickHouse has a segment within a second. */
@@ -109,9 +115,15 @@ export const keyIndex = {
 export const deletionRounds = {
   /** Rounds start at least this far apart, so that requests share mutations: at most 15 per minute. */
   everyMs: 4_000,
+  /** No round begins with less room on a ClickHouse server's disk, beside what ClickHouse itself keeps free. */
+  roomBytesMin: 64 * MiB,
   /** Targets and requests that one round takes. */
   targetsMax: 50_000,
   requestsMax: 2_000,
+  /** What their lists weigh, unless one alone weighs more: ClickHouse has them in its memory several times. */
+  weightMax: 16 * MiB,
+  /** The lists that a worker copies to ClickHouse at a time. */
+  copiedWeightMax: 8 * MiB,
 } as const;
 
 /** Previews of deletions have tables of their own. Older ones are left over. */
@@ -141,11 +153,18 @@ export const retentionRuns = {
   storedMsMax: 30_000,
 } as const;
 
+/** A deletion ends the exports that name its users. */
+export const exportEnds = {
+  /** Requests for exports that are read at a time: up to 2 MB. */
+  exportsPerRead: 10,
+} as const;
+
 export const callbackJobs = {
-  /** How many run at a time in one worker process. */
-  atOnceMax: 20,
-  /** How many of these are of one account, so that one whose server is silent does not hold up the others. */
-  ofAccountMax: 4,
+  /**
+   * How many run at a time in one worker process. A call that waits for a silent server costs a connection and nothing else; half
+   * of the places are for accounts that have no call under way, so that silent servers of a few do not hold up the others.
+   */
+  places: { atOnceMax: 100, ofAccountMax: 4, reserved: 50, waitMsMax: 0, waitingOfAccountMax: 0 },
   /** A call that finds no room is looked at again after this long, and each further one of the account so much later. */
   busyMs: 1_000,
   busySpacingMs: 50,
@@ -247,7 +266,7 @@ export const stateLoads = {
   documentsPerCallMax: 500,
   bytesPerCallMax: 4 * MiB,
   /** Targets that one query asks for; the targets of one request are not divided. */
-  targetsPerQueryMax: 100_000,
+  targetsPerQueryMax: 20_000,
 } as const;
 
 assertRelations();
@@ -286,8 +305,8 @@ function assertRelations(): void {
     'the list of an environment must find room, and its entries a second attempt to be written',
   );
   relation(
-    4 * callbackJobs.ofAccountMax <= callbackJobs.atOnceMax,
-    'four silent accounts leave room for others',
+    10 * callbackJobs.places.ofAccountMax < callbackJobs.places.atOnceMax - callbackJobs.places.reserved,
+    'ten silent accounts leave others more than one place each',
   );
   relation(3 * sharedMetrics.writeEveryMs <= sharedMetrics.staleMs, 'a late write must not hide a process');
   relation(
@@ -334,6 +353,10 @@ function assertRelations(): void {
   relation(
     deletionRounds.targetsMax >= counts.deletionTargetsMax,
     'one round must be able to take the largest request',
+  );
+  relation(
+    deletionRounds.roomBytesMin > definitions.roomBytesMin,
+    'a round that has begun can change definitions',
   );
   relation(60_000 / deletionRounds.everyMs <= 20, 'requests share at most 20 mutations a minute and table');
   relation(

@@ -6,6 +6,7 @@ import { callOptionsOf } from '../src/deletion/callback-call.js';
 import { readDueCallbacks, tryCallback, type WithinShare } from '../src/deletion/callbacks.js';
 import { describeError } from '../src/log.js';
 import { DelayedError, Worker } from '../src/packages/bullmq.js';
+import { createPlaces } from '../src/places.js';
 import { transactionValues } from '../src/redis/transactions.js';
 import { callbackJobs } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
@@ -34,16 +35,17 @@ class NotTaken extends Error {}
 export function serveCallbacks({ redis, queueRedis, config, log, crash }: WorkerContext): CallbackWork {
   const queue = openRegistryQueue(callbackQueueName, queueRedis);
   const calling = callOptionsOf(config.callbackAllow);
-  const shares = createShares();
+  const places = createPlaces(callbackJobs.places);
+  const line = createLine();
   const options = workerOptions(0, queueRedis, config);
   const worker = new Worker<{ requestId: string }>(
     callbackQueueName,
     asJob(async (job, jobLock) => {
       let busyMs = 0;
       const withinShare: WithinShare = async (accountId, makeCall) => {
-        const end = shares.begin(accountId);
+        const end = places.tryTake({ account: accountId });
         if (end !== undefined) return makeCall().finally(end);
-        busyMs = shares.putOff(accountId, performance.now());
+        busyMs = line.putOff(accountId, performance.now());
         return 'busy';
       };
       const outcome = await tryCallback(redis, job.data.requestId, calling, crash, withinShare);
@@ -56,7 +58,7 @@ export function serveCallbacks({ redis, queueRedis, config, log, crash }: Worker
     {
       ...options,
       prefix: '{registry}',
-      concurrency: callbackJobs.atOnceMax,
+      concurrency: callbackJobs.places.atOnceMax,
       settings: { backoffStrategy: (attempts) => callbackPauseMs(attempts, Math.random()) },
     },
   );
@@ -88,28 +90,15 @@ export function serveCallbacks({ redis, queueRedis, config, log, crash }: Worker
   };
 }
 
-/** The calls of each account that run in this process. */
-export type Shares = {
-  /** Settles what ends the call; undefined when the account has no room for it. */
-  readonly begin: (accountId: string) => (() => void) | undefined;
-  /** After how many milliseconds a call that found no room may ask again. The calls of an account wait in line. */
+/** The calls that found no place: each asks again later than the ones of its account before it. */
+export type Line = {
+  /** After how many milliseconds a call may ask again. */
   readonly putOff: (accountId: string, nowMs: number) => number;
 };
 
-export function createShares(): Shares {
-  const running = new Map<string, number>();
+export function createLine(): Line {
   const lineEnds = new Map<string, number>();
   return {
-    begin: (accountId) => {
-      const count = running.get(accountId) ?? 0;
-      if (count >= callbackJobs.ofAccountMax) return undefined;
-      running.set(accountId, count + 1);
-      return () => {
-        const left = (running.get(accountId) ?? 0) - 1;
-        if (left > 0) running.set(accountId, left);
-        else running.delete(accountId);
-      };
-    },
     putOff: (accountId, nowMs) => {
       for (const [other, endsMs] of lineEnds) if (endsMs < nowMs) lineEnds.delete(other);
       const lineEndMs = lineEnds.get(accountId) ?? 0;

@@ -6,7 +6,13 @@
 import { randomBytes } from 'node:crypto';
 import type { Environment } from '../src/accounts/documents.js';
 import { readRegistry, StateNotLoaded } from '../src/accounts/registry.js';
-import { type ClickHouseClient, isConnectionFault } from '../src/clickhouse/client.js';
+import {
+  type ClickHouseClient,
+  codeOfFault,
+  faultCodes,
+  isConnectionFault,
+} from '../src/clickhouse/client.js';
+import { assertRoom, NoRoom } from '../src/clickhouse/definitions.js';
 import { keepKeysOf } from '../src/clickhouse/key-index.js';
 import { deleteRows, findMutationId, MutationFailed } from '../src/clickhouse/mutate.js';
 import { serversOf, serversThere } from '../src/clickhouse/servers.js';
@@ -57,7 +63,6 @@ import { deletionRounds } from '../src/tuning.js';
 export type RoundOptions = {
   readonly redis: Redis;
   readonly clickhouse: ClickHouseClient;
-  readonly database: string;
   readonly shards: number;
   /** The epoch of the deployment. Nothing is decided by a Redis with another epoch or none. */
   readonly epoch: string;
@@ -135,6 +140,7 @@ async function deleteTogether(
   await finish(options, verified);
   const unverified = requests.filter((request) => request.verified_at === undefined);
   if (unverified.length === 0) return verified.length;
+  await assertRoomEverywhere(clickhouse);
   const begun = await noteBegin(options, unverified);
 
   const resolved = await resolve(options, begun, environments);
@@ -206,6 +212,14 @@ async function finish(options: RoundOptions, requests: readonly DeletionRequest[
   }
 }
 
+/** A round that begins on a full disk cannot rewrite anything, and only adds to what ClickHouse tries there. */
+async function assertRoomEverywhere(clickhouse: ClickHouseClient): Promise<void> {
+  const servers = serversOf(clickhouse);
+  const there = await serversThere(servers);
+  for (const [number, client] of servers.all.entries())
+    if (there.has(number)) await assertRoom(client, 'a round of deletions', deletionRounds.roomBytesMin);
+}
+
 /** Drops the tables of all rounds. A server that is away has nothing in its memory when it is back, or is asked by a later round. */
 async function dropTablesEverywhere(clickhouse: ClickHouseClient): Promise<void> {
   const servers = serversOf(clickhouse);
@@ -253,10 +267,9 @@ async function resolve(
   unverified: readonly DeletionRequest[],
   environments: readonly Environment[],
 ): Promise<Resolved> {
-  const { redis, clickhouse, database, shards } = options;
+  const { redis, clickhouse, shards } = options;
   const parts = await createParts(
     clickhouse,
-    database,
     randomBytes(6).toString('hex'),
     unverified.map(({ deletion_request_id, account_id, fences, resolved }) => ({
       requestId: deletion_request_id,
@@ -499,6 +512,7 @@ async function update(
 }
 
 function stateOfFault(error: unknown): DeletionState {
+  if (error instanceof NoRoom || codeOfFault(error) === faultCodes.notEnoughSpace) return 'no_room';
   if (error instanceof MutationFailed) return 'mutation_failed';
   return isConnectionFault(error) ? 'clickhouse_unavailable' : 'failed';
 }

@@ -40,7 +40,6 @@ export function serveDeletions(context: WorkerContext): DeletionWork {
       runDeletionRound({
         redis,
         clickhouse,
-        database: config.clickhouseDatabase,
         shards,
         epoch,
         secret,

@@ -2,7 +2,7 @@
 
 import { exitAfter, followShardTable } from '../src/accounts/shard-servers.js';
 import { tablesOf } from '../src/clickhouse/client.js';
-import { connectServers, serversOf } from '../src/clickhouse/servers.js';
+import { connectServers, type ServersWatch, serversOf, watchServers } from '../src/clickhouse/servers.js';
 import { readConfigOrExit } from '../src/config.js';
 import { takeovers } from '../src/contract/limits.js';
 import { createCrashPoint } from '../src/crash-point.js';
@@ -32,11 +32,14 @@ void stop.then(() => {
 
 watchProcess('worker');
 let working = false;
+let serversWatch: ServersWatch | undefined;
 function missing(): string[] {
   if (stopping) return ['running: the process is stopping'];
   if (redis.status !== 'ready') return ['redis'];
   if (!working) return ['state: run "npm run admin -- restore" or start again'];
-  return [...serversOf(clickhouse).misfits()];
+  // Without its only server a worker can do nothing; of several, the others' shards go on.
+  const [away, servers] = [serversWatch?.away() ?? [], serversOf(clickhouse)];
+  return [...(away.length === servers.all.length ? away : []), ...servers.misfits()];
 }
 
 /** With a port of its own a worker serves its metrics itself; otherwise the API process of its host does. */
@@ -58,6 +61,7 @@ const deployment = await waitForDeployment(redis, clickhouse, () => stopping, lo
 if (deployment === undefined) process.exit(0);
 const { epoch, secret, shards } = deployment;
 const stopFollowingShards = await followShardTable(redis, clickhouse, log).catch(exitAfter);
+serversWatch = watchServers(clickhouse);
 const context: WorkerContext = { redis, queueRedis, clickhouse, config, shards, epoch, secret, crash, log };
 
 const work = startWork(context);
@@ -75,6 +79,7 @@ await stopSharingMetrics?.();
 await stopAnnouncing();
 stopHealth?.();
 stopFollowingShards();
+serversWatch.close();
 await clickhouse.close();
 redis.disconnect();
 queueRedis.disconnect();

@@ -7,11 +7,13 @@ import { randomBytes } from 'node:crypto';
 import type { Environment } from '../src/accounts/documents.js';
 import { readRegistry, StateNotLoaded } from '../src/accounts/registry.js';
 import { refreshShardTable } from '../src/accounts/shard-servers.js';
+import { readRow } from '../src/clickhouse/answers.js';
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { keepKeysOf } from '../src/clickhouse/key-index.js';
 import { deleteRows } from '../src/clickhouse/mutate.js';
 import { serversOf, serversThere } from '../src/clickhouse/servers.js';
-import { isInsertRunning, refuseSegments } from '../src/clickhouse/store.js';
+import { refuseSegments } from '../src/clickhouse/shard-limits.js';
+import { isInsertRunning } from '../src/clickhouse/store.js';
 import { storedTable } from '../src/clickhouse/tables.js';
 import { type IsHeld, untilNoRetryRuns, withFailedRowsLocked } from '../src/deletion/failed-rows-lock.js';
 import { readOldestOutstanding } from '../src/deletion/outstanding.js';
@@ -81,12 +83,10 @@ export async function earliestClock({
 /** Undefined if a server of several is away, from which nothing is deleted then. */
 async function readClock(clickhouse: ClickHouseClient, _: number, all: readonly unknown[]) {
   try {
-    const result = await clickhouse.query({
+    const { now } = await readRow<{ now: number }>(clickhouse, {
       query: 'SELECT toUnixTimestamp(now()) AS now',
-      format: 'JSONEachRow',
     });
-    const [row] = await result.json<{ now: number }>();
-    return Number(row?.now ?? 0) * 1000;
+    return Number(now) * 1000;
   } catch (error) {
     if (all.length === 1) throw error;
     return undefined;
@@ -260,8 +260,8 @@ async function expirePlace(
   context: Run,
   { place, retained, users, fences }: Step,
 ): Promise<ReadonlyMap<string, number>> {
-  const { clickhouse, config, crash, isHeld } = context;
-  const predicate = expiredPredicate(place, retained, users, config.clickhouseDatabase);
+  const { clickhouse, crash, isHeld } = context;
+  const predicate = expiredPredicate(place, retained, users);
   const rows = await countExpired(clickhouse, place, predicate);
   if (rows.size === 0) return rows;
   if (!(await isHeld())) return new Map();
@@ -297,8 +297,8 @@ async function expireIdentifications(
   context: Run,
   { place, retained, users, fences, ownShards }: Step,
 ): Promise<ReadonlyMap<string, number> | undefined> {
-  const { clickhouse, config, crash, isHeld } = context;
-  const predicate = expiredPredicate(place, retained, users, config.clickhouseDatabase);
+  const { clickhouse, crash, isHeld } = context;
+  const predicate = expiredPredicate(place, retained, users);
   const rows = await countExpired(clickhouse, place, predicate);
   if (rows.size === 0) return rows;
   await keepKeysOf(clickhouse, place, predicate);

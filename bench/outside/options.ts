@@ -14,7 +14,7 @@ const table = {
   url: option('URL', 'of its API, http or https; a path in front of /api is kept', httpUrl),
   appId: repeated(
     'APP_ID',
-    'an environment of its own; repeatable: requests take them in turn. Turn its bulk limits off first:\nnpm run admin -- environments set APP_ID --limit bulk_app=none --limit bulk_identity=none',
+    'an environment of its own; repeatable: requests take them in turn. Turn its limits off first:\nnpm run admin -- environments set APP_ID --limit bulk_app=none --limit bulk_identity=none --limit app_records=none --limit app_bytes=none',
     list,
   ),
   writeKey: option('KEY', 'if the environment requires one; for a single environment', text),

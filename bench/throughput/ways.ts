@@ -41,15 +41,16 @@ export type Way = {
   readonly user: (number: number, keyPrefix: string) => { identity: string; userId?: string };
 };
 
-/** A limit that is checked but never reached; the default limits of an environment would refuse most of a load. */
+/** Limits that are checked but never reached; the default limits of an environment would refuse most of a load. */
 const farAway = 1_000_000_000;
+const ofEnvironment = { app_records: farAway, app_bytes: farAway } as const;
 
 const user = (number: number) => ({ identity: userOf(number) });
 const track = { subject: 'sluice', path: '/api/track', answer: '{}' } as const;
 const common = { ...track, different: false, once: true, user } as const;
 const single = {
   ...common,
-  limits: 'default',
+  limits: ofEnvironment,
   // Some dozens of producers, each with a pool of several connections.
   connections: 256,
   records: { events: 1 },
@@ -93,7 +94,7 @@ export const sluiceWays: readonly Way[] = [
   }),
   way('collect', 'client library, 20 messages per request', single, {
     path: '/api/collect',
-    limits: { collect_app: farAway },
+    limits: { ...ofEnvironment, collect_app: farAway },
     connections: 16,
     records: collected,
     different: true,

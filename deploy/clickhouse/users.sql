@@ -5,8 +5,11 @@
 CREATE USER IF NOT EXISTS sluice IDENTIFIED WITH sha256_password BY 'CHANGE ME';
 CREATE USER IF NOT EXISTS reader IDENTIFIED WITH sha256_password BY 'CHANGE ME TOO' SETTINGS readonly = 2;
 GRANT SHOW, SELECT, INSERT, ALTER, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP, TRUNCATE, OPTIMIZE, BACKUP ON sluice.* TO sluice;
+-- The tables of one round of deletions, export or run are in this database, in memory.
+GRANT SHOW, SELECT, INSERT, ALTER, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP, TRUNCATE, OPTIMIZE, BACKUP ON sluice_scratch.* TO sluice;
 -- A backup is restored into this database before it takes the place of the other one.
 GRANT SHOW, SELECT, INSERT, ALTER, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP, TRUNCATE, OPTIMIZE, BACKUP ON sluice_restore.* TO sluice;
+GRANT SHOW, SELECT, INSERT, ALTER, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP, TRUNCATE, OPTIMIZE, BACKUP ON sluice_restore_scratch.* TO sluice;
 GRANT TABLE ENGINE ON MergeTree TO sluice;
 GRANT TABLE ENGINE ON ReplacingMergeTree TO sluice;
 GRANT TABLE ENGINE ON Memory TO sluice;
@@ -15,6 +18,7 @@ GRANT TABLE ENGINE ON Set TO sluice;
 -- For null(…): the service has ClickHouse parse rows into it, to find the rows that ClickHouse refuses.
 GRANT CREATE TEMPORARY TABLE ON *.* TO sluice;
 GRANT SELECT ON system.backups TO sluice;
+GRANT SELECT ON system.detached_parts TO sluice;
 GRANT SELECT ON system.disks TO sluice;
 GRANT SELECT ON system.merges TO sluice;
 GRANT SELECT ON system.mutations TO sluice;

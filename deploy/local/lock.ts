@@ -44,7 +44,8 @@ export async function lockDataDir(dataDir: string, say: (line: string) => void):
   const startedAt = performance.now();
   const told = new Set<NodeJS.Signals>();
   for (let waited = false; !tryLock(fd, file); waited = true) {
-    const holders = readHolders(file);
+    const found = readHolders(file);
+    const holders = found === 'unknown' ? undefined : found;
     const supervisor = [holders?.supervisor].find(
       (identity) => identity !== undefined && isRunning(identity),
     );
@@ -105,19 +106,24 @@ function tryLock(fd: number, file: string): boolean {
   if (status === 1) return false;
   // There is no flock(1) here, or the file system has no locks: rely on the processes noted in the file.
   const holders = readHolders(file);
+  if (holders === 'unknown') return false;
   return holders === undefined || ![holders.supervisor, ...holders.children].some(isRunning);
 }
 
-function readHolders(file: string): Holders | undefined {
+/** Undefined if nobody is noted; `unknown` while the file is being written, or if a write of it was cut off. */
+function readHolders(file: string): Holders | 'unknown' | undefined {
+  const text = readFileSync(file, 'utf8');
+  if (text === '') return undefined;
   try {
-    return JSON.parse(readFileSync(file, 'utf8')) as Holders;
+    return JSON.parse(text) as Holders;
   } catch {
-    // Empty, or being written at this moment.
-    return undefined;
+    return 'unknown';
   }
 }
 
+/** The file is not empty meanwhile: that would say that nobody holds the lock. */
 function writeHolders(fd: number, holders: Holders): void {
-  ftruncateSync(fd, 0);
-  writeSync(fd, `${JSON.stringify(holders)}\n`, 0);
+  const text = Buffer.from(`${JSON.stringify(holders)}\n`);
+  writeSync(fd, text, 0, text.length, 0);
+  ftruncateSync(fd, text.length);
 }

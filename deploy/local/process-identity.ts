@@ -44,8 +44,9 @@ function readStat(pid: number): { state: string; startTicks: string } | undefine
     // The program's name is in parentheses and may itself contain spaces and parentheses.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
     return { state: fields[0] ?? '', startTicks: fields[19] ?? '' };
-  } catch {
-    // No such process, or no /proc.
+  } catch (error) {
+    // No such process, or no /proc. Anything else says nothing about the process.
+    if (!['ENOENT', 'ESRCH'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
     return undefined;
   }
 }

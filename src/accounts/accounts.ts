@@ -230,8 +230,11 @@ export function parseLimit(name: string, value: unknown): [LimitName, number | '
   if (value === 'none' || value === 'default') return [name as LimitName, value];
   const digits = typeof value === 'string' || typeof value === 'number' ? String(value) : '';
   const max = Number(digits);
-  if (!/^\d+$/.test(digits) || max < 1 || max > administration.rateLimitMax) {
-    throw new AdministrationError(`the limit ${name} must be none, default, or a whole number above 0`);
+  const { least = 1 } = rateLimits[name as LimitName];
+  if (!/^\d+$/.test(digits) || max < least || max > administration.rateLimitMax) {
+    throw new AdministrationError(
+      `the limit ${name} must be none, default, or a whole number from ${least} to ${administration.rateLimitMax}`,
+    );
   }
   return [name as LimitName, max];
 }

@@ -5,12 +5,17 @@ import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { type Backup, backupsKey } from './documents.js';
-import { type Change, changeRegistry, readRegistry, readTime } from './registry.js';
+import { type Change, changeRegistry, readLoaded, readRegistry, readTime } from './registry.js';
 
-/** The backups that are still kept, the newest first: by Redis's clock, since a worker's may be wrong. */
+/**
+ * The backups that are still kept, the newest first: by Redis's clock, since a worker's may be wrong. Throws StateNotLoaded when
+ * Redis was emptied.
+ */
 export async function readBackups(redis: Redis): Promise<Backup[]> {
-  const text = await redis.hget(registryKeys.documents, backupsKey);
-  return text === null ? [] : keptAt(JSON.parse(text) as Backup[], await readTime(redis));
+  const [text] = await readLoaded(redis, (transaction) =>
+    transaction.hget(registryKeys.documents, backupsKey),
+  );
+  return typeof text === 'string' ? keptAt(JSON.parse(text) as Backup[], await readTime(redis)) : [];
 }
 
 /**

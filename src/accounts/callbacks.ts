@@ -7,7 +7,7 @@ import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { AdministrationError } from './accounts.js';
 import type { Callback } from './documents.js';
-import { changeRegistry, type RegistrySnapshot, readRegistry } from './registry.js';
+import { changeRegistry, type RegistrySnapshot, readLoaded, readRegistry } from './registry.js';
 
 export type CallbackView = { readonly account_id: string; readonly url: string | null };
 
@@ -46,10 +46,12 @@ export async function showCallback(redis: Redis, accountId: string): Promise<Cal
   return { account_id: accountId, url: (await readCallback(redis, accountId))?.url ?? null };
 }
 
-/** Undefined if the account does not want to be called. */
+/** Undefined if the account does not want to be called. Throws StateNotLoaded when Redis was emptied. */
 export async function readCallback(redis: Redis, accountId: string): Promise<Callback | undefined> {
-  const text = await redis.hget(registryKeys.documents, `callback:${accountId}`);
-  return text === null ? undefined : (JSON.parse(text) as Callback);
+  const [text] = await readLoaded(redis, (transaction) =>
+    transaction.hget(registryKeys.documents, `callback:${accountId}`),
+  );
+  return typeof text === 'string' ? (JSON.parse(text) as Callback) : undefined;
 }
 
 function checkAccount(snapshot: RegistrySnapshot, accountId: string): void {

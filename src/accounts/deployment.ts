@@ -2,10 +2,12 @@
 // ClickHouse when Redis was emptied. Until it is loaded, the commit script refuses every commit.
 
 import { randomBytes } from 'node:crypto';
+import { readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { syncReplicas } from '../clickhouse/replication.js';
 import { serversOf } from '../clickhouse/servers.js';
-import { isInsertRunning, refuseSegments } from '../clickhouse/store.js';
+import { refuseSegments } from '../clickhouse/shard-limits.js';
+import { isInsertRunning } from '../clickhouse/store.js';
 import { storedTable } from '../clickhouse/tables.js';
 import { tables } from '../contract/records.js';
 import type { CrashPoint } from '../crash-point.js';
@@ -101,6 +103,7 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
   const mirrored = mirror.documents[deploymentKey];
   if (mirrored === undefined) {
     await options.checkCreation?.();
+    await checkEmpty(clickhouse);
     const loaded: Loaded = { how: 'created', deployment: await createDeployment(options, loading) };
     await loadShards(options, loaded, loading, '0');
     await loading.finish(loaded.deployment, 'created');
@@ -121,6 +124,25 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
   await loading.finish(loaded.deployment, 'restored');
   crash('epoch_restored');
   return loaded;
+}
+
+/** What only a deployment can have written. */
+const tablesOfDeployments = [...secondCopies, ...tables.map(storedTable), 'failed_events', 'stored_keys'];
+
+/** Rejects where there was a deployment: a new one would have another epoch and secret, and nobody could reach its rows. */
+async function checkEmpty(clickhouse: ClickHouseClient): Promise<void> {
+  for (const [number, client] of serversOf(clickhouse).all.entries()) {
+    const counts = tablesOfDeployments.map(
+      (table) => `SELECT '${table}' AS name, count() AS rows FROM ${table}`,
+    );
+    const rows = await readRows<{ name: string }>(client, {
+      query: `SELECT name FROM (${counts.join(' UNION ALL ')}) WHERE rows > 0 ORDER BY name`,
+    });
+    if (rows.length === 0) continue;
+    throw new AdministrationError(
+      `ClickHouse server ${number} has no deployment's document, but rows in ${rows.map(({ name }) => name).join(', ')}: no new deployment is created over the data of another one. Restore a backup, or set CLICKHOUSE_DATABASE to a new database`,
+    );
+  }
 }
 
 /** The account that a first start creates, with its environments and, this once, its API key. */
@@ -176,6 +198,7 @@ async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Pro
     registryKeys.unmirrored,
     registryKeys.deletions,
     registryKeys.pendingDeletions,
+    registryKeys.deletionWeights,
     registryKeys.lostDeletions,
     registryKeys.unkeptDeletions,
     registryKeys.unmirroredDeletions,
@@ -276,15 +299,13 @@ async function highestNumber(clickhouse: ClickHouseClient, shard: number): Promi
 }
 
 async function highestNumberOn(clickhouse: ClickHouseClient, shard: number): Promise<string> {
-  const result = await clickhouse.query({
+  const rows = await readRows<{ number: string }>(clickhouse, {
     query: `${numberedTables.map((table) => `SELECT toString(max(segment)) AS number FROM ${table}`).join(' UNION ALL ')}
       UNION ALL
       SELECT toString(max(toUInt64OrZero(JSONExtractString(deletion_requests.document, 'fences', {shard:String})))) AS number
       FROM deletion_requests`,
     query_params: { shard: String(shard) },
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{ number: string }>();
   return rows.map(({ number }) => number).reduce(higher, '0');
 }
 

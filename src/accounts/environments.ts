@@ -44,6 +44,8 @@ export type Environments = {
   find(appId: string): Promise<LiveEnvironment | undefined>;
   /** The environment that a write key belongs to, whether or not it requires one. */
   ofWriteKey(writeKey: string): LiveEnvironment | undefined;
+  /** Whether an environment has an allowance for imports now whose token has this hash. */
+  hasImport(hash: string): boolean;
   /** The deployment, once it was read from Redis. It stays known when Redis is emptied. */
   deployment(): Deployment | undefined;
   /** Whether Redis held the deployment at the last read. */
@@ -60,6 +62,7 @@ const refreshSpacingMs = 50;
 export async function followEnvironments(redis: Redis, log: Log): Promise<Environments> {
   let environments = new Map<string, LiveEnvironment>();
   let byKeyHash = new Map<string, LiveEnvironment>();
+  let importEnds = new Map<string, number>();
   let deployment: Deployment | undefined;
   let version: string | undefined;
   let isLoaded = false;
@@ -84,6 +87,11 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
       ]),
     );
     byKeyHash = byHash(snapshot, environments);
+    importEnds = new Map(
+      [...environments.values()].flatMap(({ imports }) =>
+        imports === undefined ? [] : [[imports.hash, imports.untilMs]],
+      ),
+    );
     version = snapshot.version;
   }
 
@@ -125,6 +133,7 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
       return environments.get(appId);
     },
     ofWriteKey: (writeKey) => byKeyHash.get(hashKey(writeKey)),
+    hasImport: (hash) => (importEnds.get(hash) ?? 0) > Date.now(),
     deployment: () => deployment,
     isLoaded: () => isLoaded,
     isCurrent: () => isLoaded && answers,
@@ -166,6 +175,12 @@ function toLiveEnvironment(environment: Environment, shards: number): LiveEnviro
   };
   const { import_until: until, import_token_hash: hash } = environment;
   if (until === undefined || hash === undefined) return live;
-  const limits = { ...live.limits, bulk_identity: undefined, bulk_app: undefined };
+  const lifted = {
+    bulk_identity: undefined,
+    bulk_app: undefined,
+    app_records: undefined,
+    app_bytes: undefined,
+  };
+  const limits = { ...live.limits, ...lifted };
   return { ...live, imports: { hash, untilMs: Date.parse(until), environment: { ...live, limits } } };
 }

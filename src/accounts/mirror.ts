@@ -1,6 +1,7 @@
 // The registry's second copy, in ClickHouse: written within seconds of a change, read when Redis was emptied.
 
 import { mirrorAudit } from '../audit/mirror.js';
+import { readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { type CrashPoint, noCrash } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
@@ -79,12 +80,10 @@ export async function readMirror(
   clickhouse: ClickHouseClient,
   table = 'registry',
 ): Promise<MirroredRegistry> {
-  const result = await clickhouse.query({
+  const rows = await readRows<{ document_key: string; document: string; version: string }>(clickhouse, {
     query: `SELECT document_key, argMax(registry.document, (registry.version, written_at)) AS document, toString(max(registry.version)) AS version
       FROM ${table} AS registry GROUP BY document_key`,
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{ document_key: string; document: string; version: string }>();
   const documents: Record<string, string> = {};
   let version = 0n;
   for (const row of rows) {

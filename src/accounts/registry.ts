@@ -54,6 +54,22 @@ export class StateNotLoaded extends Error {
   }
 }
 
+/**
+ * Reads in one step with the epoch, since an emptied Redis has none of what is read either. Settles with the values of what `read`
+ * adds to the transaction. Throws StateNotLoaded when Redis was emptied.
+ */
+export async function readLoaded(
+  redis: Redis,
+  read: (transaction: Transaction) => Transaction,
+): Promise<unknown[]> {
+  const replies = await read(redis.multi().exists(registryKeys.epoch)).exec();
+  const [isLoaded, ...values] = transactionValues(replies);
+  if (isLoaded === 0) throw new StateNotLoaded();
+  return values;
+}
+
+type Transaction = ReturnType<Redis['multi']>;
+
 /** The registry's version; changes whenever a document does. */
 export async function readVersion(redis: Redis): Promise<string> {
   return (await redis.get(registryKeys.version)) ?? '0';

@@ -5,10 +5,9 @@ import { createHash, createPrivateKey, generateKeyPairSync, type KeyObject } fro
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
-import { transactionValues } from '../redis/transactions.js';
 import { type SigningKey, signingKeyKey } from './documents.js';
 import { mirrorRegistry } from './mirror.js';
-import { changeRegistry, StateNotLoaded } from './registry.js';
+import { changeRegistry, readLoaded } from './registry.js';
 
 /** The public part. */
 export type PublicSigningKey = {
@@ -42,14 +41,9 @@ export async function readSigningKey(redis: Redis, clickhouse: ClickHouseClient)
 
 /** Undefined if there is none, or if ClickHouse lacks it. */
 async function find(redis: Redis): Promise<SigningKey | undefined> {
-  const replies = await redis
-    .multi()
-    .exists(registryKeys.epoch)
-    .hget(registryKeys.documents, signingKeyKey)
-    .sismember(registryKeys.unmirrored, signingKeyKey)
-    .exec();
-  const [isLoaded, text, isUnmirrored] = transactionValues(replies);
-  if (isLoaded === 0) throw new StateNotLoaded();
+  const [text, isUnmirrored] = await readLoaded(redis, (transaction) =>
+    transaction.hget(registryKeys.documents, signingKeyKey).sismember(registryKeys.unmirrored, signingKeyKey),
+  );
   return typeof text === 'string' && isUnmirrored === 0 ? (JSON.parse(text) as SigningKey) : undefined;
 }
 

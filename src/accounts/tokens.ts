@@ -7,11 +7,11 @@ import { deletions, suppressions } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
-import { countWithin, transactionValues } from '../redis/transactions.js';
+import { countWithin } from '../redis/transactions.js';
 import { liveKeys, noteApiKeyUse } from './api-keys.js';
 import type { ApiKeys, Environment, Key } from './documents.js';
 import { hashKey } from './keys.js';
-import { StateNotLoaded } from './registry.js';
+import { readLoaded, StateNotLoaded } from './registry.js';
 
 /** Who calls: the account, and the key of its token. */
 export type Caller = {
@@ -115,14 +115,9 @@ async function readAccess(
   redis: Redis,
   appId: string,
 ): Promise<{ environment: Environment | undefined; keys: readonly Key[]; nowMs: number }> {
-  const replies = await redis
-    .multi()
-    .get(registryKeys.epoch)
-    .hmget(registryKeys.documents, `environment:${appId}`, `api_key:${appId}`)
-    .time()
-    .exec();
-  const [epoch, documents, time] = transactionValues(replies);
-  if (epoch === null) throw new StateNotLoaded();
+  const [documents, time] = await readLoaded(redis, (transaction) =>
+    transaction.hmget(registryKeys.documents, `environment:${appId}`, `api_key:${appId}`).time(),
+  );
   const [environment, keys] = documents as (string | null)[];
   const nowMs = Number((time as (string | number)[])[0]) * 1000;
   return {

@@ -30,6 +30,10 @@ export async function requestExport(context: AdminContext, accountId: string, us
     accountId,
     targets,
   );
+  if (request === 'full')
+    throw new AdministrationError(
+      'the exports of all accounts name as many users as they may: ask again later',
+    );
   if (request === 'too_many')
     throw new AdministrationError('the account has too many exports: each ends a day after it was asked for');
   return { user_export_id: request.user_export_id, account_id: accountId, status: 'pending' };

@@ -4,6 +4,7 @@
 
 import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { readRows } from '../clickhouse/answers.js';
 import { type ClickHouseClient, classifyFault, codeOfFault } from '../clickhouse/client.js';
 import { forgetErrorTexts } from '../clickhouse/error-texts.js';
 import { hasRow } from '../clickhouse/replication.js';
@@ -36,14 +37,12 @@ export async function listFailed(clickhouse: ClickHouseClient, countMax: number)
 type ListedRow = { readonly segment: string; readonly line: number };
 
 async function listFailedOn(clickhouse: ClickHouseClient, countMax: number): Promise<ListedRow[]> {
-  const result = await clickhouse.query({
+  return readRows(clickhouse, {
     query: `SELECT table_name, toString(segment) AS segment, line, app_id,
         if(row = '', text_bytes, length(row)) AS bytes, text_hash, error_code, error, failed_at
       FROM failed_events WHERE table_name != '' ORDER BY failed_events.segment, line LIMIT {countMax:UInt32}`,
     query_params: { countMax },
-    format: 'JSONEachRow',
   });
-  return result.json();
 }
 
 /**
@@ -108,12 +107,10 @@ async function readAccounts({ redis }: AdminContext) {
 }
 
 async function readFailed(clickhouse: ClickHouseClient): Promise<FailedRow[]> {
-  const result = await clickhouse.query({
+  return readRows<FailedRow>(clickhouse, {
     query: `SELECT table_name, toString(segment) AS segment, line, app_id, row
       FROM failed_events WHERE table_name != '' AND row != '' ORDER BY failed_events.segment, line LIMIT ${failedRows.perRetryMax}`,
-    format: 'JSONEachRow',
   });
-  return result.json<FailedRow>();
 }
 
 const tokensMax = 5;

@@ -27,15 +27,9 @@ import {
   takeOver,
 } from '../clickhouse/move-rows.js';
 import { serversOf, serversThere } from '../clickhouse/servers.js';
+import { closeShard, openShard, refuseSegments } from '../clickhouse/shard-limits.js';
 import { makeLocalViews } from '../clickhouse/spanning-views.js';
-import {
-  closeShard,
-  copyNameOf,
-  isCopyRunning,
-  isInsertOfShardRunning,
-  openShard,
-  refuseSegments,
-} from '../clickhouse/store.js';
+import { copyNameOf, isCopyRunning, isInsertOfShardRunning } from '../clickhouse/store.js';
 import { moves } from '../contract/limits.js';
 import { type CrashPoint, createCrashPoint } from '../crash-point.js';
 import { withFailedRowsLocked } from '../deletion/failed-rows-lock.js';

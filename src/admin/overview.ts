@@ -3,8 +3,10 @@
 
 import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { readRow, readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { serversOf } from '../clickhouse/servers.js';
+import { countSetAside, describeSetAside } from '../clickhouse/set-aside-parts.js';
 import { overview } from '../contract/limits.js';
 import { observePending } from '../deletion/request.js';
 import { describeError } from '../log.js';
@@ -22,18 +24,22 @@ export async function readOverview(context: AdminContext, accountId: string) {
   const { deployment, accounts, environments } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
   if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
-  const [shards, processes, servers, { pending, lost }, copies, failed, overdueSeconds] = await Promise.all([
-    readShards(context, deployment.shards),
-    listProcesses(redis, Date.now()),
-    askServers(context),
-    observePending(redis),
-    countWaitingCopies(redis),
-    countFailed(
-      context,
-      [...environments.values()].filter((each) => each.account_id === accountId).map(({ app_id }) => app_id),
-    ),
-    secondsOverdue(redis),
-  ]);
+  const [shards, processes, servers, aside, { pending, lost }, copies, failed, overdueSeconds] =
+    await Promise.all([
+      readShards(context, deployment.shards),
+      listProcesses(redis, Date.now()),
+      askServers(context),
+      Promise.all(serversOf(context.clickhouse).all.map(countSetAside)),
+      observePending(redis),
+      countWaitingCopies(redis),
+      countFailed(
+        context,
+        [...environments.values()]
+          .filter((each) => each.account_id === accountId)
+          .map(({ app_id }) => app_id),
+      ),
+      secondsOverdue(redis),
+    ]);
   const oldestMs = Math.max(0, ...shards.map((shard) => shard.oldestMs));
   const stored = processes.map(({ queryable_seconds }) => queryable_seconds);
   const own = pending.filter(({ account_id }) => account_id === accountId);
@@ -46,6 +52,7 @@ export async function readOverview(context: AdminContext, accountId: string) {
   const bytes = shards.reduce((sum, shard) => sum + shard.bytes, 0);
   const problems = [
     ...awayIn(servers),
+    ...describeSetAside(aside),
     ...withoutWorker(shards),
     ...(oldestMs > overview.lateMs
       ? [`records wait since ${Math.round(oldestMs / 1000)} s until they can be queried`]
@@ -111,14 +118,13 @@ async function countWaitingCopies(redis: AdminContext['redis']): Promise<number>
 async function countFailed({ clickhouse }: AdminContext, appIds: readonly string[]): Promise<number | Error> {
   const counts = await Promise.all(
     serversOf(clickhouse).all.map(async (client) => {
-      const result = await client.query({
+      const { failed } = await readRow<{ failed: number }>(client, {
         query: `SELECT toFloat64(count()) AS failed FROM failed_events
           WHERE table_name != '' AND app_id IN ({appIds:Array(String)})`,
         query_params: { appIds },
-        format: 'JSONEachRow',
         abort_signal: AbortSignal.timeout(overview.clickhouseMsMax),
       });
-      return (await result.json<{ failed: number }>())[0]?.failed ?? 0;
+      return failed;
     }),
   ).catch((error: unknown) => (error instanceof Error ? error : new Error(String(error))));
   return counts instanceof Error ? counts : counts.reduce((sum, count) => sum + count, 0);
@@ -225,13 +231,11 @@ function askServers({ clickhouse }: AdminContext): Promise<(ClickHouseFacts | un
 /** Undefined if ClickHouse does not answer soon. */
 async function askClickHouse(clickhouse: ClickHouseClient): Promise<ClickHouseFacts | undefined> {
   const asked = async () => {
-    const result = await clickhouse.query({
+    const [facts] = await readRows<ClickHouseFacts>(clickhouse, {
       query: `SELECT version() AS version, uptime() AS uptime_seconds, toFloat64(unreserved_space) AS disk_free_bytes,
           toFloat64(total_space) AS disk_bytes FROM system.disks ORDER BY unreserved_space LIMIT 1`,
-      format: 'JSONEachRow',
       abort_signal: AbortSignal.timeout(overview.clickhouseMsMax),
     });
-    const [facts] = await result.json<ClickHouseFacts>();
     return facts;
   };
   return asked().catch(() => undefined);

@@ -18,6 +18,7 @@ import {
 import { beginLoading } from '../accounts/loading.js';
 import { mirrorRegistry, readMirror } from '../accounts/mirror.js';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { readRows } from '../clickhouse/answers.js';
 import {
   addRowsOf,
   BackupFailed,
@@ -51,7 +52,7 @@ import {
 } from '../clickhouse/key-index.js';
 import { migrateServers, tablesOfSchema } from '../clickhouse/migrate.js';
 import { serversOf } from '../clickhouse/servers.js';
-import { refuseSegments } from '../clickhouse/store.js';
+import { limitRestored, limitsTable, refuseSegments } from '../clickhouse/shard-limits.js';
 import { backups, loads } from '../contract/limits.js';
 import { type CrashPoint, createCrashPoint } from '../crash-point.js';
 import { type DeletedRequest, deleteAgain } from '../deletion/delete-again.js';
@@ -504,7 +505,7 @@ async function prepare(restore: Begun): Promise<Plan> {
   const tables = await Promise.all(
     restored.map(async (client) => {
       const ids = [...(await readTableIds(client, staging))];
-      return Object.fromEntries(ids.filter(([table]) => schema.has(table) && !unkeptTables.includes(table)));
+      return Object.fromEntries(ids.filter(([table]) => schema.has(table) && !ofServer.includes(table)));
     }),
   );
   await confirm(restore);
@@ -586,7 +587,9 @@ async function exchangeTables(restore: Planned): Promise<void> {
     await exchangeOn(restore, client, plan.tables[server] ?? {}, (table) => table === keysTable);
     if (wasLoaded) await noteGenerations(restore, server);
   }
-  if (wasLoaded) await refuseSegmentsUntilNow(restore);
+  const refused = wasLoaded ? await readLastSegments(restore) : [];
+  // Their constraints name the limits of this restore; in use, limits are of all tables.
+  await refuseUpTo(restore, refused, plan.id);
   for (const [server, client] of servers) {
     await exchangeOn(restore, client, plan.tables[server] ?? {}, (table) => table !== keysTable);
     restore.crash('rows_exchanged');
@@ -600,6 +603,7 @@ async function exchangeTables(restore: Planned): Promise<void> {
     for (const shard of (await readMarkers(client)).keys()) await raiseGeneration(client, shard);
     if (wasLoaded) await noteGenerations(restore, server);
   }
+  await refuseUpTo(restore, refused);
 }
 
 /** Has workers load their filters of keys from the index that is now in use. */
@@ -626,15 +630,26 @@ async function noteGenerations({ context }: Restore, server: number): Promise<vo
  * up the segment's keys in the previous index. The restored tables do not know its token, so they refuse it unless Redis still has
  * it: then the worker reads the segment and looks up its keys again.
  */
-async function refuseSegmentsUntilNow({ context, restored }: Restore): Promise<void> {
-  const { redis } = context;
+async function refuseUpTo(
+  { context }: Restore,
+  lastSegments: readonly string[],
+  ofRestore = '',
+): Promise<void> {
+  for (const client of serversOf(context.clickhouse).all)
+    for (const [shard, last] of lastSegments.entries()) await refuseSegments(client, shard, last, ofRestore);
+}
+
+/** The last segment of each shard. */
+async function readLastSegments({ context: { redis } }: Restore): Promise<readonly string[]> {
   const { deployment } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
+  const segments: string[] = [];
   for (let shard = 0; shard < deployment.shards; shard++) {
     const last = await runScript(redis, scripts.fence, [shardKeys.state(shard)], [deployment.epoch]);
     if (last === null) throw new StateNotLoaded();
-    for (const client of restored) await refuseSegments(client, shard, String(last));
+    segments.push(String(last));
   }
+  return segments;
 }
 
 async function exchangeOn(
@@ -659,12 +674,15 @@ async function exchangeOn(
       await addRowsOf(client, table, staging, database);
       continue;
     }
+    await limitRestored(client, staging, table, restore.plan.id ?? '');
     const exchange = { table, id, staging, database, owner: lock.owner };
     await exchangeTable(client, exchange, () => crash('table_exchanged'));
   }
 }
 
 const keysTable = 'stored_keys';
+/** A restore leaves these as they are. */
+const ofServer: readonly string[] = [...unkeptTables, limitsTable];
 const auditTable = 'audit_log';
 
 /** Runs `work` when no round of deletions runs, and while none begins; with what the lock holds that stops them. */
@@ -741,12 +759,11 @@ async function readOwnNote(
 }
 
 async function readCompleteIds(home: ClickHouseClient): Promise<ReadonlySet<string>> {
-  const result = await home.query({
+  const rows = await readRows<{ request_id: string }>(home, {
     query: `SELECT request_id FROM deletion_requests GROUP BY request_id
       HAVING JSONExtractString(argMax(deletion_requests.document, deletion_requests.version), 'status') = 'complete'`,
-    format: 'JSONEachRow',
   });
-  return new Set((await result.json<{ request_id: string }>()).map(({ request_id: id }) => id));
+  return new Set(rows.map(({ request_id: id }) => id));
 }
 
 /** All requests that ever were, read little by little. */

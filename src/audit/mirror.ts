@@ -1,5 +1,6 @@
 // Moves lines of the audit log from Redis to ClickHouse, and reads them there.
 
+import { readRow, readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
@@ -87,17 +88,15 @@ async function beginOf(
       ? []
       : ["(account_id = {accountId:String} OR (app_id != '' AND has({appIds:Array(String)}, app_id)))"]),
   ];
-  const result = await clickhouse.query({
+  const { times, begin } = await readRow<{ times: number; begin: number }>(clickhouse, {
     query: `SELECT toFloat64(count()) AS times, toFloat64(toUnixTimestamp64Milli(min(at))) AS begin FROM (
         SELECT DISTINCT at FROM audit_log ${where.length === 0 ? '' : `WHERE ${where.join(' AND ')}`}
         ORDER BY at DESC LIMIT {times:UInt32}
       )`,
     // One more, since of the time of the place before some are over.
     query_params: { times: countMax + 1, ...parametersOf(scope, before) },
-    format: 'JSONEachRow',
   });
-  const [found] = await result.json<{ times: number; begin: number }>();
-  return found === undefined || found.times <= countMax ? 0 : found.begin;
+  return times <= countMax ? 0 : begin;
 }
 
 function parametersOf(scope: AuditScope | undefined, before: AuditPlace | undefined) {
@@ -115,7 +114,7 @@ async function readEntries(
   from: number,
 ): Promise<AuditEntry[]> {
   const columns = ['account_id', 'app_id', 'key_id', 'deletion_request_id', 'details', 'outcome'];
-  const result = await clickhouse.query({
+  const rows = await readRows<Record<string, string>>(clickhouse, {
     query: `SELECT formatDateTime(at, '%Y-%m-%dT%H:%i:%S', 'UTC') || '.' || leftPad(toString(toUnixTimestamp64Milli(at) % 1000), 3, '0') || 'Z' AS time,
         id, any(actor) AS actor_kind, any(actor_name) AS name, any(address) AS from_address, any(action) AS what,
         ${columns.map((column) => `argMax(audit_log.${column}, stage) AS last_${column}`).join(', ')}
@@ -126,9 +125,7 @@ async function readEntries(
       ${scope === undefined ? '' : "HAVING last_account_id = {accountId:String} OR (last_app_id != '' AND has({appIds:Array(String)}, last_app_id))"}
       ORDER BY at DESC, id LIMIT {countMax:UInt32}`,
     query_params: { countMax, from, ...parametersOf(scope, before) },
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<Record<string, string>>();
   return rows.map((row) => ({
     at: row.time as string,
     id: row.id as string,

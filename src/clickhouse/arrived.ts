@@ -2,6 +2,7 @@
 // page asks once a second, so this reads only recent data and gives up soon.
 
 import { demo } from '../contract/limits.js';
+import { readRows } from './answers.js';
 import type { ClickHouseClient } from './client.js';
 import { storedTable } from './tables.js';
 
@@ -44,13 +45,11 @@ export async function readArrived(
 ): Promise<Arrived> {
   const { appId, userIds, identities } = query;
   const ask = async (text: string) => {
-    const result = await client.query({
+    return readRows<object>(client, {
       query: text,
       query_params: { app_id: appId, user_ids: userIds.map(BigInt), identities },
       clickhouse_settings: { max_execution_time: demo.querySecondsMax },
-      format: 'JSONEachRow',
     });
-    return result.json<object>();
   };
   const [events, users] = await Promise.all([
     ask(eventsQuery),

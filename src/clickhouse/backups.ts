@@ -3,11 +3,14 @@
 
 import { randomUUID } from 'node:crypto';
 import { tables } from '../contract/records.js';
+import { definitions } from '../tuning.js';
+import { readRows } from './answers.js';
 import { anySize } from './any-size.js';
 import { type ClickHouseClient, faultCodes } from './client.js';
+import { assertRoom, changeDefinition } from './definitions.js';
 import { commandLong, readLong } from './long-statement.js';
 import { shardNumberSpacing } from './store.js';
-import { storedTable } from './tables.js';
+import { scratchDatabase, storedTable } from './tables.js';
 
 const pollMs = 100;
 
@@ -178,13 +181,15 @@ async function restoreKeys(
     );
   }
   await client.command({ query: `DROP TABLE ${into}.${keysTable} SYNC`, clickhouse_settings: anySize });
-  await client.command({ query: `RENAME TABLE ${later} TO ${into}.${keysTable}` });
+  const keysInto = `${into}.${keysTable}`;
+  await changeDefinition(client, [keysInto], `RENAME TABLE ${later} TO ${keysInto}`);
 }
 
 async function restore(client: ClickHouseClient, what: string, name: string): Promise<void> {
   const id = randomUUID();
   // The database is there already, and its definition says only where it was made.
   const settings = `id = '${id}', allow_different_database_def = 1`;
+  await assertRoom(client, 'a restore', definitions.roomBytesMin);
   await client.command({ query: `RESTORE ${what} FROM ${onDisk(name)} SETTINGS ${settings} ASYNC` });
   await untilDone(client, id);
 }
@@ -196,13 +201,12 @@ async function restore(client: ClickHouseClient, what: string, name: string): Pr
  * attached begins anew.
  */
 async function renumberParts(client: ClickHouseClient, database: string): Promise<void> {
-  const result = await client.query({
+  const rows = await readRows<{ table: string; partition_id: string }>(client, {
     query: `SELECT DISTINCT table, partition_id FROM system.parts
       WHERE database = {database:String} AND active AND data_version > max_block_number`,
     query_params: { database },
-    format: 'JSONEachRow',
   });
-  for (const { table, partition_id } of await result.json<{ table: string; partition_id: string }>()) {
+  for (const { table, partition_id } of rows) {
     for (const verb of ['DETACH', 'ATTACH'])
       await client.command({
         query: `ALTER TABLE ${database}.${table} ${verb} PARTITION ID '${partition_id}'`,
@@ -266,12 +270,10 @@ function failureOf(text: string): BackupFailed {
 }
 
 async function read(client: ClickHouseClient, condition: string): Promise<Row[]> {
-  const result = await client.query({
+  return readRows<Row>(client, {
     query: `SELECT id, name, status, error, toString(compressed_size) AS compressed_size FROM system.backups
       WHERE ${condition} ORDER BY start_time`,
-    format: 'JSONEachRow',
   });
-  return result.json<Row>();
 }
 
 /** The tables of a database that hold rows, with their ids: views and tables in memory do not count. */
@@ -279,19 +281,17 @@ export async function readTableIds(
   client: ClickHouseClient,
   database: string,
 ): Promise<ReadonlyMap<string, string>> {
-  const result = await client.query({
+  const rows = await readRows<{ name: string; uuid: string }>(client, {
     query: `SELECT name, toString(uuid) AS uuid FROM system.tables
       WHERE database = {database:String} AND engine LIKE '%MergeTree' ORDER BY name`,
     query_params: { database },
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{ name: string; uuid: string }>();
   return new Map(rows.map(({ name, uuid }) => [name, uuid]));
 }
 
 /** Makes the database in which a backup is restored. Rejects if there is one: another process is restoring too. */
 export async function createStaging(client: ClickHouseClient, staging: string, id: string): Promise<void> {
-  await client.command({ query: `CREATE DATABASE ${staging} UUID '${id}'` });
+  await changeDefinition(client, [], `CREATE DATABASE ${staging} UUID '${id}'`);
 }
 
 /** The id of a database; undefined if there is none. */
@@ -299,12 +299,10 @@ export async function readDatabaseId(
   client: ClickHouseClient,
   database: string,
 ): Promise<string | undefined> {
-  const result = await client.query({
+  const [row] = await readRows<{ id: string }>(client, {
     query: 'SELECT toString(uuid) AS id FROM system.databases WHERE name = {database:String}',
     query_params: { database },
-    format: 'JSONEachRow',
   });
-  const [row] = await result.json<{ id: string }>();
   return row?.id;
 }
 
@@ -332,12 +330,16 @@ export async function exchangeTable(
   exchanged: () => void,
 ): Promise<void> {
   const [plain, own] = [`${staging}.${table}`, `${table}${takenBy}${owner}`];
-  await client.command({ query: `RENAME TABLE ${plain} TO ${staging}.${own}` });
+  await changeDefinition(client, [`${staging}.${own}`], `RENAME TABLE ${plain} TO ${staging}.${own}`);
   const isRestored = (await readTableIds(client, staging)).get(own) === id;
   if (isRestored)
-    await client.command({ query: `EXCHANGE TABLES ${staging}.${own} AND ${database}.${table}` });
+    await changeDefinition(
+      client,
+      [`${database}.${table}`],
+      `EXCHANGE TABLES ${staging}.${own} AND ${database}.${table}`,
+    );
   if (isRestored) exchanged();
-  await client.command({ query: `RENAME TABLE ${staging}.${own} TO ${plain}` });
+  await changeDefinition(client, [plain], `RENAME TABLE ${staging}.${own} TO ${plain}`);
   // A statement of an earlier process may have come first.
   if ((await readTableIds(client, database)).get(table) !== id)
     throw new BackupFailed('another restore has begun');
@@ -348,7 +350,11 @@ export async function takeTablesOver(client: ClickHouseClient, staging: string):
   for (const name of (await readTableIds(client, staging)).keys()) {
     const [table, owner] = name.split(takenBy);
     if (owner !== undefined)
-      await client.command({ query: `RENAME TABLE ${staging}.${name} TO ${staging}.${table}` });
+      await changeDefinition(
+        client,
+        [`${staging}.${table}`],
+        `RENAME TABLE ${staging}.${name} TO ${staging}.${table}`,
+      );
   }
 }
 
@@ -359,10 +365,12 @@ const planTable = 'restore_plan';
  * noted before stays: noting another one in its place could be cut off between the two.
  */
 export async function notePlan(client: ClickHouseClient, staging: string, plan: string): Promise<void> {
-  await client.command({
-    query: `CREATE TABLE IF NOT EXISTS ${staging}.${planTable} (plan String)
+  await changeDefinition(
+    client,
+    [`${staging}.${planTable}`],
+    `CREATE TABLE IF NOT EXISTS ${staging}.${planTable} (plan String)
       ENGINE = MergeTree ORDER BY tuple() SETTINGS fsync_after_insert = 1, fsync_part_directory = 1`,
-  });
+  );
   await client.insert({
     table: `${staging}.${planTable}`,
     values: [{ plan }],
@@ -374,11 +382,10 @@ export async function notePlan(client: ClickHouseClient, staging: string, plan: 
 /** The plans that were noted there, in no order. */
 export async function readNotedPlans(client: ClickHouseClient, staging: string): Promise<readonly string[]> {
   if (!(await readTableIds(client, staging)).has(planTable)) return [];
-  const result = await client.query({
+  const found = await readRows<{ plan: string }>(client, {
     query: `SELECT plan FROM ${staging}.${planTable}`,
-    format: 'JSONEachRow',
   });
-  return (await result.json<{ plan: string }>()).map(({ plan }) => plan);
+  return found.map(({ plan }) => plan);
 }
 
 /** Drops what rows there are beside the plan, however much that is. `confirm` is called before each table, and rejects if it is to stay. */
@@ -407,12 +414,13 @@ export async function addRowsOf(
   await commandLong(client, { query: `INSERT INTO ${into}.${table} SELECT * FROM ${from}.${table}` });
 }
 
-/** Drops a database of any size, if it is there. */
+/** Drops a database of any size and its tables in memory, if they are there. */
 export async function dropDatabase(client: ClickHouseClient, database: string): Promise<void> {
-  await client.command({
-    query: `DROP DATABASE IF EXISTS ${database} SYNC`,
-    clickhouse_settings: anySize,
-  });
+  for (const each of [database, scratchDatabase(database)])
+    await client.command({
+      query: `DROP DATABASE IF EXISTS ${each} SYNC`,
+      clickhouse_settings: anySize,
+    });
 }
 
 function onDisk(name: string): string {

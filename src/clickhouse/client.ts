@@ -123,7 +123,15 @@ function connect(options: ClickHouseOptions, requestMsMax: number): ClickHouseCl
     keep_alive: { enabled: true, idle_socket_ttl: 2_000 },
     // On one machine CPU is scarcer than the bandwidth of the loopback.
     compression: { request: false, response: false },
-    clickhouse_settings: { wait_end_of_query: 1, ...settingsFor(options.tables ?? 'plain') },
+    clickhouse_settings: {
+      // With 1 the engine keeps an answer in a file; if its disk is full, it answers 200 and sends nothing.
+      wait_end_of_query: 0,
+      // Memory of the engine in which the beginning of an answer waits, so that an error has a status of its own.
+      http_response_buffer_size: '1048576',
+      // An error must not look like a row (`answers.ts`).
+      http_write_exception_in_output_format: 0,
+      ...settingsFor(options.tables ?? 'plain'),
+    },
     // Its faults reach the caller, who logs them.
     log: { level: ClickHouseLogLevel.OFF },
     ...(options.url.startsWith('http:')
@@ -180,7 +188,9 @@ export const faultCodes = {
   unknownDatabase: 81,
   tooManyRows: 158,
   timeoutExceeded: 159,
+  notEnoughSpace: 243,
   violatedConstraint: 469,
+  accessDenied: 497,
   backupExists: 598,
   backupNotFound: 599,
 } as const;

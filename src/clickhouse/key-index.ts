@@ -15,8 +15,9 @@
 import { randomInt } from 'node:crypto';
 import { tables } from '../contract/records.js';
 import { keyIndex } from '../tuning.js';
+import { readRow, readRows, streamBytes } from './answers.js';
 import type { ClickHouseClient } from './client.js';
-import { commandLong, readLong } from './long-statement.js';
+import { commandLong, readLong, readRowLong } from './long-statement.js';
 import { settingsOfAll } from './replication.js';
 import { indexNameOf, isRefusedSegment, shardNumberSpacing } from './store.js';
 import { eventIdInRow, storedTable } from './tables.js';
@@ -202,13 +203,11 @@ export async function readMarkers(
   client: ClickHouseClient,
   table = 'stored_keys',
 ): Promise<Map<number, Marker>> {
-  const result = await client.query({
+  const rows = await readRows<{ shard: number | string; indexed_to: string; generation: string }>(client, {
     query: `SELECT rest AS shard, toString(reinterpretAsUInt64(reverse(substring(max(owner), 7, 8)))) AS indexed_to,
         toString(max(segment)) AS generation
       FROM ${table} WHERE hash = 0 GROUP BY rest`,
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{ shard: number | string; indexed_to: string; generation: string }>();
   return new Map(
     rows.map(({ shard, indexed_to, generation }) => [Number(shard), { indexedTo: indexed_to, generation }]),
   );
@@ -260,10 +259,10 @@ async function countKeys(client: ClickHouseClient, condition: string): Promise<n
   const { rows } = await readParts(client);
   const bits = Math.max(0, Math.ceil(Math.log2(rows / keyIndex.countedRows)));
   const hashMax = (1n << BigInt(64 - bits)) - 1n;
-  const [row] = await readLong<{ keys: number | string }>(client, {
+  const { keys } = await readRowLong<{ keys: number | string }>(client, {
     query: `SELECT uniqExact(hash, rest) AS keys FROM stored_keys WHERE hash > 0 AND hash <= ${hashMax} AND ${condition}`,
   });
-  return Number(row?.keys ?? 0) * 2 ** bits;
+  return Number(keys) * 2 ** bits;
 }
 
 /** The rows of the index that segments of a shard own. Parts that have none of them are not read. */
@@ -274,7 +273,7 @@ function ofIndexedSegments(shard: number, from: bigint, to: bigint): string {
 
 /**
  * Reads the hashes of a shard's keys that segments above one number and up to another own, eight bytes each, in as many answers
- * as `keys` of them make good. Each answer is whole before its first byte is read.
+ * as `keys` of them make good. They count only once this has ended.
  */
 export async function* readKeyHashes(
   client: ClickHouseClient,
@@ -287,18 +286,17 @@ export async function* readKeyHashes(
   const bound = (answer: bigint) => (answer << 64n) / answers - 1n;
   for (let answer = 1n; answer <= answers; answer++) {
     const above = answer === 1n ? 0n : bound(answer - 1n);
-    const { stream } = await client.exec({
-      query: `SELECT hash FROM stored_keys WHERE hash > ${above} AND hash <= ${bound(answer)}
-        AND ${ofIndexedSegments(shard, from, to)} FORMAT RowBinary`,
+    const pieces = streamBytes(client, {
+      query: `SELECT reinterpret(hash, 'FixedString(8)') FROM stored_keys WHERE hash > ${above} AND hash <= ${bound(answer)}
+        AND ${ofIndexedSegments(shard, from, to)}`,
     });
     let left: Buffer = Buffer.alloc(0);
-    for await (const chunk of stream) {
-      const bytes: Buffer = left.length === 0 ? (chunk as Buffer) : Buffer.concat([left, chunk as Buffer]);
+    for await (const piece of pieces) {
+      const bytes = left.length === 0 ? piece : Buffer.concat([left, piece]);
       const whole = bytes.length - (bytes.length % 8);
       yield bytes.subarray(0, whole);
       left = bytes.subarray(whole);
     }
-    if (left.length > 0) throw new Error('the hashes of keys end too early');
   }
 }
 
@@ -311,11 +309,9 @@ export async function readKeyIndexSize(client: ClickHouseClient): Promise<KeyInd
 }
 
 async function readParts(client: ClickHouseClient): Promise<{ rows: number; bytes: number }> {
-  const result = await client.query({
+  const size = await readRow<{ rows: number | string; bytes: number | string }>(client, {
     query: `SELECT sum(rows) AS rows, sum(bytes_on_disk) AS bytes FROM system.parts
       WHERE active AND database = currentDatabase() AND table = 'stored_keys'`,
-    format: 'JSONEachRow',
   });
-  const [size] = await result.json<{ rows: number | string; bytes: number | string }>();
-  return { rows: Number(size?.rows ?? 0), bytes: Number(size?.bytes ?? 0) };
+  return { rows: Number(size.rows), bytes: Number(size.bytes) };
 }

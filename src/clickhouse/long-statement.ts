@@ -6,6 +6,7 @@
 
 import { randomUUID } from 'node:crypto';
 import { waits } from '../contract/limits.js';
+import { readRow, readRows } from './answers.js';
 import { type ClickHouseClient, patientOf } from './client.js';
 import { createPatience, realTime, type Time } from './patience.js';
 import { databaseIn, onAllReplicas, onCluster } from './replication.js';
@@ -28,10 +29,14 @@ export async function commandLong(client: ClickHouseClient, statement: Statement
 
 /** Settles with the rows of a query. Rejects with StandsStill. */
 export async function readLong<Row>(client: ClickHouseClient, statement: Statement): Promise<Row[]> {
-  return whileItProgresses(client, async (patient, handles) => {
-    const result = await patient.query({ ...statement, ...handles, format: 'JSONEachRow' });
-    return result.json<Row>();
-  });
+  return whileItProgresses(client, (patient, handles) =>
+    readRows<Row>(patient, { ...statement, ...handles }),
+  );
+}
+
+/** Settles with the row of a query that has exactly one. Rejects with StandsStill. */
+export async function readRowLong<Row>(client: ClickHouseClient, statement: Statement): Promise<Row> {
+  return whileItProgresses(client, (patient, handles) => readRow<Row>(patient, { ...statement, ...handles }));
 }
 
 /** What a statement has to be sent with. */
@@ -82,14 +87,12 @@ async function watch(
 /** How many rows a statement has read and written. Undefined if it is not running, or ClickHouse does not answer. */
 async function readProgress(client: ClickHouseClient, queryId: string): Promise<string | undefined> {
   try {
-    const result = await client.query({
+    const [row] = await readRows<{ read: string; written: string }>(client, {
       query: `SELECT toString(sum(read_rows)) AS read, toString(sum(written_rows)) AS written
         FROM ${onAllReplicas(client, 'system.processes')} WHERE query_id = {queryId:String} HAVING count() > 0`,
       query_params: { queryId },
-      format: 'JSONEachRow',
       abort_signal: AbortSignal.timeout(answerMsMax),
     });
-    const [row] = await result.json<{ read: string; written: string }>();
     return row === undefined ? undefined : `${row.read} ${row.written}`;
   } catch {
     // The next look asks again.

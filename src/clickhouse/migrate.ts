@@ -5,11 +5,21 @@
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import type { TableKind } from '../config.js';
-import { type ClickHouseClient, type ClickHouseOptions, connectClickHouse } from './client.js';
+import { readRows } from './answers.js';
+import {
+  type ClickHouseClient,
+  type ClickHouseOptions,
+  codeOfFault,
+  connectClickHouse,
+  faultCodes,
+} from './client.js';
+import { changeDefinition } from './definitions.js';
 import { MigrationError } from './migration-error.js';
 import { clusterClause, engineOf, type Replication } from './replication.js';
+import { createScratchDatabase } from './scratch.js';
 import { numberServers } from './server-numbers.js';
 import { makeLocalViews, readCopiedPlaces, spanServers } from './spanning-views.js';
+import { scratchDatabase } from './tables.js';
 
 export type Migration = { readonly name: string; readonly sql: string; readonly checksum: string };
 
@@ -49,8 +59,13 @@ export async function migrate(
   const server = connectClickHouse({ ...options, ...kind, database: 'default' });
   const client = connectClickHouse({ ...options, ...kind });
   try {
-    await server.command({
-      query: renderSql(`CREATE DATABASE IF NOT EXISTS ${database} {{on_cluster}}`, kind),
+    const creation = renderSql(`CREATE DATABASE IF NOT EXISTS ${database} {{on_cluster}}`, kind);
+    await changeDefinition(server, [], creation);
+    await createScratchDatabase(client).catch((error: unknown) => {
+      if (codeOfFault(error) !== faultCodes.accessDenied) throw error;
+      throw new MigrationError(
+        `the user may not make the database ${scratchDatabase(database)}: run the grants of deploy/clickhouse/users.sql again`,
+      );
     });
     return await applyMissing(client, kind, migrations);
   } finally {
@@ -102,7 +117,7 @@ async function applyMissing(
   kind: TablesOf,
   migrations: readonly Migration[],
 ): Promise<string[]> {
-  const run = (sql: string) => client.command({ query: renderSql(sql, kind) });
+  const run = (sql: string) => changeDefinition(client, definedBy(sql), renderSql(sql, kind));
   await run(`CREATE TABLE IF NOT EXISTS migrations {{on_cluster}}
     (name String, checksum String, applied_at DateTime64(3, 'UTC') DEFAULT now64(3))
     ENGINE = {{engine MergeTree}} ORDER BY name SETTINGS fsync_after_insert = 1`);
@@ -129,6 +144,13 @@ async function applyMissing(
   return missing.map(({ name }) => name);
 }
 
+/** The table or view whose definition a migration writes; an INSERT writes none. */
+function definedBy(sql: string): string[] {
+  const [, name] =
+    /^(?:CREATE (?:OR REPLACE )?|ALTER )(?:TABLE|VIEW) (?:IF NOT EXISTS )?(\w+)/m.exec(sql) ?? [];
+  return name === undefined ? [] : [name];
+}
+
 type TablesOf = Pick<Replication, 'tables' | 'cluster'>;
 
 /** Fills in what depends on the kind of tables. */
@@ -142,10 +164,8 @@ export function renderSql(sql: string, kind: TablesOf): string {
 }
 
 async function readApplied(client: ClickHouseClient): Promise<Map<string, string>> {
-  const result = await client.query({
+  const rows = await readRows<{ name: string; checksum: string }>(client, {
     query: 'SELECT name, checksum FROM migrations',
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{ name: string; checksum: string }>();
   return new Map(rows.map(({ name, checksum }) => [name, checksum]));
 }

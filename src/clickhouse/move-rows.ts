@@ -6,8 +6,10 @@ import { randomUUID } from 'node:crypto';
 import { pipeline, Transform } from 'node:stream';
 import { moves } from '../contract/limits.js';
 import { tables } from '../contract/records.js';
+import { readRows } from './answers.js';
 import { type ClickHouseClient, codeOfFault, drain, faultCodes } from './client.js';
-import { readLong } from './long-statement.js';
+import { changeDefinition } from './definitions.js';
+import { readLong, readRowLong } from './long-statement.js';
 import { deleteRows, killMutations } from './mutate.js';
 import { copyNameOf, shardNumberSpacing } from './store.js';
 import { storedTable } from './tables.js';
@@ -33,9 +35,9 @@ const ownerTable = (shard: number) => `shard_${shard}_is_moved_by`;
 
 /** Makes a process the owner on a server: what an earlier one has begun to remove there is ended. */
 export async function takeOver(client: ClickHouseClient, { shard, owner }: OwnedMove): Promise<void> {
-  await client.command({
-    query: `CREATE OR REPLACE TABLE ${ownerTable(shard)} ENGINE = MergeTree ORDER BY owner AS SELECT '${owner}' AS owner`,
-  });
+  const table = ownerTable(shard);
+  const query = `CREATE OR REPLACE TABLE ${table} ENGINE = MergeTree ORDER BY owner AS SELECT '${owner}' AS owner`;
+  await changeDefinition(client, [table], query);
   await killMutations(client, ownerTable(shard));
 }
 
@@ -43,7 +45,7 @@ export async function takeOver(client: ClickHouseClient, { shard, owner }: Owned
 export async function giveUp(client: ClickHouseClient, { shard, owner }: OwnedMove): Promise<void> {
   const query = `SELECT owner FROM ${ownerTable(shard)}`;
   try {
-    const [row] = await (await client.query({ query, format: 'JSONEachRow' })).json<{ owner: string }>();
+    const [row] = await readRows<{ owner: string }>(client, { query });
     if (row?.owner === owner) await endOwnership(client, shard);
   } catch (error) {
     // The other process has removed it.
@@ -80,7 +82,7 @@ export async function readFingerprint(
 ): Promise<string> {
   const { from, where } = rowsOf(table, shard);
   const columns = await columnsOf(client, table);
-  const [row] = await readLong<{ rows: string; sum: string; xor: string }>(client, {
+  const { rows, sum, xor } = await readRowLong<{ rows: string; sum: string; xor: string }>(client, {
     // Of a tuple: the hash of several values is null if one of them is null, and sums leave it out.
     // Its name is no column's: ClickHouse would take it for the column in the condition.
     query: `SELECT toString(count()) AS rows, toString(sum(row_hash)) AS sum, toString(groupBitXor(row_hash)) AS xor
@@ -88,19 +90,18 @@ export async function readFingerprint(
     query_params: { partition },
     clickhouse_settings: { max_execution_time: 0 },
   });
-  return `${row?.rows} ${row?.sum} ${row?.xor}`;
+  return `${rows} ${sum} ${xor}`;
 }
 
 /** The columns that are stored and not made from others; of the index also the owner, in which a marker has how far it reaches. */
 async function columnsOf(client: ClickHouseClient, table: MovedTable): Promise<string> {
   if (table === 'stored_keys') return 'hash, rest, segment, owner';
-  const result = await client.query({
+  const found = await readRows<{ name: string }>(client, {
     query: `SELECT name FROM system.columns WHERE database = currentDatabase() AND table = {table:String}
       AND default_kind NOT IN ('MATERIALIZED', 'ALIAS') ORDER BY position`,
     query_params: { table },
-    format: 'JSONEachRow',
   });
-  return (await result.json<{ name: string }>()).map(({ name }) => name).join(', ');
+  return found.map(({ name }) => name).join(', ');
 }
 
 /** Told while rows are copied: that some were passed on, and now and then how many have arrived by now. */
@@ -120,8 +121,7 @@ export async function copyRows(
   const { stream } = await source.exec({
     query: `SELECT ${columns} FROM ${from} WHERE _partition_id = {partition:String} AND ${where} FORMAT Native`,
     query_params: { partition },
-    // It is passed on while it is read; the whole of it would have to wait in ClickHouse's memory.
-    clickhouse_settings: { wait_end_of_query: 0, max_execution_time: 0 },
+    clickhouse_settings: { max_execution_time: 0 },
   });
   const queryId = randomUUID();
   const timer = setInterval(() => {
@@ -160,13 +160,11 @@ export async function copyRows(
 
 /** The rows that a running insert has received. */
 async function readArrived(client: ClickHouseClient, queryId: string): Promise<number> {
-  const result = await client.query({
+  const [row] = await readRows<{ rows: string }>(client, {
     query:
       'SELECT greatest(read_rows, written_rows) AS rows FROM system.processes WHERE query_id = {queryId:String}',
     query_params: { queryId },
-    format: 'JSONEachRow',
   });
-  const [row] = await result.json<{ rows: string }>();
   return Number(row?.rows ?? 0);
 }
 

@@ -3,6 +3,7 @@
 // that makes no progress is ended, and the caller's next try starts a new one.
 
 import { waits } from '../contract/limits.js';
+import { readRow, readRows } from './answers.js';
 import type { ClickHouseClient } from './client.js';
 import { createPatience, realTime, type Time } from './patience.js';
 import { databaseIn, hasReplicas, onAllReplicas } from './replication.js';
@@ -74,17 +75,15 @@ export async function readProgress(
 ): Promise<string> {
   const ofMutation = (what: string) => `(SELECT ${what} FROM ${onAllReplicas(client, 'system.mutations')}
     WHERE database = ${databaseIn(client)} AND table = {table:String} AND mutation_id = {mutationId:String})`;
-  const result = await client.query({
+  const { sign } = await readRow<{ sign: string }>(client, {
     query: `SELECT toString((${ofMutation('sum(parts_to_do)')},
         arraySort(groupArray((result_part_name, progress, rows_read, rows_written))))) AS sign
       FROM ${onAllReplicas(client, 'system.merges')}
       WHERE database = ${databaseIn(client)} AND table = {table:String}
         AND hasAny(source_part_names, ${ofMutation('groupUniqArrayArray(parts_to_do_names)')})`,
     query_params: { table, mutationId },
-    format: 'JSONEachRow',
   });
-  const [row] = await result.json<{ sign: string }>();
-  return row?.sign ?? '';
+  return sign;
 }
 
 /** `Code: 6. DB::Exception: … (CANNOT_PARSE_TEXT) (version …)`: the name alone, since the words in between quote values. */
@@ -111,7 +110,7 @@ export async function killMutations(client: ClickHouseClient, mark: string): Pro
 
 /** The newest mutation with a mark; those of one second by their ids, which end in ascending numbers. It is done when every replica has done it, and fails when it fails on one. */
 async function readMutation(client: ClickHouseClient, table: string, mark: string) {
-  const result = await client.query({
+  const [row] = await readRows<{ mutation_id: string; done: number; failure: string }>(client, {
     query: `SELECT mutation_id, max(create_time) AS created,
         count() = (SELECT count() FROM ${onAllReplicas(client, 'system.one')}) AND min(is_done) AS done,
         anyIf(latest_fail_reason, latest_fail_reason != '') AS failure
@@ -119,8 +118,6 @@ async function readMutation(client: ClickHouseClient, table: string, mark: strin
       WHERE database = ${databaseIn(client)} AND table = {table:String} AND position(command, {mark:String}) > 0
       GROUP BY mutation_id ORDER BY created DESC, length(mutation_id) DESC, mutation_id DESC LIMIT 1`,
     query_params: { table, mark },
-    format: 'JSONEachRow',
   });
-  const [row] = await result.json<{ mutation_id: string; done: number; failure: string }>();
   return row === undefined ? undefined : { ...row, done: Boolean(row.done) };
 }

@@ -3,7 +3,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { Readable } from 'node:stream';
-import { StringDecoder } from 'node:string_decoder';
+import { type Question, readRows, streamLines } from './answers.js';
 import type { ClickHouseClient } from './client.js';
 
 export type NamedUsers = { readonly identities: readonly string[]; readonly userIds: readonly string[] };
@@ -18,25 +18,35 @@ export type AskOptions = {
 };
 
 /** Settles with the rows of a query that reads `namedUsers`. */
-export async function askAbout<Row>(
+export function askAbout<Row>(
   client: ClickHouseClient,
   users: NamedUsers,
   query: string,
   options: AskOptions = {},
 ): Promise<Row[]> {
-  const all: Row[] = [];
-  for await (const rows of askInPieces<Row>(client, users, query, options))
-    for (const row of rows) all.push(row);
-  return all;
+  return readRows<Row>(client, questionAbout(users, query, options));
 }
 
-/** The rows of such a query as they come, if they may be millions. */
+/** The rows of such a query as they come, if they may be millions. They count once it has ended, as `streamRows` says. */
 export async function* askInPieces<Row>(
   client: ClickHouseClient,
+  users: NamedUsers,
+  query: string,
+  options: AskOptions = {},
+): AsyncGenerator<Row[]> {
+  for await (const { bytes } of streamLines(client, questionAbout(users, query, options))) {
+    const lines = bytes.toString('utf8').split('\n');
+    yield lines.filter((line) => line !== '').map((line) => JSON.parse(line) as Row);
+    // Pieces that are there already would come without a pause for others.
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+function questionAbout(
   { identities, userIds }: NamedUsers,
   query: string,
-  { params = {}, secondsMax }: AskOptions = {},
-): AsyncGenerator<Row[]> {
+  { params = {}, secondsMax }: AskOptions,
+): Question {
   const rows = [
     ...identities.map((identity) => ({ identity, user_id: null })),
     ...userIds.map((user_id) => ({ identity: '', user_id })),
@@ -47,8 +57,8 @@ export async function* askInPieces<Row>(
     ...rows.map((row) => `${JSON.stringify(row)}\n`),
     `\r\n--${boundary}--\r\n`,
   ].join('');
-  const { stream } = await client.exec({
-    query: `${query} FORMAT JSONEachRow`,
+  return {
+    query,
     query_params: { ...params },
     values: Readable.from([body]),
     http_headers: { 'Content-Type': `multipart/form-data; boundary=${boundary}` },
@@ -59,20 +69,5 @@ export async function* askInPieces<Row>(
       } as object),
       ...(secondsMax === undefined ? {} : { max_execution_time: secondsMax }),
     },
-  });
-  const decoder = new StringDecoder('utf8');
-  let begun = '';
-  for await (const piece of stream) {
-    const lines = (begun + decoder.write(piece as Buffer)).split('\n');
-    begun = lines.pop() ?? '';
-    const rows = rowsOf<Row>(lines);
-    if (rows.length > 0) yield rows;
-    // Pieces that are there already would come without a pause for others.
-    await new Promise((resolve) => setImmediate(resolve));
-  }
-  if (begun !== '') yield rowsOf<Row>([begun]);
-}
-
-function rowsOf<Row>(lines: readonly string[]): Row[] {
-  return lines.filter((line) => line !== '').map((line) => JSON.parse(line) as Row);
+  };
 }

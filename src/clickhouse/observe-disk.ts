@@ -1,6 +1,7 @@
 // Whether ClickHouse's servers answer, and the room on their disks, as metrics.
 
 import { clickhouseDisk, clickhouseUp } from '../metrics.js';
+import { readRows } from './answers.js';
 import type { ClickHouseClient } from './client.js';
 import { serversOf } from './servers.js';
 
@@ -21,12 +22,10 @@ export async function observeDisk(clickhouse: ClickHouseClient): Promise<void> {
 type Disk = { readonly free: string; readonly total: string };
 
 async function readDisk(clickhouse: ClickHouseClient): Promise<Disk | undefined> {
-  const result = await clickhouse.query({
+  const [disk] = await readRows<Disk>(clickhouse, {
     query: `SELECT toString(unreserved_space) AS free, toString(total_space) AS total FROM system.disks
       ORDER BY unreserved_space LIMIT 1`,
-    format: 'JSONEachRow',
     abort_signal: AbortSignal.timeout(waitMsMax),
   });
-  const [disk] = await result.json<Disk>();
   return disk;
 }

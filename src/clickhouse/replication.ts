@@ -14,6 +14,7 @@
 import type { TableKind } from '../config.js';
 import type { ClickHouseClient } from '../packages/clickhouse.js';
 import { replicas } from '../tuning.js';
+import { readRow } from './answers.js';
 
 export type Replication = {
   readonly tables: TableKind;
@@ -88,12 +89,10 @@ export async function settingsOfAll(client: ClickHouseClient): Promise<Settings>
   const { tables } = replicationOf(client);
   if (tables === 'rehearsed') return { insert_quorum: '2' };
   if (tables !== 'replicated') return {};
-  const result = await client.query({
+  const row = await readRow<{ replicas: number }>(client, {
     query: `SELECT max(total_replicas) AS replicas FROM system.replicas WHERE database = currentDatabase()`,
-    format: 'JSONEachRow',
   });
-  const [row] = await result.json<{ replicas: number }>();
-  const count = Number(row?.replicas ?? 0);
+  const count = Number(row.replicas);
   if (count === 0) throw new Error('the database has no replicated tables');
   return { insert_quorum: String(count) };
 }
@@ -124,6 +123,13 @@ export function onAllReplicas(client: ClickHouseClient, table: string): string {
   return `clusterAllReplicas('${cluster}', ${isSystem ? table : `${database}.${table}`})`;
 }
 
+/** The name of a connection's database. */
+export function databaseOf(client: ClickHouseClient): string {
+  const { database } = replicationOf(client);
+  if (database === '') throw new Error('a connection without a database');
+  return database;
+}
+
 /** The database, as an expression that means the same on each replica. */
 export function databaseIn(client: ClickHouseClient): string {
   const { tables, database } = replicationOf(client);
@@ -143,14 +149,12 @@ export async function hasRow(
 ): Promise<boolean> {
   const everywhere = onAllReplicas(client, table);
   for (const source of new Set([table, everywhere])) {
-    const result = await client.query({
+    const { markers } = await readRow<{ markers: string | number }>(client, {
       query: `SELECT count() AS markers FROM ${source} WHERE ${condition}`,
       query_params: { ...query_params },
-      format: 'JSONEachRow',
       ...(source === table ? {} : { clickhouse_settings: { skip_unavailable_shards: isCertain ? 0 : 1 } }),
     });
-    const [found] = await result.json<{ markers: string | number }>();
-    if (Number(found?.markers) > 0) return true;
+    if (Number(markers) > 0) return true;
   }
   return false;
 }

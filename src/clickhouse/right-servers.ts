@@ -35,7 +35,7 @@ const admissionMsMax = 15_000;
 
 type Compared = {
   /** As it is without the guard. */
-  readonly query: ClickHouseClient['query'];
+  readonly exec: ClickHouseClient['exec'];
   atMs: number;
   /** When a connection to it failed last. */
   faultAtMs: number;
@@ -54,7 +54,7 @@ export function guardServers(
   const never = Number.NEGATIVE_INFINITY;
   const servers = all.map(
     (client): Compared => ({
-      query: client.query.bind(client),
+      exec: client.exec.bind(client),
       atMs: never,
       faultAtMs: never,
       noted: undefined,

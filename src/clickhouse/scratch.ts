@@ -1,12 +1,17 @@
-// Tables that live as long as one round of deletions, one preview or one export. On a single server they are in its memory, so
-// that no copy of a user is left on its disk. Where there are replicas, the memory of one is of no use: statements reach
-// any of them, and each carries out mutations by itself, after a restart too. There these tables are on disk and equal on
-// every replica before they are read; dropping them removes their parts.
+// Tables that live as long as one round of deletions, one preview, one export or one run of retention. On a single server they are in a
+// database of their own in its memory (`ENGINE = Memory`), which has neither rows nor definitions on disk: no copy of a user is left
+// there, a full disk damages nothing, and after a restart they are gone, so a statement that names one fails. Where there are
+// replicas, the memory of one is of no use: statements reach any of them, and each carries out mutations by itself, after a restart
+// too. There these tables are on disk, in the database of the data, and equal on every replica before they are read; dropping them
+// removes their parts.
 
+import { readRows } from './answers.js';
 import { anySize } from './any-size.js';
-import type { ClickHouseClient } from './client.js';
+import { type ClickHouseClient, codeOfFault, faultCodes } from './client.js';
+import { changeDefinition, DefinitionLost } from './definitions.js';
 import { commandLong } from './long-statement.js';
-import { engineInUse, hasReplicas, onCluster, settingsOfAll } from './replication.js';
+import { databaseOf, engineInUse, hasReplicas, onCluster, settingsOfAll } from './replication.js';
+import { scratchDatabase } from './tables.js';
 
 /**
  * `Set`: asked only whether it has a value. `lookUp`: one row is looked up by the value of a column. `onDisk`: rows that must
@@ -14,16 +19,72 @@ import { engineInUse, hasReplicas, onCluster, settingsOfAll } from './replicatio
  */
 export type ScratchKind = 'rows' | 'onDisk' | 'Set' | { readonly lookUp: string };
 
-/** Makes an empty table. Its structure is the list of its columns. */
+/** The database in which a connection makes such tables. */
+function placeOf(client: ClickHouseClient): string {
+  const database = databaseOf(client);
+  return hasReplicas(client) ? database : scratchDatabase(database);
+}
+
+/** How statements name such a table, except one of the kind `onDisk`. */
+export function scratchName(client: ClickHouseClient, table: string): string {
+  return `${placeOf(client)}.${table}`;
+}
+
+/** Makes the database of such tables, where they are in memory. */
+export async function createScratchDatabase(client: ClickHouseClient): Promise<void> {
+  if (hasReplicas(client)) return;
+  await changeDefinition(client, [], `CREATE DATABASE IF NOT EXISTS ${placeOf(client)} ENGINE = Memory`);
+}
+
+/**
+ * Such tables whose names begin like this, as statements name them, which are at least so old. Those on disk, and all of earlier
+ * versions, are in the database of the data.
+ */
+export async function listScratch(
+  client: ClickHouseClient,
+  prefix: string,
+  ageSecondsMin = 0,
+): Promise<string[]> {
+  const rows = await readRows<{ scratch: string }>(client, {
+    query: `SELECT concat(database, '.', name) AS scratch FROM system.tables
+      WHERE database IN {databases:Array(String)} AND startsWith(name, {prefix:String})
+        AND ({ageSecondsMin:UInt32} = 0 OR
+          if(comment = '', toUnixTimestamp(metadata_modification_time), toUInt64OrZero(comment)) <= {madeBefore:UInt64})`,
+    query_params: {
+      databases: [placeOf(client), databaseOf(client)],
+      prefix,
+      ageSecondsMin,
+      madeBefore: Math.floor(Date.now() / 1_000) - ageSecondsMin,
+    },
+  });
+  return rows.map(({ scratch }) => scratch);
+}
+
+/** Makes an empty table, by the name that `scratchName` gives, or of the kind `onDisk` by its own. Its structure is the list of its columns. */
 export async function createScratch(
   client: ClickHouseClient,
   name: string,
   structure: string,
   kind: ScratchKind = 'rows',
 ): Promise<void> {
-  await client.command({
-    query: `CREATE TABLE ${name} ${onCluster(client)} (${structure}) ENGINE = ${engineFor(client, kind)}`,
-  });
+  // When it was made: a database in memory notes no time.
+  const made = Math.floor(Date.now() / 1_000);
+  const query = `CREATE TABLE ${name} ${onCluster(client)} (${structure}) ENGINE = ${engineFor(client, kind)} COMMENT '${made}'`;
+  if (kind === 'onDisk' || hasReplicas(client)) {
+    // Dropping the table removes the file too.
+    return changeDefinition(client, [name], query).catch(async (error: unknown) => {
+      if (error instanceof DefinitionLost) await dropScratch(client, name);
+      throw error;
+    });
+  }
+  try {
+    await client.command({ query });
+  } catch (error) {
+    // The start of an embedded ClickHouse drops the database if a full disk has damaged its definition.
+    if (codeOfFault(error) !== faultCodes.unknownDatabase) throw error;
+    await createScratchDatabase(client);
+    await client.command({ query });
+  }
 }
 
 function engineFor(client: ClickHouseClient, kind: ScratchKind): string {
@@ -62,7 +123,7 @@ export async function fillScratch(client: ClickHouseClient, table: string, selec
 
 /** Renames a table. Rejects if another process has renamed or dropped it. */
 export async function renameScratch(client: ClickHouseClient, from: string, to: string): Promise<void> {
-  await client.command({ query: `RENAME TABLE ${from} TO ${to} ${onCluster(client)}` });
+  await changeDefinition(client, [to], `RENAME TABLE ${from} TO ${to} ${onCluster(client)}`);
 }
 
 /** Removes all rows. */

@@ -2,7 +2,9 @@
 // place than before, twice, or by mistake is noticed before anything is stored or counted there.
 
 import { randomBytes } from 'node:crypto';
+import { type Answering, readRow, readRows } from './answers.js';
 import { type ClickHouseClient, codeOfFault, faultCodes } from './client.js';
+import { changeDefinition } from './definitions.js';
 import { MigrationError } from './migration-error.js';
 
 export type ServerNumber = { readonly number: number; readonly deployment: string };
@@ -11,10 +13,12 @@ export type ServerNumber = { readonly number: number; readonly deployment: strin
 export async function numberServers(clients: readonly ClickHouseClient[]): Promise<void> {
   const noted: (ServerNumber | undefined)[] = [];
   for (const client of clients) {
-    await client.command({
-      query: `CREATE TABLE IF NOT EXISTS server_number (number UInt16, deployment String)
+    await changeDefinition(
+      client,
+      ['server_number'],
+      `CREATE TABLE IF NOT EXISTS server_number (number UInt16, deployment String)
         ENGINE = MergeTree ORDER BY number SETTINGS fsync_after_insert = 1`,
-    });
+    );
     noted.push(await readServerNumber(client));
   }
   // The first server may be a new one in the place of one that is lost.
@@ -53,32 +57,25 @@ export function notOfRedis(place: number): string {
 }
 
 /** The epoch of the deployment whose registry a home has; undefined if it has none. */
-export async function readEpoch(
-  client: Pick<ClickHouseClient, 'query'>,
-  signal: AbortSignal,
-): Promise<string | undefined> {
-  const result = await client.query({
+export async function readEpoch(client: Answering, signal: AbortSignal): Promise<string | undefined> {
+  const { epoch } = await readRow<{ epoch: string }>(client, {
     query: `SELECT JSONExtractString(argMax(registry.document, (registry.version, written_at)), 'epoch') AS epoch
       FROM registry WHERE document_key = 'deployment:'`,
-    format: 'JSONEachRow',
     abort_signal: signal,
   });
-  const [row] = await result.json<{ epoch: string }>();
-  return row === undefined || row.epoch === '' ? undefined : row.epoch;
+  return epoch === '' ? undefined : epoch;
 }
 
 /** Undefined if the server has none. */
 export async function readServerNumber(
-  client: Pick<ClickHouseClient, 'query'>,
+  client: Answering,
   signal?: AbortSignal,
 ): Promise<ServerNumber | undefined> {
   try {
-    const result = await client.query({
+    const [row] = await readRows<ServerNumber>(client, {
       query: 'SELECT number, deployment FROM server_number LIMIT 1',
-      format: 'JSONEachRow',
       ...(signal !== undefined && { abort_signal: signal }),
     });
-    const [row] = await result.json<ServerNumber>();
     return row;
   } catch (error) {
     if (codeOfFault(error) === faultCodes.unknownTable) return undefined;

@@ -159,28 +159,45 @@ export function checkAll(servers: Servers): Promise<State[]> {
 }
 
 export type ServersWatch = {
-  /** Indexes of the servers that did not answer the last time. */
-  readonly away: () => readonly number[];
+  /** What waits for the servers that did not answer the last time, for whoever asks whether all is well. */
+  readonly away: () => readonly string[];
   readonly close: () => void;
 };
 
 const watchEveryMs = 2_000;
 
-/** Checks every two seconds which of several servers answer. A single server is not watched. */
+/** Checks every two seconds which servers answer. */
 export function watchServers(home: ClickHouseClient): ServersWatch {
   const servers = serversOf(home);
-  if (servers.isOne) return { away: () => [], close: () => undefined };
   let away: readonly number[] = [];
   let isChecking = false;
   const check = async () => {
     if (isChecking) return;
     isChecking = true;
-    const seen = await checkAll(servers);
+    const seen = servers.isOne ? [await askSingle(home)] : await checkAll(servers);
     away = seen.flatMap((state, number) => (state === 'away' || state === 'empty' ? [number] : []));
     isChecking = false;
   };
+  void check();
   const timer = setInterval(() => void check(), watchEveryMs);
-  return { away: () => away, close: () => clearInterval(timer) };
+  return {
+    away: () =>
+      away.map((number) =>
+        servers.isOne
+          ? 'clickhouse: records wait in Redis until it answers'
+          : `clickhouse server ${number}: records of its shards wait`,
+      ),
+    close: () => clearInterval(timer),
+  };
+}
+
+/** A single server has no place that it could be wrong for. */
+async function askSingle(home: ClickHouseClient): Promise<State> {
+  const abort_signal = AbortSignal.timeout(answerMsMax);
+  return home.command({ query: 'SELECT 1', abort_signal }).then(
+    () => 'there',
+    () => 'away',
+  );
 }
 
 /** `empty`: it answers, and lacks the database. `wrong`: it is not the server of its place. */

@@ -4,7 +4,9 @@
 
 import { isDeepStrictEqual } from 'node:util';
 import { tables } from '../contract/records.js';
+import { readRow, readRows } from './answers.js';
 import type { ClickHouseClient } from './client.js';
+import { changeDefinition } from './definitions.js';
 import { shardNumberSpacing } from './store.js';
 
 /** The views that span all servers: one of each kind of record, and the views that join them. */
@@ -69,7 +71,9 @@ export async function makeLocalViews(
   for (;;) {
     const hidden = hiddenOn(place, await readPlaces());
     if (isDeepStrictEqual(made, hidden)) return;
-    for (const query of localViewStatements(migrations, hidden)) await client.command({ query });
+    const names = localViews.map((view) => `local_${view}`);
+    for (const [i, query] of localViewStatements(migrations, hidden).entries())
+      await changeDefinition(client, names.slice(i, i + 1), query);
     made = hidden;
   }
 }
@@ -82,13 +86,11 @@ function hiddenOn(place: number, { servers, moves = [] }: ShardPlaces = { server
 
 /** The places in the second copy of the registry, which a home has; undefined if it has none. */
 export async function readCopiedPlaces(home: ClickHouseClient): Promise<ShardPlaces | undefined> {
-  const result = await home.query({
+  const { document } = await readRow<{ document: string }>(home, {
     query: `SELECT argMax(registry.document, (registry.version, written_at)) AS document
       FROM registry WHERE document_key = 'shard_servers:'`,
-    format: 'JSONEachRow',
   });
-  const [row] = await result.json<{ document: string }>();
-  return row === undefined || row.document === '' ? undefined : (JSON.parse(row.document) as ShardPlaces);
+  return document === '' ? undefined : (JSON.parse(document) as ShardPlaces);
 }
 
 /**
@@ -96,15 +98,13 @@ export async function readCopiedPlaces(home: ClickHouseClient): Promise<ShardPla
  * nothing is not asked, so the number of its shards is compared.
  */
 export async function spanServers(client: ClickHouseClient, cluster: string, servers: number): Promise<void> {
-  const result = await client.query({
+  const { shards } = await readRow<{ shards: number }>(client, {
     query: 'SELECT max(shard_num) AS shards FROM system.clusters WHERE cluster = {cluster:String}',
     query_params: { cluster },
-    format: 'JSONEachRow',
   });
-  const [row] = await result.json<{ shards: number }>();
-  if (Number(row?.shards ?? 0) !== servers) {
+  if (Number(shards) !== servers) {
     throw new Error(
-      `the cluster ${cluster} has ${row?.shards ?? 0} shards in ClickHouse's configuration, but CLICKHOUSE_URL names ${servers} servers`,
+      `the cluster ${cluster} has ${shards} shards in ClickHouse's configuration, but CLICKHOUSE_URL names ${servers} servers`,
     );
   }
   const there = await readTables(client);
@@ -115,11 +115,11 @@ export async function spanServers(client: ClickHouseClient, cluster: string, ser
     // Made beside the one in use and exchanged with it, so that there is one at any moment.
     const next = `next_${view}`;
     await client.command({ query: `DROP TABLE IF EXISTS ${next} SYNC` });
-    await client.command({ query: `CREATE TABLE ${next} AS local_${view} ENGINE = ${engine}` });
+    await changeDefinition(client, [next], `CREATE TABLE ${next} AS local_${view} ENGINE = ${engine}`);
     if (spanning === undefined) {
-      await client.command({ query: `RENAME TABLE ${next} TO ${view}` });
+      await changeDefinition(client, [view], `RENAME TABLE ${next} TO ${view}`);
     } else {
-      await client.command({ query: `EXCHANGE TABLES ${next} AND ${view}` });
+      await changeDefinition(client, [view], `EXCHANGE TABLES ${next} AND ${view}`);
       await client.command({ query: `DROP TABLE ${next} SYNC` });
     }
   }
@@ -134,12 +134,11 @@ type Table = {
 };
 
 async function readTables(client: ClickHouseClient): Promise<ReadonlyMap<string, Table>> {
-  const result = await client.query({
+  const rows = await readRows<Table>(client, {
     query: `SELECT t.name AS name, t.database AS database, t.engine_full AS engine_full, c.columns AS columns
       FROM (SELECT name, database, engine_full FROM system.tables WHERE database = currentDatabase()) AS t
       INNER JOIN (SELECT table, toString(arrayMap(c -> (c.2, c.3), arraySort(groupArray((position, name, type))))) AS columns
         FROM system.columns WHERE database = currentDatabase() GROUP BY table) AS c ON t.name = c.table`,
-    format: 'JSONEachRow',
   });
-  return new Map((await result.json<Table>()).map((table) => [table.name, table]));
+  return new Map(rows.map((table) => [table.name, table]));
 }

@@ -3,7 +3,8 @@
 
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
-import { type TableVersion, tableOf, tables } from '../contract/records.js';
+import { type TableVersion, tableOf } from '../contract/records.js';
+import { readRow, readRows } from './answers.js';
 import { type ClickHouseClient, codeOfFault, drain, faultCodes } from './client.js';
 import { databaseIn, hasRow, onAllReplicas } from './replication.js';
 import { columnsOf, storedTable } from './tables.js';
@@ -36,7 +37,7 @@ export function tokenOf(segment: SegmentName, bytes: Buffer, burnt: number): str
 
 /**
  * Inserts a segment's rows, as `stampRows` returns them, under a token. Settles when ClickHouse answers OK, whether it
- * stored the rows or knew the token. `isExempt`: ClickHouse refused the segment before (see `refuseSegments`), and Redis
+ * stored the rows or knew the token. `isExempt`: ClickHouse refused the segment before (see `shard-limits.ts`), and Redis
  * still wants it.
  */
 export async function insertSegment(
@@ -104,58 +105,19 @@ export function copyNameOf(shard: number, owner: string): string {
   return `${copyPrefix}${shard} ${owner}`;
 }
 
-/**
- * From here on ClickHouse refuses the shard's rows from all processes, and its keys from workers, with the code of
- * `isRefusedSegment`. Inserts that it has begun go on. `copy`: the name of the only copy that it takes. A later call for the shard replaces this one.
- */
-export async function closeShard(client: ClickHouseClient, shard: number, copy?: string): Promise<void> {
-  const isCopy = copy === undefined ? '0' : `getSetting('log_comment') = '${copy}'`;
-  const isOurs = `getSetting('log_comment') = '${indexNameOf(shard)}' OR ${isOfCopy}`;
-  await constrainShard(client, shard, isCopy, `${isCopy} OR NOT (${isOurs})`);
-}
-
-/** Takes the shard's rows again, and from here on refuses copies of them, however late they arrive. */
-export async function openShard(client: ClickHouseClient, shard: number): Promise<void> {
-  await constrainShard(client, shard, `NOT ${isOfCopy}`, `NOT ${isOfCopy}`);
-}
-
-/** Which inserts of rows of the shard ClickHouse takes, and which of its keys. */
-async function constrainShard(
-  client: ClickHouseClient,
-  shard: number,
-  ofRows: string,
-  ofKeys: string,
-): Promise<void> {
-  const constraint = `where_shard_${shard}_is`;
-  const isOther = `segment % ${shardNumberSpacing} != ${shard}`;
-  const checks = [...tables.map(storedTable), 'failed_events'].map((table) => [
-    table,
-    `${isOther} OR ${ofRows}`,
-  ]);
-  // A restore writes markers of all shards to every server. They are refused from workers only.
-  const isOtherKey = `if(hash = 0, rest != ${shard}, ${isOther})`;
-  for (const [table, check] of [...checks, ['stored_keys', `${isOtherKey} OR ${ofKeys}`]]) {
-    await client.command({
-      query: `ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS ${constraint}, ADD CONSTRAINT ${constraint} CHECK ${check}`,
-    });
-  }
-}
-
 /** Whether a statement with a matching comment runs in this database. */
 async function runs(
   client: ClickHouseClient,
   condition: string,
   names: Record<string, string>,
 ): Promise<boolean> {
-  const result = await client.query({
+  const { running } = await readRow<{ running: string | number }>(client, {
     query: `SELECT count() AS running FROM (
         SELECT Settings['log_comment'] AS comment, current_database FROM ${onAllReplicas(client, 'system.processes')}
       ) WHERE current_database = ${databaseIn(client)} AND ${condition}`,
     query_params: names,
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{ running: string | number }>();
-  return Number(rows[0]?.running) > 0;
+  return Number(running) > 0;
 }
 
 /** Parses rows as an insert would, and stores nothing. Rejects as the insert would. */
@@ -219,33 +181,18 @@ async function structureOf(
   table: TableVersion,
   changed = (type: string) => type,
 ): Promise<string> {
-  const result = await client.query({
+  const rows = await readRows<{ name: string; type: string }>(client, {
     query: `SELECT name, type FROM system.columns WHERE database = currentDatabase() AND table = {table:String}`,
     query_params: { table: storedTable(table) },
-    format: 'JSONEachRow',
   });
-  const types = new Map(
-    (await result.json<{ name: string; type: string }>()).map((row) => [row.name, row.type]),
-  );
+  const types = new Map(rows.map((row) => [row.name, row.type]));
   return columnsOf(table)
-    .map((column) => `${column} ${changed(types.get(column) ?? 'String')}`.replaceAll("'", "\\'"))
+    .map((column) => {
+      const type = types.get(column);
+      if (type === undefined) throw new Error(`${storedTable(table)} has no column ${column}`);
+      return `${column} ${changed(type)}`.replaceAll("'", "\\'");
+    })
     .join(', ');
-}
-
-/**
- * From here on ClickHouse refuses a shard's segments up to a number, with the code of `isRefusedSegment`: their Redis was
- * emptied, so only a restored Redis says whether they are still to be stored. A worker that has one asks Redis again. Inserts
- * that ClickHouse has begun go on. A later call for the shard replaces an earlier one.
- */
-export async function refuseSegments(client: ClickHouseClient, shard: number, number: string): Promise<void> {
-  if (!/^\d+$/.test(number)) throw new Error('a segment number is not decimal');
-  const constraint = `not_before_restore_of_shard_${shard}`;
-  for (const table of [...tables.map(storedTable), 'failed_events']) {
-    await client.command({
-      query: `ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS ${constraint}, ADD CONSTRAINT ${constraint}
-        CHECK segment > ${number} OR segment % ${shardNumberSpacing} != ${shard} OR startsWith(getSetting('log_comment'), '${exemptPrefix}')`,
-    });
-  }
 }
 
 /** Whether an insert was refused because Redis was emptied since its segment was read. */
@@ -257,12 +204,11 @@ export function isRefusedSegment(error: unknown): boolean {
 export const shardNumberSpacing = 64;
 
 const namePrefix = 'store ';
-/** Begins the names of inserts that the constraint of `refuseSegments` lets through. It is part of existing constraints. */
+/** Begins the names of inserts that `refuseSegments` does not concern. Like the others it is part of the constraints `shard_limits`. */
 const exemptPrefix = `${namePrefix}asked `;
 
 /** Begins the names of copies of rows from another server. */
 const copyPrefix = `${exemptPrefix}move `;
-const isOfCopy = `startsWith(getSetting('log_comment'), '${copyPrefix}')`;
 
 /** What every insert of a worker into a shard's index of keys is marked with. */
 export function indexNameOf(shard: number): string {

@@ -79,3 +79,8 @@ function ofEachTable<Value>(make: (described: Readonly<Record<string, ColumnType
 
 /** Finds the event_id in the text of a row: every table has it behind the app_id. For RE2 as well. */
 export const eventIdInRow = '^\\["[0-9]+","([0-9a-f]{32})"';
+
+/** The name of the database, beside another one, in which tables of one round, export or run are (`scratch.ts`), on a single server. */
+export function scratchDatabase(database: string): string {
+  return `${database}_scratch`;
+}

@@ -9,6 +9,7 @@ import {
   type ReactNode,
   useContext,
   useEffect,
+  useRef,
 } from 'react';
 import { type LoadOptions, type Sluice, sluice } from './index.js';
 
@@ -20,13 +21,33 @@ export type SluiceProviderProps = LoadOptions & {
 const context = createContext<Sluice>(sluice);
 
 /**
- * Begins to record once it is shown, and again when the app_id or the address changes. Calls that its children make before
- * wait for that.
+ * Begins to record once it is shown. Options that change take effect: functions at once, the others when they are shown. Calls that
+ * its children make before wait for that.
  */
 export function SluiceProvider({ appId, children, ...options }: SluiceProviderProps): ReactElement {
-  const { baseUrl } = options;
-  useEffect(() => sluice.load(appId, options), [appId, baseUrl]);
+  const latest = useRef(options);
+  // Now, not in an effect: effects of the children run before one of this component.
+  latest.current = options;
+  // A function that is replaced by another one changes nothing here.
+  const description = JSON.stringify(options, (_, value) =>
+    typeof value === 'function' ? 'function' : value,
+  );
+  useEffect(() => sluice.load(appId, withLatestFunctions(options, latest)), [appId, description]);
   return createElement(context.Provider, { value: sluice }, children);
+}
+
+/** The options, with functions that call those of the last rendering. */
+function withLatestFunctions(options: LoadOptions, latest: { readonly current: LoadOptions }): LoadOptions {
+  const { beforeSend, pageViews } = options;
+  const redact = (url: string): string => {
+    const { pageViews } = latest.current;
+    return (typeof pageViews === 'object' ? pageViews.redact?.(url) : undefined) ?? url;
+  };
+  return {
+    ...options,
+    ...(beforeSend && { beforeSend: (message) => latest.current.beforeSend?.(message) ?? null }),
+    ...(typeof pageViews === 'object' && pageViews.redact && { pageViews: { ...pageViews, redact } }),
+  };
 }
 
 /** The library. Its operations may be called in effects and handlers, at any time. */

@@ -92,7 +92,7 @@ export const readySchema = Type.Object({
   ready: Type.Boolean(),
   missing: Type.Array(Type.String(), {
     description:
-      'What is not there. A process is ready with something missing when one of several shards lacks its state.',
+      'What is not there. A process is ready with something missing when one of several shards lacks its state, or when ClickHouse does not answer: records then wait in Redis.',
   }),
 });
 

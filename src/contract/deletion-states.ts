@@ -11,6 +11,7 @@ export const deletionStates = {
   verifying: 'Every table is counted once more.',
   complete: 'Every table was counted and held nothing of its users.',
   clickhouse_unavailable: 'ClickHouse did not answer; another attempt follows.',
+  no_room: "ClickHouse's disk has too little room to delete rows; it goes on when there is.",
   mutation_failed: 'Rows were left after a deletion; another attempt follows.',
   failed: 'The last attempt failed; another one follows.',
   targets_lost:

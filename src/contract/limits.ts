@@ -57,8 +57,11 @@ export const ignoredFields = {
 /** Characters of a bearer token. A longer one opens nothing. */
 export const bearerMax = 200;
 
-/** Bytes of bodies to `/api/collect` by address, in one API process; how many is `COLLECT_ADDRESS_BYTES_MAX`. */
-export const collectAddresses = {
+/**
+ * Bytes of bodies by address, in one API process: to `/api/collect` (`COLLECT_ADDRESS_BYTES_MAX`), and large or compressed ones to
+ * the endpoints of servers (`ADDRESS_BYTES_MAX`).
+ */
+export const addressAllowances = {
   windowMs: 60_000,
   /** Addresses that are remembered; beyond that the oldest is forgotten. Measured: 96 bytes each. */
   keptMax: 100_000,
@@ -76,6 +79,8 @@ export const browserCaches = {
 
 /** Bodies that come in pieces or compressed, in one API process. */
 export const receiving = {
+  /** Of one request, all together; a request with more is answered 431 by uWebSockets.js, which also takes 100 headers at most. */
+  headerBytesMax: 16 * KiB,
   /** A body up to this size takes room as it comes; a larger one is read on once there is room for all of it. */
   smallBytesMax: 64 * KiB,
   small: { bytesMax: 32 * MiB, bytesPerAddressMax: 16 * MiB, waitMsMax: 0 },
@@ -114,6 +119,8 @@ export const flattened = {
   segmentBytesMax: 4 * MiB,
 } as const;
 
+/** Records of one request: a message of a Segment batch may leave two. */
+const requestRecordsMax = 2 * counts.segmentMessagesMax;
 /** The bytes that a row adds to its record: ids, a time, separators, and its part of a commit. */
 const rowOverheadBytesMax = KiB;
 /** The most bytes of a row per byte of its record: `1e20` is stored with 21 digits, and `,` between elements as `||`. */
@@ -175,6 +182,13 @@ export const deletions = {
   tokenFailuresPerMinuteMax: 20,
   statusRequestsPerSecondMax: 100,
   pendingPerAccountMax: 2000,
+  /**
+   * What the lists of pending requests may weigh, of one account and of all: the bytes of their names, and so much for each user. The
+   * last part of it, as much as one account may have, is for accounts that have nothing pending. Of names of 30 bytes an account can
+   * have a million users pending, which rounds take in two minutes.
+   */
+  pendingWeightPerAccountMax: 64 * MiB,
+  pendingWeightMax: 256 * MiB,
   /** Characters of a caller's reference, and how long it is remembered. */
   referenceMax: 255,
   referenceMs: 30 * 24 * 60 * 60 * 1000,
@@ -183,6 +197,12 @@ export const deletions = {
   listLookedAtMax: 2_000,
   listReadMax: 200,
 } as const;
+
+/** What a named user weighs besides its name, in the lists of deletions and exports. */
+export const userWeight = 32;
+
+/** Redis's memory: the default of `REDIS_MEMORY_BYTES_MAX`. */
+export const redisMemoryBytes = 6 * 1024 * MiB;
 
 /** Suppressed users. */
 export const suppressions = {
@@ -235,10 +255,22 @@ export const callbacks = {
 
 /** Previews of deletions: what a dry run would find. */
 export const previews = {
-  /** A preview is answered within this time, even if ClickHouse is not. */
+  /** A preview is answered within this time, even if ClickHouse is not; what it waits for its turn is part of it. */
   msMax: 20_000,
-  /** How many run at a time in one API process. */
-  atOnceMax: 2,
+  /** How many run at a time in one API process; the others of an account wait for it. */
+  places: { atOnceMax: 3, ofAccountMax: 1, reserved: 0, waitMsMax: 15_000, waitingOfAccountMax: 5 },
+} as const;
+
+/** Queries about an account's users and records, by its people and its tokens, in one API process. */
+export const queries = {
+  atOnceMax: 4,
+  ofAccountMax: 2,
+  ofPersonMax: 2,
+  reserved: 1,
+  waitMsMax: 15_000,
+  /** A page of the console asks up to ten things at once. */
+  waitingOfAccountMax: 60,
+  waitingOfPersonMax: 30,
 } as const;
 
 /** Charts of the records of each environment by minute. */
@@ -310,11 +342,18 @@ export const userLookUps = {
 export const userExports = {
   /** A request for an export is kept this long; then the export is no longer found. */
   keptMs: 24 * 60 * 60 * 1000,
-  /** Requests that are held for an account: at most 50 MB in Redis. */
+  /** Requests that are held for an account, and what they may weigh in Redis, of one account and of all, as deletions do. */
   perAccountMax: 500,
-  /** Downloads at a time in one API process, and of one account among them. */
-  downloadsMax: 4,
-  downloadsPerAccountMax: 2,
+  weightPerAccountMax: 16 * MiB,
+  weightMax: 128 * MiB,
+  /** Downloads at a time in one API process. The last places are for accounts that download nothing else. */
+  downloads: { atOnceMax: 6, ofAccountMax: 2, reserved: 2, waitMsMax: 20_000, waitingOfAccountMax: 4 },
+  /**
+   * A download that has run for so long, and whose reader took fewer bytes a second, makes way for an account that downloads
+   * nothing and finds no place.
+   */
+  slowAfterMs: 10_000,
+  slowBytesPerSecondMax: 256 * KiB,
   /**
    * A download is cut off when its reader has taken nothing for this long, or when it takes longer than this in all. What was
    * taken shows in steps of up to 1.4 MB (a third of a socket's buffer), so whoever reads 25 KB/s is not cut off.
@@ -562,7 +601,9 @@ export type LimitName =
   | 'bulk_identity'
   | 'bulk_app'
   | 'collect_user'
-  | 'collect_app';
+  | 'collect_app'
+  | 'app_records'
+  | 'app_bytes';
 
 export type RateLimit = {
   /** How many are accepted in any window. */
@@ -570,6 +611,8 @@ export type RateLimit = {
   readonly windowMs: number;
   /** Acceptances within this time share one entry of the log and leave the window together. */
   readonly granularityMs: number;
+  /** The least that it can be set to; 1 without it. */
+  readonly least?: number;
 };
 
 export const rateLimits: Readonly<Record<LimitName, RateLimit>> = {
@@ -579,6 +622,11 @@ export const rateLimits: Readonly<Record<LimitName, RateLimit>> = {
   bulk_app: { max: 15_000, windowMs: 60_000, granularityMs: 1000 },
   collect_user: { max: 3000, windowMs: 60_000, granularityMs: 1000 },
   collect_app: { max: 60_000, windowMs: 60_000, granularityMs: 1000 },
+  // Over all endpoints, so that new names and another endpoint do not evade the limits above. Two cores take 25,000 single
+  // events a second (`deploy/SCALE.md`): without an operator's leave one environment gets a fifth of that, 432 million
+  // records a day, of 1.3 kB each. The least values let every request pass that may be sent.
+  app_records: { max: 300_000, windowMs: 60_000, granularityMs: 1000, least: requestRecordsMax },
+  app_bytes: { max: 64 * MiB, windowMs: 10_000, granularityMs: 1000, least: commits.groupBytesMax },
 };
 
 /** Throws unless a relation between bounds holds. */
@@ -593,6 +641,14 @@ function assertRelations(): void {
   relation(
     counts.collectMessagesMax <= rateLimits.collect_user.max,
     'a full request of one user must fit its limit',
+  );
+  relation(
+    Math.max(counts.bulkEventsMax, counts.bulkUsersMax, counts.collectMessagesMax) <= requestRecordsMax,
+    'every request must fit the least limit of an environment',
+  );
+  relation(
+    Object.values(rateLimits).every(({ max, least = 1 }) => least <= max),
+    'the default of a limit may be set',
   );
   relation(waits.requestMsMax < 2_000, 'a request is answered within 2 s when Redis is silent');
   relation(
@@ -703,8 +759,29 @@ function assertRelations(): void {
     'all environments of an account, every character of their names escaped, must fit its documents',
   );
   relation(
-    userExports.downloadsPerAccountMax < userExports.downloadsMax,
-    'the downloads of one account leave room for another one',
+    [previews.places, queries, userExports.downloads].every(
+      ({ atOnceMax, ofAccountMax, reserved }) =>
+        2 * ofAccountMax <= atOnceMax && ofAccountMax + reserved <= atOnceMax,
+    ),
+    'the places of one account leave as many for others',
+  );
+  relation(
+    userExports.slowAfterMs < userExports.downloads.waitMsMax && previews.places.waitMsMax < previews.msMax,
+    'who waits finds a place that a slow reader leaves, and has time left for its work',
+  );
+  relation(
+    deletions.pendingWeightMax + userExports.weightMax <= redisMemoryBytes / 16,
+    'lists of users leave Redis its room for records and keys, also where it has a quarter of the usual memory',
+  );
+  relation(
+    [
+      [deletions.pendingWeightPerAccountMax, deletions.pendingWeightMax],
+      [userExports.weightPerAccountMax, userExports.weightMax],
+    ].every(([ofAccount = 0, ofAll = 0]) => 4 * ofAccount <= ofAll) &&
+      counts.deletionTargetsMax * (6 * lengths.identityMax + userWeight) <=
+        deletions.pendingWeightPerAccountMax &&
+      counts.exportUsersMax * (6 * lengths.identityMax + userWeight) + MiB <= userExports.weightPerAccountMax,
+    'the largest list, every character escaped, fits beside the ones of others',
   );
   relation(
     counts.deletionTargetsMax * lengths.identityMax * 12 + MiB <= bodies.deletionBytesMax,

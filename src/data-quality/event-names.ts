@@ -1,6 +1,7 @@
 // Which events an environment has sent lately, how often, and what their properties look like. It reads the event names of
 // the time that is asked for, and a sample of the properties; no value leaves ClickHouse.
 
+import { readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { isoTime } from '../clickhouse/iso-time.js';
 import { storedTable } from '../clickhouse/tables.js';
@@ -31,7 +32,7 @@ export async function listEventNames(
   appId: string,
   days: number,
 ): Promise<readonly EventName[]> {
-  const result = await client.query({
+  return readRows<EventName>(client, {
     query: `SELECT event, toFloat64(count()) AS count, ${takenAt('min')} AS first_seen, ${takenAt('max')} AS last_seen
       FROM ${storedTable('events')} WHERE app_id = {appId:String} AND ${isSince}
       GROUP BY event ORDER BY count DESC, event LIMIT ${eventNames.listedMax}`,
@@ -41,9 +42,7 @@ export async function listEventNames(
       // The rows of an environment are sorted by their events: no hash tables.
       optimize_aggregation_in_order: 1,
     },
-    format: 'JSONEachRow',
   });
-  return result.json<EventName>();
 }
 
 /** The properties of some of the events of one name that were accepted in the last days, the most frequent first. */
@@ -53,7 +52,7 @@ export async function listEventProperties(
   event: string,
   days: number,
 ): Promise<readonly EventProperty[]> {
-  const result = await client.query({
+  return readRows<EventProperty>(client, {
     query: `SELECT property, toUInt32(count()) AS count, toUInt32(countIf(kind = 'number')) AS number,
         toUInt32(countIf(kind = 'boolean')) AS boolean, toUInt32(countIf(kind = 'time')) AS time,
         toUInt32(countIf(kind = 'text')) AS text
@@ -70,9 +69,7 @@ export async function listEventProperties(
       ) GROUP BY property ORDER BY count DESC, property LIMIT ${eventNames.listedMax}`,
     query_params: { appId, event, days },
     clickhouse_settings: { max_execution_time: eventNames.querySecondsMax },
-    format: 'JSONEachRow',
   });
-  return result.json<EventProperty>();
 }
 
 /**

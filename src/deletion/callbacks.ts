@@ -3,8 +3,6 @@
 
 import { createHash, randomUUID } from 'node:crypto';
 import { readCallback } from '../accounts/callbacks.js';
-import type { Callback } from '../accounts/documents.js';
-import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { callbacks } from '../contract/limits.js';
 import { type CrashPoint, noCrash } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
@@ -44,7 +42,7 @@ export async function tryCallback(
   if (request.callback?.state !== 'pending') return 'ended';
   const { account_id, completed_at = '', callback } = request;
   const nowMs = (options.nowMs ?? Date.now)();
-  const target = await readLoadedCallback(redis, account_id);
+  const target = await readCallback(redis, account_id);
   const result: CallResult | { readonly error: 'callback_removed' } | 'busy' =
     target === undefined
       ? { error: 'callback_removed' }
@@ -70,15 +68,6 @@ export async function tryCallback(
     ],
   );
   return state === 'pending' ? 'due' : 'ended';
-}
-
-/** As `readCallback`. Throws StateNotLoaded when Redis was emptied meanwhile, which does not mean that the account wants none. */
-async function readLoadedCallback(redis: Redis, accountId: string): Promise<Callback | undefined> {
-  const found = await readCallback(redis, accountId);
-  if (found !== undefined) return found;
-  const { deployment, callbacks: all } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
-  return all.get(accountId);
 }
 
 /** What is sent: the status without the callback, so every try has the same bytes. */

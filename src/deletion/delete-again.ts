@@ -7,7 +7,7 @@ import type { Environment } from '../accounts/documents.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { keepKeysOf } from '../clickhouse/key-index.js';
 import { deleteRows } from '../clickhouse/mutate.js';
-import { createScratch, fillScratch, insertScratch } from '../clickhouse/scratch.js';
+import { createScratch, fillScratch, insertScratch, scratchName } from '../clickhouse/scratch.js';
 import type { Redis } from '../redis/client.js';
 import { shardOf } from '../redis/keys.js';
 import { hashOfUser, withHashKey } from './deleted-users.js';
@@ -33,21 +33,19 @@ export type DeleteAgainOptions = {
   readonly redis: Redis;
   /** Connected to the restored database. */
   readonly clickhouse: ClickHouseClient;
-  readonly database: string;
   readonly shards: number;
   readonly environments: readonly Environment[];
 };
 
 /** Settles with how many rows it deleted, when none is left. May be repeated. */
 export async function deleteAgain(
-  { redis, clickhouse, database, shards, environments }: DeleteAgainOptions,
+  { redis, clickhouse, shards, environments }: DeleteAgainOptions,
   deleted: readonly DeletedRequest[],
 ): Promise<number> {
   await dropRoundTables(clickhouse);
   if (deleted.length === 0) return 0;
   const tables = await createRoundTables(
     clickhouse,
-    database,
     randomBytes(6).toString('hex'),
     deleted.map(({ request }) => ({
       requestId: request.deletion_request_id,
@@ -88,7 +86,7 @@ async function findByHash(
   tables: RoundTables,
   deleted: readonly DeletedRequest[],
 ): Promise<void> {
-  const hashes = `${namePrefix}${randomBytes(6).toString('hex')}_hashes`;
+  const hashes = scratchName(clickhouse, `${namePrefix}${randomBytes(6).toString('hex')}_hashes`);
   await createScratch(clickhouse, hashes, 'account_id String, request UInt32, hash String');
   for (const [request, { request: document, hashes: values }] of deleted.entries()) {
     await insertScratch(

@@ -6,8 +6,9 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import { readBackups } from '../accounts/backups.js';
 import { readRegistry, readTime, StateNotLoaded } from '../accounts/registry.js';
+import { readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
-import { createScratch, dropScratch, insertScratch } from '../clickhouse/scratch.js';
+import { createScratch, dropScratch, insertScratch, scratchName } from '../clickhouse/scratch.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { targetTable } from './places.js';
@@ -56,13 +57,12 @@ async function readHashes(
 ): Promise<ReadonlyMap<string, Buffer[]>> {
   const hashes = new Map<string, Buffer[]>();
   await withHashKey(redis, clickhouse, async (key) => {
-    const result = await clickhouse.query({
+    const rows = await readRows<{ request_id: string; hash: string }>(clickhouse, {
       query: `SELECT DISTINCT request_id, hex(${hashOfUser(key)}) AS hash FROM ${targetTable}
         WHERE request_id IN ({requestIds:Array(String)})`,
       query_params: { requestIds },
-      format: 'JSONEachRow',
     });
-    for (const { request_id: id, hash } of await result.json<{ request_id: string; hash: string }>()) {
+    for (const { request_id: id, hash } of rows) {
       const bytes = Buffer.from(hash, 'hex');
       if (bytes.length !== hashBytes) throw new Error('clickhouse lost the key of the hashes');
       hashes.set(id, [...(hashes.get(id) ?? []), bytes]);
@@ -98,7 +98,7 @@ export async function withHashKey<Result>(
   const { deployment } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
   const key = createHmac('sha256', deployment.secret).update('deleted users').digest();
-  const table = `${namePrefix}${randomBytes(6).toString('hex')}_hash_key`;
+  const table = scratchName(clickhouse, `${namePrefix}${randomBytes(6).toString('hex')}_hash_key`);
   await createScratch(clickhouse, table, 'first UInt64, second UInt64');
   try {
     const [first, second] = [String(key.readBigUInt64LE(0)), String(key.readBigUInt64LE(8))];

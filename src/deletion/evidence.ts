@@ -3,6 +3,7 @@
 // is in no backup.
 
 import { createHmac } from 'node:crypto';
+import { readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { evidence } from '../contract/limits.js';
 import { readNamedUsers } from './round-counts.js';
@@ -76,14 +77,12 @@ export async function listEvidence(
   requestId: string,
   fromPlace: number,
 ): Promise<{ readonly users: readonly UserEvidence[]; readonly next: number | undefined }> {
-  const result = await clickhouse.query({
+  const rows = await readRows<{ place: number; rows: string; similar: number }>(clickhouse, {
     query: `SELECT place, toString(rows) AS rows, similar FROM deletion_evidence FINAL
       WHERE request_id = {requestId:String} AND place >= {fromPlace:UInt32} AND expires_at > now64(3)
       ORDER BY place LIMIT {limit:UInt32}`,
     query_params: { requestId, fromPlace, limit: evidence.usersPerPage + 1 },
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{ place: number; rows: string; similar: number }>();
   const users = rows.map((row) => ({ place: Number(row.place), ...countsOf(row) }));
   return { users: users.slice(0, evidence.usersPerPage), next: users[evidence.usersPerPage]?.place };
 }
@@ -94,13 +93,11 @@ export async function lookUpEvidence(
   requestId: string,
   hashes: readonly string[],
 ): Promise<ReadonlyMap<string, Omit<UserEvidence, 'place'>>> {
-  const result = await clickhouse.query({
+  const rows = await readRows<{ hash: string; rows: string; similar: number }>(clickhouse, {
     query: `SELECT hash, toString(rows) AS rows, similar FROM deletion_evidence FINAL
       WHERE request_id = {requestId:String} AND hash IN ({hashes:Array(String)}) AND expires_at > now64(3)`,
     query_params: { requestId, hashes },
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{ hash: string; rows: string; similar: number }>();
   return new Map(rows.map((row) => [row.hash, countsOf(row)]));
 }
 

@@ -1,6 +1,7 @@
 // The targets of pending requests in ClickHouse, where they outlive an emptied Redis and where users are resolved. Keeps
 // them, and removes the targets of verified requests and targets that a stopped worker left behind.
 
+import { readRow, readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { insertScratch } from '../clickhouse/scratch.js';
 import type { Redis } from '../redis/client.js';
@@ -35,22 +36,42 @@ type TargetRow = {
 export async function keepTargets(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
   const ids = await redis.smembers(registryKeys.unkeptDeletions);
   for (let first = 0; first < ids.length; first += idsPerStatementMax) {
-    await keepSome(redis, clickhouse, ids.slice(first, first + idsPerStatementMax));
+    const requests = await readDeletions(redis, ids.slice(first, first + idsPerStatementMax));
+    for (const batch of inBatches(requests)) await keepBatch(redis, clickhouse, batch);
   }
 }
 
-async function keepSome(redis: Redis, clickhouse: ClickHouseClient, ids: readonly string[]): Promise<void> {
-  const countKept = await countTargets(clickhouse, ids);
+/** Divides requests into batches whose lists the worker can have in memory together. */
+function* inBatches(requests: readonly DeletionRequest[]): Generator<DeletionRequest[]> {
+  const { targetsMax, copiedWeightMax } = deletionRounds;
   let batch: DeletionRequest[] = [];
-  let rows: TargetRow[] = [];
-  const endBatch = async () => {
-    await insertTargets(clickhouse, rows);
-    await keepReferences(redis, clickhouse, batch);
-    await Promise.all(batch.map((request) => noteKept(redis, request)));
-    batch = [];
-    rows = [];
-  };
-  for (const request of await readDeletions(redis, ids)) {
+  let [targets, weight] = [0, 0];
+  for (const request of requests) {
+    const its = request.weight ?? 0;
+    if (batch.length > 0 && (targets + request.targets > targetsMax || weight + its > copiedWeightMax)) {
+      yield batch;
+      batch = [];
+      [targets, weight] = [0, 0];
+    }
+    batch.push(request);
+    targets += request.targets;
+    weight += its;
+  }
+  if (batch.length > 0) yield batch;
+}
+
+async function keepBatch(
+  redis: Redis,
+  clickhouse: ClickHouseClient,
+  requests: readonly DeletionRequest[],
+): Promise<void> {
+  const countKept = await countTargets(
+    clickhouse,
+    requests.map(({ deletion_request_id }) => deletion_request_id),
+  );
+  const batch: DeletionRequest[] = [];
+  const rows: TargetRow[] = [];
+  for (const request of requests) {
     // The targets of a verified request are no longer needed, and may be gone already.
     const isKept =
       request.verified_at !== undefined ||
@@ -61,11 +82,12 @@ async function keepSome(redis: Redis, clickhouse: ClickHouseClient, ids: readonl
       await markTargetsLost(redis, request, text);
       continue;
     }
-    if (rows.length + missing.length > deletionRounds.targetsMax) await endBatch();
     batch.push(request);
     for (const placed of missing) rows.push(rowOf(request, placed));
   }
-  await endBatch();
+  await insertTargets(clickhouse, rows);
+  await keepReferences(redis, clickhouse, batch);
+  await Promise.all(batch.map((request) => noteKept(redis, request)));
 }
 
 /** How many distinct targets ClickHouse has of each of these requests. */
@@ -73,12 +95,10 @@ async function countTargets(
   clickhouse: ClickHouseClient,
   ids: readonly string[],
 ): Promise<Map<string, number>> {
-  const result = await clickhouse.query({
+  const rows = await readRows<{ request_id: string; targets: number }>(clickhouse, {
     query: `SELECT request_id, uniqExact(identity, ifNull(toString(user_id), '')) AS targets
       FROM ${targetTable} WHERE app_id = '' AND request_id IN (${quoteIds(ids)}) GROUP BY request_id`,
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{ request_id: string; targets: number }>();
   return new Map(rows.map((row) => [row.request_id, Number(row.targets)]));
 }
 
@@ -119,12 +139,10 @@ export async function purgeTargets(clickhouse: ClickHouseClient, ids: readonly s
       query: `ALTER TABLE ${targetTable} DELETE WHERE ${those}`,
       clickhouse_settings: { mutations_sync: '2' },
     });
-    const result = await clickhouse.query({
+    const left = await readRow<{ targets: number | string }>(clickhouse, {
       query: `SELECT count() AS targets FROM ${targetTable} WHERE ${those}`,
-      format: 'JSONEachRow',
     });
-    const [left] = await result.json<{ targets: number | string }>();
-    if (Number(left?.targets) !== 0) throw new Error(`rows are left in ${targetTable}`);
+    if (Number(left.targets) !== 0) throw new Error(`rows are left in ${targetTable}`);
   }
 }
 
@@ -137,11 +155,10 @@ export async function purgeStrayTargets(
   clickhouse: ClickHouseClient,
   readPendingIds: () => Promise<ReadonlySet<string>>,
 ): Promise<void> {
-  const result = await clickhouse.query({
+  const rows = await readRows<{ request_id: string }>(clickhouse, {
     query: `SELECT DISTINCT request_id FROM ${targetTable}`,
-    format: 'JSONEachRow',
   });
-  const kept = (await result.json<{ request_id: string }>()).map((row) => row.request_id);
+  const kept = rows.map((row) => row.request_id);
   if (kept.length === 0) return;
   const pendingIds = await readPendingIds();
   await purgeTargets(

@@ -1,11 +1,10 @@
 // Which requests an account has, the newest first. One sorted set has the requests of all accounts, so that a page costs what it
 // shows and not what the registry holds.
 
-import { StateNotLoaded } from '../accounts/registry.js';
+import { readLoaded } from '../accounts/registry.js';
 import { deletions } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
-import { transactionValues } from '../redis/transactions.js';
 import { digestOfReference } from './references.js';
 import { type DeletionRequest, readDeletions } from './request.js';
 
@@ -87,14 +86,14 @@ async function readPlaces(redis: Redis, accountIds: readonly string[], after: st
     placesOfAccountMin,
     Math.ceil(deletions.listReadMax / Math.max(1, accountIds.length)),
   );
-  const reads = redis.multi().exists(registryKeys.epoch);
-  for (const accountId of accountIds) {
-    // '!' follows the blank.
-    const from = after === undefined ? `[${accountId}!` : `(${accountId} ${after}`;
-    reads.zrevrangebylex(registryKeys.listedDeletions, from, `[${accountId} `, 'LIMIT', 0, limit);
-  }
-  const [isLoaded, ...lists] = transactionValues(await reads.exec());
-  if (isLoaded === 0) throw new StateNotLoaded();
+  const lists = await readLoaded(redis, (transaction) => {
+    for (const accountId of accountIds) {
+      // '!' follows the blank.
+      const from = after === undefined ? `[${accountId}!` : `(${accountId} ${after}`;
+      transaction.zrevrangebylex(registryKeys.listedDeletions, from, `[${accountId} `, 'LIMIT', 0, limit);
+    }
+    return transaction;
+  });
   // Times and ids have one length each, so that texts sort like them.
   const ofAccounts = (lists as string[][]).map((list, at) =>
     list.map((member) => member.slice(`${accountIds[at]} `.length)),

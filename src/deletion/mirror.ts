@@ -5,6 +5,7 @@ import { createHash } from 'node:crypto';
 import { inScriptCalls, type Loading } from '../accounts/loading.js';
 import { readUnmirrored, type Unmirrored } from '../accounts/mirror.js';
 import { mirrorAudit } from '../audit/mirror.js';
+import { readRows, streamRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { type CrashPoint, noCrash } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
@@ -15,7 +16,7 @@ import { listedMember } from './listed.js';
 import { targetTable } from './places.js';
 import { restoreReferences } from './references.js';
 import { type DeletionRequest, type PlacedTarget, pendingMember } from './request.js';
-import type { TargetList } from './targets.js';
+import { type TargetList, weightOfList } from './targets.js';
 
 /**
  * Copies the requests that have changed; settles with how many. By then ClickHouse has every change that was made before
@@ -127,16 +128,12 @@ type MirroredRequest = { readonly document: string; readonly counted: bigint };
 
 /** The second copy: the latest form of every request, with its version, one after another. */
 async function* readRequests(clickhouse: ClickHouseClient): AsyncGenerator<MirroredRequest> {
-  const result = await clickhouse.query({
+  const rows = streamRows<{ document: string; version: string }>(clickhouse, {
     query: `SELECT argMax(deletion_requests.document, deletion_requests.version) AS document, toString(max(deletion_requests.version)) AS version
       FROM deletion_requests GROUP BY request_id`,
-    format: 'JSONEachRow',
   });
-  for await (const rows of result.stream<{ document: string; version: string }>()) {
-    for (const row of rows) {
-      const { document, version } = row.json();
-      yield { document, counted: BigInt(version) % BigInt(completeOffset) };
-    }
+  for await (const { document, version } of rows) {
+    yield { document, counted: BigInt(version) % BigInt(completeOffset) };
   }
 }
 
@@ -159,7 +156,15 @@ async function restoreOpen(
     const entries = requests.map((request) => {
       const id = request.deletion_request_id;
       const targets = JSON.stringify(listOf(targetsOf.get(id) ?? []));
-      return [id, pendingMember(request), placeOf.get(request) ?? 0, kindOf(request), targets] as const;
+      const weight = weightOfList(targets, request.targets);
+      return [
+        id,
+        pendingMember(request),
+        placeOf.get(request) ?? 0,
+        kindOf(request),
+        targets,
+        weight,
+      ] as const;
     });
     for await (const call of inScriptCalls(entries, ([, , , , targets]) => targets.length)) {
       await loading.write(
@@ -169,6 +174,7 @@ async function restoreOpen(
           registryKeys.lostDeletions,
           registryKeys.unkeptDeletions,
           registryKeys.deletionTargets(''),
+          registryKeys.deletionWeights,
         ],
         call.flat(),
       );
@@ -204,21 +210,19 @@ async function readKeptTargets(
   const waiting = sorted.filter((request) => kindOf(request) !== 'lost');
   const targetsOf = new Map<string, PlacedTarget[]>(waiting.map(({ deletion_request_id: id }) => [id, []]));
   if (waiting.length === 0) return targetsOf;
-  const result = await clickhouse.query({
+  const rows = await readRows<{
+    request_id: string;
+    identity: string;
+    user_id: string | null;
+    place: number;
+  }>(clickhouse, {
     query: `SELECT DISTINCT request_id, identity, toString(user_id) AS user_id, place FROM ${targetTable}
       WHERE request_id BETWEEN {first:String} AND {last:String} AND app_id = ''`,
     query_params: {
       first: waiting[0]?.deletion_request_id,
       last: waiting.at(-1)?.deletion_request_id,
     },
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{
-    request_id: string;
-    identity: string;
-    user_id: string | null;
-    place: number;
-  }>();
   for (const { request_id: id, identity, user_id: userId, place } of rows) {
     targetsOf.get(id)?.push({ target: userId === null ? `i${identity}` : `u${userId}`, place });
   }

@@ -8,6 +8,7 @@ import type { ClickHouseClient } from '../clickhouse/client.js';
 import { endLongWhen } from '../clickhouse/long-statement.js';
 import { serversOf } from '../clickhouse/servers.js';
 import { previews } from '../contract/limits.js';
+import { createPlaces } from '../places.js';
 import { shardOf } from '../redis/keys.js';
 import { takeFences } from './fences.js';
 import { readOldestOutstanding } from './outstanding.js';
@@ -36,7 +37,7 @@ export type PreviewOptions = Pick<SubmitOptions, 'redis' | 'epoch' | 'shards'>;
 
 export type Previews = {
   /**
-   * What a deletion of these users would find now. `busy`: as many previews run as may. `too_long`: it did not end within
+   * What a deletion of these users would find now, in turn with the previews of other accounts. `busy`: there was no place in time. `too_long`: it did not end within
    * its time. Rejects when ClickHouse or Redis fails, and with StateNotLoaded.
    */
   preview(
@@ -47,25 +48,19 @@ export type Previews = {
 };
 
 /** The previews of one process. */
-export function createPreviews(
-  clickhouse: ClickHouseClient,
-  database: string,
-  msMax: number = previews.msMax,
-): Previews {
-  let running = 0;
+export function createPreviews(clickhouse: ClickHouseClient, msMax: number = previews.msMax): Previews {
+  const places = createPlaces(previews.places);
   return {
     preview: async (options, accountId, targets) => {
-      if (running >= previews.atOnceMax) return 'busy';
-      running += 1;
       const giveUpAt = performance.now() + msMax;
-      const work = lookUp({ ...options, clickhouse, database, giveUpAt }, accountId, targets).finally(() => {
-        running -= 1;
-      });
+      const endPlace = await places.take({ account: accountId });
+      if (endPlace === undefined) return 'busy';
+      const work = lookUp({ ...options, clickhouse, giveUpAt }, accountId, targets).finally(endPlace);
       // A statement that still runs when the time is over is ended soon. The answer does not wait for that.
       work.catch(() => undefined);
       let timer: NodeJS.Timeout | undefined;
       const late = new Promise<'too_long'>((resolve) => {
-        timer = setTimeout(() => resolve('too_long'), msMax);
+        timer = setTimeout(() => resolve('too_long'), giveUpAt - performance.now());
       });
       return Promise.race([work, late]).finally(() => clearTimeout(timer));
     },
@@ -74,14 +69,13 @@ export function createPreviews(
 
 type LookUp = PreviewOptions & {
   readonly clickhouse: ClickHouseClient;
-  readonly database: string;
   readonly giveUpAt: number;
 };
 
 const pollMs = 50;
 
 async function lookUp(
-  { redis, epoch, shards, clickhouse, database, giveUpAt }: LookUp,
+  { redis, epoch, shards, clickhouse, giveUpAt }: LookUp,
   accountId: string,
   targets: readonly Target[],
 ): Promise<Preview | 'busy' | 'too_long'> {
@@ -104,14 +98,14 @@ async function lookUp(
     if (isOver()) return 'too_long';
     await new Promise((resolve) => setTimeout(resolve, pollMs));
   }
-  const count = () => countAll({ clickhouse, database }, accountId, fences, reached, targets, isOver);
+  const count = () => countAll(clickhouse, accountId, fences, reached, targets, isOver);
   const found = await readUnmoved(redis, clickhouse, ownShards, count);
   return found === 'moved' ? 'busy' : found;
 }
 
 /** Finds the users that the targets reach, and counts their rows, as a round of deletions would. */
 async function countAll(
-  { clickhouse, database }: Pick<LookUp, 'clickhouse' | 'database'>,
+  clickhouse: ClickHouseClient,
   accountId: string,
   fences: readonly string[],
   reached: readonly RoundEnvironment[],
@@ -123,7 +117,7 @@ async function countAll(
   const servers = serversOf(clickhouse).all;
   const stopEnding = endLongWhen(servers, `${previewPrefix}${id}`, isOver);
   try {
-    const parts = await createParts(clickhouse, database, id, [request], reached, previewPrefix);
+    const parts = await createParts(clickhouse, id, [request], reached, previewPrefix);
     const { tables } = parts.home;
     await nameUsers(clickhouse, tables, targets);
     await distributeUsers(parts);

@@ -4,6 +4,7 @@
 
 import { createHash, createHmac } from 'node:crypto';
 import { inScriptCalls, type Loading } from '../accounts/loading.js';
+import { streamRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
@@ -71,16 +72,12 @@ export async function restoreReferences(clickhouse: ClickHouseClient, loading: L
 async function* readReferences(
   clickhouse: ClickHouseClient,
 ): AsyncGenerator<[digest: string, value: string, leftMs: number]> {
-  const result = await clickhouse.query({
+  const rows = streamRows<Record<string, string>>(clickhouse, {
     query: `SELECT reference_digest, request_id, hash, toString(toUnixTimestamp64Milli(expires_at)) AS expires_ms
       FROM deletion_references FINAL WHERE expires_at > now64(3)`,
-    format: 'JSONEachRow',
   });
-  for await (const rows of result.stream<Record<string, string>>()) {
-    for (const row of rows) {
-      const { reference_digest: digest = '', request_id: id, hash, expires_ms: expiresMs } = row.json();
-      const leftMs = Number(expiresMs) - Date.now();
-      if (leftMs >= 1) yield [digest, `${hash} ${id}`, leftMs];
-    }
+  for await (const { reference_digest: digest = '', request_id: id, hash, expires_ms: expiresMs } of rows) {
+    const leftMs = Number(expiresMs) - Date.now();
+    if (leftMs >= 1) yield [digest, `${hash} ${id}`, leftMs];
   }
 }

@@ -1,7 +1,7 @@
 // Deletion requests: their documents, and reading and writing them in Redis. A document holds no identity, so it can stay
 // as the evidence when the data is gone.
 
-import { StateNotLoaded } from '../accounts/registry.js';
+import { readLoaded, StateNotLoaded } from '../accounts/registry.js';
 import type { DeletionState } from '../contract/deletion-states.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
@@ -21,6 +21,8 @@ export type DeletionRequest = {
   readonly reference?: string;
   /** How many distinct users were named. */
   readonly targets: number;
+  /** What their list weighs; not known of requests of an earlier version. */
+  readonly weight?: number;
   /** For each shard the highest segment number given before the submission was answered. */
   readonly fences: Readonly<Record<string, string>>;
   readonly status: 'pending' | 'complete';
@@ -68,13 +70,9 @@ export function pendingMember(request: DeletionRequest): string {
  * nothing.
  */
 export async function readDeletion(redis: Redis, requestId: string): Promise<DeletionRequest | undefined> {
-  const replies = await redis
-    .multi()
-    .exists(registryKeys.epoch)
-    .hget(registryKeys.deletions, requestId)
-    .exec();
-  const [isLoaded, text] = transactionValues(replies);
-  if (isLoaded === 0) throw new StateNotLoaded();
+  const [text] = await readLoaded(redis, (transaction) =>
+    transaction.hget(registryKeys.deletions, requestId),
+  );
   return text === null ? undefined : (JSON.parse(text as string) as DeletionRequest);
 }
 
@@ -166,6 +164,7 @@ export async function completeDeletion(redis: Redis, request: DeletionRequest): 
       registryKeys.deletionTargets(request.deletion_request_id),
       registryKeys.rewriteWanted,
       registryKeys.dueCallbacks,
+      registryKeys.deletionWeights,
     ],
     [
       request.deletion_request_id,
@@ -189,6 +188,7 @@ export async function markTargetsLost(redis: Redis, request: DeletionRequest, se
       registryKeys.unmirroredDeletions,
       registryKeys.unkeptDeletions,
       registryKeys.deletionTargets(request.deletion_request_id),
+      registryKeys.deletionWeights,
     ],
     [request.deletion_request_id, JSON.stringify(lost), pendingMember(request), seen],
   );

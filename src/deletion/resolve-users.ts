@@ -7,6 +7,7 @@
 // resolved in passes: in each, of the requests that may need the same identification, the earliest is resolved. The others
 // then do not see what it takes.
 
+import { readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { emptyScratch, fillScratch } from '../clickhouse/scratch.js';
 import { storedTable } from '../clickhouse/tables.js';
@@ -132,7 +133,7 @@ async function findWaiting(
       ) GROUP BY app_id, user_id`,
   );
   await noteSizes(client, tables, [tables.asked, tables.linked]);
-  const result = await client.query({
+  const rows = await readRows<{ request: number }>(client, {
     query: `SELECT DISTINCT request FROM (
         SELECT a.request AS request, m.first_request AS first_request FROM ${tables.asked} AS a INNER JOIN (
           SELECT i.app_id AS app_id, i.identity AS identity, min(l.first_request) AS first_request
@@ -143,9 +144,7 @@ async function findWaiting(
         SELECT u.request AS request, l.first_request AS first_request FROM (${ofNamedUsers}) AS u
         INNER JOIN ${tables.linked} AS l ON u.app_id = l.app_id AND u.user_id = l.user_id
       ) WHERE first_request < request`,
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{ request: number }>();
   return new Set(rows.map(({ request }) => Number(request)));
 }
 

@@ -6,7 +6,7 @@ import { deletionRounds } from '../tuning.js';
 import type { DeletionRequest, PendingMember } from './request.js';
 
 /** The properties of a request that decide whether a round takes it. */
-export type Candidate = Pick<DeletionRequest, 'account_id' | 'targets'>;
+export type Candidate = Pick<DeletionRequest, 'account_id' | 'targets' | 'weight'>;
 
 /**
  * The ids to look at, in turns: the oldest request of every account, then the second oldest of each, and so on. `members`
@@ -40,10 +40,12 @@ export function fillRound<R extends Candidate>(
   turns: readonly (readonly R[])[],
   isReady: (request: R) => boolean,
   targetsMax: number = deletionRounds.targetsMax,
+  weightMax: number = deletionRounds.weightMax,
 ): R[] {
   const round: R[] = [];
   const out = new Set<string>();
   let targets = 0;
+  let weight = 0;
   for (const [turn, requests] of turns.entries()) {
     const ready = requests.filter((request) => {
       if (out.has(request.account_id)) return false;
@@ -56,12 +58,14 @@ export function fillRound<R extends Candidate>(
     const small = [...ready].sort((a, b) => a.targets - b.targets);
     const order = turn === 0 ? [oldest, ...small.filter((request) => request !== oldest)] : small;
     for (const request of order) {
-      if (round.length > 0 && targets + request.targets > targetsMax) {
+      const its = request.weight ?? 0;
+      if (round.length > 0 && (targets + request.targets > targetsMax || weight + its > weightMax)) {
         out.add(request.account_id);
         continue;
       }
       round.push(request);
       targets += request.targets;
+      weight += its;
     }
   }
   return round;

@@ -1,6 +1,7 @@
 // What requests find before anything of theirs is deleted: rows by environment and table, and by the users that they name.
 // Every table is read once, and its rows are counted by the user in them. All else is computed from that.
 
+import { readRows, streamRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { hasPlainForm, plainForm } from '../clickhouse/plain-form.js';
 import { emptyScratch, fillScratch } from '../clickhouse/scratch.js';
@@ -53,17 +54,16 @@ export async function readFoundRows(
   client: ClickHouseClient,
   tables: RoundTables,
 ): Promise<ReadonlyMap<number, readonly FoundRows[]>> {
-  const result = await client.query({
+  const rows = await readRows<Row>(client, {
     query: `SELECT request, app_id, place, toString(sum(rows)) AS rows FROM ${tables.reached}
       GROUP BY request, app_id, place`,
-    format: 'JSONEachRow',
   });
   type Row = { request: number; app_id: string; place: string; rows: string };
   const found = new Map<number, FoundRows[]>();
   const order = new Map<string, number>(placesInOrder.map((place, index) => [place, index]));
-  for (const { request, app_id, place, rows } of await result.json<Row>()) {
+  for (const { request, app_id, place, rows: count } of rows) {
     const list = found.get(Number(request)) ?? [];
-    list.push({ app_id, table: place, rows: Number(rows) });
+    list.push({ app_id, table: place, rows: Number(count) });
     found.set(Number(request), list);
   }
   for (const list of found.values()) {
@@ -107,13 +107,12 @@ export async function* readNamedUsers(
     INNER JOIN (SELECT *, ${plainForm('identity')} AS plain FROM ${tables.alike}) AS a
       ON r.account_id = a.account_id AND n.plain = a.plain
     WHERE n.identity != a.identity AND a.since <= r.fences[a.shard + 1] GROUP BY request, identity`;
-  const result = await client.query({
+  const rows = streamRows<Row>(client, {
     query: `SELECT n.request AS request, n.place AS place, n.identity AS identity, n.user_id AS user_id,
         toString(f.rows) AS rows, s.similar AS similar
       FROM (${named}) AS n
       LEFT ANY JOIN (${found}) AS f ON n.request = f.request AND n.identity = f.identity AND n.user_id = f.user_id
       LEFT ANY JOIN (${alike}) AS s ON n.request = s.request AND n.identity = s.identity`,
-    format: 'JSONEachRow',
   });
   type Row = {
     request: number;
@@ -123,17 +122,14 @@ export async function* readNamedUsers(
     rows: string;
     similar: number | string;
   };
-  for await (const rows of result.stream<Row>()) {
-    for (const row of rows) {
-      const { request, place, identity, user_id: userId, rows: count, similar } = row.json();
-      yield {
-        request: Number(request),
-        place: Number(place),
-        target: userId === '' ? `i${identity}` : `u${userId}`,
-        rows: count,
-        similar: Number(similar),
-      };
-    }
+  for await (const { request, place, identity, user_id: userId, rows: count, similar } of rows) {
+    yield {
+      request: Number(request),
+      place: Number(place),
+      target: userId === '' ? `i${identity}` : `u${userId}`,
+      rows: count,
+      similar: Number(similar),
+    };
   }
   await assertIntact(client, tables);
 }

@@ -92,7 +92,7 @@ export function rowsReached(tables: RoundTables, place: Place, columns: string):
 
 /** The environments that the round reaches. */
 export function inEnvironments(tables: RoundTables): string {
-  return `app_id IN (SELECT app_id FROM ${tables.database}.${tables.environments})`;
+  return `app_id IN (SELECT app_id FROM ${tables.environments})`;
 }
 
 /** The account and the shard of a row. */
@@ -118,10 +118,9 @@ export function hasFewUsers({ sizes, users }: RoundTables): boolean {
  * not know what a table of the engine Set holds.
  */
 function isNamed(tables: RoundTables): string {
-  const { database, users, identities, userIds } = tables;
-  if (!hasFewUsers(tables))
-    return `(identity IN ${database}.${identities} OR assumeNotNull(user_id) IN ${database}.${userIds})`;
-  const named = `FROM ${database}.${users} WHERE user_id IS`;
+  const { users, identities, userIds } = tables;
+  if (!hasFewUsers(tables)) return `(identity IN ${identities} OR assumeNotNull(user_id) IN ${userIds})`;
+  const named = `FROM ${users} WHERE user_id IS`;
   return `(identity IN (SELECT identity ${named} NULL)
     OR user_id IN (SELECT assumeNotNull(user_id) ${named} NOT NULL))`;
 }

@@ -18,18 +18,18 @@ export function shardOfRow(tables: RoundTables): string {
 /** The requests that reach one of a row's keys, each once. */
 export function requestsOfKeys(tables: RoundTables, keys: readonly string[]): string {
   if (tables.areOnDisk) return `arrayDistinct(arrayMap(r -> toUInt32(r), ${writtenRequests(tables, keys)}))`;
-  return `arrayDistinct(arrayConcat(${keys.map((key) => joined(tables, tables.keys, 'requests', key)).join(', ')}))`;
+  return `arrayDistinct(arrayConcat(${keys.map((key) => joined(tables.keys, 'requests', key)).join(', ')}))`;
 }
 
 /** The highest fence of a row's keys in its shard. A missing key has the fence 0; every segment is above it. */
 export function fenceOfKeys(tables: RoundTables, keys: readonly string[]): string {
   const shard = shardOfRow(tables);
   if (!tables.areOnDisk) {
-    const fences = keys.map((key) => `${joined(tables, tables.keys, 'fences', key)}[${shard} + 1]`);
+    const fences = keys.map((key) => `${joined(tables.keys, 'fences', key)}[${shard} + 1]`);
     return `greatest(${fences.join(', ')})`;
   }
   const place = (number: string) => `toUInt64(request) * ${shardsMax} + ${number}`;
-  const source = `${tables.database}.${tables.requests} ARRAY JOIN arrayEnumerate(fences) AS number`;
+  const source = `${tables.requests} ARRAY JOIN arrayEnumerate(fences) AS number`;
   const fence = listed(
     `toUInt64(r) * ${shardsMax} + shard`,
     place('number - 1'),
@@ -44,19 +44,19 @@ const shardsMax = 65_536;
 
 /** The requests of all keys, in decimal digits. */
 function writtenRequests(tables: RoundTables, keys: readonly string[]): string {
-  const source = `${tables.database}.${tables.keys}`;
+  const source = tables.keys;
   const texts = keys.map((key) => listed(key, 'key', "arrayStringConcat(requests, ' ')", source, "''"));
   return `splitByWhitespace(concat(${texts.join(", ' ', ")}))`;
 }
 
 function ofEnvironment(tables: RoundTables, column: string, appId: string, missing: string): string {
   return tables.areOnDisk
-    ? listed(appId, 'app_id', column, `${tables.database}.${tables.environments}`, missing)
-    : joined(tables, tables.environments, column, appId);
+    ? listed(appId, 'app_id', column, tables.environments, missing)
+    : joined(tables.environments, column, appId);
 }
 
-function joined({ database }: RoundTables, table: string, column: string, key: string): string {
-  return `joinGet('${database}.${table}', '${column}', ${key})`;
+function joined(table: string, column: string, key: string): string {
+  return `joinGet('${table}', '${column}', ${key})`;
 }
 
 /** The value that a table has for a key, by lists of both in the same order. */

@@ -2,7 +2,9 @@
 // those. The home, which always takes part, has the targets, and gets what the others find and count; so everything about
 // a request as a whole is computed there. With one server, a round has only this part.
 
+import { Readable } from 'node:stream';
 import { byServer } from '../accounts/shard-servers.js';
+import { type Lines, streamLines } from '../clickhouse/answers.js';
 import { type ClickHouseClient, drain } from '../clickhouse/client.js';
 import {
   assertIntact,
@@ -30,7 +32,6 @@ export type RoundParts = {
 /** Makes the tables of a round on the servers that have its environments. The users that requests name are at the home only. */
 export async function createParts(
   home: ClickHouseClient,
-  database: string,
   round: string,
   requests: readonly RoundRequest[],
   environments: readonly RoundEnvironment[],
@@ -39,7 +40,7 @@ export async function createParts(
   const environmentOf = new Map(environments.map((environment) => [environment.appId, environment]));
   const part = async (client: ClickHouseClient, appIds: readonly string[]): Promise<RoundPart> => {
     const here = appIds.flatMap((appId) => environmentOf.get(appId) ?? []);
-    const tables = await createRoundTables(client, database, round, requests, here, prefix);
+    const tables = await createRoundTables(client, round, requests, here, prefix);
     return { client, tables, appIds: new Set(appIds) };
   };
   const divided = byServer(home, [...environmentOf.keys()]);
@@ -75,15 +76,18 @@ async function copyRows(
   condition = '1',
 ): Promise<void> {
   const table = from.tables[name];
-  const { stream } = await from.client.exec({
-    query: `SELECT DISTINCT * FROM ${table} WHERE ${condition} FORMAT RowBinary`,
-  });
+  const lines = streamLines(from.client, { query: `SELECT DISTINCT * FROM ${table} WHERE ${condition}` });
+  // If an answer is cut off, so is the insert, and it fails.
   const inserted = await to.client.exec({
-    query: `INSERT INTO ${table} FORMAT RowBinary`,
-    values: stream,
+    query: `INSERT INTO ${table} FORMAT JSONEachRow`,
+    values: Readable.from(bytesOf(lines)),
     clickhouse_settings: { async_insert: 0 },
   });
   await drain(inserted.stream);
   await noteSizes(to.client, to.tables, [table]);
   await assertIntact(from.client, from.tables);
+}
+
+async function* bytesOf(lines: AsyncIterable<Lines>): AsyncGenerator<Buffer> {
+  for await (const { bytes } of lines) yield bytes;
 }

@@ -4,6 +4,7 @@
 // environments an account has, since a named user is named for all of them. They are checked after every use: a restart
 // empties them, and an empty table finds nothing.
 
+import { readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { endLong } from '../clickhouse/long-statement.js';
 import { killMutations } from '../clickhouse/mutate.js';
@@ -13,7 +14,9 @@ import {
   dropScratch,
   fillScratch,
   insertScratch,
+  listScratch,
   type ScratchKind,
+  scratchName,
 } from '../clickhouse/scratch.js';
 import { placesInOrder, targetTable } from './places.js';
 import type { Target } from './targets.js';
@@ -36,7 +39,6 @@ export type RoundEnvironment = {
 };
 
 export type RoundTables = {
-  readonly database: string;
   /** Not in the memory of one server: all replicas have them. */
   readonly areOnDisk: boolean;
   /** A name that occurs only in the texts of this round's mutations. */
@@ -75,15 +77,13 @@ export const previewPrefix = 'deletion_preview_';
 /** Makes the tables of a round and fills in its requests and environments. `round` is letters and digits. */
 export async function createRoundTables(
   client: ClickHouseClient,
-  database: string,
   round: string,
   requests: readonly RoundRequest[],
   environments: readonly RoundEnvironment[],
   prefix = namePrefix,
 ): Promise<RoundTables> {
-  const name = (table: string) => `${prefix}${round}_${table}`;
+  const name = (table: string) => scratchName(client, `${prefix}${round}_${table}`);
   const tables: RoundTables = {
-    database,
     areOnDisk: hasReplicas(client),
     mark: name('keys'),
     requests: name('requests'),
@@ -188,22 +188,14 @@ export async function dropStrayPreviews(client: ClickHouseClient, ageSecondsMin:
   await dropTables(client, previewPrefix, async () => undefined, ageSecondsMin);
 }
 
-/** Drops the tables whose names begin like this, and which are at least so old. `before` comes first if there are any. */
+/** Drops the tables whose names begin like this, and which are at least so old. `before` comes first: after a restart there may be none. */
 export async function dropTables(
   client: ClickHouseClient,
   prefix: string,
   before: () => Promise<void> = async () => undefined,
   ageSecondsMin = 0,
 ): Promise<void> {
-  const result = await client.query({
-    query: `SELECT name FROM system.tables
-      WHERE database = currentDatabase() AND startsWith(name, {prefix:String})
-        AND metadata_modification_time <= now() - {ageSecondsMin:UInt32}`,
-    query_params: { prefix, ageSecondsMin },
-    format: 'JSONEachRow',
-  });
-  const names = (await result.json<{ name: string }>()).map(({ name }) => name);
-  if (names.length === 0) return;
+  const names = await listScratch(client, prefix, ageSecondsMin);
   // A statement of a process that was killed goes on, and its table would wait for it.
   await endLong(client, names);
   await before();
@@ -215,11 +207,9 @@ export async function countNamed(
   client: ClickHouseClient,
   tables: RoundTables,
 ): Promise<ReadonlyMap<number, number>> {
-  const result = await client.query({
+  const rows = await readRows<{ request: number; users: number | string }>(client, {
     query: `SELECT request, count() AS users FROM ${tables.users} WHERE app_id = '' GROUP BY request`,
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{ request: number; users: number | string }>();
   await assertIntact(client, tables);
   return new Map(rows.map(({ request, users }) => [Number(request), Number(users)]));
 }
@@ -250,12 +240,9 @@ export async function noteSizes(
 
 /** The number of rows of tables in memory. One statement asks for all, since a statement costs ten milliseconds. */
 async function readSizes(client: ClickHouseClient, names: readonly string[]): Promise<Map<string, number>> {
-  const result = await client.query({
-    query: `SELECT name, toString(total_rows) AS rows FROM system.tables
-      WHERE database = currentDatabase() AND name IN ({names:Array(String)})`,
-    query_params: { names },
-    format: 'JSONEachRow',
+  const rows = await readRows<{ sized: string; rows: string | null }>(client, {
+    query: `SELECT concat(database, '.', name) AS sized, toString(total_rows) AS rows FROM system.tables
+      WHERE (database, name) IN (${names.map((name) => `('${name.replace('.', "', '")}')`).join(', ')})`,
   });
-  const rows = await result.json<{ name: string; rows: string | null }>();
-  return new Map(rows.map(({ name, rows: count }) => [name, Number(count ?? Number.NaN)]));
+  return new Map(rows.map(({ sized, rows: count }) => [sized, Number(count ?? Number.NaN)]));
 }

@@ -13,7 +13,7 @@ import { runScript, scripts } from '../redis/scripts.js';
 import { takeFences } from './fences.js';
 import { digestOfReference, hashOfList } from './references.js';
 import type { DeletionRequest } from './request.js';
-import { type Submission, targetsOf } from './targets.js';
+import { type Submission, targetsOf, weightOfList } from './targets.js';
 
 export type SubmitOptions = {
   readonly redis: Redis;
@@ -26,11 +26,12 @@ export type SubmitOptions = {
 
 /**
  * `stored`: it is in Redis's append-only file. `known`: the account has submitted the same users by the same reference
- * before. `reference_taken`: other users. `too_many`: the account has too many pending requests.
+ * before. `reference_taken`: other users. `too_many`: the account has too many pending requests. `too_heavy`: too many users, or
+ * too long names, are in them. `full`: in those of all accounts.
  */
 export type Submitted =
   | { readonly how: 'stored' | 'known'; readonly requestId: string }
-  | { readonly how: 'reference_taken' | 'too_many'; readonly requestId?: never };
+  | { readonly how: 'reference_taken' | 'too_many' | 'too_heavy' | 'full'; readonly requestId?: never };
 
 /** Stores a request. Throws StateNotLoaded while Redis does not belong to the deployment. */
 export async function submitDeletion(
@@ -41,6 +42,8 @@ export async function submitDeletion(
   const targets = targetsOf(list);
   const fences = Object.fromEntries((await takeFences(redis, epoch, shards)).entries());
   crash('fence_taken');
+  const text = JSON.stringify(list);
+  const weight = weightOfList(text, targets.length);
   const request: DeletionRequest = {
     deletion_request_id: randomUUID(),
     account_id: caller.accountId,
@@ -49,6 +52,7 @@ export async function submitDeletion(
     submitted_at: new Date().toISOString(),
     ...(reference === undefined ? {} : { reference }),
     targets: targets.length,
+    weight,
     fences,
     status: 'pending',
     state: 'submitted',
@@ -69,21 +73,31 @@ export async function submitDeletion(
       registryKeys.deletionReference(
         reference === undefined ? 'none' : digestOfReference(caller.accountId, reference),
       ),
+      registryKeys.deletionWeights,
     ],
     [
       epoch,
       request.deletion_request_id,
       JSON.stringify(request),
-      JSON.stringify(list),
+      text,
       caller.accountId,
       deletions.pendingPerAccountMax,
       reference === undefined ? '' : hashOfList(secret, targets),
       deletions.referenceMs,
+      weight,
+      deletions.pendingWeightPerAccountMax,
+      deletions.pendingWeightMax,
     ],
   );
   crash('deletion_stored');
   if (stored === -2) throw new StateNotLoaded();
   if (stored === 1) return { how: 'stored', requestId: request.deletion_request_id };
   if (typeof stored === 'string') return { how: 'known', requestId: stored };
-  return { how: stored === 0 ? 'too_many' : 'reference_taken' };
+  return { how: howRefused.get(Number(stored)) ?? 'reference_taken' };
 }
+
+const howRefused: ReadonlyMap<number, 'too_many' | 'too_heavy' | 'full'> = new Map([
+  [0, 'too_many'],
+  [-3, 'too_heavy'],
+  [-4, 'full'],
+]);

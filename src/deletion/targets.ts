@@ -1,6 +1,7 @@
 // What a submission asks for: the users to delete, checked and without repeats, and the caller's reference.
 
 import { userIdOfAnonymousId } from '../contract/anonymous-id.js';
+import { userWeight } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
 import { type DeletionInput, deletionSchema, type LookupInput, lookupSchema } from '../contract/schemas.js';
 import { Compile } from '../contract/typebox.js';
@@ -79,6 +80,11 @@ function targetOf(user: User, field: string): Target | Rejection {
   const text = Object.is(userId, -0) ? '-0' : String(userId);
   if (isUserId(text)) return `u${text}`;
   return rejection('invalid_user_id', 'user_id must be an integer from 0 to 2^53 - 1.', `${field}.user_id`);
+}
+
+/** What a list of users, as the text that Redis has, takes of the bounds of its account. */
+export function weightOfList(text: string, users: number): number {
+  return Buffer.byteLength(text) + userWeight * users;
 }
 
 /** The different users of a list. */

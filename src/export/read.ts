@@ -5,6 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { byServer, refreshShardTable } from '../accounts/shard-servers.js';
+import { type Lines, streamLines } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { endLongWhen } from '../clickhouse/long-statement.js';
 import { insertScratch } from '../clickhouse/scratch.js';
@@ -25,14 +26,12 @@ import { assertIntact, createRoundTables, type RoundTables } from '../deletion/r
 import type { Target } from '../deletion/targets.js';
 import type { Redis } from '../redis/client.js';
 import { shardOf } from '../redis/keys.js';
-import { type Lines, wholeLines } from './lines.js';
 import { readExport, type StoredExport } from './request.js';
 import { endDownload, exportPrefix } from './tables.js';
 
 export type ReadOptions = {
   readonly redis: Redis;
   readonly clickhouse: ClickHouseClient;
-  readonly database: string;
 };
 
 /** The export ended after the download had begun and before its first query. */
@@ -44,7 +43,7 @@ export class ExportEnded extends Error {}
  * soon as it answers again.
  */
 export async function* readUsersRecords(
-  { redis, clickhouse, database }: ReadOptions,
+  { redis, clickhouse }: ReadOptions,
   request: StoredExport,
   signal: AbortSignal,
 ): AsyncGenerator<Lines & { readonly records: number }> {
@@ -67,7 +66,7 @@ export async function* readUsersRecords(
       throw new Error('rows are on their way to another ClickHouse server');
     const parts: Part[] = [];
     for (const [client, appIds] of divided) {
-      const tables = await createTables(client, database, names, request, appIds);
+      const tables = await createTables(client, names, request, appIds);
       parts.push({ client, tables, reached: mutationPredicate(tables, appIds, highestOf(request.fences)) });
     }
     // A deletion that ends the export drops its tables after it has removed the request.
@@ -104,14 +103,12 @@ function highestOf(fences: readonly string[]): string {
 /** Makes the tables and finds the merged users of the named ones. */
 async function createTables(
   clickhouse: ClickHouseClient,
-  database: string,
   names: string,
   { user_export_id: requestId, account_id: accountId, fences, targets }: StoredExport,
   appIds: readonly string[],
 ): Promise<RoundTables> {
   const tables = await createRoundTables(
     clickhouse,
-    database,
     '',
     [{ requestId, accountId, fences, resolved: false }],
     appIds.map((appId) => ({ appId, accountId, shard: shardOf(appId, fences.length) })),
@@ -132,34 +129,23 @@ function namedRow(target: Target) {
   };
 }
 
-async function* readLines(
+function readLines(
   clickhouse: ClickHouseClient,
   query: string,
   queryId: string,
   signal: AbortSignal,
 ): AsyncGenerator<Lines> {
-  const { stream } = await clickhouse.exec({
-    query: `${query} FORMAT JSONEachRow`,
+  return streamLines(clickhouse, {
+    query,
     query_id: queryId,
     abort_signal: signal,
     clickhouse_settings: {
-      // It is passed on while it is found; the whole of it would have to wait in ClickHouse's memory.
-      wait_end_of_query: 0,
       date_time_output_format: 'iso',
       // The reader decides how long it takes, within the limits of a download.
       max_execution_time: 0,
       http_send_timeout: String(waits.clickhouseMsMax / 1_000) as never,
     },
   });
-  const end = () => stream.destroy(new Error('the download has ended'));
-  signal.addEventListener('abort', end, { once: true });
-  try {
-    signal.throwIfAborted();
-    yield* wholeLines(stream as AsyncIterable<Buffer>);
-  } finally {
-    signal.removeEventListener('abort', end);
-    stream.destroy();
-  }
 }
 
 type Statement = { readonly query: string; readonly hasRecords: boolean };

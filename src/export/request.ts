@@ -2,13 +2,14 @@
 // is complete when ClickHouse has every record acknowledged before it and no deletion before it is pending. Nothing is written
 // when that happens: the next request about it finds out.
 
-import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { readLoaded, readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { userExports } from '../contract/limits.js';
 import { readOldestOutstanding } from '../deletion/outstanding.js';
 import type { Target } from '../deletion/targets.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys, shardOf } from '../redis/keys.js';
 import { transactionValues } from '../redis/transactions.js';
+import { exportEnds } from '../tuning.js';
 
 export type ExportRequest = {
   readonly user_export_id: string;
@@ -25,9 +26,7 @@ export type StoredExport = ExportRequest & {
 
 /** A request by its id; undefined once it has ended. Throws StateNotLoaded when Redis was emptied. */
 export async function readExport(redis: Redis, id: string): Promise<StoredExport | undefined> {
-  const replies = await redis.multi().exists(registryKeys.epoch).get(registryKeys.export(id)).exec();
-  const [isLoaded, text] = transactionValues(replies);
-  if (isLoaded === 0) throw new StateNotLoaded();
+  const [text] = await readLoaded(redis, (transaction) => transaction.get(registryKeys.export(id)));
   return text === null ? undefined : exportOfText(text as string);
 }
 
@@ -57,19 +56,30 @@ export async function listExports(
   return listed;
 }
 
-/** The live exports of these accounts. */
-export async function readExportsOf(
+/** The ids of the live exports of these accounts, by account. */
+export async function exportIdsOf(
   redis: Redis,
   accountIds: ReadonlySet<string>,
-): Promise<readonly StoredExport[]> {
+): Promise<ReadonlyMap<string, readonly string[]>> {
   const members = await redis.zrange(registryKeys.exports, '0', '-1');
-  const ids = members.flatMap((member) => {
+  const listed = new Map<string, string[]>();
+  for (const member of members) {
     const [accountId = '', id = ''] = member.split(' ');
-    return accountIds.has(accountId) ? [id] : [];
-  });
-  if (ids.length === 0) return [];
-  const texts = await redis.mget(...ids.map(registryKeys.export));
-  return texts.flatMap((text) => (text === null ? [] : [exportOfText(text)]));
+    if (!accountIds.has(accountId)) continue;
+    const its = listed.get(accountId);
+    if (its === undefined) listed.set(accountId, [id]);
+    else its.push(id);
+  }
+  return listed;
+}
+
+/** Exports by their ids, one after another, since each may name many users; those that have ended are missing. */
+export async function* readExports(redis: Redis, ids: readonly string[]): AsyncGenerator<StoredExport> {
+  const { exportsPerRead } = exportEnds;
+  for (let first = 0; first < ids.length; first += exportsPerRead) {
+    const texts = await redis.mget(...ids.slice(first, first + exportsPerRead).map(registryKeys.export));
+    for (const text of texts) if (text !== null) yield exportOfText(text);
+  }
 }
 
 /** Whether everything that the export is to have can be read. It stays so. */

@@ -6,22 +6,24 @@ import { StateNotLoaded } from '../accounts/registry.js';
 import { userExports } from '../contract/limits.js';
 import { takeFences } from '../deletion/fences.js';
 import type { SubmitOptions } from '../deletion/submit.js';
-import type { Target } from '../deletion/targets.js';
+import { type Target, weightOfList } from '../deletion/targets.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import type { ExportRequest } from './request.js';
 
 /**
- * Stores a request. Settles with it, or with `too_many` when the account has as many exports as it may. Throws StateNotLoaded
+ * Stores a request. Settles with it, or with `too_many` when the account has as many exports as it may, or they name as many users
+ * as they may, and with `full` when those of all accounts do. Throws StateNotLoaded
  * while Redis does not belong to the deployment.
  */
 export async function submitExport(
   { redis, epoch, shards }: Pick<SubmitOptions, 'redis' | 'epoch' | 'shards'>,
   accountId: string,
   targets: readonly Target[],
-): Promise<ExportRequest | 'too_many'> {
+): Promise<ExportRequest | 'too_many' | 'full'> {
   const fences = await takeFences(redis, epoch, shards);
   const request = { user_export_id: randomUUID(), account_id: accountId, targets, fences };
+  const text = JSON.stringify(request);
   const stored = await runScript(
     redis,
     scripts.submitExport,
@@ -30,16 +32,21 @@ export async function submitExport(
       registryKeys.exports,
       registryKeys.export(request.user_export_id),
       registryKeys.pendingDeletions,
+      registryKeys.exportWeights,
     ],
     [
       epoch,
       request.user_export_id,
-      JSON.stringify(request),
+      text,
       accountId,
       userExports.keptMs,
       userExports.perAccountMax,
+      weightOfList(text, targets.length),
+      userExports.weightPerAccountMax,
+      userExports.weightMax,
     ],
   );
   if (Number(stored) === -2) throw new StateNotLoaded();
-  return Number(stored) === 1 ? request : 'too_many';
+  if (Number(stored) === 1) return request;
+  return Number(stored) === -4 ? 'full' : 'too_many';
 }

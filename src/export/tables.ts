@@ -4,7 +4,7 @@
 import { setTimeout } from 'node:timers/promises';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { endLong } from '../clickhouse/long-statement.js';
-import { dropScratch } from '../clickhouse/scratch.js';
+import { dropScratch, listScratch } from '../clickhouse/scratch.js';
 import { serversOf, serversThere } from '../clickhouse/servers.js';
 
 const prefix = 'user_export_';
@@ -74,19 +74,13 @@ async function endQueries(client: ClickHouseClient, names: string): Promise<void
   });
 }
 
-/** Drops tables by the beginning of their names that are at least so old, by ClickHouse's clock. */
+/** Drops tables by the beginning of their names that are at least so old. */
 export async function dropExportTables(
   client: ClickHouseClient,
   names: string,
   ageSecondsMin: number,
 ): Promise<void> {
-  const result = await client.query({
-    query: `SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, {names:String})
-      AND metadata_modification_time <= now() - {ageSecondsMin:UInt32}`,
-    query_params: { names, ageSecondsMin },
-    format: 'JSONEachRow',
-  });
-  const tables = (await result.json<{ name: string }>()).map(({ name }) => name);
+  const tables = await listScratch(client, names, ageSecondsMin);
   // A table would wait for a statement that fills it, or from which it is filled.
   await endLong(client, tables);
   for (const name of tables) await dropScratch(client, name);

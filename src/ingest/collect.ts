@@ -16,9 +16,9 @@ import { fieldNames, type IgnoredFields, noIgnoredFields, noteIgnored } from './
 import type { LimitKeys } from './limit-key.js';
 import { type Mending, mendTimestamp } from './mend.js';
 import { type CheckedMessage, checkMessage } from './message.js';
-import { encodedRecords, type Group, packedBytesMax } from './pack.js';
+import { encodedRecords, type Group, packedBytesMax, recordBytesMax } from './pack.js';
 import type { ElementError } from './prepare.js';
-import type { NamedLimit } from './request-limits.js';
+import { environmentLimits, type NamedLimit } from './request-limits.js';
 import type { Steps } from './steps.js';
 import { createSubmission, markUsers, type Submission } from './submission.js';
 import { readInstant } from './timestamp.js';
@@ -127,12 +127,11 @@ const badSentAt = rejection(
 
 /**
  * Divides the messages into groups that are limited separately. All costs except the costs of events are 1, and in one commit the room of
- * a limit only shrinks. So if an identification or a call that sets properties is limited, later ones of its user are too.
+ * a limit only shrinks. So if an identification or a call that sets properties is limited, later ones of its user are too. That is
+ * why every message counts towards `app_bytes` as many bytes as the messages of the request have on average.
  */
-function groupMessages(
-  accepted: readonly CheckedMessage[],
-  { environment, limitKeys }: CollectContext,
-): MessageGroup[] {
+function groupMessages(accepted: readonly CheckedMessage[], context: CollectContext): MessageGroup[] {
+  const { environment, limitKeys } = context;
   const { appId, limits } = environment;
   const { collect_app: ofApp, collect_user: ofUser, user_properties: ofProperties } = limits;
   const appDigest = ofApp === undefined ? '' : limitKeys.ofApp('collect', appId);
@@ -141,6 +140,8 @@ function groupMessages(
   const eventsMax = isLimited
     ? Math.min(collectEventsTogetherMax, ofApp?.max ?? Infinity, ofUser?.max ?? Infinity)
     : Infinity;
+  const bytes = accepted.reduce((sum, { record }) => sum + recordBytesMax(record), 0);
+  const bytesOfMessage = Math.ceil(bytes / accepted.length);
   const groups: MessageGroup[] = [];
   let run: CheckedMessage[] = [];
 
@@ -161,7 +162,8 @@ function groupMessages(
   function endRun(): void {
     const [first] = run;
     if (first === undefined) return;
-    const limits = limitsOf(first, run.length);
+    const ofAll = environmentLimits(run.length, run.length * bytesOfMessage, context);
+    const limits = [...limitsOf(first, run.length), ...ofAll];
     const records = encodedRecords(run.map(({ record }) => record));
     groups.push({ limits, limitsPassRepeats: true, records, bytes: packedBytesMax(limits, records) });
     run = [];

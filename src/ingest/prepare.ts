@@ -19,7 +19,13 @@ import {
 import type { PlainEvents } from './plain-events.js';
 import { markEvents, recordsOf, usersOf } from './plain-rows.js';
 import type { CheckContext, Checked, RecordKind } from './record-kind.js';
-import { bulkLimits, type LimitContext, type NamedLimit, singleLimits } from './request-limits.js';
+import {
+  bulkLimits,
+  environmentLimits,
+  type LimitContext,
+  type NamedLimit,
+  singleLimits,
+} from './request-limits.js';
 import { atOnce, type Steps } from './steps.js';
 import { createSubmission, markUsers, type Submission } from './submission.js';
 
@@ -98,7 +104,7 @@ function prepareSingle<T extends Checked>(
   if ('code' in checked) return { kind: 'refused', reason: checked };
 
   const record = kind.encode(context.environment.appId, checked);
-  const groups = groupOf(encodedRecords([record]), singleLimits(kind, checked, context));
+  const groups = groupOf(encodedRecords([record]), singleLimits(kind, checked, context), context);
   const submission = createSubmission(context, groups, (suppressed) => markUsers([checked], suppressed));
   return { kind: 'ready', submission, records: 1, errors: [], mendings };
 }
@@ -145,7 +151,7 @@ function* prepareBulk<T extends Checked>(
       return { kind: 'refused', reason: rejection('too_long', tooManyBytes, field) };
     rows.push(record);
   }
-  const groups = groupOf(encodedRecords(rows), limits);
+  const groups = groupOf(encodedRecords(rows), limits, context);
   const submission = createSubmission(context, groups, (suppressed) => markUsers(accepted, suppressed));
   return { kind: 'ready', submission, records: accepted.length, errors, mendings };
 }
@@ -160,7 +166,7 @@ export function preparePlain(
 ): Ready | undefined {
   const limits = plainLimits(kind, events, context);
   if (limits.some(({ cost, limit }) => cost > limit.max)) return undefined;
-  const groups = groupOf(recordsOf(events), limits);
+  const groups = groupOf(recordsOf(events), limits, context);
   const submission = createSubmission(context, groups, (suppressed) => markEvents(events, suppressed));
   return { kind: 'ready', submission, records: events.count, errors: [], mendings: new Map() };
 }
@@ -176,7 +182,13 @@ function plainLimits(
     : singleLimits(kind, users()[0] as Checked, context);
 }
 
-function groupOf(records: Records, limits: readonly NamedLimit[]): readonly LimitedGroup[] {
+/** The group of a request. `own`: the limits of its kind; the ones of the environment count what is stored of it. */
+function groupOf(
+  records: Records,
+  own: readonly NamedLimit[],
+  context: LimitContext,
+): readonly LimitedGroup[] {
+  const limits = [...own, ...environmentLimits(records.length, records.rowBytesMax, context)];
   return [{ limits, records, bytes: packedBytesMax(limits, records) }];
 }
 

@@ -12,7 +12,7 @@ import type { Mending } from './mend.js';
 import { encodedRecords, packedBytesMax, recordBytesMax } from './pack.js';
 import type { ElementError, LimitedGroup } from './prepare.js';
 import type { Checked } from './record-kind.js';
-import { bulkLimits, type LimitContext, type NamedLimit } from './request-limits.js';
+import { bulkLimits, environmentLimits, type LimitContext, type NamedLimit } from './request-limits.js';
 import { checkSegmentMessage, readSegmentTime, type SegmentRecord } from './segment-message.js';
 import type { Steps } from './steps.js';
 import { createSubmission, markUsers, type Submission } from './submission.js';
@@ -21,7 +21,7 @@ export type PreparedSegment =
   | {
       readonly kind: 'refused';
       readonly reason: Rejection;
-      /** Every message of a batch in which all are bad. */
+      /** All messages, if every one of them is bad; otherwise something is wrong with the request itself. */
       readonly errors?: readonly ElementError[];
     }
   | {
@@ -51,7 +51,11 @@ export function* prepareSegment(
   context: LimitContext & { readonly suppressions: Suppressions; readonly receivedMs: number },
 ): Steps<PreparedSegment> {
   const { environment, receivedMs } = context;
-  const request = document.value as { readonly batch?: unknown; readonly sentAt?: unknown };
+  const request = document.value as {
+    readonly batch?: unknown;
+    readonly sentAt?: unknown;
+    readonly context?: unknown;
+  };
   if (type === undefined) {
     const reason = explain(validator, { batch: request.batch });
     if (reason !== undefined) return { kind: 'refused', reason };
@@ -79,7 +83,7 @@ export function* prepareSegment(
   let bytes = 0;
   for (let index = 0; index < messages.length; index++) {
     if (document.isLarge) yield;
-    const message = messages[index];
+    const message = type === undefined ? withContext(messages[index], request.context) : messages[index];
     const its = type ?? typeOf(message);
     const checked =
       typeof its === 'string' ? checkSegmentMessage(its, message as object, checks, mending) : its;
@@ -97,7 +101,7 @@ export function* prepareSegment(
   const [first] = errors;
   if (first !== undefined && users.length === 0) {
     const { index, ...reason } = first;
-    if (type !== undefined) return { kind: 'refused', reason };
+    if (type !== undefined) return { kind: 'refused', reason, errors };
     const path = reason.field === undefined ? `batch.${index}` : `batch.${index}.${reason.field}`;
     return { kind: 'refused', reason: rejection(reason.code, reason.message, path), errors };
   }
@@ -106,10 +110,22 @@ export function* prepareSegment(
   const never = limits.find(({ cost, limit }) => cost > limit.max);
   if (never !== undefined) return { kind: 'refused', reason: tooLargeForLimit(never) };
   const encoded = encodedRecords(records.map(({ record }) => record));
-  const groups = [{ limits, records: encoded, bytes: packedBytesMax(limits, encoded) }];
+  const all = [...limits, ...environmentLimits(encoded.length, encoded.rowBytesMax, context)];
+  const groups = [{ limits: all, records: encoded, bytes: packedBytesMax(all, encoded) }];
   const named = records.map((each) => each.named);
   const submission = createSubmission(context, groups, (suppressed) => markUsers(named, suppressed));
   return { kind: 'ready', submission, recordsOf, errors, mendings };
+}
+
+/** What the libraries for Go and Java say once for a batch counts for each of its messages, unless the message says otherwise. */
+function withContext(message: unknown, shared: unknown): unknown {
+  if (!isObject(message) || !isObject(shared)) return message;
+  const { context = {} } = message;
+  return isObject(context) ? { ...message, context: { ...shared, ...context } } : message;
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function typeOf(message: unknown): SegmentType | Rejection {

@@ -4,12 +4,11 @@
 import { hash, randomBytes } from 'node:crypto';
 import { AdministrationError } from '../accounts/accounts.js';
 import type { Person, SecondFactor } from '../accounts/documents.js';
-import { type Change, changeRegistry, readRegistry, readTime, StateNotLoaded } from '../accounts/registry.js';
+import { type Change, changeRegistry, readLoaded, readRegistry, readTime } from '../accounts/registry.js';
 import { people as bounds } from '../contract/limits.js';
 import { type Role, roles } from '../contract/roles.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
-import { transactionValues } from '../redis/transactions.js';
 import type { Vouched } from './provider.js';
 
 export type PersonView = {
@@ -192,14 +191,10 @@ export async function removePerson(
 /** The person of an address or an id. Throws StateNotLoaded when Redis was emptied. */
 export async function findPerson(redis: Redis, name: string): Promise<Person | undefined> {
   const id = name.includes('@') ? personIdOf(name.trim().toLowerCase()) : name;
-  const replies = await redis
-    .multi()
-    .get(registryKeys.epoch)
-    .hget(registryKeys.documents, `person:${id}`)
-    .exec();
-  const [epoch, document] = transactionValues(replies) as (string | null)[];
-  if (epoch === null) throw new StateNotLoaded();
-  return document == null ? undefined : (JSON.parse(document) as Person);
+  const [document] = await readLoaded(redis, (transaction) =>
+    transaction.hget(registryKeys.documents, `person:${id}`),
+  );
+  return typeof document === 'string' ? (JSON.parse(document) as Person) : undefined;
 }
 
 /** Whom a link invites; undefined if it was used, has ended, or never was. */

@@ -130,10 +130,12 @@ function identityOf(pid: number): string | undefined {
   return `${pid} ${fields[19]} ${readText('/proc/sys/kernel/random/boot_id')?.trim()}`;
 }
 
+/** Undefined if there is no such file, or its process has ended. A claim that cannot be read may be that of a living process. */
 function readText(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8');
-  } catch {
+  } catch (error) {
+    if (!['ENOENT', 'ESRCH'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
     return undefined;
   }
 }

@@ -67,6 +67,11 @@ export const registryKeys = {
   deletions: '{registry}:deletions',
   /** Sorted set of "<account_id> <request id>" by time of submission. */
   pendingDeletions: '{registry}:deletions_pending',
+  /**
+   * Hash of the weights of pending requests: by their members, the sum of each account by its id, and of all by an empty name.
+   * The script that adds a member, or removes it, changes the sums with it.
+   */
+  deletionWeights: '{registry}:deletion_weights',
   /** Set of pending requests whose targets ClickHouse does not have yet. */
   unkeptDeletions: '{registry}:deletions_unkept',
   /** Sorted set like the pending requests': requests that can never be carried out, until an administrator ends them. */
@@ -89,6 +94,8 @@ export const registryKeys = {
   deletedUsersSince: (backup: string) => `{registry}:deleted_users_since:${backup}`,
   /** Sorted set of "<account_id> <export id>" by the time of their end. */
   exports: '{registry}:exports',
+  /** The same of exports. */
+  exportWeights: '{registry}:export_weights',
   /** The request of an export, which names users. It expires, and a deletion of one of them removes it. */
   export: (id: string) => `{registry}:export:${id}`,
   /** Present while a backup takes the place of ClickHouse's tables; no round of deletions begins. */

@@ -11,14 +11,14 @@ import { anySize } from '../clickhouse/any-size.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { readLong } from '../clickhouse/long-statement.js';
 import { syncReplicas } from '../clickhouse/replication.js';
-import { createScratch, fillScratch } from '../clickhouse/scratch.js';
+import { createScratch, fillScratch, scratchName } from '../clickhouse/scratch.js';
 import { storedTable } from '../clickhouse/tables.js';
 import { type Place, placesInOrder } from '../deletion/places.js';
 
 /** Environments that retain equally long, and the time of acceptance below which their rows have expired. */
 export type Retained = { readonly appIds: readonly string[]; readonly cutoffMs: number };
 
-/** Sets of names in ClickHouse's memory. A restart empties them; nothing is then in them, so nothing is deleted. */
+/** Sets of names in ClickHouse's memory. A restart drops them; what names them then fails, so nothing is deleted. */
 export type ExpiredUsers = {
   /** A name that occurs only in the texts of this run's mutations. */
   readonly mark: string;
@@ -78,7 +78,11 @@ export async function findExpiredUsers(
   run: string,
 ): Promise<ExpiredUsers> {
   const mark = `${namePrefix}${run}`;
-  const users: ExpiredUsers = { mark, names: `${mark}_names`, userIds: `${mark}_user_ids` };
+  const users: ExpiredUsers = {
+    mark,
+    names: scratchName(client, `${mark}_names`),
+    userIds: scratchName(client, `${mark}_user_ids`),
+  };
   for (const table of [users.names, users.userIds]) await createScratch(client, table, 'name String', 'Set');
   await syncReplicas(client, placesInOrder);
   const appIds = retained.flatMap((each) => each.appIds.map((appId) => `'${appId}'`)).join(', ');
@@ -129,18 +133,17 @@ export function expiredPredicate(
   place: Place,
   retained: readonly Retained[],
   { mark, names, userIds }: ExpiredUsers,
-  database: string,
 ): string {
   const isMarked = `notEmpty('${mark}')`;
   const isOver = compared(retained, timeIn(place), '<');
   if (place === 'failed_events') {
     const isEvent = "(table_name = 'events' OR startsWith(table_name, 'events.'))";
-    return `${isOver} AND (${isEvent} OR ${nameOfRow} IN ${database}.${names}) AND ${isMarked}`;
+    return `${isOver} AND (${isEvent} OR ${nameOfRow} IN ${names}) AND ${isMarked}`;
   }
   if (place === events) return `${isOver} AND ${isMarked}`;
   if (place === identifications)
-    return `${isOver} AND concat(app_id, ' u', toString(user_id)) IN ${database}.${userIds} AND ${isMarked}`;
-  return `${isOver} AND ${nameOfRow} IN ${database}.${names} AND ${isMarked}`;
+    return `${isOver} AND concat(app_id, ' u', toString(user_id)) IN ${userIds} AND ${isMarked}`;
+  return `${isOver} AND ${nameOfRow} IN ${names} AND ${isMarked}`;
 }
 
 /** How many rows have expired, by environment. */

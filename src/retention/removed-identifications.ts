@@ -10,6 +10,7 @@
 // that is gone. So the copy takes effect only when it is renamed, after the run has checked that it still holds the lock.
 
 import { randomBytes } from 'node:crypto';
+import { readRow, readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { commandLong, endLong } from '../clickhouse/long-statement.js';
 import { killMutations } from '../clickhouse/mutate.js';
@@ -20,7 +21,7 @@ import {
   settingsOfAll,
   syncReplicas,
 } from '../clickhouse/replication.js';
-import { createScratch, dropScratch, renameScratch } from '../clickhouse/scratch.js';
+import { createScratch, dropScratch, listScratch, renameScratch } from '../clickhouse/scratch.js';
 import { returnNameOf } from '../clickhouse/store.js';
 import { columnsOf, storedTable } from '../clickhouse/tables.js';
 import { placesInOrder } from '../deletion/places.js';
@@ -41,12 +42,10 @@ export async function copyIdentifications(
   mark: string,
   predicate: string,
 ): Promise<void> {
-  const result = await client.query({
+  const types = await readRows<{ name: string; type: string }>(client, {
     query: `SELECT name, type FROM system.columns WHERE database = currentDatabase() AND table = {table:String}`,
     query_params: { table: identifications },
-    format: 'JSONEachRow',
   });
-  const types = await result.json<{ name: string; type: string }>();
   await createScratch(
     client,
     copyOf(mark),
@@ -95,12 +94,12 @@ export async function returnUsers(
  * any time, and again.
  */
 export async function undoRuns(client: ClickHouseClient): Promise<void> {
-  const names = await listTables(client);
-  if (names.length === 0) return;
+  const names = await listScratch(client, namePrefix);
   await endLong(client, names);
-  // Without its table a mutation is stuck for ever.
+  // Without its table, which a restart may have dropped, a mutation is stuck for ever.
   await killMutations(client, namePrefix);
   for (const name of names) if (!name.endsWith(removedEnd)) await dropScratch(client, name);
+  if (names.length === 0) return;
   // A mutation may have begun meanwhile. No further one can begin without its table.
   await killMutations(client, namePrefix);
   await untilNothingIsRewritten(client);
@@ -136,16 +135,6 @@ const insertSettings = {
   max_partitions_per_insert_block: '0',
 } as const;
 
-async function listTables(client: ClickHouseClient): Promise<string[]> {
-  const result = await client.query({
-    query:
-      'SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, {prefix:String})',
-    query_params: { prefix: namePrefix },
-    format: 'JSONEachRow',
-  });
-  return (await result.json<{ name: string }>()).map(({ name }) => name);
-}
-
 /** Ends the inserts of all runs; settles when none is left. */
 async function killStatements(client: ClickHouseClient): Promise<void> {
   await client.command({
@@ -158,14 +147,12 @@ async function killStatements(client: ClickHouseClient): Promise<void> {
 async function untilNothingIsRewritten(client: ClickHouseClient): Promise<void> {
   const giveUpAt = performance.now() + retentionRuns.storedMsMax;
   for (;;) {
-    const result = await client.query({
+    const { parts } = await readRow<{ parts: string | number }>(client, {
       query: `SELECT count() AS parts FROM ${onAllReplicas(client, 'system.merges')}
         WHERE database = ${databaseIn(client)} AND table = {table:String} AND is_mutation`,
       query_params: { table: identifications },
-      format: 'JSONEachRow',
     });
-    const [row] = await result.json<{ parts: string | number }>();
-    if (Number(row?.parts) === 0) return;
+    if (Number(parts) === 0) return;
     if (performance.now() > giveUpAt) throw new Error('identifications are still being rewritten');
     await new Promise((resolve) => setTimeout(resolve, 50));
   }

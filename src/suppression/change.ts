@@ -1,7 +1,7 @@
 // Changes of the suppressions in Redis: first the names, then the version of every shard. From then on no commit of an API
 // process that does not know the change stores anything, so no clock and no message decides when it holds.
 
-import { StateNotLoaded } from '../accounts/registry.js';
+import { readLoaded, StateNotLoaded } from '../accounts/registry.js';
 import { suppressions as bounds } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
@@ -106,8 +106,15 @@ export async function areFree(
   return true;
 }
 
-function readNames(redis: Redis, accountId: string, names: readonly NameText[]): Promise<(string | null)[]> {
-  return redis.hmget(registryKeys.suppressedNames(accountId), ...names);
+async function readNames(
+  redis: Redis,
+  accountId: string,
+  names: readonly NameText[],
+): Promise<(string | null)[]> {
+  const [found] = await readLoaded(redis, (transaction) =>
+    transaction.hmget(registryKeys.suppressedNames(accountId), ...names),
+  );
+  return found as (string | null)[];
 }
 
 function* inPieces<T>(all: Iterable<T>): Generator<T[]> {

@@ -1,5 +1,6 @@
 // What administrators and compliance callers may ask: whether a user is suppressed, and how many users of an account are.
 
+import { readLoaded } from '../accounts/registry.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { createNameHasher, inEnvironment, type User } from './names.js';
@@ -21,7 +22,10 @@ export async function lookUpUser(
 ): Promise<SuppressionOfUser> {
   const name = createNameHasher(secret, accountId).textOf(user);
   const names = [name, ...appIds.map((appId) => inEnvironment(name, appId))];
-  const [everywhere, ...somewhere] = await redis.hmget(registryKeys.suppressedNames(accountId), ...names);
+  const [values] = await readLoaded(redis, (transaction) =>
+    transaction.hmget(registryKeys.suppressedNames(accountId), ...names),
+  );
+  const [everywhere, ...somewhere] = values as (string | null)[];
   const found = [everywhere, ...somewhere].flatMap((value) => value ?? []);
   if (found.length === 0) return { suppressed: false };
   const sinceUs = Math.min(...found.map((value) => Number(value.slice(0, value.indexOf(' ')))));

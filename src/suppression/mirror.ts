@@ -4,6 +4,7 @@
 import { inScriptCalls, type Loading } from '../accounts/loading.js';
 import { StateNotLoaded } from '../accounts/registry.js';
 import { mirrorAudit } from '../audit/mirror.js';
+import { readRow, readRows, streamRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
@@ -78,12 +79,10 @@ export async function restoreSuppressions(clickhouse: ClickHouseClient, loading:
 }
 
 async function versionAfter(clickhouse: ClickHouseClient): Promise<string> {
-  const result = await clickhouse.query({
+  const row = await readRow<{ version: string }>(clickhouse, {
     query: `SELECT toString(max(version)) AS version FROM ${suppressedNamesTable}`,
-    format: 'JSONEachRow',
   });
-  const [row] = await result.json<{ version: string }>();
-  const last = Number(row?.version ?? 0);
+  const last = Number(row.version);
   // The last ones may have been lost. Versions are times in microseconds.
   return last === 0 ? '0' : String(Math.max(last + 1, Date.now() * 1000));
 }
@@ -93,12 +92,10 @@ const latest = `SELECT account_id, name, root, argMax(suppressed, version) AS is
 
 /** All accounts that ever had a suppressed user, with how many they have. */
 async function readAccounts(clickhouse: ClickHouseClient) {
-  const result = await clickhouse.query({
+  return readRows<{ account_id: string; users: string }>(clickhouse, {
     query: `SELECT account_id, toString(countIf(root = '-' AND is_suppressed)) AS users
       FROM (${latest} GROUP BY account_id, name, root) GROUP BY account_id`,
-    format: 'JSONEachRow',
   });
-  return result.json<{ account_id: string; users: string }>();
 }
 
 /** The suppressed names of an account, each with its value in Redis. */
@@ -106,17 +103,11 @@ async function* readNames(
   clickhouse: ClickHouseClient,
   accountId: string,
 ): AsyncGenerator<readonly [name: string, value: string]> {
-  const result = await clickhouse.query({
+  const rows = streamRows<{ name: string; since: string; roots: string[] }>(clickhouse, {
     query: `SELECT name, toString(min(since)) AS since, groupArray(root) AS roots
       FROM (${latest} WHERE account_id = {accountId:String} GROUP BY account_id, name, root)
       WHERE is_suppressed GROUP BY name`,
     query_params: { accountId },
-    format: 'JSONEachRow',
   });
-  for await (const rows of result.stream<{ name: string; since: string; roots: string[] }>()) {
-    for (const row of rows) {
-      const { name, since, roots } = row.json();
-      yield [name, [since, ...roots].join(' ')];
-    }
-  }
+  for await (const { name, since, roots } of rows) yield [name, [since, ...roots].join(' ')];
 }

@@ -1,5 +1,6 @@
 // The traffic of an account's environments over the last hour or week, for charts and rates, and why records were rejected.
 
+import { readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { traffic } from '../contract/limits.js';
 import { minuteWrites } from '../tuning.js';
@@ -42,16 +43,14 @@ export async function readTraffic(
   nowMs: number,
 ): Promise<Traffic> {
   const { stepSeconds, from, end, at } = stepsOf(span, nowMs);
-  const result = await client.query({
+  const rows = await readRows<Record<TrafficOutcome | 'at', number | string>>(client, {
     query: `SELECT intDiv(toUnixTimestamp(minute), {step:UInt32}) * {step:UInt32} AS at,
         ${outcomesOfTraffic.map((name) => `sum(${name}) AS ${name}`).join(', ')}
       FROM ${minuteCountsTable} FINAL
       WHERE app_id IN ({appIds:Array(String)}) AND minute >= {from:UInt32} AND minute < {end:UInt32}
       GROUP BY at`,
     query_params: { appIds, from, end, step: stepSeconds },
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<Record<TrafficOutcome | 'at', number | string>>();
   const byStep = new Map(rows.map((row) => [Number(row.at), row]));
   const countsOf = (name: TrafficOutcome) => at.map((step) => Number(byStep.get(step)?.[name] ?? 0));
   return {
@@ -85,7 +84,11 @@ export async function readRejections(
   nowMs: number,
 ): Promise<Rejections> {
   const { stepSeconds, from, end, at } = stepsOf(span, nowMs);
-  const result = await client.query({
+  const rows = await readRows<{
+    code: string;
+    field: string;
+    steps: readonly [number | string, number][];
+  }>(client, {
     query: `SELECT code, field, groupArray((at, rejected)) AS steps
       FROM (
         SELECT code, field, intDiv(toUnixTimestamp(minute), {step:UInt32}) * {step:UInt32} AS at,
@@ -96,13 +99,7 @@ export async function readRejections(
       )
       GROUP BY code, field ORDER BY arraySum(steps.2) DESC, code, field`,
     query_params: { appId, from, end, step: stepSeconds },
-    format: 'JSONEachRow',
   });
-  const rows = await result.json<{
-    code: string;
-    field: string;
-    steps: readonly [number | string, number][];
-  }>();
   const countsOf = (reasons: readonly (typeof rows)[number][]) => {
     const counts = at.map(() => 0);
     for (const { steps } of reasons)

@@ -3,6 +3,7 @@
 // a line in the audit log and returns a signed place, which every later one needs. So nobody watches without that line.
 
 import { createHmac, timingSafeEqual } from 'node:crypto';
+import { readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { isoTime } from '../clickhouse/iso-time.js';
 import { storedTable } from '../clickhouse/tables.js';
@@ -54,13 +55,11 @@ export async function readArrivedSince(
   segment: string,
 ): Promise<{ readonly events: readonly LiveEvent[]; readonly arrived: number; readonly segment: string }> {
   const ask = async <Row>(query: string) => {
-    const result = await client.query({
+    return readRows<Row>(client, {
       query,
       query_params: { appId, segment },
       clickhouse_settings: { max_execution_time: live.querySecondsMax },
-      format: 'JSONEachRow',
     });
-    return result.json<Row>();
   };
   const where = 'WHERE app_id = {appId:String} AND segment > {segment:UInt64}';
   const stamps = '(segment, commit_number, row_number)';

@@ -9,6 +9,7 @@ import { tablesUnderTest } from '../../harness/environment.js';
 import { startTcpProxy } from '../../harness/tcp-proxy.js';
 import { until } from '../../harness/wait.js';
 import {
+  AdministrationError,
   addEnvironment,
   createAccount,
   listAccounts,
@@ -16,6 +17,8 @@ import {
   setEnvironment,
 } from '../../src/accounts/accounts.js';
 import { createApiKey, revokeApiKey, rotateApiKey, showApiKey } from '../../src/accounts/api-keys.js';
+import { readBackups } from '../../src/accounts/backups.js';
+import { readCallback } from '../../src/accounts/callbacks.js';
 import { createDemoAccount, findDemoAccount, loadDeployment } from '../../src/accounts/deployment.js';
 import { deploymentKey } from '../../src/accounts/documents.js';
 import { followEnvironments, type LiveEnvironment } from '../../src/accounts/environments.js';
@@ -23,18 +26,27 @@ import { hashKey } from '../../src/accounts/keys.js';
 import { LoadInterrupted, type Loading } from '../../src/accounts/loading.js';
 import { mirrorRegistry, readMirror } from '../../src/accounts/mirror.js';
 import { readRegistry, StateNotLoaded } from '../../src/accounts/registry.js';
+import { AnswerCutOff } from '../../src/clickhouse/answers.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { insertSegment, isInsertRunning, isRefusedSegment } from '../../src/clickhouse/store.js';
-import { markerRows, storedTable } from '../../src/clickhouse/tables.js';
+import { markerRows } from '../../src/clickhouse/tables.js';
 import { loads } from '../../src/contract/limits.js';
 import { tables } from '../../src/contract/records.js';
 import { noCrash } from '../../src/crash-point.js';
 import { restoreDeletions } from '../../src/deletion/mirror.js';
-import { type DeletionRequest, endDeletion, markTargetsLost } from '../../src/deletion/request.js';
+import {
+  type DeletionRequest,
+  endDeletion,
+  markTargetsLost,
+  readDeletion,
+} from '../../src/deletion/request.js';
+import { readExport } from '../../src/export/request.js';
 import { createLog } from '../../src/log.js';
 import { Redis } from '../../src/packages/ioredis.js';
+import { findPerson } from '../../src/people/people.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { raiseShards, suppressNames } from '../../src/suppression/change.js';
+import { lookUpUser } from '../../src/suppression/look-up.js';
 import { mirrorSuppressions } from '../../src/suppression/mirror.js';
 import { createNameHasher } from '../../src/suppression/names.js';
 import { followSuppressions } from '../../src/suppression/suppressions.js';
@@ -65,13 +77,7 @@ beforeEach(async () => {
   await clickhouse.command({ query: 'TRUNCATE TABLE deletion_requests' });
   await clickhouse.command({ query: 'TRUNCATE TABLE deletion_targets' });
   await clickhouse.command({ query: 'TRUNCATE TABLE suppressed_names' });
-  // The constraints of earlier restores.
-  for (const table of [...tables.map(storedTable), 'failed_events']) {
-    for (const shard of [0, 1]) {
-      const constraint = `not_before_restore_of_shard_${shard}`;
-      await clickhouse.command({ query: `ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS ${constraint}` });
-    }
-  }
+  await clickhouse.command({ query: 'TRUNCATE TABLE shard_limits' });
 });
 
 const load = (shards = 1) =>
@@ -295,10 +301,10 @@ test('after a restore new records lie above the fences of deletion requests, als
 
 test('pending deletion requests come back in the order of their fences, despite wrong clocks of their callers', async () => {
   const submittedAt = (minute: number) => new Date(Date.UTC(2026, 0, 1, 12, minute)).toISOString();
+  await load();
   await keepRequest('third', { fences: { '0': '1000' }, submitted_at: submittedAt(1) });
   await keepRequest('first', { fences: { '0': '998' }, submitted_at: submittedAt(3) });
   await keepRequest('second', { fences: { '0': '999' }, submitted_at: submittedAt(2) });
-  await load();
   await redis.flushall();
   assert.equal((await loadAll(0)).how, 'restored');
   assert.deepEqual(
@@ -316,6 +322,56 @@ test('a first start that was cut off before the epoch is finished by the next on
   assert.deepEqual(await load(), { how: 'created', deployment });
   assert.equal((await readMirror(clickhouse)).documents[deploymentKey], document);
   assert.equal((await load()).how, 'found');
+});
+
+test('no new deployment is created while the second copy cannot be read whole, and the old one comes back then', async () => {
+  const { deployment } = await load();
+  await redis.flushall();
+  for (const share of [0, 0.5, 0.9]) {
+    gate.change(
+      ({ sql }) => sql.includes('FROM registry'),
+      ({ body }) => body.subarray(0, share * body.length),
+    );
+    await assert.rejects(loadAll(0, { clickhouse: gated }), AnswerCutOff);
+    assert.equal(await redis.exists(registryKeys.epoch, registryKeys.documents), 0);
+  }
+  gate.pass();
+  assert.deepEqual(await loadAll(0, { clickhouse: gated }), { how: 'restored', deployment });
+});
+
+/** What is decided by something that Redis does not have. */
+const absences: Readonly<Record<string, () => Promise<unknown>>> = {
+  'a deletion request': () => readDeletion(redis, 'none'),
+  'an export': () => readExport(redis, 'none'),
+  'a person': () => findPerson(redis, 'ada@example.com'),
+  'a callback': () => readCallback(redis, '7'),
+  backups: () => readBackups(redis),
+  'a suppressed user': () => lookUpUser(redis, 'secret', '7', [], { identity: 'ada' }),
+};
+
+for (const [what, read] of Object.entries(absences))
+  test(`an emptied Redis, or one that answers with an error, does not say that there is no such thing: ${what}`, async () => {
+    await load();
+    await read();
+    await redis.del(registryKeys.epoch);
+    await assert.rejects(read(), StateNotLoaded);
+    await redis.flushall();
+    await redis.set(registryKeys.epoch, 'e');
+    for (const key of [registryKeys.documents, registryKeys.deletions, registryKeys.suppressedNames('7')])
+      await redis.set(key, 'of another type');
+    await redis.hset(registryKeys.export('none'), 'of another', 'type');
+    await assert.rejects(read(), /WRONGTYPE/);
+  });
+
+test('no new deployment is created where rows of another one are stored, and the message names the tables', async () => {
+  await clickhouse.command({ query: 'INSERT INTO stored_events (segment) VALUES (64)' });
+  await keepRequest('a request', { fences: { '0': '1' } });
+  await assert.rejects(load(), (error) => {
+    assert.ok(error instanceof AdministrationError);
+    assert.match(error.message, /rows in deletion_requests, stored_events: no new deployment is created/);
+    return true;
+  });
+  assert.equal(await redis.exists(registryKeys.epoch, registryKeys.documents), 0);
 });
 
 /** Two pending requests and their targets in ClickHouse, one that is lost, and a Redis that is empty. */
@@ -370,7 +426,7 @@ test('does not report a state as loaded if Redis is emptied while the state is c
 test('a shard that is emptied again while it is loaded takes none of the earlier numbers', async () => {
   await load();
   await redis.del(shardKeys.state(0));
-  const { ended } = await loadHeldAt('not_before_restore_of_shard_0');
+  const { ended } = await loadHeldAt('INSERT INTO shard_limits');
   await redis.del(shardKeys.state(0));
   gate.pass();
   await assert.rejects(ended, LoadInterrupted);

@@ -1,6 +1,8 @@
 // The deployment under test: Redis on a small disk, ClickHouse behind a gate, two API processes, two workers, and a proxy
 // on every connection between them.
 
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Cluster, Redis } from 'ioredis';
 import { atPort } from '../../harness/clickhouse.js';
 import { type Choice, type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
@@ -20,10 +22,10 @@ import { registryKeys } from '../../src/redis/keys.js';
 import { type CutDisk, createCutDisk } from './cut-disk.js';
 import type { Link, ProcessPart } from './parts.js';
 import { canSetRedisClock, createRedisClock, type RedisClock } from './redis-clock.js';
-import { createSmallDisk, type SmallDisk } from './small-disk.js';
+import { createSmallDisk, type FileSystem, type SmallDisk } from './small-disk.js';
 
-/** One Redis and one ClickHouse, or three of each (deployment-of-three.ts). */
-export type Layout = 'one' | 'three';
+/** One Redis and one ClickHouse, three of each (deployment-of-three.ts), or one of each on a disk that can be filled. */
+export type Layout = 'one' | 'three' | 'disks';
 
 /** What both layouts have. */
 export type AnyDeployment = {
@@ -67,6 +69,13 @@ export type DeploymentOptions = {
   readonly appendfsync?: 'always' | 'everysec';
   /** Whether the power of ClickHouse's disk can be cut. */
   readonly cutsPower?: boolean;
+  /** The disk, and who is on it; by default a tmpfs for Redis. */
+  readonly full?: FullDisk;
+};
+
+export type FullDisk = {
+  readonly fileSystem: FileSystem;
+  readonly holds: 'redis' | 'clickhouse' | 'both';
 };
 
 /** Redis's memory limit, which a fault lowers for a while. */
@@ -83,14 +92,26 @@ export const jobLockMs = 1_000;
 
 export async function startDeployment({
   cutsPower = false,
+  full,
   ...options
 }: DeploymentOptions = {}): Promise<Deployment> {
-  const disk = createSmallDisk();
+  const disk = createSmallDisk(full?.fileSystem);
   const cutDisk = cutsPower ? createCutDisk() : undefined;
   const clock = canSetRedisClock() ? createRedisClock() : undefined;
   const [server, clickhouse] = await Promise.all([
-    startRedis({ dir: disk.dir, maxmemory: memoryBytesMax, env: clock?.env ?? {}, ...options }),
-    startClickHouse(cutDisk === undefined ? {} : { prepare: cutDisk.mountAt }),
+    startRedis({
+      ...(full?.holds === 'clickhouse' ? {} : { dir: folderOn(disk, 'redis') }),
+      maxmemory: memoryBytesMax,
+      env: clock?.env ?? {},
+      ...options,
+    }),
+    startClickHouse({
+      ...(full === undefined || full.holds === 'redis' ? {} : { dir: folderOn(disk, 'clickhouse') }),
+      prepare: (folder) => {
+        keepPartLog(`${folder}.d`);
+        cutDisk?.mountAt(folder);
+      },
+    }),
   ]);
   const gate = await startClickHouseGate(clickhouse.testerUrl, { choice: isPoison, code: cannotParse });
   const apiRedis = await startTcpProxy({ port: server.port });
@@ -148,7 +169,7 @@ export async function startDeployment({
   }
 
   return {
-    layout: 'one',
+    layout: full === undefined ? 'one' : 'disks',
     processes,
     shards: 1,
     failedMoves: new Map(),
@@ -176,6 +197,21 @@ export async function startDeployment({
       clock?.remove();
     },
   };
+}
+
+function folderOn(disk: SmallDisk, name: string): string {
+  const folder = join(disk.dir, name);
+  mkdirSync(folder);
+  return folder;
+}
+
+/** ClickHouse notes what becomes of its parts, for the explanation of what is missing (`absent.ts`). */
+function keepPartLog(folder: string): void {
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(
+    join(folder, 'part-log.xml'),
+    '<clickhouse><part_log><database>system</database><table>part_log</table><flush_interval_milliseconds>500</flush_interval_milliseconds></part_log></clickhouse>',
+  );
 }
 
 /** The processes of ours by the names that faults use. */

@@ -76,7 +76,7 @@ function stop(name: string, part: ProcessPart): Fault<AnyWorld> {
 }
 
 /** All processes at once: ours, Redis and ClickHouse. */
-function killEverything(parts: readonly ProcessPart[]): Fault<AnyWorld> {
+export function killEverythingOf(parts: readonly ProcessPart[]): Fault<AnyWorld> {
   return {
     name: 'kill everything',
     touches: parts,
@@ -99,7 +99,7 @@ function faultsOf(parts: readonly ProcessPart[]): Fault<AnyWorld>[] {
     const kind = part.replace(/-\d$/, '');
     return [kill(`kill ${kind}`, part), terminate(`terminate ${kind}`, part), stop(`stop ${kind}`, part)];
   });
-  return [...ofEach, killEverything(parts)];
+  return [...ofEach, killEverythingOf(parts)];
 }
 
 export const processFaults = faultsOf([...ours, ...stores]);

@@ -119,7 +119,7 @@ return { members, segments }`;
  * Redis loses everything it holds and, half of the time, its files. The same step notes what only Redis held, so that
  * exactly that may be missing. Then its state is restored.
  */
-const emptied: Fault = {
+export const emptied: Fault = {
   name: 'redis emptied',
   touches: ['redis', 'clickhouse', 'gate'],
   run: async (world, random) => {

@@ -5,6 +5,7 @@ import type { Fault } from './fault.js';
 import { clickHouseFaults } from './faults-clickhouse.js';
 import { clockFaults } from './faults-clocks.js';
 import { crashFaults, emptiedAfterAnyCrash } from './faults-crashes.js';
+import { diskFaults } from './faults-disks.js';
 import { moveOfShard } from './faults-moves.js';
 import { networkFaults, networkFaultsOfThree } from './faults-network.js';
 import { powerFaults } from './faults-power.js';
@@ -22,14 +23,16 @@ const faultsOfOne: readonly Fault[] = [
   emptiedAfterAnyCrash,
 ];
 
-/** Faults by layout. None but these are for three of each: the others are about what one server does. */
+/** Faults by layout. None but these are for three of each, and for disks: the others are about what one server does. */
 const randomFaults: Readonly<Record<Layout, readonly Fault[]>> = {
   one: faultsOfOne,
   three: [...processFaultsOfThree, ...networkFaultsOfThree, moveOfShard],
+  disks: diskFaults,
 };
 const all: Readonly<Record<Layout, readonly Fault[]>> = {
   one: [...faultsOfOne, ...crashFaults],
   three: randomFaults.three,
+  disks: diskFaults,
 };
 
 function namesOf(faults: readonly Fault[]): string[] {

@@ -9,6 +9,7 @@
 //   npm run chaos -- --mutant NAME      one of them, without writing its result
 //   npm run chaos -- --faults a,b       one round with these faults
 //   npm run chaos -- --three            three Redis masters and three ClickHouse servers; with --rounds, --fresh, --faults, SEED
+//   npm run chaos -- --disks            the disk of Redis, of ClickHouse or of both is full; with --rounds, --fresh, --faults, SEED
 //   SEED=n npm run chaos                the round with this seed, as a failure prints it
 
 import { randomInt } from 'node:crypto';
@@ -18,12 +19,20 @@ import { crashFaults } from './faults-crashes.js';
 import { mutants, runMutant } from './mutants.js';
 import { seedOf } from './random.js';
 import { describeFailure, describeRound } from './report.js';
-import { missingFaults, readCommit, writeMutants, writeResults, writeResultsOfThree } from './results.js';
+import {
+  missingFaults,
+  readCommit,
+  writeMutants,
+  writeResults,
+  writeResultsOfDisks,
+  writeResultsOfThree,
+} from './results.js';
 import type { RoundResult } from './round.js';
 import { openRun } from './run-file.js';
 import { createRunner, type Runner } from './runner.js';
 import { crashSchedules, randomSchedule, type Schedule, scheduleOf } from './schedule.js';
 import { shrink } from './shrink.js';
+import { canMount } from './small-disk.js';
 import { findTools, remedies, type Tool } from './tools.js';
 
 const values = readOptions('chaos', {
@@ -35,8 +44,9 @@ const values = readOptions('chaos', {
   mutant: { type: 'string' },
   faults: { type: 'string' },
   three: { type: 'boolean', default: false },
+  disks: { type: 'boolean', default: false },
 });
-const layout = values.three ? 'three' : 'one';
+const layout = values.three ? 'three' : values.disks ? 'disks' : 'one';
 const roundsWanted = Number(values.rounds);
 const parallel = Number(values.parallel);
 const seedGiven =
@@ -60,6 +70,12 @@ for (const tool of Object.keys(remedies) as Tool[]) {
   if (!tools.has(tool)) say(`Some faults cannot be caused here without ${tool}: ${remedies[tool]}.`);
 }
 
+if (layout === 'disks' && !(canMount('tmpfs') && canMount('ext4'))) {
+  say(
+    'chaos: no disk can be filled here: that needs the right to mount a tmpfs and an ext4 in a file (root), and e2fsprogs',
+  );
+  process.exit(1);
+}
 if (values.mutants || values.mutant !== undefined) process.exitCode = await checkMutants(values.mutant);
 else if (values.faults !== undefined) {
   process.exitCode = await runOnce(
@@ -77,6 +93,8 @@ async function runAll(): Promise<number> {
   const random = Array.from({ length: roundsWanted }, (_, round) =>
     randomSchedule(seedOf(run.seed, 1_000 + round), tools, layout),
   );
+  // Rounds with the same disk follow each other, on one deployment.
+  if (layout === 'disks') random.sort((a, b) => JSON.stringify(a.full).localeCompare(JSON.stringify(b.full)));
   const schedules = values['crash-points'] ? crashes : [...random, ...crashes];
   const done = new Set(results.map(({ schedule }) => schedule.seed));
   const left = schedules.filter(({ seed }) => !done.has(seed));
@@ -90,6 +108,7 @@ async function runAll(): Promise<number> {
       say(describeRound(result));
       if (result.broken.length > 0) await explain(runner, result);
       if (layout === 'three') writeResultsOfThree(run, results);
+      else if (layout === 'disks') writeResultsOfDisks(run, results);
       else if (!values['crash-points']) writeResults(run, results);
     }
     await runner.close();

@@ -306,7 +306,7 @@ export const mutants: readonly Mutant[] = [
     name: 'calls nobody after a completion',
     patches: [
       {
-        file: 'src/redis/complete-deletion-5.lua',
+        file: 'src/redis/complete-deletion-6.lua',
         find: "if ARGV[4] == '1' then",
         replace: 'if false then',
       },

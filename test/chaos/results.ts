@@ -45,6 +45,9 @@ const mutantsHeading = '## The check itself';
 /** The part about three of each, which another run writes too. */
 const threeHeading = '## Three of each';
 
+/** The part about full disks, which another run writes too. */
+const disksHeading = '## Full disks';
+
 /** The rows of the first table. */
 function totalsOf(results: readonly RoundResult[]): string[] {
   const sum = (count: (result: RoundResult) => number) =>
@@ -117,7 +120,9 @@ export function writeResults({ seed, startedAt }: Run, results: readonly RoundRe
     wrapped(results.map(({ schedule }) => String(schedule.seed))),
     '',
   ].join('\n');
-  const kept = [mutantsHeading, threeHeading].map(sectionOf).filter((section) => section !== '');
+  const kept = [mutantsHeading, threeHeading, disksHeading]
+    .map(sectionOf)
+    .filter((section) => section !== '');
   writeFileSync(file, [text, ...kept].join('\n'));
 }
 
@@ -140,6 +145,38 @@ export function writeResultsOfThree({ seed, startedAt }: Run, results: readonly 
     '| fault | took effect |',
     '|---|---|',
     ...faultKinds(allTools, 'three').map((name) => `| ${name} | ${faults.get(name) ?? 0} |`),
+    '',
+  ]);
+}
+
+/** Writes the section about full disks and keeps the rest of the file. */
+export function writeResultsOfDisks({ seed, startedAt }: Run, results: readonly RoundResult[]): void {
+  const faults = countFaults(results);
+  const places = new Map<string, number>();
+  for (const { schedule } of results) {
+    const place = schedule.full === undefined ? '' : `${schedule.full.fileSystem} | ${schedule.full.holds}`;
+    places.set(place, (places.get(place) ?? 0) + 1);
+  }
+  writeSection(disksHeading, [
+    disksHeading,
+    '',
+    'Two API processes, two workers, Redis and ClickHouse; the disk of Redis, of ClickHouse, or one disk of both (192 MiB) is filled to the',
+    'last byte while all clients go on and processes are killed, and freed again (`npm run chaos -- --disks`).',
+    '',
+    ...totalsOf(results),
+    '',
+    `Seed ${seed}, begun ${startedAt}, last written ${new Date().toISOString()} at commit ${readCommit()}.`,
+    versions(),
+    '',
+    ...incomplete(results, 'disks'),
+    ...brokenRounds(results),
+    '| file system | holds | rounds |',
+    '|---|---|---|',
+    ...[...places].map(([place, rounds]) => `| ${place} | ${rounds} |`),
+    '',
+    '| fault | took effect |',
+    '|---|---|',
+    ...faultKinds(allTools, 'disks').map((name) => `| ${name} | ${faults.get(name) ?? 0} |`),
     '',
   ]);
 }

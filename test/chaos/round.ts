@@ -10,12 +10,13 @@ import { until } from '../../harness/wait.js';
 import { observePending } from '../../src/deletion/request.js';
 import { segmentOfMember, shardKeys, shardOf } from '../../src/redis/keys.js';
 import { deletionJobOptions, deletionQueueName, storeJobId, storeQueueName } from '../../workers/queues.js';
+import { explainAbsent } from './absent.js';
 import type { Broken } from './broken.js';
 import { findUncalled, startCallReceiver } from './callbacks.js';
 import { type Counts, countEvidence, type Evidence, findBroken } from './check.js';
 import { createMix } from './clients.js';
 import { type DeletionClients, startDeletionClients } from './deletions.js';
-import type { AnyDeployment } from './deployment.js';
+import type { AnyDeployment, Deployment } from './deployment.js';
 import { startExportedUsers } from './exported-users.js';
 import { type AnyWorld, hold, type Part, type World } from './fault.js';
 import { crashKinds, faultsNamed } from './faults.js';
@@ -147,6 +148,7 @@ export async function runRound(deployment: AnyDeployment, schedule: Schedule): P
   endPhase('poll');
   const seen = await evidence();
   broken.push(...findBroken(seen), ...findLogged(scene));
+  broken.push(...(await explainLost(deployment, seen, broken)));
   scene.close();
   endPhase('check');
   return {
@@ -158,6 +160,22 @@ export async function runRound(deployment: AnyDeployment, schedule: Schedule): P
     phasesMs,
     clockStoodMs: world.clockStoodMs,
   };
+}
+
+/** What can be said of records that are absent, with one of each. */
+async function explainLost(
+  deployment: AnyDeployment,
+  { environments }: Evidence,
+  broken: readonly Broken[],
+): Promise<Broken[]> {
+  if (!('clickhouse' in deployment) || !broken.some(({ kind }) => kind === 'lost')) return [];
+  const { clickhouse, sluice } = deployment as Deployment;
+  const explained = await Promise.all(
+    environments.map(({ appId, history }) =>
+      explainAbsent(clickhouse, sluice.database, appId, history, broken),
+    ),
+  ).catch((error: Error) => [{ kind: 'absent', what: 'no explanation', detail: messageOf(error) }]);
+  return explained.flatMap((each) => (each === undefined ? [] : [each]));
 }
 
 type Scene = {
@@ -194,17 +212,17 @@ async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): P
   const crashes = steps.flat(2).some(({ fault }) => crashKinds.includes(fault));
   const pace = crashes ? crashPace : usualPace;
   const { layout, shards } = deployment;
-  const names = layout === 'one' ? ['Main Production', 'Staging'] : spreadNames;
+  const names = layout !== 'three' ? ['Main Production', 'Staging'] : spreadNames;
   // The round before may have left dead connections, which only their next use reveals.
   const account = await until(() => createTestAccount(sluice, `Chaos ${seed}`, names), {
     deadlineMs: 30_000,
     what: 'the administration answers',
     everyMs: 200,
   });
-  const others = layout === 'one' ? ['Main Production'] : spreadNames;
+  const others = layout !== 'three' ? ['Main Production'] : spreadNames;
   const stranger = await createTestAccount(sluice, `Stranger ${seed}`, others);
   const appIds =
-    layout === 'one' ? [...account.appIds, ...stranger.appIds] : onAllServers(account, stranger, shards);
+    layout !== 'three' ? [...account.appIds, ...stranger.appIds] : onAllServers(account, stranger, shards);
   const limits = { bulk_app: 'none', bulk_identity: String(bulkIdentityMax) };
   for (const appId of appIds) {
     await until(() => administer(sluice, 'PATCH', `/environments/${appId}`, { limits }), {

@@ -16,8 +16,12 @@ export type Runner = {
 
 /** `cutsPower`: whether the power of ClickHouse's disk can be cut; only with one of each. */
 export function createRunner(layout: Layout = 'one', cutsPower = false): Runner {
-  const start = layout === 'one' ? () => startDeployment({ cutsPower }) : startDeploymentOfThree;
+  const start = ({ full }: Schedule) =>
+    layout === 'three'
+      ? startDeploymentOfThree()
+      : startDeployment(full === undefined ? { cutsPower } : { full });
   let deployment: AnyDeployment | undefined;
+  let disk: string | undefined;
   let rounds = 0;
 
   async function close(): Promise<void> {
@@ -28,10 +32,12 @@ export function createRunner(layout: Layout = 'one', cutsPower = false): Runner 
 
   return {
     run: async (schedule) => {
-      if (rounds === roundsPerDeployment) await close();
+      const its = JSON.stringify(schedule.full);
+      if (rounds === roundsPerDeployment || its !== disk) await close();
       if (deployment === undefined) {
         // Another process may take a port between the check and the bind.
-        deployment = await start().catch(() => start());
+        deployment = await start(schedule).catch(() => start(schedule));
+        disk = its;
         rounds = 0;
       }
       rounds += 1;

@@ -1,7 +1,7 @@
 // What happens in a round, decided by its seed alone: steps one after another; in each step, tracks at the same time; in
 // each track, faults one after another.
 
-import type { Layout } from './deployment.js';
+import type { FullDisk, Layout } from './deployment.js';
 import type { Part } from './fault.js';
 import { crashKinds, faultKinds, faultsNamed } from './faults.js';
 import { excludingCrashes } from './faults-crashes.js';
@@ -20,6 +20,8 @@ export type Track = readonly Planned[];
 export type Schedule = {
   readonly seed: number;
   readonly steps: readonly (readonly Track[])[];
+  /** The disk that can be filled, and who is on it; only in rounds of full disks. */
+  readonly full?: FullDisk;
   /** The command that runs it again. */
   readonly replay: string;
 };
@@ -28,7 +30,8 @@ export type Schedule = {
 export function randomSchedule(seed: number, tools: ReadonlySet<Tool>, layout: Layout = 'one'): Schedule {
   const kinds = faultKinds(tools, layout);
   const random = createRandom(seed);
-  const steps = Array.from({ length: random.int(2, 3) }, () => {
+  const stepsMax = layout === 'disks' ? 2 : 3;
+  const steps = Array.from({ length: random.int(2, stepsMax) }, () => {
     const taken = new Set<Part>();
     const tracks: Track[] = [];
     for (let left = random.int(1, 3); left > 0; left -= 1) {
@@ -44,17 +47,30 @@ export function randomSchedule(seed: number, tools: ReadonlySet<Tool>, layout: L
     }
     return tracks;
   });
-  return { seed, steps, replay: replayOf(seed, layout) };
+  return { seed, steps, replay: replayOf(seed, layout), ...fullDiskOf(seed, layout) };
+}
+
+/** Which disk it is follows from the seed. */
+function fullDiskOf(seed: number, layout: Layout): Pick<Schedule, 'full'> {
+  if (layout !== 'disks') return {};
+  const random = createRandom(seedOf(seed, 1));
+  return {
+    full: {
+      fileSystem: random.pick(['tmpfs', 'ext4'] as const),
+      holds: random.pick(['redis', 'clickhouse', 'both'] as const),
+    },
+  };
 }
 
 /** A schedule of these faults one after another, one per step. */
 export function scheduleOf(seed: number, names: readonly string[], layout: Layout = 'one'): Schedule {
   const steps = names.map((fault, index) => [[{ fault, variant: 0, seed: seedOf(seed, index) }]]);
-  return { seed, steps, replay: replayOf(seed, layout, `--faults '${names.join(',')}'`) };
+  const replay = replayOf(seed, layout, `--faults '${names.join(',')}'`);
+  return { seed, steps, replay, ...fullDiskOf(seed, layout) };
 }
 
 function replayOf(seed: number, layout: Layout, ...more: readonly string[]): string {
-  const options = [...(layout === 'three' ? ['--three'] : []), ...more];
+  const options = [...(layout === 'one' ? [] : [`--${layout}`]), ...more];
   return [`SEED=${seed} npm run chaos`, ...(options.length === 0 ? [] : ['--', ...options])].join(' ');
 }
 
@@ -117,8 +133,9 @@ function part<T>(values: readonly T[], n: number, count: number): T[] {
 }
 
 /** In one line: steps separated by semicolons, tracks by commas, faults of a track by arrows. */
-export function describeSchedule({ steps }: Schedule): string {
-  return steps
+export function describeSchedule({ steps, full }: Schedule): string {
+  const faults = steps
     .map((tracks) => tracks.map((track) => track.map(({ fault }) => fault).join(' → ')).join(', '))
     .join('; ');
+  return full === undefined ? faults : `${full.fileSystem} of ${full.holds}: ${faults}`;
 }

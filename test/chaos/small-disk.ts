@@ -1,8 +1,8 @@
-// A small disk for Redis that can be filled and freed: a tmpfs. Where mounting is not permitted, Redis gets an ordinary
-// folder, and there is no full disk.
+// A small disk that can be filled and freed: a tmpfs, or an ext4 in a file. Where mounting is not permitted, a process gets an
+// ordinary folder, and there is no full disk.
 
 import { spawnSync } from 'node:child_process';
-import { rmSync, statfsSync, writeFileSync } from 'node:fs';
+import { rmdirSync, rmSync, statfsSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
 
@@ -10,37 +10,43 @@ export type SmallDisk = {
   readonly dir: string;
   /** Whether it can be filled. */
   readonly mounted: boolean;
+  freeBytes(): number;
   /** Fills the disk completely. */
   fill(): void;
   free(): void;
   remove(): void;
 };
 
+export type FileSystem = 'tmpfs' | 'ext4';
+
 const bytes = 192 * 1024 * 1024;
 
-/** Whether a tmpfs can be mounted on this machine. */
-export function canMount(): boolean {
-  const dir = tempDir('mount');
-  const mounted = mount(dir);
-  if (mounted) spawnSync('umount', [dir]);
-  removeTempDir(dir);
-  return mounted;
+/** Whether this machine can mount such a disk. */
+export function canMount(fileSystem: FileSystem = 'tmpfs'): boolean {
+  const disk = createSmallDisk(fileSystem);
+  disk.remove();
+  return disk.mounted;
 }
 
-export function createSmallDisk(): SmallDisk {
-  const dir = tempDir('redis');
-  const mounted = mount(dir);
+export function createSmallDisk(fileSystem: FileSystem = 'tmpfs'): SmallDisk {
+  const dir = tempDir('disk');
+  const folder = tempDir('image');
+  const mounted = fileSystem === 'tmpfs' ? mountTmpfs(dir) : mountExt4(dir, join(folder, 'image'));
   const ballast = join(dir, 'ballast');
   // Unmounts before the folder is removed; the end of the process removes it too.
   const unmount = () => void (mounted && spawnSync('umount', ['--lazy', dir]));
   process.prependOnceListener('exit', unmount);
+  const freeBytes = () => {
+    const { bavail, bsize } = statfsSync(dir);
+    return bavail * bsize;
+  };
   return {
     dir,
     mounted,
+    freeBytes,
     fill: () => {
-      const { bavail, bsize } = statfsSync(dir);
       try {
-        writeFileSync(ballast, Buffer.alloc(Number(bavail) * Number(bsize)));
+        writeFileSync(ballast, Buffer.alloc(freeBytes()), { flag: 'a' });
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error;
       }
@@ -50,10 +56,22 @@ export function createSmallDisk(): SmallDisk {
       process.off('exit', unmount);
       unmount();
       removeTempDir(dir);
+      removeTempDir(folder);
     },
   };
 }
 
-function mount(dir: string): boolean {
+function mountTmpfs(dir: string): boolean {
   return spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${bytes}`, 'sluice-chaos', dir]).status === 0;
+}
+
+function mountExt4(dir: string, image: string): boolean {
+  const env = { ...process.env, PATH: `${process.env.PATH}:/usr/sbin:/sbin` };
+  // It takes no more room than what is written to it.
+  writeFileSync(image, '');
+  truncateSync(image, bytes);
+  const made = spawnSync('mkfs.ext4', ['-q', '-F', '-m', '0', image], { env }).status === 0;
+  if (!made || spawnSync('mount', ['-o', 'loop', image, dir], { env }).status !== 0) return false;
+  rmdirSync(join(dir, 'lost+found'));
+  return true;
 }

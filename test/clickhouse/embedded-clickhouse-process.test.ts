@@ -2,12 +2,16 @@
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { connect } from 'node:net';
+import { existsSync, mkdirSync, readFileSync, statfsSync, statSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { createControl } from '../../deploy/local/clickhouse/control.js';
+import { exitCodeOfFailedWrite } from '../../deploy/local/clickhouse/failed-writes.js';
+import { keptFree } from '../../deploy/local/clickhouse/room.js';
 import { launch } from '../../deploy/local/launch.js';
 import { type ClickHouseHandle, startClickHouse } from '../../harness/clickhouse.js';
 import { plainEnvironment } from '../../harness/environment.js';
@@ -15,6 +19,7 @@ import { freePort } from '../../harness/free-port.js';
 import { tempDir } from '../../harness/temp-dir.js';
 import { until } from '../../harness/wait.js';
 import { withoutEngine } from '../../harness/without-engine.js';
+import { canMount, createSmallDisk } from '../chaos/small-disk.js';
 import { ask, longStatement, running } from '../support/clickhouse-requests.js';
 
 const main = fileURLToPath(new URL('../../deploy/local/clickhouse/main.js', import.meta.url));
@@ -51,6 +56,21 @@ describe('the process', { concurrency: true }, () => {
       assert.deepEqual(exit, { code: 0, signal: null });
     } finally {
       await own.remove();
+    }
+  });
+
+  test('does not take an empty answer for the answer that no statement runs', async () => {
+    let answer = '';
+    const engine = createServer((_, reply) => reply.end(answer)).listen(0, '127.0.0.1');
+    try {
+      await once(engine, 'listening');
+      const control = createControl((engine.address() as AddressInfo).port, 'secret');
+      assert.equal(await control.idleWithin(200), false);
+      answer = '0\n';
+      assert.equal(await control.idleWithin(10_000), true);
+    } finally {
+      engine.closeAllConnections();
+      engine.close();
     }
   });
 
@@ -112,6 +132,90 @@ describe('the process', { concurrency: true }, () => {
       for (const as of passwords) assert.equal((await ask(own, { as, body: 'SELECT 1' })).body, '1\n');
     } finally {
       await own.remove();
+    }
+  });
+
+  test('ends when it cannot write, so that a full disk costs no stored row and no definition', {
+    skip: canMount() ? false : 'this machine mounts nothing',
+  }, async () => {
+    const disk = createSmallDisk();
+    const own = await startClickHouse({ dir: disk.dir });
+    try {
+      const untilEnded = () => until(() => !own.running, { deadlineMs: 30_000, what: 'the engine ends' });
+      const again = async () => {
+        disk.free();
+        await own.restart();
+        assert.equal(await own.query('SELECT count(), sum(length(s)) FROM default.t'), '200000\t20000000\n');
+      };
+      await own.query('CREATE TABLE default.t (a UInt64, s String) ENGINE = MergeTree ORDER BY a');
+      const insert = 'INSERT INTO default.t SELECT number, randomPrintableASCII(100) FROM numbers(100000)';
+      for (let parts = 0; parts < 2; parts += 1) await own.query(insert);
+      // From here on a merge of them takes seconds.
+      await own.query('ALTER TABLE default.t MODIFY COLUMN s String CODEC(ZSTD(19))');
+      const merge = own.query('OPTIMIZE TABLE default.t FINAL').catch((error: Error) => error);
+      const progress = () => own.query('SELECT sum(progress) FROM system.merges');
+      await until(async () => Number(await progress()) > 0, { deadlineMs: 30_000, what: 'it merges' });
+      disk.fill();
+      assert.ok((await merge) instanceof Error, 'a merge without room is not confirmed');
+      await untilEnded();
+      assert.equal(own.ended?.code, exitCodeOfFailedWrite);
+      await again();
+
+      disk.fill();
+      await assert.rejects(own.query('ALTER TABLE default.t ADD CONSTRAINT c CHECK a >= 0'));
+      await untilEnded();
+      await again();
+      assert.equal(await own.query('SELECT count() FROM system.detached_parts'), '0\n');
+
+      await own.kill9();
+      disk.fill();
+      const restarted = own.restart();
+      await until(() => own.output().includes('waiting for room'), { deadlineMs: 30_000, what: 'it waits' });
+      disk.free();
+      await restarted;
+    } finally {
+      await own.kill9();
+      disk.remove();
+    }
+  });
+
+  test('leaves room on the disk: inserts stop first, then merges', {
+    skip: canMount() ? false : 'this machine mounts nothing',
+  }, async () => {
+    const disk = createSmallDisk();
+    const own = await startClickHouse({ dir: disk.dir });
+    try {
+      const freeBytes = () => {
+        const { bavail, bsize } = statfsSync(disk.dir);
+        return bavail * bsize;
+      };
+      const kept = keptFree(disk.dir);
+      const refused = /Code: 243/;
+      for (const table of ['a', 'b']) {
+        await own.query(`CREATE TABLE default.${table} (n UInt64, s String) ENGINE = MergeTree ORDER BY n`);
+        for (let parts = 0; parts < 2; parts += 1)
+          await own.query(`INSERT INTO default.${table} VALUES (1, '')`);
+      }
+      const fill = async () => {
+        // A bound, so that a disk without these settings ends the test too.
+        for (let inserts = 0; inserts < 100; inserts += 1)
+          await own.query('INSERT INTO default.a SELECT number, randomString(100) FROM numbers(50000)');
+      };
+      await assert.rejects(fill(), refused);
+      const blockBytes = 6_000_000;
+      assert.ok(freeBytes() > kept.bytes + kept.byInsertsBytes - blockBytes, `${freeBytes()} bytes are free`);
+      const merge = (table: string) =>
+        own.query(`OPTIMIZE TABLE default.${table} FINAL SETTINGS optimize_throw_if_noop = 1`);
+      await merge('b');
+
+      await own.query('SYSTEM STOP MERGES default.a');
+      writeFileSync(join(disk.dir, 'others'), Buffer.alloc(freeBytes() - kept.bytes / 2));
+      await assert.rejects(own.query("INSERT INTO default.b VALUES (1, '')"), refused);
+      await assert.rejects(merge('b'), /space/);
+      assert.equal(await own.query('SELECT count() FROM default.b'), '2\n');
+    } finally {
+      await own.kill9();
+      disk.remove();
     }
   });
 

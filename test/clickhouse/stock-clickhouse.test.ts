@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { keptFreeBytesMax } from '../../deploy/local/clickhouse/limits.js';
 import { runMigrations } from '../../harness/administration.js';
 import type { Child } from '../../harness/child.js';
 import { tempDir } from '../../harness/temp-dir.js';
@@ -103,6 +104,17 @@ async function logsWith(text: string, file: string, query: (sql: string) => Prom
   }
   return found;
 }
+
+test('with sluice.xml it leaves as much room on its disk as the embedded one', async () => {
+  const { query } = await start({ 'sluice.xml': xml });
+  assert.equal(
+    await query("SELECT keep_free_space FROM system.disks WHERE name = 'default'"),
+    String(keptFreeBytesMax),
+  );
+  const ofInserts =
+    "SELECT value FROM system.merge_tree_settings WHERE name = 'min_free_disk_bytes_to_perform_insert'";
+  assert.equal(await query(ofInserts), String(keptFreeBytesMax));
+});
 
 test('a freshly installed server writes users into its logs, and one with sluice.xml does not', async () => {
   const asInstalled = await start({});

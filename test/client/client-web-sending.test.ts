@@ -303,3 +303,20 @@ test('tabs that take the lease at once, before they see each other, do not both 
   await clock.advance(60_000);
   assert.deepEqual([most, done], [1, 4]);
 });
+
+test('flush settles after three seconds although another tab waits for an answer; what waits is sent after it', async () => {
+  const browser = createTestBrowser();
+  const slow = openPage(browser, { fetch: 'never' });
+  slow.sluice.track('Slow');
+  await browser.clock.advance(3_000);
+  const page = openPage(browser);
+  page.sluice.track('Event');
+  let isSettled = false;
+  void page.sluice.flush().then(() => {
+    isSettled = true;
+  });
+  await browser.clock.advance(clientLimits.flushTurnMs);
+  assert.deepEqual([isSettled, names(browser)], [true, []]);
+  await browser.clock.advance(3 * requestMs(1_000));
+  assert.deepEqual(names(browser).sort(), ['Event', 'Slow']);
+});

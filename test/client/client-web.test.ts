@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { clientLimits } from '../../src/client/core/limits.js';
 import { createSluice } from '../../src/client/web/sluice.js';
 import { createTestBrowser } from '../support/client-browser.js';
-import { baseUrl, events, names, openPage } from '../support/web-page.js';
+import { baseUrl, begin, events, names, openPage } from '../support/web-page.js';
 
 test('a page view is recorded with address, path, title and referrer, and the global event properties', async () => {
   const browser = createTestBrowser();
@@ -90,7 +90,7 @@ test('a page that routes by the fragment may count its changes as page views', a
     const urls = events(browser).map(({ properties }) => properties.url);
     const start = 'https://shop.example/start';
     const first = `${start}#top`;
-    assert.deepEqual(urls, fragment ? [first, `${start}#/offers`, `${start}#/orders`] : [start, start]);
+    assert.deepEqual(urls, fragment ? [first, `${start}#/offers`, `${start}#/orders`] : [start]);
   }
 });
 
@@ -242,6 +242,132 @@ test('navigation by the history is a page view each, with the new title and the 
       ['/start', 'Offers', 'https://shop.example/offers'],
     ],
   );
+});
+
+test('a change that is not recorded is no page view, and a hidden part of the path makes no two pages one', async () => {
+  const withoutNumbers = (url: string) => url.replace(/\d+|\?.*/g, '');
+  for (const [pageViews, paths] of [
+    [true, ['/start', '/orders/7', '/orders/8', '/start']],
+    [{ query: true }, ['/start', '/start', '/orders/7', '/orders/7', '/orders/8', '/start']],
+    [{ redact: withoutNumbers }, ['/start', '/orders/', '/orders/', '/start']],
+  ] as const) {
+    const browser = createTestBrowser();
+    const page = openPage(browser, { url: 'https://shop.example/start?utm_source=mail' }, { pageViews });
+    for (const address of ['/start', '/orders/7?q=a', '/orders/7?q=ab', '/orders/8', '/start#top']) {
+      page.history?.replaceState(null, '', address);
+      await browser.clock.advance(0);
+    }
+    await browser.clock.advance(6_000);
+    assert.deepEqual(
+      events(browser).map(({ properties }) => properties.path),
+      paths,
+    );
+  }
+});
+
+test('a page view has the title that its page sets later, and the time of the navigation', async () => {
+  const browser = createTestBrowser();
+  const page = openPage(browser, {}, { pageViews: true });
+  const title = (text: string) => Object.assign(page.document as object, { title: text });
+  await browser.clock.advance(10);
+  const navigatedAt = browser.clock.now();
+  page.history?.pushState(null, '', '/orders');
+  page.sluice.track('Orders shown');
+  await browser.clock.advance(20);
+  title('');
+  await browser.clock.advance(700);
+  title('Orders');
+  await browser.clock.advance(3_000);
+  // The title stays: the bound ends the wait.
+  page.history?.pushState(null, '', '/orders/7');
+  await browser.clock.advance(6_000);
+  // The next page comes, the user changes or the page goes before there was a title.
+  page.history?.pushState(null, '', '/one');
+  await browser.clock.advance(100);
+  page.history?.pushState(null, '', '/two');
+  await browser.clock.advance(0);
+  title('Two');
+  page.sluice.identify('ada@example.com');
+  page.history?.pushState(null, '', '/three');
+  await browser.clock.advance(100);
+  page.setVisibility('hidden');
+  await browser.clock.advance(6_000);
+  const views = events(browser).filter(({ event }) => event === 'Page View');
+  assert.deepEqual(
+    views.map(({ properties, identity }) => [properties.path, properties.title, identity]),
+    [
+      ['/start', 'Start', undefined],
+      ['/orders', 'Orders', undefined],
+      ['/orders/7', 'Orders', undefined],
+      ['/one', 'Orders', undefined],
+      ['/two', 'Two', undefined],
+      ['/three', 'Two', 'ada@example.com'],
+    ],
+  );
+  assert.equal(Date.parse(views[1]?.time ?? ''), navigatedAt);
+});
+
+test('an address that is a document or a file of the device is not recorded', async () => {
+  const referrer = 'android-app://com.mail.example/';
+  for (const [url, recorded] of [
+    ['data:text/html,<p>Ada Lovelace', 'data:'],
+    ['file:///home/Jane%20Doe/index.html?a#b', 'file:'],
+    ['about:blank', 'about:'],
+    ['blob:https://shop.example/3f-44', 'blob:'],
+    ['capacitor://localhost/orders?a=1', 'capacitor://localhost/orders'],
+    ['https://shop.example/a?b', 'https://shop.example/a'],
+  ] as const) {
+    const browser = createTestBrowser();
+    openPage(browser, { url, referrer }, { pageViews: true });
+    await browser.clock.advance(3_000);
+    const { properties } = events(browser)[0] ?? {};
+    assert.deepEqual([properties?.url, properties?.referrer], [recorded, referrer]);
+    assert.equal(properties?.path, recorded.replace(/^\w+:(\/\/[^/]*)?/, ''));
+  }
+});
+
+test('copies of the library in one window are one library', async () => {
+  const browser = createTestBrowser();
+  const page = openPage(browser, {}, { pageViews: true });
+  const second = createSluice(page);
+  second.track('Second');
+  second.load('1', { baseUrl, pageViews: true });
+  assert.deepEqual(page.warnings, []);
+  second.load('2', { baseUrl: 'https://other.example', pageViews: true });
+  assert.match(page.warnings.join(), /load is ignored: this page records for the app_id 1 already/);
+  second.identify('ada@example.com');
+  assert.deepEqual([page.sluice.identity, second.userId], ['ada@example.com', page.sluice.userId]);
+  page.history?.pushState(null, '', '/offers');
+  await browser.clock.advance(6_000);
+  assert.deepEqual(names(browser), ['Page View', 'Second', 'Page View']);
+});
+
+test('a copy that is loaded serves one that was used before and is not', async () => {
+  const browser = createTestBrowser();
+  const win = browser.open();
+  const early = createSluice(win);
+  early.track('Early');
+  const { sluice } = begin(win);
+  sluice.track('Late');
+  await browser.clock.advance(3_000);
+  assert.deepEqual(names(browser), ['Early', 'Late']);
+});
+
+test('Global Privacy Control counts as an opt-out only on request, and an opt-in stands above it', async () => {
+  for (const [asked, signal, recorded] of [
+    [undefined, true, ['Event', 'Chosen']],
+    [true, true, ['Chosen']],
+    [true, false, ['Event', 'Chosen']],
+  ] as const) {
+    const browser = createTestBrowser();
+    const more = { navigator: { globalPrivacyControl: signal } };
+    const page = openPage(browser, { more }, { globalPrivacyControl: asked } as never);
+    page.sluice.track('Event');
+    page.sluice.optIn();
+    page.sluice.track('Chosen');
+    await browser.clock.advance(4_000);
+    assert.deepEqual(names(browser), recorded);
+  }
 });
 
 test('an address that the page replaces, or navigates to, is a page view, and so is a page that is shown again', async () => {

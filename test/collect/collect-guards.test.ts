@@ -2,7 +2,9 @@
 // keep strangers from filling an environment through it.
 
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
 import { after, before, describe, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
 import { createEnvironment } from '../../harness/accounts.js';
 import {
   answersOf,
@@ -30,7 +32,11 @@ let sluice: SluiceHandle;
 before(async () => {
   sluice = await startSluice({
     apiProcesses: 2,
-    apiEnv: { COLLECT_ADDRESS_BYTES_MAX: String(addressBytesMax), TRUSTED_PROXIES: '127.0.0.1' },
+    apiEnv: {
+      COLLECT_ADDRESS_BYTES_MAX: String(addressBytesMax),
+      ADDRESS_BYTES_MAX: String(16 * 1024 ** 2),
+      TRUSTED_PROXIES: '127.0.0.1',
+    },
   });
 });
 
@@ -189,6 +195,34 @@ describe('the bytes of an address', () => {
     assert.equal((await collect(sluice.baseUrl, body, caller())).status, 200);
     const fits = JSON.stringify(request(appId, [event()]));
     assert.equal((await collect(sluice.baseUrl, fits, attacker)).status, 200, 'what is left can be used');
+  });
+
+  test('count after inflating at the endpoints of servers, except with a key, and small ones do not', async () => {
+    const appId = await createEnvironment(sluice);
+    const { write_key: key } = (await sluice.admin('write-keys', 'create', appId)) as { write_key: string };
+    const noise = randomBytes(60_000).toString('base64');
+    const bomb = gzipSync(`["${noise}${' '.repeat(9_000_000)}`);
+    const attacker = caller();
+    const send = async (path: string, body: Buffer | string, headers: object) => {
+      const reply = await fetch(`${sluice.baseUrl}${path}`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...headers },
+        body,
+      });
+      await reply.arrayBuffer();
+      return reply.status;
+    };
+    const gzip = { 'content-encoding': 'gzip' };
+    assert.equal(await send('/api/track', bomb, { ...attacker, ...gzip }), 400);
+    const path = '/api/add_user_properties';
+    assert.equal(await send(path, bomb, { ...attacker, ...gzip }), 429, 'one allowance for all endpoints');
+    const small = JSON.stringify({ app_id: appId, event: 'Small', identity: 'ada' });
+    for (let n = 0; n < 5; n += 1) assert.equal(await send('/api/track', small, attacker), 200);
+    const authorization = `Bearer ${key}`;
+    assert.equal(await send('/api/track', bomb, { ...attacker, ...gzip, authorization }), 400);
+    const wrong = { authorization: 'Bearer of-somebody' };
+    assert.equal(await send('/api/track', bomb, { ...attacker, ...gzip, ...wrong }), 429);
+    assert.equal(await send('/api/track', bomb, { ...caller(), ...gzip }), 400, 'another address');
   });
 
   test('fill up steadily, and are remembered for a bounded number of addresses', () => {

@@ -21,7 +21,7 @@ import {
 import { type SignInOptions, signInRoutes } from '../../src/http/endpoints/sign-in.js';
 import { type SignOnOptions, signOnRoutes } from '../../src/http/endpoints/sign-on.js';
 import { accountExportRoute, type ExportApiOptions } from '../../src/http/endpoints/user-export.js';
-import { type ConsolePage, password, signedIn } from '../support/console.js';
+import { ConsolePage, password, signedIn } from '../support/console.js';
 
 let sluice: SluiceHandle;
 let own: TestAccount;
@@ -310,6 +310,20 @@ test('lists without an account show the caller’s own one, and operators all ac
   const text = JSON.stringify(audit?.body);
   assert.match(text, /"actor":"person","actor_name":"administrator@example.com"/);
   assert.ok(!text.includes(other.accountId) && !text.includes(other.appIds[0] ?? '?'));
+});
+
+test('a viewer who asks for hundreds of charts at once waits for them, and nobody of another account does', async () => {
+  const stranger = new ConsolePage(sluice.adminUrl);
+  assert.equal((await stranger.signIn('stranger@example.com')).status, 200);
+  const chartOf = async (page: ConsolePage, { accountId }: TestAccount) =>
+    (await page.ask('GET', `/accounts/${accountId}/traffic?span=week`)).status;
+  const flood = Array.from({ length: 300 }, () => chartOf(pageOf('viewer'), own));
+  for (let n = 0; n < 5; n += 1) assert.equal(await chartOf(stranger, other), 200);
+  const statuses = await Promise.all(flood);
+  const refused = statuses.filter((status) => status === 503).length;
+  assert.equal(statuses.filter((status) => status === 200).length, 300 - refused);
+  assert.ok(refused >= 100, `${refused} of 300 found the line too long`);
+  assert.equal(await chartOf(pageOf('viewer'), own), 200, 'then they are answered again');
 });
 
 test('an administrator invites nobody as operator, and nobody into another account', async () => {

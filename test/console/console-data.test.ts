@@ -63,15 +63,15 @@ describe('the console', { skip }, () => {
     const clickhouse = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
     const olderRows = 40_000;
     let read = 0;
-    const query = (async (asked: Parameters<typeof clickhouse.query>[0]) => {
+    const exec = (async (asked: Parameters<typeof clickhouse.exec>[0]) => {
       const settings = { ...asked.clickhouse_settings, wait_end_of_query: 1 as const };
-      const result = await clickhouse.query({ ...asked, clickhouse_settings: settings });
+      const result = await clickhouse.exec({ ...asked, clickhouse_settings: settings });
       const summary = JSON.parse(String(result.response_headers['x-clickhouse-summary']));
       read = Number((summary as { read_rows: string }).read_rows);
       return result;
-    }) as typeof clickhouse.query;
+    }) as typeof clickhouse.exec;
     const ask = async (days: number) => {
-      const names = await listEventNames({ query } as typeof clickhouse, appId, days);
+      const names = await listEventNames({ exec } as typeof clickhouse, appId, days);
       for (const { first_seen, last_seen } of names) {
         assert.match(first_seen, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
         assert.ok(

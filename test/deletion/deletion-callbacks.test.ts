@@ -10,7 +10,14 @@ import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { createTestAccount, type TestAccount, untilKnown } from '../../harness/accounts.js';
-import { administer, getToken, readStatus, submitAccepted, untilComplete } from '../../harness/deletion.js';
+import {
+  administer,
+  getToken,
+  readStatus,
+  showDeletion,
+  submitAccepted,
+  untilComplete,
+} from '../../harness/deletion.js';
 import { assertDocumentedCall } from '../../harness/documented-answers.js';
 import { withRedis } from '../../harness/redis-client.js';
 import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
@@ -29,7 +36,7 @@ import { createLog } from '../../src/log.js';
 import type { Redis } from '../../src/redis/client.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { callbackJobs } from '../../src/tuning.js';
-import { callbackPauseMs, createShares } from '../../workers/callback-queue.js';
+import { callbackPauseMs, createLine } from '../../workers/callback-queue.js';
 import { runDeletionRound } from '../../workers/delete.js';
 import { startDnsServer } from '../support/dns-server.js';
 
@@ -396,20 +403,13 @@ describe('the name of a callback', () => {
   });
 });
 
-test('an account has a few calls at once, and those that find no room wait in line', () => {
-  const shares = createShares();
-  const running = Array.from({ length: callbackJobs.ofAccountMax }, () => shares.begin('a'));
-  assert.ok(running.every((end) => end !== undefined));
-  assert.equal(shares.begin('a'), undefined);
-  assert.ok(shares.begin('b') !== undefined, 'another account has room');
+test('calls that find no place wait in line', () => {
+  const shares = createLine();
   const { busyMs, busySpacingMs } = callbackJobs;
   assert.deepEqual(
     [shares.putOff('a', 0), shares.putOff('a', 0), shares.putOff('b', 0), shares.putOff('a', 10 * busyMs)],
     [busyMs, busyMs + busySpacingMs, busyMs, busyMs],
   );
-  running[0]?.();
-  assert.ok(shares.begin('a') !== undefined);
-  assert.equal(shares.begin('a'), undefined);
 });
 
 describe('a complete deletion', () => {
@@ -584,29 +584,34 @@ describe('a complete deletion', () => {
     assert.equal(bodies.size, 1, 'every try has the same bytes');
   });
 
-  test('calls its account although another one has many calls due whose server is silent', async () => {
+  test('calls its account although five other ones have many calls due whose server is silent', async () => {
     const silent = await startReceiver(() => undefined);
-    const other = await createTestAccount(sluice, 'Silent');
-    const url = `http://127.0.0.1:${silent.port}/`;
-    await sluice.admin('accounts', 'callback', other.accountId, '--url', url);
+    const others: string[] = [];
+    for (let n = 0; n < 5; n += 1) {
+      const { accountId } = await createTestAccount(sluice, `Silent ${n}`);
+      await sluice.admin('accounts', 'callback', accountId, '--url', `http://127.0.0.1:${silent.port}/`);
+      others.push(accountId);
+    }
+    const { ofAccountMax } = callbackJobs.places;
     const ids = Array.from(
-      { length: 3 * callbackJobs.atOnceMax },
+      { length: 5 * 12 },
       (_, at) => `3d6f0a52-8f6e-4c9e-9a57-0000000001${String(at).padStart(2, '0')}`,
     );
     await withRedis(sluice, async (redis) => {
-      for (const id of ids) await noteDue(redis, id, other.accountId, new Date().toISOString());
+      for (const [at, id] of ids.entries())
+        await noteDue(redis, id, others[at % 5] ?? '', new Date().toISOString());
     });
-    await until(() => silent.received.length > 0, {
+    await until(() => silent.received.length >= 5 * ofAccountMax, {
       deadlineMs: 60_000,
-      what: 'the silent server is called',
+      what: 'the silent accounts have all of their shares',
     });
-    await untilState(await submitNow('beside the silent'), 'delivered');
-    await until(() => silent.received.length >= callbackJobs.ofAccountMax, {
-      deadlineMs: 60_000,
-      what: 'the other account has all of its share',
-    });
-    assert.ok(silent.atOnceMost() <= callbackJobs.ofAccountMax, `${silent.atOnceMost()} calls at once`);
-    await sluice.admin('accounts', 'callback', other.accountId, '--none');
+    const requestId = await submitNow('beside the silent');
+    await untilState(requestId, 'delivered');
+    const { completed_at = '', callback } = await showDeletion(sluice, requestId);
+    const waitedMs = Date.parse(callback?.tries[0]?.at ?? '') - Date.parse(completed_at);
+    assert.ok(waitedMs < callbacks.callMsMax / 2, `the call began ${waitedMs} ms after the completion`);
+    assert.ok(silent.atOnceMost() <= 5 * ofAccountMax, `${silent.atOnceMost()} calls at once`);
+    for (const accountId of others) await sluice.admin('accounts', 'callback', accountId, '--none');
     await withRedis(sluice, async (redis) => {
       await redis.srem(registryKeys.dueCallbacks, ...ids);
       await redis.hdel(registryKeys.deletions, ...ids);

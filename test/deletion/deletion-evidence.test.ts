@@ -39,6 +39,7 @@ import { signingKeyKey } from '../../src/accounts/documents.js';
 import { readRegistry } from '../../src/accounts/registry.js';
 import { keyIdOf } from '../../src/accounts/signing-key.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { createScratch, scratchName } from '../../src/clickhouse/scratch.js';
 import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
 import { evidence, previews } from '../../src/contract/limits.js';
 import { canonicalJson, verifyCertificate } from '../../src/deletion/certificate.js';
@@ -318,19 +319,40 @@ test('a dry run is answered in time, and only a bounded number run at once', asy
     const { deployment } = await readRegistry(redis);
     assert.ok(deployment);
     const { epoch, shards } = deployment;
-    const { preview } = createPreviews(clickhouse, sluice.database, 300);
-    const previewed = Array.from({ length: previews.atOnceMax + 1 }, () =>
-      preview({ redis, epoch, shards }, account.accountId, ['inot stored']),
-    );
-    const late = Array<string>(previews.atOnceMax).fill('too_long');
-    assert.deepEqual(await Promise.all(previewed), [...late, 'busy']);
+    const { preview } = createPreviews(clickhouse, 300);
+    const { ofAccountMax, waitingOfAccountMax } = previews.places;
+    const taken = ofAccountMax + waitingOfAccountMax;
+    const of = (accountId: string) => preview({ redis, epoch, shards }, accountId, ['inot stored']);
+    const previewed = Array.from({ length: taken + 1 }, () => of(account.accountId));
+    assert.equal(await previewed.at(-1), 'busy');
+    assert.equal(await of(stranger.accountId), 'too_long', 'another account finds a place');
+    assert.deepEqual(await Promise.all(previewed.slice(0, taken)), Array<string>(taken).fill('too_long'));
     assert.deepEqual(await previewTables(), []);
-    await clickhouse.command({ query: 'CREATE TABLE deletion_preview_left (a String) ENGINE = Memory' });
+    await createScratch(clickhouse, scratchName(clickhouse, 'deletion_preview_left'), 'a String');
     await dropStrayPreviews(clickhouse, 600);
     assert.equal((await previewTables()).length, 1, 'the tables of one that runs');
     await dropStrayPreviews(clickhouse, 0);
     assert.deepEqual(await previewTables(), []);
   });
+});
+
+test('a dry run is answered however many large ones two other accounts ask for', async () => {
+  const others = [await createTestAccount(sluice, 'Dry one'), await createTestAccount(sluice, 'Dry two')];
+  const users = Array.from({ length: 10_000 }, (_, n) => ({ identity: `dry-${n}@example.com` }));
+  const small = { users: [{ identity: 'ada@alike' }], dry_run: true };
+  const abuse = [];
+  for (const other of others) {
+    const itsToken = await getToken(sluice, other);
+    for (let n = 0; n < 8; n += 1) abuse.push(submitWith(sluice, itsToken, { users, dry_run: true }));
+  }
+  const beside = [];
+  for (let n = 0; n < 4; n += 1) beside.push((await submitWith(sluice, strangerToken, small)).status);
+  assert.deepEqual(beside, [200, 200, 200, 200]);
+  const statuses = (await Promise.all(abuse)).map(({ status }) => status);
+  const { ofAccountMax, waitingOfAccountMax } = previews.places;
+  assert.ok(
+    statuses.filter((status) => status === 503).length >= 2 * (8 - ofAccountMax - waitingOfAccountMax),
+  );
 });
 
 /** Runs the program of the administration without any service; settles with its exit code and what it printed. */

@@ -2,6 +2,7 @@
 // another one's long lists. The cost of a round depends on its lists and not on the number of environments.
 
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
 import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
@@ -10,6 +11,7 @@ import {
   readStatus,
   send,
   sendIdentify,
+  submit,
   submitAccepted,
   untilComplete,
   untilStored,
@@ -27,8 +29,8 @@ import { readRegistry } from '../../src/accounts/registry.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { commandLong, readLong } from '../../src/clickhouse/long-statement.js';
 import { deleteRows, findMutationId, killMutations, readProgress } from '../../src/clickhouse/mutate.js';
-import { createScratch } from '../../src/clickhouse/scratch.js';
-import { administration } from '../../src/contract/limits.js';
+import { createScratch, scratchName } from '../../src/clickhouse/scratch.js';
+import { administration, deletions } from '../../src/contract/limits.js';
 import { noCrash } from '../../src/crash-point.js';
 import { readDeletion } from '../../src/deletion/request.js';
 import { dropRoundTables } from '../../src/deletion/round-tables.js';
@@ -368,6 +370,52 @@ test('a deletion of one user does not wait for another account’s long lists', 
   );
 });
 
+test('lists of long names are bounded by account, leave room for others, and a worker takes them in pieces', async (context) => {
+  const heavy = await createTestAccount(sluice, 'Heavy', ['Main Production']);
+  const others = [];
+  for (const name of ['Beside', 'And beside'])
+    others.push(await getToken(sluice, await createTestAccount(sluice, name, ['Main Production'])));
+  const [small = '', late = ''] = others;
+  const heavyToken = await getToken(sluice, heavy);
+  const longest = '\u{1F600}'.repeat(250);
+  const users = Array.from({ length: 10_000 }, (_, n) => ({ identity: `${longest}${10_000 + n}` }));
+  const list = Buffer.from(JSON.stringify({ users }));
+  const ids: string[] = [];
+  let own = '';
+  await inOneRound(async () => {
+    own = await submitAccepted(sluice, small, [{ identity: 'small@example.com' }]);
+    for (;;) {
+      const reply = await submit(sluice, heavyToken, list);
+      if (reply.status !== 201) {
+        const { err } = JSON.parse(reply.text) as { err: { code: string; message: string } };
+        assert.deepEqual([reply.status, err.code], [429, 'rate_limited'], reply.text);
+        assert.match(err.message, /name as many users as they may/);
+        assert.match(String(reply.headers['retry-after']), /^\d+$/);
+        break;
+      }
+      ids.push((JSON.parse(reply.text) as { deletion_request_id: string }).deletion_request_id);
+    }
+    const weight = list.length + 32 * users.length;
+    assert.equal(ids.length, Math.floor(deletions.pendingWeightPerAccountMax / (weight - 14 * users.length)));
+    await submitAccepted(sluice, heavyToken, [{ identity: 'a short one fits' }]);
+  });
+  await untilComplete(sluice, small, own);
+  const still = await readStatus(sluice, heavyToken, ids.at(-1) ?? '');
+  assert.match(still.text, /"status":"pending"/, 'the small one did not wait for the long lists');
+  await untilComplete(sluice, late, await submitAccepted(sluice, late, [{ identity: 'late' }]));
+  for (const id of ids) {
+    await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+    await untilComplete(sluice, heavyToken, id);
+  }
+  const status = readFileSync(`/proc/${worker.pid}/status`, 'utf8');
+  const peakMiB = Number(/VmHWM:\s+(\d+)/.exec(status)?.[1]) / 1024;
+  context.diagnostic(`the worker had at most ${Math.round(peakMiB)} MiB`);
+  assert.ok(peakMiB < 400, `${peakMiB} MiB`);
+  await withRedis(sluice, async (redis) => {
+    assert.equal(Number(await redis.hget(registryKeys.deletionWeights, '')), 0, 'nothing weighs any more');
+  });
+});
+
 test('a round takes memory for its lists, however many environments their account has', async (context) => {
   const environments = Array.from(
     { length: administration.environmentsPerAccountMax },
@@ -447,9 +495,10 @@ test('a statement over a whole table may take longer than other statements', asy
 
 test('a round ends the statements of a killed round, and does not wait for them', async () => {
   await withLongWork(async (client) => {
-    await createScratch(client, 'deletion_round_killed_keys', 'key String');
+    const killed = scratchName(client, 'deletion_round_killed_keys');
+    await createScratch(client, killed, 'key String');
     const left = commandLong(client, {
-      query: `INSERT INTO deletion_round_killed_keys SELECT toString(sleepEachRow(0.25)) FROM numbers(100000)
+      query: `INSERT INTO ${killed} SELECT toString(sleepEachRow(0.25)) FROM numbers(100000)
         SETTINGS max_block_size = 1, max_insert_block_size = 1`,
     });
     const ended = assert.rejects(left);

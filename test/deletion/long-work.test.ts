@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
@@ -35,9 +36,9 @@ function playedClickHouse(answer: (query: string) => object | undefined) {
   const commands: string[] = [];
   const played = {
     command: async ({ query }: { query: string }) => void commands.push(query),
-    query: async ({ query }: { query: string }) => {
-      const row = answer(query);
-      return { json: async () => (row === undefined ? [] : [row]) };
+    exec: async ({ query }: { query: string }) => {
+      const rows = [answer(query)].filter((row) => row !== undefined);
+      return { stream: Readable.from([Buffer.from(JSON.stringify(rows))]), response_headers: {} };
     },
   };
   return { client: played as unknown as ClickHouseClient, commands };

@@ -1,8 +1,10 @@
 // deploy/prometheus with a real Prometheus and a real Alertmanager: faults of a deployment reach the person on call.
 
 import assert from 'node:assert/strict';
+import { truncateSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { send } from '../../harness/deletion.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
@@ -124,4 +126,26 @@ test('when Redis is away, the alert about it fires, and no alert about what foll
   assert.ok(!followed.includes('SluiceCommitsRepeated'));
   await sluice.redis.restart();
   await untilTold('SluiceStateMissing', 'resolved');
+});
+
+test('a part that ClickHouse has set aside is told of, by an alert and by readiness', async () => {
+  const { clickhouse } = sluice;
+  const part = await until(
+    async () => {
+      const [found] = await sluice.rows<{ path: string }>(
+        "SELECT path FROM system.parts WHERE database = currentDatabase() AND table = 'stored_events' AND active LIMIT 1",
+      );
+      return found?.path;
+    },
+    { deadlineMs: 60_000, what: 'something is stored' },
+  );
+  await clickhouse.kill9();
+  truncateSync(join(part, 'data.bin'), 10);
+  await clickhouse.restart();
+  const told = await untilTold('SluicePartsSetAside', 'firing');
+  assert.equal(told.receiver, 'now');
+  const { missing } = (await (await fetch(`${sluice.baseUrl}/health/ready`)).json()) as { missing: string[] };
+  assert.deepEqual(missing, [
+    'ClickHouse server 0 has set aside 1 part of its tables, and their rows are missing',
+  ]);
 });

@@ -278,6 +278,7 @@ test('Alerts: the commands that look into refused rows, failing deletions and la
   assert.match(await run('SluiceRowsQuarantined'), /"retried":0/);
   assert.match(await run('SluiceDeletionsFail'), /"status":"complete"/);
   assert.match(await run('SluiceRetentionLate'), /"status":"complete"/);
+  assert.doesNotMatch(await run('SluicePartsSetAside'), /reason/);
 });
 
 test('Sizing: says what a row of each table takes', async () => {

@@ -298,18 +298,18 @@ const heavy = { identity: 'heavy@example.com' };
 const heavyRows = 50_000;
 let heavyExport: string;
 
-async function storeHeavyRows(): Promise<void> {
+async function storeHeavyRows(appId = main): Promise<void> {
   const note = `if(number < ${heavyRows}, repeat(hex(cityHash64(number)), 60), '')`;
   await sluice.rows(`INSERT INTO stored_events
-    SELECT '${main}', generateUUIDv4(), 'Page View', NULL, if(number < ${heavyRows}, '${heavy.identity}', concat('u', toString(number % 5000))), 's', now64(3),
+    SELECT '${appId}', generateUUIDv4(), 'Page View', NULL, if(number < ${heavyRows}, '${heavy.identity}', concat('u', toString(number % 5000))), 's', now64(3),
       map('note', ${note}, 'number', toString(number)), number, 1, 1, now64(3)
     FROM numbers(${2 * heavyRows})`);
 }
 
 /** Begins to read an export and stops reading after the first bytes. */
-function beginReading(id: string): Promise<IncomingMessage> {
+function beginReading(id: string, ofToken = token): Promise<IncomingMessage> {
   const url = `${sluice.baseUrl}${exportPath}/${id}/data`;
-  return begin({ url, headers: { authorization: `Bearer ${token}` } });
+  return begin({ url, headers: { authorization: `Bearer ${ofToken}` } });
 }
 
 type Asked = { readonly url: string; readonly headers: Record<string, string> };
@@ -356,7 +356,7 @@ async function readRest(
 /** What downloads use in ClickHouse now. */
 async function readLeft(): Promise<{ tables: number; queries: number }> {
   const [left] = await sluice.rows<{ tables: number; queries: number }>(`SELECT
-    toUInt32((SELECT count() FROM system.tables WHERE database = currentDatabase() AND startsWith(name, 'user_export_'))) AS tables,
+    toUInt32((SELECT count() FROM system.tables WHERE startsWith(database, currentDatabase()) AND startsWith(name, 'user_export_'))) AS tables,
     toUInt32((SELECT count() FROM system.processes WHERE startsWith(query_id, 'user_export_'))) AS queries`);
   assert.ok(left !== undefined);
   return left;
@@ -475,7 +475,8 @@ test('breaks off visibly when ClickHouse fails in the middle, and is answered 50
 
 test('a few downloads per account run at once; a query ends when its reader hangs up, even if ClickHouse does not notice', async () => {
   const replies = [await beginReading(heavyExport), await beginReading(heavyExport)];
-  assert.equal((await readExportData(sluice, token, heavyExport)).status, 503);
+  const small = await completeExportOf([{ user_id: 1 }]);
+  const third = readExportData(sluice, token, small);
   const running = await sluice.rows<{ query_id: string }>(
     "SELECT query_id FROM system.processes WHERE startsWith(query_id, 'user_export_')",
   );
@@ -496,12 +497,74 @@ test('a few downloads per account run at once; a query ends when its reader hang
   await untilNothingIsLeft();
   assert.equal(await unheard, 'was ended');
   await client.close();
-  const next = await completeExportOf([{ user_id: 1 }]);
-  // The place of a download is free when its line in the audit log is written too.
-  await until(async () => (await readExportData(sluice, token, next)).status === 200, {
-    deadlineMs: 60_000,
-    what: 'there is room for another one',
+  assert.equal((await third).status, 200, 'it waited for its turn');
+});
+
+test('requests that name long users are bounded by account, and a deletion ends just the ones that name its users', async () => {
+  const crowd = await createTestAccount(sluice, 'Crowd', ['Main Production']);
+  const crowdToken = await getToken(sluice, crowd);
+  const longest = '\u{1F600}'.repeat(240);
+  const usersOf = (n: number) =>
+    Array.from({ length: 100 }, (_, at) => ({ identity: `${longest} ${n} ${at}` }));
+  const ids: string[] = [];
+  let refused: string | undefined;
+  const submitAll = async () => {
+    while (refused === undefined && ids.length < userExports.perAccountMax) {
+      const number = ids.push('') - 1;
+      const reply = await askForExport(sluice, crowdToken, usersOf(number));
+      if (reply.status === 201)
+        ids[number] = (JSON.parse(reply.text) as { user_export_id: string }).user_export_id;
+      else refused = `${reply.status} ${reply.text}`;
+    }
+  };
+  await Promise.all([submitAll(), submitAll(), submitAll(), submitAll()]);
+  assert.match(refused ?? '', /^429 .*name too many users/);
+  const kept = ids.filter((id) => id !== '');
+  assert.ok(kept.length > 100 && kept.length * 100_000 < userExports.weightPerAccountMax, `${kept.length}`);
+  assert.equal((await askForExport(sluice, token, [{ user_id: 1 }])).status, 201, 'another account');
+  const named = ids.indexOf(kept[50] ?? '');
+  await untilComplete(
+    sluice,
+    crowdToken,
+    await submitAccepted(sluice, crowdToken, usersOf(named).slice(7, 8)),
+  );
+  const statuses = await Promise.all(
+    [kept[49], kept[50], kept[51]].map(
+      async (id = '') => (await readExportStatus(sluice, crowdToken, id)).status,
+    ),
+  );
+  assert.deepEqual(statuses, [200, 404, 200]);
+  await withRedis(sluice, async (redis) => {
+    const weights = await redis.hgetall(registryKeys.exportWeights);
+    const sum = Object.entries(weights).reduce(
+      (all, [name, weight]) => (name.includes(' ') ? all + Number(weight) : all),
+      0,
+    );
+    assert.equal(Number(weights['']), sum);
   });
+});
+
+test('slow readers of two accounts hold up no download of a third one', async () => {
+  const others = [await createTestAccount(sluice, 'Slow'), await createTestAccount(sluice, 'Third')];
+  const [slow, third] = await Promise.all(others.map((other) => getToken(sluice, other)));
+  await storeHeavyRows(others[0]?.appIds[0]);
+  const exportOf = async (itsToken: string, user: NamedUser) => {
+    const id = await submitExport(sluice, itsToken, [user]);
+    await untilExportComplete(sluice, itsToken, id);
+    return id;
+  };
+  const slowExport = await exportOf(slow ?? '', heavy);
+  const replies = [
+    await beginReading(heavyExport),
+    await beginReading(heavyExport),
+    await beginReading(slowExport, slow),
+    await beginReading(slowExport, slow),
+  ];
+  const id = await exportOf(third ?? '', { user_id: 1 });
+  for (let n = 0; n < 3; n += 1) assert.equal((await readExportData(sluice, third ?? '', id)).status, 200);
+  assert.equal((await readLeft()).queries, 4, 'the others go on');
+  for (const reply of replies) reply.destroy();
+  await untilNothingIsLeft();
 });
 
 test('the rows of a few users, and who looks like them, are found without reading all others', async () => {
@@ -515,7 +578,6 @@ test('the rows of a few users, and who looks like them, are found without readin
     const fences = [String(Number.MAX_SAFE_INTEGER)];
     const tables = await createRoundTables(
       client,
-      sluice.database,
       'found',
       [{ requestId: 'found', accountId: account.accountId, fences, resolved: false }],
       [{ appId: main, accountId: account.accountId, shard: 0 }],

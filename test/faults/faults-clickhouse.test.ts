@@ -4,12 +4,15 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
+import { createTestAccount } from '../../harness/accounts.js';
 import {
+  type Choice,
   type ClickHouseGate,
   inserts,
   markerLooks,
   startClickHouseGate,
 } from '../../harness/clickhouse-gate.js';
+import { getToken, readStatus, sendEvents, submitAccepted, untilComplete } from '../../harness/deletion.js';
 import { assertKept, newProducer, readMetric, unknownMax, untilDrained } from '../../harness/fault-checks.js';
 import { countOutcomes, type Producer, startLoad, whileRunning } from '../../harness/load.js';
 import { connectTestRedis } from '../../harness/redis-client.js';
@@ -88,6 +91,31 @@ async function untilInsertHeld() {
     otherGate: gates[other] as ClickHouseGate,
   };
 }
+
+/** Counts what a round of deletions has left in a table. */
+const countsOfLeft: Choice = ({ sql }) => sql.startsWith('SELECT app_id, count() AS rows FROM');
+
+test('completes no deletion while the answers that say what is left are empty, and completes it afterwards', async () => {
+  const account = await createTestAccount(sluice, 'Cut off', ['Main']);
+  const token = await getToken(sluice, account);
+  const appId = account.appIds[0] ?? '';
+  await sendEvents(sluice, appId, 'go', [{ identity: 'ada' }]);
+  await untilDrained(sluice, redis);
+  // Rows are left indeed: mutations are acknowledged and not carried out.
+  for (const gate of gates) {
+    gate.change(countsOfLeft, () => Buffer.alloc(0));
+    gate.pretend(({ sql }) => sql.includes(' DELETE WHERE '));
+  }
+  const requestId = await submitAccepted(sluice, token, [{ identity: 'ada' }]);
+  const asked = () => gates[0].changed.length + gates[1].changed.length;
+  await until(() => asked() > 1, { deadlineMs: 60_000, what: 'workers have tried' });
+  assert.match((await readStatus(sluice, token, requestId)).text, /"status":"pending"/);
+  const left = () => sluice.rows(`SELECT 1 FROM events WHERE app_id = '${appId}'`);
+  assert.equal((await left()).length, 1);
+  for (const gate of gates) gate.pass();
+  await untilComplete(sluice, token, requestId, 120_000);
+  assert.equal((await left()).length, 0);
+});
 
 test('stores once what another worker stored while the first one was stopped before its insert', async () => {
   const producer = await newProducer(sluice);

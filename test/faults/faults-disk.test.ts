@@ -1,13 +1,18 @@
-// What may happen to disks: Redis's is full, or a power cut loses what was not synced, of Redis or of ClickHouse.
+// What may happen to disks: Redis's or ClickHouse's is full, or a power cut loses what was not synced, of Redis or of ClickHouse.
 
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
 import { findViolations, type StoredEvent, storedEventsQuery } from '../../harness/exactly-once.js';
 import { assertKept, newProducer, untilDrained } from '../../harness/fault-checks.js';
 import { type Load, type Producer, startLoad, whileRunning } from '../../harness/load.js';
+import { type ClickHouseHandle, startClickHouse } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
+import { AnswerCutOff, readBytes, readRow, readRows, streamRows } from '../../src/clickhouse/answers.js';
+import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
+import { ClickHouseError } from '../../src/packages/clickhouse.js';
 import { type Deployment, type DeploymentOptions, startDeployment } from '../chaos/deployment.js';
 import { watchForPowerCut } from '../chaos/power-cut.js';
+import { createSmallDisk } from '../chaos/small-disk.js';
 import { findTools, type Tool } from '../chaos/tools.js';
 
 const tools = await findTools();
@@ -139,3 +144,41 @@ test(
     await assertKept((deployment as Deployment).sluice, producer);
   },
 );
+
+test('ClickHouse answers whole while its disk is full, or with an error', needs('mount'), async () => {
+  const disk = createSmallDisk();
+  let server: ClickHouseHandle | undefined;
+  let client: ClickHouseClient | undefined;
+  try {
+    server = await startClickHouse({ dir: disk.dir });
+    client = connectClickHouse({ url: server.testerUrl, database: 'default' });
+    await client.command({ query: 'CREATE TABLE stored (number UInt64) ENGINE = MergeTree ORDER BY number' });
+    await client.command({ query: 'INSERT INTO stored SELECT number FROM numbers(100000)' });
+    const query = 'SELECT number FROM stored ORDER BY number';
+    const before = await readRows(client, { query });
+    assert.equal(before.length, 100_000);
+    disk.fill();
+    assert.deepEqual(await readRow(client, { query: 'SELECT toUInt32(count()) AS rows FROM stored' }), {
+      rows: 100_000,
+    });
+    assert.deepEqual(await readRows(client, { query }), before);
+    const streamed: unknown[] = [];
+    for await (const row of streamRows(client, { query })) streamed.push(row);
+    assert.deepEqual(streamed, before);
+    const bytes = await readBytes(client, {
+      query: `SELECT reinterpret(number, 'FixedString(8)') FROM (${query})`,
+    });
+    assert.equal(bytes.length, 8 * before.length);
+    // What a full disk does to an answer that waits in a file of the engine: the reason for the setting.
+    const inFile = { query, clickhouse_settings: { wait_end_of_query: 1 } } as const;
+    await assert.rejects(readRows(client, inFile), (error) => {
+      return error instanceof AnswerCutOff || error instanceof ClickHouseError;
+    });
+    disk.free();
+    assert.deepEqual(await readRows(client, inFile), before);
+  } finally {
+    await client?.close();
+    await server?.kill9();
+    disk.remove();
+  }
+});

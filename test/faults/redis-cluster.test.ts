@@ -268,6 +268,32 @@ test('notices an emptied master, goes on with the others, and recovers by a rest
   await untilDrained();
 });
 
+test('a worker that starts while a master is silent stores what is on the others', async () => {
+  const silent = await cluster.masterOf(shardKeys.state(3));
+  assert.deepEqual(await shardsOf(silent), [3]);
+  await untilDrained();
+  for (const worker of sluice.workers) worker.sigstop();
+  process.kill(silent.pid, 'SIGSTOP');
+  try {
+    await sluice.addWorker();
+    const shard = 0;
+    const body = { app_id: producers[shard]?.appId, event: 'Beside the silent', identity: 'ada' };
+    await until(async () => (await post(sluice.baseUrl, '/api/track', body)).status === 200, {
+      deadlineMs: 60_000,
+      what: 'an event of another shard is accepted',
+    });
+    await until(async () => (await cluster.redis.zcard(shardKeys.segments(shard))) === 0, {
+      deadlineMs: 60_000,
+      what: 'it is stored',
+    });
+  } finally {
+    process.kill(silent.pid, 'SIGCONT');
+    for (const worker of sluice.workers) worker.sigcont();
+  }
+  await cluster.untilOk();
+  await untilDrained();
+});
+
 test('several URLs mean a cluster, as does REDIS_CLUSTER with the URL of one node', () => {
   const two = 'redis://a:1,redis://b:2';
   assert.equal(readConfig({ REDIS_URL: two }).redisCluster, true);

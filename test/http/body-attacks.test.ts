@@ -7,7 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { createEnvironments } from '../../harness/accounts.js';
+import { createEnvironments, unlimited } from '../../harness/accounts.js';
 import { post } from '../../harness/ingestion.js';
 import { openRaw, type RawConnection } from '../../harness/raw-http.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
@@ -29,7 +29,6 @@ let lenient: string;
 before(async () => {
   sluice = await startSluice();
   pid = sluice.api[0]?.pid as number;
-  const unlimited = ['--limit', 'track=none', '--limit', 'bulk_identity=none', '--limit', 'bulk_app=none'];
   [appId, lenient] = (await createEnvironments(sluice, [
     unlimited,
     [...unlimited, '--validation', 'lenient'],

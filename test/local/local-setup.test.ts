@@ -7,7 +7,9 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { greeting } from '../../deploy/local/greeting.js';
+import { lockDataDir } from '../../deploy/local/lock.js';
 import { tempDir } from '../../harness/temp-dir.js';
+import { until } from '../../harness/wait.js';
 import { readConfig } from '../../src/config.js';
 
 const setupScript = fileURLToPath(new URL('../../../deploy/local/setup.mjs', import.meta.url));
@@ -20,6 +22,25 @@ function setUp(path: string, call: string): { status: number | null; stderr: str
   });
   return { status, stderr };
 }
+
+test('where the system has no locks, a DATA_DIR is not taken while its lock is half written', async () => {
+  const dir = tempDir('lock');
+  const file = join(dir, 'lock');
+  writeFileSync(file, '{"supervisor":{"name":"sup');
+  const { PATH } = process.env;
+  // Without flock(1).
+  process.env.PATH = '';
+  try {
+    const said: string[] = [];
+    const locking = lockDataDir(dir, (line) => said.push(line));
+    await until(() => said.length > 0, { deadlineMs: 10_000, what: 'it waits' });
+    assert.match(readFileSync(file, 'utf8'), /^\{"supervisor":\{"name":"sup$/);
+    writeFileSync(file, '');
+    (await locking).release();
+  } finally {
+    process.env.PATH = PATH;
+  }
+});
 
 describe('packages', () => {
   type Package = {

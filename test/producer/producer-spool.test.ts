@@ -318,6 +318,12 @@ describe('the folder of a spool', () => {
     await once(parent, 'exit');
   });
 
+  test('is refused while a claim cannot be read', () => {
+    mkdirSync(join(spoolFolder, 'owner.3'));
+    assert.throws(() => claimFolder(spoolFolder), /EISDIR/);
+    assert.deepEqual(readdirSync(spoolFolder), ['owner.3']);
+  });
+
   test('is free when its owner was killed while it claimed it', () => {
     put('owner.1', owner(1).slice(0, 5));
     claimFolder(spoolFolder);

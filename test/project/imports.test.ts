@@ -20,7 +20,7 @@ const layers: readonly (readonly [name: string, form: RegExp])[] = [
     /^src\/(audit|data-quality|ingest|accounts|deletion|suppression|retention|people|traffic|users|visualizer)\//,
   ],
   ['adapters', /^src\/(redis|clickhouse)\//],
-  ['process', /^src\/(config|tuning|log|metrics|process-metrics|hot-histogram|crash-point)\.ts$/],
+  ['process', /^src\/(config|tuning|log|metrics|process-metrics|hot-histogram|crash-point|places)\.ts$/],
   ['libraries', /^src\/(client|console|producer)\//],
   ['packages', /^src\/packages\//],
   ['contract', /^src\/contract\//],
@@ -264,7 +264,28 @@ test('only the protocol of HTTP uses uWebSockets.js, endpoints and pages only it
       assert.doesNotMatch(text, /import (?!type)[^;]*from 'uWebSockets\.js'/, from);
     }
     // The importer is a program of producers, with two secrets that must not stand on a command line.
-    if (from !== 'src/config.ts' && from !== 'src/import/main.ts')
+    // uWebSockets.js has no other way to be told its bound on headers.
+    if (!['src/config.ts', 'src/import/main.ts', 'src/http/protocol/front.ts'].includes(from))
       assert.doesNotMatch(text, /process\.env/, from);
   }
+});
+
+/** Who sends statements by themselves. All others read answers through `answers.ts`, which proves that they are whole. */
+const sending: Readonly<Record<string, string>> = {
+  'src/admin/clickhouse.ts': "prints what an operator's statement answers",
+  'src/clickhouse/answers.ts': 'proves answers',
+  'src/clickhouse/error-texts.ts': 'the statement only fails',
+  'src/clickhouse/move-rows.ts': 'copies rows, which are compared afterwards',
+  'src/clickhouse/store.ts': 'inserts',
+  'src/deletion/round-parts.ts': 'inserts',
+};
+
+test('nobody reads an answer of ClickHouse past the proof that it is whole', () => {
+  const files = listFiles(['src', 'workers']).filter((file) => {
+    const text = readFileSync(join(root, file), 'utf8');
+    return /\.(?:exec\(\{|exec\(question|query\()/.test(text);
+  });
+  assert.deepEqual(files.sort(), Object.keys(sending));
+  for (const file of files)
+    assert.doesNotMatch(readFileSync(join(root, file), 'utf8'), /\.query\(/, `${file}: use answers.ts`);
 });

@@ -191,8 +191,16 @@ describe('the tables of limits say what the contract says', () => {
       ['failed token requests per app_id and address', `${deletions.tokenFailuresPerMinuteMax} a minute`],
       ['exports of an account within 24 hours', grouped(userExports.perAccountMax)],
       [
+        'names in pending deletion requests of an account, and of all',
+        `${binary(deletions.pendingWeightPerAccountMax)}, ${binary(deletions.pendingWeightMax)}`,
+      ],
+      [
+        'names in exports of an account, and of all',
+        `${binary(userExports.weightPerAccountMax)}, ${binary(userExports.weightMax)}`,
+      ],
+      [
         'downloads of exports at once, in one API process',
-        `${userExports.downloadsMax}, of one account ${userExports.downloadsPerAccountMax}`,
+        `${userExports.downloads.atOnceMax}, of one account ${userExports.downloads.ofAccountMax}`,
       ],
       ['live tokens of an API key', grouped(deletions.liveTokensPerKeyMax)],
       ['tokens of an account, also those of former keys', grouped(deletions.tokensPerAccountMax)],

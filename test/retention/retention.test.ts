@@ -13,6 +13,7 @@ import { connectTestRedis } from '../../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { readRegistry } from '../../src/accounts/registry.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
+import { noteReplication } from '../../src/clickhouse/replication.js';
 import { insertSegment, isRefusedSegment } from '../../src/clickhouse/store.js';
 import { storedTable } from '../../src/clickhouse/tables.js';
 import { retention } from '../../src/contract/limits.js';
@@ -244,7 +245,7 @@ test('deletes expired events and users without later events, and nothing younger
     { numRuns: 4, endOnFailure: true },
   );
   const tables = await sluice.rows(
-    `SELECT name FROM system.tables WHERE database = currentDatabase() AND name LIKE 'retention%'`,
+    `SELECT name FROM system.tables WHERE startsWith(database, currentDatabase()) AND name LIKE 'retention%'`,
   );
   assert.deepEqual(tables, [], 'no names of users are left');
 });
@@ -367,7 +368,7 @@ function clientBefore(start: string, act: () => Promise<unknown>): ClickHouseCli
     if (params.query.trimStart().startsWith(start)) await act();
     return send(params);
   });
-  return new Proxy(clickhouse, {
+  const before = new Proxy(clickhouse, {
     get(target, name) {
       if (own.has(name)) return own.get(name);
       const value = Reflect.get(target, name) as unknown;
@@ -379,6 +380,8 @@ function clientBefore(start: string, act: () => Promise<unknown>): ClickHouseCli
       return true;
     },
   });
+  noteReplication(before, { tables: 'plain', cluster: undefined, database: sluice.database });
+  return before;
 }
 
 const removal = 'ALTER TABLE stored_user_identities DELETE';

@@ -51,6 +51,7 @@ const quick: readonly string[] = [
   'local-unpack',
   'long-work',
   'people-places',
+  'places',
   'plain-events',
   'print',
   'queues',

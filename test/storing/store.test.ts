@@ -7,17 +7,17 @@ import type { ClickHouseGate } from '../../harness/clickhouse-gate.js';
 import { until } from '../../harness/wait.js';
 import { loadDeployment } from '../../src/accounts/deployment.js';
 import { listFailed, retryFailed } from '../../src/admin/failed.js';
-import { type ClickHouseClient, classifyFault } from '../../src/clickhouse/client.js';
+import {
+  type ClickHouseClient,
+  classifyFault,
+  codeOfFault,
+  faultCodes,
+} from '../../src/clickhouse/client.js';
 import { generationAbove } from '../../src/clickhouse/key-index.js';
 import { migrate, readMigrations, renderSql } from '../../src/clickhouse/migrate.js';
+import { refuseSegments } from '../../src/clickhouse/shard-limits.js';
 import { stampRows } from '../../src/clickhouse/stamps.js';
-import {
-  insertFailedRow,
-  insertSegment,
-  isRefusedSegment,
-  refuseSegments,
-  tokenOf,
-} from '../../src/clickhouse/store.js';
+import { insertFailedRow, insertSegment, isRefusedSegment, tokenOf } from '../../src/clickhouse/store.js';
 import { columns, markerRows, stampTypes, storedTable } from '../../src/clickhouse/tables.js';
 import { readConfig } from '../../src/config.js';
 import {
@@ -63,9 +63,7 @@ beforeEach(async () => {
   for (const table of tables) await run(`TRUNCATE TABLE ${storedTable(table)}`);
   await run('TRUNCATE TABLE failed_events');
   gate.pass();
-  for (const table of [...tables.map(storedTable), 'failed_events']) {
-    await run(`ALTER TABLE ${table} DROP CONSTRAINT IF EXISTS not_before_restore_of_shard_0`);
-  }
+  await run('TRUNCATE TABLE shard_limits');
 });
 
 async function run(query: string): Promise<void> {
@@ -921,8 +919,11 @@ async function insertMarker(number: bigint): Promise<void> {
   await insertSegment(clickhouse, { table: 'events', number: String(number) }, rows, `token of ${number}`);
 }
 
-test('a restore refuses segments of its own shard up to its number, and a later one replaces it', async () => {
+test('a restore refuses segments of its own shard up to its number, and a lower number later takes nothing back', async () => {
   const number = 1_795_255_200_000_000n - (1_795_255_200_000_000n % 64n);
+  const definitions = await rowsOf(
+    'SELECT create_table_query FROM system.tables WHERE database = currentDatabase()',
+  );
   await refuseSegments(clickhouse, 0, String(number));
   await assert.rejects(insertMarker(number), isRefusedSegment);
   await assert.rejects(insertMarker(number - 64n), isRefusedSegment);
@@ -934,13 +935,49 @@ test('a restore refuses segments of its own shard up to its number, and a later 
   await assert.rejects(insertMarker(number + 128n), isRefusedSegment);
   await insertMarker(number + 192n);
   await refuseSegments(clickhouse, 0, String(number - 64n));
-  await assert.rejects(insertMarker(number - 64n), isRefusedSegment);
-  await insertMarker(number);
-  await refuseSegments(clickhouse, 0, String(number - 64n));
-  for (const table of [...tables.map(storedTable), 'failed_events']) {
-    const [[created]] = (await rowsOf(`SHOW CREATE TABLE ${table}`)) as [[string]];
-    assert.equal(created.split('not_before_restore').length - 1, 1, `${table} has one constraint per shard`);
+  await assert.rejects(insertMarker(number + 128n), isRefusedSegment);
+  await insertMarker(number + 256n);
+  assert.deepEqual(
+    await rowsOf('SELECT create_table_query FROM system.tables WHERE database = currentDatabase()'),
+    definitions,
+    'limits are no part of a definition',
+  );
+});
+
+test('an insert that says nothing of its segment, or names a later one than its rows have, is refused', async () => {
+  const number = 1_795_255_200_000_000n - (1_795_255_200_000_000n % 64n);
+  await refuseSegments(clickhouse, 0, String(number));
+  const insert = (segment: bigint, name: string) =>
+    run(`INSERT INTO stored_events (segment) SETTINGS log_comment = '${name}' VALUES (${segment})`);
+  await assert.rejects(insert(number + 64n, ''), isRefusedSegment);
+  await assert.rejects(insert(number, `store events ${number + 64n}`), isRefusedSegment);
+  await insert(number + 64n, `store events ${number + 64n}`);
+});
+
+test('nothing is stored while ClickHouse cannot read its limits', async () => {
+  const { segment } = await sealedSegment('a');
+  await run('RENAME TABLE shard_limits TO shard_limits_kept');
+  try {
+    await assert.rejects(store(segment), (error) => codeOfFault(error) === faultCodes.unknownTable);
+    assert.deepEqual(await names(), []);
+    assert.equal(await redis.exists(shardKeys.segment(0, segment)), 1);
+  } finally {
+    await run('RENAME TABLE shard_limits_kept TO shard_limits');
   }
+  assert.equal(await store(segment), 'stored');
+});
+
+test('what an earlier version refused by a constraint of its own is refused by a row instead, once that is stored', async () => {
+  const number = 1_795_255_200_000_000n - (1_795_255_200_000_000n % 64n);
+  const earlier = 'not_before_restore_of_shard_0';
+  await run(
+    `ALTER TABLE stored_events ADD CONSTRAINT ${earlier} CHECK segment > ${number} OR segment % 64 != 0`,
+  );
+  await assert.rejects(insertMarker(number), new RegExp(earlier));
+  await refuseSegments(clickhouse, 0, String(number));
+  await assert.rejects(insertMarker(number), /Constraint `shard_limits`/);
+  const [[created]] = (await rowsOf('SHOW CREATE TABLE stored_events')) as [[string]];
+  assert.doesNotMatch(created, new RegExp(earlier));
 });
 
 test('a row that failed before a restore can still be retried after it', async () => {

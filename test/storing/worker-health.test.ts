@@ -78,6 +78,31 @@ test('is not ready, but live, while Redis is away', async () => {
   });
 });
 
+test('is not ready, but live, while ClickHouse is away; an API process stays ready and says so', async () => {
+  await sluice.clickhouse.kill9();
+  const waits = 'clickhouse: records wait in Redis until it answers';
+  for (const [from, status, ready] of [
+    [url, 503, false],
+    [sluice.baseUrl, 200, true],
+  ] as const) {
+    await until(async () => (await get('/health/ready', from)).text.includes(waits), {
+      deadlineMs: 30_000,
+      what: `${from} says that ClickHouse is away`,
+    });
+    assert.deepEqual(await get('/health/ready', from), {
+      status,
+      text: JSON.stringify({ ready, missing: [waits] }),
+    });
+  }
+  assert.equal((await get('/health/live')).status, 200);
+  await sluice.clickhouse.restart();
+  for (const from of [url, sluice.baseUrl])
+    await until(async () => (await get('/health/ready', from)).text === '{"ready":true,"missing":[]}', {
+      deadlineMs: 30_000,
+      what: `${from} is ready, and nothing is missing`,
+    });
+});
+
 test('is live, but not ready, while the state is not loaded', async () => {
   const port = await freePort();
   // Another database number is another, empty Redis.

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { unlimited } from '../../harness/accounts.js';
 import { forgetKeys } from '../../harness/forgotten-keys.js';
 import { untilStored } from '../../harness/ingestion.js';
 import { withRedis } from '../../harness/redis-client.js';
@@ -40,8 +41,7 @@ const keys = new Map(flights.map((flight, number) => [flight, number]));
 let sluice: SluiceHandle;
 before(async () => {
   sluice = await startSluice();
-  const off = ['track=none', 'bulk_identity=none', 'bulk_app=none'];
-  await sluice.admin('environments', 'set', sluice.appId, ...off.flatMap((limit) => ['--limit', limit]));
+  await sluice.admin('environments', 'set', sluice.appId, ...unlimited);
 });
 after(() => sluice?.stop());
 

@@ -47,6 +47,8 @@ const unlimited = contextOf({
   bulk_app: undefined,
   collect_user: undefined,
   collect_app: undefined,
+  app_records: undefined,
+  app_bytes: undefined,
 });
 const limited = contextOf(rateLimits);
 const lenient = contextOf(rateLimits, true);

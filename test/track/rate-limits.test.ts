@@ -3,13 +3,17 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
 import { createEnvironments } from '../../harness/accounts.js';
 import { type Answer, isAccepted, paths, post, readUsers, untilStored } from '../../harness/ingestion.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
+import { rateLimits } from '../../src/contract/limits.js';
 
 const windowMs = 30_000;
 const driftMs = 50;
+const { app_records, app_bytes } = rateLimits;
+const [leastRecords = 0, leastBytes = 0] = [app_records.least, app_bytes.least];
 
 let sluice: SluiceHandle;
 /** The environment with the limits of the contract. */
@@ -21,19 +25,22 @@ let small: string[];
 let withoutTrack: string;
 /** Without the bulk limits, and with track=2. */
 let withoutBulk: string;
+/** With the least limits over all endpoints, and without the other ones of an environment. */
+let everywhere: string;
 before(async () => {
   sluice = await startSluice({ apiProcesses: 3 });
   const smallLimits = ['--limit', 'bulk_identity=10', '--limit', 'bulk_app=20'];
-  [contract = '', full = '', withoutTrack = '', withoutBulk = '', ...small] = await createEnvironments(
-    sluice,
-    [
+  [contract = '', full = '', withoutTrack = '', withoutBulk = '', everywhere = '', ...small] =
+    await createEnvironments(sluice, [
       [],
       [],
       ['--limit', 'track=none'],
       ['--limit', 'bulk_identity=none', '--limit', 'bulk_app=none', '--limit', 'track=2'],
+      ['bulk_app=none', 'collect_app=none', `app_records=${leastRecords}`, `app_bytes=${leastBytes}`].flatMap(
+        (limit) => ['--limit', limit],
+      ),
       ...Array.from({ length: 6 }, () => smallLimits),
-    ],
-  );
+    ]);
 });
 after(() => sluice?.stop());
 
@@ -60,6 +67,18 @@ function track(appId: string, user: object, more: object = {}): Promise<Answer> 
 
 function addProperties(appId: string, identity: string, value = 'x'): Promise<Answer> {
   return send(paths.userProperties, { app_id: appId, identity, properties: { a: value } });
+}
+
+async function postCompressed(baseUrl: string, path: string, body: string): Promise<Answer> {
+  const reply = await fetch(`${baseUrl}${path}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'content-encoding': 'gzip' },
+    body: gzipSync(body),
+    signal: AbortSignal.timeout(20_000),
+  });
+  const text = await reply.text();
+  const { err } = JSON.parse(text) as { err?: { code: string } };
+  return { status: reply.status, text, headers: reply.headers, ...err };
 }
 
 /** Events in one request, one for each user. */
@@ -285,6 +304,59 @@ describe('limits', { concurrency: 8 }, () => {
     assert.equal(await countEvents(contract, `identity = 'repeater'`), 1);
     const other = await track(contract, { identity: 'other' }, { idempotency_key: 'again' });
     assertAccepted(other);
+  });
+
+  test('neither new names nor another endpoint evade what an environment may get in all', async () => {
+    // A stranger's compressed request of 7 kB, which stores a megabyte, for ever new users.
+    const value = '\u{1F600}'.repeat(240);
+    const properties = Object.fromEntries(repeat(1000, (n) => [`k${n}`, value]));
+    const large = (n: number) => {
+      const body = JSON.stringify({ app_id: everywhere, identity: `large-${n}`, properties });
+      return postCompressed(sluice.api[n % 3]?.baseUrl ?? '', paths.userProperties, body);
+    };
+    const answers: Answer[] = [];
+    const isRefused = ({ status }: Answer) => status === 429;
+    const flood = async () => {
+      while (!answers.some(isRefused) && answers.length < 200) answers.push(await large(answers.length));
+    };
+    await Promise.all(repeat(6, flood));
+    const refused = answers.find(isRefused) as Answer;
+    assertLimited(refused, 'app_bytes', leastBytes, 10);
+    assert.match(refused.text, /administrator/, 'whoever tries the service out is told what to do');
+    await untilStored(sluice);
+    const [row] = await sluice.rows<{ bytes: number }>(
+      `SELECT toUInt32(sum(length(toString(properties)))) AS bytes FROM user_properties WHERE app_id = '${everywhere}'
+        AND received_at > (SELECT max(received_at) - toIntervalSecond(9) FROM user_properties WHERE app_id = '${everywhere}')`,
+    );
+    assert.ok(Number(row?.bytes) <= leastBytes, `${row?.bytes} bytes in 9 s`);
+
+    const events = (prefix: string, count: number) => trackAll(everywhere, ofEach(prefix, count));
+    assertAccepted(await events('first', 1000));
+    assertAccepted(
+      await addAll(
+        everywhere,
+        repeat(900, (n) => `second-${n}`),
+      ),
+    );
+    const all = [
+      ...(await Promise.all(repeat(200, (n) => track(everywhere, { identity: `single-${n}` })))),
+      ...(await Promise.all(
+        repeat(50, (n) => send(paths.identify, { app_id: everywhere, user_id: `${n}`, identity: `i-${n}` })),
+      )),
+    ];
+    const before = answers.filter(isAccepted).length;
+    assert.equal(countAccepted(all), leastRecords - 1900 - before, 'every record counts, whatever its kind');
+    for (const answer of all.filter(({ status }) => status === 429))
+      assertLimited(answer, 'app_records', leastRecords, 60);
+    const messages = [
+      { type: 'event', id: 'of-a-page', event: 'Opened', user_id: '9', time: '2026-01-01T00:00:00Z' },
+    ];
+    const sentAt = '2026-01-01T00:00:00Z';
+    const page = await send('/api/collect', { app_id: everywhere, sent_at: sentAt, messages });
+    assert.match(page.text, /"limited"/);
+    const batch = [{ type: 'track', userId: 'of-a-library', event: 'Opened', messageId: 'one' }];
+    assertLimited(await send('/v1/batch', { writeKey: everywhere, batch }), 'app_records', leastRecords, 60);
+    assertAccepted(await track(full, { identity: 'neighbour' }));
   });
 
   test('switches off only one limit with none, and changes it with a number', async () => {

@@ -11,7 +11,7 @@ import { after, before, describe, test } from 'node:test';
 import { openRaw, type RawConnection, type RawReply } from '../../harness/raw-http.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
-import { bodies } from '../../src/contract/limits.js';
+import { bodies, receiving } from '../../src/contract/limits.js';
 import { type OutcomeCode, outcomes } from '../../src/contract/outcomes.js';
 
 /** The parser's timer: 10 s in steps of 4 s, and time for a busy machine. */
@@ -113,8 +113,8 @@ const accepted: readonly Row[] = [
     ...taken,
   },
   {
-    name: 'a request head of 4096 bytes',
-    bytes: (body) => request(body, [paddingTo(4096, body)]),
+    name: 'a request head of 16,384 bytes',
+    bytes: (body) => request(body, [paddingTo(receiving.headerBytesMax, body)]),
     ...taken,
   },
   {
@@ -255,6 +255,11 @@ const ambiguous: readonly Row[] = [
     }),
   ),
   {
+    name: 'a chunked body that announces trailers',
+    bytes: (body) => chunkedRequest(body, ['Trailer: X-T']),
+    ...framing,
+  },
+  {
     name: 'two Transfer-Encoding headers',
     bytes: (body) => head(line, host, json, chunked, chunked) + inOneChunk(body),
     ...framing,
@@ -287,7 +292,7 @@ const malformed: readonly Row[] = [
   { name: 'two Host', bytes: (body) => request(body, [host]), ...parser400 },
   {
     name: 'a request head of 4097 bytes',
-    bytes: (body) => request(body, [paddingTo(4097, body)]),
+    bytes: (body) => request(body, [paddingTo(receiving.headerBytesMax + 1, body)]),
     status: 431,
     connection: 'closed',
     stored: false,
@@ -304,8 +309,8 @@ const malformed: readonly Row[] = [
     stored: false,
   },
   {
-    name: 'a path of 5000 characters',
-    bytes: (body) => request(body, [], `POST /api/track?${'q'.repeat(5000)} HTTP/1.1`),
+    name: 'a path of 17,000 characters',
+    bytes: (body) => request(body, [], `POST /api/track?${'q'.repeat(17_000)} HTTP/1.1`),
     status: 431,
     connection: 'closed',
     stored: false,
@@ -318,7 +323,7 @@ const malformed: readonly Row[] = [
     name: 'a chunk trailer',
     bytes: (body) => `${head(line, host, json, chunked)}${hex(body)}\r\n${body}\r\n0\r\nX-T: a\r\n\r\n`,
     ...parserRefuses,
-    stored: 'perhaps',
+    stored: false,
   },
 ];
 
@@ -795,17 +800,24 @@ describe('over the life of a connection', () => {
     connection.destroy();
   });
 
-  test('answers 100 to Expect: 100-continue and then accepts the body', async () => {
-    const body = newEvent(1, 'a well-formed request');
-    const connection = await openRaw(sluice.baseUrl);
-    await connection.send(head(line, host, json, contentLength(body), 'Expect: 100-continue'));
-    assert.equal((await connection.reply(0)).status, 100);
-    await connection.send(body);
-    assert.equal((await connection.reply(1)).status, 200);
-    await checkInStep(connection, 2);
-    connection.destroy();
-    await checkServes();
-  });
+  for (const expected of ['100-continue', '100-Continue', '100-CONTINUE'])
+    test(`answers 100 to Expect: ${expected} and then accepts or refuses the body`, async () => {
+      const body = newEvent(1, 'a well-formed request');
+      const connection = await openRaw(sluice.baseUrl);
+      await connection.send(head(line, host, json, contentLength(body), `Expect: ${expected}`));
+      assert.equal((await connection.reply(0)).status, 100);
+      await connection.send(body);
+      const accepted = await connection.reply(1);
+      assert.equal(`${accepted.status} ${accepted.body}`, '200 {}');
+      await connection.send(head(line, host, json, 'Content-Length: 2', `Expect: ${expected}`));
+      assert.equal((await connection.reply(2)).status, 100);
+      await connection.send('[]');
+      const refused = await connection.reply(3);
+      assert.deepEqual([refused.status, refused.headers.get('content-type')], [400, 'application/json']);
+      await checkInStep(connection, 4);
+      connection.destroy();
+      await checkServes();
+    });
 
   test('closes without an answer when a second request is pipelined behind the first', async () => {
     // The parser does so. The caller cannot know what was stored, and repeats with the same keys.

@@ -44,10 +44,11 @@ export function createControl(port: number, password: string): Control {
     });
   }
 
-  /** How many statements of others run; undefined if the server does not answer in time, for lack of memory or threads. */
+  /** How many statements of others run; undefined if the server does not say so in time, for lack of memory, threads or disk. */
   async function countOthers(msMax: number): Promise<number | undefined> {
     try {
-      return Number(await ask(`SELECT count() FROM system.processes WHERE user != 'launcher'`, msMax));
+      const count = await ask(`SELECT count() FROM system.processes WHERE user != 'launcher'`, msMax);
+      return /^\d+$/.test(count) ? Number(count) : undefined;
     } catch (error) {
       // It does not listen yet.
       return codeOf(error) === 'ECONNREFUSED' ? 0 : undefined;
@@ -66,8 +67,8 @@ export function createControl(port: number, password: string): Control {
   return {
     async untilAnswered() {
       for (;;) {
-        const version = await ask('SELECT version()').catch(() => undefined);
-        if (version !== undefined) return version;
+        const version = await ask('SELECT version()').catch(() => '');
+        if (version !== '') return version;
         await pause(pollMs);
       }
     },

@@ -3,6 +3,7 @@
 
 import { closeSync, openSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { endOnFailedWrite } from './failed-writes.js';
 
 export type Engine = {
   /** Starts the servers. Settles only when the engine has ended by itself, as when it cannot start, with the reason. */
@@ -35,11 +36,33 @@ function isInstalled(name: string): boolean {
 /** Loads the library. This takes no time; the first call does. */
 export function loadEngine(): Engine {
   const { DataType, load, open } = require('ffi-rs') as typeof import('ffi-rs');
-  open({ library: 'engine', path: require.resolve(`${engineName}/libchdb.so`) });
+  const library = require.resolve(`${engineName}/libchdb.so`);
+  open({ library: 'engine', path: library });
   open({ library: 'c', path: '' });
+  /** Numbers are passed as 64 bits, which the C library's functions for shorter ones read the lower half of. */
+  const callC = (funcName: string, ...args: readonly (number | string | Buffer)[]): number =>
+    load({
+      library: 'c',
+      funcName,
+      retType: DataType.I64,
+      paramsType: args.map((arg) =>
+        typeof arg === 'number' ? DataType.I64 : typeof arg === 'string' ? DataType.String : DataType.U8Array,
+      ),
+      paramsValue: [...args],
+    });
   return {
     async run(configFile) {
       pretendTerminal();
+      // The first call loads the library.
+      await load({
+        library: 'engine',
+        funcName: 'chdb_version',
+        retType: DataType.External,
+        paramsType: [],
+        paramsValue: [],
+        runInNewThread: true,
+      });
+      endOnFailedWrite(library, { call: callC });
       const args = ['clickhouse', `--config-file=${configFile}`, ...options, '--query', statement];
       const result = await load({
         library: 'engine',

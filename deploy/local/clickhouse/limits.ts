@@ -24,6 +24,13 @@ export const keepAliveSeconds = 30;
 /** Connections per protocol; a thread serves each one that has a request. */
 export const connectionsMax = 4096;
 
+const MiB = 1024 * 1024;
+/** What merges and mutations leave free on the disk (see `room.ts`): this share of it, and at most so many bytes. */
+export const keptFreeShare = 0.05;
+export const keptFreeBytesMax = 1024 * MiB;
+/** A start needs this room. One took 20 KiB; the engine then goes on with what a kill cut off. */
+export const startBytesMin = 4 * MiB;
+
 /** How long a start waits for a data directory that another process holds. */
 export const lockMsMax = 1_000;
 /** How long it waits if that process was killed and is about to end. */
@@ -34,6 +41,9 @@ export const stopMsMax = 8_000;
 export const killMsMax = 2_000;
 /** A statement leaves the list of processes before the last bytes of its reply are sent; this waits for them. */
 export const lastReplyMs = 100;
+
+/** How long another engine may take to start, which writes definitions anew. */
+export const mendMsMax = 60_000;
 
 if (queryMemoryShare >= 1) throw new Error('queryMemoryShare is too large');
 

@@ -12,7 +12,9 @@ import { findOrMakeSecret, newSecret } from '../secrets.js';
 import { type Control, createControl } from './control.js';
 import { loadEngine, missingEngine } from './engine.js';
 import { killMsMax, lastReplyMs, stopMsMax } from './limits.js';
+import { mendDefinitions } from './mend-definitions.js';
 import { clusterOf, firstName, placeOf } from './places.js';
+import { keptFree, untilRoom } from './room.js';
 import { serverConfig } from './server-config.js';
 import { untilLockFree } from './status-lock.js';
 import { usersConfig } from './users.js';
@@ -68,8 +70,11 @@ async function prepare(config: Config, launcherPassword: string): Promise<string
     mkdirSync(path, { recursive: true });
     const holder = await untilLockFree(join(path, 'status'));
     if (holder !== undefined) return refuse(`DATA_DIR: ${dataDir} is in use by process ${holder}`);
+    await untilRoom(path, (room) => log.warn(room, 'waiting for room on the disk'));
     await checkPort('CLICKHOUSE_PORT', httpPort);
     await checkPort('CLICKHOUSE_TCP_PORT', tcpPort);
+    for (const mended of await mendDefinitions(path, config.clickhouseDatabase))
+      log.warn(mended, 'a damaged definition');
     // Earlier versions passed data and results through files.
     rmSync(join(dataDir, 'clickhouse-exchange'), { recursive: true, force: true });
     const [configFile, usersFile] = [join(dataDir, `${name}.xml`), join(dataDir, `${name}-users.xml`)];
@@ -81,9 +86,14 @@ async function prepare(config: Config, launcherPassword: string): Promise<string
     };
     const backupDir = join(dataDir, 'backups');
     const cluster = clusterOf(config);
-    writeFileSync(configFile, serverConfig({ path, usersFile, backupDir, httpPort, tcpPort, cluster }), {
-      mode: 0o600,
-    });
+    const free = keptFree(path);
+    writeFileSync(
+      configFile,
+      serverConfig({ path, usersFile, backupDir, free, httpPort, tcpPort, cluster }),
+      {
+        mode: 0o600,
+      },
+    );
     writeFileSync(usersFile, usersConfig(config.clickhouseDatabase, passwords, config.clickhouseServers), {
       mode: 0o600,
     });

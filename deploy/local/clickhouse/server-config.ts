@@ -7,7 +7,7 @@ import { escapeXml, xmlElements } from './xml.js';
 const MiB = 1024 * 1024;
 
 /** How long old parts stay, since a power cut may destroy the parts that replaced them. It is the server's default too. */
-const tableSettings = { old_parts_lifetime: 480 };
+const oldPartsLifetimeSeconds = 480;
 
 const serverSettings = {
   max_connections: connectionsMax,
@@ -32,6 +32,8 @@ export type ServerPaths = {
   readonly usersFile: string;
   /** The disk `backups`, the only one that `BACKUP` and `RESTORE` may use. */
   readonly backupDir: string;
+  /** What is left free on the disk (`room.ts`). */
+  readonly free: { readonly bytes: number; readonly byInsertsBytes: number };
   readonly httpPort: number;
   readonly tcpPort: number;
   readonly cluster?: Cluster | undefined;
@@ -51,6 +53,7 @@ export function serverConfig({
   path,
   usersFile,
   backupDir,
+  free,
   httpPort,
   tcpPort,
   cluster,
@@ -61,8 +64,11 @@ export function serverConfig({
     xmlElements({ listen_host: '127.0.0.1', http_port: httpPort, tcp_port: tcpPort }),
     xmlElements({ max_server_memory_usage: memoryOfServer(cluster?.tcpPorts.length ?? 1).serverBytesMax }),
     xmlElements(serverSettings),
-    `<merge_tree>\n${xmlElements(tableSettings)}</merge_tree>\n`,
-    `<storage_configuration>\n<disks>\n<backups>\n<type>local</type>\n<path>${escapeXml(backupDir)}/</path>\n</backups>\n</disks>\n</storage_configuration>\n`,
+    `<merge_tree>\n${xmlElements({
+      old_parts_lifetime: oldPartsLifetimeSeconds,
+      min_free_disk_bytes_to_perform_insert: free.byInsertsBytes,
+    })}</merge_tree>\n`,
+    `<storage_configuration>\n<disks>\n<default>\n${xmlElements({ keep_free_space_bytes: free.bytes })}</default>\n<backups>\n<type>local</type>\n<path>${escapeXml(backupDir)}/</path>\n</backups>\n</disks>\n</storage_configuration>\n`,
     '<backups>\n<allowed_disk>backups</allowed_disk>\n</backups>\n',
     cluster === undefined ? '' : remoteServers(cluster),
     '</clickhouse>\n',

@@ -2,6 +2,7 @@
 // server; a test compares the two.
 
 import { createHash } from 'node:crypto';
+import { scratchDatabase } from '../../../src/clickhouse/tables.js';
 import { memoryOfServer } from './limits.js';
 import { xmlElements } from './xml.js';
 
@@ -15,18 +16,20 @@ export type Passwords = {
 /** The rights of the service: everything in its database, as little as possible elsewhere. */
 export function serviceGrants(database: string): string[] {
   return [
-    // A backup is restored into the second one before it takes the place of the first.
-    ...[database, `${database}_restore`].map(
-      (name) =>
-        `SHOW, SELECT, INSERT, ALTER, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP, TRUNCATE, OPTIMIZE, BACKUP ON ${name}.*`,
-    ),
+    // A backup is restored into the second one before it takes the place of the first. Beside each are the tables of rounds.
+    ...[database, `${database}_restore`]
+      .flatMap((name) => [name, scratchDatabase(name)])
+      .map(
+        (name) =>
+          `SHOW, SELECT, INSERT, ALTER, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP, TRUNCATE, OPTIMIZE, BACKUP ON ${name}.*`,
+      ),
     // Tables with other engines could read files, URLs and other servers.
     ...['MergeTree', 'ReplacingMergeTree', 'Memory', 'Join', 'Set'].map(
       (engine) => `TABLE ENGINE ON ${engine}`,
     ),
     // For null(…): the service has ClickHouse parse rows into it, to find the rows that ClickHouse refuses.
     'CREATE TEMPORARY TABLE ON *.*',
-    ...['backups', 'disks', 'merges', 'mutations', 'parts', 'processes'].map(
+    ...['backups', 'detached_parts', 'disks', 'merges', 'mutations', 'parts', 'processes'].map(
       (table) => `SELECT ON system.${table}`,
     ),
   ];

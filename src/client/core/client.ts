@@ -42,9 +42,9 @@ type Operations = {
   /**
    * Begins to record for an app. Another call begins a session of that app (`sessionPerStart`), or switches to another
    * app. What waits for former apps is still sent, to the address with which each was last started. Calls of other
-   * operations before the first start wait for it.
+   * operations before the first start wait for it. Returns whether the arguments were accepted.
    */
-  start(appId: string, settings: Settings): void;
+  start(appId: string, settings: Settings): boolean;
   track(event: string, properties?: Properties | null): void;
   /** Records an event that the library itself noticed. Properties that are too long are cut, reserved keys are allowed. */
   autocapture(event: string, properties: Properties): void;
@@ -127,15 +127,21 @@ export function createClient(adapters: Adapters): Client {
     return [...outboxes.values()];
   }
 
-  function start(appId: string, given: Settings): void {
+  function start(appId: string, given: Settings): boolean {
     const fault = faultOfStart(appId, given);
-    if (fault !== undefined) return warn(`nothing is recorded: ${fault}.`);
+    if (fault !== undefined) {
+      warn(`nothing is recorded: ${fault}.`);
+      return false;
+    }
     const run = (): void => begin(appId, { ...given });
-    if (ready && known) return run();
+    if (ready && known) {
+      run();
+      return true;
+    }
     if (asked) {
       // The waiting calls were made for the former app.
       calls.push({ run, isStart: true });
-      return;
+      return true;
     }
     asked = true;
     lifecycle.whenReady(() =>
@@ -146,6 +152,7 @@ export function createClient(adapters: Adapters): Client {
         run();
       }),
     );
+    return true;
   }
 
   function begin(appId: string, given: Settings): void {

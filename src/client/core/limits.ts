@@ -36,6 +36,8 @@ export const clientLimits = {
   exitHoldMs: 5_000,
   /** A tab that is shown sends after this time, because the tab that was hidden sends at once what it has. */
   resumeMs: 250,
+  /** `flush` waits this long for another tab that is sending. */
+  flushTurnMs: 3_000,
   /** Without the browser's locks, a tab that sends renews its lease within this time. */
   leaseMs: 6_000,
   /**

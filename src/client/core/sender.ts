@@ -30,7 +30,7 @@ export type Sender = {
   wake(bytes: number): void;
   /** Checks within about two intervals whether another tab left something behind. */
   watch(): void;
-  /** Sends what may be sent now; settles when that was tried. Never rejects. */
+  /** Sends what may be sent now; settles when that was tried, or when another tab goes on sending for three seconds. Never rejects. */
   flush(): Promise<void>;
   /** To be told that it is worth trying again: ends waits that the server did not ask for. */
   resume(): void;
@@ -52,6 +52,7 @@ export function createSender(options: SenderOptions): Sender {
   let underWay: Request | undefined;
   let current: Promise<void> | undefined;
   let next: Promise<void> | undefined;
+  let hasTurn = false;
 
   /** Ensures that a round begins within the time; an earlier round stays as planned. */
   function arm(ms: number): void {
@@ -94,7 +95,26 @@ export function createSender(options: SenderOptions): Sender {
     wokenBytes = 0;
     if (isBackedOff() || queue.keys().length === 0) return;
     await settled();
-    await options.turn.take(options.turnName, sendAll);
+    await options.turn.take(options.turnName, async () => {
+      hasTurn = true;
+      try {
+        await sendAll();
+      } finally {
+        hasTurn = false;
+      }
+    });
+  }
+
+  function flush(): Promise<void> {
+    return new Promise((resolve) => {
+      const cancel = clock.setTimer(clientLimits.flushTurnMs, () => {
+        if (!hasTurn) resolve();
+      });
+      void run().then(() => {
+        cancel();
+        resolve();
+      });
+    });
   }
 
   async function settled(): Promise<void> {
@@ -255,7 +275,7 @@ export function createSender(options: SenderOptions): Sender {
       arm(full ? 0 : options.intervalMs());
     },
     watch: () => arm(2 * options.intervalMs()),
-    flush: run,
+    flush,
     resume() {
       backoff.hurry();
       arm(clientLimits.resumeMs);

@@ -13,6 +13,7 @@ export type Window = {
   sluice?: unknown;
   readonly navigator?: {
     readonly locks?: LockManager;
+    readonly globalPrivacyControl?: boolean;
     sendBeacon?(url: string, body: string): boolean;
   };
   readonly crypto?: { getRandomValues(bytes: Uint8Array): Uint8Array };
@@ -83,6 +84,8 @@ export type Browser = {
   readonly navigation: Window['navigation'];
   readonly storage: WebStorage | undefined;
   readonly locks: LockManager | undefined;
+  /** Whether the visitor has switched on Global Privacy Control. @see https://www.w3.org/TR/gpc/ */
+  hasPrivacyControl(): boolean;
   /** Whether the browser accepted it. */
   sendBeacon(url: string, body: string): boolean;
   /** Fills the bytes, if there is a working cryptographic source. */
@@ -153,6 +156,7 @@ export function takeBrowser(window: Window): Browser {
     navigation: take(() => window.navigation),
     storage: take(() => window.localStorage) ?? undefined,
     locks: take(() => navigator?.locks),
+    hasPrivacyControl: () => take(() => navigator?.globalPrivacyControl) === true,
     sendBeacon: (url, body) => take(() => navigator?.sendBeacon?.(url, body)) === true,
     randomBytes: (bytes) => void take(() => crypto?.getRandomValues(bytes)),
     warn: warnIn(window),

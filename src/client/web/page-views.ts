@@ -16,71 +16,119 @@ export type PageViewOptions = {
   readonly redact?: (url: string) => string;
 };
 
-/** Calls back with each page view's properties. Views of the same address in a row count once. */
+/** How long a page view waits for the title of its page at most, and how often it looks for it. */
+const titleMsMax = 2_000;
+const titleLookMs = 50;
+
+/**
+ * Calls back with each page view's properties and the time of its navigation. A change of the address counts if it changes
+ * what is recorded of it. Applications set the title some time after they have changed the address, so a page view waits until
+ * the title has changed too. Returns a function that ends that wait: called before the page goes, or the user changes.
+ * `asked`: the options of that moment; `false` records nothing. `startedAtMs`: the time of the first page view.
+ */
 export function watchPageViews(
   browser: Browser,
-  asked: unknown,
+  asked: () => unknown,
+  startedAtMs: number,
   guarded: (call: () => unknown) => unknown,
-  onPageView: (properties: Properties) => void,
-): void {
-  const { query, fragment, redact } = Object(asked) as PageViewOptions;
+  onPageView: (properties: Properties, atMs: number) => void,
+): () => void {
   const { location, history } = browser;
-  if (location === undefined) return;
-  let lastAddress: string | undefined;
+  if (location === undefined) return () => {};
+  let lastView: string | undefined;
   let referrer = browser.readText('referrer');
+  let settle = (_title?: string): void => {};
 
-  const recorded = (url: string): string => {
+  const options = (): PageViewOptions => Object(asked());
+  const title = (): string => browser.readText('title');
+
+  function recorded(url: string): string {
+    const { query, fragment, redact } = options();
     if (redact) return redact(url);
     const [address = ''] = url.split('#', 1);
-    return (query ? address : address.replace(/\?.*/, '')) + (fragment ? url.slice(address.length) : '');
-  };
+    return shown(query ? address : pageOf(url)) + (fragment ? url.slice(address.length) : '');
+  }
 
-  const checkAddress = (): unknown =>
-    guarded(() => {
-      const href = `${location.href}`;
-      const address = fragment ? href : href.split('#')[0];
-      if (address === lastAddress) return;
-      lastAddress = address;
-      const url = recorded(href);
-      onPageView({
-        url,
-        // What was taken out of the address stays out.
-        path: url.replace(/^.*?\/\/[^/]*|[?#].*/g, ''),
-        title: browser.readText('title'),
-        referrer: referrer && recorded(referrer),
-        ...campaignOf(redact ? url : href),
-      });
-      referrer = href;
-    });
+  /** `formerTitle`: the title when the address changed. */
+  function checkAddress(formerTitle: string, atMs: number): void {
+    if (asked() === false) return;
+    const href = `${location?.href}`;
+    const url = recorded(href);
+    // A function that hides a part of the path does not make two pages one.
+    const view = `${url} ${options().redact ? pageOf(href) : ''}`;
+    if (view === lastView) return;
+    settle(formerTitle);
+    lastView = view;
+    const from = referrer;
+    referrer = href;
+    let cancel = (): void => {};
+    settle = (shownTitle = title()) => {
+      settle = () => {};
+      cancel();
+      onPageView(
+        {
+          url,
+          // What was taken out of the address stays out.
+          path: url.replace(/^[\w+.-]+:(\/\/[^/?#]*)?|[?#].*/g, ''),
+          title: shownTitle,
+          referrer: from && recorded(from),
+          ...campaignOf(options().redact ? url : href),
+        },
+        atMs,
+      );
+    };
+    const look = (): void => {
+      const now = title();
+      if ((now && now !== formerTitle) || browser.now() - atMs >= titleMsMax) settle(now);
+      else cancel = browser.setTimer(titleLookMs, () => guarded(look));
+    };
+    look();
+  }
 
-  /** Runs after the application has had time to set the new title. */
-  const checkAddressSoon = (): void => void browser.setTimer(0, checkAddress);
+  function onNavigation(): void {
+    const formerTitle = title();
+    const atMs = browser.now();
+    // Redirects within the application count as one.
+    browser.setTimer(0, () => guarded(() => checkAddress(formerTitle, atMs)));
+  }
 
   function wrap(name: 'pushState' | 'replaceState'): void {
     const former = history?.[name];
     if (history === undefined || typeof former !== 'function') return;
     history[name] = function (this: unknown, ...args: unknown[]) {
       const result: unknown = former.apply(history, args);
-      checkAddressSoon();
+      onNavigation();
       return result;
     };
   }
 
-  checkAddress();
-  browser.on('window', 'popstate', checkAddressSoon);
+  const checkShown = (atMs: number): unknown => guarded(() => checkAddress('', atMs));
+  checkShown(startedAtMs);
+  browser.on('window', 'popstate', onNavigation);
   browser.on('window', 'pageshow', ({ persisted }) => {
     if (!persisted) return;
-    lastAddress = undefined;
-    checkAddress();
+    lastView = undefined;
+    checkShown(browser.now());
   });
   try {
     wrap('pushState');
     wrap('replaceState');
     // For `navigation.navigate`, which uses no method of the history.
-    browser.navigation?.addEventListener('currententrychange', checkAddressSoon);
+    browser.navigation?.addEventListener('currententrychange', onNavigation);
   } catch {
     // The page has frozen its history: it counts as one view.
   }
+  return () => void guarded(() => settle());
+}
+
+/** An address without query and fragment. */
+function pageOf(url: string): string {
+  return url.replace(/[?#].*/s, '');
+}
+
+/** An address, unless it holds a document or names a file of the visitor's device: then only what kind it is. */
+function shown(url: string): string {
+  return /^(?!file:)[\w+.-]+:\/\/[^/]|^(?![\w+.-]+:)/i.test(url) ? url : url.replace(/:.*/s, ':');
 }
 
 /** The labels that the author of a link gave its campaign, such as `utm_source`. They name no visitor. */

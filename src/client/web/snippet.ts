@@ -1,11 +1,11 @@
 // The lines that a page carries. They make `sluice` at once, keep the calls until the script is there, and load the script
-// without delaying the page. If it never comes, they keep a thousand calls and nothing else happens. Their syntax works in
+// without delaying the page. A second snippet does nothing: a page records for one environment. If the script never comes, they keep a thousand calls and nothing else happens. Their syntax works in
 // every browser, and they throw in none.
 
 import type { LoadOptions, Sluice } from './surface.js';
 
 /** Changes with the snippet. Once the script is there, an older snippet gets the methods that it lacks. */
-export const snippetVersion = 4;
+export const snippetVersion = 5;
 
 /** How many calls are kept until the script is there; as many again of calls that add nothing, such as an opt-out. */
 export const snippetCallsMax = 1000;
@@ -43,11 +43,11 @@ export type SnippetOptions = Omit<LoadOptions, 'pageViews'> & {
 /** The snippet as JavaScript, for a `<script>` element in the page's head. */
 export function snippet({ appId, script, ...options }: SnippetOptions): string {
   const src = script ?? `${options.baseUrl.replace(/\/+$/, '')}/sdk.js`;
-  return `!function(w,d,s,e,u,t){s=w.sluice=w.sluice||{};if(s.snippetVersion||s.load)return;s.snippetVersion=${snippetVersion};s.calls=[];s.lost=0;
+  return `!function(w,d,s,e,u,t){s=w.sluice=w.sluice||{};if(s.snippetVersion||s.load){try{console.warn("Sluice: a second snippet is ignored.")}catch(x){}return}s.snippetVersion=${snippetVersion};s.calls=[];s.lost=0;
 function c(a,o){if(Object.prototype.toString.call(a)!="[object Object]")return a;o={};try{Object.keys(a).forEach(function(k){o[k]=a[k]});return o}catch(x){return a}}
 ${inScript(methods.join(' '))}.split(" ").forEach(function(m){s[m]=function(){s.calls.length<(/^track|^add/.test(m)?${snippetCallsMax}:${2 * snippetCallsMax})?s.calls.push([m,[].slice.call(arguments).map(function(a){return c(a)}),+new Date]):s.lost++;if(m=="flush")return Promise.resolve()}});
-u=${inScript(src)};t=w.trustedTypes;try{e=d.createElement("script");e.async=1;e.src=t?t.createPolicy("sluice",{createScriptURL:function(a){return a}}).createScriptURL(u):u;(d.head||d.documentElement).appendChild(e)}catch(x){}}(window,document);
-sluice.load(${inScript(appId)},${inScript(options)});`;
+u=${inScript(src)};t=w.trustedTypes;try{e=d.createElement("script");e.async=1;e.src=t?t.createPolicy("sluice",{createScriptURL:function(a){return a}}).createScriptURL(u):u;(d.head||d.documentElement).appendChild(e)}catch(x){}
+s.load(${inScript(appId)},${inScript(options)})}(window,document);`;
 }
 
 /** A value as JavaScript that cannot end the script element. */

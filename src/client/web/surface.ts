@@ -17,6 +17,8 @@ export type LoadOptions = {
   readonly pageViews?: boolean | PageViewOptions;
   /** Record and store nothing until `optIn()`, unless the visitor has chosen before; default false. */
   readonly optedOut?: boolean;
+  /** Treat a visitor whose browser sends Global Privacy Control like `optedOut`; default false. */
+  readonly globalPrivacyControl?: boolean;
   /** Identities to take although many users might share them, such as `user`. */
   readonly allowIdentities?: readonly string[];
   /**
@@ -31,7 +33,10 @@ export type LoadOptions = {
 };
 
 export type Operations = {
-  /** Begins to record for the environment of this app_id. Calls made before wait for it. */
+  /**
+   * Begins to record for the environment of this app_id. Calls made before wait for it. Another call replaces the options. If the
+   * page has several copies of the library, the first one serves all, and the calls of `load` by the others are ignored.
+   */
   load(appId: string, options: LoadOptions): void;
   /** Records an event; its name has at most 255 characters. */
   track<T extends PropertiesInput<T>>(event: string, properties?: T): void;

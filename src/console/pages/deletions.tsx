@@ -28,6 +28,7 @@ const states: Readonly<Record<DeletionState, string>> = {
   targets_lost: 'lost its list: submit it again',
   ended: 'ended without being carried out',
   clickhouse_unavailable: 'waits for ClickHouse',
+  no_room: 'waits for room on a disk',
   mutation_failed: 'tries again',
   failed: 'tries again',
 };

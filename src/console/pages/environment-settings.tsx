@@ -26,6 +26,8 @@ const countedByLimit: Readonly<Record<LimitName, string>> = {
   bulk_app: 'Records in bulk requests, in 60 s',
   collect_user: 'Messages of one user of the client library, in 60 s',
   collect_app: 'Messages of the client library, in 60 s',
+  app_records: 'Records by all endpoints, in 60 s',
+  app_bytes: 'Bytes of records by all endpoints, in 10 s',
 };
 const limits = Object.entries(countedByLimit) as readonly (readonly [LimitName, string])[];
 

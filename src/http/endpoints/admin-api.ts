@@ -18,6 +18,7 @@ import { Forbidden, type Principal } from '../../admin/access.js';
 import type { AdminCommands } from '../../admin/commands.js';
 import { TakesTooLong } from '../../admin/users.js';
 import { type Actor, AuditLogFull } from '../../audit/audit.js';
+import { NoRoom } from '../../clickhouse/definitions.js';
 import { administration, bodies } from '../../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
 import { parseDocument } from '../../ingest/document.js';
@@ -367,7 +368,12 @@ async function reply(
       return exchange.refuse(rejection('not_possible', error.message));
     if (error instanceof Forbidden)
       return exchange.refuse(rejection('forbidden', outcomes.forbidden.meaning));
-    if (error instanceof StateNotLoaded || error instanceof AuditLogFull || error instanceof TakesTooLong)
+    if (
+      error instanceof StateNotLoaded ||
+      error instanceof AuditLogFull ||
+      error instanceof TakesTooLong ||
+      error instanceof NoRoom
+    )
       return exchange.refuse(rejection('overloaded', error.message));
     if (isOwnFault(error)) throw error;
     options.log.warn({ error: describeError(error) }, 'a request of the administration failed');

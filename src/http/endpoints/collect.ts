@@ -13,14 +13,12 @@ import {
   prepareMessages,
 } from '../../ingest/collect.js';
 import { atOnce, type Steps } from '../../ingest/steps.js';
-import { requestsLimited } from '../../metrics.js';
-import { readJsonBody, typesOfBrowsers } from '../protocol/body.js';
-import { networkOf } from '../protocol/caller-address.js';
+import { type TakeBody, typesOfBrowsers } from '../protocol/body.js';
 import { openRoutes } from '../protocol/cors.js';
 import type { Exchange } from '../protocol/exchange.js';
 import type { Route } from '../protocol/server.js';
 import { takeTurns } from '../protocol/turns.js';
-import { createByteAllowance } from './byte-allowance.js';
+import { everyBody, readAllowedBody } from './byte-allowance.js';
 import { createEntrance, type Entered, type IngestOptions, rejectionOf } from './entrance.js';
 
 export type CollectOptions = IngestOptions & {
@@ -37,17 +35,11 @@ export function collectRoutes(options: CollectOptions): Route[] {
     list: { field: 'messages', recordsMax: counts.collectMessagesMax },
     proceed,
   });
-  const allowance = createByteAllowance(options.addressBytesMax);
+  const allowed = everyBody(options.addressBytesMax);
 
   function handle(exchange: Exchange): void {
-    const network = networkOf(exchange.address);
-    const take = (body: Buffer, owned: boolean) => {
-      const waitMs = allowance.take(network, body.length);
-      if (waitMs === 0) return entrance.receive(exchange, body, owned);
-      requestsLimited.inc({ endpoint, limit: 'collect_address' });
-      exchange.refuse(tooManyBytes, {}, [['Retry-After', String(Math.ceil(waitMs / 1000))]]);
-    };
-    readJsonBody(exchange, bodies.collectBytesMax, take, typesOfBrowsers);
+    const take: TakeBody = (body, owned) => entrance.receive(exchange, body, owned);
+    readAllowedBody(exchange, endpoint, allowed, bodies.collectBytesMax, take, typesOfBrowsers);
   }
 
   function proceed(exchange: Exchange, entered: Entered): void {
@@ -116,7 +108,6 @@ export function collectRoutes(options: CollectOptions): Route[] {
 }
 
 const notFromThisOrigin = rejection('origin_not_allowed', outcomes.origin_not_allowed.meaning);
-const tooManyBytes = rejection('rate_limited', 'This address has sent too many bytes; nothing was stored.');
 
 type Request = {
   readonly pairing: string | undefined;

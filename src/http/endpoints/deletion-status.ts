@@ -17,6 +17,7 @@ import { type DeletionRequest, readDeletion } from '../../deletion/request.js';
 import { readLookup } from '../../deletion/targets.js';
 import { statusOf } from '../../deletion/view.js';
 import type { Log } from '../../log.js';
+import type { Places } from '../../places.js';
 import type { Redis } from '../../redis/client.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { readParameters } from '../protocol/query.js';
@@ -35,6 +36,8 @@ export type StatusOptions = {
   readonly redis: Redis;
   /** Has the evidence of single users. */
   readonly clickhouse: ClickHouseClient;
+  /** Where its queries take turns. */
+  readonly queries: Places;
   /** Has the deployment's secret, for keyed hashes; undefined until it was read from Redis. */
   readonly submission: () => { readonly secret: string } | undefined;
   readonly log: Log;
@@ -103,7 +106,10 @@ function users(options: StatusOptions, exchange: Exchange, req: HttpRequest): vo
       return refuseParameter(exchange, 'cursor', 'must be the cursor of an earlier answer');
     }
     if (refuseWithoutEvidence(exchange, request)) return;
-    const page = await listEvidence(options.clickhouse, request.deletion_request_id, Number(cursor));
+    const page = await options.queries.within({ account: request.account_id }, () =>
+      listEvidence(options.clickhouse, request.deletion_request_id, Number(cursor)),
+    );
+    if (page === 'busy') return refuse(exchange, 'overloaded', tooManyQueries);
     // ClickHouse may have been replaced by one that never had it.
     if (page.users.length === 0 && cursor === '0') return refuseOver(exchange);
     const { users: listed, next } = page;
@@ -126,15 +132,20 @@ function lookup(options: StatusOptions, exchange: Exchange, req: HttpRequest): v
     const secret = options.submission()?.secret;
     if (secret === undefined) throw new StateNotLoaded();
     const hashes = targets.map(evidenceHasher(secret, requestId));
-    const counted = await lookUpEvidence(options.clickhouse, requestId, [...new Set(hashes)]);
-    if (counted.size === 0 && (await listEvidence(options.clickhouse, requestId, 0)).users.length === 0) {
-      return refuseOver(exchange);
-    }
+    const { clickhouse } = options;
+    const counted = await options.queries.within({ account: caller.accountId }, async () => {
+      const found = await lookUpEvidence(clickhouse, requestId, [...new Set(hashes)]);
+      const isOver = found.size === 0 && (await listEvidence(clickhouse, requestId, 0)).users.length === 0;
+      return isOver ? undefined : found;
+    });
+    if (counted === 'busy') return refuse(exchange, 'overloaded', tooManyQueries);
+    if (counted === undefined) return refuseOver(exchange);
     const answers = hashes.map((hash) => counted.get(hash) ?? notNamed);
     exchange.reply(200, JSON.stringify({ users: answers }));
   });
 }
 
+const tooManyQueries = 'Too many look-ups of this account at once.';
 const notNamed = { found: false, rows: 0, similar: 0, named: false };
 
 /** Refuses to say what was counted for single users while a request is pending, and when that is over. */

@@ -112,8 +112,8 @@ async function acceptSubmission(
   if (how === 'reference_taken') {
     return exchange.refuse(rejection('reference_taken', outcomes.reference_taken.meaning, 'reference'));
   }
-  if (how === 'too_many') {
-    return refuse(exchange, 'rate_limited', 'The account has too many pending deletion requests.', [
+  if (id === undefined) {
+    return refuse(exchange, 'rate_limited', whyTooMany[how], [
       ['Retry-After', String(limitedRetrySeconds.pendingDeletions)],
     ]);
   }
@@ -125,6 +125,13 @@ async function acceptSubmission(
   };
   exchange.reply(how === 'stored' ? 201 : 200, JSON.stringify(body));
 }
+
+const whyTooMany = {
+  too_many: 'The account has too many pending deletion requests.',
+  too_heavy:
+    'The pending deletion requests of the account name as many users as they may: submit it when some are complete.',
+  full: 'The pending deletion requests of all accounts name as many users as they may: submit it when some are complete.',
+};
 
 const notSuppressed =
   'No deletion was stored. The named users are suppressed, those merged with them perhaps not yet: records that were accepted before are not stored yet. Send it again, or without suppress.';

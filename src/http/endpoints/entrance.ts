@@ -221,7 +221,9 @@ export function createEntrance(
   const refuseLimited: Entrance['refuseLimited'] = (exchange, { appId }, request, { limitIndex, waitMs }) => {
     const named = request.submission.groups()[0]?.limits[limitIndex] as NamedLimit;
     countLimited(appId, named.name, 1, request.records);
-    const reason = rejection('rate_limited', `The limit ${named.name} has no room for this request now.`);
+    const { max, windowMs } = named.limit;
+    const allowed = `The limit ${named.name} (${max} in ${windowMs / 1000} s) has no room for this request now`;
+    const reason = rejection('rate_limited', `${allowed}; an administrator may change it.`);
     exchange.refuse(reason, {}, rateLimitHeaders(named, waitMs));
   };
 

@@ -50,6 +50,7 @@ export async function sendExport(
     const body = startingWith(first.value as Buffer, all);
     for await (const bytes of gzip ? compressed(body) : body) {
       if (!(await stream.write(bytes))) throw new DownloadBroken();
+      download.took(bytes.length);
     }
     stream.end();
     return records;

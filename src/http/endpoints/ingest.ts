@@ -17,10 +17,11 @@ import {
 } from '../../ingest/prepare.js';
 import type { Checked, RecordKind } from '../../ingest/record-kind.js';
 import { atOnce, type Steps } from '../../ingest/steps.js';
-import { readJsonBody, tooLarge } from '../protocol/body.js';
+import { tooLarge } from '../protocol/body.js';
 import type { Exchange } from '../protocol/exchange.js';
 import type { Handler } from '../protocol/server.js';
 import { takeTurns } from '../protocol/turns.js';
+import { type ForStrangers, readAllowedBody } from './byte-allowance.js';
 import {
   createEntrance,
   type Entered,
@@ -34,7 +35,10 @@ import { withAllowance } from './import-allowance.js';
 import { createWriteAccess } from './write-access.js';
 
 /** Makes the handler of the endpoint for records of this kind. */
-export function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions): Handler {
+export function ingest<T extends Checked>(
+  kind: RecordKind<T>,
+  options: IngestOptions & ForStrangers,
+): Handler {
   const { environments } = options;
   const bytesMax = kind.bulk === undefined ? bodies.singleBytesMax : bodies.bulkBytesMax;
   const mayWrite = createWriteAccess(environments);
@@ -47,7 +51,7 @@ export function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOp
   });
 
   function handle(exchange: Exchange): void {
-    readJsonBody(exchange, bytesMax, (body, owned) => {
+    readAllowedBody(exchange, kind.name, options.largeBodies, bytesMax, (body, owned) => {
       if (!receivePlain(exchange, body, owned)) entrance.receive(exchange, body, owned);
     });
   }

@@ -7,14 +7,16 @@ import { bodies, browserCaches, counts } from '../../contract/limits.js';
 import { type Rejection, rejection } from '../../contract/outcomes.js';
 import { type SegmentType, segmentTypes } from '../../contract/segment.js';
 import type { CommitResult } from '../../ingest/attempts.js';
+import type { ElementError } from '../../ingest/prepare.js';
 import { type PreparedSegment, prepareSegment } from '../../ingest/segment.js';
 import { atOnce, type Steps } from '../../ingest/steps.js';
 import { readBasicName } from '../protocol/authorization.js';
-import { anyType, readJsonBody } from '../protocol/body.js';
+import { anyType, type TakeBody } from '../protocol/body.js';
 import { openRoutes } from '../protocol/cors.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import { type Route, withoutBody } from '../protocol/server.js';
 import { takeTurns } from '../protocol/turns.js';
+import { type ForStrangers, readAllowedBody } from './byte-allowance.js';
 import {
   createEntrance,
   type Entered,
@@ -24,10 +26,11 @@ import {
   repeatsHeader,
 } from './entrance.js';
 
-export type SegmentOptions = IngestOptions & {
-  /** Where pages reach this service. */
-  readonly publicBaseUrl: string;
-};
+export type SegmentOptions = IngestOptions &
+  ForStrangers & {
+    /** Where pages reach this service. */
+    readonly publicBaseUrl: string;
+  };
 
 const endpoint = 'segment';
 /** What is below them is stored as properties. */
@@ -67,8 +70,11 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
     return {
       method: 'post',
       path: `/v1/${path}`,
-      handle: (exchange) =>
-        readJsonBody(exchange, bytesMax, (body, owned) => entrance.receive(exchange, body, owned), anyType),
+      handle: (exchange) => {
+        exchange.saysWhyAtTop = true;
+        const take: TakeBody = (body, owned) => entrance.receive(exchange, body, owned);
+        readAllowedBody(exchange, endpoint, options.largeBodies, bytesMax, take, anyType);
+      },
     };
 
     function prepareAndSubmit(
@@ -98,13 +104,13 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
       prepared: PreparedSegment,
     ): void {
       const { document, environment, ingestion } = entered;
-      if (prepared.errors !== undefined && prepared.errors.length > 0 && typeOfPath === undefined)
-        entrance.noteElements(entered, prepared.errors, (document.value as { batch: unknown[] }).batch);
-      if (prepared.kind === 'refused') {
-        const { reason, errors } = prepared;
-        if (errors === undefined) return entrance.refuseAndNote(exchange, reason, entered);
-        return entrance.refuse(exchange, reason, { accepted: 0, rejected: errors.length, errors });
-      }
+      if (prepared.kind === 'refused' && prepared.errors === undefined)
+        return entrance.refuseAndNote(exchange, prepared.reason, entered);
+      const { errors = [] } = prepared;
+      const { value } = document as { value: { batch: readonly unknown[] } };
+      if (errors.length > 0)
+        entrance.noteElements(entered, errors, typeOfPath === undefined ? value.batch : [value]);
+      if (prepared.kind === 'refused') return answerRejected(exchange, entrance, environment, errors);
       const settle = exchange.guard(([result]: readonly CommitResult[]) =>
         answer(exchange, entered, prepared, result as CommitResult),
       );
@@ -127,6 +133,28 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
           return entrance.refuse(exchange, rejectionOf(result));
       }
     }
+  }
+
+  /**
+   * Bad messages alone are answered 200 too, as Segment does: libraries send a request that is refused again and again, or end
+   * their program.
+   */
+  function answerRejected(
+    exchange: Exchange,
+    entrance: Entrance,
+    { appId }: LiveEnvironment,
+    errors: readonly ElementError[],
+  ): void {
+    entrance.countRecords(appId, {
+      stored: 0,
+      repeated: 0,
+      differing: 0,
+      suppressed: 0,
+      unjoined: 0,
+      errors,
+      mendings: new Map(),
+    });
+    exchange.reply(200, JSON.stringify({ success: false, accepted: 0, rejected: errors.length, errors }));
   }
 
   function acknowledge(

@@ -86,19 +86,25 @@ async function accept(
     () => submitExport(submission, caller.accountId, targets),
     {
       endingOf: (request) =>
-        request === 'too_many'
+        typeof request === 'string'
           ? { outcome: 'refused' }
           : { outcome: 'done', details: { user_export_id: request.user_export_id } },
       outcomeOfError: (error) => (error instanceof StateNotLoaded ? 'refused' : 'unknown'),
     },
   );
-  if (submitted === 'too_many') {
-    return refuse(exchange, 'rate_limited', 'The account has too many exports.', [
+  if (typeof submitted === 'string') {
+    return refuse(exchange, 'rate_limited', whyTooMany[submitted], [
       ['Retry-After', String(limitedRetrySeconds.exports)],
     ]);
   }
   exchange.reply(201, JSON.stringify(statusOf(options, submitted.user_export_id, false)));
 }
+
+const whyTooMany = {
+  too_many:
+    'The account has too many exports, or they name too many users: each ends a day after it was asked for.',
+  full: 'The exports of all accounts name as many users as they may: ask again later.',
+};
 
 function statusOf({ publicBaseUrl }: ExportApiOptions, id: string, complete: boolean) {
   return {
@@ -173,8 +179,10 @@ async function sendAudited(
   if (!(await isComplete(options.reading.redis, epoch, request))) {
     return refuse(exchange, 'not_complete', outcomes.not_complete.meaning, [['Retry-After', '1']]);
   }
-  const download = options.downloads.begin(request.account_id);
+  const download = await options.downloads.begin(request.account_id);
   if (download === undefined) return refuse(exchange, 'overloaded', 'Too many exports are being read.');
+  // It may have waited for its turn.
+  if (exchange.ended) return download.end();
   exchange.onGone(download.abort);
   try {
     await audited(

@@ -159,6 +159,9 @@ const strict = {
 const bulkAdvice =
   'Of a bulk request with bad elements the good ones are stored and the bad ones listed in the answer; when all are bad it is refused. A bulk request that does not fit its limits now is refused whole, with 429; a refused request uses up nothing of any limit.';
 
+/** What every endpoint counts towards. */
+const ofAllEndpoints = `By all endpoints together an environment gets ${limitText('app_records', 'records')} and ${limitText('app_bytes', 'bytes')}, unless it is set otherwise.`;
+
 export const ingestPart: OpenApiPart = {
   tag,
   schemas,
@@ -177,7 +180,7 @@ export const ingestPart: OpenApiPart = {
         ...operation('track', 'Track one event, or many', [
           `Stores one event, or in bulk 1 to ${counts.bulkEventsMax} events of one environment. ${keptFor()}`,
           bulkAdvice,
-          `Limits, by default: ${limitText('track', 'requests')} per identity or user_id and environment; in bulk ${limitText('bulk_identity', 'events')} per identity or user_id and environment, and ${limitText('bulk_app', 'events')} per environment.`,
+          `Limits, by default: ${limitText('track', 'requests')} per identity or user_id and environment; in bulk ${limitText('bulk_identity', 'events')} per identity or user_id and environment, and ${limitText('bulk_app', 'events')} per environment. ${ofAllEndpoints}`,
           bodyText(),
         ]),
         'x-version': '1.0',
@@ -208,7 +211,7 @@ export const ingestPart: OpenApiPart = {
         ...operation('addUserProperties', 'Set properties of one user, or of many', [
           `Attaches key-value pairs to a user, or in bulk to 1 to ${counts.bulkUsersMax} users of one environment, for all of their past and future activity. A user is created for an identity that is new. Of each key the value that was accepted last stands.`,
           bulkAdvice,
-          `Limits, by default: ${limitText('user_properties', 'requests')} per identity and environment; in bulk ${limitText('bulk_identity', 'users')} per identity and environment, and ${limitText('bulk_app', 'users')} per environment.`,
+          `Limits, by default: ${limitText('user_properties', 'requests')} per identity and environment; in bulk ${limitText('bulk_identity', 'users')} per identity and environment, and ${limitText('bulk_app', 'users')} per environment. ${ofAllEndpoints}`,
           bodyText(),
         ]),
         parameters: [contentEncoding, strict],
@@ -230,6 +233,7 @@ export const ingestPart: OpenApiPart = {
       post: {
         ...operation('identify', 'Identify an anonymous user', [
           'Merges the anonymous user of a user_id, with all past and future activity, into the user of an identity. This cannot be undone. One user_id has one identity: the first that was accepted stands, later ones change nothing.',
+          ofAllEndpoints,
           `At most ${bodies.singleBytesMax} bytes of body.`,
         ]),
         parameters: [contentEncoding],

@@ -86,8 +86,8 @@ function operation(path: string, schema: string, about: string, examples: Exampl
       responses: {
         200: {
           description: isBatch
-            ? 'Stored, or stored before under the same messageId. If some messages were refused, `accepted`, `rejected` and `errors` say which.'
-            : 'Stored, or stored before under the same messageId.',
+            ? 'Stored, or stored before under the same messageId. If some messages were rejected, `accepted`, `rejected` and `errors` say which; if all were, `success` is false.'
+            : 'Stored, or stored before under the same messageId. If the message was rejected, `success` is false and `errors` says why.',
           headers: { ...cors, ...repeatsHeader },
           content: json(ref('SegmentResult')),
         },
@@ -106,7 +106,7 @@ function operation(path: string, schema: string, about: string, examples: Exampl
 export const segmentPart: OpenApiPart = {
   tag: {
     name: tag,
-    description: `What the libraries of Segment and RudderStack send, as they are. Open to pages. Credentials: HTTP Basic with the app_id as user name, or \`writeKey\` in the body. A message takes at most ${bodies.singleBytesMax} bytes of body, a batch ${bodies.segmentBytesMax} and ${counts.segmentMessagesMax} messages. Each message counts once towards the limits bulk_app and bulk_identity, counted apart from other endpoints. /v1/t, /i, /p, /s, /a, /g and /b are the same as the full names.`,
+    description: `What the libraries of Segment and RudderStack send, as they are. Open to pages. Credentials: HTTP Basic with the app_id as user name, or \`writeKey\` in the body. A message takes at most ${bodies.singleBytesMax} bytes of body, a batch ${bodies.segmentBytesMax} and ${counts.segmentMessagesMax} messages. Each message counts once towards the limits bulk_app and bulk_identity, counted apart from other endpoints; its records count towards app_records and app_bytes, as those of all endpoints. /v1/t, /i, /p, /s, /a, /g and /b are the same as the full names.`,
   },
   schemas: {
     SegmentMessage: segmentMessageSchema,
@@ -115,7 +115,7 @@ export const segmentPart: OpenApiPart = {
       type: 'object',
       required: ['success'],
       properties: {
-        success: { const: true },
+        success: { type: 'boolean' },
         accepted: { type: 'integer', minimum: 0 },
         rejected: { type: 'integer', minimum: 1 },
         errors: { type: 'array', items: { type: 'object' } },

@@ -59,7 +59,7 @@ export const exportPart: OpenApiPart = {
         operationId: 'readExportData',
         tags: [tag],
         summary: 'Read an export',
-        description: `Lines of JSON, read while they are sent. The lines of users come first, and the line of the kind end is the last; all others are in no order. A body without that line broke off: ask again. ${userExports.downloadsPerAccountMax} downloads of an account at a time, each for at most ${userExports.downloadMsMax / 60_000} minutes.`,
+        description: `Lines of JSON, read while they are sent. The lines of users come first, and the line of the kind end is the last; all others are in no order. A body without that line broke off: ask again. ${userExports.downloads.ofAccountMax} downloads of an account at a time, each for at most ${userExports.downloadMsMax / 60_000} minutes.`,
         security: byAccessToken,
         parameters: [
           exportId,

@@ -73,8 +73,9 @@ function faultOf({ framing }: Exchange, bytesMax: number): Rejection | undefined
   return framing.length !== undefined && framing.length > bytesMax ? tooLarge(bytesMax) : undefined;
 }
 
-function collect(exchange: Exchange, bytesMax: number, take: TakeBody): void {
-  const { length } = exchange.framing;
+function collect(exchange: Exchange, bytesMax: number, takeAtOnce: TakeBody): void {
+  const { length, chunked } = exchange.framing;
+  const take = chunked ? inNextTurn(exchange, takeAtOnce) : takeAtOnce;
   // The parser does not report the end of an empty body if its head came in pieces.
   if (length === 0) return take(Buffer.alloc(0), true);
   let takePiece: ((piece: Buffer, last: boolean) => void) | undefined;
@@ -83,6 +84,21 @@ function collect(exchange: Exchange, bytesMax: number, take: TakeBody): void {
     takePiece ??= collectPieces(exchange, length, bytesMax, take);
     takePiece(chunk, last);
   });
+}
+
+/**
+ * The parser closes the connection if something that is no request follows a chunked body, such as trailers: then the client is told
+ * that its request failed, and nothing of it may be stored.
+ */
+function inNextTurn(exchange: Exchange, take: TakeBody): TakeBody {
+  return (body, owned) => {
+    const own = owned ? body : Buffer.from(body);
+    setImmediate(
+      exchange.guard(() => {
+        if (!exchange.ended) take(own, true);
+      }),
+    );
+  };
 }
 
 /** Returns the function that takes the pieces of a body. */

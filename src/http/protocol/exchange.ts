@@ -36,6 +36,8 @@ export type Headers = readonly (readonly [name: string, value: string])[];
 export class Exchange {
   /** Whether an answer was sent or can no longer be. */
   ended = false;
+  /** Whether refusals have their code and message at the top of the body too, where the libraries of Segment read them. */
+  saysWhyAtTop = false;
   readonly framing: Framing;
   readonly query: string;
   readonly head: boolean;
@@ -79,6 +81,8 @@ export class Exchange {
     // another way can desynchronise it.
     this.#closeAfter = this.framing.chunked || this.framing.fault !== undefined;
     openExchanges.count += 1;
+    // The end of the line ends this answer's head; `#sendHead` begins the next one.
+    if (this.framing.awaitsContinue) res.writeStatus('100 Continue\r\n');
     res.onAborted(() => {
       this.ended = true;
       this.#gone = true;
@@ -183,10 +187,7 @@ export class Exchange {
     if (this.ended) return undefined;
     this.ended = true;
     const res = this.#res;
-    res.cork(() => {
-      res.writeHeader('Content-Type', type);
-      for (const [name, value] of [...this.#headers, ...headers]) res.writeHeader(name, value);
-    });
+    res.cork(() => this.#sendHead(200, [['Content-Type', type], ...this.#headers, ...headers]));
     this.#noteAnswer(200, performance.now() - this.#beganMs);
     // A body that will not be read is still to come.
     const stream = new AnswerStream(res, this.#closeAfter || this.#bodyPending, () => {
@@ -224,10 +225,14 @@ export class Exchange {
     if (this.#gone) return;
     const res = this.#res;
     res.cork(() => {
-      if (status !== 200) res.writeStatus(statusLines[status] ?? String(status));
-      if (body !== undefined) res.writeHeader('Content-Type', type);
-      for (const [name, value] of this.#headers) res.writeHeader(name, value);
-      for (const [name, value] of headers) res.writeHeader(name, value);
+      if (this.framing.awaitsContinue) {
+        this.#sendHead(status, [['Content-Type', type], ...this.#headers, ...headers]);
+      } else {
+        if (status !== 200) res.writeStatus(statusLines[status] ?? String(status));
+        if (body !== undefined) res.writeHeader('Content-Type', type);
+        for (const [name, value] of this.#headers) res.writeHeader(name, value);
+        for (const [name, value] of headers) res.writeHeader(name, value);
+      }
       // Given a length, endWithoutBody leaves the response pending, and the parser closes the connection at the next
       // request. `end` writes a length, which statuses without a body must not have, but only these two can close.
       if (body === undefined) this.#closeAfter ? res.end('', true) : res.endWithoutBody();
@@ -237,6 +242,18 @@ export class Exchange {
       this.#sent = true;
     });
     this.#noteAnswer(status, performance.now() - this.#beganMs);
+  }
+
+  /** Writes status and headers, also behind a `100 Continue`: after that uWebSockets.js takes headers only. */
+  #sendHead(status: number, headers: Headers): void {
+    const line = statusLines[status] ?? String(status);
+    let prefix = '';
+    if (this.framing.awaitsContinue) prefix = `HTTP/1.1 ${line}\r\n`;
+    else if (status !== 200) this.#res.writeStatus(line);
+    for (const [name, value] of headers) {
+      this.#res.writeHeader(prefix + name, value);
+      prefix = '';
+    }
   }
 
   /**
@@ -269,8 +286,13 @@ export class Exchange {
 
   /** Refuses the request for a reason of the table; `more` is added to the body besides `err`. */
   refuse(reason: Rejection, more: object = {}, headers: Headers = []): void {
-    const { status } = outcomes[reason.code];
-    const body = JSON.stringify({ err: errorBody(reason), ...more });
+    const { code, message } = reason;
+    const { status } = outcomes[code];
+    const body = JSON.stringify({
+      err: errorBody(reason),
+      ...(this.saysWhyAtTop && { code, message }),
+      ...more,
+    });
     this.reply(status, body, status >= 500 ? [...headers, retryLater] : headers);
   }
 

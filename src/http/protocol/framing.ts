@@ -18,6 +18,8 @@ export type Framing = {
   readonly authorization: string | undefined;
   /** The token of an allowance for imports. */
   readonly importToken: string | undefined;
+  /** Whether the client waits for `100 Continue`, and spells that in a way that uWebSockets.js does not answer. */
+  readonly awaitsContinue: boolean;
   /** As a browser sent it; undefined if there is none. Two of them are no origin. */
   readonly origin: string | undefined;
   /** The forwarding headers of proxies; several of one name are joined in their order. */
@@ -43,6 +45,8 @@ export function readFraming(req: HttpRequest): Framing {
   let authorizations = 0;
   let authorization: string | undefined;
   let importToken: string | undefined;
+  let awaitsContinue = false;
+  let trailers = 0;
   let origin: string | undefined;
   let forwardedFor: string | undefined;
   let forwarded: string | undefined;
@@ -71,6 +75,12 @@ export function readFraming(req: HttpRequest): Framing {
       case 'sluice-import':
         importToken = value;
         break;
+      case 'expect':
+        awaitsContinue = value !== '100-continue' && value.toLowerCase() === '100-continue';
+        break;
+      case 'trailer':
+        trailers += 1;
+        break;
       case 'origin':
         origin = origin === undefined ? value : `${origin}, ${value}`;
         break;
@@ -92,7 +102,8 @@ export function readFraming(req: HttpRequest): Framing {
     chunked,
     encoding: encoding === 'gzip' ? 'gzip' : 'identity',
     mediaType: contentTypes > 1 ? 'other' : mediaTypeOf(contentTypes === 0 ? undefined : contentType),
-    fault: sound ? undefined : ambiguous,
+    fault: !sound ? ambiguous : chunked && trailers > 0 ? withTrailers : undefined,
+    awaitsContinue: awaitsContinue && (chunked || (length !== undefined && length !== '0')),
     authorization: authorizations === 1 ? authorization : undefined,
     importToken,
     origin,
@@ -114,3 +125,6 @@ const ambiguous = rejection(
   'invalid_framing',
   'The request needs exactly one Content-Length in decimal digits, or Transfer-Encoding: chunked.',
 );
+
+// The parser takes what follows the last chunk for another request, and closes the connection.
+const withTrailers = rejection('invalid_framing', 'A chunked body must have no trailers.');

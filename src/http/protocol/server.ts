@@ -2,7 +2,6 @@
 // answered 404, both in JSON. Without that, an unmatched route would close the connection.
 
 import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from 'uWebSockets.js';
-import uws from 'uWebSockets.js';
 import { createServer } from 'node:net';
 import { outcomes, rejection } from '../../contract/outcomes.js';
 import type { Buckets } from '../../hot-histogram.js';
@@ -11,6 +10,7 @@ import { requestSeconds } from '../../metrics.js';
 import { type CallerAddress, createCallerAddress } from './caller-address.js';
 import { allAnswered, Exchange, type Headers } from './exchange.js';
 import { noteFault } from './fault.js';
+import { front } from './front.js';
 
 /** Begins with a request; `req` may be read until this returns. If it throws, only this request fails. */
 export type Handler = (exchange: Exchange, req: HttpRequest) => unknown;
@@ -46,6 +46,7 @@ export async function listen(
 ): Promise<Server> {
   // Two processes that listen through uWebSockets.js share a port without an error.
   if (!shared) await assertPortFree(host, port, portVariable);
+  const uws = front();
   const app = uws.App();
   attach(app);
   addRoutes(app, routes, log, callerAddress);

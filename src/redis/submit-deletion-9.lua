@@ -5,17 +5,20 @@
 -- KEYS  1  epoch   2  deletion requests (hash)   3  pending requests (sorted set by time)
 --       4  list of users of the request   5  requests to mirror (set)
 --       6  requests whose targets ClickHouse does not have yet (set)   7  requests by account and time (sorted set)
---       8  the reference: hash of the list that came with it, and request id
+--       8  the reference: hash of the list that came with it, and request id   9  weights of pending requests (hash)
 -- ARGV  1  epoch of the deployment   2  request id   3  its document   4  its list   5  account id
 --       6  pending requests an account may have   7  hash of its list; empty without a reference
---       8  milliseconds that a reference is remembered
+--       8  milliseconds that a reference is remembered   9  weight of its list
+--       10  weight of pending requests that an account may have   11  and all accounts; the last part of it, as much as
+--           an account may have, is for accounts that have none
 -- Returns 1 when stored, 0 when the account has too many, -1 when the reference came with another list, -2 when this is
--- another deployment's Redis, and the id of the earlier request when the reference came with the same list.
+-- another deployment's Redis, -3 when the account's lists would weigh too much, -4 when all would, and the id of the earlier request when the reference came with the same list.
 
 local epoch_key, requests_key, pending_key, list_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local unmirrored_key, unkept_key, listed_key, reference_key = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local unmirrored_key, unkept_key, listed_key, reference_key, weights_key = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local epoch, id, document, list, account_id, pending_max = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local list_hash, reference_ms = ARGV[7], ARGV[8]
+local weight, account_weight_max, weight_max = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 
 if redis.call('GET', epoch_key) ~= epoch then return -2 end
 local earlier = list_hash ~= '' and redis.call('GET', reference_key)
@@ -35,6 +38,11 @@ for _, member in ipairs(redis.call('ZRANGE', pending_key, 0, -1)) do
   if string.sub(member, 1, #account_id + 1) == account_id .. ' ' then pending = pending + 1 end
 end
 if pending >= pending_max then return 0 end
+local weights = redis.call('HMGET', weights_key, account_id, '')
+local account_weight, all_weight = tonumber(weights[1] or '0'), tonumber(weights[2] or '0')
+if account_weight + weight > account_weight_max then return -3 end
+local kept_free = account_weight > 0 and account_weight_max or 0
+if all_weight + weight > weight_max - kept_free then return -4 end
 -- Requests are carried out and listed in the order in which they came, even if the clock was set back.
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -47,6 +55,9 @@ if newest then listed_at = math.max(listed_at, tonumber(string.match(newest, ' (
 redis.call('SET', list_key, list)
 redis.call('HSET', requests_key, id, document)
 redis.call('ZADD', pending_key, string.format('%.0f', score), account_id .. ' ' .. id)
+redis.call('HSET', weights_key, account_id .. ' ' .. id, weight)
+redis.call('HINCRBY', weights_key, account_id, weight)
+redis.call('HINCRBY', weights_key, '', weight)
 redis.call('ZADD', listed_key, 0, account_id .. ' ' .. string.format('%014.0f', listed_at) .. ' ' .. id)
 redis.call('SADD', unmirrored_key, id)
 redis.call('SADD', unkept_key, id)

@@ -5,12 +5,21 @@
 --
 -- KEYS  1  deletion requests (hash)   2  pending requests (sorted set)   3  targets of the request
 --       4  present while the append-only file has to be rewritten   5  requests with a callback that is due (set)
+--       6  weights of pending requests (hash)
 -- ARGV  1  request id   2  its document   3  its member in the pending requests   4  '1' if a callback is due
 -- Returns 1 when this call completed it, else 0.
 
 if redis.call('ZREM', KEYS[2], ARGV[3]) == 0 then return 0 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('DEL', KEYS[3])
+-- A request of an earlier version has no weight.
+local weight = redis.call('HGET', KEYS[6], ARGV[3])
+if weight then
+  local account = string.match(ARGV[3], '^%S+')
+  redis.call('HDEL', KEYS[6], ARGV[3])
+  if redis.call('HINCRBY', KEYS[6], account, -weight) == 0 then redis.call('HDEL', KEYS[6], account) end
+  redis.call('HINCRBY', KEYS[6], '', -weight)
+end
 redis.call('SET', KEYS[4], '1')
 if ARGV[4] == '1' then redis.call('SADD', KEYS[5], ARGV[1]) end
 return 1

@@ -3,7 +3,7 @@
 --
 -- KEYS  1  deletion requests (hash)   2  pending requests (sorted set)   3  lost requests (sorted set)
 --       4  requests to mirror (set)   5  requests whose targets ClickHouse does not have yet (set)
---       6  the targets as Redis has them
+--       6  the targets as Redis has them   7  weights of pending requests (hash)
 -- ARGV  1  request id   2  its document   3  its member in the pending requests
 --       4  the targets as the caller read them, empty for none: a restore may have brought them back since
 -- Returns 1 if this call moved it, else 0.
@@ -18,4 +18,12 @@ redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('SADD', KEYS[4], ARGV[1])
 -- The targets name users and are no longer needed.
 redis.call('DEL', KEYS[6])
+-- A request of an earlier version has no weight.
+local weight = redis.call('HGET', KEYS[7], ARGV[3])
+if weight then
+  local account = string.match(ARGV[3], '^%S+')
+  redis.call('HDEL', KEYS[7], ARGV[3])
+  if redis.call('HINCRBY', KEYS[7], account, -weight) == 0 then redis.call('HDEL', KEYS[7], account) end
+  redis.call('HINCRBY', KEYS[7], '', -weight)
+end
 return 1

@@ -1,0 +1,63 @@
+// Every change of a definition: CREATE, ALTER of constraints and the like, RENAME and EXCHANGE. ClickHouse keeps a definition in a small
+// file that it writes anew. On a full disk it may answer OK and leave an empty file; after a restart it cannot read it, and the whole
+// database is out of reach. So nothing is changed without room, and what was changed is read back from the file. Statements that only
+// drop write nothing and need no room. What changes while the service runs is kept in rows instead (`shard-limits.ts`).
+
+import { definitions } from '../tuning.js';
+import { readRow } from './answers.js';
+import type { ClickHouseClient } from './client.js';
+import { databaseIn, onAllReplicas } from './replication.js';
+
+const MiB = 1024 * 1024;
+
+/** ClickHouse's disk has too little room. Nothing was changed; to be tried again when there is room. */
+export class NoRoom extends Error {
+  constructor(what: string, freeBytes: number, bytesMin: number) {
+    super(
+      `ClickHouse's disk has ${Math.floor(freeBytes / MiB)} MiB of room, and ${what} needs ${Math.ceil(bytesMin / MiB)} MiB: make room on it`,
+    );
+  }
+}
+
+/** A definition was changed and its file cannot be read: ClickHouse knows it until it is restarted. */
+export class DefinitionLost extends Error {}
+
+/** Rejects with NoRoom unless ClickHouse, on each replica, has this much room on the disk of its definitions. */
+export async function assertRoom(client: ClickHouseClient, what: string, bytesMin: number): Promise<void> {
+  const row = await readRow<{ free: string; disks: string }>(client, {
+    // The disks of tables and backups may be others. A disk without a bound reports none.
+    query: `SELECT toString(min(unreserved_space)) AS free, toString(count()) AS disks
+      FROM ${onAllReplicas(client, 'system.disks')} WHERE name = 'default'`,
+  });
+  if (row.disks !== '0' && Number(row.free) < bytesMin) throw new NoRoom(what, Number(row.free), bytesMin);
+}
+
+/**
+ * Carries out a statement that writes definitions. `changed`: the tables and views whose definitions it writes, with their database
+ * unless it is the connection's. Rejects with NoRoom before the statement, and with DefinitionLost after it.
+ */
+export async function changeDefinition(
+  client: ClickHouseClient,
+  changed: readonly string[],
+  query: string,
+): Promise<void> {
+  await assertRoom(client, 'a change of a definition', definitions.roomBytesMin);
+  await client.command({ query });
+  await assertWritten(client, changed);
+}
+
+/** Rejects with DefinitionLost if the definition of one of these tables cannot be read from its file, on some replica. */
+export async function assertWritten(client: ClickHouseClient, changed: readonly string[]): Promise<void> {
+  if (changed.length === 0) return;
+  const pairs = changed.map((name) => {
+    const [table, database] = name.split('.').toReversed();
+    return `(${database === undefined ? databaseIn(client) : `'${database}'`}, '${table}')`;
+  });
+  const { lost } = await readRow<{ lost: readonly string[] }>(client, {
+    // ClickHouse reads this column from the file, and leaves it empty if it cannot. Another process may have dropped the table since.
+    query: `SELECT groupUniqArray(name) AS lost FROM ${onAllReplicas(client, 'system.tables')}
+      WHERE (database, name) IN (${pairs.join(', ')}) AND create_table_query = ''`,
+  });
+  if (lost.length > 0)
+    throw new DefinitionLost(`ClickHouse's file with the definition of ${lost.join(', ')} cannot be read`);
+}

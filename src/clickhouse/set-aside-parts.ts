@@ -1,0 +1,67 @@
+// The parts of tables that ClickHouse has set aside because it cannot read or trust them: their rows are in no table any more. It
+// says so in its log only. They are counted for readiness, metrics and the console.
+
+import { clickhousePartsSetAside } from '../metrics.js';
+import { readRow } from './answers.js';
+import type { ClickHouseClient } from './client.js';
+import { serversOf } from './servers.js';
+
+/**
+ * Reasons of parts that cost nothing: a person detached them (no reason), ClickHouse has their rows in another part, or it is moving
+ * or removing them. Reasons that later versions add count.
+ */
+const harmless = ['', 'ignored', 'clone', 'attaching', 'deleting', 'tmp-fetch'];
+
+const answerMsMax = 2_000;
+
+/** How many a server has; undefined if it does not say, because it is away or lacks the right. */
+export async function countSetAside(client: ClickHouseClient): Promise<number | undefined> {
+  try {
+    const { parts } = await readRow<{ parts: string | number }>(client, {
+      query: `SELECT count() AS parts FROM system.detached_parts
+        WHERE database = currentDatabase() AND ifNull(reason, '') NOT IN ({harmless:Array(String)})`,
+      query_params: { harmless },
+      abort_signal: AbortSignal.timeout(answerMsMax),
+    });
+    return Number(parts);
+  } catch {
+    return undefined; // Whether a server answers is told elsewhere.
+  }
+}
+
+/** What to tell whoever asks whether all is well. `counts`: by server. */
+export function describeSetAside(counts: readonly (number | undefined)[]): string[] {
+  return counts.flatMap((parts = 0, server) =>
+    parts === 0
+      ? []
+      : [
+          `ClickHouse server ${server} has set aside ${parts === 1 ? '1 part' : `${parts} parts`} of its tables, and their rows are missing`,
+        ],
+  );
+}
+
+export type SetAsideWatch = {
+  /** By server, as last counted. */
+  readonly counts: () => readonly (number | undefined)[];
+  readonly close: () => void;
+};
+
+/** Each count lists a folder of each table. */
+const everyMs = 10_000;
+
+/** Counts every ten seconds, and sets the gauge. */
+export function watchSetAside(home: ClickHouseClient): SetAsideWatch {
+  let counts: readonly (number | undefined)[] = [];
+  let isCounting = false;
+  const count = async () => {
+    if (isCounting) return;
+    isCounting = true;
+    counts = await Promise.all(serversOf(home).all.map(countSetAside));
+    for (const [server, parts = Number.NaN] of counts.entries())
+      clickhousePartsSetAside.set({ server: String(server) }, parts);
+    isCounting = false;
+  };
+  void count();
+  const timer = setInterval(() => void count(), everyMs);
+  return { counts: () => counts, close: () => clearInterval(timer) };
+}

@@ -1,0 +1,102 @@
+// Which inserts ClickHouse refuses by itself, however late they arrive: segments from before a moment, and shards that are on another
+// server. A limit is a row of `shard_limits`, which the constraints `shard_limits` of the stored tables read at each insert (see
+// migrations 0100 to 0105), so no definition changes while the service runs. An insert that is not in system.processes when a limit has
+// been stored heeds it; inserts that ClickHouse has begun go on.
+
+import { tables } from '../contract/records.js';
+import { readRows } from './answers.js';
+import type { ClickHouseClient } from './client.js';
+import { changeDefinition } from './definitions.js';
+import { readMigrations } from './migrate.js';
+import { databaseOf, settingsOfAll } from './replication.js';
+import { storedTable } from './tables.js';
+
+/** The table of limits. Its rows are of this server, so no restore replaces them. */
+export const limitsTable = 'shard_limits';
+const constraint = 'shard_limits';
+
+const tablesOfSegments = [...tables.map(storedTable), 'failed_events'];
+const limitedTables: readonly string[] = [...tablesOfSegments, 'stored_keys'];
+
+/**
+ * From here on ClickHouse refuses a shard's segments up to a number, with the code of `isRefusedSegment`: their Redis was
+ * emptied, so only a restored Redis says whether they are still to be stored. A worker that has one asks Redis again. A lower number
+ * later changes nothing. `ofRestore`: only the tables that `limitRestored` has marked so refuse them.
+ */
+export async function refuseSegments(
+  client: ClickHouseClient,
+  shard: number,
+  number: string,
+  ofRestore = '',
+): Promise<void> {
+  if (!/^\d+$/.test(number)) throw new Error('a segment number is not decimal');
+  await add(client, `SELECT ${shard}, 'refused', '${ofRestore}', ${number}, ''`);
+  await dropEarlier(client, tablesOfSegments, `not_before_restore_of_shard_${shard}`);
+}
+
+/**
+ * From here on ClickHouse refuses the shard's rows from all processes, and its keys from workers, with the code of
+ * `isRefusedSegment`. `copy`: the name of the only copy that it takes. A later call for the shard replaces this one.
+ */
+export async function closeShard(client: ClickHouseClient, shard: number, copy = 'closed'): Promise<void> {
+  await setDoor(client, shard, copy);
+}
+
+/** Takes the shard's rows again, and from here on refuses copies of them, however late they arrive. */
+export async function openShard(client: ClickHouseClient, shard: number): Promise<void> {
+  await setDoor(client, shard, 'open');
+}
+
+async function setDoor(client: ClickHouseClient, shard: number, door: string): Promise<void> {
+  const before = `SELECT max(value) FROM ${limitsTable} WHERE shard = ${shard} AND kind = 'door'`;
+  await add(client, `SELECT ${shard}, 'door', '', (${before}) + 1, '${door}'`);
+  await dropEarlier(client, limitedTables, `where_shard_${shard}_is`);
+}
+
+async function add(client: ClickHouseClient, limit: string): Promise<void> {
+  await client.command({
+    query: `INSERT INTO ${limitsTable} (shard, kind, of_restore, value, door) ${limit}`,
+    clickhouse_settings: { async_insert: 0, ...(await settingsOfAll(client)) },
+  });
+}
+
+/** Earlier versions had a constraint for each limit. A row has taken its place. */
+async function dropEarlier(
+  client: ClickHouseClient,
+  from: readonly string[],
+  earlier: string,
+): Promise<void> {
+  const limited = await readRows<{ name: string }>(client, {
+    query: `SELECT name FROM system.tables WHERE database = currentDatabase() AND name IN ({from:Array(String)})
+      AND position(create_table_query, {earlier:String}) > 0`,
+    query_params: { from, earlier: `CONSTRAINT ${earlier} ` },
+  });
+  for (const { name } of limited)
+    await changeDefinition(client, [name], `ALTER TABLE ${name} DROP CONSTRAINT IF EXISTS ${earlier}`);
+}
+
+/**
+ * Lets a restored table, in a database beside the one of the connection, heed the limits of that one, and those of the restore `id`.
+ * ClickHouse has the constraint of a table read the limits of the table's own database, unless it names another.
+ */
+export async function limitRestored(
+  client: ClickHouseClient,
+  database: string,
+  table: string,
+  id: string,
+): Promise<void> {
+  if (!limitedTables.includes(table)) return;
+  const creation = new RegExp(`^ALTER TABLE ${table} [^]* ${constraint} CHECK\\s([^]*)$`, 'm');
+  const check = readMigrations()
+    .map(({ sql }) => creation.exec(sql)?.[1])
+    .findLast((text) => text !== undefined);
+  if (check === undefined) throw new Error(`no migration limits ${table}`);
+  const its = check
+    .replace(`FROM ${limitsTable} `, `FROM ${databaseOf(client)}.${limitsTable} `)
+    .replace("IN ('')", `IN ('', '${id}')`);
+  await changeDefinition(
+    client,
+    [`${database}.${table}`],
+    `ALTER TABLE ${database}.${table} DROP CONSTRAINT IF EXISTS ${constraint}, ADD CONSTRAINT ${constraint} CHECK ${its}`,
+  );
+}

@@ -1,0 +1,169 @@
+// The operations of a web page, by one copy of the library.
+
+import type { Lifecycle } from '../core/adapters.js';
+import { type Client, createClient } from '../core/client.js';
+import { createGuard, protect } from '../core/guard.js';
+import { clientLimits } from '../core/limits.js';
+import { type Browser, takeBrowser, type Window, warnIn } from './browser.js';
+import { createCookieStore } from './cookies.js';
+import { createLifecycle } from './lifecycle.js';
+import { createLocalStorage } from './local-storage.js';
+import { pageViewEvent, watchPageViews } from './page-views.js';
+import { type Method, methods } from './snippet.js';
+import type { LoadOptions, Operations, Sluice } from './surface.js';
+import { createSendingTurn } from './tabs.js';
+import { createTransport } from './transport.js';
+
+export type Own = {
+  readonly sluice: Sluice;
+  /** Makes an earlier call, with its time. */
+  at(ms: unknown, call: () => void): void;
+  /** Counts earlier calls that were not kept. */
+  addLost(count: number): void;
+  /** The app_id that was last loaded. */
+  appId(): string | undefined;
+  warn(line: string): void;
+};
+
+/** Calls that end the wait of a page view for its title, since what comes after them is another user's or must be sent now. */
+const settling: readonly Method[] = ['load', 'identify', 'resetIdentity', 'optOut', 'flush'];
+
+/** The library of one copy, for a window. */
+export function createOwn(window: Window): Own {
+  const { guarded, warn } = createGuard(warnIn(window));
+  let browser: Browser | undefined;
+  let client: Client | undefined;
+  let calledAtMs: number | undefined;
+  let loadedAppId: string | undefined;
+  let pageViewsAsked: unknown;
+  let settlePageView: (() => void) | undefined;
+
+  /** Made at the first use: importing the library touches nothing. */
+  function use(): Client | undefined {
+    browser ??= takeBrowser(window);
+    if (!browser.isPage || client !== undefined) return client;
+    const lifecycle = createLifecycle(browser);
+    client = createWebClient(browser, warn, () => calledAtMs, {
+      ...lifecycle,
+      onHide: (listener) =>
+        lifecycle.onHide(() => {
+          settlePageView?.();
+          listener();
+        }),
+    });
+    return client;
+  }
+
+  function load(appId: string, options: LoadOptions): void {
+    const found = use();
+    if (found === undefined) return;
+    const { baseUrl, pageViews, optedOut, globalPrivacyControl, beforeSend, ...more } = Object(
+      options,
+    ) as LoadOptions;
+    const { allowIdentities, intervalMs, sessionIdleMinutes } = more;
+    const page = browser as Browser;
+    const idleMinutes = Number(sessionIdleMinutes);
+    const isAccepted = found.start(appId, {
+      baseUrl,
+      intervalMs: Number(intervalMs) > 0 ? Number(intervalMs) : clientLimits.webIntervalMs,
+      sessionIdleMs:
+        idleMinutes >= 1 && idleMinutes <= 1440 ? idleMinutes * 60_000 : clientLimits.webSessionIdleMs,
+      sessionPerStart: false,
+      optedOut: optedOut === true || (globalPrivacyControl === true && page.hasPrivacyControl()),
+      allowIdentities: Array.isArray(allowIdentities) ? allowIdentities : [],
+      beforeSend,
+    });
+    if (isAccepted) loadedAppId = appId;
+    pageViewsAsked = pageViews;
+    if (pageViews === false || settlePageView !== undefined) return;
+    settlePageView = () => {};
+    createLifecycle(page).whenReady(() =>
+      guarded(() => {
+        settlePageView = watchPageViews(
+          page,
+          () => pageViewsAsked,
+          calledAtMs ?? page.now(),
+          guarded,
+          (properties, atMs) => at(atMs, () => found.autocapture(pageViewEvent, properties)),
+        );
+      }),
+    );
+  }
+
+  function at(ms: unknown, call: () => void): void {
+    const former = calledAtMs;
+    calledAtMs = typeof ms === 'number' && ms > 0 && ms <= (browser?.now() ?? 0) ? ms : undefined;
+    try {
+      call();
+    } finally {
+      calledAtMs = former;
+    }
+  }
+
+  const operations = {} as Record<Method, (...args: never[]) => unknown>;
+  for (const name of methods) {
+    operations[name] = (...args) => {
+      if (settling.includes(name)) settlePageView?.();
+      if (name === 'load') return load(...(args as unknown as Parameters<typeof load>));
+      const found: Partial<typeof operations> = use() ?? {};
+      return found[name]?.(...args);
+    };
+  }
+
+  return {
+    sluice: {
+      ...(protect(guarded, operations) as Operations),
+      flush: async () => guarded(operations.flush) as Promise<void>,
+      get userId() {
+        return client?.userId;
+      },
+      get identity() {
+        return client?.identity;
+      },
+      get droppedCount() {
+        return client?.droppedCount ?? 0;
+      },
+    },
+    at: (ms, call) =>
+      void guarded(() => {
+        use();
+        at(ms, call);
+      }),
+    addLost(count) {
+      if (count > 0) use()?.addDropped(count, 'too many calls waited');
+    },
+    appId: () => loadedAppId,
+    warn,
+  };
+}
+
+function createWebClient(
+  browser: Browser,
+  warn: (line: string) => void,
+  calledAtMs: () => number | undefined,
+  lifecycle: Lifecycle,
+): Client {
+  const storage = createLocalStorage(browser, warn);
+  const randomBytes = (count: number): Uint8Array => {
+    const bytes = new Uint8Array(count);
+    browser.randomBytes(bytes);
+    // Repeated ids would merge strangers and lose messages. If the cryptographic source is absent, or a page has replaced it
+    // by one that fills in nothing, the ordinary source is the next best. Mixing it in does not weaken a good source.
+    return bytes.map((byte) => byte ^ (Math.random() * 256));
+  };
+  return createClient({
+    storage,
+    propertyStore: createCookieStore(browser, '', () =>
+      warn('cookies are denied: no property outlives the page.'),
+    ),
+    // Nothing is lost without it: the choice is in `storage` too.
+    consentStore: createCookieStore(browser, '_consent', () => {}),
+    transport: createTransport(browser),
+    clock: browser,
+    calledAtMs,
+    lifecycle,
+    randomBytes,
+    turn: createSendingTurn(browser, storage, browser, randomBytes),
+    warn: browser.warn,
+  });
+}

@@ -1,0 +1,191 @@
+// Places for work of which a process does only so much at a time, with turns by account. However much one account asks for,
+// it holds no more than its share, and the last places are for accounts that hold none. Whoever finds none waits, for a bounded
+// time and in a bounded line: a place that is free goes to the account that holds the fewest, and among equals to the one
+// that had its last place the longest ago. Used for dry runs, downloads, queries to ClickHouse and callbacks.
+
+/** For whom work is done: an account, and perhaps one of its people. */
+export type Holder = { readonly account: string; readonly person?: string };
+
+export type PlacesLimits = {
+  /** Places in all, of an account, and of a person among them. */
+  readonly atOnceMax: number;
+  readonly ofAccountMax: number;
+  readonly ofPersonMax?: number;
+  /** So many places are for accounts that hold none. */
+  readonly reserved: number;
+  /** How long one waits for a place, and how many may wait for one account, and for one person. */
+  readonly waitMsMax: number;
+  readonly waitingOfAccountMax: number;
+  readonly waitingOfPersonMax?: number;
+};
+
+/** Work that may have to make way for an account that holds no place. */
+export type MakesWay = {
+  /** Whether it holds its place for longer than the work needs. */
+  readonly isSlow: () => boolean;
+  /** Ends it; it gives back its place soon. Called once. */
+  readonly leave: () => void;
+};
+
+/** Gives a place back; may be called again. */
+export type EndPlace = () => void;
+
+export type Places = {
+  /** Takes a place if there is one now. */
+  tryTake(holder: Holder, makesWay?: MakesWay): EndPlace | undefined;
+  /** Settles once there is a place; with undefined if the line is too long, or no place came in time. */
+  take(holder: Holder, makesWay?: MakesWay): Promise<EndPlace | undefined>;
+  /** Does work in a place; `'busy'` if there was none. */
+  within<Result>(holder: Holder, work: () => Promise<Result>): Promise<Result | 'busy'>;
+};
+
+type Held = { readonly account: string; readonly makesWay: MakesWay | undefined; isLeaving: boolean };
+type Waiting = {
+  readonly holder: Holder;
+  readonly makesWay: MakesWay | undefined;
+  readonly settle: (end: EndPlace | undefined) => void;
+};
+
+/** How often it is looked whether slow work has to make way. */
+const lookEveryMs = 500;
+
+export function createPlaces(limits: PlacesLimits): Places {
+  const { atOnceMax, ofAccountMax, ofPersonMax = ofAccountMax } = limits;
+  const { waitingOfAccountMax, waitingOfPersonMax = waitingOfAccountMax } = limits;
+  const held = new Set<Held>();
+  const ofAccount = createCounts();
+  const ofPerson = createCounts();
+  const waiting = new Set<Waiting>();
+  /** When the accounts and people that wait got their last places, as counted by `turn`. */
+  const lastTurn = new Map<string, number>();
+  let turn = 0;
+  let looking: NodeJS.Timeout | undefined;
+
+  function mayHold(holder: Holder): boolean {
+    const its = ofAccount.of(holder.account);
+    const free = atOnceMax - held.size - (its === 0 ? 0 : limits.reserved);
+    return free > 0 && its < ofAccountMax && ofPerson.of(personOf(holder)) < ofPersonMax;
+  }
+
+  function hold(holder: Holder, makesWay: MakesWay | undefined): EndPlace {
+    const { account } = holder;
+    const person = personOf(holder);
+    const one: Held = { account, makesWay, isLeaving: false };
+    held.add(one);
+    ofAccount.add(account, 1);
+    ofPerson.add(person, 1);
+    turn += 1;
+    lastTurn.set(account, turn).set(person, turn);
+    return () => {
+      if (!held.delete(one)) return;
+      ofAccount.add(account, -1);
+      ofPerson.add(person, -1);
+      letIn();
+    };
+  }
+
+  function letIn(): void {
+    for (let next = nextWaiting(); next !== undefined; next = nextWaiting()) {
+      waiting.delete(next);
+      next.settle(hold(next.holder, next.makesWay));
+    }
+    if (waiting.size > 0) return;
+    clearInterval(looking);
+    looking = undefined;
+    for (const [name] of lastTurn) if (ofAccount.of(name) + ofPerson.of(name) === 0) lastTurn.delete(name);
+  }
+
+  function nextWaiting(): Waiting | undefined {
+    let first: Waiting | undefined;
+    for (const one of waiting)
+      if (mayHold(one.holder) && (first === undefined || isBefore(one, first))) first = one;
+    return first;
+  }
+
+  /** Whether one comes before another one that asked earlier. */
+  function isBefore({ holder: a }: Waiting, { holder: b }: Waiting): boolean {
+    const [personA, personB] = [personOf(a), personOf(b)];
+    const differences = [
+      ofAccount.of(a.account) - ofAccount.of(b.account),
+      (lastTurn.get(a.account) ?? 0) - (lastTurn.get(b.account) ?? 0),
+      ofPerson.of(personA) - ofPerson.of(personB),
+      (lastTurn.get(personA) ?? 0) - (lastTurn.get(personB) ?? 0),
+    ];
+    return (differences.find((difference) => difference !== 0) ?? 0) < 0;
+  }
+
+  /** Slow work of the account that holds the most makes way, while an account that holds none finds no place. */
+  function look(): void {
+    const waits = [...waiting].some(({ holder }) => ofAccount.of(holder.account) === 0);
+    if (!waits || held.size < atOnceMax || [...held].some(({ isLeaving }) => isLeaving)) return;
+    const slow = [...held].filter(({ makesWay }) => makesWay?.isSlow() === true);
+    const [most] = slow.sort((a, b) => ofAccount.of(b.account) - ofAccount.of(a.account));
+    if (most === undefined) return;
+    most.isLeaving = true;
+    most.makesWay?.leave();
+  }
+
+  function tryTake(holder: Holder, makesWay?: MakesWay): EndPlace | undefined {
+    return mayHold(holder) ? hold(holder, makesWay) : undefined;
+  }
+
+  function hasRoomInLine({ account, person }: Holder): boolean {
+    const its = [...waiting].filter(({ holder }) => holder.account === account);
+    const ofThisPerson = its.filter(({ holder }) => holder.person === person);
+    return its.length < waitingOfAccountMax && ofThisPerson.length < waitingOfPersonMax;
+  }
+
+  function take(holder: Holder, makesWay?: MakesWay): Promise<EndPlace | undefined> {
+    const end = tryTake(holder, makesWay);
+    if (end !== undefined) return Promise.resolve(end);
+    if (!hasRoomInLine(holder)) return Promise.resolve(undefined);
+    return new Promise((resolve) => {
+      const one: Waiting = {
+        holder,
+        makesWay,
+        settle: (place) => {
+          clearTimeout(timer);
+          resolve(place);
+        },
+      };
+      const timer = setTimeout(() => {
+        waiting.delete(one);
+        resolve(undefined);
+        letIn();
+      }, limits.waitMsMax);
+      waiting.add(one);
+      looking ??= setInterval(look, lookEveryMs).unref();
+    });
+  }
+
+  return {
+    tryTake,
+    take,
+    within: async (holder, work) => {
+      const end = await take(holder);
+      if (end === undefined) return 'busy';
+      try {
+        return await work();
+      } finally {
+        end();
+      }
+    },
+  };
+}
+
+function personOf({ account, person }: Holder): string {
+  return `${account} ${person ?? ''}`;
+}
+
+/** Counts by name, which keep nothing of names that are at 0. */
+function createCounts() {
+  const counts = new Map<string, number>();
+  return {
+    of: (name: string) => counts.get(name) ?? 0,
+    add: (name: string, change: number) => {
+      const count = (counts.get(name) ?? 0) + change;
+      if (count === 0) counts.delete(name);
+      else counts.set(name, count);
+    },
+  };
+}

@@ -1,0 +1,51 @@
+-- Stores the request of an export, if its account has room for another one. One step with the list of pending deletions: all
+-- that are in it come before the export, all others after it.
+--
+-- KEYS  1  epoch   2  exports (sorted set by the time of their end)   3  the export's request
+--       4  pending deletion requests (sorted set)   5  weights of exports (hash)
+-- ARGV  1  epoch of the deployment   2  export id   3  its document   4  account id   5  milliseconds until its end
+--       6  exports an account may have   7  weight of its document, to which the ids of the deletions come   8  weight of exports that an account may have
+--       9  and all accounts; the last part of it, as much as an account may have, is for accounts that have none
+-- Returns 1 when stored, 0 when the account has too many, -2 when this is another deployment's Redis, -3 when the account's would
+-- weigh too much, -4 when all would.
+-- The stored text is a line with the ids of the account's pending deletions, and the document.
+
+local epoch_key, exports_key, request_key, pending_key, weights_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local epoch, id, document, account, kept_ms, exports_max = ARGV[1], ARGV[2], ARGV[3], ARGV[4] .. ' ', tonumber(ARGV[5]), tonumber(ARGV[6])
+local weight, account_weight_max, weight_max = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+
+if redis.call('GET', epoch_key) ~= epoch then return -2 end
+local function its_ids(members)
+  local ids = {}
+  for _, member in ipairs(members) do
+    if string.sub(member, 1, #account) == account then ids[#ids + 1] = string.sub(member, #account + 1) end
+  end
+  return ids
+end
+local time = redis.call('TIME')
+local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+-- As many as end within a while are few; what is left is removed next time.
+local ended = redis.call('ZRANGEBYSCORE', exports_key, '-inf', string.format('%.0f', now_ms), 'LIMIT', 0, 1000)
+for _, member in ipairs(ended) do
+  redis.call('ZREM', exports_key, member)
+  local its_weight, its_account = redis.call('HGET', weights_key, member), string.match(member, '^%S+')
+  if its_weight then
+    redis.call('HDEL', weights_key, member)
+    if redis.call('HINCRBY', weights_key, its_account, -its_weight) == 0 then redis.call('HDEL', weights_key, its_account) end
+    redis.call('HINCRBY', weights_key, '', -its_weight)
+  end
+end
+if #its_ids(redis.call('ZRANGE', exports_key, 0, -1)) >= exports_max then return 0 end
+local earlier = its_ids(redis.call('ZRANGE', pending_key, 0, -1))
+weight = weight + 37 * #earlier
+local weights = redis.call('HMGET', weights_key, ARGV[4], '')
+local account_weight, all_weight = tonumber(weights[1] or '0'), tonumber(weights[2] or '0')
+if account_weight + weight > account_weight_max then return -3 end
+local kept_free = account_weight > 0 and account_weight_max or 0
+if all_weight + weight > weight_max - kept_free then return -4 end
+redis.call('SET', request_key, table.concat(earlier, ' ') .. '\n' .. document, 'PX', kept_ms)
+redis.call('ZADD', exports_key, string.format('%.0f', now_ms + kept_ms), account .. id)
+redis.call('HSET', weights_key, account .. id, weight)
+redis.call('HINCRBY', weights_key, ARGV[4], weight)
+redis.call('HINCRBY', weights_key, '', weight)
+return 1

@@ -1,0 +1,60 @@
+// Explains an acknowledged record that is stored nowhere: which was the first of all that are absent, between which segments and
+// parts it should be, and what ClickHouse did with its parts.
+
+import type { ClickHouseHandle } from '../../harness/clickhouse.js';
+import { type Sending, sendingsOf } from '../../harness/exactly-once.js';
+import type { Invocation, Settlement } from '../../harness/load.js';
+import { storedTable } from '../../src/clickhouse/tables.js';
+import { tables } from '../../src/contract/records.js';
+import type { Broken } from './broken.js';
+
+type Stored = { readonly marker: string; readonly segment: string; readonly part: string };
+
+/** The first absent record of an environment, and around it the records that are there. */
+export async function explainAbsent(
+  clickhouse: ClickHouseHandle,
+  database: string,
+  appId: string,
+  history: readonly (Invocation & Partial<Settlement>)[],
+  broken: readonly Broken[],
+): Promise<Broken | undefined> {
+  const absent = new Set(broken.filter(({ kind }) => kind === 'lost').map(({ what }) => what));
+  const stored = history
+    .flatMap(sendingsOf)
+    .filter(({ verdict }) => verdict === 'stored')
+    .sort((a, b) => a.settledMs - b.settledMs);
+  const markerOf = ({ event }: Sending) => event.properties.marker;
+  const isAbsent = (sending: Sending) =>
+    absent.has(markerOf(sending)) || absent.has(String(sending.event.idempotency_key));
+  const first = stored.findIndex(isAbsent);
+  if (first === -1) return undefined;
+  const lines = async (sql: string) => (await clickhouse.query(sql)).trim().split('\n');
+  const rows =
+    await lines(`SELECT properties['marker'], toString(segment), _part FROM ${database}.${storedTable('events')}
+    WHERE app_id = '${appId}' FORMAT TSV`);
+  const found = new Map<string, Stored>(
+    rows.map((row) => {
+      const [marker = '', segment = '', part = ''] = row.split('\t');
+      return [marker, { marker, segment, part }];
+    }),
+  );
+  const nearest = (sendings: readonly Sending[]) => {
+    const near = sendings.map(markerOf).find((marker) => found.has(marker));
+    return near === undefined ? 'none' : JSON.stringify(found.get(near));
+  };
+  const absentOnes = stored.filter(isAbsent);
+  const last = absentOnes.at(-1) as Sending;
+  const log = `SELECT event_time_microseconds, event_type, merge_reason, table, part_name, merged_from, rows, error, exception
+    FROM system.part_log WHERE table IN (${tables.map((table) => `'${storedTable(table)}'`)})`;
+  const detail = [
+    `${absentOnes.length} are absent, the first one ${markerOf(stored[first] as Sending)}, answered at ${Math.round((stored[first] as Sending).settledMs)} ms, the last one at ${Math.round(last.settledMs)} ms`,
+    `stored before the first: ${nearest(stored.slice(0, first).reverse())}`,
+    `stored after it: ${nearest(stored.slice(first))}`,
+    `set aside: ${(await lines('SELECT table, name, reason, bytes_on_disk FROM system.detached_parts')).join('; ')}`,
+    `parts: ${(await lines(`SELECT table, name, rows, min_block_number, max_block_number FROM system.parts WHERE database = '${database}' AND active AND table LIKE 'stored_%'`)).join('; ')}`,
+    `what failed with parts: ${(await lines(`${log} AND error != 0 ORDER BY event_time_microseconds LIMIT 20`)).join('; ')}`,
+    `the last events of parts: ${(await lines(`${log} ORDER BY event_time_microseconds DESC LIMIT 60`)).join('; ')}`,
+    `ClickHouse said: ${clickhouse.output().slice(-2_000)}`,
+  ].join('\n    ');
+  return { kind: 'absent', what: appId, detail };
+}

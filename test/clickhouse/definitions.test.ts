@@ -1,0 +1,70 @@
+// The files in which ClickHouse keeps definitions: nothing changes them while the disk is full, and the embedded ClickHouse makes
+// damaged ones anew.
+
+import assert from 'node:assert/strict';
+import { existsSync, readdirSync, truncateSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import type { ClickHouseHandle } from '../../harness/clickhouse.js';
+import { startMigratedClickHouse } from '../../harness/migrated-database.js';
+
+let server: ClickHouseHandle;
+
+before(async () => {
+  server = await startMigratedClickHouse();
+});
+
+after(() => server?.remove());
+
+const lines = async (sql: string) => (await server.query(sql)).split('\n').filter((line) => line !== '');
+
+const definitions = () =>
+  server.query("SELECT name, create_table_query FROM system.tables WHERE database = 'sluice' ORDER BY name");
+
+/** The file of a definition; of the database itself without a name. */
+const fileOf = (table?: string) =>
+  join(server.dir, 'clickhouse', 'metadata', table === undefined ? 'sluice.sql' : `sluice/${table}.sql`);
+
+test('starts with all rows after every definition of the service was emptied, cut off or filled with zeros', async () => {
+  const tables = await lines(
+    "SELECT name FROM system.tables WHERE database = 'sluice' AND engine LIKE '%MergeTree' ORDER BY name",
+  );
+  for (const table of tables.filter((name) => name !== 'shard_limits'))
+    await server.query(`INSERT INTO sluice.${table} FORMAT JSONEachRow {}`);
+  await server.query("INSERT INTO sluice.shard_limits SELECT 3, 'refused', '', 67, ''");
+  await server.query('CREATE TABLE sluice.deletion_round_1_keys (key String) ENGINE = Memory');
+  const counts = () =>
+    server.query(
+      tables.map((table) => `SELECT '${table}', count() FROM sluice.${table}`).join(' UNION ALL '),
+    );
+  const [rows, whole] = [(await counts()).split('\n').sort(), await definitions()];
+
+  await server.stop();
+  const names = readdirSync(join(server.dir, 'clickhouse', 'metadata', 'sluice')).map((file) =>
+    file.slice(0, -4),
+  );
+  const scratch = join(server.dir, 'clickhouse', 'metadata', 'sluice_scratch.sql');
+  truncateSync(scratch, 0);
+  for (const table of [undefined, ...names]) truncateSync(fileOf(table), 0);
+  writeFileSync(
+    fileOf('stored_events'),
+    "ATTACH TABLE _ UUID '1be0729f-9355-452d-9d62-834bc6e1bdd6'\n(\n    `app_id` Str",
+  );
+  writeFileSync(fileOf('users'), Buffer.alloc(300));
+  await server.restart();
+
+  assert.deepEqual((await counts()).split('\n').sort(), rows);
+  assert.equal(
+    await definitions(),
+    whole
+      .split('\n')
+      .filter((line) => !line.startsWith('deletion_round_1_keys\t'))
+      .join('\n'),
+  );
+  assert.equal(existsSync(scratch), false);
+  const late =
+    "INSERT INTO sluice.stored_events (segment) SETTINGS log_comment = 'store events 67' VALUES (67)";
+  await assert.rejects(server.query(late), /Constraint `shard_limits`/);
+  await server.restart();
+  assert.deepEqual((await counts()).split('\n').sort(), rows);
+});

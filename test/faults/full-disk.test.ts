@@ -1,0 +1,146 @@
+// ClickHouse's disk is full to the last byte while a deletion is pending, ClickHouse is killed on it, and there is room again.
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { rmSync, statfsSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, test } from 'node:test';
+import { createTestAccount } from '../../harness/accounts.js';
+import { type ClickHouseHandle, startClickHouse } from '../../harness/clickhouse.js';
+import {
+  getToken,
+  readStatus,
+  sendEvents,
+  submitAccepted,
+  untilComplete,
+  untilStored,
+} from '../../harness/deletion.js';
+import { withRedis } from '../../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../../harness/sluice.js';
+import { tempDir } from '../../harness/temp-dir.js';
+import { until } from '../../harness/wait.js';
+import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { changeDefinition, NoRoom } from '../../src/clickhouse/definitions.js';
+import { withFailedRowsLocked } from '../../src/deletion/failed-rows-lock.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { createCutDisk } from '../chaos/cut-disk.js';
+import { createSmallDisk } from '../chaos/small-disk.js';
+import { findTools, type Tool } from '../chaos/tools.js';
+
+const tools = await findTools();
+const needs = (tool: Tool) => ({ skip: tools.has(tool) ? false : `there is no ${tool} here` });
+
+const open: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of open.splice(0).toReversed()) await close();
+});
+
+/** A folder on a disk of its own. */
+const disks = {
+  tmpfs: () => {
+    const disk = createSmallDisk();
+    open.push(disk.remove);
+    return disk.dir;
+  },
+  ext4: () => {
+    const [disk, dir] = [createCutDisk(), tempDir('full')];
+    open.push(disk.remove);
+    disk.mountAt(dir);
+    return dir;
+  },
+} as const;
+
+/** Takes all room, without writing it. */
+function fill(dir: string): void {
+  for (const [part, size] of [
+    ['large', 0.99],
+    ['small', 1],
+  ] as const) {
+    const { bavail, bsize } = statfsSync(dir);
+    spawnSync('fallocate', ['-l', String(Math.floor(bavail * size) * bsize), join(dir, `ballast-${part}`)]);
+  }
+  for (let number = 0; statfsSync(dir).bavail > 0; number += 1)
+    spawnSync('fallocate', ['-l', String(statfsSync(dir).bsize), join(dir, `ballast-${number}`)]);
+}
+
+function free(dir: string): void {
+  spawnSync('find', [dir, '-maxdepth', '1', '-name', 'ballast-*', '-delete']);
+  rmSync(join(dir, 'ballast'), { force: true });
+}
+
+async function readiness(sluice: SluiceHandle) {
+  const reply = await fetch(`${sluice.baseUrl}/health/ready`);
+  return { status: reply.status, ...((await reply.json()) as { ready: boolean; missing: string[] }) };
+}
+
+const broken = (clickhouse: ClickHouseHandle) =>
+  clickhouse.query("SELECT name FROM system.tables WHERE database = 'sluice' AND create_table_query = ''");
+
+for (const [kind, tool] of [
+  ['tmpfs', 'mount'],
+  ['ext4', 'loop'],
+] as const) {
+  test(
+    `a deletion on a full disk (${kind}) waits for room, and completes after ClickHouse was killed there`,
+    needs(tool),
+    async () => {
+      const dir = disks[kind]();
+      const clickhouse = await startClickHouse({ dir });
+      open.push(() => clickhouse.remove());
+      const env = { CLICKHOUSE_URL: clickhouse.url, CLICKHOUSE_DATABASE: 'sluice' };
+      const sluice = await startSluice({ clickhouse, env });
+      open.push(() => sluice.stop());
+      const account = await createTestAccount(sluice, 'Full');
+      const [appId = ''] = account.appIds;
+      const token = await getToken(sluice, account);
+      await sendEvents(sluice, appId, 'go', [{ identity: 'ada' }]);
+      await sendEvents(sluice, appId, 'stay', [{ identity: 'bob' }]);
+      await untilStored(sluice);
+      const client = connectClickHouse({ url: clickhouse.url, database: 'sluice' });
+      open.push(() => client.close());
+
+      // Its users are in ClickHouse when the disk is filled, so that its round is what meets that.
+      const requestId = await withRedis(sluice, (redis) =>
+        withFailedRowsLocked(redis, 'restore', async () => {
+          const id = await submitAccepted(sluice, token, [{ identity: 'ada' }]);
+          await until(async () => (await redis.scard(registryKeys.unkeptDeletions)) === 0, {
+            deadlineMs: 60_000,
+            what: 'its users are kept',
+          });
+          fill(dir);
+          return id;
+        }),
+      );
+      await sendEvents(sluice, appId, 'stay', [{ identity: 'carl' }]);
+      const creation = 'CREATE TABLE tried (a UInt8) ENGINE = MergeTree ORDER BY a';
+      await assert.rejects(changeDefinition(client, ['tried'], creation), NoRoom);
+      await until(async () => /"state":"no_room"/.test((await readStatus(sluice, token, requestId)).text), {
+        deadlineMs: 60_000,
+        what: 'the status says that there is no room',
+      });
+      await clickhouse.kill9();
+      await until(async () => (await readiness(sluice)).missing.length > 0, {
+        deadlineMs: 60_000,
+        what: 'the API says that ClickHouse does not answer',
+      });
+      assert.deepEqual(await readiness(sluice), {
+        status: 200,
+        ready: true,
+        missing: ['clickhouse: records wait in Redis until it answers'],
+      });
+      free(dir);
+      await clickhouse.restart();
+      assert.equal(await broken(clickhouse), '');
+      await untilComplete(sluice, token, requestId, 120_000);
+      await untilStored(sluice);
+      const rows = await sluice.rows<{ identity: string }>(
+        'SELECT identity FROM sluice.events ORDER BY identity',
+      );
+      assert.deepEqual(
+        rows.map(({ identity }) => identity),
+        ['bob', 'carl'],
+      );
+      assert.deepEqual((await readiness(sluice)).missing, []);
+    },
+  );
+}
