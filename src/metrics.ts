@@ -33,6 +33,12 @@ export const recordsSuppressed = new Counter({
   registers,
 });
 
+export const usersUnjoined = new Counter({
+  name: 'sluice_users_unjoined_total',
+  help: 'Anonymous users identified as suppressed users who could not be suppressed: above the bounds of joined users.',
+  registers,
+});
+
 export const recordsRepeatedLate = new Counter({
   name: 'sluice_records_repeated_late_total',
   help: 'Records acknowledged as new whose idempotency key was found in the index before they were stored: nothing stored.',

@@ -130,12 +130,16 @@ export const deletionRounds = {
 export const strayPreviewMsMin = 10 * 60_000;
 
 export const suppressionChanges = {
-  /** Names that one script changes, which takes some milliseconds. */
-  namesMax: 1_000,
+  /** Names, and roots of names, that one script looks at: 2 ms on a quiet machine. */
+  workMax: 200,
+  /** How far apart a process makes changes binding for all shards. */
+  raiseEveryMs: 100,
   /** Changes that are kept for API processes; a process that has missed more reads everything again. */
-  keptMax: 500,
+  keptMax: 2_000,
+  /** Changes that one command reads. */
+  changesPerReadMax: 20,
   /** Names that one command reads. */
-  namesPerReadMax: 5_000,
+  namesPerReadMax: 1_000,
 } as const;
 
 export const retentionRuns = {

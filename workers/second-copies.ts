@@ -10,8 +10,10 @@ import { mirrorDeletions } from '../src/deletion/mirror.js';
 import { readPendingMembers } from '../src/deletion/request.js';
 import { dropStrayPreviews } from '../src/deletion/round-tables.js';
 import { dropExportTables, exportPrefix } from '../src/export/tables.js';
+import { usersUnjoined } from '../src/metrics.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { takeTurn } from '../src/redis/turn.js';
+import { moveJoins } from '../src/suppression/joins.js';
 import { mirrorSuppressions } from '../src/suppression/mirror.js';
 import { strayPreviewMsMin } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
@@ -27,7 +29,11 @@ export async function writeSecondCopies(context: WorkerContext): Promise<void> {
     () => mirrorAudit(redis, clickhouse),
     () => mirrorRegistry(redis, clickhouse, crash),
     () => mirrorDeletions(redis, clickhouse, crash),
-    () => mirrorSuppressions(redis, clickhouse),
+    async () => {
+      const unjoined = await moveJoins(context);
+      if (unjoined > 0) usersUnjoined.inc(unjoined);
+      await mirrorSuppressions(redis, clickhouse);
+    },
     () => purgeStrays(context),
   ];
   // What cannot be copied must not hold up the others.

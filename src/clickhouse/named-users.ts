@@ -3,7 +3,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { Readable } from 'node:stream';
-import { readRows } from './answers.js';
+import { type Question, readRows, streamLines } from './answers.js';
 import type { ClickHouseClient } from './client.js';
 
 export type NamedUsers = { readonly identities: readonly string[]; readonly userIds: readonly string[] };
@@ -18,12 +18,35 @@ export type AskOptions = {
 };
 
 /** Settles with the rows of a query that reads `namedUsers`. */
-export async function askAbout<Row>(
+export function askAbout<Row>(
   client: ClickHouseClient,
+  users: NamedUsers,
+  query: string,
+  options: AskOptions = {},
+): Promise<Row[]> {
+  return readRows<Row>(client, questionAbout(users, query, options));
+}
+
+/** The rows of such a query as they come, if they may be millions. They count once it has ended, as `streamRows` says. */
+export async function* askInPieces<Row>(
+  client: ClickHouseClient,
+  users: NamedUsers,
+  query: string,
+  options: AskOptions = {},
+): AsyncGenerator<Row[]> {
+  for await (const { bytes } of streamLines(client, questionAbout(users, query, options))) {
+    const lines = bytes.toString('utf8').split('\n');
+    yield lines.filter((line) => line !== '').map((line) => JSON.parse(line) as Row);
+    // Pieces that are there already would come without a pause for others.
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+function questionAbout(
   { identities, userIds }: NamedUsers,
   query: string,
-  { params = {}, secondsMax }: AskOptions = {},
-): Promise<Row[]> {
+  { params = {}, secondsMax }: AskOptions,
+): Question {
   const rows = [
     ...identities.map((identity) => ({ identity, user_id: null })),
     ...userIds.map((user_id) => ({ identity: '', user_id })),
@@ -34,7 +57,7 @@ export async function askAbout<Row>(
     ...rows.map((row) => `${JSON.stringify(row)}\n`),
     `\r\n--${boundary}--\r\n`,
   ].join('');
-  return readRows<Row>(client, {
+  return {
     query,
     query_params: { ...params },
     values: Readable.from([body]),
@@ -46,5 +69,5 @@ export async function askAbout<Row>(
       } as object),
       ...(secondsMax === undefined ? {} : { max_execution_time: secondsMax }),
     },
-  });
+  };
 }

@@ -210,6 +210,20 @@ export const redisMemoryBytes = 6 * 1024 * MiB;
 export const suppressions = {
   /** Names of an account. Measured in Redis: 107 bytes for a suppressed user, up to 400 for a name that is merged with one. */
   namesPerAccountMax: 5_000_000,
+  /** Names because of which a name is suppressed, beside itself. Freeing one of a merged user's names frees them all. */
+  rootsPerNameMax: 16,
+  /**
+   * Anonymous users who are suppressed because they were identified as one identity, and all of an account: anybody may send
+   * identifications, and each takes 209 bytes of Redis for ever. No person has ten thousand devices. They take nothing of the
+   * account's own room. Above it, and above the limit by environment, an identification is skipped like any record of a suppressed
+   * user, and the anonymous user stays one.
+   */
+  joinedPerIdentityMax: 10_000,
+  joinedPerAccountMax: 500_000,
+  /** By environment. A suppressed user joins a device once, so an environment with 100,000 of them has a few a minute. */
+  joins: { max: 1_000, windowMs: 60_000, granularityMs: 1_000 },
+  /** Joined users of a shard that wait for the workers, which move them once a second. */
+  joinsWaitingMax: 50_000,
   requestsPerSecondMax: 10,
   /** How long a submission waits until what was accepted before it is stored, so that it finds merged users. */
   storedMsMax: 8_000,

@@ -9,7 +9,7 @@ import { type Rejection, rejection } from '../contract/outcomes.js';
 import { type CollectInput, collectSchema } from '../contract/schemas.js';
 import { Compile } from '../contract/typebox.js';
 import type { Suppressions } from '../suppression/suppressions.js';
-import type { CommitResult } from './commit.js';
+import type { CommitResult } from './attempts.js';
 import type { Document } from './document.js';
 import { explain } from './explain.js';
 import { fieldNames, type IgnoredFields, noIgnoredFields, noteIgnored } from './ignored-fields.js';
@@ -20,7 +20,7 @@ import { encodedRecords, type Group, packedBytesMax, recordBytesMax } from './pa
 import type { ElementError } from './prepare.js';
 import { environmentLimits, type NamedLimit } from './request-limits.js';
 import type { Steps } from './steps.js';
-import { createSubmission, pickKept, type Submission, selectUsers } from './submission.js';
+import { createSubmission, markUsers, type Submission } from './submission.js';
 import { readInstant } from './timestamp.js';
 
 /** What the Event Visualizer gets from a request that carried a pairing. */
@@ -106,10 +106,10 @@ export function* prepareMessages(
     accepted.push(checked);
     indexes.push(index);
   }
-  const submission = createSubmission(context, selectUsers(accepted.map(({ named }) => named)), (kept) => {
-    const groups = groupMessages(pickKept(accepted, kept), context);
-    return groups.length > 0 ? groups : [emptyGroup];
-  });
+  const users = accepted.map(({ named }) => named);
+  const submission = createSubmission(context, groupMessages(accepted, context), (suppressed) =>
+    markUsers(users, suppressed),
+  );
   return { submission, accepted: indexes, messages, errors, mendings, ignored };
 }
 
@@ -124,10 +124,6 @@ const badSentAt = rejection(
   'sent_at must be RFC 3339 with offset and seconds, and a real date.',
   'sent_at',
 );
-
-const noRecords = encodedRecords([]);
-/** Committed when no message is left, since only the script knows whether its users are still suppressed. */
-const emptyGroup: MessageGroup = { limits: [], records: noRecords, bytes: packedBytesMax([], noRecords) };
 
 /**
  * Divides the messages into groups that are limited separately. All costs except the costs of events are 1, and in one commit the room of
@@ -200,6 +196,8 @@ export function answerMessages(
   repeated: number;
   /** Messages of suppressed users, which are answered as stored. */
   suppressed: number;
+  /** Those among them whose anonymous user could not be joined. */
+  unjoined: number;
   /** Limited messages, by the limit that had no room. */
   limited: ReadonlyMap<LimitName, number>;
 } {
@@ -207,21 +205,15 @@ export function answerMessages(
   for (const { index, ...reason } of errors) {
     answers[index] = { ...idOf(messages[index]), status: 'rejected', ...reason };
   }
-  const leftOut = submission.leftOut() ?? [];
-  for (const place of leftOut) {
-    const index = accepted[place] as number;
-    answers[index] = { ...idOf(messages[index]), status: 'stored' };
-  }
-
   const groups = submission.groups();
-  let [stored, repeated, index] = [0, 0, 0];
+  let [stored, repeated, suppressed, unjoined, place] = [0, 0, 0, 0, 0];
   const limited = new Map<LimitName, number>();
   for (let i = 0; i < groups.length; i++) {
     const { limits, records } = groups[i] as MessageGroup;
     const { length } = records;
     const result = results[i] as CommitResult;
     for (let j = 0; j < length; j++) {
-      while (answers[index] !== undefined) index++;
+      const index = accepted[place++] as number;
       // Only a message with an id gets this far.
       const { id } = messages[index] as { id: string };
       if (result.kind === 'limited') {
@@ -229,14 +221,16 @@ export function answerMessages(
         limited.set(name, (limited.get(name) ?? 0) + 1);
         answers[index] = { id, status: 'limited', code: 'rate_limited', retry_after: seconds(result.waitMs) };
       } else {
-        const repeat = result.kind === 'committed' && result.letters[j] === 'r';
-        if (repeat) repeated += 1;
-        else stored += 1;
-        answers[index] = { id, status: repeat ? 'repeat' : 'stored' };
+        const letter = result.kind === 'committed' ? result.letters[j] : undefined;
+        if (letter === 'r') repeated += 1;
+        else if (letter === 's') stored += 1;
+        else suppressed += 1;
+        if (letter === 'u') unjoined += 1;
+        answers[index] = { id, status: letter === 'r' ? 'repeat' : 'stored' };
       }
     }
   }
-  return { answers: answers as MessageAnswer[], stored, repeated, suppressed: leftOut.length, limited };
+  return { answers: answers as MessageAnswer[], stored, repeated, suppressed, unjoined, limited };
 }
 
 /** The id of a message, if it is a text, to tell its sender which message is meant. */

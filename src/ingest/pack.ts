@@ -5,12 +5,15 @@
 //
 //   u16 logs,   { 12 B digest of what is limited, u32 window ms, u32 granularity ms } …
 //   u16 claims, { 13 B of the event id, its next byte xor the record's print, that byte } …
+//   u16 names, u16 joins among them, u32 bytes of what follows,
+//     { u8 bytes of the name, u8 bytes of what joins it or 0, name, and of a join: that, u16 log from 0, u32 max } …
 //   groups:
 //     u16 limits (+32768 if its limits let repeats pass), { u16 log from 0, u32 cost, u32 max } …,
-//     u16 runs, { u8 rows argument from 0 (+128 if it takes the next claim), u16 records, u32 bytes of their rows } …
+//     u16 runs, { u8 rows argument from 0 (+128 if it takes the next claim, +64 if it is skipped, +32 if its records take the
+//                 next names), u16 records, u32 bytes of their rows } …
 //
-// A run is either several records of one table without claims, or one record with its claim. Its rows are the next ones
-// in its table's argument; a table without rows has no argument.
+// A run is either several records of one table without claims, or one record with its claim; all are marked alike. Its rows are
+// the next ones in its table's argument. A skipped record has no row there, but everything else: so it is decided like others.
 
 import type { RateLimit } from '../contract/limits.js';
 import { type TableName, tables } from '../contract/records.js';
@@ -54,9 +57,22 @@ export type Records = {
   write(into: Buffer, at: number, first: number, end: number, firstNumber: number): number;
 };
 
+/** What the suppressions say about a record. */
+export type Mark =
+  /** Its user is suppressed. It is decided and answered like others, but has no row. */
+  | 'skipped'
+  /** Its anonymous user is not known to be suppressed, but a commit may have joined it to a suppressed user under this name. */
+  | { readonly name: string; readonly joins?: undefined }
+  /** It is skipped, and the commit joins its anonymous user. `joins`: to whom. */
+  | { readonly name: string; readonly joins: string };
+
 /** Records that are accepted or limited together: one request, or some messages of one. */
 export type Group = {
   readonly limits: readonly LimitCheck[];
+  /** By record; undefined if none has a mark. */
+  readonly marks?: readonly (Mark | undefined)[] | undefined;
+  /** What limits joins. Without room a user is not joined; nothing is refused. */
+  readonly joinLimit?: Pick<LimitCheck, 'digest' | 'limit'> | undefined;
   /** If all its records are repeats, the limits neither refuse nor count it. */
   readonly limitsPassRepeats?: boolean;
   readonly records: Records;
@@ -71,14 +87,17 @@ const claimBytes = 15;
 const claimedBytes = 14;
 /** Bytes of a run with a claim; every record may be one. */
 const runBytesMax = 7 + claimBytes;
-/** Bytes of the counts of logs and claims. */
-const headBytes = 4;
+/** Bytes of the counts of logs, claims and names. */
+const headBytes = 12;
+/** Bytes of a name and a join beside their texts. */
+const nameBytes = 8;
 /** Bytes of a row's number in the commit and of the line feed. */
 const rowEndBytesMax = 6;
 
-/** Upper bound of a group's packed size in bytes. */
+/** Upper bound of a group's packed size in bytes, also if it is alone in its commit. */
 export function packedBytesMax(limits: readonly LimitCheck[], records: Records): number {
-  return groupBytes + limits.length * limitBytesMax + records.length * runBytesMax + records.rowBytesMax;
+  const decisions = headBytes + groupBytes + limits.length * limitBytesMax + records.length * runBytesMax;
+  return decisions + records.rowBytesMax;
 }
 
 /** Upper bound of a record's part of its group's packed size. */
@@ -119,6 +138,7 @@ export function packGroups(groups: readonly Group[]): Packed {
   for (const group of groups) {
     bytesMax += group.bytes;
     decisionBytesMax += groupBytes + group.limits.length * limitBytesMax + group.records.length * runBytesMax;
+    if (group.marks !== undefined) decisionBytesMax += limitBytesMax + bytesOfNames(group.marks);
   }
   const packed = Buffer.allocUnsafe(decisionBytesMax);
   const rows: { readonly table: number; readonly into: Buffer; readonly view: DataView; end: number }[] = [];
@@ -126,7 +146,7 @@ export function packGroups(groups: readonly Group[]): Packed {
   let rowNumber = 0;
 
   const { logs, end } = writeLogs(packed, 0, groups);
-  let at = writeClaims(packed, end, groups);
+  let at = writeNames(packed, writeClaims(packed, end, groups), groups, logs);
   let claimAt = end + 2;
   for (const group of groups) {
     at = packed.writeUInt16BE(group.limits.length + (group.limitsPassRepeats ? 32_768 : 0), at);
@@ -138,11 +158,12 @@ export function packGroups(groups: readonly Group[]): Packed {
     const runsAt = at;
     let runs = 0;
     at += 2;
-    const { records } = group;
+    const { records, marks } = group;
     for (let first = 0; first < records.length; ) {
       const table = records.tableOf(first);
       const hasClaim = records.claimOf(first) !== undefined;
-      const end = hasClaim ? first + 1 : endOfRun(records, first);
+      const mark = marks?.[first];
+      const end = hasClaim ? first + 1 : endOfRun(records, marks, first);
       argumentOf[table] ??= rows.push(newRows(table, bytesMax)) - 1;
       const argument = argumentOf[table];
       const written = rows[argument] as (typeof rows)[number];
@@ -153,9 +174,10 @@ export function packGroups(groups: readonly Group[]): Packed {
         packed[claimAt + claimedBytes - 1] = (packed[claimAt + claimedBytes] as number) ^ print;
         claimAt += claimBytes;
       }
+      if (isSkipped(mark)) written.end = start;
       rowNumber += end - first;
       runs += 1;
-      at = packed.writeUInt8(hasClaim ? argument + 128 : argument, at);
+      at = packed.writeUInt8(argument + (hasClaim ? 128 : 0) + (mark === undefined ? 0 : bitsOf(mark)), at);
       at = packed.writeUInt16BE(end - first, at);
       at = packed.writeUInt32BE(written.end - start, at);
       first = end;
@@ -181,7 +203,8 @@ function writeLogs(packed: Buffer, from: number, groups: readonly Group[]) {
   const logs = new Map<string, number>();
   let end = from + 2;
   for (const group of groups) {
-    for (const { digest, limit } of group.limits) {
+    const limits = group.joinLimit === undefined ? group.limits : [...group.limits, group.joinLimit];
+    for (const { digest, limit } of limits) {
       if (logs.has(digest)) continue;
       logs.set(digest, logs.size);
       end += packed.write(digest, end, 12, 'hex');
@@ -209,10 +232,68 @@ function writeClaims(packed: Buffer, from: number, groups: readonly Group[]) {
   return at;
 }
 
-function endOfRun(records: Records, first: number): number {
+/** Writes the names of anonymous users that may have been joined to suppressed ones. Returns where they end. */
+function writeNames(
+  packed: Buffer,
+  from: number,
+  groups: readonly Group[],
+  logs: ReadonlyMap<string, number>,
+) {
+  const start = from + 8;
+  let [at, names, joins] = [start, 0, 0];
+  for (const { marks = [], joinLimit } of groups) {
+    for (const mark of marks) {
+      if (mark === undefined || mark === 'skipped') continue;
+      names += 1;
+      at = packed.writeUInt8(mark.name.length, at);
+      at = packed.writeUInt8(mark.joins?.length ?? 0, at);
+      at += packed.write(mark.name, at, 'latin1');
+      if (mark.joins === undefined || joinLimit === undefined) continue;
+      joins += 1;
+      at += packed.write(mark.joins, at, 'latin1');
+      at = packed.writeUInt16BE(logs.get(joinLimit.digest) as number, at);
+      at = packed.writeUInt32BE(joinLimit.limit.max, at);
+    }
+  }
+  packed.writeUInt16BE(names, from);
+  packed.writeUInt16BE(joins, from + 2);
+  packed.writeUInt32BE(at - start, from + 4);
+  return at;
+}
+
+function bytesOfNames(marks: readonly (Mark | undefined)[]): number {
+  let bytes = 0;
+  for (const mark of marks) {
+    if (typeof mark === 'object') bytes += nameBytes + mark.name.length + (mark.joins?.length ?? 0);
+  }
+  return bytes;
+}
+
+function isSkipped(mark: Mark | undefined): boolean {
+  return mark !== undefined && (mark === 'skipped' || mark.joins !== undefined);
+}
+
+function bitsOf(mark: Mark): number {
+  if (mark === 'skipped') return 64;
+  return mark.joins === undefined ? 32 : 96;
+}
+
+function endOfRun(records: Records, marks: Group['marks'], first: number): number {
   const table = records.tableOf(first);
+  const mark = marks?.[first];
   let end = first + 1;
-  while (end < records.length && records.tableOf(end) === table && records.claimOf(end) === undefined)
+  while (
+    end < records.length &&
+    records.tableOf(end) === table &&
+    records.claimOf(end) === undefined &&
+    (marks === undefined || areAlike(mark, marks[end]))
+  )
     end += 1;
   return end;
+}
+
+/** Whether the script decides alike about the users of two records. */
+function areAlike(a: Mark | undefined, b: Mark | undefined): boolean {
+  if (typeof a !== 'object' || typeof b !== 'object') return a === b;
+  return a.name === b.name && a.joins === undefined && b.joins === undefined;
 }

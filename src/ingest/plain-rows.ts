@@ -3,11 +3,11 @@
 import { type ColumnType, recordColumns, tables } from '../contract/records.js';
 import type { SuppressedUsers } from '../suppression/suppressions.js';
 import { eventIdOfKey, writeUniqueEventId } from './event-id.js';
-import type { Records } from './pack.js';
+import type { Mark, Records } from './pack.js';
 import { fields, type PlainEvents, spansEach, textOf } from './plain-events.js';
 import { copyCompact } from './plain-json.js';
 import type { Checked } from './record-kind.js';
-import type { Selection } from './submission.js';
+import type { Marks } from './submission.js';
 
 /** How many bytes a value in a row may have in addition to its field's. */
 const addedBytesMax: Readonly<Record<ColumnType, number>> = {
@@ -152,33 +152,30 @@ export function usersOf({ body, spans, count }: PlainEvents): Checked[] {
   return users;
 }
 
-/**
- * Divides the events by whether their users are suppressed, from the bytes of the body; undefined if none of them is, as
- * nearly always.
- */
-export function selectEvents(events: PlainEvents, suppressed: SuppressedUsers): Selection | undefined {
+/** Marks the events by their users, from the bytes of the body; undefined if none has a mark, as nearly always. */
+export function markEvents(events: PlainEvents, suppressed: SuppressedUsers): Marks {
   const { body, spans, count } = events;
-  let first = 0;
-  while (first < count && !isSuppressed(body, spans, first, suppressed)) first += 1;
-  if (first === count) return undefined;
-  const kept: number[] = [];
-  const leftOut: number[] = [];
-  for (let i = 0; i < count; i++) (isSuppressed(body, spans, i, suppressed) ? leftOut : kept).push(i);
-  return { kept, leftOut, joins: [] };
+  let marks: (Mark | undefined)[] | undefined;
+  for (let i = 0; i < count; i++) {
+    const mark = markOf(body, spans, i, suppressed);
+    if (mark === undefined) continue;
+    marks ??= new Array<Mark | undefined>(count).fill(undefined);
+    marks[i] = mark;
+  }
+  return marks;
 }
 
-function isSuppressed(body: Buffer, spans: Int32Array, index: number, suppressed: SuppressedUsers): boolean {
-  const identity = index * spansEach + 2 * fields.identity;
-  const userId = index * spansEach + 2 * fields.user_id;
-  return spans[identity] === 0
-    ? suppressed.hasUserIdBytes(body, spans[userId] as number, spans[userId + 1] as number)
-    : suppressed.hasIdentityBytes(body, spans[identity] as number, spans[identity + 1] as number);
-}
-
-/** Some of the events. */
-export function pickEvents(events: PlainEvents, kept: readonly number[]): PlainEvents {
-  const spans = new Int32Array(kept.length * spansEach);
-  for (const [i, index] of kept.entries())
-    spans.set(events.spans.subarray(index * spansEach, (index + 1) * spansEach), i * spansEach);
-  return { ...events, spans, times: kept.map((index) => events.times[index]), count: kept.length };
+function markOf(
+  body: Buffer,
+  spans: Int32Array,
+  index: number,
+  suppressed: SuppressedUsers,
+): Mark | undefined {
+  const at = index * spansEach;
+  const [identity, userId] = [at + 2 * fields.identity, at + 2 * fields.user_id];
+  const start = spans[identity] as number;
+  if (start !== 0)
+    return suppressed.hasIdentityBytes(body, start, spans[identity + 1] as number) ? 'skipped' : undefined;
+  if (suppressed.hasUserIdBytes(body, spans[userId] as number, spans[userId + 1] as number)) return 'skipped';
+  return { name: suppressed.nameOfUserId(textOf(body, spans, at, fields.user_id) as string) };
 }

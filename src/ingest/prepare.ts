@@ -17,7 +17,7 @@ import {
   recordBytesMax,
 } from './pack.js';
 import type { PlainEvents } from './plain-events.js';
-import { pickEvents, recordsOf, selectEvents, usersOf } from './plain-rows.js';
+import { markEvents, recordsOf, usersOf } from './plain-rows.js';
 import type { CheckContext, Checked, RecordKind } from './record-kind.js';
 import {
   bulkLimits,
@@ -27,7 +27,7 @@ import {
   singleLimits,
 } from './request-limits.js';
 import { atOnce, type Steps } from './steps.js';
-import { createSubmission, pickKept, type Submission, selectUsers } from './submission.js';
+import { createSubmission, markUsers, type Submission } from './submission.js';
 
 /** The result of a request before its commit. */
 export type Prepared =
@@ -42,7 +42,7 @@ export type Prepared =
 export type Ready = {
   readonly kind: 'ready';
   readonly submission: Submission<LimitedGroup>;
-  /** The number of its records, including records of suppressed users. */
+  /** The number of its records. */
   readonly records: number;
   /** The bad elements of a bulk request, which are left out. */
   readonly errors: readonly ElementError[];
@@ -104,11 +104,8 @@ function prepareSingle<T extends Checked>(
   if ('code' in checked) return { kind: 'refused', reason: checked };
 
   const record = kind.encode(context.environment.appId, checked);
-  const build = (kept?: readonly number[]) =>
-    kept === undefined
-      ? groupOf(encodedRecords([record]), singleLimits(kind, checked, context), context)
-      : nothing(context);
-  const submission = createSubmission(context, selectUsers([checked]), build);
+  const groups = groupOf(encodedRecords([record]), singleLimits(kind, checked, context), context);
+  const submission = createSubmission(context, groups, (suppressed) => markUsers([checked], suppressed));
   return { kind: 'ready', submission, records: 1, errors: [], mendings };
 }
 
@@ -154,17 +151,8 @@ function* prepareBulk<T extends Checked>(
       return { kind: 'refused', reason: rejection('too_long', tooManyBytes, field) };
     rows.push(record);
   }
-  const build = (kept?: readonly number[]) => {
-    if (kept === undefined) return groupOf(encodedRecords(rows), limits, context);
-    if (kept.length === 0) return nothing(context);
-    const users = pickKept(accepted, kept);
-    return groupOf(
-      encodedRecords(pickKept(rows, kept)),
-      bulkLimits(kind, users.length, () => users, context),
-      context,
-    );
-  };
-  const submission = createSubmission(context, selectUsers(accepted), build);
+  const groups = groupOf(encodedRecords(rows), limits, context);
+  const submission = createSubmission(context, groups, (suppressed) => markUsers(accepted, suppressed));
   return { kind: 'ready', submission, records: accepted.length, errors, mendings };
 }
 
@@ -178,13 +166,8 @@ export function preparePlain(
 ): Ready | undefined {
   const limits = plainLimits(kind, events, context);
   if (limits.some(({ cost, limit }) => cost > limit.max)) return undefined;
-  const build = (kept?: readonly number[]) => {
-    if (kept === undefined) return groupOf(recordsOf(events), limits, context);
-    if (kept.length === 0) return nothing(context);
-    const some = pickEvents(events, kept);
-    return groupOf(recordsOf(some), plainLimits(kind, some, context), context);
-  };
-  const submission = createSubmission(context, (suppressed) => selectEvents(events, suppressed), build);
+  const groups = groupOf(recordsOf(events), limits, context);
+  const submission = createSubmission(context, groups, (suppressed) => markEvents(events, suppressed));
   return { kind: 'ready', submission, records: events.count, errors: [], mendings: new Map() };
 }
 
@@ -207,14 +190,6 @@ function groupOf(
 ): readonly LimitedGroup[] {
   const limits = [...own, ...environmentLimits(records.length, records.rowBytesMax, context)];
   return [{ limits, records, bytes: packedBytesMax(limits, records) }];
-}
-
-/**
- * The group of a request of which no record is left. It is committed as well: only the script knows whether its users are
- * still suppressed.
- */
-function nothing(context: LimitContext): readonly LimitedGroup[] {
-  return groupOf(encodedRecords([]), [], context);
 }
 
 function checkContext({ surrogates }: Document, { environment, nowMs }: PrepareContext): CheckContext {

@@ -15,7 +15,7 @@ import type { Checked } from './record-kind.js';
 import { bulkLimits, environmentLimits, type LimitContext, type NamedLimit } from './request-limits.js';
 import { checkSegmentMessage, readSegmentTime, type SegmentRecord } from './segment-message.js';
 import type { Steps } from './steps.js';
-import { createSubmission, pickKept, type Submission, selectUsers } from './submission.js';
+import { createSubmission, markUsers, type Submission } from './submission.js';
 
 export type PreparedSegment =
   | {
@@ -79,8 +79,6 @@ export function* prepareSegment(
   const users: Checked[] = [];
   const recordsOf: number[] = [];
   const records: SegmentRecord[] = [];
-  /** The user of each record, by index. */
-  const userOf: number[] = [];
   const errors: ElementError[] = [];
   let bytes = 0;
   for (let index = 0; index < messages.length; index++) {
@@ -95,7 +93,6 @@ export function* prepareSegment(
     }
     for (const each of checked.records) {
       records.push(each);
-      userOf.push(users.length);
       bytes += recordBytesMax(each.record);
     }
     users.push(checked.user);
@@ -112,15 +109,11 @@ export function* prepareSegment(
   const limits = bulkLimits(counter, users.length, () => users, context);
   const never = limits.find(({ cost, limit }) => cost > limit.max);
   if (never !== undefined) return { kind: 'refused', reason: tooLargeForLimit(never) };
-  const build = (kept?: readonly number[]) => {
-    // A message counts once, also if only one of its records stays.
-    const some = kept === undefined ? users : pickKept(users, [...new Set(pickKept(userOf, kept))]);
-    const own = some.length === 0 ? [] : bulkLimits(counter, some.length, () => some, context);
-    const encoded = encodedRecords(pickKept(records, kept).map(({ record }) => record));
-    const those = [...own, ...environmentLimits(encoded.length, encoded.rowBytesMax, context)];
-    return [{ limits: those, records: encoded, bytes: packedBytesMax(those, encoded) }];
-  };
-  const submission = createSubmission(context, selectUsers(records.map(({ named }) => named)), build);
+  const encoded = encodedRecords(records.map(({ record }) => record));
+  const all = [...limits, ...environmentLimits(encoded.length, encoded.rowBytesMax, context)];
+  const groups = [{ limits: all, records: encoded, bytes: packedBytesMax(all, encoded) }];
+  const named = records.map((each) => each.named);
+  const submission = createSubmission(context, groups, (suppressed) => markUsers(named, suppressed));
   return { kind: 'ready', submission, recordsOf, errors, mendings };
 }
 

@@ -1,90 +1,91 @@
-// A request on its way to the commit. Its groups leave out the records of suppressed users, and are made again when the
-// suppressions have changed by the time of the commit: those records count towards no limit and claim no key.
+// A request on its way to the commit. Its groups are made once. The records of suppressed users are marked in them, again when
+// the suppressions have changed by the time of the commit: such a record is decided and answered like any other, so that nobody can
+// tell by an answer who is suppressed, but it has no row.
 
 import type { LiveEnvironment } from '../accounts/environments.js';
-import type { Join, SuppressedUsers, Suppressions } from '../suppression/suppressions.js';
-import type { Group } from './pack.js';
+import { suppressions as bounds } from '../contract/limits.js';
+import type { SuppressedUsers, Suppressions } from '../suppression/suppressions.js';
+import type { LimitKeys } from './limit-key.js';
+import type { Group, Mark } from './pack.js';
 import type { Checked } from './record-kind.js';
 
 /** Groups that go in one commit, in their order. */
 export type Submission<G extends Group = Group> = {
   /** The version of the registry in which its environment was found. */
   readonly registryVersion: number;
-  /** Without the records of users who are suppressed at the version. */
+  /** With the marks by the version of the suppressions at the last `renew`. */
   readonly groups: () => readonly G[];
-  /** The records that are left out, by their index; undefined if none is. */
-  readonly leftOut: () => readonly number[] | undefined;
-  /** Anonymous users among them who were to be identified as suppressed users. */
-  readonly joins: () => readonly Join[];
-  /** Makes the groups again if the suppressions have changed since. */
+  /** Marks the groups again if the suppressions have changed since. */
   readonly renew: () => void;
 };
 
 export type SubmissionContext = {
   readonly environment: LiveEnvironment;
-  readonly suppressions: Suppressions;
+  readonly suppressions: Pick<Suppressions, 'version' | 'of'>;
+  readonly limitKeys: Pick<LimitKeys, 'ofApp'>;
 };
 
-/** The records of a request that are stored, by their index, and the ones that are skipped. */
-export type Selection = {
-  readonly kept: readonly number[];
-  readonly leftOut: readonly number[];
-  readonly joins: readonly Join[];
-};
+/** The marks of a request's records, in the order of its groups; undefined if none has one. */
+export type Marks = readonly (Mark | undefined)[] | undefined;
 
-/**
- * Makes a submission. `select` divides its records, undefined if all of them stay; `build` makes groups of all of them or
- * of some.
- */
+/** Makes a submission. `marksOf` marks the records of all groups. */
 export function createSubmission<G extends Group>(
-  { environment, suppressions }: SubmissionContext,
-  select: (suppressed: SuppressedUsers, environment: LiveEnvironment) => Selection | undefined,
-  build: (kept?: readonly number[]) => readonly G[],
+  { environment, suppressions, limitKeys }: SubmissionContext,
+  groups: readonly G[],
+  marksOf: (suppressed: SuppressedUsers) => Marks,
 ): Submission<G> {
-  let selection: Selection | undefined;
-  let groups: readonly G[] = [];
+  let marked = groups;
   let version = -2;
 
   function renew(): void {
     if (version === suppressions.version()) return;
     version = suppressions.version();
     const suppressed = suppressions.of(environment);
-    const selected = suppressed === undefined ? undefined : select(suppressed, environment);
-    // No user of the request was suppressed before, or is now, so the groups stay as they are.
-    if (groups.length > 0 && selection === undefined && selected === undefined) return;
-    selection = selected;
-    groups = build(selection?.kept);
+    const marks = suppressed === undefined ? undefined : marksOf(suppressed);
+    marked =
+      marks === undefined ? groups : withMarks(groups, marks, () => joinLimitOf(environment, limitKeys));
   }
 
   renew();
-  return {
-    registryVersion: environment.registryVersion,
-    groups: () => groups,
-    leftOut: () => selection?.leftOut,
-    joins: () => selection?.joins ?? noJoins,
-    renew,
-  };
+  return { registryVersion: environment.registryVersion, groups: () => marked, renew };
 }
 
-const noJoins: readonly Join[] = [];
-
-/** Divides records by their users. Both names of an identification count. */
-export function selectUsers(users: readonly Checked[]) {
-  return (suppressed: SuppressedUsers, environment: LiveEnvironment): Selection | undefined => {
-    const kept: number[] = [];
-    const leftOut: number[] = [];
-    const joins: Join[] = [];
-    for (const [index, { identity, userId }] of users.entries()) {
-      const ofUserId = userId !== undefined && suppressed.hasUserId(userId);
-      const ofIdentity = identity !== '' && suppressed.hasIdentity(identity);
-      if (ofIdentity && userId !== undefined && !ofUserId) joins.push({ environment, userId, identity });
-      (ofIdentity || ofUserId ? leftOut : kept).push(index);
-    }
-    return leftOut.length === 0 ? undefined : { kept, leftOut, joins };
-  };
+function withMarks<G extends Group>(
+  groups: readonly G[],
+  marks: readonly (Mark | undefined)[],
+  joinLimit: () => NonNullable<Group['joinLimit']>,
+): readonly G[] {
+  const isJoin = (mark: Mark | undefined) => typeof mark === 'object' && mark.joins !== undefined;
+  const limit = marks.some(isJoin) ? joinLimit() : undefined;
+  let from = 0;
+  return groups.map((group) => {
+    const its = marks.slice(from, from + group.records.length);
+    from += its.length;
+    return { ...group, marks: its, joinLimit: limit };
+  });
 }
 
-/** The elements at these indexes; all of them without any. */
-export function pickKept<T>(all: readonly T[], kept: readonly number[] | undefined): readonly T[] {
-  return kept === undefined ? all : kept.map((index) => all[index] as T);
+function joinLimitOf({ appId }: LiveEnvironment, limitKeys: Pick<LimitKeys, 'ofApp'>) {
+  return { digest: limitKeys.ofApp('joins', appId), limit: bounds.joins };
+}
+
+/** Marks records by their users. Both names of an identification count. */
+export function markUsers(users: readonly Checked[], suppressed: SuppressedUsers): Marks {
+  let marks: (Mark | undefined)[] | undefined;
+  for (let i = 0; i < users.length; i++) {
+    const { identity, userId } = users[i] as Checked;
+    const mark = markOf(identity, userId, suppressed);
+    if (mark === undefined) continue;
+    marks ??= new Array<Mark | undefined>(users.length).fill(undefined);
+    marks[i] = mark;
+  }
+  return marks;
+}
+
+function markOf(identity: string, userId: string | undefined, suppressed: SuppressedUsers): Mark | undefined {
+  if (userId !== undefined && suppressed.hasUserId(userId)) return 'skipped';
+  const isSuppressed = identity !== '' && suppressed.hasIdentity(identity);
+  if (userId === undefined) return isSuppressed ? 'skipped' : undefined;
+  const name = suppressed.nameOfUserId(userId);
+  return isSuppressed ? { name, joins: suppressed.joinOf(identity) } : { name };
 }

@@ -7,7 +7,7 @@
 --
 -- KEYS
 --   1  state of the shard (hash): epoch, clock_us, limit_clock_us, limit_clock_ahead_us, last_number, bytes,
---      rows, claim_bucket_count, claim_clock_us, claims_kept_from, suppression_version, registry_version,
+--      rows, claim_bucket_count, claim_clock_us, claims_kept_from, suppression_version, joined, registry_version,
 --      open.<table> = "<number> <commits> <opened_ms>"
 --   2  outstanding segments (sorted set, by number)
 --   3  answers (hash): of each process's last commit, "<sequence> <minute of the clock of claims> <answer>"
@@ -16,8 +16,9 @@
 --   3  backlog bytes at most            4  a segment of this many bytes takes no further commit
 --   5  the calling process              6  what is to be decided (layout: src/ingest/pack.ts)
 --   7  a segment this old in ms takes no further commit   8  the version of the suppressions that the caller has applied
---   9  the version of the registry by which the environments of the records were found
---   10… of each table that gets rows: its name, the marker row of its segments, the rows for it
+--   9  joined users that may wait
+--   10  the version of the registry by which the environments of the records were found
+--   11… of each table that gets rows: its name, the marker row of its segments, the rows for it
 -- Returns one string:
 --   "e"  this Redis is not that deployment's, or its registry was loaded since the environments were found
 --   "x"  the commit is older than the last one and not repeated
@@ -25,9 +26,11 @@
 --                                                             now or by a copy of this commit that comes later
 --                                               else one answer per group, joined by commas:
 --   "l<i>:<ms>"  limit i (from 0) has no room for <ms> more    or a letter per record: "s" stored, "r" repeat,
---                                                             "d" repeat that says something else
+--                                                             "d" repeat that says something else, "k" skipped: of a
+--                                                             suppressed user, "u" skipped, and its anonymous user
+--                                                             could not be joined
 -- Cost in commands: 3, + 3 or 4 per table, + 2 where a segment is full, + 3; with limits + 4 (a window's
--- length), with claims + 3, however many they are (up to a thousand).
+-- length), with claims + 3, however many they are (up to a thousand); with joined users up to 2.
 -- A repeat passes the limits of its group only where the group says so.
 --
 -- A segment consists of blocks, one per commit: a line of stamps that begins with a comma, then the rows that get them.
@@ -38,6 +41,7 @@ local state_key, segments_key, answers_key = KEYS[1], KEYS[2], KEYS[3]
 local epoch, sequence = ARGV[1], tonumber(ARGV[2])
 local backlog_bytes_max, segment_bytes_max = tonumber(ARGV[3]), tonumber(ARGV[4])
 local process, packed, segment_age_ms_max, suppression_version = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
+local joined_max, registry_version, first_table = tonumber(ARGV[9]), tonumber(ARGV[10]), 11
 local copied_bytes_min = 65536
 -- Below this size another command costs more than another string.
 local joined_bytes_max = 2048
@@ -49,17 +53,17 @@ local sub, find, byte, char = string.sub, string.find, string.byte, string.char
 -- 1. Is this the right Redis, and has this commit already been made?
 
 local tables, state_fields = {}, { 'epoch', 'clock_us', 'last_number', 'bytes', 'claim_bucket_count', 'claims_kept_from',
-  'limit_clock_us', 'limit_clock_ahead_us', 'claim_clock_us', 'rows', 'suppression_version', 'registry_version' }
+  'limit_clock_us', 'limit_clock_ahead_us', 'claim_clock_us', 'rows', 'suppression_version', 'joined', 'registry_version' }
 local first_open = #state_fields
 local bytes_to_come = #packed
-for i = 10, #ARGV, 3 do
+for i = first_table, #ARGV, 3 do
   tables[#tables + 1] = { name = ARGV[i], marker = ARGV[i + 1], rows = ARGV[i + 2], at = 1, pieces = {}, kept = 0 }
   bytes_to_come = bytes_to_come + #ARGV[i + 2]
   state_fields[#state_fields + 1] = 'open.' .. ARGV[i]
 end
 local state = call('HMGET', state_key, unpack(state_fields))
 -- Without a number of buckets it was loaded by an older version; the number must not be guessed.
-if state[1] ~= epoch or not state[5] or tonumber(state[12] or '0') > tonumber(ARGV[9]) then return 'e' end
+if state[1] ~= epoch or not state[5] or tonumber(state[13] or '0') > registry_version then return 'e' end
 local kept = call('HGET', answers_key, process)
 if kept then
   local last_sequence, last_answer = string.match(kept, '^(%d+) %d+ (.*)$')
@@ -234,10 +238,52 @@ local function claim(i)
   return 's'
 end
 
--- 4. Decide every group, in order.
+-- 4. Joined users: anonymous users that were identified as suppressed ones. The commit that brings the identification notes
+-- them here, and every later commit skips what is sent about them, until all processes know them from the list of the
+-- suppressions. So nobody waits for a join, and no process has to be told at once.
+
+local joined_key = prefix .. 'joined'
+local names, joins, joined, new_joins = nil, {}, {}, {}
+local joined_count = tonumber(state[12] or '0')
+
+local name_count, join_count, names_bytes
+name_count, join_count, names_bytes, at = unpack_struct('>I2I2I4', packed, at)
+if joined_count + join_count == 0 then
+  at = at + names_bytes
+else
+  names = {}
+  for i = 1, name_count do
+    local length, value_length
+    length, value_length, at = unpack_struct('>BB', packed, at)
+    names[i] = sub(packed, at, at + length - 1)
+    at = at + length
+    if value_length > 0 then
+      local value = sub(packed, at, at + value_length - 1)
+      local log, max
+      log, max, at = unpack_struct('>I2I4', packed, at + value_length)
+      joins[i] = { value = value, log = log + 1, max = max }
+    end
+  end
+  if joined_count > 0 and name_count > 0 then
+    for i, value in ipairs(read_fields(joined_key, names)) do
+      if value then joined[names[i]] = true end
+    end
+  end
+end
+
+-- Joins the user of a record, if there is room.
+local function join(i)
+  local its = joins[i]
+  if joined_count >= joined_max or wait_for_room(its.log, 1, its.max) > 0 then return end
+  log_added[its.log] = log_added[its.log] + 1
+  joined_count, joined[names[i]] = joined_count + 1, true
+  new_joins[#new_joins + 1], new_joins[#new_joins + 2] = names[i], its.value
+end
+
+-- 5. Decide every group, in order.
 
 local answers, charged_logs, charged_costs = {}, {}, {}
-local next_id = 1
+local next_id, next_name = 1, 1
 
 -- Whether all records of the runs packed from here are repeats.
 local function all_claimed(run_at, count)
@@ -287,14 +333,25 @@ while at <= #packed do
   for i = 1, run_count do
     local kind, records, bytes
     kind, records, bytes, at = unpack_struct('>BI2I4', packed, at)
-    local letter = limited and 'r' or 's'
+    local letter, skipped = limited and 'r' or 's', nil
     if kind >= 128 then
       kind = kind - 128
       if not limited then letter = claim(next_id) end
       next_id = next_id + 1
     end
+    if kind >= 64 then kind, skipped = kind - 64, 'k' end
+    if kind >= 32 then
+      kind = kind - 32
+      if names and not limited then
+        if joins[next_name] and not joined[names[next_name]] then join(next_name) end
+        if joined[names[next_name]] then skipped = 'k' elseif skipped then skipped = 'u' end
+      end
+      next_name = next_name + records
+    end
     local rows_of = tables[kind + 1]
-    if letter == 's' then keep(rows_of, bytes, records) end
+    if letter == 's' then
+      if skipped then letter = skipped else keep(rows_of, bytes, records) end
+    end
     letters[i] = string.rep(letter, records)
     rows_of.at = rows_of.at + bytes
   end
@@ -302,7 +359,7 @@ while at <= #packed do
 end
 local answer = table.concat(answers, ',')
 
--- 5. Write: rows first, then what records them. From here on nothing fails.
+-- 6. Write: rows first, then what records them. From here on nothing fails.
 
 local received = string.format('"%d.%03d"]\n', math.floor(now_ms / 1000), now_ms % 1000)
 local last_number = tonumber(state[3] or '0')
@@ -403,6 +460,15 @@ for _, kind in pairs(kinds) do
     if not kind.expires then
       call('PEXPIRE', key, math.ceil((kind.generation + 2) * kind.keeps_ms - limit_now_ms))
     end
+  end
+end
+
+if #new_joins > 0 then
+  write_fields(joined_key, new_joins)
+  changes[#changes + 1], changes[#changes + 2] = 'joined', joined_count
+  -- A process that does not know the identity to be suppressed yet would not ask for those who are joined to it.
+  if suppression_version > tonumber(state[11] or '0') then
+    changes[#changes + 1], changes[#changes + 2] = 'suppression_version', string.format('%.0f', suppression_version)
   end
 end
 

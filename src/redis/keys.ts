@@ -41,6 +41,8 @@ export const shardKeys = {
   compressing: (shard: number) => `${shardTag(shard)}:compressing`,
   /** Present while a worker adds keys of the shard to the index. */
   indexing: (shard: number) => `${shardTag(shard)}:indexing`,
+  /** Hash of anonymous users that commits have joined to suppressed ones, until all processes know them. */
+  joined: (shard: number) => `${shardTag(shard)}:joined`,
   /** Hash of the answers of each process's last commit. */
   answers: (shard: number) => `${shardTag(shard)}:answers`,
 } as const;
@@ -121,7 +123,7 @@ export const registryKeys = {
   rewriteSpacing: '{registry}:rewrite_spacing',
   /** Counts the versions of deletion requests that were copied to ClickHouse. */
   deletionVersion: '{registry}:deletions_version',
-  /** Hash: version of the suppressions, the version that ClickHouse has, the first version whose change is kept, users by account. */
+  /** Hash: version of the suppressions, the version that ClickHouse has, the first version whose change is kept, users and joined names by account. */
   suppressions: '{registry}:suppressions',
   /** Sorted set of the last changes of suppressions by version. */
   suppressionChanges: '{registry}:suppression_changes',
@@ -129,6 +131,8 @@ export const registryKeys = {
   suppressedNames: (accountId: string) => `{registry}:suppressed_names:${accountId}`,
   /** Sets of the names that are suppressed because of a root. */
   suppressedBy: (accountId: string, root: string) => `{registry}:suppressed_by:${accountId}:${root}`,
+  /** Set of the roots of an account that are being freed. */
+  freedRoots: (accountId: string) => `{registry}:freed_roots:${accountId}`,
   /** Counts the submissions of suppressions by a token. */
   suppressionRequests: (digest: string) => `{registry}:suppression_requests:${digest}`,
   token: (hash: string) => `{registry}:token:${hash}`,

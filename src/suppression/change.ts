@@ -2,7 +2,7 @@
 // process that does not know the change stores anything, so no clock and no message decides when it holds.
 
 import { readLoaded, StateNotLoaded } from '../accounts/registry.js';
-import { suppressions } from '../contract/limits.js';
+import { suppressions as bounds } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
@@ -17,8 +17,11 @@ export type ChangeOptions = {
   readonly namesPerAccountMax?: number;
 };
 
-/** A name, and the name because of which it is suppressed. `-`: itself. `=<name>`: the same as for that name. */
+/** A name, and the name because of which it is suppressed. `-`: itself. */
 export type Suppressed = readonly [name: NameText, root: NameText];
+
+/** The name of an anonymous user in its environment, and the name of the suppressed identity that it was identified as. */
+export type Joined = readonly [name: NameText, identity: NameText];
 
 /** The account would have more names than it may. */
 export class TooManyNames extends Error {
@@ -27,26 +30,46 @@ export class TooManyNames extends Error {
   }
 }
 
-/** Settles when the names are in Redis. To be followed by `raiseShards`. Throws TooManyNames or StateNotLoaded. */
+/**
+ * Settles, with how many pairs are new, when the names are in Redis. To be followed by `raiseShards`. Throws TooManyNames or
+ * StateNotLoaded.
+ */
 export async function suppressNames(
   options: ChangeOptions,
   accountId: string,
   names: readonly Suppressed[],
-): Promise<void> {
-  for (let first = 0; first < names.length; first += suppressionChanges.namesMax) {
-    const some = names.slice(first, first + suppressionChanges.namesMax);
-    await change(options, accountId, 'suppress', some.flat());
-  }
+): Promise<number> {
+  return changeAll(options, accountId, 'suppress', names);
+}
+
+/**
+ * Suppresses anonymous users who were identified as suppressed ones, for everything for whose sake those are. Settles with how
+ * many found no room. To be followed by `raiseShards`.
+ */
+export async function joinNames(
+  options: ChangeOptions,
+  accountId: string,
+  joined: readonly Joined[],
+): Promise<number> {
+  return changeAll(options, accountId, 'join', joined);
 }
 
 /** Removes everything for whose sake the names are suppressed, including other users. To be followed by `raiseShards`. */
 export async function freeNames(
   options: ChangeOptions,
   accountId: string,
-  names: readonly NameText[],
+  names: Iterable<NameText>,
 ): Promise<void> {
-  for (let first = 0; first < names.length; first += suppressionChanges.namesMax)
-    await change(options, accountId, 'free', names.slice(first, first + suppressionChanges.namesMax));
+  for (const some of inPieces(names)) {
+    const values = await readNames(options.redis, accountId, some);
+    // Most names are not there: each user may be suppressed in any environment.
+    const there = some.filter((_, index) => values[index] != null);
+    for (let first = 0; first < there.length; ) {
+      const { done } = await change(options, accountId, 'free', there.slice(first, first + namesPerCall));
+      first += done;
+    }
+  }
+  for (let left = 1; left > 0; ) ({ said: left } = await change(options, accountId, 'free', []));
 }
 
 /**
@@ -54,25 +77,33 @@ export async function freeNames(
  * may have been emptied before that, and loaded again without it.
  */
 export async function areSuppressed(
-  { redis }: ChangeOptions,
+  { redis }: Pick<ChangeOptions, 'redis'>,
   accountId: string,
-  names: readonly Suppressed[],
+  names: Iterable<Suppressed>,
 ): Promise<boolean> {
-  const values = await readNames(
-    redis,
-    accountId,
-    names.map(([name]) => name),
-  );
-  return names.every(([, root], index) => values[index]?.split(' ').includes(root, 1) === true);
+  for (const some of inPieces(names)) {
+    const asked = some.map(([name]) => name);
+    const values = await readNames(redis, accountId, asked);
+    const has = ([, root]: Suppressed, index: number) => {
+      const roots = values[index]?.split(' ').slice(1) ?? [];
+      return roots.includes(root) || (root !== '-' && roots.length >= bounds.rootsPerNameMax);
+    };
+    if (!some.every(has)) return false;
+  }
+  return true;
 }
 
 /** The same for names that were freed. */
 export async function areFree(
-  { redis }: ChangeOptions,
+  { redis }: Pick<ChangeOptions, 'redis'>,
   accountId: string,
-  names: readonly NameText[],
+  names: Iterable<NameText>,
 ): Promise<boolean> {
-  return (await readNames(redis, accountId, names)).every((value) => value === null);
+  for (const some of inPieces(names)) {
+    const values = await readNames(redis, accountId, some);
+    if (values.some((value) => value !== null)) return false;
+  }
+  return true;
 }
 
 async function readNames(
@@ -80,23 +111,48 @@ async function readNames(
   accountId: string,
   names: readonly NameText[],
 ): Promise<(string | null)[]> {
-  const values: (string | null)[] = [];
-  for (let first = 0; first < names.length; first += suppressionChanges.namesPerReadMax) {
-    const some = names.slice(first, first + suppressionChanges.namesPerReadMax);
-    const [found] = await readLoaded(redis, (transaction) =>
-      transaction.hmget(registryKeys.suppressedNames(accountId), ...some),
-    );
-    values.push(...(found as (string | null)[]));
+  const [found] = await readLoaded(redis, (transaction) =>
+    transaction.hmget(registryKeys.suppressedNames(accountId), ...names),
+  );
+  return found as (string | null)[];
+}
+
+function* inPieces<T>(all: Iterable<T>): Generator<T[]> {
+  let some: T[] = [];
+  for (const each of all) {
+    some.push(each);
+    if (some.length < suppressionChanges.namesPerReadMax) continue;
+    yield some;
+    some = [];
   }
-  return values;
+  if (some.length > 0) yield some;
+}
+
+const namesPerCall = suppressionChanges.workMax;
+
+/** A script ends when it has done so much work, so it is called until all is done. Settles with the sum of what it says. */
+async function changeAll(
+  options: ChangeOptions,
+  accountId: string,
+  action: 'suppress' | 'join',
+  pairs: readonly (readonly [string, string])[],
+): Promise<number> {
+  let sum = 0;
+  for (let first = 0; first < pairs.length; ) {
+    const some = pairs.slice(first, first + namesPerCall);
+    const { done, said } = await change(options, accountId, action, some.flat());
+    first += done / 2;
+    sum += said;
+  }
+  return sum;
 }
 
 async function change(
-  { redis, epoch, namesPerAccountMax = suppressions.namesPerAccountMax }: ChangeOptions,
+  { redis, epoch, namesPerAccountMax = bounds.namesPerAccountMax }: ChangeOptions,
   accountId: string,
-  action: 'suppress' | 'free',
+  action: 'suppress' | 'join' | 'free',
   args: readonly string[],
-): Promise<void> {
+): Promise<{ done: number; said: number }> {
   const reply = await runScript(
     redis,
     scripts.changeSuppressions,
@@ -106,22 +162,55 @@ async function change(
       registryKeys.suppressionChanges,
       registryKeys.suppressedNames(accountId),
       registryKeys.suppressedBy(accountId, ''),
+      registryKeys.freedRoots(accountId),
     ],
-    [epoch, accountId, action, namesPerAccountMax, suppressionChanges.keptMax, ...args],
+    [
+      epoch,
+      accountId,
+      action,
+      namesPerAccountMax,
+      suppressionChanges.keptMax,
+      bounds.rootsPerNameMax,
+      bounds.joinedPerIdentityMax,
+      bounds.joinedPerAccountMax,
+      suppressionChanges.workMax,
+      ...args,
+    ],
   );
   if (reply === null) throw new StateNotLoaded();
   if (reply === 'full') throw new TooManyNames();
+  const [, done, said] = reply as [string, number, number];
+  return { done, said };
 }
 
+type Raise = Promise<readonly string[]>;
+
+/** The last raise over each connection, and the next one, if somebody waits for it. */
+const raises = new WeakMap<Redis, { last: Raise | undefined; next: Raise | undefined; beganMs: number }>();
+
 /**
- * Makes the present version of the suppressions binding for every shard. Settles with that version, and with the fence of
- * each shard: what was stored without knowing that version is at or below it. Throws StateNotLoaded.
+ * Makes the present version of the suppressions binding for every shard. Settles with the fence of each shard: what was stored
+ * without knowing that version is at or below it. Throws StateNotLoaded. Each raise costs every API process a refused commit, of all
+ * accounts, so calls that come soon after one share the next.
  */
-export async function raiseShards({
-  redis,
-  epoch,
-  shards,
-}: ChangeOptions): Promise<{ readonly version: string; readonly fences: readonly string[] }> {
+export function raiseShards(options: ChangeOptions): Raise {
+  const { redis } = options;
+  const lane = raises.get(redis) ?? { last: undefined, next: undefined, beganMs: Number.NEGATIVE_INFINITY };
+  raises.set(redis, lane);
+  const raise = async () => {
+    await lane.last?.catch(() => undefined);
+    const waitMs = lane.beganMs + suppressionChanges.raiseEveryMs - performance.now();
+    if (waitMs > 0) await new Promise((resolve) => setTimeout(resolve, waitMs));
+    lane.beganMs = performance.now();
+    lane.last = lane.next;
+    lane.next = undefined;
+    return raiseOnce(options);
+  };
+  lane.next ??= raise();
+  return lane.next;
+}
+
+async function raiseOnce({ redis, epoch, shards }: ChangeOptions): Raise {
   const version = (await redis.hget(registryKeys.suppressions, 'version')) ?? '0';
   const raise = async (shard: number) => {
     const keys = [shardKeys.state(shard)];
@@ -129,6 +218,5 @@ export async function raiseShards({
     if (fence === null) throw new StateNotLoaded();
     return String(fence);
   };
-  const fences = await Promise.all(Array.from({ length: shards }, (_, shard) => raise(shard)));
-  return { version, fences };
+  return Promise.all(Array.from({ length: shards }, (_, shard) => raise(shard)));
 }

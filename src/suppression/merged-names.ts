@@ -3,66 +3,77 @@
 // that identity. Each in its environment.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
-import { askAbout, namedUsers } from '../clickhouse/named-users.js';
+import { askInPieces, namedUsers } from '../clickhouse/named-users.js';
 import { syncReplicas } from '../clickhouse/replication.js';
 import { storedTable } from '../clickhouse/tables.js';
+import { suppressions as bounds } from '../contract/limits.js';
 import type { Suppressed } from './change.js';
 import { inEnvironment, type NameHasher, type User } from './names.js';
 
-/** The names that are merged with these users in any of the environments, each with the name of the user as its root. */
-export async function findMergedNames(
+/**
+ * The names that are merged with these users in any of the environments, each with the name of the user as its root, some at a
+ * time: anybody may have identified millions as one identity.
+ */
+export async function* findMergedNames(
   client: ClickHouseClient,
   appIds: readonly string[],
   users: readonly User[],
   hasher: NameHasher,
-): Promise<Suppressed[]> {
-  if (appIds.length === 0) return [];
+): AsyncGenerator<Suppressed[]> {
+  if (appIds.length === 0) return;
   const identities = new Set(users.flatMap(({ identity }) => identity ?? []));
   const userIds = new Set(users.flatMap(({ userId }) => userId ?? []));
-  const found: Suppressed[] = [];
   /** The roots of identities that a named user_id has, by environment. */
   const rootsOf = new Map<string, string[]>();
   const placeOf = (appId: string, identity: string) => `${appId} ${identity}`;
 
-  for (const { app_id, user_id, identity } of await readMerged(
-    client,
-    appIds,
-    [...identities],
-    [...userIds],
-  )) {
-    if (identities.has(identity))
-      found.push([inEnvironment(hasher.textOf({ userId: user_id }), app_id), hasher.textOf({ identity })]);
-    if (!userIds.has(user_id)) continue;
-    const root = hasher.textOf({ userId: user_id });
-    found.push([inEnvironment(hasher.textOf({ identity }), app_id), root]);
-    const place = placeOf(app_id, identity);
-    rootsOf.set(place, [...(rootsOf.get(place) ?? []), root]);
+  for await (const rows of readMergedInPieces(client, appIds, [...identities], [...userIds])) {
+    const found: Suppressed[] = [];
+    for (const { app_id, user_id, identity } of rows) {
+      if (identities.has(identity))
+        found.push([inEnvironment(hasher.textOf({ userId: user_id }), app_id), hasher.textOf({ identity })]);
+      if (!userIds.has(user_id)) continue;
+      const root = hasher.textOf({ userId: user_id });
+      found.push([inEnvironment(hasher.textOf({ identity }), app_id), root]);
+      const place = placeOf(app_id, identity);
+      const roots = rootsOf.get(place) ?? [];
+      // All of them are freed together, so a few are enough: ten thousand user_ids of one identity would have a hundred million pairs.
+      if (roots.length < bounds.rootsPerNameMax) rootsOf.set(place, [...roots, root]);
+    }
+    yield found;
   }
-  if (rootsOf.size === 0) return found;
+  if (rootsOf.size === 0) return;
   const linked = new Set([...rootsOf.keys()].map((place) => place.slice(place.indexOf(' ') + 1)));
-  for (const { app_id, user_id, identity } of await readMerged(client, appIds, [...linked], [])) {
-    const name = inEnvironment(hasher.textOf({ userId: user_id }), app_id);
-    for (const root of rootsOf.get(placeOf(app_id, identity)) ?? []) found.push([name, root]);
+  for await (const rows of readMergedInPieces(client, appIds, [...linked], [])) {
+    yield rows.flatMap(({ app_id, user_id, identity }) => {
+      const name = inEnvironment(hasher.textOf({ userId: user_id }), app_id);
+      return (rootsOf.get(placeOf(app_id, identity)) ?? []).map((root): Suppressed => [name, root]);
+    });
   }
-  return found;
 }
 
 type Merged = { readonly app_id: string; readonly user_id: string; readonly identity: string };
 
 /**
  * The user_ids that were ever identified by these identities, and these user_ids, each with the identity that stands. With
- * `countMax` only so many of them whose identity is one of these, by ascending user_id: anybody may identify millions.
+ * `countMax` only so many of them whose identity is one of these, by ascending user_id.
  */
-export async function readMerged(
+export async function readMerged(...asked: Parameters<typeof readMergedInPieces>): Promise<Merged[]> {
+  const all: Merged[] = [];
+  for await (const rows of readMergedInPieces(...asked)) all.push(...rows);
+  return all;
+}
+
+async function* readMergedInPieces(
   client: ClickHouseClient,
   appIds: readonly string[],
   identities: readonly string[],
   userIds: readonly string[],
   countMax?: number,
-): Promise<Merged[]> {
+): AsyncGenerator<Merged[]> {
   const identifications = storedTable('user_identities');
   await syncReplicas(client, [identifications]);
-  return askAbout<Merged>(
+  yield* askInPieces<Merged>(
     client,
     { identities, userIds },
     // Named with its table, since ClickHouse takes the name alone for the text.

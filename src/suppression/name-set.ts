@@ -114,7 +114,7 @@ export function createNameSet(room = 0): NameSet {
     allocate(Math.ceil(slots * growth));
     for (let place = 0; place < old.length; place += words) {
       const hash: NameHash = [old[place] as number, old[place + 1] as number, old[place + 2] as number];
-      if (hash.every((word) => word === 0)) continue;
+      if ((hash[0] | hash[1] | hash[2]) === 0) continue;
       const scope = old[place + 3] as number;
       write(find(hash, scope), hash, scope);
       setBits(hash);

@@ -51,8 +51,9 @@ export function createNameHasher(secret: string, accountId: string): NameHasher 
   };
 }
 
+const words = Buffer.alloc(12);
+
 export function textOfHash(hashed: SipHash): NameText {
-  const words = Buffer.alloc(12);
   words.writeInt32LE(hashed.first(), 0);
   words.writeInt32LE(hashed.second(), 4);
   words.writeInt32LE(hashed.third(), 8);
@@ -66,7 +67,7 @@ export function inEnvironment(name: NameText, appId: string): NameText {
 
 /** The parts of a name; without an app_id it holds in all environments. */
 export function readName(text: NameText): { readonly hash: NameHash; readonly appId: string | undefined } {
-  const words = Buffer.from(text.slice(0, 16), 'base64url');
+  words.write(text, 'base64url');
   const hash: NameHash = [words.readInt32LE(0), words.readInt32LE(4), words.readInt32LE(8)];
   return { hash, appId: text.length > 16 ? text.slice(17) : undefined };
 }

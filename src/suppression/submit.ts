@@ -18,9 +18,10 @@ import {
   type Suppressed,
   suppressNames,
 } from './change.js';
+import { moveJoins } from './joins.js';
 import { findMergedNames } from './merged-names.js';
 import { mirrorSuppressions } from './mirror.js';
-import { createNameHasher, inEnvironment, type User } from './names.js';
+import { createNameHasher, inEnvironment, type NameText, type User } from './names.js';
 
 export type SuppressOptions = ChangeOptions & {
   readonly clickhouse: ClickHouseClient;
@@ -58,32 +59,41 @@ export async function suppressUsers(
   const hasher = createNameHasher(secret, accountId);
   const users = targets.map(userOf);
   const named = users.map((user): Suppressed => [hasher.textOf(user), '-']);
+  // They are suppressed for the sake of whom they were identified as by then.
+  await moveJoins(options, await shardsOf(options, accountId));
   await suppressNames(options, accountId, named);
   crash('suppressed');
+  /** Passes on the names of whom they are merged with, some at a time. */
+  const forMerged = async (appIds: readonly string[], take: (some: Suppressed[]) => Promise<void>) => {
+    for (const [client, ofServer] of byServer(clickhouse, appIds))
+      for await (const some of findMergedNames(client, ofServer, users, hasher)) await take(some);
+  };
+  let appIds: readonly string[] = [];
   // Until the identity of a user_id is suppressed too, another user may be identified with it. So this is repeated after that.
-  const merged = new Map<string, Suppressed>();
   for (let isNew = true; isNew; ) {
     // From here on no identification of the suppressed is stored, so there are none above the fences.
-    const { fences } = await raiseShards(options);
+    const fences = await raiseShards(options);
     crash('suppression_raised');
-    const appIds = await appIdsOf(options, accountId);
+    appIds = await appIdsOf(options, accountId);
     const shards = new Set(appIds.map((appId) => shardOf(appId, options.shards)));
     await untilStored(options, fences, shards);
     const found = await readUnmoved(redis, clickhouse, shards, async () => {
-      const all: Suppressed[] = [];
-      for (const [client, ofServer] of byServer(clickhouse, appIds))
-        all.push(...(await findMergedNames(client, ofServer, users, hasher)));
-      return all;
+      let added = 0;
+      await forMerged(appIds, async (some) => {
+        added += await suppressNames(options, accountId, some);
+      });
+      return added;
     });
     if (found === 'moved') throw new NotStoredYet();
-    const fresh = found.filter((pair) => !merged.has(pair.join(' ')));
-    await suppressNames(options, accountId, fresh);
-    for (const pair of fresh) merged.set(pair.join(' '), pair);
-    isNew = fresh.length > 0;
+    isNew = found > 0;
   }
   crash('suppression_resolved');
   await mirrorSuppressions(redis, clickhouse);
-  if (!(await areSuppressed(options, accountId, [...named, ...merged.values()]))) throw new ChangeLost();
+  const check = async (some: readonly Suppressed[]) => {
+    if (!(await areSuppressed(options, accountId, some))) throw new ChangeLost();
+  };
+  await check(named);
+  await forMerged(appIds, check);
 }
 
 /** Frees users from every suppression that reaches them. Others that are suppressed for the same reason are freed too. */
@@ -95,19 +105,30 @@ export async function freeUsers(
   const { redis, clickhouse, secret } = options;
   const hasher = createNameHasher(secret, accountId);
   const appIds = await appIdsOf(options, accountId);
-  const names = targets.flatMap((target) => {
-    const name = hasher.textOf(userOf(target));
-    return [name, ...appIds.map((appId) => inEnvironment(name, appId))];
-  });
-  await freeNames(options, accountId, names);
+  function* names(): Generator<NameText> {
+    for (const target of targets) {
+      const name = hasher.textOf(userOf(target));
+      yield name;
+      for (const appId of appIds) yield inEnvironment(name, appId);
+    }
+  }
+  const shards = new Set(appIds.map((appId) => shardOf(appId, options.shards)));
+  await moveJoins(options, shards);
+  await freeNames(options, accountId, names());
   await raiseShards(options);
+  // Whoever was joined to one of them meanwhile is forgotten.
+  await moveJoins(options, shards);
   await mirrorSuppressions(redis, clickhouse);
-  if (!(await areFree(options, accountId, names))) throw new ChangeLost();
+  if (!(await areFree(options, accountId, names()))) throw new ChangeLost();
 }
 
 export function userOf(target: Target): User {
   const text = target.slice(1);
   return target.startsWith('i') ? { identity: text } : { userId: text };
+}
+
+async function shardsOf(options: ChangeOptions, accountId: string): Promise<Set<number>> {
+  return new Set((await appIdsOf(options, accountId)).map((appId) => shardOf(appId, options.shards)));
 }
 
 export async function appIdsOf(

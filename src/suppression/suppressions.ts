@@ -3,16 +3,15 @@
 
 import type { Deployment } from '../accounts/documents.js';
 import type { LiveEnvironment } from '../accounts/environments.js';
-import { suppressions as bounds } from '../contract/limits.js';
 import { describeError, type Log } from '../log.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { transactionValues } from '../redis/transactions.js';
 import { suppressionChanges } from '../tuning.js';
-import { raiseShards, suppressNames, TooManyNames } from './change.js';
+import { joinTo } from './joins.js';
 import { createNameSet, type NameSet } from './name-set.js';
-import { createNameHasher, inEnvironment, type NameHasher, readName } from './names.js';
+import { createNameHasher, inEnvironment, type NameHasher, type NameText, readName } from './names.js';
 
 /** Who is suppressed in one environment. */
 export type SuppressedUsers = {
@@ -20,13 +19,10 @@ export type SuppressedUsers = {
   hasUserId(userId: string): boolean;
   hasIdentityBytes(bytes: Uint8Array, start: number, end: number): boolean;
   hasUserIdBytes(bytes: Uint8Array, start: number, end: number): boolean;
-};
-
-/** An anonymous user that was to be identified as a suppressed one, and so is suppressed too. */
-export type Join = {
-  readonly environment: LiveEnvironment;
-  readonly userId: string;
-  readonly identity: string;
+  /** The name under which a commit may join an anonymous user in this environment. */
+  nameOfUserId(userId: string): NameText;
+  /** What a commit notes beside that name for a user who is identified as this suppressed identity. */
+  joinOf(identity: string): string;
 };
 
 export type Suppressions = {
@@ -36,11 +32,6 @@ export type Suppressions = {
   of(environment: LiveEnvironment): SuppressedUsers | undefined;
   /** Settles when at least this version is known. Rejects when Redis does not answer, or does not hold the deployment. */
   reach(version: number): Promise<void>;
-  /**
-   * Suppresses the anonymous users that were identified as a suppressed identity. Settles when this holds in all processes, with
-   * the users for whom their account has no room.
-   */
-  join(joins: readonly Join[]): Promise<readonly Join[]>;
   close(): void;
 };
 
@@ -59,7 +50,6 @@ export async function followSuppressions(
   redis: Redis,
   deployment: () => Deployment | undefined,
   log: Log,
-  namesPerAccountMax: number = bounds.namesPerAccountMax,
 ): Promise<Suppressions> {
   let version = -1;
   let accounts = new Map<string, OfAccount>();
@@ -77,7 +67,13 @@ export async function followSuppressions(
         await readAll(known);
         continue;
       }
-      for (const change of changes) apply(change, known.secret);
+      for (const change of changes) {
+        apply(change, known.secret);
+        version = Number(change.slice(0, change.indexOf(' ')));
+        // Many names may have been suppressed, and requests wait meanwhile.
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      if (changes.length === suppressionChanges.changesPerReadMax) continue;
       version = latest;
       return;
     }
@@ -91,7 +87,7 @@ export async function followSuppressions(
         .multi()
         .get(registryKeys.epoch)
         .hmget(state, 'version', 'changes_from')
-        .zrangebyscore(changes, `(${version}`, '+inf')
+        .zrangebyscore(changes, `(${version}`, '+inf', 'LIMIT', 0, suppressionChanges.changesPerReadMax)
         .exec(),
     );
     // An emptied Redis decides nothing.
@@ -160,61 +156,6 @@ export async function followSuppressions(
     await readOnce();
   }
 
-  /**
-   * Which joins may find room, and which certainly find none. If the names in memory say that a join finds none, one short command
-   * asks Redis whether these names are the latest.
-   */
-  async function byRoom(joins: readonly Join[]): Promise<[Join[], Join[]]> {
-    const isFull = ({ environment: { accountId, appId }, userId }: Join) => {
-      const account = accounts.get(accountId);
-      if (account === undefined || account.names.size() < namesPerAccountMax) return false;
-      return !viewOf(account, appId).hasUserId(userId);
-    };
-    if (!joins.some(isFull)) return [[...joins], []];
-    const latest = Number((await redis.hget(registryKeys.suppressions, 'version')) ?? 0);
-    if (latest !== version) return [[...joins], []];
-    const refused = joins.filter(isFull);
-    for (const { environment } of refused) sayFull(environment.appId);
-    return [joins.filter((each) => !refused.includes(each)), refused];
-  }
-
-  function sayFull(appId: string): void {
-    log.error(
-      { environment: appId },
-      'an account has as many suppressed users as it may have: requests that identify others as one of them are refused',
-    );
-  }
-
-  async function join(joins: readonly Join[]): Promise<readonly Join[]> {
-    const known = deployment();
-    if (known === undefined) throw new Error('the deployment is not known');
-    const options = { redis, epoch: known.epoch, shards: known.shards, namesPerAccountMax };
-    const [withRoom, withoutRoom] = await byRoom(joins);
-    if (withRoom.length === 0) return withoutRoom;
-    for (const each of withRoom) {
-      const { environment, userId, identity } = each;
-      const { accountId, appId } = environment;
-      const hasher = accounts.get(accountId)?.hasher ?? createNameHasher(known.secret, accountId);
-      const name = inEnvironment(hasher.textOf({ userId }), appId);
-      const root = hasher.textOf({ identity });
-      const roots = [`=${root}`, `=${inEnvironment(root, appId)}`];
-      try {
-        await suppressNames(
-          options,
-          accountId,
-          roots.map((each) => [name, each] as const),
-        );
-      } catch (error) {
-        if (!(error instanceof TooManyNames)) throw error;
-        withoutRoom.push(each);
-        sayFull(appId);
-      }
-    }
-    const { version: raised } = await raiseShards(options);
-    await reach(Number(raised));
-    return withoutRoom;
-  }
-
   async function poll(): Promise<void> {
     try {
       await readOnce();
@@ -233,10 +174,9 @@ export async function followSuppressions(
     of: ({ accountId, appId }) => {
       if (accounts.size === 0) return undefined;
       const account = accounts.get(accountId);
-      return account === undefined ? undefined : viewOf(account, appId);
+      return account === undefined ? undefined : viewOf(account, accountId, appId);
     },
     reach,
-    join,
     close: () => clearInterval(timer),
   };
 }
@@ -263,21 +203,28 @@ function scopeOf({ scopes }: OfAccount, appId: string): number {
   return scopes.size;
 }
 
-function viewOf(account: OfAccount, appId: string): SuppressedUsers {
+function viewOf(account: OfAccount, accountId: string, appId: string): SuppressedUsers {
   const known = account.views.get(appId);
   if (known !== undefined) return known;
-  const view = usersOfSet(account.hasher, account.names, scopeOf(account, appId));
+  const view = usersOfSet(account.hasher, account.names, scopeOf(account, appId), { accountId, appId });
   account.views.set(appId, view);
   return view;
 }
 
 /** The users whose names are in a set under this scope or under 0. */
-export function usersOfSet(hasher: NameHasher, names: NameSet, scope: number): SuppressedUsers {
+export function usersOfSet(
+  hasher: NameHasher,
+  names: NameSet,
+  scope: number,
+  { accountId, appId }: Pick<LiveEnvironment, 'accountId' | 'appId'>,
+): SuppressedUsers {
   return {
     hasIdentity: (identity) => names.has(hasher.ofIdentity(identity), scope),
     hasUserId: (userId) => names.has(hasher.ofUserId(userId), scope),
     hasIdentityBytes: (bytes, start, end) => names.has(hasher.ofIdentityBytes(bytes, start, end), scope),
     hasUserIdBytes: (bytes, start, end) => names.has(hasher.ofUserIdBytes(bytes, start, end), scope),
+    nameOfUserId: (userId) => inEnvironment(hasher.textOf({ userId }), appId),
+    joinOf: (identity) => joinTo(accountId, hasher.textOf({ identity })),
   };
 }
 

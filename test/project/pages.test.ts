@@ -213,6 +213,12 @@ describe('the tables of limits say what the contract says', () => {
         'names of suppressed users of an account, including the names of merged users',
         grouped(suppressions.namesPerAccountMax),
       ],
+      [
+        'anonymous users who are suppressed because they were identified as suppressed users, of an environment',
+        `${grouped(suppressions.joins.max)} a minute`,
+      ],
+      ['the same of one identity', grouped(suppressions.joinedPerIdentityMax)],
+      ['the same of an account', grouped(suppressions.joinedPerAccountMax)],
     ]);
   });
 

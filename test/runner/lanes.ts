@@ -59,6 +59,7 @@ const quick: readonly string[] = [
   'servers-away',
   'soak-tool',
   'stamps',
+  'suppression-bounds',
   'tcp-proxy',
   'test-runner',
   'tool-options',

@@ -3,7 +3,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { startRedis } from '../../harness/services.js';
-import { type CommitResult, createCommitter } from '../../src/ingest/commit.js';
+import type { CommitResult } from '../../src/ingest/attempts.js';
+import { createCommitter } from '../../src/ingest/commit.js';
 import { createLog } from '../../src/log.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { connectForCommits, untilReady } from '../../src/redis/client.js';

@@ -30,6 +30,7 @@ export type CommitOverrides = {
   readonly segmentAgeMsMax?: number;
   readonly suppressionVersion?: number;
   readonly registryVersion?: number;
+  readonly joinsWaitingMax?: number;
   readonly script?: Script;
 };
 
@@ -56,19 +57,12 @@ export const noSuppressions: Suppressions = {
   version: () => 0,
   of: () => undefined,
   reach: async () => undefined,
-  join: async () => [],
   close: () => undefined,
 };
 
 /** A request with one group. */
 export function submissionOf(group: Group): Submission {
-  return {
-    registryVersion: Number.MAX_SAFE_INTEGER,
-    groups: () => [group],
-    leftOut: () => undefined,
-    joins: () => [],
-    renew: () => undefined,
-  };
+  return { registryVersion: Number.MAX_SAFE_INTEGER, groups: () => [group], renew: () => undefined };
 }
 
 let sequence = 0;
@@ -91,6 +85,7 @@ export async function commit(
     packed.decisions,
     overrides.segmentAgeMsMax ?? 1e9,
     overrides.suppressionVersion ?? 0,
+    overrides.joinsWaitingMax ?? 1e9,
     overrides.registryVersion ?? Number.MAX_SAFE_INTEGER,
     ...packed.rows.flatMap(({ table, text }) => [currentVersionOf(table), markerRows[table], text]),
   ];

@@ -29,6 +29,8 @@ import { ChangeLost, freeUsers, suppressUsers } from '../../src/suppression/subm
 let sluice: SluiceHandle;
 let account: TestAccount;
 let other: TestAccount;
+/** Its main environment limits no messages of the client library. */
+let flooded: TestAccount;
 let token: string;
 let main: string;
 /** A lenient environment. */
@@ -47,6 +49,9 @@ before(async () => {
   const set = await sluice.admin('environments', 'set', main, ...unlimited, ...imports);
   importToken = String((set as { import_token: string }).import_token);
   await sluice.admin('environments', 'set', staging, '--validation', 'lenient');
+  flooded = await createTestAccount(sluice, 'Flooded');
+  const limits = ['collect_user', 'collect_app'].flatMap((limit) => ['--limit', `${limit}=none`]);
+  await sluice.admin('environments', 'set', flooded.appIds[0] as string, ...limits);
   other = await createTestAccount(sluice, 'Another');
   token = await getToken(sluice, account);
   urls = sluice.api.map(({ baseUrl }) => baseUrl);
@@ -203,7 +208,10 @@ test('stores nothing of a suppressed user from any endpoint, import, process and
   await setSuppressed(urls[0] as string, token, named, true);
   for (const url of urls) {
     for (const appId of [main, staging]) await sendAllKinds(url, appId, user);
-    assert.deepEqual(await importAll(url, user), { read: 3, stored: 3, repeats: 0, refused: 0 });
+    // As of anybody else, the second import has the keys of the first one.
+    const fresh = url === urls[0];
+    const counted = { stored: fresh ? 3 : 0, repeats: fresh ? 0 : 3 };
+    assert.deepEqual(await importAll(url, user), { read: 3, ...counted, refused: 0 });
   }
   for (const appId of [main, staging]) await sendAllKinds(urls[1] as string, appId, neighbour);
   await importAll(urls[1] as string, neighbour);
@@ -239,18 +247,181 @@ test('begins and ends with the next request, even to another process that has no
   }
 });
 
-test('claims no key and uses up no limit for what it leaves out', async () => {
-  const { identity } = newUser();
-  const record = { app_id: main, event: 'Keyed', identity, idempotency_key: `key of ${identity}` };
+/** What a caller is told about a user by every endpoint that takes records, asked twice each time, and far above the limits. */
+async function toldAbout(url: string, appId: string, user: ReturnType<typeof newUser>): Promise<string[]> {
+  const { identity, userId, device } = user;
+  const authorization = `Basic ${Buffer.from(`${appId}:`).toString('base64')}`;
+  const key = (name: string) => `${name} of ${identity}`;
+  const single = { app_id: appId, event: 'Told', identity };
+  const full = { ...single, properties: { list: ['a'] } };
+  const of = { user_id: userId, id: key('message') };
+  const segment = { userId: identity, anonymousId: device };
+  const requests: [path: string, body: object][] = [
+    [paths.track, { ...single, idempotency_key: key('single') }],
+    [paths.track, { ...full, idempotency_key: key('full') }],
+    [paths.track, { ...single, event: 'Other', idempotency_key: key('single') }],
+    [paths.track, { app_id: appId, user_id: userId, event: 'Told', idempotency_key: key('anonymous') }],
+    [
+      paths.track,
+      {
+        app_id: appId,
+        events: [0, 1, 2].map((at) => ({ event: 'Bulk', identity, idempotency_key: key(`bulk ${at % 2}`) })),
+      },
+    ],
+    [
+      paths.track,
+      {
+        app_id: appId,
+        events: [{ event: 'Bulk', identity, idempotency_key: key('bulk') }, { event: 'Bad' }],
+      },
+    ],
+    [paths.userProperties, { app_id: appId, identity, properties: { plan: 'pro' } }],
+    [paths.userProperties, { app_id: appId, users: [{ identity, properties: { plan: 'pro' } }] }],
+    [paths.identify, { app_id: appId, identity, user_id: userId }],
+    [
+      '/api/collect',
+      request(appId, [
+        event({ ...of, identity }),
+        { ...identify(userId, identity), id: key('identify') },
+        { ...userProperties({ plan: 'x' }, of), id: key('properties') },
+      ]),
+    ],
+    ['/v1/track', { ...segment, event: 'Told', messageId: key('track') }],
+    ['/v1/identify', { ...segment, traits: { plan: 'x' }, messageId: key('traits') }],
+    [
+      '/v1/batch',
+      {
+        batch: [
+          { type: 'alias', previousId: device, userId: identity, messageId: key('alias') },
+          { type: 'page', ...segment, name: 'Start', messageId: key('page') },
+        ],
+      },
+    ],
+    ...Array.from({ length: 31 }, (): [string, object] => [paths.track, single]),
+    ...Array.from({ length: 31 }, (): [string, object] => [
+      paths.userProperties,
+      { app_id: appId, identity, properties: { plan: 'x' } },
+    ]),
+    ...Array.from({ length: 2 }, (): [string, object] => [
+      paths.track,
+      { app_id: appId, events: Array.from({ length: 600 }, () => ({ event: 'Bulk', identity })) },
+    ]),
+  ];
+  const told: string[] = [];
+  for (const [path, body] of requests) {
+    for (let time = 0; time < 2; time++) {
+      const answer = await fetch(url + path, {
+        method: 'POST',
+        headers: {
+          'content-type': 'application/json',
+          ...(path.startsWith('/v1/') ? { authorization } : {}),
+        },
+        body: JSON.stringify(body),
+      });
+      // How long a limit has no room depends on when it was used up.
+      const timed = /^(date|retry-after|ratelimit.*)$/;
+      const headers = [...answer.headers].filter(([name]) => !timed.test(name)).join('; ');
+      const text = (await answer.text()).replaceAll(identity, 'IDENTITY').replace(/"retry_after":\d+/g, '');
+      told.push(`${path} ${answer.status} ${headers} ${text}`);
+    }
+  }
+  return told;
+}
+
+test('nobody can tell from answers who is suppressed: repeats, limits, headers and bodies are the same on every endpoint', async () => {
   const [one, two] = urls as [string, string];
-  await setSuppressed(one, token, [{ identity }], true);
-  for (let i = 0; i < 40; i++)
-    await send(two, paths.track, { ...record, idempotency_key: `${identity} ${i % 2}` });
-  await send(two, paths.track, record);
-  await setSuppressed(two, token, [{ identity }], false);
-  const answer = await post(one, paths.track, record);
-  assert.ok(isAccepted(answer) && answer.headers.get('sluice-repeats') === null, answer.text);
-  assert.equal(await rowsOf(identity), 1);
+  const [user, ...others] = [newUser(), newUser(), newUser()];
+  const appId = other.appIds[0] as string;
+  const otherToken = await getToken(sluice, other);
+  await setSuppressed(one, otherToken, [{ identity: user.identity }], true);
+  const told = await toldAbout(two, appId, user);
+  for (const another of others) assert.deepEqual(told, await toldAbout(two, appId, another));
+  assert.ok(told.some((line) => line.includes(' 429 ')) && told.some((line) => line.includes('"repeat"')));
+  assert.ok(
+    told.some((line) => line.includes('sluice-repeats,2')),
+    told.join('\n'),
+  );
+  assert.equal(await rowsOf(user.identity, user.userId), 1, 'the anonymous event before the identification');
+  // A key that a skipped record has taken stays taken when its user is free.
+  await setSuppressed(one, otherToken, [{ identity: user.identity }], false);
+  const again = {
+    app_id: appId,
+    events: [{ event: 'Bulk', identity: user.identity, idempotency_key: `bulk 0 of ${user.identity}` }],
+  };
+  assert.equal((await post(two, paths.track, again)).headers.get('sluice-repeats'), '1');
+  assert.equal(await rowsOf(user.identity, user.userId), 1);
+});
+
+/** What single events of another account take while something else is done: the times in ms, the slowest last. None is refused. */
+async function timesBeside(work: Promise<unknown>): Promise<number[]> {
+  let isOver = false;
+  const done = work.finally(() => {
+    isOver = true;
+  });
+  const times: number[] = [];
+  const neighbour = async () => {
+    while (!isOver) {
+      const began = performance.now();
+      const record = { app_id: other.appIds[1], event: 'Neighbour', identity: newUser().identity };
+      await send(urls[0] as string, paths.track, record);
+      times.push(performance.now() - began);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  };
+  await Promise.all([done, neighbour()]);
+  return times.sort((a, b) => a - b);
+}
+
+const slow = (times: readonly number[]) => times[Math.floor(times.length * 0.9)] as number;
+
+test('identifications as a suppressed user cost others no more than identifications as anybody else', async () => {
+  const [user, another] = [newUser(), newUser()];
+  const [url] = urls as [string];
+  const [appId] = flooded.appIds as [string];
+  const itsToken = await getToken(sluice, flooded);
+  await setSuppressed(url, itsToken, [{ identity: user.identity }], true);
+  let devices = 1_000_000_000_000;
+  const newDevice = () => {
+    devices += 1;
+    return String(devices);
+  };
+  /** Identifies ever new devices. */
+  const flood = async (identity: string) => {
+    const sender = async () => {
+      for (let i = 0; i < 8; i++) {
+        const messages = Array.from({ length: 500 }, () => identify(newDevice(), identity));
+        const reply = await collect(url, request(appId, messages));
+        const stored = reply.json.messages?.every(({ status }) => status === 'stored');
+        assert.equal(stored, true, reply.text.slice(0, 200));
+      }
+    };
+    await Promise.all([sender(), sender(), sender()]);
+  };
+  const usual = slow(await timesBeside(flood(another.identity)));
+  const attacked = slow(await timesBeside(flood(user.identity)));
+  assert.ok(attacked < 4 * usual, `${attacked} ms instead of ${usual}`);
+  assert.equal(await rowsOf(user.identity), 0);
+  // As many as may be joined in a minute, and in one identity.
+  const { names } = JSON.parse((await lookUp(url, itsToken)).text) as { names: number };
+  assert.ok(names > 1 && names <= 1 + 3 * suppressions.joins.max, String(names));
+  // The other half of the devices are merged with the other identity.
+  const both = [{ identity: user.identity }, { identity: another.identity }];
+  await setSuppressed(url, itsToken, both, true);
+  assert.ok((JSON.parse((await lookUp(url, itsToken)).text) as { names: number }).names > 12_000);
+  await setSuppressed(url, itsToken, both, false);
+  assert.equal((JSON.parse((await lookUp(url, itsToken)).text) as { names: number }).names, 0);
+});
+
+test('suppressions of many users hold up nobody else', async () => {
+  const itsToken = await getToken(sluice, flooded);
+  const submitAll = async (suppress: boolean) => {
+    const list = Array.from({ length: counts.deletionTargetsMax }, (_, i) => ({ identity: `one of ${i}` }));
+    await setSuppressed(urls[0] as string, itsToken, list, suppress);
+  };
+  // Nobody of them is suppressed yet, so this changes nothing.
+  const usual = slow(await timesBeside(submitAll(false)));
+  const meanwhile = slow(await timesBeside(submitAll(true)));
+  assert.ok(meanwhile < 8 * usual, `${meanwhile} ms instead of ${usual}`);
 });
 
 test('leaves out some records of a request and accepts the others, with their keys, answers and limits', async () => {
@@ -270,7 +441,7 @@ test('leaves out some records of a request and accepts the others, with their ke
   });
   const { accepted, rejected } = JSON.parse(reply.text) as { accepted: number; rejected: number };
   assert.deepEqual([reply.status, accepted, rejected], [200, 4, 1]);
-  assert.equal(reply.headers.get('sluice-repeats'), '2');
+  assert.equal(reply.headers.get('sluice-repeats'), '4');
   const messages = [
     event({ user_id: '77', identity: user.identity }),
     event({ user_id: '78', identity: neighbour.identity }),
@@ -372,8 +543,8 @@ test('keeps what a suppressed device says about somebody else, and leaves out th
   );
   assert.deepEqual(properties, [{ plan: 'pro' }]);
   await setSuppressed(urls[0] as string, token, [{ user_id: userId }], false);
-  assert.equal(await sendBatch(), '1', 'of the identification only its second record is a repeat');
-  assert.equal(await rowsOf(identity, userId), 4);
+  assert.equal(await sendBatch(), '2', 'skipped records have taken their keys');
+  assert.equal(await rowsOf(identity, userId), 3, 'the first event has no key');
 });
 
 test('a deletion that suppresses leaves nothing, and nothing comes after it', async () => {

@@ -7,29 +7,19 @@ import { gzipSync } from 'node:zlib';
 import { freePort } from '../../harness/free-port.js';
 import { openRaw } from '../../harness/raw-http.js';
 import { startRedis } from '../../harness/services.js';
-import type { LiveEnvironment } from '../../src/accounts/environments.js';
 import { overloadedRetrySeconds } from '../../src/contract/limits.js';
 import { outcomes } from '../../src/contract/outcomes.js';
 import { readJsonBody } from '../../src/http/protocol/body.js';
 import { isOwnFault } from '../../src/http/protocol/fault.js';
 import { listen, type Route, type Server, withoutBody } from '../../src/http/protocol/server.js';
-import {
-  type CommitResult,
-  type Committer,
-  type CommitterOptions,
-  createCommitter,
-} from '../../src/ingest/commit.js';
+import type { CommitResult } from '../../src/ingest/attempts.js';
+import { type Committer, type CommitterOptions, createCommitter } from '../../src/ingest/commit.js';
 import type { Group } from '../../src/ingest/pack.js';
-import { createSubmission, type Submission, selectUsers } from '../../src/ingest/submission.js';
 import { createLog } from '../../src/log.js';
 import { requestsFailed } from '../../src/metrics.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { pino } from '../../src/packages/pino.js';
 import { connectForCommits, untilReady } from '../../src/redis/client.js';
-import { registryKeys, shardKeys } from '../../src/redis/keys.js';
-import { freeNames, raiseShards, suppressNames } from '../../src/suppression/change.js';
-import { createNameHasher } from '../../src/suppression/names.js';
-import { followSuppressions } from '../../src/suppression/suppressions.js';
 import { commitBatches } from '../../src/tuning.js';
 import { epoch, eventRecord, group, loadShard, noSuppressions, submissionOf } from '../support/shard.js';
 
@@ -251,47 +241,5 @@ describe('a commit that several requests share', () => {
       ['failed', 'failed'],
     );
     assert.deepEqual(await submit(good()), stored);
-  });
-
-  test('refuses only the one that identifies somebody as a suppressed user when the account has no room for the name', async (t) => {
-    const deployment = { epoch, secret, shards: 1, created_at: '' };
-    const options = { redis: admin, epoch, shards: 1, namesPerAccountMax: 1 };
-    await admin.set(registryKeys.epoch, epoch);
-    const suppressed = createNameHasher(secret, 'account').textOf({ identity: 'ada' });
-    await suppressNames(options, 'account', [[suppressed, '-']]);
-    const suppressions = await followSuppressions(admin, () => deployment, log, options.namesPerAccountMax);
-    t.after(() => suppressions.close());
-    const mine = createCommitter({ ...committing, suppressions });
-    t.after(() => mine.close());
-    const environment = { appId: '1000000001', accountId: 'account', registryVersion: 0 } as LiveEnvironment;
-    const identifying = (identity: string) => {
-      const users = [
-        { identity, userId: '7' },
-        { identity: 'grace', userId: undefined },
-      ];
-      return createSubmission({ environment, suppressions }, selectUsers(users), (kept = [0, 1]) => [
-        group(kept.map((record) => eventRecord(`of ${identity} ${record}`))),
-      ]);
-    };
-    const commit = (submission: Submission) =>
-      new Promise<CommitResult>((settle) =>
-        mine.submit(submission, ([result]) => settle(result as CommitResult)),
-      );
-    const refused = { kind: 'overloaded', reason: 'too_many_suppressed_users' };
-    const both = { kind: 'committed', letters: 'ss' };
-    const rows = () => admin.hgetall(shardKeys.segmentRows(0));
-    const before = await rows();
-    assert.deepEqual(await commit(identifying('ada')), refused, 'alone');
-    assert.deepEqual(await rows(), before);
-    const several = ['ada', 'hedy', 'ada'].map((identity) => commit(identifying(identity)));
-    assert.deepEqual(await Promise.all(several), [refused, both, refused], 'beside others');
-    const scriptsRun = async () =>
-      Number(/cmdstat_evalsha:calls=(\d+)/.exec(await admin.info('commandstats'))?.[1]);
-    const run = await scriptsRun();
-    assert.deepEqual(await commit(identifying('ada')), refused);
-    assert.equal(await scriptsRun(), run, 'a refusal costs Redis no script');
-    await freeNames(options, 'account', [suppressed]);
-    await raiseShards(options);
-    assert.deepEqual(await commit(identifying('ada')), both, 'once the identity is free');
   });
 });

@@ -5,13 +5,13 @@ import type { LiveEnvironment } from '../../accounts/environments.js';
 import { isAllowedOrigin } from '../../accounts/origins.js';
 import { bodies, counts, lengths } from '../../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
+import type { CommitResult } from '../../ingest/attempts.js';
 import {
   answerMessages,
   type OnCollected,
   type PreparedMessages,
   prepareMessages,
 } from '../../ingest/collect.js';
-import type { CommitResult } from '../../ingest/commit.js';
 import { atOnce, type Steps } from '../../ingest/steps.js';
 import { type TakeBody, typesOfBrowsers } from '../protocol/body.js';
 import { openRoutes } from '../protocol/cors.js';
@@ -78,10 +78,10 @@ export function collectRoutes(options: CollectOptions): Route[] {
       if (result.kind === 'committed' && result.differing !== undefined)
         differing = (differing ?? 0) + result.differing;
     }
-    const { answers, stored, repeated, suppressed, limited } = answerMessages(prepared, results);
+    const { answers, limited, ...outcomes } = answerMessages(prepared, results);
     const { appId } = environment;
     const { errors, mendings } = prepared;
-    entrance.countRecords(appId, { stored, repeated, differing, suppressed, errors, mendings });
+    entrance.countRecords(appId, { ...outcomes, differing, errors, mendings });
     for (const [limit, count] of limited) entrance.countLimited(appId, limit, count, count);
 
     const reply = (lives: boolean) => {

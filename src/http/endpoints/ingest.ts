@@ -4,7 +4,7 @@
 import type { LiveEnvironment } from '../../accounts/environments.js';
 import { bodies } from '../../contract/limits.js';
 import type { Rejection } from '../../contract/outcomes.js';
-import type { CommitResult } from '../../ingest/commit.js';
+import type { CommitResult } from '../../ingest/attempts.js';
 import { ignoredOf } from '../../ingest/ignored-fields.js';
 import {
   isBulk,
@@ -159,12 +159,16 @@ export function ingest<T extends Checked>(
     { letters, differing }: Extract<CommitResult, { kind: 'committed' }>,
     environment: LiveEnvironment,
   ): void {
-    const { errors, mendings, records, submission } = prepared;
-    const suppressed = submission.leftOut()?.length ?? 0;
-    let repeated = 0;
-    for (let i = 0; i < letters.length; i++) if (letters[i] === 'r') repeated += 1;
-    const stored = letters.length - repeated;
-    entrance.countRecords(environment.appId, { stored, repeated, differing, suppressed, errors, mendings });
+    const { errors, mendings, records } = prepared;
+    let [stored, repeated, unjoined] = [0, 0, 0];
+    for (let i = 0; i < letters.length; i++) {
+      if (letters[i] === 's') stored += 1;
+      else if (letters[i] === 'r') repeated += 1;
+      else if (letters[i] === 'u') unjoined += 1;
+    }
+    const suppressed = letters.length - stored - repeated;
+    const outcomes = { stored, repeated, differing, suppressed, unjoined, errors, mendings };
+    entrance.countRecords(environment.appId, outcomes);
     if (repeated > 0) exchange.addHeader(repeatsHeader, String(repeated));
     if (errors.length === 0) return exchange.ok();
     exchange.reply(200, JSON.stringify({ accepted: records, rejected: errors.length, errors }));

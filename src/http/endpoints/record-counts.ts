@@ -11,6 +11,7 @@ import {
   recordsRepeated,
   recordsSuppressed,
   requestsLimited,
+  usersUnjoined,
 } from '../../metrics.js';
 import type { MinuteCounts } from '../../traffic/minute-counts.js';
 
@@ -22,6 +23,8 @@ export type RecordOutcomes = {
   readonly differing: number | undefined;
   /** Records of suppressed users, which are answered as if they were stored. */
   readonly suppressed: number;
+  /** Identifications among them whose anonymous user could not be joined to the suppressed one. */
+  readonly unjoined: number;
   readonly errors: readonly Pick<Rejection, 'code'>[];
   readonly mendings: ReadonlyMap<Mending, number>;
 };
@@ -45,7 +48,7 @@ export function createRecordCounts(
   const repeats = recordsRepeated.labels(endpoint);
 
   function countRecords(appId: string, outcomes: RecordOutcomes): void {
-    const { stored, repeated, differing, suppressed, errors, mendings } = outcomes;
+    const { stored, repeated, differing, suppressed, unjoined, errors, mendings } = outcomes;
     if (stored > 0) {
       accepted.inc(stored);
       traffic.add(appId, 'accepted', stored);
@@ -59,6 +62,7 @@ export function createRecordCounts(
       recordsSuppressed.inc({ endpoint }, suppressed);
       counts.add(appId, 'suppressed', suppressed);
     }
+    if (unjoined > 0) usersUnjoined.inc(unjoined);
     for (const { code } of errors) recordsRejected.inc({ endpoint, code });
     if (mendings.size > 0) counts.addMendings(appId, mendings);
   }

@@ -6,7 +6,7 @@ import type { LiveEnvironment } from '../../accounts/environments.js';
 import { bodies, browserCaches, counts } from '../../contract/limits.js';
 import { type Rejection, rejection } from '../../contract/outcomes.js';
 import { type SegmentType, segmentTypes } from '../../contract/segment.js';
-import type { CommitResult } from '../../ingest/commit.js';
+import type { CommitResult } from '../../ingest/attempts.js';
 import type { ElementError } from '../../ingest/prepare.js';
 import { type PreparedSegment, prepareSegment } from '../../ingest/segment.js';
 import { atOnce, type Steps } from '../../ingest/steps.js';
@@ -150,6 +150,7 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
       repeated: 0,
       differing: 0,
       suppressed: 0,
+      unjoined: 0,
       errors,
       mendings: new Map(),
     });
@@ -160,19 +161,21 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
     exchange: Exchange,
     entrance: Entrance,
     { appId }: LiveEnvironment,
-    { recordsOf, submission, errors, mendings }: Ready,
+    { recordsOf, errors, mendings }: Ready,
     { letters, differing }: Extract<CommitResult, { kind: 'committed' }>,
   ): void {
-    const leftOut = new Set(submission.leftOut());
-    let [stored, repeated, record, at] = [0, 0, 0, 0];
+    let [stored, repeated, suppressed, unjoined, at] = [0, 0, 0, 0, 0];
     for (const count of recordsOf) {
-      let its = '';
-      for (const end = record + count; record < end; record++) if (!leftOut.has(record)) its += letters[at++];
+      const its = letters.slice(at, at + count);
+      at += count;
       if (its.includes('s')) stored += 1;
-      else if (its !== '') repeated += 1;
+      else if (!/[ku]/.test(its)) repeated += 1;
+      for (const letter of its) {
+        if (letter === 'k' || letter === 'u') suppressed += 1;
+        if (letter === 'u') unjoined += 1;
+      }
     }
-    const suppressed = leftOut.size;
-    entrance.countRecords(appId, { stored, repeated, differing, suppressed, errors, mendings });
+    entrance.countRecords(appId, { stored, repeated, differing, suppressed, unjoined, errors, mendings });
     if (repeated > 0) exchange.addHeader(repeatsHeader, String(repeated));
     if (errors.length === 0) return exchange.reply(200, '{"success":true}');
     const body = { success: true, accepted: recordsOf.length, rejected: errors.length, errors };

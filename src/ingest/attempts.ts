@@ -1,0 +1,182 @@
+// One commit on its way to Redis: sent under its number until it is answered or its deadline has passed, so that a lost reply
+// stores nothing twice.
+
+import { randomBytes } from 'node:crypto';
+import { markerRows } from '../clickhouse/tables.js';
+import { suppressions as bounds } from '../contract/limits.js';
+import { currentVersionOf } from '../contract/records.js';
+import type { CrashPoint } from '../crash-point.js';
+import { describeError, type Log } from '../log.js';
+import { commitRepeats } from '../metrics.js';
+import { dropSilentConnection, type Redis, reachOf } from '../redis/client.js';
+import { classifyRedisFault } from '../redis/faults.js';
+import { shardKeys } from '../redis/keys.js';
+import { runScript, scripts } from '../redis/scripts.js';
+import { commitBatches } from '../tuning.js';
+import { type Group, packGroups } from './pack.js';
+
+/** The result of a group. */
+export type CommitResult =
+  /**
+   * One letter per record: `s` stored, `r` repeat, `k` skipped, since its user is suppressed, `u` skipped, and its anonymous user
+   * could not be joined. The record, or what is left of a skipped one, is in Redis's append-only file.
+   */
+  | {
+      readonly kind: 'committed';
+      readonly letters: string;
+      /** How many of the repeats say something else than the first record with their key, if any do. */
+      readonly differing?: number;
+    }
+  /** Refused by the limit at this index of the group's limits; nothing stored or consumed. */
+  | { readonly kind: 'limited'; readonly limitIndex: number; readonly waitMs: number }
+  /** Nothing stored. */
+  | { readonly kind: 'overloaded'; readonly reason: OverloadReason }
+  /** Perhaps stored. */
+  | { readonly kind: 'unknown' }
+  /** Perhaps stored: the commit met an error of ours. */
+  | { readonly kind: 'failed'; readonly fault: unknown };
+
+export type OverloadReason =
+  | 'redis_unreachable'
+  | 'redis_refuses'
+  | 'backlog_full'
+  | 'too_much_waiting'
+  | 'state_not_loaded'
+  | 'suppressions_unread'
+  | 'stopping';
+
+export type AttemptOptions = {
+  readonly redis: Redis;
+  readonly shard: number;
+  /** The epoch of the deployment. A Redis with another epoch or none refuses commits. */
+  readonly epoch: string;
+  readonly backlogBytesMax: number;
+  readonly segmentBytesMax: number;
+  /** The age at which a tick seals a segment. */
+  readonly segmentAgeMsMax: number;
+  readonly crash: CrashPoint;
+  readonly log: Log;
+};
+
+export type Attempts = {
+  /**
+   * Makes one commit. `versions`: of the suppressions that the process has applied, and of the registry by which the environments
+   * were found. Settles with the version of the suppressions that Redis wants applied first, if it wants one; nothing is stored then.
+   */
+  make(
+    groups: readonly Group[],
+    versions: { readonly suppressions: number; readonly registry: number },
+    deadline: number,
+  ): Promise<((index: number) => CommitResult) | { readonly version: number }>;
+};
+
+/** Makes the commits of one process to one shard, one after another. */
+export function createAttempts(options: AttemptOptions): Attempts {
+  const { redis, shard, crash, log } = options;
+  const keys = [shardKeys.state(shard), shardKeys.segments(shard), shardKeys.answers(shard)];
+  const processId = randomBytes(9).toString('base64url');
+  const reach = reachOf(redis, shardKeys.state(shard));
+  let sequence = 0;
+
+  const make: Attempts['make'] = async (groups, versions, deadline) => {
+    sequence += 1;
+    const packed = packGroups(groups);
+    const args = [
+      options.epoch,
+      sequence,
+      options.backlogBytesMax,
+      options.segmentBytesMax,
+      processId,
+      packed.decisions,
+      options.segmentAgeMsMax + commitBatches.overdueSegmentMsMax,
+      versions.suppressions,
+      bounds.joinsWaitingMax,
+      versions.registry,
+      ...packed.rows.flatMap(({ table, text }) => [currentVersionOf(table), markerRows[table], text]),
+    ];
+    crash('commit_packed');
+    let sent = false;
+    for (let left = deadline - performance.now(); left > 0; left = deadline - performance.now()) {
+      if (await reach.reaches()) {
+        if (sent) commitRepeats.inc();
+        const reply = await attempt(args, left);
+        if (reply.kind !== 'answer') reach.doubt();
+        if (reply.kind === 'answer') {
+          if (reply.text.startsWith('v')) return { version: Number(reply.text.slice(1)) };
+          // An earlier copy may still arrive at a time when there is room.
+          const refused = reply.text === 'o' || reply.text === 'e';
+          return sent && refused ? always({ kind: 'unknown' }) : readAnswer(reply.text, groups.length);
+        }
+        if (reply.kind === 'refused' && !sent) return always({ kind: 'overloaded', reason: 'redis_refuses' });
+        if (reply.kind === 'lost') sent = true;
+      }
+      await new Promise((resolve) => setTimeout(resolve, 25));
+    }
+    log.warn({ shard, groups: groups.length, sent }, 'commit not answered before its deadline');
+    return always(sent ? { kind: 'unknown' } : { kind: 'overloaded', reason: 'redis_unreachable' });
+  };
+
+  /** Sends a commit once. Gives up after `leftMs` at the latest. */
+  async function attempt(args: (string | number | Buffer)[], leftMs: number): Promise<Reply> {
+    let timer: NodeJS.Timeout | undefined;
+    const silence = new Promise<never>((_, reject) => {
+      const giveUp = () => reject(new Error('no reply in time'));
+      // Timers run before replies that have arrived. So a process that was paused looks at its replies before it gives up.
+      timer = setTimeout(() => setImmediate(giveUp), Math.min(leftMs, commitBatches.attemptMs));
+    });
+    try {
+      const reply = runScript(redis, scripts.commit, keys, args);
+      crash('commit_sent');
+      return { kind: 'answer', text: String(await Promise.race([reply, silence])) };
+    } catch (error) {
+      const kind = classifyRedisFault(error);
+      if (kind === 'full' || kind === 'refused') {
+        log.warn({ shard, error: describeError(error) }, 'redis refuses commits');
+        return { kind: 'refused' };
+      }
+      if (kind === 'broken') log.error({ shard, error: describeError(error) }, 'the commit script failed');
+      // A connection that stays silent may stay so; a new one gets another chance within the deadline.
+      else dropSilentConnection(redis);
+      return { kind: 'lost' };
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  return { make };
+}
+
+type Reply = { kind: 'answer'; text: string } | { kind: 'refused' } | { kind: 'lost' };
+
+function always(result: CommitResult): () => CommitResult {
+  return () => result;
+}
+
+function committed(answer: string): CommitResult {
+  if (!answer.includes('d')) return { kind: 'committed', letters: answer };
+  const letters = answer.replaceAll('d', 'r');
+  return { kind: 'committed', letters, differing: answer.split('d').length - 1 };
+}
+
+function readAnswer(text: string, groupCount: number): (index: number) => CommitResult {
+  switch (text) {
+    case 'e':
+      return always({ kind: 'overloaded', reason: 'state_not_loaded' });
+    case 'o':
+      return always({ kind: 'overloaded', reason: 'backlog_full' });
+    case 'x':
+      return always({ kind: 'unknown' });
+  }
+  const answers = text.split(',');
+  if (answers.length !== groupCount) throw new Error('the commit script answered for other groups');
+  return (index) => {
+    const answer = answers[index] as string;
+    if (!answer.startsWith('l')) return committed(answer);
+    const colon = answer.indexOf(':');
+    return {
+      kind: 'limited',
+      limitIndex: Number(answer.slice(1, colon)),
+      waitMs: Number(answer.slice(colon + 1)),
+    };
+  };
+}

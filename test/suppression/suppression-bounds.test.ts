@@ -1,0 +1,203 @@
+// What strangers and large accounts can make of the suppressions: on a Redis of its own, without a deployment.
+
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import { type RedisHandle, startRedis } from '../../harness/services.js';
+import { suppressions as bounds } from '../../src/contract/limits.js';
+import { Redis } from '../../src/packages/ioredis.js';
+import { registryKeys, shardKeys } from '../../src/redis/keys.js';
+import {
+  areFree,
+  areSuppressed,
+  type ChangeOptions,
+  freeNames,
+  joinNames,
+  type Suppressed,
+  suppressNames,
+  TooManyNames,
+} from '../../src/suppression/change.js';
+import { moveJoins } from '../../src/suppression/joins.js';
+import { createNameHasher, inEnvironment } from '../../src/suppression/names.js';
+import { suppressionChanges } from '../../src/tuning.js';
+import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
+
+const accountId = '7';
+const appId = '1000000001';
+const hasher = createNameHasher('secret', accountId);
+const suppressed = hasher.textOf({ identity: 'ada@example.com' });
+
+let server: RedisHandle;
+let redis: Redis;
+let options: ChangeOptions;
+
+before(async () => {
+  server = await startRedis({ appendfsync: 'no' });
+  redis = new Redis(server.url);
+  options = { redis, epoch, shards: 1 };
+});
+after(async () => {
+  redis?.disconnect();
+  await server?.remove();
+});
+beforeEach(async () => {
+  await redis.flushall();
+  await redis.set(registryKeys.epoch, epoch);
+  await loadShard(redis);
+  await suppressNames(options, accountId, [[suppressed, '-']]);
+});
+
+const anonymous = (number: number) => inEnvironment(hasher.textOf({ userId: String(number) }), appId);
+
+function merged(count: number): Suppressed[] {
+  return Array.from({ length: count }, (_, number): Suppressed => [anonymous(number), suppressed]);
+}
+
+/** The names that each change suppressed, and freed. */
+async function sizesOfChanges(): Promise<number[]> {
+  const changes = await redis.zrange(registryKeys.suppressionChanges, '0', '-1');
+  return changes.map((change) => {
+    const [, added = '', removed = ''] = change.split('\n');
+    return Math.max(added.split(' ').length, removed.split(' ').length);
+  });
+}
+
+test('suppresses and frees any number of merged names, a few at a time', async () => {
+  const names = merged(30_000);
+  await redis.config('RESETSTAT');
+  await suppressNames(options, accountId, names);
+  assert.equal(await areSuppressed(options, accountId, names), true);
+  await freeNames(options, accountId, [suppressed]);
+  assert.equal(await areFree(options, accountId, [suppressed, ...names.map(([name]) => name)]), true);
+  assert.ok(Math.max(...(await sizesOfChanges())) <= suppressionChanges.workMax);
+  // The bound is 20 ms for each, on a machine that does nothing else.
+  const usPerCall = Number(
+    /cmdstat_evalsha:.*usec_per_call=([\d.]+)/.exec(await redis.info('commandstats'))?.[1],
+  );
+  assert.ok(usPerCall < 20_000, `a script took ${usPerCall} µs`);
+  assert.deepEqual(await redis.keys('{registry}:suppressed_*'), []);
+  assert.equal(await redis.hget(registryKeys.suppressions, `users:${accountId}`), '0');
+});
+
+test('an interrupted change is complete once it is asked for again, and the root is the last to go', async () => {
+  const names = merged(3 * suppressionChanges.workMax);
+  await suppressNames(options, accountId, names);
+  for (let calls = 1; calls < 4; calls++) {
+    let left = calls;
+    const cutOff = new Proxy(redis, {
+      get(target, property) {
+        const value = Reflect.get(target, property) as unknown;
+        if (property !== 'evalsha') return typeof value === 'function' ? value.bind(target) : value;
+        return (...args: Parameters<Redis['evalsha']>) => {
+          left -= 1;
+          return left < 0 ? Promise.reject(new Error('cut off')) : target.evalsha(...args);
+        };
+      },
+    });
+    await assert.rejects(freeNames({ ...options, redis: cutOff }, accountId, [suppressed]), /cut off/);
+    assert.equal(await areSuppressed(options, accountId, [[suppressed, '-']]), true);
+  }
+  const others = names.map(([name]) => name);
+  assert.equal(await areFree(options, accountId, others.slice(0, 3)), false);
+  await freeNames(options, accountId, [suppressed]);
+  assert.equal(await areFree(options, accountId, [suppressed, ...others]), true);
+});
+
+test('users that strangers have joined have bounds of their own, and take no room of the account', async () => {
+  const devices = Array.from({ length: bounds.joinedPerIdentityMax + 5 }, (_, at) => anonymous(at));
+  const another = hasher.textOf({ identity: 'grace@example.com' });
+  await suppressNames(options, accountId, [[another, '-']]);
+  const join = (names: readonly string[], to: string) =>
+    joinNames(
+      options,
+      accountId,
+      names.map((name) => [name, to]),
+    );
+  assert.equal(await join(devices, suppressed), 5);
+  assert.equal(await join(devices.slice(0, 10), suppressed), 0, 'again');
+  assert.equal(await join(devices.slice(-5), another), 0, 'another identity has its own room');
+  assert.equal(
+    await join(['x@1', 'y@1'], hasher.textOf({ identity: 'free@example.com' })),
+    0,
+    'of a free user',
+  );
+  assert.equal(await areFree(options, accountId, ['x@1', 'y@1']), true);
+  const small = { ...options, namesPerAccountMax: 3 };
+  const third: Suppressed = [hasher.textOf({ identity: 'hedy@example.com' }), '-'];
+  const fourth: Suppressed = [hasher.textOf({ identity: 'rosa@example.com' }), '-'];
+  await suppressNames(small, accountId, [third]);
+  await assert.rejects(suppressNames(small, accountId, [fourth]), TooManyNames);
+  // A name that the account asks for itself takes its room, also if a stranger has joined it.
+  await assert.rejects(suppressNames(small, accountId, [[devices[0] as string, '-']]), TooManyNames);
+  await freeNames(options, accountId, [suppressed]);
+  assert.equal(await areFree(options, accountId, devices.slice(0, -5)), true);
+  assert.equal(await areFree(options, accountId, devices.slice(-1)), false);
+  assert.equal(await redis.hget(registryKeys.suppressions, `joined:${accountId}`), '5');
+});
+
+test('a commit joins an anonymous user, and the next ones skip this user until the list has it', async () => {
+  const name = anonymous(1);
+  const joinLimit = { digest: 'a'.repeat(24), limit: { max: 2, windowMs: 60_000, granularityMs: 1000 } };
+  const joins = `${accountId} ${suppressed}`;
+  const joining = (...of: string[]) => ({
+    ...group(of.map((each) => eventRecord(`joins ${each}`))),
+    marks: of.map((each) => ({ name: each, joins })),
+    joinLimit,
+  });
+  const about = (...of: string[]) => ({
+    ...group(of.map((each, at) => eventRecord(`about ${each}`, at === 1 ? `key of ${each}` : undefined))),
+    marks: of.map((each) => ({ name: each })),
+  });
+  assert.equal(await commit(redis, [about(name, name)]), 'ss');
+  const version = 5;
+  assert.equal(
+    await commit(redis, [about(name), joining(name), about(name, anonymous(2), name)], {
+      suppressionVersion: version,
+    }),
+    's,k,ksk',
+  );
+  assert.equal(await commit(redis, [about(name, anonymous(2))]), `v${version}`);
+  const later = { suppressionVersion: version };
+  assert.equal(await commit(redis, [about(name, name, anonymous(2))], later), 'krs');
+  // Above the limit a user stays, and is not refused either.
+  assert.equal(
+    await commit(redis, [joining(name, anonymous(3), anonymous(4)), about(anonymous(4))], later),
+    'kku,s',
+  );
+  assert.equal(await moveJoins(options), 0);
+  assert.equal(await areSuppressed(options, accountId, [[name, `+${suppressed}`]]), true);
+  assert.deepEqual(await redis.hgetall(shardKeys.joined(0)), {});
+  assert.match(await commit(redis, [about(name)], later), /^v/, 'nobody stores without having read the list');
+  const latest = { suppressionVersion: Number(await redis.hget(registryKeys.suppressions, 'version')) };
+  assert.equal(await commit(redis, [about(name)], latest), 's');
+  const full = { ...latest, joinsWaitingMax: 0 };
+  assert.equal(
+    await commit(
+      redis,
+      [{ ...joining(anonymous(5)), joinLimit: { ...joinLimit, digest: 'b'.repeat(24) } }],
+      full,
+    ),
+    'u',
+  );
+});
+
+test('a skipped record takes its key, counts towards its limits and leaves nothing else', async () => {
+  const limit = { digest: 'c'.repeat(24), cost: 1, limit: { max: 2, windowMs: 60_000, granularityMs: 1 } };
+  const keyed = (claim: string) => ({
+    ...group([eventRecord('skipped', claim)], [limit]),
+    marks: ['skipped' as const],
+  });
+  assert.equal(await commit(redis, [keyed('a')]), 'k');
+  assert.equal(await commit(redis, [keyed('a')]), 'r');
+  assert.match(await commit(redis, [keyed('b')]), /^l0:/);
+  assert.equal(await commit(redis, [group([eventRecord('other row', 'a')])]), 'd');
+  assert.deepEqual(await redis.zrange(shardKeys.segments(0), '0', '-1'), [], 'no segment');
+  assert.deepEqual(await redis.hgetall(shardKeys.segmentRows(0)), {});
+  const mixed = {
+    ...group([eventRecord('one'), eventRecord('two'), eventRecord('three')]),
+    marks: [undefined, 'skipped' as const, undefined],
+  };
+  assert.equal(await commit(redis, [mixed]), 'sks');
+  const [member] = await redis.zrange(shardKeys.segments(0), '0', '-1');
+  const rows = (await redis.get(`{s0}:segment:${member}`)) ?? '';
+  assert.deepEqual(rows.match(/"(one|two|three|skipped)"/g), ['"one"', '"three"']);
+});
