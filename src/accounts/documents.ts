@@ -143,6 +143,8 @@ export type FormerPeople = { readonly account_id: string; readonly person_ids: r
 export type Person = {
   /** Of their address; of somebody who has never had access of address and account, so that several accounts can invite it. */
   readonly person_id: string;
+  /** The id that they had while invited: a page that was loaded then names them by it. */
+  readonly invited_as?: string;
   /** In lower case. One person at most has access by it, in the whole deployment. */
   readonly email: string;
   readonly role: Role;

@@ -6,6 +6,7 @@ import { AdministrationError } from '../accounts/accounts.js';
 import { readRegistry } from '../accounts/registry.js';
 import { type AccountRole, mayDo, type Right } from '../contract/roles.js';
 import { readDeletion } from '../deletion/request.js';
+import { personNamed } from '../people/people.js';
 import type { AdminContext } from './context.js';
 
 export type Principal =
@@ -60,9 +61,9 @@ async function checkOwn({ redis }: AdminContext, accountId: string, parameters: 
   if (typeof requestId === 'string' && (await readDeletion(redis, requestId))?.account_id !== accountId)
     throw new AdministrationError('there is no such deletion request');
   if (typeof appId !== 'string' && typeof personId !== 'string') return;
-  const { environments, people } = await readRegistry(redis);
-  if (typeof appId === 'string' && environments.get(appId)?.account_id !== accountId)
+  const snapshot = await readRegistry(redis);
+  if (typeof appId === 'string' && snapshot.environments.get(appId)?.account_id !== accountId)
     throw new AdministrationError(`there is no environment ${appId}`);
-  if (typeof personId === 'string' && people.get(personId)?.account_id !== accountId)
+  if (typeof personId === 'string' && personNamed(snapshot, personId)?.account_id !== accountId)
     throw new AdministrationError(`there is no person ${personId}`);
 }

@@ -261,13 +261,18 @@ export async function listPeople(redis: Redis, accountId?: string): Promise<Pers
     .map((person) => viewPerson(person, nowMs));
 }
 
+/** The person of an id, or of the one that they had while invited. */
+export function personNamed({ people }: RegistrySnapshot, id: string): Person | undefined {
+  return people.get(id) ?? [...people.values()].find(({ invited_as }) => invited_as === id);
+}
+
 /** Ends a person's access; their sessions end with the next request, and within a second what goes on under them. */
 export async function removePerson(
   redis: Redis,
   personId: string,
 ): Promise<{ person_id: string; removed: true }> {
   return changeRegistry(redis, (snapshot) => {
-    const person = snapshot.people.get(personId);
+    const person = personNamed(snapshot, personId);
     if (person === undefined) throw new AdministrationError(`there is no person ${personId}`);
     return {
       changes: removalsOf(snapshot, [person]),
@@ -311,8 +316,13 @@ export async function acceptInvitation(
     if (there !== undefined && there !== invited && credentialOf(there) !== undefined)
       return { changes: [], result: undefined };
     const { invitation: _, second_factor: __, ...rest } = invited;
-    const person: Person = { ...rest, person_id, password: newPassword(passwordHash, nowMs) };
     const former = invited.person_id === person_id ? [] : [invited];
+    const person: Person = {
+      ...rest,
+      person_id,
+      ...(former.length === 0 ? {} : { invited_as: invited.person_id }),
+      password: newPassword(passwordHash, nowMs),
+    };
     return { changes: [...removalsOf(snapshot, former), changeOf(person)], result: person };
   });
 }
