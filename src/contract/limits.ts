@@ -535,8 +535,8 @@ export const imports = {
   zstdBlockBytesMax: 128 * KiB,
   /** Users whose latest properties are remembered, so that they are not sent with each of their events. */
   rememberedUsersMax: 100_000,
-  /** Keys that rows have of their own, of which later rows are compared with the first: up to 150 MB of memory. */
-  comparedKeysMax: 1_000_000,
+  /** Keys that rows have of their own, of which later rows are compared with the first: some 75 MB of memory. */
+  comparedKeysMax: 500_000,
   /** Whose properties are older in an export is hardly the same today; they would replace today's. */
   userPropertiesYearsMax: 5,
   /** How long the service may be silent before a request is sent again. */

@@ -11,8 +11,8 @@ export type UserKind = 'identity' | 'user_id' | 'anonymous_id';
 
 /** What a person has said about a list; undefined: nothing. */
 export type ListChoices = {
-  /** `none`: each line is one name. */
-  readonly separator?: Separator | 'none' | undefined;
+  /** `none`: each line is one name. A bar is part of many names, so only a person can say that it separates. */
+  readonly separator?: Separator | '|' | 'none' | undefined;
   /** The place of the column of names, from 0. */
   readonly column?: number | undefined;
   /** Whether the first line names the columns. */

@@ -185,6 +185,9 @@ test('names nobody before a person has said which column has the users', () => {
   assert.equal(read('Mailadresse\nada@example.com\nbob@example.com\n').question, 'heading');
   assert.equal(read('Kundennummer\n17\n18\n', 'user_id').question, 'heading');
   assert.deepEqual(namesIn(read('Kundennummer\n17\n18\n', 'user_id', { isHeading: true })), ['17', '18']);
+  const bars = 'email|name\nada@example.com|Ada\n';
+  assert.equal(read(bars).question, 'heading');
+  assert.deepEqual(namesIn(read(bars, 'identity', { separator: '|' })), ['ada@example.com']);
   // Names with separators, if somebody says so.
   assert.deepEqual(namesIn(read('a;b\nDoe, John;\n', 'identity', { separator: 'none', isHeading: false })), [
     'a;b',

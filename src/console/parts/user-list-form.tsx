@@ -157,6 +157,7 @@ const separatorWords: Readonly<Record<string, string>> = {
   ',': 'commas',
   ';': 'semicolons',
   '\t': 'tabs',
+  '|': 'vertical bars',
   none: 'nothing: each line is one user',
 };
 
@@ -184,6 +185,7 @@ function ReadAs({ of: { list, choices, choose } }: { readonly of: ListOfUsers })
           [',', 'commas'],
           [';', 'semicolons'],
           ['\t', 'tabs'],
+          ['|', 'vertical bars'],
           ['none', 'nothing: each line is one user'],
         ]}
       />
