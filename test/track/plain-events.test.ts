@@ -20,6 +20,7 @@ import {
   preparePlain,
   type Ready,
 } from '../../src/ingest/prepare.js';
+import type { NamedLimit } from '../../src/ingest/request-limits.js';
 import fc from '../support/fast-check.js';
 import { noSuppressions } from '../support/shard.js';
 
@@ -71,7 +72,7 @@ function fully(text: string | Buffer, context = unlimited): Prepared | undefined
 
 /** Both ways charge at least the bytes of the rows to the environment's limit of bytes, but know them to different precision. */
 function withoutBytes(group: LimitedGroup): LimitedGroup {
-  const limits = group.limits.map((limit) => {
+  const limits = (group.limits as readonly NamedLimit[]).map((limit) => {
     if (limit.name !== 'app_bytes') return limit;
     assert.ok(limit.cost >= group.records.rowBytesMax);
     return { ...limit, cost: 0 };
