@@ -129,6 +129,12 @@ const rowGrowthMax = 5;
 /** A timestamp may be this far ahead of the clock. */
 export const timestampAheadMsMax = 24 * 60 * 60 * 1000;
 
+/**
+ * A number in this range is a time in seconds where milliseconds are wanted: as seconds it is after February 1973, as milliseconds it
+ * would be before.
+ */
+export const epochSeconds = { min: 1e8, endsBefore: 1e11 } as const;
+
 /** How long a command may take before its sender gives up on the answer. */
 export const waits = {
   /** A command to Redis that a request needs, besides its commit. */

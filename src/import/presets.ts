@@ -3,11 +3,11 @@
 // apart are stored apart. Pure, except for the memory of users whose properties were sent.
 
 import { createHash } from 'node:crypto';
-import { imports } from '../contract/limits.js';
+import { epochSeconds, imports } from '../contract/limits.js';
 import type { SegmentType } from '../contract/segment.js';
 import { segmentTypes } from '../contract/segment.js';
 import { readSegmentTime } from '../ingest/segment-message.js';
-import { millisecondsMin, readTime, type TimeFormat, textOfInstant } from './times.js';
+import { readTime, type TimeFormat, textOfInstant } from './times.js';
 import { faultIn, given, isGiven, nameIn } from './values.js';
 import { utc, type Zone } from './zones.js';
 
@@ -119,7 +119,11 @@ function createMixpanel({ zone }: PresetOptions): Preset {
     if (typeof properties !== 'object' || properties === null)
       return 'has no properties, so it is not a raw export';
     const { time, distinct_id, $device_id, $user_id, $insert_id, ...others } = properties as Fields;
-    const timestamp = instantIn('time', time, Number(time) >= millisecondsMin ? milliseconds : seconds);
+    const timestamp = instantIn(
+      'time',
+      time,
+      Number(time) >= epochSeconds.endsBefore ? milliseconds : seconds,
+    );
     if (typeof timestamp === 'string') return timestamp;
     const device = typeof distinct_id === 'string' ? /^\$device:(.*)$/s.exec(distinct_id)?.[1] : undefined;
     const anonymous = isGiven($user_id) ? undefined : nameIn('$device_id', given($device_id) ?? device);

@@ -1,7 +1,7 @@
 // Times of imported rows: RFC 3339, numbers of a unit that is named, and patterns. A time without a zone is never guessed.
 // Pure.
 
-import { imports } from '../contract/limits.js';
+import { epochSeconds, imports } from '../contract/limits.js';
 import { completeTimestamp, readInstant } from '../ingest/timestamp.js';
 import { readOffset, type Zone } from './zones.js';
 
@@ -25,8 +25,6 @@ const units: Readonly<Record<string, number>> = { s: 1e9, ms: 1e6, us: 1e3, ns: 
 const nsPerMs = 1e6;
 /** A number in plain decimals: what else JavaScript takes for one (blanks, 0x10, lists) is no time. */
 const decimal = /^([+-]?)(\d+)(?:\.(\d*))?$/;
-/** Fewer milliseconds than these are before March 1973: they are seconds. As seconds these are in the year 5138. */
-export const millisecondsMin = 1e11;
 /** No Date is farther from 1970. */
 const instantMax = 8.64e15;
 
@@ -74,7 +72,7 @@ function instantOf(value: unknown, { kind, unitNs, pattern, zone }: TimeFormat):
     return timeOfParts(match.slice(1), pattern?.parts ?? [], zone);
   }
   if (typeof value === 'number' || typeof value === 'bigint' || isDecimal(value)) {
-    if (Number(value) >= millisecondsMin) return timeOfNumber(value, nsPerMs);
+    if (Number(value) >= epochSeconds.endsBefore) return timeOfNumber(value, nsPerMs);
     return 'is a number that would be a day in 1970 to 1973 as milliseconds; if these are seconds, say --timestamp-format s';
   }
   if (typeof value !== 'string') return 'is no time';

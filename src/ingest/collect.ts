@@ -14,7 +14,7 @@ import type { Document } from './document.js';
 import { explain } from './explain.js';
 import { fieldNames, type IgnoredFields, noIgnoredFields, noteIgnored } from './ignored-fields.js';
 import type { LimitKeys } from './limit-key.js';
-import { type Mending, mendTimestamp } from './mend.js';
+import { type Mending, mendTimestamp, refuseSeconds } from './mend.js';
 import { type CheckedMessage, checkMessage } from './message.js';
 import { encodedRecords, type Group, packedBytesMax, recordBytesMax } from './pack.js';
 import type { ElementError } from './prepare.js';
@@ -72,6 +72,9 @@ export function* prepareMessages(
   const { environment, receivedMs } = context;
   const mendings = new Map<Mending, number>();
   const note = (mending: Mending) => mendings.set(mending, (mendings.get(mending) ?? 0) + 1);
+  const { sent_at: given } = document.value as { sent_at?: unknown };
+  const seconds = environment.lenient ? refuseSeconds(given, 'sent_at') : undefined;
+  if (seconds !== undefined) return seconds;
   const value = environment.lenient ? mendRequest(document.value as object, note) : document.value;
   const reason = explain(validator, value);
   if (reason !== undefined) return reason;

@@ -13,7 +13,7 @@ import { type Rejection, rejection } from '../contract/outcomes.js';
 import { eventSchema } from '../contract/records.js';
 import { cutToCodePoints, isLongerThan } from './code-points.js';
 import { joinArray } from './properties.js';
-import { completeTimestamp, timestampOfEpochMs } from './timestamp.js';
+import { completeTimestamp, isInSeconds, timestampOfEpochMs } from './timestamp.js';
 
 export const mendings = [
   'numeric_app_id',
@@ -125,6 +125,8 @@ function mendRecord(value: unknown, rules: RecordRules, context: MendContext): R
     record.user_id = String(record.user_id);
     note('numeric_user_id');
   }
+  const seconds = refuseSeconds(record[timeField], timeField);
+  if (seconds !== undefined) return seconds;
   if (record[timeField] !== undefined) record[timeField] = mendTimestamp(record[timeField], note);
   if (isObject(record.properties)) {
     const properties = mendProperties(record.properties, rules, context);
@@ -139,6 +141,16 @@ const tooMuchFlattened = rejection(
   "Flattened, the nested objects of this request's properties have keys of too many bytes; shorten them, or send fewer records in one request.",
   'properties',
 );
+
+/** Refuses a time in seconds: read as milliseconds it would be a day in 1970. */
+export function refuseSeconds(value: unknown, field: string): Rejection | undefined {
+  if (!isInSeconds(value)) return undefined;
+  return rejection(
+    'invalid_timestamp',
+    `${field} is a number in seconds; it must be milliseconds since 1970.`,
+    field,
+  );
+}
 
 /** A time in the form that strict environments accept. */
 export function mendTimestamp(value: unknown, note: Note): unknown {

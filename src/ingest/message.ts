@@ -24,7 +24,6 @@ import { identifyKind, refuseStrangers } from './identify.js';
 import { fieldNames, type IgnoredFields, noteIgnored } from './ignored-fields.js';
 import { type Mend, type MendContext, mendEventMessage, mendUserPropertiesMessage } from './mend.js';
 import type { IngestRecord } from './pack.js';
-import { printWithoutTime } from './print.js';
 import { checkProperties, type Properties } from './properties.js';
 import type { Checked } from './record-kind.js';
 import { readInstant, textOfEpochMs } from './timestamp.js';
@@ -169,7 +168,7 @@ function encodeEvent(
   const arrays = properties !== undefined && checkProperties(properties as Properties, reserved);
   if (typeof arrays !== 'boolean') return arrays;
   // Field by field: spreading the user here takes ten microseconds, more than everything else.
-  const { table, row, claim } = eventKind.encode(appId, {
+  return eventKind.encode(appId, {
     identity: user.identity,
     userId: user.userId,
     fields: {
@@ -184,9 +183,6 @@ function encodeEvent(
     idempotencyKey: id,
     keyspace,
   });
-  return time === undefined
-    ? { table, row, claim }
-    : { table, row, claim, print: printWithoutTime(row, time) };
 }
 
 function encodeIdentify(

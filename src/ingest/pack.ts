@@ -16,7 +16,7 @@
 // the next ones in its table's argument. A skipped record has no row there, but everything else: so it is decided like others.
 
 import type { RateLimit } from '../contract/limits.js';
-import { type TableName, tables } from '../contract/records.js';
+import { recordColumns, type TableName, tables } from '../contract/records.js';
 import { printOfRow } from './print.js';
 
 /** One rate limit that a group must pass. */
@@ -35,8 +35,6 @@ export type IngestRecord = {
   readonly row: string;
   /** The event id to claim (32 hexadecimal digits); undefined if nothing is claimed. */
   readonly claim: string | undefined;
-  /** Its print, if that is not the one of its row. */
-  readonly print?: number;
 };
 
 /** Records in their order: the part of them that packing needs. */
@@ -48,8 +46,6 @@ export type Records = {
   tableOf(index: number): number;
   /** The event id to claim (32 hexadecimal digits); undefined if nothing is claimed. */
   claimOf(index: number): string | undefined;
-  /** The print of a record, if that is not the one of its row. */
-  printOf?(index: number): number | undefined;
   /**
    * Writes the rows of some records one after another, each followed by its number in the commit and a line feed. Returns
    * where they end.
@@ -80,6 +76,8 @@ export type Group = {
   readonly bytes: number;
 };
 
+/** By table: which of its columns is the time, or -1. */
+const timeColumns = tables.map((table) => Object.values<string>(recordColumns[table]).indexOf('time'));
 /** Bytes of a log and of the reference to it. */
 const limitBytesMax = 20 + 10;
 const groupBytes = 4;
@@ -114,7 +112,6 @@ export function encodedRecords(records: readonly IngestRecord[]): Records {
     rowBytesMax,
     tableOf: (index) => (records[index] as IngestRecord).table,
     claimOf: (index) => (records[index] as IngestRecord).claim,
-    printOf: (index) => (records[index] as IngestRecord).print,
     write: (into, at, first, end, firstNumber) => {
       let text = '';
       for (let i = first; i < end; i++)
@@ -170,7 +167,7 @@ export function packGroups(groups: readonly Group[]): Packed {
       const start = written.end;
       written.end = records.write(written.into, start, first, end, rowNumber);
       if (hasClaim) {
-        const print = records.printOf?.(first) ?? printOfRow(written.view, start, written.end);
+        const print = printOfRow(written.view, start, written.end, timeColumns[table] as number);
         packed[claimAt + claimedBytes - 1] = (packed[claimAt + claimedBytes] as number) ^ print;
         claimAt += claimBytes;
       }

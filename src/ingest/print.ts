@@ -1,33 +1,51 @@
-// The print of a record: an eight-bit hash of its content. Redis keeps it with the claim of an idempotency key. So a repeat with
-// other content than the first record is noticed, with a probability of 254 in 255. A repeat with the same content never counts
-// as different, since the same row has the same print.
+// The print of a record: an eight-bit hash of its content without its time. Redis keeps it with the claim of an idempotency key.
+// So a repeat with other content than the first record is noticed, with a probability of 254 in 255. A repeat with the same
+// content never counts as different: its row has the same print whatever its time is. Callers who repeat a call, and libraries,
+// take the time anew or correct it.
 
-/** The print of a row in a buffer, from 1 to 255: from its beginning to the comma before its number in the commit. */
-export function printOfRow(rows: DataView, start: number, end: number): number {
+/**
+ * The print of a row in a buffer, from 1 to 255: from its beginning to the comma before its number in the commit. `timeColumn`:
+ * which column is the time, from 0; -1 if none is.
+ */
+export function printOfRow(rows: DataView, start: number, end: number, timeColumn: number): number {
   // The row's number differs in each commit.
   while (rows.getUint8(end - 1) !== comma) end -= 1;
-  let print = 0;
+  if (timeColumn < 0) return reduced(hash(rows, start, end, 0));
+  const time = columnAt(rows, start, timeColumn);
+  const before = hash(rows, start, time, 0);
+  return reduced(
+    hash(rows, rows.getUint8(time) === quote ? time + timeBytes : time + nullBytes, end, before),
+  );
+}
+
+/** Where the value of a column begins; no column before it is an object. */
+function columnAt(rows: DataView, start: number, column: number): number {
+  let left = column;
+  let isText = false;
+  let at = start;
+  for (; left > 0; at++) {
+    const byte = rows.getUint8(at);
+    if (byte === quote) isText = !isText;
+    else if (byte === backslash) at += 1;
+    else if (byte === comma && !isText) left -= 1;
+  }
+  return at;
+}
+
+function hash(rows: DataView, start: number, end: number, from: number): number {
+  let print = from;
   let at = start;
   // Four bytes at a time: 95 ns for a row of 241 bytes, where single bytes take 330.
   for (; at + 4 <= end; at += 4) print = Math.imul(print ^ rows.getUint32(at), prime) ^ (print >>> 15);
   for (; at < end; at++) print = Math.imul(print ^ rows.getUint8(at), prime);
-  return reduced(print);
+  return print;
 }
 
-/** The print of a row without its time, which is corrected again each time a message of the client library is sent. */
-export function printWithoutTime(row: string, time: string): number {
-  // Within a text of the row the quote would be escaped.
-  const from = row.indexOf(`,"${time}",`) + 2;
-  const to = from + time.length;
-  let print = 0;
-  for (let at = 0; at < row.length; at++) {
-    if (at === from) at = to;
-    print = Math.imul(print ^ row.charCodeAt(at), prime) ^ (print >>> 15);
-  }
-  return reduced(print);
-}
-
+const timeBytes = '"2026-03-01 12:30:00.250"'.length;
+const nullBytes = 'null'.length;
 const comma = 0x2c;
+const quote = 0x22;
+const backslash = 0x5c;
 const prime = 0x0100_0193;
 
 function reduced(print: number): number {

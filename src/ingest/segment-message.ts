@@ -19,7 +19,7 @@ import { type MendContext, mendEvent, mendUserProperties } from './mend.js';
 import type { IngestRecord } from './pack.js';
 import { checkProperties, type Properties } from './properties.js';
 import type { CheckContext, Checked } from './record-kind.js';
-import { completeTimestamp, readInstant, timestampOfEpochMs } from './timestamp.js';
+import { completeTimestamp, isInSeconds, readInstant, timestampOfEpochMs } from './timestamp.js';
 import { userPropertiesKind } from './user-properties.js';
 
 export type SegmentContext = CheckContext & {
@@ -58,7 +58,7 @@ export function checkSegmentMessage(
 
 /** The instant of a time in any form that the libraries send; undefined if it is none. */
 export function readSegmentTime(value: unknown): number | undefined {
-  if (typeof value === 'number') return Number.isInteger(value) ? value : undefined;
+  if (typeof value === 'number') return Number.isInteger(value) && !isInSeconds(value) ? value : undefined;
   if (typeof value !== 'string') return undefined;
   return readInstant(completeTimestamp(value) ?? value);
 }
@@ -264,7 +264,8 @@ function timeOf(message: Message, context: SegmentContext): string | undefined |
   return timestampOfEpochMs(Math.max(0, context.nowMs - Math.max(0, sentMs - calledMs)));
 }
 
-const timeAdvice = 'timestamp must be RFC 3339 with offset, and a real date, or milliseconds since 1970.';
+const timeAdvice =
+  'timestamp must be RFC 3339 with offset, and a real date, or milliseconds (not seconds) since 1970.';
 
 /** The context as properties, without what has a place of its own or locates a person. */
 function describeContext(context: unknown): Message | undefined {

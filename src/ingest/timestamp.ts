@@ -2,7 +2,7 @@
 // since it accepts dates without offset and turns 30 February into a day in March.
 // @see https://www.rfc-editor.org/rfc/rfc3339#section-5.6
 
-import { timestampAheadMsMax } from '../contract/limits.js';
+import { epochSeconds, timestampAheadMsMax } from '../contract/limits.js';
 
 /** `YYYY-MM-DD hh:mm:ss.mmm` in UTC, or the reason to refuse the timestamp. */
 export type TimestampResult =
@@ -46,6 +46,11 @@ export function completeTimestamp(value: string): string | undefined {
   const offset = sign === undefined ? 'Z' : `${sign}${offsetHour}:${offsetMinute ?? '00'}`;
   const subsecond = fraction === undefined ? '' : `.${fraction}`;
   return `${year}-${month}-${day}T${hour}:${minute}:${second ?? '00'}${subsecond}${offset}`;
+}
+
+/** Whether a number is a time in seconds where milliseconds are wanted. */
+export function isInSeconds(value: unknown): boolean {
+  return typeof value === 'number' && value >= epochSeconds.min && value < epochSeconds.endsBefore;
 }
 
 /**

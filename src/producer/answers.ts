@@ -4,6 +4,7 @@
 import type { LimitName } from '../contract/limits.js';
 import { aboutSending, type OutcomeCode, outcomes } from '../contract/outcomes.js';
 import { producerLimits as limits } from './limits.js';
+import type { Problem } from './reports.js';
 import type { Answer } from './transport.js';
 
 export type ElementRefusal = {
@@ -19,9 +20,9 @@ export type Verdict =
   /** Refused as a whole, perhaps because of some of its records. */
   | { readonly kind: 'refused'; readonly code: string; readonly message: string; readonly field?: string }
   /** Some of its users have sent too much: they have to wait this long, others need not. */
-  | { readonly kind: 'users_limited'; readonly ms: number }
+  | { readonly kind: 'users_limited'; readonly ms: number; readonly problem: Problem }
   /** To be sent again, not before the time that the service asked for. */
-  | { readonly kind: 'later'; readonly ms: number; readonly code: string; readonly message: string };
+  | { readonly kind: 'later'; readonly ms: number; readonly problem: Problem };
 
 /** The limit of one user in a bulk request: the other users of the request may go on. */
 const limitOfUser: LimitName = 'bulk_identity';
@@ -37,12 +38,12 @@ export function judge(answer: Answer): Verdict {
       code: codeOfFault(answer),
       message: 'a gateway before Sluice takes no request of this size',
     };
-  if (error === undefined) return later(answer, codeOfFault(answer), faultOf(answer));
+  if (error === undefined) return later(answer, { code: codeOfFault(answer), message: faultOf(answer) });
   const { code, message, field } = error;
-  if (code === 'rate_limited' && headerOf(answer, 'ratelimit-policy').includes(`"${limitOfUser}"`)) {
-    return { kind: 'users_limited', ms: retryAfterMs(answer) };
-  }
-  if (aboutSending.has(code) || isForLater(code, answer.status)) return later(answer, code, message);
+  const limit = code === 'rate_limited' ? limitOf(answer) : undefined;
+  const problem: Problem = limit === undefined ? { code, message } : { code, message, limit };
+  if (limit === limitOfUser) return { kind: 'users_limited', ms: retryAfterMs(answer), problem };
+  if (aboutSending.has(code) || isForLater(code, answer.status)) return later(answer, problem);
   const refusals = readErrors(body as object);
   if (refusals.length > 0) return { kind: 'settled', refusals };
   return { kind: 'refused', code, message, ...(field === undefined ? {} : { field }) };
@@ -65,8 +66,13 @@ function isForLater(code: string, status: number): boolean {
   return known === undefined ? status === 429 || status >= 500 : known.retry === 'later';
 }
 
-function later(answer: Answer, code: string, message: string): Verdict {
-  return { kind: 'later', ms: retryAfterMs(answer), code, message };
+function later(answer: Answer, problem: Problem): Verdict {
+  return { kind: 'later', ms: retryAfterMs(answer), problem };
+}
+
+/** The name of the limit that has no room; undefined if the answer does not say. */
+function limitOf(answer: Answer): string | undefined {
+  return /^"([^"]+)"/.exec(headerOf(answer, 'ratelimit-policy'))?.[1];
 }
 
 export function codeOfFault({ status, fault }: Answer): string {

@@ -17,7 +17,9 @@ export type {
   Timestamp,
   TrackedEvent,
   UserProperties,
+  UserPropertyValue,
+  Validation,
 } from './records.js';
-export type { Dropped, Problem, Refusal } from './reports.js';
+export type { Dropped, Ignored, Problem, Refusal } from './reports.js';
 export type { SignalOptions } from './signals.js';
 export { createSluice, type Sluice } from './sluice.js';

@@ -8,6 +8,7 @@ export type LaneQueue = {
   /** Puts records of one user, and all others of that user that wait, apart for some time. */
   park(records: readonly QueuedRecord[], untilMs: number): void;
   isParked(user: string): boolean;
+  readonly hasParked: boolean;
   /** Puts a chosen record back among its user's parked records. */
   rejoin(record: QueuedRecord): void;
   /** Takes the records of the next request, in their order; none if nothing waits. */
@@ -118,6 +119,9 @@ export function createLaneQueue(): LaneQueue {
       entry.records.sort((a, b) => a.number - b.number);
     },
     isParked: (user) => parked.has(user),
+    get hasParked() {
+      return parked.size > 0;
+    },
     rejoin(record) {
       const { records } = parked.get(record.user) as Parked;
       records.push(record);

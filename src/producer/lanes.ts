@@ -7,7 +7,7 @@ import { createLaneQueue } from './lane.js';
 import { producerLimits as limits } from './limits.js';
 import type { Settings } from './options.js';
 import type { Operation, QueuedRecord } from './records.js';
-import type { Reporter } from './reports.js';
+import type { Problem, Reporter } from './reports.js';
 import { type Body, bodyOf, type Transport } from './transport.js';
 
 export type LanesOptions = {
@@ -180,10 +180,11 @@ function createLane(
           if (records.length === 1) return settle(records, [{ ...verdict, index: 0 }]);
           return deliverParts(halves(records));
         case 'users_limited':
-          if (isOfOneUser(records)) return queue.park(records, performance.now() + verdict.ms);
-          return deliverParts(apart(records));
+          if (!isOfOneUser(records)) return deliverParts(apart(records));
+          if (!queue.hasParked) reporter.tell('problem', verdict.problem);
+          return queue.park(records, performance.now() + verdict.ms);
         case 'later':
-          tellOfTrouble(verdict);
+          tellOfTrouble(verdict.problem);
           await pause(backoff.fail(verdict.ms));
       }
     }
@@ -228,10 +229,10 @@ function createLane(
   }
 
   /** Once, until something was answered again. */
-  function tellOfTrouble({ code, message }: Extract<Verdict, { kind: 'later' }>): void {
+  function tellOfTrouble(problem: Problem): void {
     if (isInTrouble) return;
     isInTrouble = true;
-    reporter.tell('problem', { code, message });
+    reporter.tell('problem', problem);
   }
 
   function pause(ms: number): Promise<void> {

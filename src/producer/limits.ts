@@ -36,8 +36,6 @@ export const producerLimits = {
   /** An answer is read up to this size. */
   answerBytesMax: 16 * MiB,
   closeMs: 10_000,
-  /** A timestamp in milliseconds below this is one in seconds: it would be in the first three years of 1970. */
-  timestampMsMin: 1e11,
   /** The files of a spool: a new one is begun beyond this. */
   spoolFileBytes: 4 * MiB,
   /** What one write takes at most. */
@@ -51,8 +49,11 @@ export const producerLimits = {
   /** Between two looks at deletion requests. */
   pollMsMin: 500,
   pollMsMax: 5_000,
-  /** Without a listener, one line about each kind of report is printed in this time. */
+  /** Without a listener, one line about each kind of report is printed in this time; the first after it has gathered some. */
   warnEveryMs: 60_000,
+  warnGatherMs: 250,
+  /** Reports of further kinds share one line. */
+  warnKindsMax: 20,
 } as const;
 
 const { batchBytesMax, recordBytesMax, batchRecordsMax } = producerLimits;

@@ -1,13 +1,16 @@
 // The options of `createSluice`, checked and completed.
 
 import { producerLimits as limits } from './limits.js';
-import type { Dropped, Problem, Refusal } from './reports.js';
+import type { Validation } from './records.js';
+import type { Dropped, Ignored, Problem, Refusal } from './reports.js';
 
-export type SluiceOptions = {
+export type SluiceOptions<V extends Validation = 'strict'> = {
   /** Of the environment to send to. */
   readonly appId: string;
   /** The Sluice to send to, and so the data centre: `https://events.example.com`. */
   readonly baseUrl: string;
+  /** `lenient` if the environment is: then properties may hold what it mends, such as booleans and objects. Default: `strict`. */
+  readonly validation?: V;
   /** For an environment that requires one. */
   readonly writeKey?: string | undefined;
   /** The account's API key, for `deleteUsers`; `appId` must then be Main Production's. */
@@ -34,6 +37,8 @@ export type SluiceOptions = {
   readonly requestMs?: number;
   /** Records that the service refused for good. Without this or a listener a warning is printed. */
   readonly onRefused?: (refusal: Refusal) => void;
+  /** Fields of calls that the library does not know, and so did not send. */
+  readonly onIgnored?: (ignored: Ignored) => void;
   /** Records that were given up: the queue was full, or the library was closed. */
   readonly onDropped?: (dropped: Dropped) => void;
   /** What keeps records from being sent now. They stay in the queue. */
@@ -41,19 +46,45 @@ export type SluiceOptions = {
 };
 
 type Optional = 'writeKey' | 'apiKey' | 'spoolFolder';
-const listeners = { onRefused: true, onDropped: true, onProblem: true };
-type Listeners = keyof typeof listeners;
+type Listeners = 'onRefused' | 'onIgnored' | 'onDropped' | 'onProblem';
+const names: Readonly<Record<keyof SluiceOptions, true>> = {
+  appId: true,
+  baseUrl: true,
+  validation: true,
+  writeKey: true,
+  apiKey: true,
+  intervalMs: true,
+  batchRecords: true,
+  parallelRequests: true,
+  gzip: true,
+  queueRecords: true,
+  whenFull: true,
+  spoolFolder: true,
+  spoolSync: true,
+  spoolBytes: true,
+  requestMs: true,
+  onRefused: true,
+  onIgnored: true,
+  onDropped: true,
+  onProblem: true,
+};
 
 /** The options with their defaults. */
-export type Settings = Required<Omit<SluiceOptions, Listeners | Optional>> & {
+export type Settings = Required<Omit<SluiceOptions<Validation>, Listeners | Optional>> & {
   readonly [Name in Optional]: string | undefined;
 };
 
 /** Throws TypeError, which names the option, when one is wrong: a program that is set up wrongly should not start. */
-export function readOptions(given: SluiceOptions): Settings {
+export function readOptions(given: SluiceOptions<Validation>): Settings {
+  if (typeof given !== 'object' || given === null)
+    throw new TypeError('createSluice needs options: { appId, baseUrl }');
+  for (const name of Object.keys(given)) {
+    if (!Object.hasOwn(names, name)) throw new TypeError(`there is no option ${name}`);
+  }
   const settings: Settings = {
     appId: text('appId', given.appId),
     baseUrl: baseUrl(given.baseUrl),
+    validation: given.validation ?? 'strict',
     writeKey: optionalText('writeKey', given.writeKey),
     apiKey: optionalText('apiKey', given.apiKey),
     intervalMs: number('intervalMs', given.intervalMs, limits.intervalMs, 0, limits.intervalMsMax),
@@ -73,15 +104,14 @@ export function readOptions(given: SluiceOptions): Settings {
     spoolBytes: number('spoolBytes', given.spoolBytes, limits.spoolBytesMax, 2 * limits.spoolFileBytes, 1e15),
     requestMs: number('requestMs', given.requestMs, limits.requestMs, 100, 10 * 60_000),
   };
-  for (const name of Object.keys(given)) {
-    if (!Object.hasOwn(settings, name) && !Object.hasOwn(listeners, name))
-      throw new TypeError(`there is no option ${name}`);
-  }
+  if (!['strict', 'lenient'].includes(settings.validation))
+    throw new TypeError('validation must be strict or lenient');
   if (!['wait', 'drop'].includes(settings.whenFull)) throw new TypeError('whenFull must be wait or drop');
   return settings;
 }
 
 function text(name: string, value: unknown): string {
+  if (value === undefined || value === null) throw new TypeError(`the option ${name} is missing`);
   if (typeof value === 'number' && Number.isSafeInteger(value)) return String(value);
   if (typeof value !== 'string' || value === '') throw new TypeError(`${name} must be a text`);
   return value;
@@ -92,6 +122,7 @@ function optionalText(name: string, value: unknown): string | undefined {
 }
 
 function baseUrl(value: unknown): string {
+  if (value === undefined || value === null) throw new TypeError('the option baseUrl is missing');
   const url = typeof value === 'string' ? parseUrl(value) : undefined;
   if (url === undefined || !/^https?:$/.test(url.protocol) || url.search !== '' || url.hash !== '') {
     throw new TypeError('baseUrl must be an http or https address, such as https://events.example.com');

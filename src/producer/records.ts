@@ -2,25 +2,42 @@
 // never changes, so a repeat has the same bytes.
 
 import { randomBytes } from 'node:crypto';
+import { epochSeconds } from '../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../contract/outcomes.js';
 import { producerLimits as limits } from './limits.js';
 
 export type Operation = 'track' | 'addUserProperties' | 'identify';
 
-/** What properties may hold. Strict environments take texts, numbers and lists of them; lenient ones all of it. */
-export type PropertyValue =
-  | string
-  | number
-  | bigint
-  | boolean
-  | Date
-  | null
-  | undefined
-  | readonly PropertyValue[]
-  | { readonly [key: string]: PropertyValue };
+/** What the environment does about values that the contract does not know: it refuses the record, or it mends it. */
+export type Validation = 'strict' | 'lenient';
 
-/** Properties by an interface too: a type of its own has no index signature. */
-export type PropertiesOf<T> = { readonly [Key in keyof T]: PropertyValue | object };
+/** A bigint is sent as its digits, a Date as its RFC 3339 text. */
+type Scalar = string | number | bigint | Date;
+
+/** A property of an event; one that is undefined is left out. Lenient environments take everything that JSON has. */
+export type PropertyValue<V extends Validation = 'strict'> =
+  | Scalar
+  | readonly Scalar[]
+  | undefined
+  | Lenient<V>;
+
+/** A property of a user. Strict environments take no lists here. */
+export type UserPropertyValue<V extends Validation = 'strict'> = Scalar | undefined | Lenient<V>;
+
+type Lenient<V extends Validation> = V extends 'lenient' ? boolean | null | object : never;
+
+/** Keys that strict environments refuse (`reservedEventPropertyKeys` of the contract) and lenient ones drop. */
+type Reserved<V extends Validation> = V extends 'lenient' ? never : 'user_id' | 'session_id' | 'screen_name';
+type ReservedOfUser<V extends Validation> = V extends 'lenient' ? never : 'user_id';
+
+/** What `T` has to be to be the properties of an event. Interfaces have no index signature, so it is said key by key. */
+export type EventProperties<T, V extends Validation = 'strict'> = {
+  readonly [Key in keyof T]: Key extends Reserved<V> ? never : PropertyValue<V>;
+};
+
+export type PropertiesOfUser<T, V extends Validation = 'strict'> = {
+  readonly [Key in keyof T]: Key extends ReservedOfUser<V> ? never : UserPropertyValue<V>;
+};
 
 export type Timestamp = Date | string | number;
 
@@ -32,7 +49,7 @@ export type EventUser =
 export type TrackedEvent<T = Readonly<Record<string, PropertyValue>>> = EventUser & {
   /** At most 1024 characters. */
   readonly event: string;
-  readonly properties?: (T & PropertiesOf<T>) | undefined;
+  readonly properties?: T | undefined;
   readonly sessionId?: string | undefined;
   /** When it happened, in milliseconds if it is a number; default: now. */
   readonly timestamp?: Timestamp | undefined;
@@ -47,9 +64,9 @@ export type Identification = {
   readonly timestamp?: Timestamp | undefined;
 };
 
-export type UserProperties<T = Readonly<Record<string, PropertyValue>>> = {
+export type UserProperties<T = Readonly<Record<string, UserPropertyValue>>> = {
   readonly identity: string | number;
-  readonly properties: T & PropertiesOf<T>;
+  readonly properties: T;
 };
 
 export type QueuedRecord = {
@@ -70,17 +87,38 @@ export type QueuedRecord = {
   isSettled: boolean;
 };
 
-export type Recorder = {
-  track(event: TrackedEvent): QueuedRecord | Unsendable;
-  identify(identification: Identification): QueuedRecord | Unsendable;
-  addUserProperties(user: UserProperties): QueuedRecord | Unsendable;
+/** Gets whatever a program in JavaScript gives. */
+export type Recorder = Readonly<Record<Operation, (given: unknown) => QueuedRecord | Unsendable>>;
+
+/** A call that cannot become a record, and what can be read of it, under the names of the HTTP interface. */
+export type Unsendable = {
+  readonly operation: Operation;
+  readonly record: Readonly<Record<string, unknown>>;
+  readonly reason: Rejection;
 };
 
-/** A call that cannot become a record. */
-export type Unsendable = { readonly operation: Operation; readonly reason: Rejection };
+type Given = Readonly<Record<string, unknown>>;
 
-/** `nowMs`: the wall clock. */
-export function createRecorder(nowMs: () => number): Recorder {
+/** The fields of each operation, and their names in the HTTP interface. */
+const fieldNames: Readonly<Record<Operation, Readonly<Record<string, string>>>> = {
+  track: {
+    event: 'event',
+    identity: 'identity',
+    userId: 'user_id',
+    sessionId: 'session_id',
+    properties: 'properties',
+    timestamp: 'timestamp',
+    idempotencyKey: 'idempotency_key',
+  },
+  identify: { userId: 'user_id', identity: 'identity', timestamp: 'timestamp' },
+  addUserProperties: { identity: 'identity', properties: 'properties' },
+};
+
+/** `nowMs`: the wall clock. `onUnknown` gets the fields of a call that no operation of its name has. */
+export function createRecorder(
+  nowMs: () => number,
+  onUnknown: (operation: Operation, fields: readonly string[]) => void,
+): Recorder {
   // Keys are unique over processes by their beginning, and within this one by their number. They compress well.
   const keyPrefix = randomBytes(15).toString('base64url');
   let keys = 0;
@@ -98,11 +136,11 @@ export function createRecorder(nowMs: () => number): Recorder {
     return lastText;
   }
 
-  function timestampOf(given: Timestamp | undefined | null): string | Rejection {
+  function timestampOf(given: unknown): string | Rejection {
     if (given === undefined || given === null) return now();
     if (typeof given === 'string') return given;
     const ms = typeof given === 'number' ? given : given instanceof Date ? given.getTime() : Number.NaN;
-    if (typeof given === 'number' && Math.abs(ms) < limits.timestampMsMin) {
+    if (typeof given === 'number' && Math.abs(ms) < epochSeconds.endsBefore) {
       return rejection(
         'invalid_timestamp',
         'a number is milliseconds; this one would be seconds',
@@ -116,13 +154,12 @@ export function createRecorder(nowMs: () => number): Recorder {
     return new Date(ms).toISOString();
   }
 
-  const recorder: Recorder = {
-    track(given) {
-      const { event, identity, userId, sessionId, properties, timestamp, idempotencyKey } = given ?? {};
+  const makers: Readonly<Record<Operation, (given: Given) => QueuedRecord | Rejection>> = {
+    track({ event, identity, userId, sessionId, properties, timestamp, idempotencyKey }) {
       const user = userOf(identity, userId);
-      if ('code' in user) return { operation: 'track', reason: user };
+      if ('code' in user) return user;
       const time = timestampOf(timestamp);
-      if (typeof time !== 'string') return { operation: 'track', reason: time };
+      if (typeof time !== 'string') return time;
       return queued('track', user.key, {
         event,
         ...user.fields,
@@ -132,35 +169,71 @@ export function createRecorder(nowMs: () => number): Recorder {
         idempotency_key: idempotencyKey ?? nextKey(),
       });
     },
-    identify(given) {
-      const { userId, identity, timestamp } = given ?? {};
+    identify({ userId, identity, timestamp }) {
       const user = userOf(undefined, userId);
-      if ('code' in user) return { operation: 'identify', reason: user };
+      if ('code' in user) return user;
       const time = timestampOf(timestamp);
-      if (typeof time !== 'string') return { operation: 'identify', reason: time };
+      if (typeof time !== 'string') return time;
       return queued('identify', user.key, { ...user.fields, identity: textOf(identity), timestamp: time });
     },
-    addUserProperties(given) {
-      const { identity, properties } = given ?? {};
+    addUserProperties({ identity, properties }) {
       const user = userOf(identity, undefined);
-      if ('code' in user) return { operation: 'addUserProperties', reason: user };
+      if ('code' in user) return user;
       return queued('addUserProperties', user.key, { ...user.fields, properties });
     },
   };
+
+  function record(operation: Operation, given: unknown): QueuedRecord | Unsendable {
+    const made = make(operation, given);
+    return 'code' in made ? unsendable(operation, given, made) : made;
+  }
+
+  /** If the caller's own code throws while a record is read, such as a getter, only that record is refused. */
+  function make(operation: Operation, given: unknown): QueuedRecord | Rejection {
+    const fields = fieldNames[operation];
+    if (typeof given !== 'object' || given === null)
+      return rejection(
+        'invalid_type',
+        `${operation} takes one object: { ${Object.keys(fields).join(', ')} }`,
+      );
+    try {
+      const unknown: string[] = [];
+      for (const name in given) if (!Object.hasOwn(fields, name)) unknown.push(name);
+      if (unknown.length > 0) onUnknown(operation, unknown);
+      return makers[operation](given as Given);
+    } catch (error) {
+      const words = error instanceof Error ? error.message : 'something else than an error was thrown';
+      return rejection('invalid_type', `it cannot be read: ${words}`);
+    }
+  }
+
   return {
-    track: (given) => guarded('track', () => recorder.track(given)),
-    identify: (given) => guarded('identify', () => recorder.identify(given)),
-    addUserProperties: (given) => guarded('addUserProperties', () => recorder.addUserProperties(given)),
+    track: (given) => record('track', given),
+    identify: (given) => record('identify', given),
+    addUserProperties: (given) => record('addUserProperties', given),
   };
 }
 
-/** If the caller's own code throws while a record is read, such as a getter, only that record is refused. */
-function guarded(operation: Operation, make: () => QueuedRecord | Unsendable): QueuedRecord | Unsendable {
+/** Leaves out the fields that cannot be read or written, and names the first of them. */
+function unsendable(operation: Operation, given: unknown, reason: Rejection): Unsendable {
+  const record: Record<string, unknown> = {};
+  let field: string | undefined;
+  for (const [name, wireName] of Object.entries(fieldNames[operation])) {
+    const value = readable(given, name);
+    if (value === unreadable) field ??= wireName;
+    else if (value !== undefined) record[wireName] = value;
+  }
+  return { operation, record, reason: field === undefined ? reason : { field, ...reason } };
+}
+
+const unreadable = Symbol('unreadable');
+
+function readable(given: unknown, name: string): unknown {
   try {
-    return make();
-  } catch (error) {
-    const words = error instanceof Error ? error.message : 'something else than an error was thrown';
-    return { operation, reason: rejection('invalid_type', `it cannot be read: ${words}`) };
+    const text = jsonOf({ value: (given as Given | null | undefined)?.[name] });
+    return typeof text === 'string' ? (JSON.parse(text) as { value?: unknown }).value : unreadable;
+  } catch {
+    return unreadable;
   }
 }
 
@@ -187,16 +260,12 @@ function textOf(value: unknown): unknown {
     : value;
 }
 
-function queued(operation: Operation, user: string, fields: object): QueuedRecord | Unsendable {
+function queued(operation: Operation, user: string, fields: object): QueuedRecord | Rejection {
   const text = jsonOf(fields);
-  if (typeof text !== 'string') return { operation, reason: text };
+  if (typeof text !== 'string') return text;
   const bytes = Buffer.byteLength(text);
-  if (bytes > limits.recordBytesMax) {
-    return {
-      operation,
-      reason: rejection('body_too_large', `it has more than ${limits.recordBytesMax} bytes`),
-    };
-  }
+  if (bytes > limits.recordBytesMax)
+    return rejection('body_too_large', `it has more than ${limits.recordBytesMax} bytes`);
   return recordOf(operation, user, text, bytes);
 }
 

@@ -1,5 +1,6 @@
-// What the library has to tell: refused records, dropped records, and what keeps it from sending. By callback and by
-// event. Without a listener, as a warning of the process, one per minute of each kind.
+// What the library has to tell: refused records, fields that it does not know, dropped records, and what keeps it from sending.
+// By callback and by event. Without a listener, as warnings of the process: one per minute of each kind, with the number of
+// records.
 
 import { EventEmitter } from 'node:events';
 import { producerLimits as limits } from './limits.js';
@@ -8,13 +9,19 @@ import { type Operation, type QueuedRecord, readRecord } from './records.js';
 /** A record that the service will never take, or that cannot be sent. */
 export type Refusal = {
   readonly operation: Operation;
-  /** As it was sent: with the names of the HTTP interface. */
+  /** As it was sent, with the names of the HTTP interface; of a call that cannot be sent, what can be read of it. */
   readonly record: Readonly<Record<string, unknown>>;
   /** One of the service's codes, such as `invalid_timestamp`. */
   readonly code: string;
   readonly message: string;
   /** Path of the field within the record. */
   readonly field?: string;
+};
+
+/** A call had fields that its operation does not have. Its record was sent without them. */
+export type Ignored = {
+  readonly operation: Operation;
+  readonly fields: readonly string[];
 };
 
 export type Dropped = {
@@ -26,29 +33,41 @@ export type Problem = {
   /** A code of the service, of the operating system (`ECONNREFUSED`), or `http_` and a status. */
   readonly code: string;
   readonly message: string;
+  /** With `rate_limited`: the limit that has no room, such as `bulk_app`. */
+  readonly limit?: string;
 };
 
 export type Reports = {
   readonly refused: Refusal;
+  readonly ignored: Ignored;
   readonly dropped: Dropped;
   readonly problem: Problem;
 };
 
 export type ReportName = keyof Reports;
+type NamedReport = {
+  [Name in ReportName]: { readonly name: Name; readonly report: Reports[Name] };
+}[ReportName];
 
 export type Reporter = {
   on<Name extends ReportName>(name: Name, listener: (report: Reports[Name]) => void): void;
   off<Name extends ReportName>(name: Name, listener: (report: Reports[Name]) => void): void;
   refuse(record: QueuedRecord, code: string, message: string, field?: string): void;
   tell<Name extends ReportName>(name: Name, report: Reports[Name]): void;
+  /** Prints what was not printed yet; settles when that is done, so that the process may end. */
+  finish(): Promise<void>;
 };
+
+/** Reports of one kind. `count`: of those that were not printed. */
+type Warning = { last: NamedReport; count: number; dueAt: number };
 
 export function createReporter(): Reporter {
   const events = new EventEmitter();
-  const warnedAt = new Map<string, number>();
+  const warnings = new Map<string, Warning>();
+  let timer: NodeJS.Timeout | undefined;
 
   function tell<Name extends ReportName>(name: Name, report: Reports[Name]): void {
-    if (events.listenerCount(name) === 0) return warn(name, report);
+    if (events.listenerCount(name) === 0) return warn({ name, report } as NamedReport);
     for (const listener of events.listeners(name)) {
       // A listener's fault must not stop the sending.
       try {
@@ -59,13 +78,50 @@ export function createReporter(): Reporter {
     }
   }
 
-  function warn(name: ReportName, report: Reports[ReportName]): void {
-    const kind = 'code' in report ? `${name} ${report.code}` : `${name} ${report.reason}`;
-    const last = warnedAt.get(kind);
-    if (last !== undefined && performance.now() - last < limits.warnEveryMs) return;
-    warnedAt.set(kind, performance.now());
-    process.emitWarning(`${wordsOf(name, report)} Listen to '${name}' for more.`, 'SluiceWarning');
+  function warn(report: NamedReport): void {
+    const own = kindOf(report);
+    const kind = warnings.has(own) || warnings.size < limits.warnKindsMax ? own : report.name;
+    const warning = warnings.get(kind) ?? {
+      last: report,
+      count: 0,
+      dueAt: performance.now() + limits.warnGatherMs,
+    };
+    warnings.set(kind, warning);
+    const isFirst = warning.count === 0;
+    warning.last = report;
+    warning.count += report.name === 'dropped' ? report.report.count : 1;
+    if (isFirst) wait();
   }
+
+  /** Prints what is due, or everything. */
+  function print(isLast: boolean): void {
+    const now = performance.now();
+    for (const [kind, warning] of warnings) {
+      if (warning.dueAt > now && !isLast) continue;
+      if (warning.count === 0) {
+        warnings.delete(kind);
+        continue;
+      }
+      const { last, count } = warning;
+      process.emitWarning(`${wordsOf(last, count)} Listen to '${last.name}' for more.`, 'SluiceWarning');
+      warning.count = 0;
+      warning.dueAt = now + limits.warnEveryMs;
+    }
+    wait();
+  }
+
+  /** A process that ends by itself prints what is left before. */
+  function wait(): void {
+    clearTimeout(timer);
+    timer = undefined;
+    process.removeListener('beforeExit', printAll);
+    if (warnings.size === 0) return;
+    const dueAt = Math.min(...Array.from(warnings.values(), (warning) => warning.dueAt));
+    timer = setTimeout(() => print(false), Math.max(0, Math.ceil(dueAt - performance.now()))).unref();
+    if (Array.from(warnings.values()).some(({ count }) => count > 0)) process.once('beforeExit', printAll);
+  }
+
+  const printAll = (): void => print(true);
 
   return {
     on: (name, listener) => void events.on(name, listener),
@@ -76,14 +132,41 @@ export function createReporter(): Reporter {
       tell('refused', field === undefined ? refusal : { ...refusal, field });
     },
     tell,
+    async finish() {
+      // Dropped records are told in the next turn, and Node prints a warning in the one after it.
+      await new Promise((settle) => setImmediate(settle));
+      printAll();
+      await new Promise((settle) => setImmediate(settle));
+    },
   };
 }
 
+function kindOf({ name, report }: NamedReport): string {
+  switch (name) {
+    case 'refused':
+      return `${name} ${report.operation} ${report.code} ${report.field ?? ''}`;
+    case 'ignored':
+      return `${name} ${report.operation} ${report.fields.join()}`;
+    case 'dropped':
+      return `${name} ${report.reason}`;
+    case 'problem':
+      return `${name} ${report.code} ${report.limit ?? ''}`;
+  }
+}
+
 /** Without the record: warnings end in logs, and logs hold no personal data. */
-function wordsOf(name: ReportName, report: Reports[ReportName]): string {
-  if ('reason' in report) return `${report.count} records were dropped (${report.reason}).`;
-  const { code, message } = report;
-  if (name === 'problem') return `Nothing can be sent now, and is tried again: ${code}: ${message}`;
-  const { operation, field } = report as Refusal;
-  return `A record of ${operation} was refused: ${code}${field === undefined ? '' : ` ${field}`}: ${message}`;
+function wordsOf({ name, report }: NamedReport, count: number): string {
+  const records = count === 1 ? '1 record' : `${count} records`;
+  switch (name) {
+    case 'refused': {
+      const { operation, code, field, message } = report;
+      return `${records} of ${operation} refused: ${code}${field === undefined ? '' : ` ${field}`}: ${message}`;
+    }
+    case 'ignored':
+      return `${records} of ${report.operation} sent without unknown fields: ${report.fields.join(', ')}.`;
+    case 'dropped':
+      return `${records} dropped (${report.reason}).`;
+    case 'problem':
+      return `Records wait, and are sent later: ${report.code}: ${report.message}`;
+  }
 }

@@ -1,4 +1,4 @@
-// Ends a process in good order: what waits is sent before the signal has its usual effect.
+// Ends a process in good order: what waits is sent, and what was reported is printed, before the signal has its usual effect.
 
 export type SignalOptions = {
   /** Default: SIGTERM and SIGINT. */

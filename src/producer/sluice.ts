@@ -6,27 +6,31 @@ import { producerLimits as limits } from './limits.js';
 import { readOptions, type SluiceOptions } from './options.js';
 import {
   createRecorder,
+  type EventProperties,
   type Identification,
+  type PropertiesOfUser,
   type QueuedRecord,
   type TrackedEvent,
   type Unsendable,
   type UserProperties,
+  type Validation,
 } from './records.js';
 import { createReporter, type ReportName, type Reports } from './reports.js';
 import { closeOnSignals, type SignalOptions } from './signals.js';
 import { createSpool, type Spool } from './spool.js';
 import { createTransport } from './transport.js';
 
-export type Sluice = {
+/** `V`: the option `validation`, which decides what properties may be. */
+export type Sluice<V extends Validation = 'strict'> = {
   /**
    * Records an event. Returns at once. The promise settles when the next call may come: at once while there is room in the
    * queue, and with a spool when the record is in its file. Callers that send much should await it. It never rejects.
    */
-  track<T = TrackedEvent['properties']>(event: TrackedEvent<T>): Promise<void>;
+  track<T extends EventProperties<T, V>>(event: TrackedEvent<T>): Promise<void>;
   /** Gives an anonymous user of the client library an identity. As `track`. */
   identify(identification: Identification): Promise<void>;
   /** Sets properties of a user, for past and future events. As `track`. */
-  addUserProperties<T = UserProperties['properties']>(user: UserProperties<T>): Promise<void>;
+  addUserProperties<T extends PropertiesOfUser<T, V>>(user: UserProperties<T>): Promise<void>;
   /** Sends what waits now; settles when the service has answered for all of it. */
   flush(): Promise<void>;
   /**
@@ -47,10 +51,11 @@ export type Sluice = {
 const taken = Promise.resolve();
 
 /** Makes a client; one serves a whole process. Throws TypeError when an option is wrong, and when the spool is in use. */
-export function createSluice(options: SluiceOptions): Sluice {
+export function createSluice<V extends Validation = 'strict'>(options: SluiceOptions<V>): Sluice<V> {
   const settings = readOptions(options);
   const reporter = createReporter();
   if (options.onRefused !== undefined) reporter.on('refused', options.onRefused);
+  if (options.onIgnored !== undefined) reporter.on('ignored', options.onIgnored);
   if (options.onDropped !== undefined) reporter.on('dropped', options.onDropped);
   if (options.onProblem !== undefined) reporter.on('problem', options.onProblem);
   const transport = createTransport({
@@ -58,7 +63,9 @@ export function createSluice(options: SluiceOptions): Sluice {
     requestMs: settings.requestMs,
     connectionsMax: settings.parallelRequests * limits.identificationsMax,
   });
-  const recorder = createRecorder(Date.now);
+  const recorder = createRecorder(Date.now, (operation, fields) =>
+    reporter.tell('ignored', { operation, fields }),
+  );
   const lanes = createLanes({ settings, transport, reporter, onSettled });
   const spool =
     settings.spoolFolder === undefined
@@ -119,8 +126,8 @@ export function createSluice(options: SluiceOptions): Sluice {
   function take(record: QueuedRecord | Unsendable): Promise<void> {
     if (closed !== undefined) return drop('closed');
     if ('reason' in record) {
-      const { operation, reason } = record;
-      reporter.tell('refused', { operation, record: {}, ...reason });
+      const { operation, record: readable, reason } = record;
+      reporter.tell('refused', { operation, record: readable, ...reason });
       return taken;
     }
     if (isFull(settings.whenFull === 'drop' ? 1 : limits.queueOvershoot)) return drop('queue_full');
@@ -208,15 +215,16 @@ export function createSluice(options: SluiceOptions): Sluice {
     await loading;
     const { isEmpty, lost } = (await spool?.close()) ?? { isEmpty: true, lost: records };
     if (lost > 0) reporter.tell('dropped', { count: lost, reason: 'deadline' });
+    await reporter.finish();
     return isEmpty && lost === 0;
   }
 
   // What an earlier process left is sent without waiting for a call.
   loadMore();
   return {
-    track: (event) => take(recorder.track(event as TrackedEvent)),
+    track: (event) => take(recorder.track(event)),
     identify: (identification) => take(recorder.identify(identification)),
-    addUserProperties: (user) => take(recorder.addUserProperties(user as UserProperties)),
+    addUserProperties: (user) => take(recorder.addUserProperties(user)),
     flush,
     close(deadlineMs = limits.closeMs) {
       closed ??= close(deadlineMs);

@@ -425,6 +425,7 @@ describe('a lenient environment', () => {
       identify('9', 'ada', { user_id: 9, time: '2026-03-01T12:30Z' }),
       event({ event: 7 }),
       identify('5', 'null'),
+      event({ event: 'seconds', time: Math.floor(sentMs / 1000) }),
     ];
     const before = Date.now();
     const answers = await answersOf(sluice.baseUrl, lenient, messages, {
@@ -433,7 +434,17 @@ describe('a lenient environment', () => {
     });
     assert.deepEqual(
       answers.map(({ status, code }) => code ?? status),
-      ['stored', 'stored', 'stored', 'stored', 'stored', 'stored', 'invalid_type', 'merges_strangers'],
+      [
+        'stored',
+        'stored',
+        'stored',
+        'stored',
+        'stored',
+        'stored',
+        'invalid_type',
+        'merges_strangers',
+        'invalid_timestamp',
+      ],
     );
     await untilStored(sluice);
     const rows = await sluice.rows<{ event: string; ms: number }>(

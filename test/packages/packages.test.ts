@@ -149,7 +149,7 @@ import { SluiceProvider, useSluice } from 'sluice-client/react';
 import { sluice as phone } from 'sluice-client/react-native';
 import { sluice as ios } from 'sluice-client/ios';
 import { sluice as android } from 'sluice-client/android';
-import { createSluice, type Refusal } from 'sluice-server';
+import { createSluice, type Refusal, type TrackedEvent } from 'sluice-server';
 interface Order { amount: number; note?: string }
 const order: Order = { amount: 1 };
 const options: LoadOptions = { baseUrl: 'https://events.example.com' };
@@ -164,6 +164,35 @@ server.track({ event: 'Order', identity: 1, properties: { amount: 1 } });
 server.track<Order>({ event: 'Order', userId: '7', properties: order });
 // @ts-expect-error There is exactly one user.
 server.track({ event: 'Order', identity: 'a', userId: '7' });
+const event = { event: 'Order', identity: 'a' };
+server.track(event);
+server.track({ ...event, properties: { at: new Date(), id: 7n, tags: ['a', 1], note: undefined } });
+const kept: TrackedEvent = { ...event, properties: { amount: 1 } };
+server.track(kept);
+server.addUserProperties({ identity: 'a', properties: { plan: 'pro', seats: 3 } });
+// What a strict environment refuses does not compile.
+// @ts-expect-error A boolean.
+server.track({ ...event, properties: { vip: true } });
+// @ts-expect-error An object.
+server.track({ ...event, properties: { address: { city: 'London' } } });
+// @ts-expect-error Null.
+server.track({ ...event, properties: { coupon: null } });
+// @ts-expect-error A boolean in a list.
+server.track({ ...event, properties: { flags: [true] } });
+// @ts-expect-error A reserved key.
+server.track({ ...event, properties: { session_id: 's' } });
+// @ts-expect-error A field that an event does not have.
+server.track({ event: 'Order', identity: 'a', propertys: {} });
+interface Person { vip: boolean }
+const person: Person = { vip: true };
+// @ts-expect-error A boolean of an interface.
+server.track<Person>({ ...event, properties: person });
+// @ts-expect-error A list of a user.
+server.addUserProperties({ identity: 'a', properties: { tags: ['a'] } });
+const lenient = createSluice({ appId: '1', baseUrl: text, validation: 'lenient' });
+lenient.track({ ...event, properties: { vip: true, address: { city: 'London' }, coupon: null, flags: [true] } });
+lenient.track({ ...event, properties: person });
+lenient.addUserProperties({ identity: 'a', properties: { tags: ['a'], vip: true } });
 export const all = [SluiceProvider, useSluice];
 `;
 

@@ -3,7 +3,13 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import { until } from '../../harness/wait.js';
-import type { Dropped, Problem, Refusal } from '../../src/producer/index.js';
+import {
+  createSluice,
+  type Dropped,
+  type Ignored,
+  type Problem,
+  type Refusal,
+} from '../../src/producer/index.js';
 import type { AnsweringServer } from '../support/answering-server.js';
 import { type ProducerWorld, startProducerWorld, track } from '../support/producer-world.js';
 
@@ -210,8 +216,64 @@ describe('failures', () => {
     await client.close();
     assert.deepEqual(numbers(), [[1]]);
     assert.deepEqual(
-      refused.map(({ operation, code }) => `${operation} ${code}`),
-      thrown.flatMap(() => ['track invalid_type', 'addUserProperties invalid_type']),
+      refused.map(({ operation, code, field, record }) => [`${operation} ${code}`, field, record]),
+      thrown.flatMap(() => [
+        ['track invalid_type', 'properties', { event: 'E', identity: 'u' }],
+        ['addUserProperties invalid_type', 'properties', { identity: 'u' }],
+      ]),
+    );
+  });
+
+  test('what a call gave is in its report when the library itself refuses it', async () => {
+    const client = create();
+    const circle: { self?: object } = {};
+    circle.self = circle;
+    void client.track({ event: 'E', properties: { n: 1 }, sessionId: 's' } as never);
+    void client.track({ event: 'E', identity: 'u', properties: { circle } as never });
+    void client.track('E' as never);
+    await client.close();
+    assert.deepEqual(
+      refused.map(({ code, field, record }) => [code, field, record]),
+      [
+        ['missing_user', undefined, { event: 'E', properties: { n: 1 }, session_id: 's' }],
+        ['invalid_type', 'properties', { event: 'E', identity: 'u' }],
+        ['invalid_type', undefined, {}],
+      ],
+    );
+    assert.match(refused[2]?.message ?? '', /takes one object: \{ event, identity, /);
+  });
+
+  test('fields that an operation does not have are named', async () => {
+    const ignored: Ignored[] = [];
+    const client = create({ onIgnored: (one) => ignored.push(one) });
+    void client.track({ event: 'E', identity: 'u', propertys: { n: 1 }, app_id: '2' } as never);
+    await track(client, 1);
+    await client.close();
+    assert.deepEqual(ignored, [{ operation: 'track', fields: ['propertys', 'app_id'] }]);
+  });
+
+  test('a limit is named, whether it holds up everything or one user', async () => {
+    server.answer = ({ body }) => {
+      const [name, status] = [
+        ['bulk_app', 429],
+        ['bulk_identity', 429],
+        ['', 200],
+      ][server.arrived.length - 1] as [string, number];
+      if (status === 200) return { status };
+      assert.equal(body.events?.length, 1);
+      const headers = { 'retry-after': '1', 'ratelimit-policy': `"${name}";q=10;w=60` };
+      return { status, headers, body: { err: { code: 'rate_limited', message: 'm' } } };
+    };
+    const client = create();
+    await track(client, 1);
+    await client.flush();
+    await client.close();
+    assert.deepEqual(
+      problems.map(({ code, limit }) => [code, limit]),
+      [
+        ['rate_limited', 'bulk_app'],
+        ['rate_limited', 'bulk_identity'],
+      ],
     );
   });
 
@@ -289,6 +351,9 @@ describe('the end', () => {
     for (const [options, word] of [
       [{ baseUrl: 'events.example.com' }, /baseUrl/],
       [{ appId: '' }, /appId/],
+      [{ appId: undefined } as never, /appId is missing/],
+      [{ baseUrl: undefined } as never, /baseUrl is missing/],
+      [{ validation: 'loose' as never }, /validation/],
       [{ batchRecords: 1001 }, /batchRecords/],
       [{ whenFull: 'explode' as never }, /whenFull/],
       [{ spool: '/var/spool/shop' } as never, /no option spool$/],
@@ -296,6 +361,7 @@ describe('the end', () => {
     ] as const) {
       assert.throws(() => create(options), word);
     }
+    assert.throws(() => (createSluice as () => unknown)(), /needs options: \{ appId, baseUrl \}/);
     const client = create();
     assert.throws(() => client.deleteUsers([]), /apiKey/);
   });

@@ -66,7 +66,11 @@ test('events, identifications and user properties are stored as they were given'
   });
   void client.track({ event: 'Order', identity: 'ada', idempotencyKey: 'k' });
   void client.track({ event: 'Login', identity: 4711 });
-  void client.track({ event: 'Visit', userId: '77', properties: { large: 12345678901234567890n } });
+  void client.track({
+    event: 'Visit',
+    userId: '77',
+    properties: { large: 12345678901234567890n, at: timestamp },
+  });
   void client.identify({ userId: '77', identity: 'ada' });
   void client.addUserProperties({ identity: 'ada', properties: { plan: 'free', seats: 3 } });
   void client.addUserProperties({ identity: 'ada', properties: { plan: 'pro' } });
@@ -90,7 +94,7 @@ test('events, identifications and user properties are stored as they were given'
       identity: '',
       user_id: '77',
       session_id: '',
-      properties: { large: '12345678901234567890' },
+      properties: { large: '12345678901234567890', at: '2026-03-01T10:00:00.250Z' },
       is_new: 1,
     },
   ]);
@@ -106,7 +110,7 @@ test('refused records are reported one by one, and the rest of their batch is st
   const heard: Refusal[] = [];
   const client = createSluice({ appId, baseUrl, onRefused: (refusal) => refused.push(refusal) });
   client.on('refused', (refusal) => heard.push(refusal));
-  let deep: object = {};
+  let deep = {};
   for (let level = 0; level < 70; level++) deep = { deep };
   const circle: { self?: object } = {};
   circle.self = circle;
@@ -136,7 +140,13 @@ test('refused records are reported one by one, and the rest of their batch is st
 test('a user above a limit delays nobody else, and keeps the order', async () => {
   const [app = ''] = await createEnvironments(sluice, [['--limit', 'bulk_identity=10']]);
   const refused: Refusal[] = [];
-  const client = createSluice({ appId: app, baseUrl, onRefused: (refusal) => refused.push(refusal) });
+  const problems: Problem[] = [];
+  const client = createSluice({
+    appId: app,
+    baseUrl,
+    onRefused: (refusal) => refused.push(refusal),
+    onProblem: (problem) => problems.push(problem),
+  });
   for (let n = 0; n < 40; n++) {
     void client.track({ event: 'Limited', identity: n % 2 === 0 ? 'hot' : `cold-${n}`, properties: { n } });
   }
@@ -152,6 +162,11 @@ test('a user above a limit delays nobody else, and keeps the order', async () =>
   const hot = (await stored()).filter(({ identity }) => identity === 'hot').map(({ n }) => Number(n));
   assert.deepEqual(hot, [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]);
   assert.equal(client.waitingRecords, 10);
+  assert.deepEqual(
+    problems.map(({ code, limit }) => [code, limit]),
+    [['rate_limited', 'bulk_identity']],
+  );
+  assert.match(problems[0]?.message ?? '', /bulk_identity \(10 in 60 s\)/);
   assert.equal(await client.close(0), false);
   assert.deepEqual(refused, []);
 });
@@ -263,6 +278,48 @@ test('what waits is sent before SIGTERM ends a process', async () => {
   const [, signal] = await once(child, 'exit');
   assert.equal(signal, 'SIGTERM');
   assert.deepEqual(await countNumbers('Ended'), { rows: 300, numbers: 300, max: 299 });
+});
+
+test('a program in JavaScript is told how many records of each kind were refused, however it ends', async () => {
+  for (const end of ['', "process.kill(process.pid, 'SIGTERM'); setInterval(() => {}, 1000);"]) {
+    const program = `
+      import { createSluice } from ${JSON.stringify(new URL('../../src/producer/index.js', import.meta.url).href)};
+      const client = createSluice({ appId: '${appId}', baseUrl: '${baseUrl}' });
+      client.closeOnSignals();
+      const identity = 'u';
+      for (let n = 0; n < 1000; n++) client.track({ event: 'Told', identity, properties: { vip: true } });
+      for (let n = 0; n < 7; n++) client.track({ event: 'Told', identity, properties: { address: { city: 'x' } } });
+      for (let n = 0; n < 3; n++) client.track({ event: 'Told', identity, properties: { n }, propertys: {} });
+      client.addUserProperties({ identity, properties: { tags: ['a'] } });
+      client.track({ event: 'Told' });
+      ${end}`;
+    const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
+      stdio: ['ignore', 'inherit', 'pipe'],
+    });
+    let printed = '';
+    child.stderr.setEncoding('utf8').on('data', (text) => {
+      printed += text;
+    });
+    await once(child, 'close');
+    const told = new Map<string, number>();
+    const words =
+      /Warning: (\d+) records? of (\w+ (?:refused: \w+(?: [\w.]+)?(?=:)|sent without unknown fields: \w+))/g;
+    for (const [, count, kind = ''] of printed.matchAll(words))
+      told.set(kind, (told.get(kind) ?? 0) + Number(count));
+    assert.deepEqual(
+      [...told].sort(),
+      [
+        ['addUserProperties refused: invalid_type properties.tags', 1],
+        ['track refused: invalid_type properties.address', 7],
+        ['track refused: invalid_type properties.vip', 1000],
+        ['track refused: missing_user', 1],
+        ['track sent without unknown fields: propertys', 3],
+      ],
+      printed,
+    );
+    assert.ok(printed.split('\n').filter((line) => line.includes('SluiceWarning')).length <= 10, printed);
+  }
+  assert.deepEqual(await countNumbers('Told'), { rows: 6, numbers: 3, max: 2 });
 });
 
 test('a program that ends by itself first sends what waits', async () => {

@@ -114,6 +114,8 @@ test('counts the repeats that say something else, so that a key which a stranger
   }
   assertAccepted(await track({ properties, ...rest }, mine));
   assertAccepted(await trackAll([order, order], mine));
+  for (const timestamp of ['2026-03-01T12:30:00.250Z', '2026-03-01T12:30:00+01:00', undefined])
+    assertAccepted(await track({ ...order, timestamp }, mine));
   for (const sentAt of ['2026-03-01T12:30:09Z', '2026-03-02T00:00:00Z']) await collectOf(request(sentAt));
 
   // Other content under claimed keys: 50 records, of which one in 255 goes unnoticed.

@@ -112,8 +112,8 @@ const mended: readonly Mended[] = [
     [
       [1_704_067_200_123, '2024-01-01 00:00:00.123'],
       [0, '1970-01-01 00:00:00.000'],
-      // A number of seconds is read as milliseconds, as every number is.
-      [1_704_067_200, '1970-01-20 17:21:07.200'],
+      [99_999_999, '1970-01-02 03:46:39.999'],
+      [100_000_000_000, '1973-03-03 09:46:40.000'],
       [justAheadMs, storedTime(justAheadMs)],
     ] as const
   ).map(([timestamp, time]) =>
@@ -321,6 +321,10 @@ const beyondMending: Row[] = [
   refuses('a timestamp of 1969', 'timestamp_out_of_range', 'timestamp', {
     timestamp: '1970-01-01T00:00+0530',
   }),
+  // Read as milliseconds they would be in 1970.
+  ...[1_704_067_200, 1_704_067_200.25, 100_000_000, 99_999_999_999].map((timestamp) =>
+    refuses(`the timestamp ${timestamp} in seconds`, 'invalid_timestamp', 'timestamp', { timestamp }),
+  ),
   ...[-1, 253_402_300_800_000].map((timestamp) =>
     refuses(`the timestamp ${timestamp} as a number`, 'timestamp_out_of_range', 'timestamp', { timestamp }),
   ),
