@@ -86,6 +86,8 @@ export const rights = {
   listBackups: operatorsOnly,
   restoreBackup: operatorsOnly,
   restore: operatorsOnly,
+  showState: operatorsOnly,
+  recoverState: operatorsOnly,
   bootstrap: operatorsOnly,
 } as const satisfies Readonly<Record<string, readonly AccountRole[]>>;
 

@@ -221,6 +221,8 @@ const others: readonly Right[] = [
   'listBackups',
   'restoreBackup',
   'bootstrap',
+  'showState',
+  'recoverState',
 ];
 
 test('every right is in the tables of this test', () => {

@@ -167,7 +167,9 @@ describe('the console', { skip }, () => {
     // A refusal is in the words of the page.
     await page.getByLabel('Days that events are kept').fill('0');
     await page.getByRole('button', { name: 'Save' }).click();
-    await page.getByText(/^Days that events are kept must be none, or a whole number from 1 to \d+\.$/).waitFor();
+    await page
+      .getByText(/^Days that events are kept must be none, or a whole number from 1 to \d+\.$/)
+      .waitFor();
   });
 
   test('lets an operator invite a person, see them in the audit log, and remove them', async () => {
@@ -400,7 +402,7 @@ describe('the console', { skip }, () => {
 
   test('what changes is true on a page that the browser translates', async () => {
     const page = await newPage();
-    await enter(page, sluice, 'reads@example.com', 'privacy', account.accountId);
+    await enter(page, sluice, 'translates@example.com', 'privacy', account.accountId);
     await openPage(page, 'Deletions');
     await page.getByRole('button', { name: 'New deletion' }).click();
     const dialog = page.getByRole('dialog');

@@ -41,7 +41,8 @@ function Suppressed({ account }: { readonly account: Account }) {
             {users === 0 ? 'Nobody is suppressed.' : `${usersText(users)} suppressed.`}{' '}
             {records.toLocaleString()} of their records were not stored.{' '}
             <span class="muted">
-              Their names are not kept, only hashes of them: find a user above to see whether they are suppressed.
+              Their names are not kept, only hashes of them: find a user above to see whether they are
+              suppressed.
             </span>
           </p>
         )}
