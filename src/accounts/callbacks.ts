@@ -11,13 +11,18 @@ import { changeRegistry, type RegistrySnapshot, readLoaded, readRegistry } from 
 
 export type CallbackView = { readonly account_id: string; readonly url: string | null };
 
-/** Sets the address and makes a new secret; only this call returns it. */
+/** Sets the address and makes a new secret; only this call returns it. `isForbidden`: whether calls to the URL would be refused. */
 export async function setCallback(
   redis: Redis,
   accountId: string,
   url: string,
+  isForbidden: (url: string) => Promise<boolean>,
 ): Promise<CallbackView & { readonly secret: string }> {
   checkUrl(url);
+  if (await isForbidden(url))
+    throw new AdministrationError(
+      'the URL leads to an address that callbacks may not reach: use a public one, or ask an operator to allow it by CALLBACK_ALLOW',
+    );
   const secret = `slc_${randomBytes(32).toString('base64url')}`;
   const document: Callback = { account_id: accountId, url, secret, created_at: new Date().toISOString() };
   return changeRegistry(redis, (snapshot) => {

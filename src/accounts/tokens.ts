@@ -19,6 +19,8 @@ export type Caller = {
   readonly appId: string;
   readonly keyId: string;
   readonly keyCreatedAt: string;
+  /** Of a caller without a key. */
+  readonly submittedBy?: 'person' | 'admin_token';
   /** Of the environment, when the token was made. */
   readonly mainId?: string | undefined;
 };

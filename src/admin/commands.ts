@@ -41,7 +41,7 @@ import { createCrashPoint } from '../crash-point.js';
 import { readEnvironmentCounts } from '../data-quality/environment-counts.js';
 import { listEventNames, listEventProperties } from '../data-quality/event-names.js';
 import { listRejected } from '../data-quality/rejected-records.js';
-import { callOptionsOf, isTaken } from '../deletion/callback-call.js';
+import { callOptionsOf, isForbidden, isTaken } from '../deletion/callback-call.js';
 import { callForTest } from '../deletion/callbacks.js';
 import { certify, readPublicKey, type Verification, verifyCertificate } from '../deletion/certificate.js';
 import { listEvidence } from '../deletion/evidence.js';
@@ -70,6 +70,7 @@ import {
   inTime,
   showEventCounts,
   showSimilarUsers,
+  showSuppressed,
   showUser,
   showUserEvents,
 } from './users.js';
@@ -107,7 +108,7 @@ type Before = { readonly before?: AuditPlace | undefined };
  * AdministrationError, whose message is for the administrator, with Forbidden, with StateNotLoaded, or with AuditLogFull.
  */
 export function createAdminCommands(context: AdminContext, actor: Actor, principal: Principal = operator) {
-  const commands = auditCommands(commandsOf(context, principal), context, actor);
+  const commands = auditCommands(commandsOf(context, principal, actor), context, actor);
   return principal.role === 'operator' ? commands : allowCommands(commands, context, principal);
 }
 
@@ -115,7 +116,7 @@ export function createAdminCommands(context: AdminContext, actor: Actor, princip
 type Told = { readonly say?: (line: string) => void };
 type ShardsMove = Told & { readonly shards: readonly number[]; readonly server: number };
 
-function commandsOf(context: AdminContext, principal: Principal) {
+function commandsOf(context: AdminContext, principal: Principal, actor: Actor) {
   const { redis, clickhouse, config } = context;
   return {
     listAccounts: async ({ accountId }: Scope) => {
@@ -129,7 +130,12 @@ function commandsOf(context: AdminContext, principal: Principal) {
 
     showCallback: ({ accountId }: OfAccount) => showCallback(redis, accountId),
     setCallback: ({ accountId, url }: OfAccount & { readonly url: string }) =>
-      copied(context, setCallback(redis, accountId, url)),
+      copied(
+        context,
+        setCallback(redis, accountId, url, (wanted) =>
+          isForbidden(wanted, callOptionsOf(config.callbackAllow)),
+        ),
+      ),
     removeCallback: ({ accountId }: OfAccount) => copiedOrFails(context, removeCallback(redis, accountId)),
     testCallback: async ({ accountId }: OfAccount) => {
       const result = await callForTest(redis, accountId, callOptionsOf(config.callbackAllow));
@@ -179,7 +185,12 @@ function commandsOf(context: AdminContext, principal: Principal) {
       if (accountId === undefined) return readAuditLog(clickhouse, countMax, undefined, before);
       const { environments } = await readRegistry(redis);
       const own = [...environments.values()].filter(({ account_id }) => account_id === accountId);
-      const scope = { accountId, appIds: own.map(({ app_id }) => app_id) };
+      const scope = {
+        accountId,
+        appIds: own.map(({ app_id }) => app_id),
+        // Privacy officers see what they did themselves.
+        ...(principal.role === 'privacy' ? { person: actor.name } : {}),
+      };
       return readAuditLog(clickhouse, countMax, scope, before);
     },
 
@@ -274,6 +285,7 @@ function commandsOf(context: AdminContext, principal: Principal) {
       showUserEvents(context, appId, user, page),
     suppressUsers: ({ accountId, users }: OfAccount & { readonly users: unknown }) =>
       changeSuppression(context, accountId, users, true),
+    showSuppressed: ({ accountId }: OfAccount) => showSuppressed(context, accountId),
     freeUsers: ({ accountId, users }: OfAccount & { readonly users: unknown }) =>
       changeSuppression(context, accountId, users, false),
 

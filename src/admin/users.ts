@@ -8,7 +8,7 @@ import { lengths } from '../contract/lengths.js';
 import { createCrashPoint } from '../crash-point.js';
 import { isLongerThan } from '../ingest/code-points.js';
 import { TooManyNames } from '../suppression/change.js';
-import { lookUpUser as lookUpSuppression } from '../suppression/look-up.js';
+import { countSuppressed, lookUpUser as lookUpSuppression } from '../suppression/look-up.js';
 import type { User } from '../suppression/names.js';
 import { freeUsers, NotStoredYet, suppressUsers, userOf } from '../suppression/submit.js';
 import { countUserEvents, lookUpUser } from '../users/look-up.js';
@@ -105,6 +105,15 @@ export async function changeSuppression(
     },
   );
   return { account_id: accountId, users: targets.length, suppress };
+}
+
+/** How many users of an account are suppressed. Who they are is kept as hashes only, so they cannot be listed. */
+export async function showSuppressed({ redis }: AdminContext, accountId: string) {
+  const { accounts, environments } = await readRegistry(redis);
+  if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
+  const own = [...environments.values()].filter(({ account_id }) => account_id === accountId);
+  const appIds = own.map(({ app_id }) => app_id);
+  return { account_id: accountId, ...(await countSuppressed(redis, accountId, appIds)) };
 }
 
 /** An environment's account, with its app_ids, and the deployment's secret. */

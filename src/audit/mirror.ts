@@ -61,8 +61,16 @@ function wellFormed(line: AuditLine): object {
 /** An action as administrators see it. What is not known is empty. */
 export type AuditEntry = Omit<AuditLine, 'stage' | 'details'> & { readonly details: object };
 
-/** What to show of the log: lines that name the account or one of its environments. */
-export type AuditScope = { readonly accountId: string; readonly appIds: readonly string[] };
+/** What to show of the log: lines that name the account or one of its environments, and of one person only, if it has `person`. */
+export type AuditScope = {
+  readonly accountId: string;
+  readonly appIds: readonly string[];
+  readonly person?: string;
+};
+
+function ofPerson(scope: AuditScope | undefined): readonly string[] {
+  return scope?.person === undefined ? [] : ["actor = 'person' AND actor_name = {person:String}"];
+}
 
 /** An action of the log: only older ones are wanted. */
 export type AuditPlace = { readonly at: string; readonly id: string };
@@ -97,6 +105,7 @@ async function beginOf(
     ...(scope === undefined
       ? []
       : ["(account_id = {accountId:String} OR (app_id != '' AND has({appIds:Array(String)}, app_id)))"]),
+    ...ofPerson(scope),
   ];
   const { times, begin } = await readRow<{ times: number; begin: number }>(clickhouse, {
     query: `SELECT toFloat64(count()) AS times, toFloat64(toUnixTimestamp64Milli(min(at))) AS begin FROM (
@@ -129,7 +138,7 @@ async function readEntries(
         id, any(actor) AS actor_kind, any(actor_name) AS name, any(address) AS from_address, any(action) AS what,
         ${columns.map((column) => `argMax(audit_log.${column}, stage) AS last_${column}`).join(', ')}
       FROM audit_log
-      WHERE at >= fromUnixTimestamp64Milli({from:Int64}, 'UTC')
+      WHERE ${["at >= fromUnixTimestamp64Milli({from:Int64}, 'UTC')", ...ofPerson(scope)].join(' AND ')}
       ${before === undefined ? '' : `AND at <= ${placeTime} AND (at < ${placeTime} OR id > {beforeId:String})`}
       GROUP BY at, id
       ${scope === undefined ? '' : "HAVING last_account_id = {accountId:String} OR (last_app_id != '' AND has({appIds:Array(String)}, last_app_id))"}

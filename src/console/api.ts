@@ -2,6 +2,7 @@
 
 import type { DeletionState } from '../contract/deletion-states.js';
 import { person, sessionHasEnded } from './session.js';
+import { sentenceOf } from './words.js';
 
 export type { Account, EnvironmentOfList, Person } from './person.js';
 
@@ -44,7 +45,11 @@ export async function call<Result>(method: Method, path: string, body?: object):
   const { message } = (answer.err ?? {}) as { message?: string };
   // If somebody has signed in since the request was sent, the answer says nothing about the new session.
   if (response.status === 401 && !isSignIn.test(path) && person.value === asker) sessionHasEnded();
-  throw new ApiError(response.status, message ?? `The service answered ${response.status}.`, answer);
+  throw new ApiError(
+    response.status,
+    sentenceOf(message ?? `The service answered ${response.status}`),
+    answer,
+  );
 }
 
 /** The paths of signing in: there, 401 means wrong credentials and not that a session has ended. */

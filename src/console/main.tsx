@@ -10,6 +10,7 @@ import { ActionButton } from './parts/form.js';
 import { Loaded } from './parts/parts.js';
 import { useLoad } from './parts/resource.js';
 import { roleNames } from './parts/roles.js';
+import { keepTexts } from './parts/translated.js';
 import { go, onLink, path } from './router.js';
 import { account, accounts, chooseAccount, leave, person, singleSignOn } from './session.js';
 import { Invitation, SignIn } from './sign-in.js';
@@ -38,9 +39,9 @@ function Shell({ person: self }: { readonly person: Person }) {
     return accounts.value;
   });
   const shown = pages.filter(({ isFor }) => isFor?.() ?? true);
-  const page = shown.find((each) => each.path === path.value) ?? shown[0];
+  const page = shown.find((each) => each.path === path.value);
   useEffect(() => {
-    document.title = `${page?.title} · Sluice`;
+    document.title = `${page?.title ?? 'No such page'} · Sluice`;
     // On narrow screens the links are wider than the screen.
     document.querySelector('nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
   }, [page]);
@@ -93,14 +94,29 @@ function Shell({ person: self }: { readonly person: Person }) {
         </ul>
       </nav>
       <main id="page" tabIndex={-1}>
-        <Loaded from={loaded}>{() => page?.show(account.value)}</Loaded>
+        <Loaded from={loaded}>{() => page?.show(account.value) ?? <NoSuchPage />}</Loaded>
       </main>
     </div>
   );
 }
 
+function NoSuchPage() {
+  return (
+    <>
+      <h1>No such page</h1>
+      <p>
+        There is no page at <code>{path.value}</code>, or your role does not see it.{' '}
+        <a href="/" onClick={onLink}>
+          Go to the overview
+        </a>
+      </p>
+    </>
+  );
+}
+
 const root = document.getElementById('console');
 if (root !== null) {
+  keepTexts(root);
   render(<App />, root);
   keepFocus(root);
 }

@@ -64,7 +64,8 @@ effect(() => {
   }
 });
 
-function onlyDenied<Value>(error: unknown, value: Value): Value {
+/** What a browser denies a page is a DOMException; anything else is a fault of ours. */
+export function onlyDenied<Value>(error: unknown, value: Value): Value {
   if (error instanceof DOMException) return value;
   throw error;
 }

@@ -4,6 +4,7 @@ import { useState } from 'preact/hooks';
 import type { Role } from '../contract/roles.js';
 import type { Person } from './api.js';
 import { ApiError, call } from './api.js';
+import { goAway } from './parts/draft.js';
 import { CodeField, Field } from './parts/fields.js';
 import { Form } from './parts/form.js';
 import { Loaded, Problem } from './parts/parts.js';
@@ -41,7 +42,7 @@ export function SignIn() {
         <Problem text={notice.value || whyNotSignedOn()} />
         {singleSignOn.value && (
           <p>
-            <a class="button" href="/admin/v1/sign_on">
+            <a class="button" href="/admin/v1/sign_on" onClick={goAway}>
               Sign in with single sign-on
             </a>
           </p>

@@ -328,6 +328,7 @@ export const administrationAnswers = {
     ),
     cursor: Type.Optional(text),
   }),
+  showSuppressed: Type.Object({ account_id: text, ...suppressionSchemas.counts.properties }),
   suppressUsersOfAccount: suppressedSchema,
 
   listFailed: Type.Array(

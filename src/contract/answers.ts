@@ -255,8 +255,15 @@ export const deletionCertificateSchema = Type.Object({
       type: Type.Literal('sluice-deletion-1'),
       deletion_request_id: Type.String(),
       account_id: Type.String(),
-      app_id: Type.String({ description: 'The environment whose API key submitted it.' }),
-      key_created_at: Type.String({ description: 'When that key was made.' }),
+      app_id: Type.String({
+        description: 'The environment whose API key submitted it, or without a key the main one.',
+      }),
+      key_created_at: Type.Optional(Type.String({ description: 'When that key was made.' })),
+      submitted_by: Type.Optional(
+        Type.Union([Type.Literal('person'), Type.Literal('admin_token')], {
+          description: 'Only without a key: a person in the console, or a program with ADMIN_TOKEN.',
+        }),
+      ),
       reference: Type.Optional(Type.String()),
       submitted_at: Type.String(),
       verified_at: Type.String({ description: 'When every table was counted and held nothing.' }),

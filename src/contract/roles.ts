@@ -10,7 +10,7 @@ export const roles: readonly Role[] = ['operator', 'administrator', 'privacy', '
 const everyone: readonly AccountRole[] = ['administrator', 'privacy', 'viewer'];
 const administrators: readonly AccountRole[] = ['administrator'];
 const privacyOfficers: readonly AccountRole[] = ['privacy'];
-/** They check whether senders send what they should. */
+/** Not those who only look. */
 const integrators: readonly AccountRole[] = ['administrator', 'privacy'];
 /** For commands about the deployment, or about all accounts. */
 const operatorsOnly: readonly AccountRole[] = [];
@@ -35,7 +35,8 @@ export const rights = {
   listWriteKeys: everyone,
   revokeWriteKey: administrators,
 
-  listAudit: administrators,
+  /** Privacy officers see their own actions. */
+  listAudit: integrators,
   invitePerson: administrators,
   listPeople: administrators,
   removePerson: administrators,
@@ -72,6 +73,7 @@ export const rights = {
   readUserEvents: privacyOfficers,
   suppressUsers: privacyOfficers,
   freeUsers: privacyOfficers,
+  showSuppressed: privacyOfficers,
 
   listFailed: operatorsOnly,
   retryFailed: operatorsOnly,
@@ -84,6 +86,8 @@ export const rights = {
   listBackups: operatorsOnly,
   restoreBackup: operatorsOnly,
   restore: operatorsOnly,
+  showState: operatorsOnly,
+  recoverState: operatorsOnly,
   bootstrap: operatorsOnly,
 } as const satisfies Readonly<Record<string, readonly AccountRole[]>>;
 

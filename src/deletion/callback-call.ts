@@ -53,13 +53,35 @@ export function signatureOf(secret: string, body: string, nowMs: number): string
   return `t=${seconds},v1=${createHmac('sha256', secret).update(`${seconds}.${body}`).digest('hex')}`;
 }
 
+/**
+ * Whether calls to a URL are refused for the addresses that its host has now. A name without any may get one later, and every call
+ * asks again. Settles by the deadline of a call.
+ */
+export async function isForbidden(text: string, options: CallOptions): Promise<boolean> {
+  const host = hostOf(new URL(text));
+  const addresses = await addressesOf(host, options);
+  return !addresses.every((each) => options.isAllowed(host, each));
+}
+
+function hostOf(url: URL): string {
+  return url.hostname.replace(/^\[(.*)\]$/, '$1');
+}
+
+/** None if the name has none, or none in time. Half of the time is left for the call itself. */
+async function addressesOf(
+  host: string,
+  { resolve = createResolve([]), msMax = callbacks.callMsMax }: CallOptions,
+): Promise<readonly string[]> {
+  return isIP(host) === 0 ? resolve(host, msMax / 2).catch(() => []) : [host];
+}
+
 /** Settles with what became of the call, by its deadline at the latest. Never rejects. */
 export async function call(
   { url: text, secret }: { readonly url: string; readonly secret: string },
   body: string,
   options: CallOptions,
 ): Promise<CallResult> {
-  const { isAllowed, resolve = createResolve([]), msMax = callbacks.callMsMax, nowMs = Date.now } = options;
+  const { isAllowed, msMax = callbacks.callMsMax, nowMs = Date.now } = options;
   const url = new URL(text);
   const late = new AbortController();
   const timer = setTimeout(() => late.abort(), msMax);
@@ -67,10 +89,9 @@ export async function call(
     late.signal.addEventListener('abort', () => settle({ error: 'no_answer_in_time' }), { once: true });
   });
   const endsAt = performance.now() + msMax;
-  const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
+  const host = hostOf(url);
   const work = async (): Promise<CallResult> => {
-    // Half of the time is left for the call itself.
-    const addresses = isIP(host) === 0 ? await resolve(host, msMax / 2).catch(() => []) : [host];
+    const addresses = await addressesOf(host, options);
     if (addresses.length === 0) return { error: 'name_not_resolved' };
     // If one of its addresses is not allowed, the name is refused as a whole.
     if (!addresses.every((each) => isAllowed(host, each))) return { error: 'address_not_allowed' };

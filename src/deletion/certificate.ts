@@ -24,13 +24,14 @@ const statement =
 /** The certificate of a complete request; undefined while it is not complete. */
 export function certify(request: DeletionRequest, key: SigningKey): SignedCertificate | undefined {
   if (request.status !== 'complete') return undefined;
-  const { found = [], verified_tables, users_found, reference } = request;
+  const { found = [], verified_tables, users_found, reference, submitted_by } = request;
   const certificate = {
     type: 'sluice-deletion-1',
     deletion_request_id: request.deletion_request_id,
     account_id: request.account_id,
     app_id: request.app_id,
-    key_created_at: request.key_created_at,
+    // Who has no key has no time of one. Requests of an earlier version keep the text that was signed before.
+    ...(submitted_by === undefined ? { key_created_at: request.key_created_at } : { submitted_by }),
     ...(reference === undefined ? {} : { reference }),
     submitted_at: request.submitted_at,
     verified_at: request.verified_at,

@@ -16,6 +16,8 @@ export type DeletionRequest = {
   /** The key of the caller: its environment, and when it was created. */
   readonly app_id: string;
   readonly key_created_at: string;
+  /** Only without a key: a person in the console, or a program with ADMIN_TOKEN. Then `app_id` is the main environment. */
+  readonly submitted_by?: 'person' | 'admin_token';
   readonly submitted_at: string;
   /** The caller's own name for it. */
   readonly reference?: string;

@@ -49,6 +49,7 @@ export async function submitDeletion(
     account_id: caller.accountId,
     app_id: caller.appId,
     key_created_at: caller.keyCreatedAt,
+    ...(caller.submittedBy === undefined ? {} : { submitted_by: caller.submittedBy }),
     submitted_at: new Date().toISOString(),
     ...(reference === undefined ? {} : { reference }),
     targets: targets.length,

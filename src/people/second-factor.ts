@@ -23,9 +23,11 @@ export function isSecret(text: string): boolean {
  * or was used before.
  */
 export function useCode(factor: SecondFactor, code: string, nowMs: number): SecondFactor | undefined {
-  if (!/^\d{6}$/.test(code)) return undefined;
+  // Apps show a code as 123 456.
+  const token = code.replaceAll(/\s/g, '');
+  if (!/^\d{6}$/.test(token)) return undefined;
   const delta = totpOf(Secret.fromBase32(factor.secret)).validate({
-    token: code,
+    token,
     timestamp: nowMs,
     window: people.codesBesideMax,
   });

@@ -9,6 +9,7 @@ import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import { createAdminCommands } from '../../src/admin/commands.js';
 import type { AdminContext } from '../../src/admin/context.js';
+import type { AuditEntry } from '../../src/audit/mirror.js';
 import { auditActions } from '../../src/contract/audit-actions.js';
 import { type Right, type Role, rights } from '../../src/contract/roles.js';
 import { Compile } from '../../src/contract/typebox.js';
@@ -35,7 +36,7 @@ let checkAnswer: (method: string, path: string, status: number, answer: object) 
 const pageOf = (role: Role) => pages.get(role) as ConsolePage;
 
 before(async () => {
-  sluice = await startSluice();
+  sluice = await startSluice({ env: { CALLBACK_ALLOW: '127.0.0.1' } });
   own = await createTestAccount(sluice, 'Own');
   other = await createTestAccount(sluice, 'Other');
   for (const role of ['operator', 'administrator', 'privacy', 'viewer'] as const) {
@@ -154,10 +155,11 @@ const table: readonly Row[] = [
   ['countUserEvents', 'POST', environment('/user/event-counts'), 'op', () => nobody],
   ['findSimilarUsers', 'POST', environment('/user/similar'), 'op', () => nobody],
   ['readUserEvents', 'POST', environment('/user/events'), 'op', () => nobody],
+  ['showSuppressed', 'GET', account('/user_suppression'), 'op'],
   ['suppressUsers', 'POST', account('/user_suppression'), 'op', () => ({ ...deletion, suppress: true })],
   ['freeUsers', 'POST', account('/user_suppression'), 'op', () => ({ ...deletion, suppress: false })],
   ['listPeople', 'GET', (of) => `/people?account_id=${of.accountId}`, 'oa'],
-  ['listAudit', 'GET', (of) => `/audit?account_id=${of.accountId}`, 'oa'],
+  ['listAudit', 'GET', (of) => `/audit?account_id=${of.accountId}`, 'oap'],
   ['addEnvironment', 'POST', account('/environments'), 'oa', newName],
   ['setEnvironment', 'PATCH', environment(''), 'oa', () => ({ validation: 'lenient' })],
   ['createKey', 'POST', environment('/key'), 'oa', newName],
@@ -219,6 +221,8 @@ const others: readonly Right[] = [
   'listBackups',
   'restoreBackup',
   'bootstrap',
+  'showState',
+  'recoverState',
 ];
 
 test('every right is in the tables of this test', () => {
@@ -310,6 +314,12 @@ test('lists without an account show the caller’s own one, and operators all ac
   const text = JSON.stringify(audit?.body);
   assert.match(text, /"actor":"person","actor_name":"administrator@example.com"/);
   assert.ok(!text.includes(other.accountId) && !text.includes(other.appIds[0] ?? '?'));
+  await pageOf('privacy').ask('POST', environment('/user')(own), nobody);
+  for (const query of ['', `?account_id=${own.accountId}`]) {
+    const ownLines = (await pageOf('privacy').ask('GET', `/audit${query}`)).body as unknown as AuditEntry[];
+    assert.ok(ownLines.some(({ action }) => action === 'look_up_user'));
+    assert.deepEqual([...new Set(ownLines.map(({ actor_name }) => actor_name))], ['privacy@example.com']);
+  }
 });
 
 test('a viewer who asks for hundreds of charts at once waits for them, and nobody of another account does', async () => {

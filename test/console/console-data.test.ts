@@ -191,6 +191,12 @@ describe('the console', { skip }, () => {
     const verified = await fetch(`${sluice.baseUrl}/api/public/v0/signing_key`).then((key) => key.json());
     const { public_key } = verified as { public_key: string };
     assert.equal(verifyCertificate(certificate, createPublicKey(public_key)).genuine, true);
+    const fields = (JSON.parse(certificate) as { certificate: Record<string, unknown> }).certificate;
+    assert.deepEqual(
+      Object.entries(fields).filter(([name, value]) => value === '' || /^(key_|submitted_by)/.test(name)),
+      [['submitted_by', 'person']],
+      'a person has no key, and no field is empty',
+    );
     await dialog.getByRole('button', { name: 'Close' }).click();
     await post(sluice.baseUrl, paths.track, {
       app_id: account.appIds[0],
@@ -356,6 +362,13 @@ describe('the console', { skip }, () => {
     );
     assert.doesNotMatch(JSON.stringify(own), /mia@/i, 'the audit log names no user');
     assert.deepEqual(faults, []);
+    // After a look-up that failed, no button acts on the user before.
+    assert.equal(await about.count(), 1);
+    await page.route(/\/user$/, (route) => route.fulfill({ status: 503, json: {} }));
+    await find('somebody@example.com');
+    await page.getByRole('alert').getByText('The service answered 503.').waitFor();
+    assert.equal(await about.count(), 0);
+    await page.getByRole('region', { name: 'Suppressed users' }).getByText('suppressed').first().waitFor();
   });
 
   test('submits a file of more users than one request takes, goes on where it broke off, and begins anew with another list', async () => {

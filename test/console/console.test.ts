@@ -48,6 +48,7 @@ describe('the console', { skip }, () => {
       OIDC_ISSUER: `http://127.0.0.1:${port}`,
       OIDC_CLIENT_ID: client.id,
       OIDC_CLIENT_SECRET: client.secret,
+      CALLBACK_ALLOW: '127.0.0.1',
     };
     [sluice, browser] = await Promise.all([startSluice({ env }), launchBrowser()]);
     provider = await startProvider(port, `${sluice.adminUrl}/admin/v1/sign_on/return`);
@@ -163,6 +164,12 @@ describe('the console', { skip }, () => {
     await page.getByText('None is allowed now.').waitFor();
     assert.equal(await page.getByLabel('Days that events are kept').inputValue(), '400');
     assert.deepEqual(faults, []);
+    // A refusal is in the words of the page.
+    await page.getByLabel('Days that events are kept').fill('0');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page
+      .getByText(/^Days that events are kept must be none, or a whole number from 1 to \d+\.$/)
+      .waitFor();
   });
 
   test('lets an operator invite a person, see them in the audit log, and remove them', async () => {
@@ -201,6 +208,10 @@ describe('the console', { skip }, () => {
     await enter(page, sluice, 'writes@example.com', 'administrator', of.accountId);
     await enter(second, sluice, 'writes-too@example.com', 'administrator', of.accountId);
     for (const each of [page, second]) await openPage(each, 'Privacy and security');
+    await page.getByLabel('URL to call').fill('http://10.0.0.1/hook');
+    await page.getByRole('button', { name: 'Set callback' }).click();
+    await page.getByRole('alert').getByText('an address that callbacks may not reach').waitFor();
+    await page.getByText('Nobody is called.').waitFor();
     await page.getByLabel('URL to call').fill('http://127.0.0.1:9/hook');
     await page.getByRole('button', { name: 'Set callback' }).click();
     await page.getByRole('button', { name: 'Test the callback' }).click();
@@ -389,6 +400,94 @@ describe('the console', { skip }, () => {
     await list.waitFor({ state: 'detached' });
   });
 
+  test('what changes is true on a page that the browser translates', async () => {
+    const page = await newPage();
+    await enter(page, sluice, 'translates@example.com', 'privacy', account.accountId);
+    await openPage(page, 'Deletions');
+    await page.getByRole('button', { name: 'New deletion' }).click();
+    const dialog = page.getByRole('dialog');
+    const list = dialog.getByLabel('Users, one per line');
+    await list.fill('a@example.com\na@example.com');
+    const preview = dialog.locator('.preview');
+    await preview.getByText('named twice').waitFor();
+    // As Chrome does it: elements take the place of texts, the first of neighbours with all that they say.
+    await page.evaluate(`for (const parent of document.querySelectorAll('#console *')) {
+      const texts = [...parent.childNodes].filter((node) => node.nodeType === 3 && node.data.trim() !== '');
+      const all = texts.map((node) => node.data).join('');
+      texts.forEach((node, at) => {
+        const font = document.createElement('font');
+        font.append(document.createElement('font'));
+        font.firstChild.textContent = at === 0 ? 'übersetzt: ' + all : '';
+        parent.replaceChild(font, node);
+      });
+    }`);
+    assert.match(String(await preview.textContent()), /^übersetzt: 1 user to delete, 1 named twice/);
+    await list.fill('a@example.com\nb@example.com\nc@example.com');
+    await dialog.getByRole('button', { name: 'Delete 3 users', exact: true }).waitFor();
+    assert.equal(await preview.textContent(), '3 users to delete.');
+    await page.getByRole('button', { name: 'Cancel' }).click();
+    await dialog.waitFor({ state: 'detached' });
+    assert.deepEqual(faults, []);
+  });
+
+  test('copies without a clipboard, as on a page of http, and shows what it cannot copy', async () => {
+    const page = await newPage();
+    await page.addInitScript("Object.defineProperty(navigator, 'clipboard', { value: undefined })");
+    await enter(page, sluice, 'copies@example.com', 'administrator', account.accountId);
+    await openPage(page, 'Privacy and security');
+    const copy = page.getByRole('button', { name: 'Copy app ID of Main Production' });
+    await copy.click();
+    await copy.getByText('Copied').waitFor();
+    const name = page.getByLabel('Name of the new key');
+    await name.focus();
+    await page.keyboard.press('ControlOrMeta+V');
+    assert.equal(await name.inputValue(), account.appIds[0]);
+    await page.evaluate('document.execCommand = () => false');
+    await copy.click();
+    const shown = page.getByLabel('The browser does not let this page copy');
+    await shown.waitFor();
+    assert.equal(await shown.inputValue(), account.appIds[0]);
+    assert.equal(await page.evaluate('getSelection().toString()'), account.appIds[0]);
+    assert.deepEqual(faults, []);
+  });
+
+  test('leaves room for long numbers beside a chart', async () => {
+    const page = await newPage();
+    await page.route(/\/traffic/, async (route) => {
+      const answer = (await (await route.fetch()).json()) as { accepted: number[] };
+      await route.fulfill({ json: { ...answer, accepted: answer.accepted.map(() => 2_000_000_000) } });
+    });
+    await enter(page, sluice, 'charts@example.com', 'viewer', account.accountId);
+    await page.locator('.plot .u-over').first().waitFor();
+    const [room, needed] = (await page.evaluate(`(() => {
+      const plot = document.querySelector('.plot');
+      const context = document.createElement('canvas').getContext('2d');
+      context.font = '12px ' + getComputedStyle(plot).fontFamily;
+      const ofPlot = plot.getBoundingClientRect();
+      const left = plot.querySelector('.u-over').getBoundingClientRect().left - ofPlot.left;
+      return [left, context.measureText('2,000,000,000').width + 15];
+    })()`)) as [number, number];
+    assert.ok(room >= needed, `${room} of ${needed}`);
+  });
+
+  test('says that there is no such page, and answers programs in JSON', async () => {
+    const page = await newPage();
+    await enter(page, sluice, 'lost@example.com', 'viewer', account.accountId);
+    for (const path of ['/deletion', '/users']) {
+      const answer = await page.goto(`${sluice.adminUrl}${path}`);
+      assert.equal(answer?.status(), path === '/users' ? 200 : 404);
+      await page.getByRole('heading', { name: 'No such page' }).waitFor();
+      assert.equal(await page.title(), 'No such page · Sluice');
+    }
+    await page.getByRole('link', { name: 'Go to the overview' }).click();
+    await page.getByRole('heading', { name: 'Overview' }).waitFor();
+    for (const method of ['GET', 'POST']) {
+      const answer = await fetch(`${sluice.adminUrl}/deletion`, { method });
+      assert.equal(answer.status, 404, method);
+      assert.equal(((await answer.json()) as { err: { code: string } }).err.code, 'not_found');
+    }
+  });
+
   test('sets up a second factor by a QR code, and asks for it at the next sign-in', async () => {
     const page = await newPage();
     await enter(page, sluice, 'factor@example.com', 'viewer', account.accountId);
@@ -419,33 +518,51 @@ describe('the console', { skip }, () => {
     const signOn = page.getByRole('link', { name: 'Sign in with single sign-on' });
     provider.subject = 'ada';
     provider.people.set('ada', { email: 'ada@provider.example', email_verified: true });
-    await page.goto(sluice.adminUrl);
+    const giveRole = (role: string) =>
+      provider.people.set('ada', {
+        email: 'ada@provider.example',
+        email_verified: true,
+        sluice_role: `${role}:${account.accountId}`,
+      });
+    await page.goto(`${sluice.adminUrl}/settings`);
     await signOn.click();
     await page.getByRole('alert').getByText('Your single sign-on gives you no access here.').waitFor();
-    provider.people.set('ada', {
-      email: 'ada@provider.example',
-      email_verified: true,
-      sluice_role: `administrator:${account.accountId}`,
-    });
+    giveRole('privacy');
     await signOn.click();
-    await page.getByRole('navigation').waitFor();
+    // The page of the address is shown after the way to the provider, though that failed once.
+    await page.getByRole('heading', { name: 'Settings' }).waitFor();
+    assert.deepEqual(faults, []);
+    // What was pasted before the session ended is there, too.
+    await openPage(page, 'Deletions');
+    await page.getByRole('button', { name: 'New deletion' }).click();
+    const list = page.getByLabel('Users, one per line');
+    await list.fill('a@example.com');
+    await page.context().clearCookies();
+    await page.getByText('Your session has ended').waitFor();
+    await signOn.click();
+    await list.waitFor();
+    assert.equal(await list.inputValue(), 'a@example.com');
+    assert.equal(await page.evaluate('sessionStorage.length'), 0);
+    await page.getByRole('button', { name: 'Cancel' }).click();
+    giveRole('administrator');
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await signOn.click();
     await openPage(page, 'Settings');
     await page.getByText('You sign in through your provider').waitFor();
     await page.getByRole('cell', { name: 'at the provider' }).waitFor();
     for (const text of ['Change your password', /^Second factor: /])
       assert.equal(await page.getByText(text).count(), 0, String(text));
-    assert.deepEqual(faults, []);
   });
 
   test('shows hostile names as text, and copies them as CSV that no spreadsheet computes', async () => {
     const page = await newPage();
     await enter(page, sluice, 'hostile@example.com', 'administrator', account.accountId);
     await openPage(page, 'Privacy and security');
-    await page.getByLabel('Name of the new key').fill('=HYPERLINK("http://evil.example")');
+    await page.getByLabel('Name of the new key').fill('=HYPERLINK("http://evil.example"); @SUM(1)');
     await page.getByRole('button', { name: 'Create API key' }).click();
     await page.getByRole('cell', { name: '=HYPERLINK' }).first().waitFor();
     await page.getByRole('button', { name: 'Copy as CSV: API keys' }).click();
-    await untilCopied(page, (csv) => csv.includes(`"'=HYPERLINK(""http://evil.example"")"`));
+    await untilCopied(page, (csv) => csv.includes(`"'=HYPERLINK(""http://evil.example"");' @SUM(1)"`));
     assert.ok(String(await page.textContent('main')).includes(hostile));
     assert.equal(await page.locator('img').count(), 0);
     // The environment that is chosen on one page is that of the next.

@@ -8,7 +8,7 @@ import type { Redis } from 'ioredis';
 import { Secret, TOTP } from 'otpauth';
 import { freePort } from '../../harness/free-port.js';
 import { connectTestRedis } from '../../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { type SluiceHandle, startSluice, startTcpProxy } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import type { AuditEntry } from '../../src/audit/mirror.js';
 import { readConfig } from '../../src/config.js';
@@ -18,12 +18,14 @@ import { createPasswords, TooManyPasswords } from '../../src/people/passwords.js
 import { vouchedOf } from '../../src/people/provider.js';
 import { useCode } from '../../src/people/second-factor.js';
 import { registryKeys } from '../../src/redis/keys.js';
-import { ConsolePage, invite, password, signedIn } from '../support/console.js';
+import { ConsolePage, cookieAt, invite, password, signedIn } from '../support/console.js';
 import { client, SignOnBrowser, signedAnew, startProvider, type TestProvider } from '../support/provider.js';
 
 let sluice: SluiceHandle;
 let providerPort: number;
 let redis: Redis;
+let sessionCookie: string;
+let attemptCookie: string;
 
 before(async () => {
   providerPort = await freePort();
@@ -35,6 +37,8 @@ before(async () => {
     },
   });
   redis = connectTestRedis(sluice.redisUrl);
+  sessionCookie = cookieAt(sluice.adminUrl, 'session');
+  attemptCookie = cookieAt(sluice.adminUrl, 'sign_on');
 });
 
 after(async () => {
@@ -109,7 +113,7 @@ test('people are in Redis and ClickHouse, passwords as Argon2id, and no secret o
     texts.push(name, (await redis.get(name)) ?? '');
   const all = texts.join('\n');
   assert.match(all, /\$argon2id\$v=19\$m=19456,t=2,p=1\$/);
-  for (const secret of [invitation.split('.')[1], page.cookies.get('sluice_session'), password])
+  for (const secret of [invitation.split('.')[1], page.cookies.get(sessionCookie), password])
     assert.ok(secret !== undefined && !all.includes(secret));
 });
 
@@ -135,7 +139,7 @@ test('a session lasts twelve hours, is listed, and is ended by its owner only', 
   assert.equal((await page.ask('DELETE', `/sessions/${other}`)).status, 200);
   assert.equal((await second.ask('GET', '/accounts')).status, 401);
   assert.equal((await page.ask('DELETE', '/session')).status, 200);
-  assert.equal(page.cookies.has('sluice_session'), false);
+  assert.equal(page.cookies.has(sessionCookie), false);
 });
 
 test('a new password ends all sessions but the one that chose it', async () => {
@@ -175,7 +179,7 @@ test('requests from other pages, with other host names, or without the consoleâ€
   );
   // A host name that is not ours, as after DNS rebinding. `fetch` does not let a caller choose it.
   const { port } = new URL(sluice.adminUrl);
-  const cookie = `sluice_session=${page.cookies.get('sluice_session')}`;
+  const cookie = `${sessionCookie}=${page.cookies.get(sessionCookie)}`;
   const status = await new Promise((resolve, reject) => {
     const headers = { host: `rebound.example:${port}`, cookie, 'sec-fetch-site': 'same-origin' };
     const sent = request({ host: '127.0.0.1', port, path: '/admin/v1/accounts', headers });
@@ -186,6 +190,27 @@ test('requests from other pages, with other host names, or without the consoleâ€
   });
   assert.equal(status, 403);
   assert.equal(JSON.stringify((await page.ask('GET', '/accounts')).body), before);
+});
+
+test('two consoles on one host sign nobody out of the other one, since their cookies have their ports', async () => {
+  const tunnel = await startTcpProxy({ port: Number(new URL(sluice.adminUrl).port) });
+  try {
+    const one = await signedIn(sluice, 'one@example.com', 'operator');
+    const other = new ConsolePage(`http://127.0.0.1:${tunnel.port}`);
+    await signedIn(sluice, 'other@example.com', 'operator');
+    // A browser has one jar for all ports of a host.
+    for (const [name, value] of one.cookies) other.cookies.set(name, value);
+    assert.equal((await other.ask('GET', '/session')).body.person, null);
+    assert.equal((await other.signIn('other@example.com')).status, 200);
+    for (const [name, value] of other.cookies) one.cookies.set(name, value);
+    const emailIn = async (page: ConsolePage) =>
+      ((await page.ask('GET', '/session')).body.person as { email: string } | null)?.email;
+    assert.deepEqual([await emailIn(one), await emailIn(other)], ['one@example.com', 'other@example.com']);
+    assert.equal((await other.ask('DELETE', '/session')).status, 200);
+    assert.equal(await emailIn(one), 'one@example.com');
+  } finally {
+    await tunnel.close();
+  }
 });
 
 test('wrong passwords slow down sign-ins of that person for everybody, except in a browser they have used', async () => {
@@ -238,7 +263,7 @@ test('an unknown address gets the same answer as a wrong password', async () => 
 
 test('what is sent without a session is not looked at', async () => {
   const page = newPage();
-  page.cookies.set('sluice_session', 'nobody');
+  page.cookies.set(sessionCookie, 'nobody');
   assert.equal((await page.ask('POST', '/certificates/verify', [])).status, 401);
 });
 
@@ -265,7 +290,8 @@ test('the second factor is asked for once it is set, and a code is good once', a
   assert.equal((await page.ask('PUT', '/second_factor', wrong)).status, 400);
   const { secret } = offered;
   // The next code, which is good already, is left for the sign-in. Both are good for at least 30 s from now on.
-  const set = await page.ask('PUT', '/second_factor', { password, secret, code: codeAt(Date.now()) });
+  const spaced = codeAt(Date.now()).replace(/^.../, '$& ');
+  const set = await page.ask('PUT', '/second_factor', { password, secret, code: spaced });
   assert.deepEqual([set.status, set.body], [200, { second_factor: true }]);
   const needed = await newPage().signIn('two@example.com');
   assert.deepEqual([needed.status, needed.body.second_factor], [401, 'needed']);
@@ -399,7 +425,7 @@ test('people sign in through the provider with the role that it gives, and nobod
     assert.equal(await browser.signOn(), '/');
     const { person } = (await asked(browser, '/session')).body as { person: Record<string, unknown> };
     assert.deepEqual([person.email, person.role, person.signs_on], ['sue@example.com', 'operator', true]);
-    assert.equal(browser.cookies().has('sluice_sign_on'), false, 'the attempt is over');
+    assert.equal(browser.cookies().has(attemptCookie), false, 'the attempt is over');
     // A different role at the next sign-in ends the sessions of the former role.
     const accountId = sluice.bootstrap.account_id;
     as('1', { email: 'sue@example.com', sluice_role: `viewer:${accountId}` });
@@ -444,7 +470,7 @@ test('people sign in through the provider with the role that it gives, and nobod
       as(subject, claims);
       const refused = new SignOnBrowser(sluice.adminUrl);
       assert.equal(await refused.signOn(), '/?sign_on=not_in', subject);
-      assert.equal(refused.cookies().has('sluice_session'), false);
+      assert.equal(refused.cookies().has(sessionCookie), false);
     }
     assert.equal((await newPage().signIn('own@example.com')).status, 200, 'a password stays');
     assert.equal((await newPage().signIn('sue@example.com')).status, 401, 'there is no password to guess');
@@ -457,9 +483,9 @@ test('people sign in through the provider with the role that it gives, and nobod
     assert.match((await victim.go(back, 'cross-site')).to, /\?sign_on=again$/);
     await victim.goThere();
     assert.match((await victim.go(back, 'cross-site')).to, /\?sign_on=provider$/);
-    victim.cookies().set('sluice_sign_on', 'a.b.c.9999999999999.forged');
+    victim.cookies().set(attemptCookie, 'a.b.c.9999999999999.forged');
     assert.match((await victim.go(back, 'cross-site')).to, /\?sign_on=again$/);
-    assert.equal(victim.cookies().has('sluice_session'), false);
+    assert.equal(victim.cookies().has(sessionCookie), false);
     assert.equal((await victim.go(`${sluice.adminUrl}/admin/v1/sign_on`, 'cross-site')).status, 403);
     const entries = (await sluice.admin('audit', 'list')) as AuditEntry[];
     const own = entries.filter(({ action }) => action === 'sign_on').reverse();
@@ -522,7 +548,7 @@ test('an ID token counts only if one of the providerâ€™s keys has signed it', ()
       provider.forge = forge;
       const browser = new SignOnBrowser(sluice.adminUrl);
       assert.equal(await browser.signOn(), '/?sign_on=provider', what);
-      assert.equal(browser.cookies().has('sluice_session'), false, what);
+      assert.equal(browser.cookies().has(sessionCookie), false, what);
     }
     provider.forge = (token) => signedAnew(token, {});
     const browser = new SignOnBrowser(sluice.adminUrl);
@@ -587,13 +613,13 @@ test('a sign-in by the provider is good once, even if the provider gives its tok
     as('41', { email: 'once@example.com', sluice_role: 'operator' });
     const browser = new SignOnBrowser(sluice.adminUrl);
     const back = await browser.goThere();
-    const copy = browser.cookies().get('sluice_sign_on') ?? '';
+    const copy = browser.cookies().get(attemptCookie) ?? '';
     provider.repeats = true;
     assert.equal((await browser.go(back, 'cross-site')).to, `${sluice.adminUrl}/`);
     const thief = new SignOnBrowser(sluice.adminUrl);
-    thief.cookies().set('sluice_sign_on', copy);
+    thief.cookies().set(attemptCookie, copy);
     assert.match((await thief.go(back, 'cross-site')).to, /\?sign_on=again$/);
-    assert.equal(thief.cookies().has('sluice_session'), false);
+    assert.equal(thief.cookies().has(sessionCookie), false);
   }));
 
 test('an emptied Redis knows no session and answers 503, and a restore brings the people back', async () => {

@@ -747,12 +747,18 @@ describe('a complete deletion', () => {
       /accounts callback/,
     );
     const anew = await administer<{ secret: string }>(sluice, 'PUT', path, {
-      url: `http://[::1]:${receiver.port}/`,
+      url: `http://127.0.0.1:${receiver.port}/anew`,
     });
     assert.match(anew.secret, /^slc_[\w-]{43}$/);
     assert.notEqual(anew.secret, secret);
-    const refused = await administer<Record<string, unknown>>(sluice, 'POST', `${path}/test`, {});
-    assert.deepEqual(refused, { account_id: accountId, delivered: false, error: 'address_not_allowed' });
+    for (const host of ['[::1]', 'localhost', '10.0.0.1', '169.254.169.254', '0x7f.2'])
+      await assert.rejects(
+        sluice.admin('accounts', 'callback', accountId, '--url', `http://${host}/`),
+        /an address that callbacks may not reach/,
+        host,
+      );
+    const kept = await administer<Record<string, unknown>>(sluice, 'GET', path);
+    assert.equal(kept.url, `http://127.0.0.1:${receiver.port}/anew`);
     assert.deepEqual(await administer(sluice, 'DELETE', path), { account_id: accountId, url: null });
     await assert.rejects(sluice.admin('accounts', 'callback', accountId, '--test'), /no callback/);
     const lines = (await sluice.admin('audit', 'list')) as { action: string; account_id: string }[];

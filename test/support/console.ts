@@ -11,6 +11,11 @@ export type Answer = {
 
 export const password = 'correct horse battery staple';
 
+/** The name of a console's cookie, which has the port of its address. */
+export function cookieAt(origin: string, of: 'session' | 'browser' | 'sign_on'): string {
+  return `sluice_${of}_${new URL(origin).port}`;
+}
+
 /** A browser's page of the console: it keeps cookies, and sends what a page sends. */
 export class ConsolePage {
   readonly cookies = new Map<string, string>();

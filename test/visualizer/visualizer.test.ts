@@ -17,7 +17,7 @@ import { Redis } from '../../src/packages/ioredis.js';
 import { visualizerKeys } from '../../src/redis/keys.js';
 import { pairingIdOfSecret } from '../../src/visualizer/pairings.js';
 import { openDescriptors } from '../fuzz/process-figures.js';
-import { signedIn } from '../support/console.js';
+import { cookieAt, signedIn } from '../support/console.js';
 import { filesWith } from '../support/traces.js';
 import {
   beginPairing,
@@ -99,7 +99,7 @@ test('people with the right to watch need no token for devices of their own acco
   const personOf = (role: Role, accountId: string) =>
     signedIn(sluice, `${role}-${accountId}@example.com`, role, accountId);
   const openAs = (person: Awaited<ReturnType<typeof personOf>> | undefined, code: string) => {
-    const cookie = `sluice_session=${person?.cookies.get('sluice_session') ?? 'none'}`;
+    const cookie = `${cookieAt(admin.adminUrl, 'session')}=${person?.cookies.get(cookieAt(sluice.adminUrl, 'session')) ?? 'none'}`;
     const page = openLivePage(admin.adminUrl, { code }, { cookie });
     pages.push(page);
     return page;

@@ -1,5 +1,6 @@
 // The audit log: who did what to which account, environment, key or deletion request. Operators see all accounts.
 
+import type { Role } from '../../contract/roles.js';
 import { type Account, call, part } from '../api.js';
 import { Pages, usePages } from '../parts/paged.js';
 import { Time } from '../parts/parts.js';
@@ -25,6 +26,18 @@ type AuditEntry = {
 /** How many lines the service sends at most. */
 const perPage = 100;
 
+const auditTexts: Readonly<Record<Role, string>> = {
+  operator: 'The actions in all accounts, the latest first.',
+  administrator: 'The actions in this account, the latest first.',
+  privacy: 'What you did in this account, the latest first.',
+  viewer: '',
+};
+
+/** Privacy officers see their own actions. */
+export function auditTitle(): string {
+  return person.value?.role === 'privacy' ? 'Your actions' : 'Audit log';
+}
+
 const actors: Readonly<Record<string, string>> = {
   admin_token: 'ADMIN_TOKEN',
   command_line: 'command line',
@@ -44,11 +57,9 @@ export function AuditLog({ account }: { readonly account: Account | undefined })
   );
   return (
     <section class="card">
-      <h2>Audit log</h2>
+      <h2>{auditTitle()}</h2>
       <p class="muted">
-        {isOperator
-          ? 'The actions in all accounts, the latest first.'
-          : 'The actions in this account, the latest first.'}{' '}
+        {auditTexts[person.value?.role ?? 'viewer']}{' '}
         <button type="button" class="small" onClick={log.reload}>
           Load again
         </button>
@@ -56,7 +67,7 @@ export function AuditLog({ account }: { readonly account: Account | undefined })
       <Pages from={log} button="Earlier actions">
         {(shown) => (
           <Table
-            caption="Audit log"
+            caption={auditTitle()}
             rows={shown.flat()}
             {...(shown.length === 1 ? { first: 20 } : {})}
             keyOf={({ id }) => id}

@@ -29,8 +29,8 @@ const states: Readonly<Record<DeletionState, string>> = {
   ended: 'ended without being carried out',
   clickhouse_unavailable: 'waits for ClickHouse',
   no_room: 'waits for room on a disk',
-  mutation_failed: 'tries again',
-  failed: 'tries again',
+  mutation_failed: 'deletes again what was left',
+  failed: 'tries again after an error',
 };
 
 /** Complete, and none of its users had any rows: perhaps the wrong names were submitted. */

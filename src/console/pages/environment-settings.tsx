@@ -10,6 +10,7 @@ import { Form } from '../parts/form.js';
 import { Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { may } from '../session.js';
+import { countedByLimit } from '../words.js';
 
 type SettingsOf = {
   readonly validation: 'strict' | 'lenient';
@@ -18,17 +19,6 @@ type SettingsOf = {
   readonly retain_days?: number;
 };
 
-/** The limits, and what each counts. */
-const countedByLimit: Readonly<Record<LimitName, string>> = {
-  track: 'Events of one identity, in 30 s',
-  user_properties: 'Properties of one identity, in 30 s',
-  bulk_identity: 'Records of one identity in bulk requests, in 60 s',
-  bulk_app: 'Records in bulk requests, in 60 s',
-  collect_user: 'Messages of one user of the client library, in 60 s',
-  collect_app: 'Messages of the client library, in 60 s',
-  app_records: 'Records by all endpoints, in 60 s',
-  app_bytes: 'Bytes of records by all endpoints, in 10 s',
-};
 const limits = Object.entries(countedByLimit) as readonly (readonly [LimitName, string])[];
 
 function defaultText(name: LimitName): string {

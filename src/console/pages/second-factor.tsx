@@ -65,7 +65,7 @@ export function SecondFactor() {
           label="Set up a second factor"
           submit="Turn on"
           work={async () => {
-            await call('PUT', '/second_factor', { password, secret: offered.secret, code: code.trim() });
+            await call('PUT', '/second_factor', { password, secret: offered.secret, code });
             change(true);
           }}
           cancel={() => setOffered(undefined)}

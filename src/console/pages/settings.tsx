@@ -12,7 +12,7 @@ import { useResource } from '../parts/resource.js';
 import { roleNames, roleTexts } from '../parts/roles.js';
 import { Table } from '../parts/table.js';
 import { accounts, may, person } from '../session.js';
-import { AuditLog } from './audit-log.js';
+import { AuditLog, auditTitle } from './audit-log.js';
 import { Deployment } from './deployment.js';
 import { EnvironmentSettings } from './environment-settings.js';
 import { OwnAccess } from './own-access.js';
@@ -53,7 +53,7 @@ function sectionsFor(account: Account | undefined): readonly Section[] {
     may('createAccount') && { id: 'accounts', title: 'Accounts', show: () => <Accounts /> },
     may('showDeployment') && { id: 'deployment', title: 'Deployment', show: () => <Deployment /> },
     { id: 'access', title: 'Your access', show: () => <OwnAccess /> },
-    may('listAudit') && { id: 'audit', title: 'Audit log', show: () => <AuditLog account={account} /> },
+    may('listAudit') && { id: 'audit', title: auditTitle(), show: () => <AuditLog account={account} /> },
   ];
   return all.filter((each) => each !== false);
 }

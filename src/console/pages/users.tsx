@@ -2,10 +2,13 @@
 
 import { useState } from 'preact/hooks';
 import type { UserKind } from '../../csv/user-list.js';
-import { type Account, call, type EnvironmentOfList, part } from '../api.js';
+import { type Account, ApiError, call, type EnvironmentOfList, part } from '../api.js';
 import { useEnvironment } from '../parts/environment.js';
 import { Choice, Field } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
+import { Loaded, Problem } from '../parts/parts.js';
+import { useResource } from '../parts/resource.js';
+import { usersText } from '../parts/user-list-form.js';
 import { type FoundUser, UserDetails } from './user.js';
 
 export function Users({ account }: { readonly account: Account }) {
@@ -19,7 +22,32 @@ export function Users({ account }: { readonly account: Account }) {
       {environment !== undefined && (
         <OfEnvironment key={environment.app_id} account={account} environment={environment} />
       )}
+      <Suppressed account={account} />
     </>
+  );
+}
+
+type SuppressedCounts = { readonly users: number; readonly records: number };
+
+/** The suppressions of the account. Their users are kept as hashes, so there are no names to list. */
+function Suppressed({ account }: { readonly account: Account }) {
+  const counts = useResource<SuppressedCounts>(`/accounts/${part(account.account_id)}/user_suppression`);
+  return (
+    <section class="card" aria-label="Suppressed users">
+      <h2>Suppressed users</h2>
+      <Loaded from={counts}>
+        {({ users, records }) => (
+          <p>
+            {users === 0 ? 'Nobody is suppressed.' : `${usersText(users)} suppressed.`}{' '}
+            {records.toLocaleString()} of their records were not stored.{' '}
+            <span class="muted">
+              Their names are not kept, only hashes of them: find a user above to see whether they are
+              suppressed.
+            </span>
+          </p>
+        )}
+      </Loaded>
+    </section>
   );
 }
 
@@ -36,18 +64,26 @@ function OfEnvironment(props: { readonly account: Account; readonly environment:
   const [kind, setKind] = useState<UserKind>('identity');
   const [name, setName] = useState('');
   const [answer, setAnswer] = useState<Answer | undefined>(undefined);
-  const find = async (of: UserKind, wanted: string) => {
+  const [fault, setFault] = useState('');
+  const lookUp = async (of: UserKind, wanted: string) => {
     const asked: Asked = { [of]: wanted };
-    setAnswer({
-      asked,
-      name: wanted,
-      user: await call<FoundUser>('POST', path, { ...asked, events: false }),
-    });
+    const user = await call<FoundUser>('POST', path, { ...asked, events: false });
+    setAnswer({ asked, name: wanted, user });
   };
-  const findSimilar = (identity: string) => {
+  // What the page shows and its buttons act on must be the user that the field names.
+  const find = async (of: UserKind, wanted: string) => {
+    setAnswer(undefined);
+    setFault('');
+    await lookUp(of, wanted);
+  };
+  // Its button disappears with the user before, so the page says what went wrong.
+  const findSimilar = async (identity: string) => {
     setKind('identity');
     setName(identity);
-    return find('identity', identity);
+    await find('identity', identity).catch((error: unknown) => {
+      if (!(error instanceof ApiError)) throw error;
+      setFault(error.message);
+    });
   };
   return (
     <>
@@ -72,6 +108,7 @@ function OfEnvironment(props: { readonly account: Account; readonly environment:
           />
         </Form>
       </section>
+      <Problem text={fault} />
       {answer === undefined ? (
         <p class="empty">Find a user to see what is held about them in {environment.name}.</p>
       ) : (
@@ -81,7 +118,7 @@ function OfEnvironment(props: { readonly account: Account; readonly environment:
           path={path}
           {...answer}
           findSimilar={findSimilar}
-          reload={() => find(Object.keys(answer.asked)[0] as UserKind, answer.name)}
+          reload={() => lookUp(Object.keys(answer.asked)[0] as UserKind, answer.name)}
         />
       )}
     </>

@@ -4,6 +4,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import { Copy } from './parts.js';
+import { csvOf } from './table.js';
 
 export type Line = {
   readonly name: string;
@@ -20,6 +21,8 @@ type Lines = {
 };
 
 const heightPx = 240;
+/** The ticks and gaps beside the numbers of the axis. */
+const besideNumbersPx = 20;
 
 /** `shows`: in words, what the lines count. Draws again when `of` is another object. */
 export function Chart<Of>({
@@ -62,10 +65,13 @@ export function Chart<Of>({
     pointed === undefined || at === undefined
       ? sums
       : lines.map(({ name, counts }) => `${(counts[pointed] ?? 0).toLocaleString()} ${name}`);
-  const rows = steps.map((begin, index) =>
-    [new Date(begin * 1000).toISOString(), ...lines.map(({ counts }) => counts[index])].join(','),
-  );
-  const csv = [['begin', ...lines.map(({ name }) => name)].join(','), ...rows].join('\r\n');
+  const csv = csvOf([
+    ['begin', ...lines.map(({ name }) => name)],
+    ...steps.map((begin, index) => [
+      new Date(begin * 1000).toISOString(),
+      ...lines.map(({ counts }) => counts[index] ?? 0),
+    ]),
+  ]);
   return (
     <figure class="chart">
       <div ref={place} class="plot" role="img" aria-label={`${shows}: ${sums.join(', ')}`} />
@@ -164,7 +170,11 @@ function draw(
         { ...axis, space: 80, values: (_, ticks) => ticks.map((at) => timeText(at, step_seconds)) },
         {
           ...axis,
-          size: 64,
+          size: ({ ctx }, texts) => {
+            ctx.font = axis.font;
+            const widths = (texts ?? []).map((text) => ctx.measureText(text).width);
+            return Math.max(64, Math.ceil(Math.max(0, ...widths)) + besideNumbersPx);
+          },
           values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? tick.toLocaleString() : '')),
         },
       ],

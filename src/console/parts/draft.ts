@@ -1,8 +1,10 @@
-// What people have entered in a long form and not sent yet. It is kept in the memory of the open page only. It outlives the
-// session, so that nobody has to paste a list twice, and is forgotten when somebody else signs in.
+// What people have entered in a long form and not sent yet. It is kept in the memory of the open page only, and in
+// the tab's storage while single sign-on has the tab. It outlives the session, so that nobody has to paste a list twice, and is
+// forgotten when somebody else signs in.
 
 import { effect, type Signal, signal } from '@preact/signals';
-import { person } from '../session.js';
+import { go, path } from '../router.js';
+import { onlyDenied, person } from '../session.js';
 
 const drafts = new Map<string, Signal>();
 
@@ -29,4 +31,39 @@ effect(() => {
   if (value == null || value.person_id === owner) return;
   owner = value.person_id;
   forgetDrafts();
+  comeBack(owner);
 });
+
+const awayName = 'sluice-console-away';
+type Away = { readonly path: string; readonly owner?: string; readonly drafts: readonly [string, unknown][] };
+
+/**
+ * Called before the browser leaves for the provider of single sign-on: what is open and entered waits in the tab's own storage until
+ * it is back. If there is no room for the fields, the page alone is kept.
+ */
+export function goAway(): void {
+  // After a sign-on that failed, this page has nothing of its own, and what waits is still wanted.
+  if (owner === undefined && path.value === '/') return;
+  const away: Away = { path: path.value, ...(owner === undefined ? {} : { owner }), drafts: [] };
+  const entered = [...drafts].map(([name, draft]) => [name, draft.value] as [string, unknown]);
+  for (const kept of [{ ...away, drafts: entered }, away])
+    try {
+      return sessionStorage.setItem(awayName, JSON.stringify(kept));
+    } catch (error) {
+      onlyDenied(error, undefined);
+    }
+}
+
+/** The page is anybody's, what was entered only that of the person who entered it. */
+function comeBack(personId: string): void {
+  try {
+    const text = sessionStorage.getItem(awayName);
+    sessionStorage.removeItem(awayName);
+    if (text === null) return;
+    const away = JSON.parse(text) as Away;
+    if (away.owner === personId) for (const [name, value] of away.drafts) drafts.set(name, signal(value));
+    go(away.path);
+  } catch (error) {
+    onlyDenied(error, undefined);
+  }
+}

@@ -1,7 +1,8 @@
 // The small parts that all pages are made of.
 
 import { type ComponentChildren, Fragment } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { onlyDenied } from '../session.js';
 import type { Resource } from './resource.js';
 
 /** A time in the reader's zone, to the minute or, with `seconds`, to the second. On hover it is in UTC. */
@@ -37,25 +38,67 @@ export function bytesText(bytes: number): string {
   return `${value.toLocaleString(undefined, { maximumFractionDigits: value < 10 && unit > 0 ? 1 : 0 })} ${units[unit]}`;
 }
 
-/** A button that copies a text and says so. */
+/** Whether the text is in the clipboard. Pages of http under a name have no `navigator.clipboard`, but the older command. */
+async function copyText(text: string, beside: HTMLElement): Promise<boolean> {
+  if (navigator.clipboard !== undefined) {
+    const isTaken = await navigator.clipboard.writeText(text).then(
+      () => true,
+      (error: unknown) => onlyDenied(error, false),
+    );
+    if (isTaken) return true;
+  }
+  // Beside the button, since an open dialog keeps the focus from everything outside of it.
+  const field = document.createElement('textarea');
+  field.className = 'sr';
+  field.value = text;
+  beside.after(field);
+  field.select();
+  const isTaken = document.execCommand('copy');
+  field.remove();
+  beside.focus();
+  return isTaken;
+}
+
+/** A button that copies a text and says so. If the browser does not let it, the text is shown, selected. */
 export function Copy(props: { readonly text: string; readonly what: string; readonly label?: string }) {
   const { text, what, label = 'Copy' } = props;
   const [said, setSaid] = useState('');
+  const [isShown, setIsShown] = useState(false);
+  const button = useRef<HTMLButtonElement>(null);
+  const field = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => {
+    if (isShown) field.current?.select();
+  }, [isShown]);
   useEffect(() => {
     if (said === '') return;
     const timer = setTimeout(() => setSaid(''), 2_000);
     return () => clearTimeout(timer);
   }, [said]);
-  const copy = () => {
-    navigator.clipboard.writeText(text).then(
-      () => setSaid('Copied'),
-      () => setSaid('Select it and copy it'),
-    );
+  const copy = async () => {
+    if (button.current === null) return;
+    const isTaken = await copyText(text, button.current);
+    if (isTaken) setSaid('Copied');
+    setIsShown(!isTaken);
   };
   return (
-    <button type="button" class="small" aria-label={`${label} ${what}`} onClick={copy}>
-      <span aria-live="polite">{said || label.replace(':', '')}</span>
-    </button>
+    <>
+      <button
+        ref={button}
+        type="button"
+        class="small"
+        aria-label={`${label} ${what}`}
+        onClick={() => void copy()}
+      >
+        <span aria-live="polite">{said || label.replace(':', '')}</span>
+      </button>
+      {isShown && (
+        <label class="uncopied">
+          The browser does not let this page copy. The text is selected: copy it with the keyboard or the
+          menu.
+          <textarea ref={field} readOnly rows={3} value={text} />
+        </label>
+      )}
+    </>
   );
 }
 

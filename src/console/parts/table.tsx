@@ -33,11 +33,15 @@ export function csvOf(rows: readonly (readonly (string | number)[])[]): string {
   return rows.map((cells) => cells.map(csvCell).join(',')).join('\r\n');
 }
 
-/** A spreadsheet takes a text that begins with one of these signs for a formula, so it gets a `'` before it. Numbers need none. */
+/**
+ * A spreadsheet takes what begins with one of these signs, wide ones too, for a formula. A text may have more than one beginning: what is
+ * pasted is split at tabs and line ends, and with other settings at commas or semicolons, whatever the quotes say. So each of them
+ * gets a `'` before it. Numbers need none.
+ */
 function csvCell(cell: string | number): string {
   if (typeof cell === 'number') return String(cell);
-  const plain = /^[=+\-@\t\r]/.test(cell) ? `'${cell}` : cell;
-  return /[",\r\n]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
+  const plain = cell.replaceAll(/(^|[\t\r\n,;])(?=[\t\r]|\s*[=+\-@＝＋－＠])/g, "$1'");
+  return /[",;\t\r\n]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
 }
 
 function shownOf(text: string | number): string {

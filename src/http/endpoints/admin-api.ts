@@ -259,6 +259,11 @@ const endpoints: readonly [Method, string, Run, bytesMax?: number][] = [
       }),
   ],
   [
+    'get',
+    '/accounts/:account_id/user_suppression',
+    (commands, [accountId = '']) => commands.showSuppressed({ accountId }),
+  ],
+  [
     'post',
     '/accounts/:account_id/user_suppression',
     (commands, [accountId = ''], { users, suppress }) => {

@@ -51,11 +51,21 @@ export type CallerOptions = {
   readonly wrongTokens: WrongTokens;
 };
 
-export const cookieNames = {
-  session: 'sluice_session',
-  browser: 'sluice_browser',
-  attempt: 'sluice_sign_on',
-} as const;
+export type CookieNames = Readonly<Record<'session' | 'browser' | 'attempt', string>>;
+
+/**
+ * Browsers send a cookie to every port of a host. So the names have the port that the browser calls: another console on this host, or
+ * at the other end of a tunnel, has cookies of its own.
+ */
+export function cookieNamesOf(req: HttpRequest): CookieNames {
+  const port = /:(\d{1,5})$/.exec(req.getHeader('host'))?.[1];
+  const suffix = port === undefined ? '' : `_${port}`;
+  return {
+    session: `sluice_session${suffix}`,
+    browser: `sluice_browser${suffix}`,
+    attempt: `sluice_sign_on${suffix}`,
+  };
+}
 
 export function createAdminCallers(options: CallerOptions): AdminCallers {
   const { adminToken, adminBaseUrl, adminHost, redis, wrongTokens } = options;
@@ -79,7 +89,7 @@ export function createAdminCallers(options: CallerOptions): AdminCallers {
     faultOfName: (req) => (isOwnHost(req, names) ? undefined : wrongName),
     find: (exchange, req) => {
       const { authorization } = exchange.framing;
-      const cookie = readCookie(req, cookieNames.session);
+      const cookie = readCookie(req, cookieNamesOf(req).session);
       const { address } = exchange;
       if (authorization === undefined && cookie !== undefined) {
         const fault = faultOfPage(req);

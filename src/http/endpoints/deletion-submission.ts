@@ -87,7 +87,8 @@ async function submitterFor(
   if (refusal !== undefined || main === undefined)
     return (exchange) => refuse(exchange, 'not_possible', `there is no account ${accountId}`);
   // No key is involved; who it was is in the audit log.
-  return { accountId, appId: main.app_id, keyId: '', keyCreatedAt: '', actor: caller.actor };
+  const submittedBy = caller.signedIn === undefined ? 'admin_token' : 'person';
+  return { accountId, appId: main.app_id, keyId: '', keyCreatedAt: '', submittedBy, actor: caller.actor };
 }
 
 async function acceptSubmission(

@@ -36,7 +36,14 @@ import { networkOf } from '../protocol/caller-address.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import { isOwnFault } from '../protocol/fault.js';
 import { type Method, type Route, withoutBody } from '../protocol/server.js';
-import { type AdminCallers, actorOf, cookieNames, readCookie, sessionEnded } from './admin-caller.js';
+import {
+  type AdminCallers,
+  actorOf,
+  type CookieNames,
+  cookieNamesOf,
+  readCookie,
+  sessionEnded,
+} from './admin-caller.js';
 
 export type SignInOptions = {
   readonly callers: AdminCallers;
@@ -60,6 +67,7 @@ type Request = {
   readonly exchange: Exchange;
   readonly address: string;
   readonly agent: string;
+  readonly names: CookieNames;
   /** The secrets of the session and of the known browser. */
   readonly cookie: string | undefined;
   readonly known: string | undefined;
@@ -97,12 +105,14 @@ export function signInRoutes(options: SignInOptions): Route[] {
 
 function route(options: SignInOptions, method: Method, path: string, open?: Open, own?: Own): Route {
   const handle = (exchange: Exchange, req: HttpRequest) => {
+    const names = cookieNamesOf(req);
     const request: Request = {
       exchange,
+      names,
       address: exchange.address,
       agent: req.getHeader('user-agent'),
-      cookie: readCookie(req, cookieNames.session),
-      known: readCookie(req, cookieNames.browser),
+      cookie: readCookie(req, names.session),
+      known: readCookie(req, names.browser),
       parameter: path.includes(':') ? (req.getParameter(0) ?? '') : '',
     };
     const fault = options.callers.faultOfPage(req);
@@ -181,7 +191,7 @@ const signIn: Open = async (options, request, fields) => {
   if (person === undefined) return void refuseWrong(request.exchange);
   return underAudit(options, person, request, 'sign_in', async () => {
     if (!isRight) return void refuseWrong(request.exchange);
-    const code = fields.code === undefined ? undefined : textOf(fields, 'code').replaceAll(' ', '');
+    const code = fields.code === undefined ? undefined : textOf(fields, 'code');
     if (person.second_factor !== undefined && code === undefined)
       return void refuseWrong(request.exchange, 'A code of the second factor is needed.', 'needed');
     if (!(await hasRightCode(options, person, code)))
@@ -201,7 +211,7 @@ const showSession: Open = async ({ redis, hasProvider }, { cookie: secret }) => 
 const signOut: Own = async (options, request, _fields, { person, session }) =>
   underAudit(options, person, request, 'sign_out', async () => {
     await endSession(options.redis, person.person_id, session.id);
-    return { body: {}, headers: [cookieOf(options, cookieNames.session, '', 0)] };
+    return { body: {}, headers: [cookieOf(options, request.names.session, '', 0)] };
   });
 
 const showInvitation: Open = async ({ redis }, _request, fields) => {
@@ -318,14 +328,18 @@ async function hasRightCode(options: SignInOptions, person: Person, code = ''): 
   return (await changeSecondFactor(options.redis, person.person_id, factor, next)) !== undefined;
 }
 
-async function begin(options: SignInOptions, { address, agent }: Request, person: Person): Promise<Answer> {
+async function begin(
+  options: SignInOptions,
+  { address, agent, names }: Request,
+  person: Person,
+): Promise<Answer> {
   const { secret, session } = await beginSession(options.redis, person, { address, agent });
   const browser = knownBrowser(secretOf(options), person);
   return {
     body: sessionView(person, session),
     headers: [
-      cookieOf(options, cookieNames.session, secret, bounds.sessionMs),
-      cookieOf(options, cookieNames.browser, browser, bounds.browserMs),
+      cookieOf(options, names.session, secret, bounds.sessionMs),
+      cookieOf(options, names.browser, browser, bounds.browserMs),
     ],
   };
 }

@@ -26,7 +26,7 @@ import { networkOf } from '../protocol/caller-address.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import { isOwnFault } from '../protocol/fault.js';
 import { type Route, withoutBody } from '../protocol/server.js';
-import { cookieNames, readCookie } from './admin-caller.js';
+import { type CookieNames, cookieNamesOf, readCookie } from './admin-caller.js';
 import { cookieOf, type SignInOptions } from './sign-in.js';
 
 export type SignOnOptions = SignInOptions & {
@@ -50,39 +50,41 @@ export function signOnRoutes(options: SignOnOptions): Route[] {
 
 function begin(options: SignOnOptions, exchange: Exchange, req: HttpRequest): void {
   const fault = options.callers.faultOfPage(req);
+  const names = cookieNamesOf(req);
   withoutBody(exchange);
   if (fault !== undefined) return fault(exchange);
-  answer(options, exchange, async () => {
+  answer(options, exchange, names, async () => {
     const { url, attempt } = await options.provider.begin(`${options.adminBaseUrl}${returnPath}`);
     const signed = signAttempt(secretOf(options), attempt, Date.now());
-    redirect(exchange, url, [attemptCookie(options, signed, signOn.attemptMsMax)]);
+    redirect(exchange, url, [attemptCookie(options, names, signed, signOn.attemptMsMax)]);
   });
 }
 
 function end(options: SignOnOptions, exchange: Exchange, req: HttpRequest): void {
   const fault = options.callers.faultOfName(req);
-  const kept = readCookie(req, cookieNames.attempt);
+  const names = cookieNamesOf(req);
+  const kept = readCookie(req, names.attempt);
   const from = { address: exchange.address, agent: req.getHeader('user-agent') };
   const url = new URL(`${options.adminBaseUrl}${returnPath}?${exchange.query}`);
   withoutBody(exchange);
   if (fault !== undefined) return fault(exchange);
-  answer(options, exchange, async () => {
+  answer(options, exchange, names, async () => {
     const attempt = kept === undefined ? undefined : readAttempt(secretOf(options), kept, Date.now());
-    if (attempt === undefined) return refuse(options, exchange, 'again');
+    if (attempt === undefined) return refuse(options, exchange, names, 'again');
     const who = await options.provider.end(url, attempt);
     if (!(await useAttempt(options.redis, attempt))) {
       options.log.warn('a sign-in by the provider was sent again');
-      return refuse(options, exchange, 'again');
+      return refuse(options, exchange, names, 'again');
     }
     const person = await enter(options, who, from.address);
     if ('refused' in person) {
       options.log.warn({ reason: person.refused }, 'somebody from the provider was not let in');
-      return refuse(options, exchange, 'not_in');
+      return refuse(options, exchange, names, 'not_in');
     }
     const { secret } = await beginSession(options.redis, person, from);
     redirect(exchange, '/', [
-      cookieOf(options, cookieNames.session, secret, bounds.sessionMs),
-      attemptCookie(options, '', 0),
+      cookieOf(options, names.session, secret, bounds.sessionMs),
+      attemptCookie(options, names, '', 0),
     ]);
   });
 }
@@ -132,23 +134,28 @@ async function enter(
 }
 
 /** Whatever goes wrong leads back to the sign-in, which says it in words. */
-function answer(options: SignOnOptions, exchange: Exchange, work: () => Promise<void>): void {
+function answer(
+  options: SignOnOptions,
+  exchange: Exchange,
+  names: CookieNames,
+  work: () => Promise<void>,
+): void {
   const answered = work().catch((error: unknown) => {
     if (error instanceof StateNotLoaded || error instanceof AuditLogFull)
-      return refuse(options, exchange, 'unavailable');
+      return refuse(options, exchange, names, 'unavailable');
     if (isOwnFault(error)) throw error;
     const isOfProvider = error instanceof ProviderFailed;
     options.log.warn(
       { error: describeError(isOfProvider ? error.cause : error) },
       'a sign-in by the provider failed',
     );
-    refuse(options, exchange, isOfProvider ? 'provider' : 'unavailable');
+    refuse(options, exchange, names, isOfProvider ? 'provider' : 'unavailable');
   });
   exchange.attend(answered);
 }
 
-function refuse(options: SignOnOptions, exchange: Exchange, why: Refusal): void {
-  redirect(exchange, `/?sign_on=${why}`, [attemptCookie(options, '', 0)]);
+function refuse(options: SignOnOptions, exchange: Exchange, names: CookieNames, why: Refusal): void {
+  redirect(exchange, `/?sign_on=${why}`, [attemptCookie(options, names, '', 0)]);
 }
 
 function redirect(exchange: Exchange, to: string, headers: Headers): void {
@@ -156,8 +163,8 @@ function redirect(exchange: Exchange, to: string, headers: Headers): void {
 }
 
 /** The way back begins on the provider's page, so the cookie is sent with navigations from there. */
-function attemptCookie(options: SignOnOptions, value: string, maxAgeMs: number) {
-  const [name, text] = cookieOf(options, cookieNames.attempt, value, maxAgeMs);
+function attemptCookie(options: SignOnOptions, names: CookieNames, value: string, maxAgeMs: number) {
+  const [name, text] = cookieOf(options, names.attempt, value, maxAgeMs);
   return [
     name,
     text.replace('Path=/admin/v1;', `Path=${returnPath};`).replace('SameSite=Strict', 'SameSite=Lax'),

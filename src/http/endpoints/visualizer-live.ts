@@ -36,7 +36,7 @@ import { isOwnFault, noteFault } from '../protocol/fault.js';
 import { readFraming } from '../protocol/framing.js';
 import { isSameOrigin } from '../protocol/same-origin.js';
 import type { WrongTokens } from '../protocol/wrong-tokens.js';
-import { type AdminCallers, cookieNames, readCookie } from './admin-caller.js';
+import { type AdminCallers, cookieNamesOf, readCookie } from './admin-caller.js';
 import type { FindWatcher, Watcher } from './visualizer-people.js';
 
 export type LiveOptions = {
@@ -156,7 +156,7 @@ export function createLivePages(options: LiveOptions): LivePages {
       endUnpaired,
       address,
       network,
-      cookie: isOwnName ? readCookie(req, cookieNames.session) : undefined,
+      cookie: isOwnName ? readCookie(req, cookieNamesOf(req).session) : undefined,
       endWatch: undefined,
     };
     res.upgrade(

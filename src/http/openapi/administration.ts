@@ -268,7 +268,7 @@ const operations: readonly Operation[] = [
       before: 'With `before_id`: only older ones than the action with this `at`.',
       before_id: 'Its `id`.',
     },
-    summary: 'The last 100 actions: who, what, when, from where',
+    summary: 'The last 100 actions: who, what, when, from where; to privacy officers their own',
   },
   {
     method: 'get',
@@ -435,6 +435,13 @@ const operations: readonly Operation[] = [
     },
   },
   {
+    method: 'get',
+    path: '/accounts/{account_id}/user_suppression',
+    id: 'showSuppressed',
+    right: 'showSuppressed',
+    summary: 'How many users are suppressed; who they are is kept as hashes only',
+  },
+  {
     method: 'post',
     path: '/accounts/{account_id}/user_suppression',
     id: 'suppressUsersOfAccount',
@@ -592,7 +599,8 @@ export const administrationPart: OpenApiPart = {
       type: 'apiKey',
       in: 'cookie',
       name: 'sluice_session',
-      description: 'A session of the console; it ends after 12 hours.',
+      description:
+        'A session of the console; it ends after 12 hours. If the address of the console has a port, the name ends with it: `sluice_session_8081`.',
     },
   },
   paths: {

@@ -74,6 +74,15 @@ export function consoleRoutes(built: string, log: Log): Route[] {
         handle: (exchange) => pageReply(withoutBody(exchange), html, directives),
       }),
     ),
+    {
+      method: 'any',
+      path: '/*',
+      // People get a page that says so, and programs the answer in JSON.
+      handle: (exchange, req) =>
+        req.getMethod() === 'get' && req.getHeader('accept').includes('text/html')
+          ? pageReply(withoutBody(exchange), html, directives, 404)
+          : notFound(exchange),
+    },
     scriptRoute('/console.js', join(built, 'console.js'), protections, log),
     scriptRoute('/user-lists.js', join(built, 'user-lists.js'), protections, log),
     referenceRoute(),
@@ -120,7 +129,12 @@ function referenceRoute(): Route {
 }
 
 /** Answers with a page. Its policy allows its own styles and what the directives say. */
-export function pageReply(exchange: Exchange, html: string, directives: readonly string[]): void {
+export function pageReply(
+  exchange: Exchange,
+  html: string,
+  directives: readonly string[],
+  status = 200,
+): void {
   const policy = [
     "default-src 'none'",
     "style-src 'self'",
@@ -136,7 +150,7 @@ export function pageReply(exchange: Exchange, html: string, directives: readonly
     ['X-Frame-Options', 'DENY'],
     ['Cross-Origin-Opener-Policy', 'same-origin'],
   ];
-  exchange.reply(200, html, headers, 'text/html; charset=utf-8');
+  exchange.reply(status, html, headers, 'text/html; charset=utf-8');
 }
 
 export function readPage(name: string): string {

@@ -96,7 +96,7 @@ function addRoutes(
     const handle: Handler = (exchange) => withoutBody(exchange).refuse(reason, {}, allow);
     add({ method: 'any', path, handle, ...(headers === undefined ? {} : { headers }) });
   }
-  add({ method: 'any', path: '/*', handle: notFound });
+  if (!routes.some(({ path }) => path === '/*')) add({ method: 'any', path: '/*', handle: notFound });
 }
 
 /** Notes how long requests of a path take, by the status of their answers. */

@@ -1,0 +1,41 @@
+// Keeps pages true that the browser translates. It puts an element in the place of each text, while Preact goes on to change the text
+// that it made, which is no longer on the page: a count, or the name of a button, would stay as it was. So a text that changes takes
+// its place back, with the texts beside it, and the browser translates them anew. A text that is removed takes its translation along.
+
+import { options } from 'preact';
+
+/** From now on, for what Preact draws below `root`. */
+export function keepTexts(root: HTMLElement): void {
+  const translationOf = new WeakMap<Node, ChildNode>();
+  const textOf = new WeakMap<Node, Text>();
+  const observer = new MutationObserver((records) => {
+    for (const { type, target, removedNodes, addedNodes, previousSibling, nextSibling } of records) {
+      if (type === 'characterData') {
+        const parent = target.isConnected ? undefined : translationOf.get(target)?.parentNode;
+        for (const child of [...(parent?.childNodes ?? [])]) {
+          const text = textOf.get(child);
+          if (text !== undefined) child.replaceWith(text);
+        }
+        continue;
+      }
+      for (const removed of removedNodes) {
+        if (!(removed instanceof Text) || removed.isConnected) continue;
+        const translation = [...addedNodes, previousSibling, nextSibling].find(
+          (node) => node instanceof HTMLElement && node.tagName === 'FONT' && !textOf.has(node),
+        );
+        if (translation == null) continue;
+        translationOf.set(removed, translation as HTMLElement);
+        textOf.set(translation, removed);
+        observer.observe(removed, { characterData: true });
+      }
+    }
+  });
+  observer.observe(root, { childList: true, subtree: true });
+  const { unmount } = options;
+  options.unmount = (vnode) => {
+    unmount?.(vnode);
+    // Preact's own name for what it has drawn; a test fails if it gets another one.
+    const { __e: drawn } = vnode as unknown as { readonly __e?: Node | null };
+    if (drawn instanceof Text && !drawn.isConnected) translationOf.get(drawn)?.remove();
+  };
+}

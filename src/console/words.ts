@@ -1,0 +1,36 @@
+// The service's messages in the words of the pages. Programs read them too, so they name fields as requests do.
+
+import type { LimitName } from '../contract/limits.js';
+
+/** The limits of an environment, and what each counts. */
+export const countedByLimit: Readonly<Record<LimitName, string>> = {
+  track: 'Events of one identity, in 30 s',
+  user_properties: 'Properties of one identity, in 30 s',
+  bulk_identity: 'Records of one identity in bulk requests, in 60 s',
+  bulk_app: 'Records in bulk requests, in 60 s',
+  collect_user: 'Messages of one user of the client library, in 60 s',
+  collect_app: 'Messages of the client library, in 60 s',
+  app_records: 'Records by all endpoints, in 60 s',
+  app_bytes: 'Bytes of records by all endpoints, in 10 s',
+};
+
+const names = new Map<string, string>([
+  ['retain_days', 'days that events are kept'],
+  ['import_until', 'end of the import'],
+  ['write_key', 'write key'],
+  ['allow_identities', 'words to allow as identities'],
+  ['disallow_identities', 'words to refuse as identities'],
+  ['new_password', 'new password'],
+  ['app_id', 'app ID'],
+  ['account_id', 'account ID'],
+  ['user_id', 'user id'],
+  ['anonymous_id', 'anonymous id'],
+  ...Object.entries(countedByLimit).map(([name, counted]) => [name, `“${counted}”`] as const),
+]);
+
+/** A message as a sentence for people. */
+export function sentenceOf(message: string): string {
+  const named = message.replaceAll(/\b[a-z]+(?:_[a-z]+)+\b/g, (name) => names.get(name) ?? name);
+  const text = `${named.slice(0, 1).toUpperCase()}${named.slice(1)}`;
+  return /[.!?…:]$/.test(text) ? text : `${text}.`;
+}
