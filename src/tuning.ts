@@ -124,6 +124,8 @@ export const deletionRounds = {
   weightMax: 16 * MiB,
   /** The lists that a worker copies to ClickHouse at a time. */
   copiedWeightMax: 8 * MiB,
+  /** Of the hashes of deleted users, what one command of Redis carries. */
+  hashBytesPerWrite: MiB / 4,
 } as const;
 
 /** Previews of deletions have tables of their own. Older ones are left over. */

@@ -30,7 +30,7 @@ import { beginLoading, inScriptCalls, LoadInterrupted, type Loading, versionAfte
 import { type MirroredRegistry, mirrorRegistry, readMirror } from './mirror.js';
 import { readRegistry } from './registry.js';
 import { checkShardServers, settleShardServers, spreadEvenly, tableOf } from './shard-servers.js';
-import { readSeen } from './witness-copies.js';
+import { readSeen, type Seen } from './witness-copies.js';
 
 export type LoadOptions = {
   readonly redis: Redis;
@@ -291,9 +291,12 @@ async function loadShard(
   const known = how === 'created' ? floor : higher(floor, String(Date.now() * 1000));
   await confirm();
   const reserved = await runScript(redis, scripts.reserveNumbers, [state], [epoch, known, nonce]);
+  let seen: Seen = { number: 0, storedTo: 0, storedRecords: 0 };
   if (reserved !== null && how !== 'created') {
     // All servers: the shard may have been on its way from one to another.
     for (const client of serversOf(clickhouse).all) {
+      const latest = (await readSeen(client)).get(String(shard));
+      if (latest !== undefined && latest.number >= seen.number) seen = latest;
       await refuseSegments(client, shard, String(reserved));
       await untilNoInsertRuns(client);
       await syncReplicas(client, numberedTables);
@@ -302,11 +305,12 @@ async function loadShard(
   }
   await confirm();
   const bucketCount = claimBucketCount(claimBytesMax / shards);
+  const { suppressions, registry, witness } = versions;
   const wasLoaded = await runScript(
     redis,
     scripts.loadShard,
     [state],
-    [epoch, floor, bucketCount, nonce, versions.suppressions, versions.registry, versions.witness],
+    [epoch, floor, bucketCount, nonce, suppressions, registry, witness, seen.storedTo, seen.storedRecords],
   );
   if (wasLoaded === null) throw new LoadInterrupted();
 }

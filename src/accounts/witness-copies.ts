@@ -69,8 +69,8 @@ export async function readSeen(clickhouse: ClickHouseClient): Promise<Map<Part, 
     const rows = await readRows<Record<'part' | 'number' | 'stored_to' | 'stored_records', string>>(
       clickhouse,
       {
-        query: `SELECT part, toString(max(w.number)) AS number, toString(max(stored_to)) AS stored_to,
-          toString(max(stored_records)) AS stored_records
+        query: `SELECT part, toString(max(w.number)) AS number, toString(argMax(stored_to, w.number)) AS stored_to,
+          toString(argMax(stored_records, w.number)) AS stored_records
         FROM ${onAllReplicas(clickhouse, 'witness')} AS w GROUP BY part`,
         abort_signal: AbortSignal.timeout(witnesses.clickhouseMsMax),
         clickhouse_settings: { skip_unavailable_shards: 1 },

@@ -309,9 +309,10 @@ function commandsOf(context: AdminContext, principal: Principal, actor: Actor) {
     recoverState: () => recoverState(context),
 
     restore: async () => {
+      // Before the load: once Redis is loaded, a worker may note at any moment that all is copied.
+      const copiedAt = await readCopiedAt(clickhouse);
       const { how } = await loadUnlessRestoring(context, loads.restoreWaitMsMax);
-      if (how !== 'restored') return { state: how };
-      return { state: how, changes_kept_until: await readCopiedAt(clickhouse) };
+      return how === 'restored' ? { state: how, changes_kept_until: copiedAt } : { state: how };
     },
     bootstrap: async () => {
       const { how } = await loadUnlessRestoring(context, loads.startWaitMsMax);

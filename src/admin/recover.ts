@@ -37,8 +37,8 @@ import {
 type Missing = {
   readonly shard: number;
   readonly server: number;
-  /** About: what was stored within seconds of the copy may be counted or not. */
-  readonly records: number;
+  /** About: what was stored within seconds of the copy may be counted or not. Null: Redis counts less than the server had. */
+  readonly records: number | null;
   /** All of it was accepted after this time, and until that one. Null: from the beginning. */
   readonly after: string | null;
   readonly until: string | null;
@@ -124,11 +124,11 @@ async function readMissing(
       const [to, records] = await redis.hmget(shardKeys.state(shard), 'stored_to', 'stored_records');
       const then: Seen = seen.get(String(shard)) ?? { number: 0, storedTo: 0, storedRecords: 0 };
       const later = seen.size === 0 ? 0 : await countLater(client, shard, then.storedTo);
-      const lacking = Math.max(0, Number(records ?? 0) - then.storedRecords - later);
+      const since = Number(records ?? 0) - then.storedRecords;
       missing.push({
         shard,
         server,
-        records: lacking,
+        records: since < 0 ? null : Math.max(0, since - later),
         after: timeOf(then.storedTo),
         until: timeOf(Number(to ?? 0)),
       });
@@ -167,7 +167,7 @@ async function checkPlaces({ clickhouse }: AdminContext, setBack: readonly numbe
 
 /** Deletes from the servers the users whom requests have deleted, as far as they are known. */
 async function deleteOn(context: AdminContext, setBack: readonly number[]) {
-  const { redis, clickhouse, config } = context;
+  const { redis, clickhouse } = context;
   const { deployment, environments } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
   // A request that the home had as complete was carried out on all servers by then.
@@ -180,7 +180,6 @@ async function deleteOn(context: AdminContext, setBack: readonly number[]) {
     const where = {
       redis,
       clickhouse: serversOf(clickhouse).all[server] as ClickHouseClient,
-      database: config.clickhouseDatabase,
       shards: deployment.shards,
       environments: [...environments.values()],
     };

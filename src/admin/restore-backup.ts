@@ -712,7 +712,7 @@ export async function withoutDeletions<Result>(
 const roundCheckEveryMs = 100;
 
 /** Deletes from the restored tables the users whom requests have reached since the backup began, as far as that is known. */
-async function deleteSince({ context, name, staging, restored }: Restore): Promise<RestoredBackup> {
+async function deleteSince({ context, name, restored }: Restore): Promise<RestoredBackup> {
   const { redis } = context;
   const { deployment, environments } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
@@ -729,7 +729,7 @@ async function deleteSince({ context, name, staging, restored }: Restore): Promi
   let rows = 0;
   for (const clickhouse of restored) {
     const { shards } = deployment;
-    const where = { redis, clickhouse, database: staging, shards, environments: [...environments.values()] };
+    const where = { redis, clickhouse, shards, environments: [...environments.values()] };
     rows += await deleteAgain(where, known);
   }
   return {

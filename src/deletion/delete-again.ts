@@ -1,6 +1,6 @@
-// Repeats, on a restored backup that nobody can query yet, the deletions of requests since the backup began. Their users are found
-// by their hashes among all users of the backup. The rest is a round of deletions on the restored tables: the same keys, fences
-// and counts, so nobody else's rows are touched, and nothing above a fence.
+// Repeats deletions on older data: on a restored backup that nobody can query yet, and on a server that was set back, whose data is
+// being queried. The users are found by their hashes among all users of that data. The rest is a round of deletions there: the same
+// keys, fences and counts, so nobody else's rows are touched, and nothing above a fence.
 
 import { randomBytes } from 'node:crypto';
 import type { Environment } from '../accounts/documents.js';
@@ -31,7 +31,7 @@ export type DeletedRequest = {
 
 export type DeleteAgainOptions = {
   readonly redis: Redis;
-  /** Connected to the restored database. */
+  /** Connected to the restored database, or to the server that was set back. */
   readonly clickhouse: ClickHouseClient;
   readonly shards: number;
   readonly environments: readonly Environment[];
@@ -69,7 +69,7 @@ export async function deleteAgain(
     const left = await countLeft(clickhouse, tables, place);
     if (left.size === 0) continue;
     const predicate = mutationPredicate(tables, [...left.keys()], fenceMax);
-    // The index of the backup may lack them: it is older than these deletions.
+    // The index there may lack them: it is older than these deletions.
     await keepKeysOf(clickhouse, place, predicate);
     await deleteRows(clickhouse, place, predicate, tables.mark);
     if ((await countLeft(clickhouse, tables, place)).size > 0) throw new Error(`rows are left in ${place}`);
@@ -79,7 +79,7 @@ export async function deleteAgain(
   return rows;
 }
 
-/** Adds the users of the restored tables whose hash one of the requests has. */
+/** Adds the users of the older data whose hash one of the requests has. */
 async function findByHash(
   redis: Redis,
   clickhouse: ClickHouseClient,

@@ -6,12 +6,13 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import { readBackups } from '../accounts/backups.js';
 import { readRegistry, readTime, StateNotLoaded } from '../accounts/registry.js';
-import { readRows } from '../clickhouse/answers.js';
+import { streamRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { createScratch, dropScratch, insertScratch, scratchName } from '../clickhouse/scratch.js';
 import { deletions } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
+import { deletionRounds } from '../tuning.js';
 import { targetTable } from './places.js';
 import { namePrefix } from './round-tables.js';
 
@@ -33,43 +34,57 @@ export async function keepDeletedUsers(
   const keptUntil = Math.max(0, ...backups.map(({ keep_until }) => Date.parse(keep_until)));
   const keepMs = Math.max(deletions.deletedUsersKeptMs, keptUntil - (await readTime(redis)));
   for (let first = 0; first < requestIds.length; first += idsPerStatementMax) {
-    const hashes = await readHashes(redis, clickhouse, requestIds.slice(first, first + idsPerStatementMax));
-    await Promise.all([...hashes].map(([id, found]) => keep(redis, id, found, keepMs)));
+    const ids = requestIds.slice(first, first + idsPerStatementMax);
+    await withHashKey(redis, clickhouse, async (key) => {
+      // An answer that breaks off in the middle of a request makes the next call keep the longer list.
+      for await (const { id, found } of eachRequest(clickhouse, key, ids))
+        await keep(redis, id, found, keepMs);
+    });
   }
 }
 
 /** Hashes of an earlier call stay if there are more of them: since then targets may have been removed. */
-async function keep(
-  redis: Redis,
-  requestId: string,
-  found: readonly Buffer[],
-  keepMs: number,
-): Promise<void> {
+async function keep(redis: Redis, requestId: string, found: Buffer, keepMs: number): Promise<void> {
   const key = registryKeys.deletedUsers(requestId);
-  const bytes = Buffer.concat(found);
-  if ((await redis.strlen(key)) < bytes.length) await redis.set(key, bytes, 'PX', keepMs);
-  else await redis.pexpire(key, keepMs, 'GT');
+  if ((await redis.strlen(key)) >= found.length) {
+    await redis.pexpire(key, keepMs, 'GT');
+    return;
+  }
+  // In pieces, since commits wait for each write; under another name until it is whole.
+  const unfinished = `${key}:${randomBytes(6).toString('hex')}`;
+  for (let at = 0; at < found.length; at += deletionRounds.hashBytesPerWrite) {
+    const piece = found.subarray(at, at + deletionRounds.hashBytesPerWrite);
+    if (at === 0) await redis.set(unfinished, piece, 'PX', keepMs);
+    // Redis was emptied meanwhile.
+    else if ((await redis.append(unfinished, piece)) !== at + piece.length) throw new StateNotLoaded();
+  }
+  await redis.rename(unfinished, key);
 }
 
-async function readHashes(
-  redis: Redis,
+/** The hashes of one request after the other: one may reach a hundred thousand users. */
+async function* eachRequest(
   clickhouse: ClickHouseClient,
+  key: string,
   requestIds: readonly string[],
-): Promise<ReadonlyMap<string, Buffer[]>> {
-  const hashes = new Map<string, Buffer[]>();
-  await withHashKey(redis, clickhouse, async (key) => {
-    const rows = await readRows<{ request_id: string; hash: string }>(clickhouse, {
-      query: `SELECT DISTINCT request_id, hex(${hashOfUser(key)}) AS hash FROM ${targetTable}
-        WHERE request_id IN ({requestIds:Array(String)})`,
-      query_params: { requestIds },
-    });
-    for (const { request_id: id, hash } of rows) {
-      const bytes = Buffer.from(hash, 'hex');
-      if (bytes.length !== hashBytes) throw new Error('clickhouse lost the key of the hashes');
-      hashes.set(id, [...(hashes.get(id) ?? []), bytes]);
-    }
+): AsyncGenerator<{ readonly id: string; readonly found: Buffer }> {
+  const rows = streamRows<{ request_id: string; hash: string }>(clickhouse, {
+    query: `SELECT DISTINCT request_id, hex(${hashOfUser(key)}) AS hash FROM ${targetTable}
+      WHERE request_id IN ({requestIds:Array(String)}) ORDER BY request_id`,
+    query_params: { requestIds },
   });
-  return hashes;
+  let id: string | undefined;
+  let found: Buffer[] = [];
+  for await (const { request_id: next, hash } of rows) {
+    if (id !== undefined && id !== next) {
+      yield { id, found: Buffer.concat(found) };
+      found = [];
+    }
+    id = next;
+    const bytes = Buffer.from(hash, 'hex');
+    if (bytes.length !== hashBytes) throw new Error('clickhouse lost the key of the hashes');
+    found.push(bytes);
+  }
+  if (id !== undefined) yield { id, found: Buffer.concat(found) };
 }
 
 /** The hashes of the users that a request reached, in hexadecimal digits; undefined if they are not kept, or no longer. */

@@ -1,6 +1,7 @@
 -- Forgets which idempotency keys of a shard are taken, since the records of some of them are gone: ClickHouse was set back. From here
--- on workers ask its index, which has the keys of the records that are there. One step: a commit in between would be decided by
--- claims that are not noted as forgotten.
+-- on workers ask its index, which has the keys of the records that are there. The open segments are sealed: a repeat of a key
+-- goes to a later segment than its first record, else both would count as that segment's own. One step: a commit in between would
+-- be decided by claims that are not noted as forgotten.
 --
 -- KEYS  1  state of the shard (hash)   2  claims (hash)   3  claims by minute (hash)   4  minutes of the clock (sorted set)
 -- ARGV  1  epoch of the deployment   2  generation of the index
@@ -10,5 +11,8 @@ local state = redis.call('HMGET', KEYS[1], 'epoch', 'last_number')
 if state[1] ~= ARGV[1] then return nil end
 redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
 redis.call('HDEL', KEYS[1], 'keys_indexed_to', 'claims_first_minute')
+for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+  if string.sub(field, 1, 5) == 'open.' then redis.call('HDEL', KEYS[1], field) end
+end
 redis.call('HSET', KEYS[1], 'keys_forgotten_to', state[2] or '0', 'keys_generation', ARGV[2])
 return 1

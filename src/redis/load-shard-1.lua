@@ -5,7 +5,7 @@
 -- KEYS  1  state of the shard (hash)
 -- ARGV  1  epoch of the deployment   2  highest number that was given before   3  buckets for claims: a power of two
 --       4  nonce with which the caller reserved its numbers   5  version of the suppressions   6  version of the registry
---       7  number of the witness
+--       7  number of the witness   8  the highest segment that ClickHouse had by then   9  how many records ever were stored
 -- Returns 1 if this call loaded the shard, 0 if it was loaded before; nil if the numbers that the caller reserved are
 -- gone: Redis was emptied, or another load has reserved numbers since.
 
@@ -30,6 +30,10 @@ if tonumber(ARGV[6]) > tonumber(redis.call('HGET', state_key, 'registry_version'
 end
 if tonumber(ARGV[7]) > tonumber(redis.call('HGET', state_key, 'witness') or '0') then
   redis.call('HSET', state_key, 'witness', ARGV[7])
+end
+-- The count goes on from what ClickHouse has seen, so that later copies compare with earlier ones (admin/recover.ts).
+for field, seen in pairs({ stored_to = ARGV[8], stored_records = ARGV[9] }) do
+  if tonumber(seen) > tonumber(redis.call('HGET', state_key, field) or '0') then redis.call('HSET', state_key, field, seen) end
 end
 redis.call('HSET', state_key, 'epoch', epoch)
 redis.call('HDEL', state_key, 'loading')

@@ -27,10 +27,14 @@ import { LoadInterrupted, type Loading } from '../../src/accounts/loading.js';
 import { mirrorRegistry, readMirror } from '../../src/accounts/mirror.js';
 import { readRegistry, StateNotLoaded } from '../../src/accounts/registry.js';
 import { compareOnce } from '../../src/accounts/witness.js';
+import { commandLineActor } from '../../src/admin/command-line-actor.js';
+import { createAdminCommands } from '../../src/admin/commands.js';
+import { showState } from '../../src/admin/recover.js';
 import { AnswerCutOff } from '../../src/clickhouse/answers.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { insertSegment, isInsertRunning, isRefusedSegment } from '../../src/clickhouse/store.js';
 import { markerRows } from '../../src/clickhouse/tables.js';
+import { readConfig } from '../../src/config.js';
 import { loads } from '../../src/contract/limits.js';
 import { tables } from '../../src/contract/records.js';
 import { noCrash } from '../../src/crash-point.js';
@@ -668,6 +672,50 @@ test('a single shard that was set back takes nothing until it is loaded again; t
   } finally {
     await clickhouse.command({ query: 'TRUNCATE TABLE witness' });
   }
+});
+
+test('a loaded shard goes on with the count of stored records, by which what a server lacks is told', async () => {
+  const { deployment } = await load();
+  const state = shardKeys.state(0);
+  const context = { redis, clickhouse, log, config: readConfig({}) };
+  const seenBy = (number: number, storedTo: number, records: number) =>
+    clickhouse.command({
+      query: `INSERT INTO witness (part, number, stored_to, stored_records)
+        VALUES ('registry', ${number}, 0, 0), ('0', ${number}, ${storedTo}, ${records})`,
+    });
+  const missing = async () => (await showState(context)).missing.map(({ records }) => records);
+  // The older row stays beside the newer one, as before a merge.
+  await clickhouse.command({ query: 'SYSTEM STOP MERGES witness' });
+  try {
+    await seenBy(9000, 6400, 100);
+    await seenBy(9001, 3200, 30);
+    await redis.flushall();
+    await load();
+    assert.deepEqual(await redis.hmget(state, 'stored_to', 'stored_records'), ['3200', '30']);
+    await redis.hincrby(state, 'stored_records', 12);
+    await redis.hset(registryKeys.witness, 'kept:0', '9002');
+    assert.deepEqual(await missing(), [12]);
+    await redis.hset(state, 'stored_records', '29');
+    assert.deepEqual(await missing(), [null]);
+    assert.equal(await redis.get(registryKeys.epoch), deployment.epoch);
+  } finally {
+    await clickhouse.command({ query: 'TRUNCATE TABLE witness' });
+    await clickhouse.command({ query: 'SYSTEM START MERGES witness' });
+  }
+});
+
+test('a restore says until when all changes were copied before it, whatever workers note since', async () => {
+  await load();
+  await redis.flushall();
+  let loaded: Promise<number> | undefined;
+  gate.hold(({ sql }) => {
+    if (sql.includes("part = 'copies'")) loaded ??= redis.exists(registryKeys.epoch);
+    return false;
+  });
+  const context = { redis, clickhouse: gated, log, config: readConfig({}) };
+  const commands = createAdminCommands(context, commandLineActor());
+  assert.deepEqual(await commands.restore(), { state: 'restored', changes_kept_until: null });
+  assert.equal(await loaded, 0);
 });
 
 test('a removed document stays removed after a restore', async () => {

@@ -3,6 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { hostname } from 'node:os';
+import type { Readable } from 'node:stream';
 import { after, before, mock, test } from 'node:test';
 import type { TestAccount } from '../../harness/accounts.js';
 import {
@@ -26,11 +27,12 @@ import { type Backup, deploymentKey } from '../../src/accounts/documents.js';
 import type { BackupView } from '../../src/admin/backups.js';
 import type { showKeyIndex } from '../../src/admin/key-index.js';
 import type { RestoredBackup } from '../../src/admin/restore-plan.js';
+import type { Question } from '../../src/clickhouse/answers.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { crashPoints } from '../../src/crash-point.js';
-import { keepDeletedUsers } from '../../src/deletion/deleted-users.js';
+import { keepDeletedUsers, readDeletedUsers } from '../../src/deletion/deleted-users.js';
 import { registryKeys } from '../../src/redis/keys.js';
-import { failedRowsLock } from '../../src/tuning.js';
+import { deletionRounds, failedRowsLock } from '../../src/tuning.js';
 
 let sluice: SluiceHandle;
 let worker: Child;
@@ -213,6 +215,53 @@ test('decides by the clock of Redis whether hashes are kept, and how long', asyn
     });
   } finally {
     tenDaysAhead.mock.restore();
+    await clickhouse.close();
+  }
+});
+
+test('keeps the hashes of many users piece by piece, a request while the next is read', async () => {
+  const { clickhouseUrl: url, database } = sluice;
+  const clickhouse = connectClickHouse({ url, database });
+  const users = 60_000;
+  const ids = ['many-1', 'many-2'];
+  for (const id of ids)
+    await sluice.rows(
+      `INSERT INTO deletion_targets (request_id, app_id, user_id) SELECT '${id}', '', number FROM numbers(${users})`,
+    );
+  let hashes: Readable | undefined;
+  const exec = clickhouse.exec.bind(clickhouse);
+  clickhouse.exec = (async (asked: Question) => {
+    const answer = await exec(asked);
+    if (asked.query.includes('sipHash128Keyed')) hashes = answer.stream;
+    return answer;
+  }) as typeof exec;
+  try {
+    await withRedis(sluice, async (redis) => {
+      let [bytesMax, wroteWhileReading] = [0, false];
+      const sendCommand = redis.sendCommand.bind(redis);
+      redis.sendCommand = (command, ...rest) => {
+        wroteWhileReading ||= command.name === 'set' && hashes?.readableEnded === false;
+        for (const arg of command.args) if (Buffer.isBuffer(arg)) bytesMax = Math.max(bytesMax, arg.length);
+        return sendCommand(command, ...rest);
+      };
+      await keepDeletedUsers(redis, clickhouse, ids);
+      assert.ok(wroteWhileReading, 'not all hashes are in memory at once');
+      assert.ok(bytesMax <= deletionRounds.hashBytesPerWrite, String(bytesMax));
+      for (const id of ids) {
+        assert.equal(new Set(await readDeletedUsers(redis, id)).size, users);
+        assert.ok((await redis.pttl(registryKeys.deletedUsers(id))) > 0);
+        await redis.del(registryKeys.deletedUsers(id));
+      }
+      assert.deepEqual(
+        await redis.keys(registryKeys.deletedUsers('many-*')),
+        [],
+        'nothing unfinished is left',
+      );
+    });
+  } finally {
+    await sluice.rows(
+      "ALTER TABLE deletion_targets DELETE WHERE request_id LIKE 'many-%' SETTINGS mutations_sync = 2",
+    );
     await clickhouse.close();
   }
 });

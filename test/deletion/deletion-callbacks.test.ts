@@ -9,7 +9,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { createTestAccount, type TestAccount, untilKnown } from '../../harness/accounts.js';
+import { createTestAccount, restoreState, type TestAccount } from '../../harness/accounts.js';
 import {
   administer,
   getToken,
@@ -561,8 +561,7 @@ describe('a complete deletion', () => {
     assert.deepEqual(await callbackOf(requestId), { state: 'pending', tries: [] });
     assert.equal(callsFor(requestId).length, 0);
     await withRedis(sluice, (redis) => redis.flushall());
-    await sluice.admin('restore');
-    await untilKnown(sluice, account.appIds[0] ?? '');
+    await restoreState(sluice);
     token = await getToken(sluice, account);
     worker.sigcont();
     await untilState(requestId, 'delivered');
@@ -584,8 +583,7 @@ describe('a complete deletion', () => {
       await assert.rejects(runDeletionRound(options), StateNotLoaded);
       await clickhouse.close();
     });
-    await sluice.admin('restore');
-    await untilKnown(sluice, account.appIds[0] ?? '');
+    await restoreState(sluice);
     token = await getToken(sluice, account);
     worker.sigcont();
     await untilState(requestId, 'delivered');

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
-import { createTestAccount, type TestAccount, untilKnown } from '../../harness/accounts.js';
+import { createTestAccount, restoreState, type TestAccount } from '../../harness/accounts.js';
 import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
 import {
   administer,
@@ -126,8 +126,7 @@ async function emptyRedis(): Promise<void> {
 
 /** Loads the state into an emptied Redis. Tokens have no second copy, so the accounts get new ones. */
 async function restore(): Promise<void> {
-  await sluice.admin('restore');
-  await untilKnown(sluice, account.appIds[0] ?? '');
+  await restoreState(sluice);
   [token, strangerToken] = [await getToken(sluice, account), await getToken(sluice, stranger)];
 }
 
@@ -511,8 +510,7 @@ test('a request that was reported complete stays complete when Redis is emptied 
     const rows = Object.values(prepared.history.found).reduce((sum, count) => sum + count, 0);
     assert.deepEqual([told.status, told.rows_deleted], ['complete', rows]);
     await withRedis(sluice, (redis) => redis.flushall());
-    await sluice.admin('restore');
-    await untilKnown(sluice, account.appIds[0] ?? '');
+    await restoreState(sluice);
     token = await getToken(sluice, account);
     assert.deepEqual(await statusOf(), told);
   } finally {

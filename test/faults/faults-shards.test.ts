@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
+import { restoreState } from '../../harness/accounts.js';
 import { assertKept, newProducer } from '../../harness/fault-checks.js';
 import type { Producer } from '../../harness/load.js';
 import { connectTestRedis } from '../../harness/redis-client.js';
@@ -50,7 +51,7 @@ test('stores the first segments of every shard after a restore although the cloc
   const ahead = BigInt(Date.now() + 3_600_000) * 1000n;
   await sluice.rows(`INSERT INTO stored_events (app_id, segment) VALUES ('', ${ahead})`);
   await redis.flushall();
-  await sluice.admin('restore');
+  await restoreState(sluice);
   for (const producer of producers) {
     for (let request = 0; request < 3; request += 1) {
       const { outcome, message } = await producer.send(sluice.baseUrl, [producer.nextEvent()]);

@@ -185,6 +185,22 @@ test('a key that Redis has forgotten is answered like a new one, and not stored 
   assert.deepEqual(await names(), ['first', 'other']);
 });
 
+test('a key that is freed while the segment of its record is open goes to a later segment, and is stored once', async () => {
+  const worker = await createWorker();
+  const state = shardKeys.state(0);
+  assert.equal(await worker.send('first', 'k'), 's');
+  const known = await worker.redis.hget(state, 'keys_generation');
+  const generation = generationAbove(known, (await readMarkers(clickhouse)).get(0)?.generation);
+  const keys = [state, shardKeys.claims(0), shardKeys.claimCounts(0), shardKeys.claimMinutes(0)];
+  assert.equal(await runScript(worker.redis, scripts.freeKeys, keys, [epoch, generation]), 1);
+  assert.equal(await worker.send('second', 'k'), 's', 'freed');
+  for (const segment of await worker.seal()) {
+    await worker.index();
+    await worker.store(segment);
+  }
+  assert.deepEqual(await names(), ['first']);
+});
+
 test('nothing is looked up and nothing is indexed before the first key is forgotten', async () => {
   const worker = await createWorker();
   const asked = await countOf(keysLookedUp);

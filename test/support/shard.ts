@@ -48,7 +48,7 @@ export async function loadShard(
     redis,
     scripts.loadShard,
     [state],
-    [epoch, numberFloor, claimBuckets, 'test', '0', '0', '0'],
+    [epoch, numberFloor, claimBuckets, 'test', '0', '0', '0', '0', '0'],
   );
 }
 
