@@ -22,10 +22,10 @@ export function connectionFaultInWords(error: unknown, config: Config): string |
 }
 
 /** One line for a Redis that did not answer. */
-export function redisFaultInWords({ redisEmbedded }: Config, seconds: number): string {
+export function redisFaultInWords({ redisEmbedded }: Config, within: string): string {
   return redisEmbedded
-    ? `REDIS_PORT: no Redis answered within ${seconds} s: ${beside} or REDIS_PORT to its port`
-    : `REDIS_URL: Redis did not answer within ${seconds} s`;
+    ? `REDIS_PORT: no Redis answered within ${within}: ${beside} or REDIS_PORT to its port`
+    : `REDIS_URL: Redis did not answer within ${within}`;
 }
 
 function codeOf(error: unknown): string {

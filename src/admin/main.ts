@@ -18,8 +18,6 @@ import { connectionFaultInWords, redisFaultInWords } from './connection-fault.js
 
 const words = process.argv.slice(2);
 
-const redisSecondsMax = 5;
-
 /** Prints a result. What was checked and is not genuine ends the process with an error. */
 function print(result: unknown): void {
   process.stdout.write(`${JSON.stringify(result, null, process.stdout.isTTY ? 2 : undefined)}\n`);
@@ -44,8 +42,8 @@ async function runWithService(): Promise<void> {
   const redis = connect(config, log);
   const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase, tablesOf(config));
   try {
-    await untilReady(redis, redisSecondsMax * 1_000).catch(() => {
-      throw new AdministrationError(redisFaultInWords(config, redisSecondsMax));
+    await untilReady(redis, 5_000).catch(() => {
+      throw new AdministrationError(redisFaultInWords(config, '5 s'));
     });
     await refreshShardTable(redis, serversOf(clickhouse));
     await checkServers(serversOf(clickhouse));
