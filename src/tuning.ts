@@ -140,6 +140,10 @@ export const suppressionChanges = {
   changesPerReadMax: 20,
   /** Names that one command reads. */
   namesPerReadMax: 1_000,
+  /** Joined users of a shard that are moved at a time, about. */
+  joinsPerRoundMax: 2_000,
+  /** Rows of one insert when ClickHouse's copy is written again. */
+  rowsPerInsertMax: 10_000,
 } as const;
 
 export const retentionRuns = {

@@ -13,7 +13,7 @@ import { dropExportTables, exportPrefix } from '../src/export/tables.js';
 import { usersUnjoined } from '../src/metrics.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { takeTurn } from '../src/redis/turn.js';
-import { moveJoins } from '../src/suppression/joins.js';
+import { moveSomeJoins } from '../src/suppression/joins.js';
 import { mirrorSuppressions } from '../src/suppression/mirror.js';
 import { strayPreviewMsMin } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
@@ -30,7 +30,7 @@ export async function writeSecondCopies(context: WorkerContext): Promise<void> {
     () => mirrorRegistry(redis, clickhouse, crash),
     () => mirrorDeletions(redis, clickhouse, crash),
     async () => {
-      const unjoined = await moveJoins(context);
+      const unjoined = await moveSomeJoins(context);
       if (unjoined > 0) usersUnjoined.inc(unjoined);
       await mirrorSuppressions(redis, clickhouse);
     },

@@ -82,12 +82,13 @@ end
 -- 1. What is to be done.
 
 local done, left = 0, 0
-local to_free, ended = {}, {}
+local to_free, ended, kept = {}, {}, {}
 
 if action == 'suppress' then
   for i = first_argument, #ARGV, 2 do
     if work_left <= 0 then break end
     add(ARGV[i], ARGV[i + 1])
+    if ARGV[i + 1] == '-' then kept[#kept + 1] = ARGV[i] end
     done = done + 2
   end
 elseif action == 'join' then
@@ -158,6 +159,8 @@ end
 
 if #to_free > 0 then call('SADD', freeing_key, unpack(to_free)) end
 for _, root in ipairs(ended) do call('SREM', freeing_key, root) end
+-- Whoever is suppressed again is not freed any more, also if a call that was to free it was cut off and its root is still there.
+for _, name in ipairs(kept) do call('SREM', freeing_key, name) end
 if action == 'free' then left = call('SCARD', freeing_key) end
 if action == 'suppress' then left = #added end
 if #added + #removed == 0 then return { string.format('%.0f', version), done, left } end
@@ -182,12 +185,7 @@ local function told(pairs_of)
   return table.concat(words, ' ')
 end
 for _, pair in ipairs(added) do
-  if pair[2] ~= '-' then
-    call('SADD', by_root .. pair[2], pair[1])
-  else
-    -- Whoever is suppressed again meanwhile is not freed any more.
-    call('SREM', freeing_key, pair[1])
-  end
+  if pair[2] ~= '-' then call('SADD', by_root .. pair[2], pair[1]) end
 end
 for _, pair in ipairs(removed) do
   if pair[2] ~= '-' then call('SREM', by_root .. pair[2], pair[1]) end

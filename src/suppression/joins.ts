@@ -4,24 +4,39 @@
 
 import { shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
+import { suppressionChanges } from '../tuning.js';
 import { type ChangeOptions, type Joined, joinNames, raiseShards } from './change.js';
 import type { NameText } from './names.js';
 
 /**
- * Moves the joined users of some shards, or of all. Settles, with how many found no room, when every shard knows them from the list.
- * Several processes may do it at once; whoever is cut off leaves them in their shard.
+ * Moves the users that some shards have joined before the call; who is joined meanwhile may be left to the next one, so that nobody
+ * keeps it from ending. Settles, with how many found no room, when every shard knows them from the list. Several processes may do it
+ * at once; whoever is cut off leaves them in their shard.
  */
-export async function moveJoins(options: ChangeOptions, of?: Iterable<number>): Promise<number> {
-  const shards = [...(of ?? Array.from({ length: options.shards }, (_, shard) => shard))];
+export function moveJoins(options: ChangeOptions, shards: Iterable<number>): Promise<number> {
+  return move(options, shards, Number.POSITIVE_INFINITY);
+}
+
+/** The same for some joined users of every shard. */
+export function moveSomeJoins(options: ChangeOptions): Promise<number> {
+  const shards = Array.from({ length: options.shards }, (_, shard) => shard);
+  return move(options, shards, 1);
+}
+
+async function move(options: ChangeOptions, shards: Iterable<number>, roundsMax: number): Promise<number> {
   let withoutRoom = 0;
-  for (;;) {
-    const found = await Promise.all(shards.map((shard) => readJoins(options, shard)));
-    const joined = byAccount(found.flat());
-    if (joined.size === 0) return withoutRoom;
+  let reads: Read[] = [...shards].map((shard) => ({ shard, cursor: '0', found: [] }));
+  for (let round = 0; round < roundsMax && reads.length > 0; round++) {
+    reads = await Promise.all(reads.map((read) => readOn(options, read)));
+    const joined = byAccount(reads.flatMap(({ found }) => found));
     for (const [accountId, pairs] of joined) withoutRoom += await joinNames(options, accountId, pairs);
-    await raiseShards(options);
-    await Promise.all(shards.map((shard, at) => forget(options, shard, found[at] ?? [])));
+    if (joined.size > 0) {
+      await raiseShards(options);
+      await Promise.all(reads.map(({ shard, found }) => forget(options, shard, found)));
+    }
+    reads = reads.filter(({ cursor }) => cursor !== '0');
   }
+  return withoutRoom;
 }
 
 /** What a commit notes beside the name of a joined user. */
@@ -36,18 +51,21 @@ type Found = {
   readonly identity: NameText;
 };
 
-const namesPerRead = 500;
+/** How far the reading of a shard has come, and what was found last. It ends at the cursor 0. */
+type Read = { readonly shard: number; readonly cursor: string; readonly found: readonly Found[] };
 
-async function readJoins({ redis }: ChangeOptions, shard: number): Promise<Found[]> {
-  if (!(await redis.hget(shardKeys.state(shard), 'joined'))) return [];
-  let cursor = '0';
+async function readOn({ redis }: ChangeOptions, { shard, cursor: from }: Read): Promise<Read> {
+  let cursor = from;
+  const found: Found[] = [];
   do {
-    const [next, entries] = await redis.hscan(shardKeys.joined(shard), cursor, 'COUNT', namesPerRead);
-    if (entries.length > 0) return foundIn(entries);
+    const [next, entries] = await redis.hscan(shardKeys.joined(shard), cursor, 'COUNT', namesPerCommand);
+    found.push(...foundIn(entries));
     cursor = next;
-  } while (cursor !== '0');
-  return [];
+  } while (cursor !== '0' && found.length < suppressionChanges.joinsPerRoundMax);
+  return { shard, cursor, found };
 }
+
+const namesPerCommand = 500;
 
 function foundIn(entries: readonly string[]): Found[] {
   const found: Found[] = [];
@@ -70,7 +88,10 @@ function byAccount(found: readonly Found[]): Map<string, Joined[]> {
 }
 
 async function forget({ redis }: ChangeOptions, shard: number, found: readonly Found[]): Promise<void> {
-  if (found.length === 0) return;
-  const args = found.flatMap(({ name, value }) => [name, value]);
-  await runScript(redis, scripts.forgetJoins, [shardKeys.state(shard), shardKeys.joined(shard)], args);
+  const keys = [shardKeys.state(shard), shardKeys.joined(shard)];
+  for (let first = 0; first < found.length; first += namesPerCommand) {
+    const some = found.slice(first, first + namesPerCommand);
+    const args = some.flatMap(({ name, value }) => [name, value]);
+    await runScript(redis, scripts.forgetJoins, keys, args);
+  }
 }

@@ -10,6 +10,7 @@ import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { scripts } from '../redis/scripts.js';
 import { transactionValues } from '../redis/transactions.js';
+import { suppressionChanges as sizes } from '../tuning.js';
 
 export const suppressedNamesTable = 'suppressed_names';
 
@@ -79,8 +80,8 @@ export async function restoreSuppressions(clickhouse: ClickHouseClient, loading:
 }
 
 /**
- * Makes ClickHouse's copy what Redis has, whatever it lacks: it was set back. What changes meanwhile is copied as usual. May be
- * repeated.
+ * Makes ClickHouse's copy what Redis has, whatever it lacks: it was set back. What changes meanwhile is copied as usual. Holds some
+ * names at a time: an account may have millions. May be repeated.
  */
 export async function copySuppressions(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
   const state = await redis.hgetall(registryKeys.suppressions);
@@ -88,41 +89,77 @@ export async function copySuppressions(redis: Redis, clickhouse: ClickHouseClien
   const here = Object.keys(state).flatMap((field) => (field.startsWith('users:') ? [field.slice(6)] : []));
   const there = (await readAccounts(clickhouse)).map(({ account_id }) => account_id);
   for (const account_id of new Set([...here, ...there])) {
-    const names = await redis.hgetall(registryKeys.suppressedNames(account_id));
-    const wanted = pairsOf(Object.entries(names));
-    const insert = async (rows: readonly object[]) => {
-      if (rows.length === 0) return;
-      const values = rows.map((row) => ({ account_id, ...row }));
-      const clickhouse_settings = { async_insert: 0 } as const;
-      await clickhouse.insert({
-        table: suppressedNamesTable,
-        values,
-        format: 'JSONEachRow',
-        clickhouse_settings,
-      });
-    };
     // As old as they are; only where ClickHouse has something later, which is wrong, as new as the latest change.
-    await insert([...wanted.values()].map((row) => ({ ...row, suppressed: 1 })));
-    const stored: (readonly [string, string])[] = [];
-    for await (const entry of readNames(clickhouse, account_id)) stored.push(entry);
-    const found = pairsOf(stored);
-    const lacking = [...wanted].filter(([pair]) => !found.has(pair));
-    const surplus = [...found].filter(([pair]) => !wanted.has(pair));
-    await insert([
-      ...lacking.map(([, row]) => ({ ...row, version, suppressed: 1 })),
-      ...surplus.map(([, row]) => ({ ...row, version, suppressed: 0 })),
-    ]);
+    await insertRows(clickhouse, account_id, readPairs(redis, account_id));
+    await insertRows(clickhouse, account_id, corrections(redis, clickhouse, account_id, version));
   }
 }
 
-/** Of names with their values in Redis: each name with each of its roots. */
-function pairsOf(entries: readonly (readonly [name: string, value: string])[]) {
-  return new Map(
-    entries.flatMap(([name, value]) => {
-      const [version = '0', ...roots] = value.split(' ');
-      return roots.map((root) => [`${name} ${root}`, { name, root, version }] as const);
-    }),
-  );
+type Pair = { readonly name: string; readonly root: string };
+type CopiedRow = Pair & { readonly version: string; readonly suppressed: 0 | 1 };
+
+/** The names of an account in Redis, each with each of its roots. */
+async function* readPairs(redis: Redis, accountId: string): AsyncGenerator<CopiedRow> {
+  let cursor = '0';
+  do {
+    const key = registryKeys.suppressedNames(accountId);
+    const [next, entries] = await redis.hscan(key, cursor, 'COUNT', sizes.namesPerReadMax);
+    for (let at = 0; at < entries.length; at += 2) {
+      const [version = '0', ...roots] = (entries[at + 1] as string).split(' ');
+      for (const root of roots) yield { name: entries[at] as string, root, version, suppressed: 1 };
+    }
+    cursor = next;
+  } while (cursor !== '0');
+}
+
+/** What ClickHouse says otherwise than Redis, whose pairs it has by now. */
+async function* corrections(
+  redis: Redis,
+  clickhouse: ClickHouseClient,
+  accountId: string,
+  version: string,
+): AsyncGenerator<CopiedRow> {
+  const pairs = streamRows<Pair & { is_suppressed: 0 | 1 }>(clickhouse, {
+    query: `SELECT name, root, is_suppressed
+      FROM (${latest} WHERE account_id = {accountId:String} GROUP BY account_id, name, root)`,
+    query_params: { accountId },
+  });
+  for await (const some of inPieces(pairs, sizes.namesPerReadMax)) {
+    const values = await redis.hmget(
+      registryKeys.suppressedNames(accountId),
+      ...some.map(({ name }) => name),
+    );
+    for (const [at, { name, root, is_suppressed }] of some.entries()) {
+      const suppressed = values[at]?.split(' ').slice(1).includes(root) ? 1 : 0;
+      if (suppressed !== is_suppressed) yield { name, root, version, suppressed };
+    }
+  }
+}
+
+async function insertRows(
+  clickhouse: ClickHouseClient,
+  account_id: string,
+  rows: AsyncIterable<CopiedRow>,
+): Promise<void> {
+  for await (const some of inPieces(rows, sizes.rowsPerInsertMax)) {
+    await clickhouse.insert({
+      table: suppressedNamesTable,
+      values: some.map((row) => ({ account_id, ...row })),
+      format: 'JSONEachRow',
+      clickhouse_settings: { async_insert: 0 },
+    });
+  }
+}
+
+async function* inPieces<Item>(items: AsyncIterable<Item>, itemsMax: number): AsyncGenerator<Item[]> {
+  let some: Item[] = [];
+  for await (const item of items) {
+    some.push(item);
+    if (some.length < itemsMax) continue;
+    yield some;
+    some = [];
+  }
+  if (some.length > 0) yield some;
 }
 
 async function versionAfter(clickhouse: ClickHouseClient): Promise<string> {

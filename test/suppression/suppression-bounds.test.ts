@@ -16,7 +16,7 @@ import {
   suppressNames,
   TooManyNames,
 } from '../../src/suppression/change.js';
-import { moveJoins } from '../../src/suppression/joins.js';
+import { joinTo, moveJoins, moveSomeJoins } from '../../src/suppression/joins.js';
 import { createNameHasher, inEnvironment } from '../../src/suppression/names.js';
 import { suppressionChanges } from '../../src/tuning.js';
 import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
@@ -78,21 +78,33 @@ test('suppresses and frees any number of merged names, a few at a time', async (
   assert.equal(await redis.hget(registryKeys.suppressions, `users:${accountId}`), '0');
 });
 
+/** The same Redis, but the connection is lost after so many calls of scripts. */
+function cutOffAfter(calls: number): Redis {
+  let left = calls;
+  return withScriptCalls((call) => {
+    left -= 1;
+    return left < 0 ? Promise.reject(new Error('cut off')) : call();
+  });
+}
+
+/** The same Redis, with something done at each call of a script. */
+function withScriptCalls(
+  through: (call: () => Promise<unknown>, args: unknown[]) => Promise<unknown>,
+): Redis {
+  return new Proxy(redis, {
+    get(target, property) {
+      const value = Reflect.get(target, property) as unknown;
+      if (property !== 'evalsha') return typeof value === 'function' ? value.bind(target) : value;
+      return (...args: Parameters<Redis['evalsha']>) => through(() => target.evalsha(...args), args);
+    },
+  });
+}
+
 test('an interrupted change is complete once it is asked for again, and the root is the last to go', async () => {
   const names = merged(3 * suppressionChanges.workMax);
   await suppressNames(options, accountId, names);
   for (let calls = 1; calls < 4; calls++) {
-    let left = calls;
-    const cutOff = new Proxy(redis, {
-      get(target, property) {
-        const value = Reflect.get(target, property) as unknown;
-        if (property !== 'evalsha') return typeof value === 'function' ? value.bind(target) : value;
-        return (...args: Parameters<Redis['evalsha']>) => {
-          left -= 1;
-          return left < 0 ? Promise.reject(new Error('cut off')) : target.evalsha(...args);
-        };
-      },
-    });
+    const cutOff = cutOffAfter(calls);
     await assert.rejects(freeNames({ ...options, redis: cutOff }, accountId, [suppressed]), /cut off/);
     assert.equal(await areSuppressed(options, accountId, [[suppressed, '-']]), true);
   }
@@ -100,6 +112,21 @@ test('an interrupted change is complete once it is asked for again, and the root
   assert.equal(await areFree(options, accountId, others.slice(0, 3)), false);
   await freeNames(options, accountId, [suppressed]);
   assert.equal(await areFree(options, accountId, [suppressed, ...others]), true);
+});
+
+test('a user who is suppressed again after an interrupted freeing stays when another user is freed', async () => {
+  await suppressNames(options, accountId, merged(3 * suppressionChanges.workMax));
+  const cutOff = { ...options, redis: cutOffAfter(2) };
+  await assert.rejects(freeNames(cutOff, accountId, [suppressed]), /cut off/);
+  assert.equal(await redis.scard(registryKeys.freedRoots(accountId)), 1, 'it was to be freed');
+  const another = hasher.textOf({ identity: 'grace@example.com' });
+  await suppressNames(options, accountId, [
+    [suppressed, '-'],
+    [another, '-'],
+  ]);
+  await freeNames(options, accountId, [another]);
+  assert.equal(await areFree(options, accountId, [another]), true);
+  assert.equal(await areSuppressed(options, accountId, [[suppressed, '-']]), true);
 });
 
 test('users that strangers have joined have bounds of their own, and take no room of the account', async () => {
@@ -163,7 +190,7 @@ test('a commit joins an anonymous user, and the next ones skip this user until t
     await commit(redis, [joining(name, anonymous(3), anonymous(4)), about(anonymous(4))], later),
     'kku,s',
   );
-  assert.equal(await moveJoins(options), 0);
+  assert.equal(await moveJoins(options, [0]), 0);
   assert.equal(await areSuppressed(options, accountId, [[name, `+${suppressed}`]]), true);
   assert.deepEqual(await redis.hgetall(shardKeys.joined(0)), {});
   assert.match(await commit(redis, [about(name)], later), /^v/, 'nobody stores without having read the list');
@@ -178,6 +205,45 @@ test('a commit joins an anonymous user, and the next ones skip this user until t
     ),
     'u',
   );
+});
+
+test('who joins ever new users keeps no move of them from ending', async () => {
+  const joins = (names: readonly string[]) =>
+    redis.hset(
+      shardKeys.joined(0),
+      names.flatMap((name) => [name, joinTo(accountId, suppressed)]),
+    );
+  const isJoined = (names: readonly string[]) =>
+    areSuppressed(
+      options,
+      accountId,
+      names.map((name): Suppressed => [name, `+${suppressed}`]),
+    );
+  const [early, late] = [[anonymous(1), anonymous(2)], anonymous(3)];
+  await joins(early);
+  let more = 0;
+  const flooded = withScriptCalls(async (call, args) => {
+    if (args.includes(shardKeys.joined(0))) {
+      more += 1;
+      if (more === 5) throw new Error('it goes on with whoever is joined meanwhile');
+      await joins([more === 1 ? late : anonymous(3 + more)]);
+    }
+    return call();
+  });
+  await moveJoins({ ...options, redis: flooded }, [0]);
+  assert.deepEqual([await isJoined(early), await isJoined([late])], [true, false]);
+  assert.equal(await moveSomeJoins(options), 0);
+  assert.deepEqual([await isJoined([late]), await redis.hlen(shardKeys.joined(0))], [true, 0]);
+  // A worker has other work too, and moves only some. A submission needs all.
+  const many = Array.from({ length: 2 * suppressionChanges.joinsPerRoundMax }, (_, at) =>
+    anonymous(100 + at),
+  );
+  await joins(many);
+  await moveSomeJoins(options);
+  const left = await redis.hlen(shardKeys.joined(0));
+  assert.ok(left > 0 && left < many.length, String(left));
+  await moveJoins(options, [0]);
+  assert.deepEqual([await isJoined(many), await redis.hlen(shardKeys.joined(0))], [true, 0]);
 });
 
 test('a skipped record takes its key, counts towards its limits and leaves nothing else', async () => {

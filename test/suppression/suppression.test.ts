@@ -24,7 +24,10 @@ import { crashPoints, noCrash } from '../../src/crash-point.js';
 import { placesInOrder } from '../../src/deletion/places.js';
 import type { Redis } from '../../src/redis/client.js';
 import { registryKeys } from '../../src/redis/keys.js';
+import { suppressNames } from '../../src/suppression/change.js';
+import { copySuppressions, mirrorSuppressions } from '../../src/suppression/mirror.js';
 import { ChangeLost, freeUsers, suppressUsers } from '../../src/suppression/submit.js';
+import { suppressionChanges } from '../../src/tuning.js';
 
 let sluice: SluiceHandle;
 let account: TestAccount;
@@ -817,4 +820,52 @@ test('goes on when Redis has lost the latest version of the suppressions and a s
   await untilStored(sluice);
   const rows = await sluice.rows(`SELECT identity FROM events WHERE event = 'Lost version'`);
   assert.deepEqual(rows, [{ identity: another.identity }, { identity: another.identity }]);
+});
+
+test('writes the copy of an account with many names again, some at a time', async (t) => {
+  const clickhouse = connectClickHouse({ url: sluice.clickhouse.testerUrl, database: sluice.database });
+  t.after(() => clickhouse.close());
+  const accountId = 'many';
+  const names = Array.from({ length: suppressionChanges.rowsPerInsertMax + 500 }, (_, at) => `name${at}`);
+  await withRedis(sluice, async (redis) => {
+    const { epoch = '' } = (await readRegistry(redis)).deployment ?? {};
+    const pairs = names.map((name) => [name, '-'] as const);
+    await suppressNames({ redis, epoch, shards: 1 }, accountId, pairs);
+    await mirrorSuppressions(redis, clickhouse);
+    // As if it was set back, and has other changes of its own.
+    await clickhouse.command({
+      query: `ALTER TABLE suppressed_names DELETE WHERE account_id = '${accountId}' AND name != 'name0' SETTINGS mutations_sync = 2`,
+    });
+    const version = String(Number(await redis.hget(registryKeys.suppressions, 'version')) - 1);
+    const wrong = { account_id: accountId, root: '-', version };
+    await clickhouse.insert({
+      table: 'suppressed_names',
+      values: [
+        { ...wrong, name: 'name0', suppressed: 0 },
+        { ...wrong, name: 'stray', suppressed: 1 },
+      ],
+      format: 'JSONEachRow',
+    });
+    const sizes: number[] = [];
+    const counted = new Proxy(clickhouse, {
+      get(target, property) {
+        const value = Reflect.get(target, property) as unknown;
+        if (property !== 'insert') return typeof value === 'function' ? value.bind(target) : value;
+        return (params: Parameters<typeof target.insert>[0]) => {
+          sizes.push((params.values as readonly unknown[]).length);
+          return target.insert(params);
+        };
+      },
+    });
+    await copySuppressions(redis, counted);
+    assert.ok(Math.max(...sizes) <= suppressionChanges.rowsPerInsertMax, sizes.join());
+  });
+  const copied = await sluice.rows<{ name: string }>(
+    `SELECT name FROM suppressed_names WHERE account_id = '${accountId}'
+      GROUP BY name HAVING argMax(suppressed, version) ORDER BY name`,
+  );
+  assert.deepEqual(
+    copied.map(({ name }) => name),
+    names.toSorted(),
+  );
 });
