@@ -72,7 +72,10 @@ export type Config = {
   readonly connectionsMax: number;
   readonly apiProcesses: number;
   readonly workerProcesses: number;
+  /** The number that a first start fixes. */
   readonly shards: number;
+  /** Otherwise a later start takes the number that the deployment has. */
+  readonly areShardsGiven: boolean;
   /** An open segment older than this is sealed by the next tick. */
   readonly segmentAgeMsMax: number;
   readonly segmentBytesMax: number;
@@ -137,7 +140,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     dataDir,
     redisUrl: redisUrl ?? embeddedRedisUrl(dataDir, redisPort),
     redisCluster,
-    redisPassword: redisUrl === undefined ? readSecret(redisPasswordFile(dataDir)) : undefined,
+    redisPassword: redisUrl === undefined ? readFileOf(redisPasswordFile(dataDir)) : undefined,
     redisEmbedded: redisUrl === undefined,
     redisPort,
     redisAppendfsync: oneOf(env, 'REDIS_APPENDFSYNC', ['always', 'everysec'], 'always'),
@@ -170,6 +173,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
       1,
       storing.shardsMax,
     ),
+    areShardsGiven: text(env, 'SHARDS', '') !== '',
     segmentAgeMsMax: integer(env, 'SEGMENT_AGE_MS_MAX', storing.segmentAgeMs, 10, 60_000),
     segmentBytesMax: integer(env, 'SEGMENT_BYTES_MAX', 4 * MiB, 64 * 1024, 64 * MiB),
     backlogBytesMax: integer(env, 'BACKLOG_BYTES_MAX', 2 * GiB, 64 * 1024, 1024 * GiB),
@@ -183,10 +187,51 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   };
 }
 
-/** Reads the configuration for a process entry: prints the error and ends the process when it is bad. */
-export function readConfigOrExit(): Config {
+/**
+ * The variables that a start notes in DATA_DIR, so that commands find what it runs without being told again. They hold no secrets:
+ * REDIS_URL and CLICKHOUSE_URL may, and are not among them.
+ */
+const notedVariables = [
+  ...['HOST', 'PORT', 'ADMIN_HOST', 'ADMIN_PORT', 'ADMIN_BASE_URL', 'PUBLIC_BASE_URL'],
+  ...['REDIS_PORT', 'CLICKHOUSE_PORT', 'CLICKHOUSE_TCP_PORT', 'CLICKHOUSE_SERVERS', 'CLICKHOUSE_DATABASE'],
+];
+
+/** The file in which the start that works in DATA_DIR is noted: its processes, and its variables. */
+export function startFile(dataDir: string): string {
+  return join(dataDir, 'lock');
+}
+
+/** What a start notes of its environment. */
+export function variablesToNote(env: NodeJS.ProcessEnv): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    notedVariables.map((name) => [name, text(env, name, '')] as const).filter(([, value]) => value !== ''),
+  );
+}
+
+/** The configuration of a command: its own environment, and where that says nothing, that of the start that works in its DATA_DIR. */
+export function readConfigBesideStart(env: NodeJS.ProcessEnv = process.env): Config {
+  const noted = readFileOf(startFile(resolve(text(env, 'DATA_DIR', '.data')))) ?? '';
+  const own = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''));
+  return readConfig({ ...notedIn(noted), ...own });
+}
+
+/** Nothing, if no start is noted, or one is just being noted. */
+function notedIn(noted: string): NodeJS.ProcessEnv {
   try {
-    return readConfig();
+    const { variables = {} } = JSON.parse(noted || '{}') as { variables?: NodeJS.ProcessEnv };
+    return variables;
+  } catch {
+    return {};
+  }
+}
+
+/**
+ * Reads the configuration for a process entry: prints the error and ends the process when it is bad. `read`: for commands, which
+ * may run beside a start.
+ */
+export function readConfigOrExit(read: () => Config = readConfig): Config {
+  try {
+    return read();
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     process.stderr.write(`sluice: ${error.message}\n`);
@@ -331,7 +376,7 @@ export function clickhouseClusterSecretFile(dataDir: string): string {
 
 /** Processes that start after the embedded ClickHouse read the password from its file, so no command line or environment has it. */
 function embeddedClickHouseUrl(dataDir: string, port: number): string {
-  const password = readSecret(clickhousePasswordFile(dataDir, 'sluice'));
+  const password = readFileOf(clickhousePasswordFile(dataDir, 'sluice'));
   return `http://${password === undefined ? '' : `sluice:${password}@`}127.0.0.1:${port}`;
 }
 
@@ -341,7 +386,7 @@ export function redisPasswordFile(dataDir: string): string {
 }
 
 /** Undefined before the first start. */
-function readSecret(file: string): string | undefined {
+function readFileOf(file: string): string | undefined {
   try {
     return readFileSync(file, 'utf8').trim();
   } catch (error) {

@@ -4,7 +4,7 @@
 import { decodeFromCompressedBase64, encodeIntoCompressedBase64 } from 'hdr-histogram-js';
 import { bitBucketSize, type Histogram, newHistogram, record } from './histogram.js';
 
-/** How a request ended: its status as text, or one of `endings`. */
+/** How a request ended: its status as text, with a refusal's code, or one of `endings`. */
 type Ending = string;
 
 /** Endings without a status: no answer in time; no connection, or one that broke; a 200 that refuses records; not sent. */

@@ -127,6 +127,12 @@ function sendDue(pool: RoundRobinPool, options: SenderOptions, rate: number, cou
   });
 }
 
+/** The status, with the service's code of the error if there is one: `400:missing_field`. A tag of a log takes no blanks. */
+function refusalOf(status: number, text: string): string {
+  const [, code] = /"code":"([a-z_]{1,40})"/.exec(text) ?? [];
+  return code === undefined ? String(status) : `${status}:${code}`;
+}
+
 /** Settles with how it ended; never rejects. */
 function send(pool: RoundRobinPool, { path, headers, nextBody, answer }: SenderOptions): Promise<string> {
   return new Promise((settle) => {
@@ -144,7 +150,7 @@ function send(pool: RoundRobinPool, { path, headers, nextBody, answer }: SenderO
           text += chunk.toString('latin1');
         },
         onResponseEnd: () => {
-          if (status !== 200) settle(String(status));
+          if (status !== 200) settle(refusalOf(status, text));
           else settle(answer === null || text === answer ? '200' : endings.refused);
         },
         onResponseError: (_controller, error) => {

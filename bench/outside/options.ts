@@ -63,7 +63,8 @@ const table = {
 
 export const outsideUsage = `${usageOf('Options of a load on a running deployment (npm run bench -- single --url URL --app-id APP_ID)', table)}
 The exit code is 1 if a bound or the error share is exceeded, if stored and acknowledged records differ, or if records of the run
-are left after --remove. It is 2 if the generator, not the service, ended a search: the service may carry more.`;
+are left after --remove. It is 2 if the generator or its connections, not the service, ended a search, or if a run did not send all
+that was due: the service may carry more.`;
 
 export type OutsideOptions = ReturnType<typeof readOutsideOptions>;
 

@@ -28,7 +28,7 @@ export type Found = {
   /** Of a search: all rates, and the highest one that kept the bounds. */
   readonly tried?: readonly Tried[];
   readonly highestRate?: number | undefined;
-  /** The generator, not the service, ended the search. */
+  /** The generator, not the service, ended the search; or it did not send all requests that were due. */
   readonly endedByGenerator?: boolean;
   readonly acknowledged: number;
   /** Broken bounds, in words. */

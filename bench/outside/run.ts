@@ -85,7 +85,11 @@ async function runWay(way: Way, options: OutsideOptions, progress: Progress) {
   };
   const result = options.searches
     ? await search(way, options, run, progress)
-    : await run(options.rate).then((outcome) => ({ outcome, missed: findMissed(outcome, options) }));
+    : await run(options.rate).then((outcome) => ({
+        outcome,
+        missed: findMissed(outcome, options),
+        endedByGenerator: (outcome.endings[endings.unsent] ?? 0) > 0,
+      }));
   const { acknowledged, unknown } = countAcknowledged(way, all);
   if (before !== undefined) {
     await checkStored(options, before, acknowledged, unknown).catch((error: unknown) =>
@@ -110,7 +114,7 @@ async function search(
   const { highest, endedByGenerator } = resultOf(tried);
   const kept = highest === undefined ? 'no rate' : `${highest.rate}/s`;
   const words = endedByGenerator
-    ? `the generator cannot send more: ${kept} kept the bounds, and the service may carry more. Use more --threads or several generators`
+    ? `the generator cannot send more: ${kept} kept the bounds, and the service may carry more. Use more --threads or --connections, or several generators`
     : highest === undefined
       ? 'no rate keeps the bounds'
       : `the highest rate that keeps the bounds is ${kept}`;

@@ -30,9 +30,9 @@ export async function searchRate(step: number | undefined, tryRate: (rate: numbe
   return tried.sort((a, b) => a.rate - b.rate);
 }
 
-/** The highest rate that kept the bounds, if any did, and whether the generator could send no more. */
+/** The highest rate that kept the bounds, if any did, and whether the generator or its connections could send no more. */
 export function resultOf(tried: readonly Tried[]) {
   const highest = tried.filter(({ kept }) => kept).at(-1);
   const next = tried.find(({ rate }) => rate > (highest?.rate ?? 0));
-  return { highest, endedByGenerator: next?.outcome.limit === 'generator' };
+  return { highest, endedByGenerator: ['generator', 'connections'].includes(next?.outcome.limit ?? '') };
 }

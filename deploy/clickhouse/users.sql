@@ -3,7 +3,7 @@
 --   clickhouse client --multiquery < users.sql
 -- The service connects as `sluice` (CLICKHOUSE_URL=http://sluice:PASSWORD@HOST:8123); people and tools as `reader`.
 CREATE USER IF NOT EXISTS sluice IDENTIFIED WITH sha256_password BY 'CHANGE ME';
-CREATE USER IF NOT EXISTS reader IDENTIFIED WITH sha256_password BY 'CHANGE ME TOO' SETTINGS readonly = 2;
+CREATE USER IF NOT EXISTS reader IDENTIFIED WITH sha256_password BY 'CHANGE ME TOO' SETTINGS readonly = 2, enable_join_runtime_filters_index_analysis = 1;
 GRANT SHOW, SELECT, INSERT, ALTER, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP, TRUNCATE, OPTIMIZE, BACKUP ON sluice.* TO sluice;
 -- The tables of one round of deletions, export or run are in this database, in memory.
 GRANT SHOW, SELECT, INSERT, ALTER, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP, TRUNCATE, OPTIMIZE, BACKUP ON sluice_scratch.* TO sluice;
@@ -30,6 +30,26 @@ REVOKE ALTER UPDATE, ALTER DELETE, TRUNCATE ON sluice.audit_log FROM sluice;
 -- GRANT TABLE ENGINE ON Distributed TO sluice;
 -- GRANT REMOTE ON *.* TO sluice;
 -- GRANT SELECT ON system.clusters TO sluice;
-GRANT SHOW, SELECT ON sluice.* TO reader;
--- Hashes of keys and passwords, and the deployment's secrets.
-REVOKE SELECT ON sluice.registry FROM reader;
+-- What an earlier version granted. People and tools read the tables of the page for analysts, with what these are made of.
+REVOKE ALL ON sluice.* FROM reader;
+GRANT SELECT ON sluice.events TO reader;
+GRANT SELECT ON sluice.user_events TO reader;
+GRANT SELECT ON sluice.users TO reader;
+GRANT SELECT ON sluice.user_properties TO reader;
+GRANT SELECT ON sluice.user_identities TO reader;
+GRANT SELECT ON sluice.failed_events TO reader;
+GRANT SELECT ON sluice.minute_counts TO reader;
+GRANT SELECT ON sluice.minute_rejections TO reader;
+GRANT SELECT ON sluice.audit_log TO reader;
+GRANT SELECT ON sluice.stored_events TO reader;
+GRANT SELECT ON sluice.stored_user_properties TO reader;
+GRANT SELECT ON sluice.stored_user_identities TO reader;
+GRANT SELECT ON sluice.merged_identities TO reader;
+GRANT SELECT ON sluice.merged_user_properties TO reader;
+GRANT SELECT ON sluice.local_events TO reader;
+GRANT SELECT ON sluice.local_user_events TO reader;
+GRANT SELECT ON sluice.local_users TO reader;
+GRANT SELECT ON sluice.local_user_properties TO reader;
+GRANT SELECT ON sluice.local_user_identities TO reader;
+GRANT SELECT ON sluice.local_merged_identities TO reader;
+GRANT SELECT ON sluice.local_merged_user_properties TO reader;

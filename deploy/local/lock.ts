@@ -2,12 +2,13 @@
 //
 // The lock is flock(2) on an open file that the children inherit, so the kernel holds it exactly as long as
 // any of them lives, whatever ended the supervisor, and nothing has to be cleaned up after kill -9. The file lists
-// their processes: for the message of a second start, and to end processes that a killed supervisor left behind.
+// their processes: for the message of a second start, and to end processes that a killed supervisor left behind. It also holds
+// the start's variables, by which commands find its ports.
 
 import { spawnSync } from 'node:child_process';
 import { closeSync, constants, ftruncateSync, mkdirSync, openSync, readFileSync, writeSync } from 'node:fs';
-import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import { startFile, variablesToNote } from '../../src/config.js';
 import { identifyProcess, isRunning, type ProcessIdentity, signalProcess } from './process-identity.js';
 import { StartError } from './start-error.js';
 
@@ -26,6 +27,7 @@ type Holders = {
   readonly supervisor: ProcessIdentity;
   readonly stopping: boolean;
   readonly children: ProcessIdentity[];
+  readonly variables: Readonly<Record<string, string>>;
 };
 
 /** The children of a killed start end by themselves; after this time they are asked to, then killed. */
@@ -39,7 +41,7 @@ const giveUpAfterMs = 100_000;
  * stopping, and for the children of one that is gone; ends those children if they don't end by themselves.
  */
 export async function lockDataDir(dataDir: string, say: (line: string) => void): Promise<DataDirLock> {
-  const file = join(dataDir, 'lock');
+  const file = startFile(dataDir);
   const fd = openLockFile(dataDir, file);
   const startedAt = performance.now();
   const told = new Set<NodeJS.Signals>();
@@ -70,6 +72,7 @@ export async function lockDataDir(dataDir: string, say: (line: string) => void):
     supervisor: identifyProcess('supervisor', process.pid),
     stopping: false,
     children: [],
+    variables: variablesToNote(process.env),
   };
   const write = (changes: Partial<Holders>) => {
     holders = { ...holders, ...changes };

@@ -35,7 +35,10 @@ import { readSeen, type Seen } from './witness-copies.js';
 export type LoadOptions = {
   readonly redis: Redis;
   readonly clickhouse: ClickHouseClient;
+  /** For a new deployment. */
   readonly shards: number;
+  /** Whether the deployment must have that many: someone asked for them. */
+  readonly areShardsGiven?: boolean;
   readonly claimBytesMax: number;
   /** Loads other data with a second copy into an emptied Redis, before that Redis may be used. */
   readonly restoreMore?: (loading: Loading) => Promise<unknown>;
@@ -262,10 +265,10 @@ async function loadShards(
   right: Right,
   versions: Versions,
 ): Promise<void> {
-  const { shards } = options;
-  if (loaded.deployment.shards !== shards) {
+  const { shards } = loaded.deployment;
+  if (options.areShardsGiven !== false && shards !== options.shards) {
     throw new AdministrationError(
-      `SHARDS is ${shards}, but this deployment was first started with ${loaded.deployment.shards}`,
+      `SHARDS is ${options.shards}, but this deployment was first started with ${shards}`,
     );
   }
   for (let shard = 0; shard < shards; shard++) await loadShard(options, loaded, right, shard, versions);
@@ -279,8 +282,8 @@ type Right = Pick<Loading, 'nonce' | 'confirm'>;
  * here on ClickHouse refuses those segments, so the next deletion need not wait for them, nor reach above them.
  */
 async function loadShard(
-  { redis, clickhouse, shards, claimBytesMax }: LoadOptions,
-  { how, deployment: { epoch } }: Loaded,
+  { redis, clickhouse, claimBytesMax }: LoadOptions,
+  { how, deployment: { epoch, shards } }: Loaded,
   { nonce, confirm }: Right,
   shard: number,
   versions: Versions,

@@ -2,9 +2,10 @@
 // user of the service. It prints the answer in the format that the statement names, or with tabs.
 
 import { connectClickHouse, tablesOf } from '../clickhouse/client.js';
-import { readConfigOrExit } from '../config.js';
+import { readConfigBesideStart, readConfigOrExit } from '../config.js';
+import { connectionFaultInWords } from './connection-fault.js';
 
-const config = readConfigOrExit();
+const config = readConfigOrExit(readConfigBesideStart);
 // `--server N` names another server of CLICKHOUSE_URL than the first one, which is 0.
 const words = process.argv.slice(2);
 const number = words[0] === '--server' ? Number(words[1]) : 0;
@@ -16,7 +17,8 @@ try {
   const { stream } = await clickhouse.exec({ query });
   for await (const piece of stream) process.stdout.write(piece as Buffer);
 } catch (error) {
-  process.stderr.write(`${error instanceof Error ? error.message : 'ClickHouse does not answer'}\n`);
+  const words = connectionFaultInWords(error, config);
+  process.stderr.write(`${words ?? (error instanceof Error ? error.message : String(error))}\n`);
   process.exitCode = 1;
 } finally {
   await clickhouse.close();

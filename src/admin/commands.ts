@@ -396,7 +396,7 @@ async function load(
   checks: Pick<LoadOptions, 'checkLoad' | 'checkCreation'> = {},
 ) {
   const { redis, clickhouse, config } = context;
-  const { shards, claimBytesMax } = config;
+  const { shards, areShardsGiven, claimBytesMax } = config;
   const restoreMore = (loading: Loading) => restoreDeletions(clickhouse, loading);
   const crash = createCrashPoint(config.crashAt);
   await compareStores(context);
@@ -404,6 +404,7 @@ async function load(
     redis,
     clickhouse,
     shards,
+    areShardsGiven,
     claimBytesMax,
     restoreMore,
     ...checks,

@@ -7,13 +7,14 @@ import { checkServers, refreshShardTable } from '../accounts/shard-servers.js';
 import { AuditLogFull } from '../audit/audit.js';
 import { tablesOf } from '../clickhouse/client.js';
 import { connectServers, serversOf } from '../clickhouse/servers.js';
-import { readConfigOrExit } from '../config.js';
+import { readConfigBesideStart, readConfigOrExit } from '../config.js';
 import { administration } from '../contract/limits.js';
 import { createLog, describeError } from '../log.js';
 import { connect, untilReady } from '../redis/client.js';
 import { runCommandLine, runWithoutService } from './command-line.js';
 import { commandLineActor } from './command-line-actor.js';
 import { createAdminCommands } from './commands.js';
+import { connectionFaultInWords, redisFaultInWords } from './connection-fault.js';
 
 const words = process.argv.slice(2);
 
@@ -36,13 +37,13 @@ function fail(error: unknown): void {
 }
 
 async function runWithService(): Promise<void> {
-  const config = readConfigOrExit();
+  const config = readConfigOrExit(readConfigBesideStart);
   const log = createLog('admin', config.logLevel === 'info' ? 'error' : config.logLevel);
   const redis = connect(config, log);
   const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase, tablesOf(config));
   try {
     await untilReady(redis, 5_000).catch(() => {
-      throw new AdministrationError('REDIS_URL: Redis did not answer within 5 s');
+      throw new AdministrationError(redisFaultInWords(config, '5 s'));
     });
     await refreshShardTable(redis, serversOf(clickhouse));
     await checkServers(serversOf(clickhouse));
@@ -51,6 +52,9 @@ async function runWithService(): Promise<void> {
       commandLineActor(config.sudoUser),
     );
     print(await runCommandLine(commands, words));
+  } catch (error) {
+    const line = connectionFaultInWords(error, config);
+    throw line === undefined ? error : new AdministrationError(line);
   } finally {
     redis.disconnect();
     await clickhouse.close();

@@ -260,14 +260,20 @@ async function untilDone(client: ClickHouseClient, id: string): Promise<number> 
     if (row === undefined) throw new BackupFailed('clickhouse was restarted meanwhile');
     if (['BACKUP_CREATED', 'RESTORED'].includes(row.status)) return Number(row.compressed_size);
     if (!['CREATING_BACKUP', 'RESTORING'].includes(row.status)) {
-      throw failureOf(row.error.split('\n')[0] || row.status);
+      throw failureOf(row.error || row.status);
     }
     await pause();
   }
 }
 
-function failureOf(text: string): BackupFailed {
-  if (text.startsWith(`Code: ${faultCodes.backupNotFound}.`)) return new BackupMissing(text);
+/** Of ClickHouse's text the first line, without the stack. */
+function failureOf(whole: string): BackupFailed {
+  const text = (whole.split('\n')[0] ?? '').replace(/,? Stack trace.*$/, '');
+  const [, missing] = /Disk\('backups', '([^']*)'\)/.exec(text) ?? [];
+  if (text.startsWith(`Code: ${faultCodes.backupNotFound}.`))
+    return new BackupMissing(
+      missing === undefined ? text : `there is no backup ${missing} on the disk of backups`,
+    );
   if (text.startsWith(`Code: ${faultCodes.backupExists}.`)) return new BackupExists(text);
   return new BackupFailed(text);
 }

@@ -31,18 +31,18 @@ export function localViewStatements(
 ): string[] {
   return localViews.map((view) => {
     const creation = new RegExp(
-      `^CREATE (?:OR REPLACE )?VIEW (?:IF NOT EXISTS )?${view} [^]*? AS\\n([^]*)$`,
+      `^CREATE (?:OR REPLACE )?VIEW (?:IF NOT EXISTS )?${view} \\{\\{on_cluster\\}\\}([^]*?) AS\\n([^]*)$`,
       'm',
     );
-    const select = migrations
-      .map(({ sql }) => creation.exec(sql)?.[1])
-      .findLast((text) => text !== undefined);
-    if (select === undefined) throw new Error(`no migration makes the view ${view}`);
+    const found = migrations.map(({ sql }) => creation.exec(sql)).findLast((match) => match !== null);
+    if (found === undefined) throw new Error(`no migration makes the view ${view}`);
+    // The comments of the view and its columns come before the SELECT.
+    const [, described = '', select = ''] = found;
     const here = select
       .trim()
       .replace(new RegExp(`\\b(FROM|JOIN)(\\s+)(${localViews.join('|')})\\b`, 'g'), '$1$2local_$3')
       .replace(/ WHERE app_id != ''$/, ` WHERE app_id != ''${isShown(hidden)}`);
-    return `CREATE OR REPLACE VIEW local_${view} AS\n${here}`;
+    return `CREATE OR REPLACE VIEW local_${view}${described} AS\n${here}`;
   });
 }
 
@@ -129,15 +129,15 @@ type Table = {
   readonly name: string;
   readonly database: string;
   readonly engine_full: string;
-  /** Names and types, in their order. */
+  /** The comment of the whole, then names, types and comments in their order. */
   readonly columns: string;
 };
 
 async function readTables(client: ClickHouseClient): Promise<ReadonlyMap<string, Table>> {
   const rows = await readRows<Table>(client, {
-    query: `SELECT t.name AS name, t.database AS database, t.engine_full AS engine_full, c.columns AS columns
-      FROM (SELECT name, database, engine_full FROM system.tables WHERE database = currentDatabase()) AS t
-      INNER JOIN (SELECT table, toString(arrayMap(c -> (c.2, c.3), arraySort(groupArray((position, name, type))))) AS columns
+    query: `SELECT t.name AS name, t.database AS database, t.engine_full AS engine_full, concat(t.comment, c.columns) AS columns
+      FROM (SELECT name, database, engine_full, comment FROM system.tables WHERE database = currentDatabase()) AS t
+      INNER JOIN (SELECT table, toString(arrayMap(c -> (c.2, c.3, c.4), arraySort(groupArray((position, name, type, comment))))) AS columns
         FROM system.columns WHERE database = currentDatabase() GROUP BY table) AS c ON t.name = c.table`,
   });
   return new Map(rows.map((table) => [table.name, table]));

@@ -85,8 +85,11 @@ beforeEach(async () => {
   await clickhouse.command({ query: 'TRUNCATE TABLE shard_limits' });
 });
 
-const load = (shards = 1) =>
-  loadDeployment({ redis, clickhouse, shards, claimBytesMax: 1e6, waitMsMax: 30_000, crash: noCrash });
+const load = (shards = 1, areShardsGiven = true) =>
+  loadDeployment({
+    ...{ redis, clickhouse, shards, areShardsGiven },
+    ...{ claimBytesMax: 1e6, waitMsMax: 30_000, crash: noCrash },
+  });
 
 /** Loads deletion requests too, as the commands do; by another connection to ClickHouse or Redis if they are given. */
 const loadAll = (waitMsMax: number, over: { redis?: Redis; clickhouse?: ClickHouseClient } = {}) => {
@@ -152,6 +155,15 @@ test('several first starts at once create one deployment', async () => {
 test('refuses another number of shards than the first start had, naming the variable', async () => {
   await load(2);
   await assert.rejects(load(3), /SHARDS is 3, but this deployment was first started with 2/);
+});
+
+test('a start that is given no number of shards takes the one that the deployment has', async () => {
+  await load(2);
+  // More servers raise the number that a new deployment would have.
+  const { shards, areShardsGiven } = readConfig({ CLICKHOUSE_SERVERS: '3' });
+  assert.deepEqual([shards, areShardsGiven], [3, false]);
+  const { how, deployment } = await load(shards, areShardsGiven);
+  assert.deepEqual([how, deployment.shards], ['found', 2]);
 });
 
 test('an emptied Redis gets everything back from ClickHouse: accounts, settings, keys, numbers', async () => {

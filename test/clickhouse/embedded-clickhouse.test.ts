@@ -11,7 +11,6 @@ import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import {
   readerGrants,
-  readerRevokes,
   serviceClusterGrants,
   serviceGrants,
   serviceRevokes,
@@ -389,10 +388,32 @@ describe('access', () => {
     }
   });
 
-  test('of the reader is to read the database of the service, and nothing else', async () => {
+  test('of the reader is to read the tables of the page for analysts with what these are made of, and nothing else', async () => {
     const as = server.reader;
-    assert.equal((await ask(server, { as, body: 'SELECT count() FROM sluice.users' })).body, '0\n');
+    const shown = (await ask(server, { as, body: 'SHOW TABLES FROM sluice' })).body.trim().split('\n');
+    for (const table of shown)
+      assert.equal(
+        (await ask(server, { as, body: `SELECT count() FROM sluice.${table}` })).body,
+        '0\n',
+        table,
+      );
+    const described = shown.filter((table) => !/^(?:stored|merged)_/.test(table));
+    const page = readFileSync(new URL('../../../src/clickhouse/README.md', import.meta.url), 'utf8');
+    const [tables = ''] = page.split('\n## ');
+    const rows = [...tables.matchAll(/^\| (`\w+`(?:, `\w+`)*) \|/gm)].map(([, names]) => names ?? '');
+    const onPage = rows.flatMap((names) => names.split(', ')).map((name) => name.slice(1, -1));
+    assert.deepEqual(described, onPage.sort());
+    const bare = `SELECT table FROM system.tables WHERE database = 'sluice' AND comment = ''
+      UNION ALL SELECT table || '.' || name FROM system.columns WHERE database = 'sluice' AND comment = ''`;
+    const { body: undescribed } = await ask(server, { as, body: bare });
+    assert.deepEqual(
+      undescribed.split('\n').filter((name) => described.includes(name.split('.')[0] ?? '')),
+      [],
+    );
     for (const body of [
+      'SELECT count() FROM sluice.stored_keys',
+      'SELECT count() FROM sluice.deletion_targets',
+      'SELECT count() FROM sluice.suppressed_names',
       "INSERT INTO sluice.failed_events (row) VALUES ('')",
       'ALTER TABLE sluice.stored_events DELETE WHERE 1',
       'CREATE TABLE sluice.other (a UInt8) ENGINE = Memory',
@@ -411,6 +432,43 @@ describe('access', () => {
     });
     assert.equal(await denied(settings('1000000000')), undefined);
     for (const bytes of ['0', '1000000000000']) assert.equal(await denied(settings(bytes)), '452');
+  });
+
+  test('to look for one user costs the reader a few granules of the tables, not all of them', async () => {
+    const users = 100_000;
+    const rows = (values: string) => `SELECT '1', ${values}, number, 1764000000000000 FROM numbers(${users})`;
+    const into = (table: string, columns: string, values: string) =>
+      server.query(`INSERT INTO sluice.${table} (app_id, ${columns}, row_number, segment) ${rows(values)}`);
+    try {
+      const someone = "'u' || toString(number)";
+      await into('stored_events', 'event, identity', `'e', ${someone}`);
+      await into('stored_events', 'event, user_id', `'e', number`);
+      await into('stored_user_properties', 'identity, properties', `${someone}, map('plan', 'pro')`);
+      await server.query(`INSERT INTO sluice.stored_user_identities (app_id, user_id, identity, row_number, segment)
+        SELECT '1', 7000, 'u77', 1, 1764000000000000`);
+      const read = async (columns: string, from: string) => {
+        const parameters = { database: 'sluice', wait_end_of_query: '1' };
+        const body = `SELECT ${columns} FROM ${from}`;
+        const answer = await ask(server, { as: server.reader, parameters, body });
+        const summary = JSON.parse(String(answer.headers['x-clickhouse-summary'])) as { read_rows: string };
+        return { body: answer.body, read: Number(summary.read_rows) };
+      };
+      const one = "WHERE app_id = '1' AND identity = 'u77'";
+      const user = await read("person, user_ids, properties['plan']", `users ${one}`);
+      assert.equal(user.body, 'u77\t[7000]\tpro\n');
+      const events = await read(
+        "person, user_properties['plan'], count()",
+        `user_events ${one} GROUP BY ALL`,
+      );
+      assert.equal(events.body, 'u77\tpro\t2\n');
+      const all = await read('uniqExact(person), uniqExact(identity)', "user_events WHERE app_id = '1'");
+      assert.equal(all.body, `${2 * users - 1}\t${users + 1}\n`);
+      assert.ok(all.read >= 2 * users, `${all.read} rows`);
+      for (const { read } of [user, events]) assert.ok(read < users / 2, `${read} rows`);
+    } finally {
+      for (const table of ['stored_events', 'stored_user_properties', 'stored_user_identities'])
+        await server.query(`TRUNCATE TABLE sluice.${table}`);
+    }
   });
 
   test('of the service includes a backup to the disk of backups, and a restore', async () => {
@@ -455,7 +513,6 @@ describe('access', () => {
     const revoked = (user: string) =>
       statements.flatMap((statement) => new RegExp(`^REVOKE (.*) FROM ${user}$`).exec(statement)?.[1] ?? []);
     assert.deepEqual(revoked('sluice'), serviceRevokes('sluice'));
-    assert.deepEqual(revoked('reader'), readerRevokes('sluice'));
     assert.deepEqual(granted('reader'), readerGrants('sluice'));
   });
 });

@@ -7,7 +7,6 @@ import { describe, test } from 'node:test';
 import { Ajv } from 'ajv';
 import {
   readerGrants,
-  readerRevokes,
   serviceClusterGrants,
   serviceGrants,
   serviceRevokes,
@@ -538,7 +537,6 @@ describe('three ClickHouse servers', () => {
       ...[...serviceGrants('sluice'), ...serviceClusterGrants].map((grant) => `GRANT ${grant}`),
       ...serviceRevokes('sluice').map((right) => `REVOKE ${right}`),
       ...readerGrants('sluice').map((grant) => `GRANT ${grant}`),
-      ...readerRevokes('sluice').map((right) => `REVOKE ${right}`),
     ]);
   });
 

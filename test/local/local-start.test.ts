@@ -31,6 +31,7 @@ import { entriesBelow } from '../support/traces.js';
 
 const startScript = fileURLToPath(new URL('../../../deploy/local/start.mjs', import.meta.url));
 const supervisorScript = fileURLToPath(new URL('../../deploy/local/main.js', import.meta.url));
+const adminScript = fileURLToPath(new URL('../../src/admin/main.js', import.meta.url));
 
 type Start = {
   readonly process: ChildProcess;
@@ -134,6 +135,13 @@ async function query(env: NodeJS.ProcessEnv & { DATA_DIR: string }, sql: string)
 function redisOf(env: NodeJS.ProcessEnv & { DATA_DIR: string }): Redis {
   const password = readFileSync(join(env.DATA_DIR, 'redis-password'), 'utf8').trim();
   return new Redis(Number(env.REDIS_PORT), { password });
+}
+
+/** Runs a command of administrators; its status, and what it printed. */
+function admin(env: NodeJS.ProcessEnv, ...words: string[]) {
+  const options = { encoding: 'utf8', env: { ...plainEnvironment(), ...env } } as const;
+  const { status, stdout, stderr } = spawnSync(process.execPath, [adminScript, ...words], options);
+  return { status, output: `${stdout}${stderr}` };
 }
 
 /** Runs a command as another user of the machine; its status, and what it printed. */
@@ -253,6 +261,22 @@ describe('repeated starts on the same data', () => {
       { deadlineMs: 60_000, what: 'the event is in ClickHouse' },
     );
     assert.match(rows, /order_completed/);
+  });
+
+  test('commands find its ports by DATA_DIR, and name the variable where nothing answers', async () => {
+    const { DATA_DIR } = env;
+    for (const words of [
+      ['failed', 'list'],
+      ['keys-index', 'status'],
+    ]) {
+      const { status, output } = admin({ DATA_DIR }, ...words);
+      assert.equal(status, 0, output);
+    }
+    const free = String(await freePort());
+    const { status, output } = admin({ DATA_DIR, CLICKHOUSE_PORT: free }, 'failed', 'list');
+    const line = `^CLICKHOUSE_PORT: no ClickHouse answers on 127\\.0\\.0\\.1:${free} \\(ECONNREFUSED\\): [^\n]+\n$`;
+    assert.equal(status, 1);
+    assert.match(output, new RegExp(line));
   });
 
   test('another user of the machine reads nothing of it from files', { skip: !isRoot }, () => {

@@ -10,6 +10,7 @@ import { untilStored } from '../../harness/ingestion.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { tempDir } from '../../harness/temp-dir.js';
 import { until } from '../../harness/wait.js';
+import { eventIdOfKey } from '../../src/ingest/event-id.js';
 import { root } from '../support/deploy-file.js';
 import { type Block, readBlocks, runBlock } from '../support/runbook.js';
 
@@ -63,6 +64,25 @@ test('README: the first event is tracked, and its query finds it and sums its pr
     { deadlineMs: 60_000, what: 'the event can be queried' },
   );
   assert.match(found, /Order Completed +│ ada@example\.com +│ +12\.5 +│/);
+
+  const tables = readFileSync(join(root, 'src/clickhouse/README.md'), 'utf8');
+  const [, computed = ''] = /event_id = (toUUID\(.+\))$/m.exec(tables) ?? [];
+  const appId = sluice.appId;
+  const eventId = replaced(computed, [
+    ['42', appId],
+    ['order-1001-completed', 'order-1001'],
+  ]);
+  assert.deepEqual(
+    await sluice.rows(`SELECT event FROM events WHERE app_id = '${appId}' AND event_id = ${eventId}`),
+    [{ event: 'Order Completed' }],
+  );
+  // In the other keyspace.
+  const [, before = ''] = /^`'(messages.+)KEY'`/m.exec(tables) ?? [];
+  const ofMessage = replaced(eventId, [[`${appId}\\0`, replaced(before, [['42', appId]])]]);
+  const [{ id }] = (await sluice.rows<{ id: string }>(
+    `SELECT replace(toString(${ofMessage}), '-', '') AS id`,
+  )) as [{ id: string }];
+  assert.equal(id, eventIdOfKey(appId, 'order-1001', 'messages'));
 });
 
 test('deletion: the walk-through ends with a complete request, its evidence, and nothing left', async () => {

@@ -302,6 +302,7 @@ describe('the table of configuration is what the programs accept', () => {
     'OIDC_CLIENT_ID',
     'OIDC_CLIENT_SECRET',
     'SUDO_USER',
+    'SHARDS',
   ];
 
   test('names every variable, and no other', () => {
@@ -360,8 +361,10 @@ describe('the table of configuration is what the programs accept', () => {
         'none',
         'none',
         'none',
+        '`CLICKHOUSE_SERVERS`',
       ],
     );
+    assert.deepEqual([config.shards, readConfig({ CLICKHOUSE_SERVERS: '3' }).shards], [1, 3]);
     assert.equal(config.provider, undefined);
     assert.throws(() => readConfig({ OIDC_ISSUER: 'https://id.example' }), /must be set together/);
     assert.equal(readConfig({ REDIS_URL: 'redis://a,redis://b' }).redisCluster, true);

@@ -59,7 +59,12 @@ async function benchProcess(...args: readonly string[]): Promise<Ran> {
   return { code: code as number | null, output: output + errors };
 }
 
-type Answer = { readonly status: number; readonly afterMs?: number; readonly close?: boolean };
+type Answer = {
+  readonly status: number;
+  readonly body?: string;
+  readonly afterMs?: number;
+  readonly close?: boolean;
+};
 
 type Stub = {
   readonly url: string;
@@ -76,13 +81,13 @@ async function startStub(answer: (request: number) => Answer): Promise<Stub> {
   let most = 0;
   const server = createServer((incoming, response) => {
     atMs.push(performance.now());
-    const { status, afterMs = 0, close = false } = answer(atMs.length);
+    const { status, body = '{}', afterMs = 0, close = false } = answer(atMs.length);
     const pieces: Buffer[] = [];
     incoming.on('data', (piece: Buffer) => pieces.push(piece));
     incoming.on('end', () => {
       bodies.push(Buffer.concat(pieces));
       setTimeout(() => {
-        response.writeHead(status, close ? { connection: 'close' } : {}).end('{}');
+        response.writeHead(status, close ? { connection: 'close' } : {}).end(body);
       }, afterMs);
     });
   });
@@ -258,24 +263,26 @@ test('requests that are due while the generator stands still are sent when it go
   }
 });
 
-test('errors are counted by status, and one more than the budget allows fails the run', async () => {
-  const stub = await startStub((n) => ({ status: n % 20 === 0 ? 503 : 200 }));
+const overloaded = '{"err":{"message":"Try again later","code":"overloaded"}}';
+
+test('errors are counted by status and code, and one more than the budget allows fails the run', async () => {
+  const stub = await startStub((n) => (n % 20 === 0 ? { status: 503, body: overloaded } : { status: 200 }));
   const args = ['--url', stub.url, '--app-id', '1', '--rate', '100', '--duration', '2'];
   try {
     const out = join(dir, 'errors');
     const strict = await benchProcess('single', ...args, '--out', out);
     assert.equal(strict.code, 1, strict.output);
-    assert.match(strict.output, /MISSED: errors 5 %, at most 0 %: 10 × 503/);
-    assert.deepEqual(readWritten(out).outcome.endings, { 200: 190, 503: 10 });
+    assert.match(strict.output, /MISSED: errors 5 %, at most 0 %: 10 × 503:overloaded/);
+    assert.deepEqual(readWritten(out).outcome.endings, { 200: 190, '503:overloaded': 10 });
     const csv = readFileSync(`${out}.csv`, 'utf8').trim().split('\n');
-    assert.match(csv[0] ?? '', /^time,requests,200,503,p50_ms,/);
+    assert.match(csv[0] ?? '', /^time,requests,200,503:overloaded,p50_ms,/);
     assert.equal(
       csv.slice(1).reduce((sum, line) => sum + Number(line.split(',')[3]), 0),
       10,
     );
     assert.match(
       readFileSync(`${out}.prom`, 'utf8'),
-      /^sluice_bench_requests_total\{scenario="single",ending="503"\} 10$/m,
+      /^sluice_bench_requests_total\{scenario="single",ending="503:overloaded"\} 10$/m,
     );
     // A fast error is no fast answer.
     assert.match(
@@ -326,6 +333,8 @@ test('a broken bound fails the run, and requests that were due but never sent co
     assert.match(output, /MISSED: p50 \d+(\.\d+)? ms, at most 200/);
     assert.match(output, /\d+ were due but not sent, because no connection was free/);
     assert.match(output, /limit: connections/);
+    const kept = await bench('single', '--url', slow.url, ...args, '--out', join(dir, 'unsent'));
+    assert.equal(kept.code, 2, kept.output);
   } finally {
     slow.close();
   }
@@ -350,13 +359,14 @@ test('the highest rate that keeps the bounds is found in steps, and the exit cod
 });
 
 test('a search that the generator ended is told from one that the service ended', async () => {
-  const tried = (limits: readonly ('rate' | 'generator' | 'waiting')[]) =>
+  const tried = (limits: readonly ('rate' | 'generator' | 'connections' | 'waiting')[]) =>
     limits.map((limit, index) => {
       const latencyMs = { p50: 1, p90: 1, p99: 1, 'p99.9': 1, 'p99.99': 1, max: 1 };
       const outcome = { requests: 1, perSecond: 1, endings: {}, errors: 0, limit, latencyMs };
       return { rate: 100 * (index + 1), kept: limit === 'rate', outcome };
     });
-  assert.equal(resultOf(tried(['rate', 'generator'])).endedByGenerator, true);
+  for (const limit of ['generator', 'connections'] as const)
+    assert.equal(resultOf(tried(['rate', limit])).endedByGenerator, true);
   assert.equal(resultOf(tried(['generator'])).endedByGenerator, true);
   assert.equal(resultOf(tried(['rate', 'waiting', 'generator'])).endedByGenerator, false);
   assert.equal(resultOf(tried(['rate', 'rate'])).highest?.rate, 200);
@@ -365,8 +375,8 @@ test('a search that the generator ended is told from one that the service ended'
     const args = ['--url', stub.url, '--app-id', '1', '--duration', '1', '--connections', '1'];
     const far = ['--slo', 'p50=60s', '--errors', '100%', '--step', '500', '--out', join(dir, 'full')];
     const { code, output } = await bench('single', ...args, ...far);
-    assert.equal(code, 1, output);
-    assert.match(output, /MISSED: 500\/s was not reached, by its limit: connections/);
+    assert.equal(code, 2, output);
+    assert.match(output, /the generator cannot send more: no rate kept the bounds/);
   } finally {
     stub.close();
   }
@@ -472,7 +482,10 @@ test('merge adds up what several generators found, errors by their kind', async 
       /^2 logs, ms .*\n +100 .* 10 %$/m,
     );
     const prometheus = readFileSync(`${merged}.prom`, 'utf8');
-    assert.match(prometheus, /^sluice_bench_requests_total\{scenario="merged",ending="503"\} 10$/m);
+    assert.match(
+      prometheus,
+      /^sluice_bench_requests_total\{scenario="merged",ending="503:overloaded"\} 10$/m,
+    );
     assert.match(prometheus, /^sluice_bench_latency_seconds_count\{scenario="merged"\} 90$/m);
     assert.match(readFileSync(`${merged}.csv`, 'utf8'), /^time,requests,200,503,/);
     assert.match(merge(`${merged}.hlog`), /^1 logs, ms .*\n +100 .* 10 %$/m);

@@ -1,0 +1,33 @@
+// What a command says when a store does not answer: which variable says where it is.
+
+import { isConnectionFault } from '../clickhouse/client.js';
+import type { Config } from '../config.js';
+
+const beside = 'start Sluice, or set DATA_DIR to that of the start';
+
+/** An unreadable file has a code too. */
+const networkCodes = new Set([
+  ...['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH'],
+  ...['ENOTFOUND', 'EAI_AGAIN'],
+]);
+
+/** One line for an error that says that ClickHouse does not answer; undefined for another error. */
+export function connectionFaultInWords(error: unknown, config: Config): string | undefined {
+  if (!isConnectionFault(error) || !networkCodes.has(codeOf(error))) return undefined;
+  // A URL may hold a password.
+  const where = config.clickhouseUrls.map((url) => new URL(url).host).join(', ');
+  return config.clickhouseEmbedded
+    ? `CLICKHOUSE_PORT: no ClickHouse answers on ${where} (${codeOf(error)}): ${beside} or CLICKHOUSE_PORT to its port`
+    : `CLICKHOUSE_URL: no ClickHouse answers on ${where} (${codeOf(error)})`;
+}
+
+/** One line for a Redis that did not answer. */
+export function redisFaultInWords({ redisEmbedded }: Config, within: string): string {
+  return redisEmbedded
+    ? `REDIS_PORT: no Redis answered within ${within}: ${beside} or REDIS_PORT to its port`
+    : `REDIS_URL: Redis did not answer within ${within}`;
+}
+
+function codeOf(error: unknown): string {
+  return String((error as { code?: unknown }).code);
+}
