@@ -4,10 +4,9 @@
 import { createTestAccount, untilKnown } from '../../harness/accounts.js';
 import { getToken } from '../../harness/deletion.js';
 import { untilStored } from '../../harness/ingestion.js';
-import type { RawReply } from '../../harness/raw-http.js';
+import { askRaw, type RawReply } from '../../harness/raw-http.js';
 import type { ApiHandle, SluiceHandle } from '../../harness/services.js';
 import { setSuppressed } from '../../harness/suppression.js';
-import { type FuzzConnection, openConnection } from './connection.js';
 import { readDocument, readRequest } from './framing.js';
 import { randomOf } from './random.js';
 import { type RequestContext, validRequests } from './requests.js';
@@ -26,7 +25,6 @@ export type Alike = {
 
 /** So few users that each meets the limits and sends keys again. */
 const usersNamed = 4;
-const answerMsMax = 10_000;
 
 type Named = { identity: string } | { user_id: string } | { anonymous_id: string };
 
@@ -55,38 +53,28 @@ export async function compareAnswers(sluice: SluiceHandle, seed: number, count: 
   const named = kinds.flatMap((kind) => ids.flatMap((id) => namesIn(its?.[kind]?.bytes(id))));
   await setSuppressed(api.baseUrl, await getToken(sluice, accounts[0]), named, true);
 
-  const { hostname, port } = new URL(api.baseUrl);
-  const connections = [
-    await openConnection(hostname, Number(port)),
-    await openConnection(hostname, Number(port)),
-  ] as const;
   const statuses: Record<string, number> = {};
   const differences: string[] = [];
   let repeats = 0;
-  const ask = async (at: 0 | 1, bytes: Buffer) =>
-    described(await answerTo(connections[at], bytes), at === 0 ? suppressed : others);
-  try {
-    for (let number = 0; number < count; number += 1) {
-      const random = randomOf(seed, number);
-      const kind = random.pick(kinds);
-      const id = random.pick(ids);
-      const [one, other] = [its, their].map((all) => all?.[kind]?.bytes(id) ?? Buffer.alloc(0)) as [
-        Buffer,
-        Buffer,
-      ];
-      // Neither is always the first.
-      const isFirst = random.oneIn(2);
-      const before = isFirst ? await ask(0, one) : undefined;
-      const told = await ask(1, other);
-      const about = before ?? (await ask(0, one));
-      const status = about.slice(0, 3);
-      statuses[status] = (statuses[status] ?? 0) + 1;
-      if (/sluice-repeats|"repeat"/i.test(about)) repeats += 1;
-      if (about !== told)
-        differences.push(`${number}, ${its?.[kind]?.name} of ${id}\nsuppressed: ${about}\nanother: ${told}`);
-    }
-  } finally {
-    for (const connection of connections) connection.destroy();
+  const ask = async (appId: string, bytes: Buffer) => described(await askRaw(api.baseUrl, bytes), appId);
+  for (let number = 0; number < count; number += 1) {
+    const random = randomOf(seed, number);
+    const kind = random.pick(kinds);
+    const id = random.pick(ids);
+    const [one, other] = [its, their].map((all) => all?.[kind]?.bytes(id) ?? Buffer.alloc(0)) as [
+      Buffer,
+      Buffer,
+    ];
+    // Neither is always the first.
+    const isFirst = random.oneIn(2);
+    const before = isFirst ? await ask(suppressed, one) : undefined;
+    const told = await ask(others, other);
+    const about = before ?? (await ask(suppressed, one));
+    const status = about.slice(0, 3);
+    statuses[status] = (statuses[status] ?? 0) + 1;
+    if (/sluice-repeats|"repeat"/i.test(about)) repeats += 1;
+    if (about !== told)
+      differences.push(`${number}, ${its?.[kind]?.name} of ${id}\nsuppressed: ${about}\nanother: ${told}`);
   }
   await untilStored(sluice);
   const rows = await Promise.all([suppressed, others].map((appId) => countRows(sluice, appId)));
@@ -126,15 +114,6 @@ function namesIn(bytes: Buffer = Buffer.alloc(0)): Named[] {
   };
   walk(readDocument(readRequest(bytes, 0)?.body));
   return names;
-}
-
-async function answerTo(connection: FuzzConnection, bytes: Buffer): Promise<RawReply> {
-  connection.forget();
-  connection.write(bytes);
-  await connection.wait(() => connection.replies.length > 0, answerMsMax);
-  const [reply] = connection.replies;
-  if (reply === undefined) throw new Error(`no answer to ${bytes.toString('latin1').slice(0, 300)}`);
-  return reply;
 }
 
 /** An answer without its date, its environment, and the time until a limit has room, which depends on the moment. */
