@@ -3,7 +3,7 @@
 
 import { clickhousePartsSetAside } from '../metrics.js';
 import { readRow } from './answers.js';
-import type { ClickHouseClient } from './client.js';
+import { type ClickHouseClient, codeOfFault, faultCodes } from './client.js';
 import { serversOf } from './servers.js';
 
 /**
@@ -14,7 +14,7 @@ const harmless = ['', 'ignored', 'clone', 'attaching', 'deleting', 'tmp-fetch'];
 
 const answerMsMax = 2_000;
 
-/** How many a server has; undefined if it does not say, because it is away or lacks the right. */
+/** How many a server has; undefined if it does not answer, NaN if the service may not know. */
 export async function countSetAside(client: ClickHouseClient): Promise<number | undefined> {
   try {
     const { parts } = await readRow<{ parts: string | number }>(client, {
@@ -24,8 +24,9 @@ export async function countSetAside(client: ClickHouseClient): Promise<number | 
       abort_signal: AbortSignal.timeout(answerMsMax),
     });
     return Number(parts);
-  } catch {
-    return undefined; // Whether a server answers is told elsewhere.
+  } catch (error) {
+    // Whether a server answers is told elsewhere.
+    return codeOfFault(error) === faultCodes.accessDenied ? Number.NaN : undefined;
   }
 }
 
@@ -34,9 +35,13 @@ export function describeSetAside(counts: readonly (number | undefined)[]): strin
   return counts.flatMap((parts = 0, server) =>
     parts === 0
       ? []
-      : [
-          `ClickHouse server ${server} has set aside ${parts === 1 ? '1 part' : `${parts} parts`} of its tables, and their rows are missing`,
-        ],
+      : Number.isNaN(parts)
+        ? [
+            `whether ClickHouse server ${server} has set aside parts is not known: grant SELECT on system.detached_parts`,
+          ]
+        : [
+            `ClickHouse server ${server} has set aside ${parts === 1 ? '1 part' : `${parts} parts`} of its tables, and their rows are missing`,
+          ],
   );
 }
 

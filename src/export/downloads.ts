@@ -15,8 +15,8 @@ export type Downloads = {
 export type Download = {
   readonly signal: AbortSignal;
   readonly abort: () => void;
-  /** Notes that the reader took so many bytes. */
-  readonly took: (bytes: number) => void;
+  /** Settles as `write` does, which hands so many bytes to the reader; how long that takes says how slow the reader is. */
+  readonly deliver: (bytes: number, write: () => Promise<boolean>) => Promise<boolean>;
   readonly end: () => void;
 };
 
@@ -30,21 +30,30 @@ export function createDownloads(
     begin: async (accountId) => {
       const controller = new AbortController();
       const abort = () => controller.abort();
-      let beganMs = performance.now();
-      let bytes = 0;
+      let bytesTaken = 0;
+      let waitedMs = 0;
+      let waitingSinceMs: number | undefined;
+      /** By the time that the reader needs, not by what ClickHouse takes to find the records. */
       const isSlow = () => {
-        const ms = performance.now() - beganMs;
-        return ms >= slowAfterMs && bytes < (userExports.slowBytesPerSecondMax * ms) / 1000;
+        const ms = waitedMs + (waitingSinceMs === undefined ? 0 : performance.now() - waitingSinceMs);
+        return ms >= slowAfterMs && bytesTaken < (userExports.slowBytesPerSecondMax * ms) / 1000;
       };
       const endPlace = await places.take({ account: accountId }, { isSlow, leave: abort });
       if (endPlace === undefined) return undefined;
-      beganMs = performance.now();
       const timer = setTimeout(abort, msMax);
       const download: Download = {
         signal: controller.signal,
         abort,
-        took: (count) => {
-          bytes += count;
+        deliver: async (bytes, write) => {
+          const sinceMs = performance.now();
+          waitingSinceMs = sinceMs;
+          try {
+            return await write();
+          } finally {
+            waitedMs += performance.now() - sinceMs;
+            waitingSinceMs = undefined;
+            bytesTaken += bytes;
+          }
         },
         end: () => {
           clearTimeout(timer);

@@ -12,9 +12,8 @@ import { runScript, scripts } from '../redis/scripts.js';
 import type { ExportRequest } from './request.js';
 
 /**
- * Stores a request. Settles with it, or with `too_many` when the account has as many exports as it may, or they name as many users
- * as they may, and with `full` when those of all accounts do. Throws StateNotLoaded
- * while Redis does not belong to the deployment.
+ * Stores a request. Settles with it, or with `too_many` when the account has as many exports, or exports of as many users, as it may, and
+ * with `full` when all accounts together have. Throws StateNotLoaded while Redis does not belong to the deployment.
  */
 export async function submitExport(
   { redis, epoch, shards }: Pick<SubmitOptions, 'redis' | 'epoch' | 'shards'>,

@@ -5,7 +5,7 @@
 --       4  pending deletion requests (sorted set)   5  weights of exports (hash)
 -- ARGV  1  epoch of the deployment   2  export id   3  its document   4  account id   5  milliseconds until its end
 --       6  exports an account may have   7  weight of its document, to which the ids of the deletions come   8  weight of exports that an account may have
---       9  and all accounts; the last part of it, as much as an account may have, is for accounts that have none
+--       9  and all accounts: as much as one account may have is kept free for accounts that have nothing pending
 -- Returns 1 when stored, 0 when the account has too many, -2 when this is another deployment's Redis, -3 when the account's would
 -- weigh too much, -4 when all would.
 -- The stored text is a line with the ids of the account's pending deletions, and the document.

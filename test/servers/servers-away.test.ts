@@ -11,7 +11,7 @@ import { connectServers, serversOf, serversThere } from '../../src/clickhouse/se
 
 /** Stands in for a ClickHouse that hangs as long as `hangs` is set. */
 async function startServer(number: number) {
-  const answer = `{"number":${number},"deployment":"of the test"}\n`;
+  const answer = `[\n{"number":${number},"deployment":"of the test"}\n]\n`;
   const state = { hangs: false, held: new Set<ServerResponse>(), compared: 0 };
   const server = createServer(async (request, reply) => {
     let statement = '';

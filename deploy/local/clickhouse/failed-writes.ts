@@ -83,6 +83,14 @@ export function endOnFailedWrite(library: string, c: CLibrary): void {
   const address = (name: string) => c.call('dlsym', 0, name);
   const pageBytes = c.call('sysconf', pageSizeAsked);
   const page = c.call('mmap', 0, pageBytes, readable | writable, privateMemory, -1, 0);
+  if (page < 0) throw new Error('this system gives no memory for instructions (mmap)');
+  const protect = (at: number, bytes: number, how: number) => {
+    // It returns 32 bits.
+    if ((c.call('mprotect', at, bytes, how) | 0) !== 0)
+      throw new Error(
+        'this system lets nobody change what memory may be run (mprotect), as a policy may forbid it',
+      );
+  };
   const words = Buffer.alloc(5 * 8);
   const text = page + own.length + words.length;
   const length = Buffer.byteLength(said);
@@ -95,14 +103,14 @@ export function endOnFailedWrite(library: string, c: CLibrary): void {
   ].entries())
     words.writeBigUInt64LE(BigInt(word), i * 8);
   write(c, page, Buffer.concat([own, words, Buffer.from(said)]));
-  c.call('mprotect', page, pageBytes, readable | executable);
+  protect(page, pageBytes, readable | executable);
   const target = Buffer.alloc(8);
   target.writeBigUInt64LE(BigInt(page));
   const base = baseOf(library);
   for (const place of places) {
     // Some of these pages are read-only once the library is loaded.
     const at = base + place;
-    c.call('mprotect', at - (at % pageBytes), pageBytes, readable | writable);
+    protect(at - (at % pageBytes), pageBytes, readable | writable);
     write(c, at, target);
   }
 }

@@ -3,18 +3,13 @@
 
 import { useMemo, useState } from 'preact/hooks';
 import { counts } from '../../contract/lengths.js';
-import {
-  type ListChoices,
-  readListFile,
-  readUserList,
-  type UserKind,
-  type UserList,
-} from '../../csv/user-list.js';
+import type { ListChoices, UserKind, UserList } from '../../csv/user-list.js';
 import { type Account, ApiError, call, type FoundRows, part } from '../api.js';
 import { may } from '../session.js';
 import { useDraft } from './draft.js';
 import { Choice, Field } from './fields.js';
 import { ActionButton } from './form.js';
+import { type ListReader, useListReader } from './list-reader.js';
 import { Problem } from './parts.js';
 import { RowsByTable } from './rows-by-table.js';
 import { Table } from './table.js';
@@ -35,7 +30,11 @@ export function useListOfUsers(form: string, perRequestMax: number) {
   // What was said about one list is not true of another.
   const ofChoices = `${kind} ${/^[^\r\n]*/.exec(text)?.[0]}`;
   const choices: ListChoices = chosen.of === ofChoices ? chosen : {};
-  const list = useMemo(() => readUserList(text, kind, choices), [text, kind, chosen]);
+  const { reader, fault } = useListReader();
+  const list = useMemo(
+    () => reader?.readUserList(text, kind, choices) ?? { ...unread, ...(fault !== undefined && { fault }) },
+    [reader, fault, text, kind, chosen],
+  );
   const name = JSON.stringify([kind, list.separator, list.column, list.isHeading, text]);
   const all = list.users.length;
   /** Sends what is not sent yet, request by request, until all of it is taken or the reader stops it. */
@@ -51,6 +50,7 @@ export function useListOfUsers(form: string, perRequestMax: number) {
     return from === all;
   };
   return {
+    reader,
     /** A changed list has another name. */
     name,
     text,
@@ -68,6 +68,9 @@ export function useListOfUsers(form: string, perRequestMax: number) {
     send,
   };
 }
+
+/** Before its reader is there. */
+const unread: UserList = { users: [], repeated: 0, bad: [], first: [], separator: 'none' };
 
 type ListOfUsers = ReturnType<typeof useListOfUsers>;
 
@@ -99,7 +102,7 @@ export function ListFields({ of, to }: { readonly of: ListOfUsers; readonly to: 
         hint="Or CSV. A first line with identity, email, user_id or anonymous_id says which column it is; else you are asked."
         required
       />
-      <ListFile setText={setText} />
+      {of.reader !== undefined && <ListFile reader={of.reader} setText={setText} />}
       {text.trim() !== '' && <ReadAs of={of} />}
       <p class="preview" role="status">
         {list.question === 'column' && 'Nobody is named yet: say which column has the users.'}
@@ -119,13 +122,14 @@ export function ListFields({ of, to }: { readonly of: ListOfUsers; readonly to: 
 }
 
 /** The field for a file. It is read as UTF-8 unless a mark or the reader says otherwise. */
-function ListFile({ setText }: { readonly setText: (text: string) => void }) {
+function ListFile(props: { readonly reader: ListReader; readonly setText: (text: string) => void }) {
+  const { reader, setText } = props;
   const [unread, setUnread] = useState<{ file: File; fault: string; isOther: boolean } | undefined>(
     undefined,
   );
   const read = async (file: File | undefined, encoding?: 'windows-1252') => {
     if (file === undefined) return;
-    const found = readListFile(new Uint8Array(await file.arrayBuffer()), encoding);
+    const found = reader.readListFile(new Uint8Array(await file.arrayBuffer()), encoding);
     // The list before it must not be taken for this one.
     setText('text' in found ? found.text : '');
     setUnread('text' in found ? undefined : { file, ...found });

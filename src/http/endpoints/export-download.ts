@@ -36,19 +36,18 @@ export async function sendExport(
     yield Buffer.from(`${JSON.stringify({ kind: 'end', records })}\n`);
   }
   const all = pieces();
-  const endWatch = watch(() => {
-    download.abort();
-    // A reader who takes nothing now is not waited for.
-    stream?.cutOff();
-  });
+  // A reader who takes nothing now is not waited for.
+  download.signal.addEventListener('abort', () => stream?.cutOff(), { once: true });
+  const endWatch = watch(download.abort);
   try {
     const first = await all.next();
     stream = exchange.stream(headersOf(gzip), 'application/x-ndjson');
     if (stream === undefined) throw new DownloadBroken();
+    const reader = stream;
     const body = startingWith(first.value as Buffer, all);
     for await (const bytes of gzip ? compressed(body) : body) {
-      if (!(await stream.write(bytes))) throw new DownloadBroken();
-      download.took(bytes.length);
+      const write = () => reader.write(bytes);
+      if (!(await download.deliver(bytes.length, write))) throw new DownloadBroken();
     }
     stream.end();
     return records;

@@ -75,6 +75,7 @@ export function consoleRoutes(built: string, log: Log): Route[] {
       }),
     ),
     scriptRoute('/console.js', join(built, 'console.js'), protections, log),
+    scriptRoute('/user-lists.js', join(built, 'user-lists.js'), protections, log),
     referenceRoute(),
     // The frame has no origin, so it is none of ours.
     scriptRoute(
