@@ -9,7 +9,7 @@ import { until } from '../../harness/wait.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { type Fault, hold, type Part, type World } from './fault.js';
 import { repeatKeyed, sendKeyed } from './faults-clocks.js';
-import { dumpSegments, type Held, markersOf, restore } from './faults-redis.js';
+import { dumpSegments, type Held, recordsOf, restore } from './faults-redis.js';
 import { readKeptDeletions } from './kept-deletions.js';
 import { readStored } from './rows.js';
 
@@ -96,8 +96,7 @@ const oldRedis: Fault = {
       await standStill(world);
       const held = await holdsNow(world);
       await whileDown(world, 'redis', replaceBy(copy));
-      const waiting = new Set(await markersOf(kept));
-      const markers = new Set((await markersOf(held)).filter((marker) => !waiting.has(marker)));
+      const markers = markersLost(await recordsOf(held), await recordsOf(kept));
       emptied.push({ fromMs, toMs: Number.POSITIVE_INFINITY, markers, keptDeletions });
       const isNoticed = await within(
         'Redis is known to be old',
@@ -137,7 +136,7 @@ const oldClickHouse: Fault = {
         await replaceBy(copy)(folder);
       });
       const has = await readAll(world);
-      const markers = new Set([...had].filter(([record]) => !has.has(record)).map(([, marker]) => marker));
+      const markers = markersLost(had, has);
       const loss = { fromMs, toMs: Number.POSITIVE_INFINITY, markers };
       setBack.push(loss);
       // What was deleted since the copy is there until the recovery, and its keys are free afterwards.
@@ -157,6 +156,11 @@ const oldClickHouse: Fault = {
     }
   },
 };
+
+/** Markers of records that a store had and has no more. */
+function markersLost(had: ReadonlyMap<string, string>, has: ReadonlyMap<string, string>): Set<string> {
+  return new Set([...had].filter(([record]) => !has.has(record)).map(([, marker]) => marker));
+}
 
 /** The markers of everything that is stored, by environment and marker. */
 async function readAll({ sluice, appIds }: World): Promise<Map<string, string>> {

@@ -165,7 +165,7 @@ export async function empty({ redis, server, sluice, emptied }: World, random: R
     .callBuffer('EVAL', ...dumpSegments)
     .flushall()
     .exec();
-  const markers = new Set(await markersOf((replies?.[0]?.[1] ?? [[], []]) as Held));
+  const markers = new Set((await recordsOf((replies?.[0]?.[1] ?? [[], []]) as Held)).values());
   const loss: Emptied = { fromMs, toMs: Number.POSITIVE_INFINITY, markers, keptDeletions };
   emptied.push(loss);
   if (random.int(0, 1) === 1) {
@@ -183,13 +183,13 @@ export async function restore({ sluice, emptied }: World): Promise<void> {
   if (last !== undefined) last.toMs = performance.now();
 }
 
-/** What identifies the records that Redis holds. */
-export async function markersOf([members, segments]: Held): Promise<string[]> {
-  const all = segments.map((stored, index) => markersOfSegment(String(members[index]), stored));
-  return (await Promise.all(all)).flat();
+/** The markers of the records that Redis holds, by environment and marker: several environments have the same markers. */
+export async function recordsOf([members, segments]: Held): Promise<Map<string, string>> {
+  const all = segments.map((stored, index) => recordsOfSegment(String(members[index]), stored));
+  return new Map((await Promise.all(all)).flat().map(([appId, marker]) => [`${appId} ${marker}`, marker]));
 }
 
-async function markersOfSegment(member: string, stored: Buffer): Promise<string[]> {
+async function recordsOfSegment(member: string, stored: Buffer): Promise<[appId: string, marker: string][]> {
   if (stored.length === 0) return [];
   const rows = stampRows(await rowsOfStored(stored)).bytes.toString();
   const lines = rows.split('\n').filter((line) => line !== '');
@@ -198,8 +198,14 @@ async function markersOfSegment(member: string, stored: Buffer): Promise<string[
   const columns = columnsOf(table);
   const valueIn = (row: readonly unknown[], column: string) => row[columns.indexOf(column)];
   if (tableOf(table) === 'user_identities')
-    return values.map((row) => `${valueIn(row, 'user_id')} is ${valueIn(row, 'identity')}`);
-  return values.map((row) => String((valueIn(row, 'properties') as Record<string, unknown>).marker));
+    return values.map((row) => [
+      String(valueIn(row, 'app_id')),
+      `${valueIn(row, 'user_id')} is ${valueIn(row, 'identity')}`,
+    ]);
+  return values.map((row) => [
+    String(valueIn(row, 'app_id')),
+    String((valueIn(row, 'properties') as Record<string, unknown>).marker),
+  ]);
 }
 
 export const redisFaults: readonly Fault[] = [

@@ -227,7 +227,7 @@ async function abusesOf(sluice: SluiceHandle, hostile: TestAccount): Promise<Abu
     {
       name: 'queries of the console',
       lanes: 32,
-      send: async () => (await pick(queries.map((ask) => ask))()).status,
+      send: async () => (await pick(queries)()).status,
     },
   ];
 }
