@@ -70,15 +70,23 @@ export type Circumstances = {
   readonly fateOf?: (sendings: readonly Sending[]) => Fate;
   /** Times at which Redis lost its keys, and perhaps records that only it held. A repeat of such a record is new. */
   readonly emptiedMs?: readonly (readonly [fromMs: number, toMs: number])[];
-  /** Markers of records that only Redis held when it was emptied. */
-  readonly lostWithRedis?: ReadonlySet<string>;
+  /** By default no store lost anything. */
+  readonly losses?: readonly Loss[];
+};
+
+/** Records that a store lost with their keys. What is acknowledged once more after `toMs` has to be stored. */
+export type Loss = {
+  readonly fromMs: number;
+  readonly toMs: number;
+  /** The markers of the records. */
+  readonly markers: ReadonlySet<string>;
 };
 
 /** What is wrong; empty when every promise was kept. */
 export function findViolations(
   history: readonly (Invocation & Partial<Settlement>)[],
   rows: readonly StoredEvent[],
-  { fateOf = () => 'stays', emptiedMs = [], lostWithRedis = new Set() }: Circumstances = {},
+  { fateOf = () => 'stays', emptiedMs = [], losses = [] }: Circumstances = {},
 ): Violation[] {
   const violations: Violation[] = [];
   const report = (kind: Violation['kind'], marker: string, detail: string) =>
@@ -87,16 +95,19 @@ export function findViolations(
   const sendings = history.flatMap(sendingsOf);
   const byMarker = group(sendings, ({ event }) => event.properties.marker);
   const byKey = group(sendings, ({ endpoint, event }) => keyAt(endpoint, event));
-  const mayBeMissing = (marker: string) =>
-    fates.get(marker) === 'goes' || fates.get(marker) === 'free' || lostWithRedis.has(marker);
+  const mayBeDeleted = (marker: string) => fates.get(marker) === 'goes' || fates.get(marker) === 'free';
+  /** `sent`: all sendings of the record, or of all records with its key. */
+  const mayBeMissing = (marker: string, sent: readonly Sending[]) =>
+    mayBeDeleted(marker) ||
+    losses.some(
+      ({ markers, toMs }) =>
+        markers.has(marker) &&
+        !sent.some(({ verdict, invokedMs }) => verdict === 'stored' && invokedMs > toMs),
+    );
   const missing = (marker: string) => (fates.get(marker) === 'near' ? 'over-deleted' : 'lost');
   /** The most times that a record may count as new: once, and once for each time that Redis was emptied meanwhile. */
   const timesNew = (sent: readonly Sending[]) =>
-    1 +
-    emptiedMs.filter(
-      ([fromMs, toMs]) =>
-        sent.some(({ invokedMs }) => invokedMs < toMs) && sent.some(({ settledMs }) => settledMs > fromMs),
-    ).length;
+    1 + emptiedMs.filter(([fromMs, toMs]) => spans(sent, fromMs, toMs)).length;
   /** How many rows it may have. A key is known for ever once its record is stored. */
   const rowsMax = (sent: readonly Sending[]) =>
     sent.every(({ endpoint, event }) => keyAt(endpoint, event) !== undefined) ? 1 : timesNew(sent);
@@ -132,7 +143,8 @@ export function findViolations(
   }
   for (const [marker, sent] of byMarker) {
     const { endpoint, event } = sent[0] as Sending;
-    if (keyAt(endpoint, event) !== undefined || rowsByMarker.has(marker) || mayBeMissing(marker)) continue;
+    if (keyAt(endpoint, event) !== undefined || rowsByMarker.has(marker) || mayBeMissing(marker, sent))
+      continue;
     if (sent.some(({ verdict }) => verdict === 'stored')) report(missing(marker), marker, describe(sent));
   }
   for (const [key, sent] of byKey) {
@@ -141,13 +153,23 @@ export function findViolations(
     const first = markers.filter((marker) => couldBeFirst(marker, sent));
     const acknowledged = sent.some(({ verdict }) => verdict === 'stored');
     if (stored.length > rowsMax(sent)) report('doubled', stored.join(), `rows of one key, ${describe(sent)}`);
-    if (stored.length === 0 && acknowledged && !first.some(mayBeMissing)) {
+    if (stored.length === 0 && acknowledged && !first.some((marker) => mayBeMissing(marker, sent))) {
       report(first.map(missing).includes('over-deleted') ? 'over-deleted' : 'lost', key, describe(sent));
     }
-    if (timesNew(sent) > 1) continue;
+    // With a record that is gone its key is free.
+    const isFree = losses.some(
+      ({ fromMs, toMs, markers }) =>
+        spans(sent, fromMs, toMs) && first.some((marker) => markers.has(marker) || mayBeDeleted(marker)),
+    );
+    if (timesNew(sent) > 1 || isFree) continue;
     for (const marker of stored) if (!first.includes(marker)) report('not the first', marker, describe(sent));
   }
   return violations;
+}
+
+/** Whether some of it was sent before the end of a time, and some was under way after its beginning. */
+function spans(sent: readonly Sending[], fromMs: number, toMs: number): boolean {
+  return sent.some(({ invokedMs }) => invokedMs < toMs) && sent.some(({ settledMs }) => settledMs > fromMs);
 }
 
 export function sendingsOf(request: Invocation & Partial<Settlement>): Sending[] {

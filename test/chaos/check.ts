@@ -1,7 +1,13 @@
 // What every round must show at its end, from its histories and from what is stored. Pure functions.
 
 import type { TestAccount } from '../../harness/accounts.js';
-import { findViolations, type Sending, type StoredEvent, sendingsOf } from '../../harness/exactly-once.js';
+import {
+  findViolations,
+  type Loss,
+  type Sending,
+  type StoredEvent,
+  sendingsOf,
+} from '../../harness/exactly-once.js';
 import type { Invocation, Settlement } from '../../harness/load.js';
 import type { Broken } from './broken.js';
 import { type Call, findCallFaults } from './callbacks.js';
@@ -33,6 +39,8 @@ export type Evidence = {
   /** The calls that tell of complete deletions, and the secret that signs them. */
   readonly callbacks?: { readonly calls: readonly Call[]; readonly secret: string };
   readonly emptied: readonly Emptied[];
+  /** What ClickHouse lost when it was set back; nothing by default. */
+  readonly setBack?: readonly Loss[];
   /** How long Redis's clock stood still after it was set back; 0 by default. */
   readonly clockStoodMs?: number;
   /** Whether Redis's clock was moved; false by default. */
@@ -61,10 +69,9 @@ export function findBroken(evidence: Evidence): Broken[] {
   const submissions = evidence.submissions.map((submission) =>
     isPerhapsForgotten(submission, emptied) ? { ...submission, outcome: 'perhaps' as const } : submission,
   );
-  const circumstances = {
-    emptiedMs: emptied.map(({ fromMs, toMs }) => [fromMs, toMs] as const),
-    lostWithRedis: new Set(emptied.flatMap(({ markers }) => [...markers])),
-  };
+  const losses = [...emptied, ...(evidence.setBack ?? [])];
+  const lost = new Set(losses.flatMap(({ markers }) => [...markers]));
+  const emptiedMs = emptied.map(({ fromMs, toMs }) => [fromMs, toMs] as const);
   const ofRecords = environments.flatMap(({ appId, history, rows: stored, keptOut = [] }) => {
     const shut = new Set(keptOut.flatMap(({ events }) => events.map(({ properties }) => properties.marker)));
     const isShut = ({ properties }: StoredEvent) => shut.has(properties.marker ?? '');
@@ -73,18 +80,18 @@ export function findBroken(evidence: Evidence): Broken[] {
     const fateOf = createFates(
       history,
       reached.map(asFarAsItGot),
-      circumstances.lostWithRedis,
+      lost,
       emptied.length > 0,
       evidence.indexLostMs,
     );
     return [
-      ...findViolations(history, rows, { ...circumstances, fateOf }).map(({ kind, marker, detail }) => ({
+      ...findViolations(history, rows, { emptiedMs, losses, fateOf }).map(({ kind, marker, detail }) => ({
         kind,
         what: marker,
         detail,
       })),
       ...findExceeded(history, rows, emptied.length > 0, clockStoodMs),
-      ...findStoredThough(stored.filter(isShut), circumstances.lostWithRedis),
+      ...findStoredThough(stored.filter(isShut), lost),
       ...findWrongAnswers([...history, ...keptOut], apiDisturbed, emptied.length > 0),
     ];
   });
@@ -92,17 +99,16 @@ export function findBroken(evidence: Evidence): Broken[] {
     .filter((status) => status !== 503)
     .map((status) => ({ kind: 'wrongly refused', what: 'a token', detail: `status ${status}` }));
   const { exports = [], callbacks } = evidence;
-  const { lostWithRedis, emptiedMs } = circumstances;
   return [
     ...ofRecords,
     ...refusedTokens,
     ...findStatusFaults(submissions, emptied.length > 0 || clockMoved),
-    ...findExportFaults(exports, lostWithRedis, emptiedMs, clockMoved),
+    ...findExportFaults(exports, lost, emptiedMs, clockMoved),
     ...(callbacks === undefined ? [] : findCallFaults(submissions, callbacks.calls, callbacks.secret)),
   ];
 }
 
-/** Rows about suppressed users. Redis may have lost before the suppression with whom a user was merged. */
+/** Rows about suppressed users. A store may have lost before the suppression with whom a user was merged. */
 function findStoredThough(rows: readonly StoredEvent[], lost: ReadonlySet<string>): Broken[] {
   return rows.flatMap(({ properties: { marker = '' } }) =>
     lost.size > 0 && marker.includes(`-${mergedMark}-`)

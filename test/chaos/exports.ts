@@ -4,7 +4,7 @@ import type { Broken } from './broken.js';
 import type { AskedExport } from './exported-users.js';
 
 /**
- * `lost`: markers that may be missing, since only Redis held them when it was emptied. `emptiedMs`: when Redis was emptied,
+ * `lost`: markers that may be missing, since a store lost them. `emptiedMs`: when Redis was emptied,
  * which also removes the requests for exports. `tokensEnded`: whether requests may be gone because Redis's clock was moved
  * past their end.
  */

@@ -1,6 +1,7 @@
 // A fault: something that is done to the deployment for a while. It reports whether it took effect.
 
 import type { TestAccount } from '../../harness/accounts.js';
+import type { Loss } from '../../harness/exactly-once.js';
 import type { Producer } from '../../harness/load.js';
 import type { AnyDeployment, Deployment } from './deployment.js';
 import type { Link, ProcessPart } from './parts.js';
@@ -11,12 +12,9 @@ import type { Tool } from './tools.js';
 export type Part = ProcessPart | Link | 'gate' | 'shards';
 
 /** What only Redis held when it was emptied: all of it may be lost. */
-export type Emptied = {
-  readonly fromMs: number;
+export type Emptied = Loss & {
   /** When the state was restored. */
   toMs: number;
-  /** The markers of records that ClickHouse may not have had yet. */
-  readonly markers: ReadonlySet<string>;
   /** Deletion requests that ClickHouse had with everything they need: these come back and are completed. */
   readonly keptDeletions: ReadonlySet<string>;
 };
@@ -27,12 +25,16 @@ type Scene = {
   readonly producer: Producer;
   /** The account that owns the environments. */
   readonly account: TestAccount;
+  /** All environments that clients send to. */
+  readonly appIds: readonly string[];
   readonly emptied: Emptied[];
+  /** What ClickHouse lost when an older copy of it was put back, until it was recovered. */
+  readonly setBack: Loss[];
   /** For how long in total Redis's clock stood still after it was set back. */
   clockStoodMs: number;
   /** Whether Redis's clock was moved, so that tokens and the like may have ended early. */
   clockMoved: boolean;
-  /** When the index of keys was lost. */
+  /** When the index of keys was lost, or those of what was deleted since a copy of ClickHouse. */
   readonly indexLostMs: number[];
   /** API processes that a fault killed, paused or restarted: their callers may get no answer. */
   readonly disturbedApis: Set<string>;

@@ -109,11 +109,15 @@ const backlogFull: Fault = {
 };
 
 /** Members and bytes of segments. */
+export type Held = readonly [members: readonly Buffer[], segments: readonly Buffer[]];
+
 const dumpScript = `
 local members = redis.call('ZRANGE', KEYS[1], 0, -1)
 local segments = {}
 for i, member in ipairs(members) do segments[i] = redis.call('GET', '{s0}:segment:' .. member) or '' end
 return { members, segments }`;
+/** What follows EVAL: its reply is what Redis holds. */
+export const dumpSegments = [dumpScript, 1, shardKeys.segments(0)] as const;
 
 /**
  * Redis loses everything it holds and, half of the time, its files. The same step notes what only Redis held, so that
@@ -158,12 +162,10 @@ export async function empty({ redis, server, sluice, emptied }: World, random: R
   const fromMs = performance.now();
   const replies = await redis
     .multi()
-    .callBuffer('EVAL', dumpScript, 1, shardKeys.segments(0))
+    .callBuffer('EVAL', ...dumpSegments)
     .flushall()
     .exec();
-  const [members, segments] = (replies?.[0]?.[1] ?? [[], []]) as [Buffer[], Buffer[]];
-  const lost = await Promise.all(segments.map((stored, index) => markersOf(String(members[index]), stored)));
-  const markers = new Set(lost.flat());
+  const markers = new Set((await recordsOf((replies?.[0]?.[1] ?? [[], []]) as Held)).values());
   const loss: Emptied = { fromMs, toMs: Number.POSITIVE_INFINITY, markers, keptDeletions };
   emptied.push(loss);
   if (random.int(0, 1) === 1) {
@@ -181,8 +183,13 @@ export async function restore({ sluice, emptied }: World): Promise<void> {
   if (last !== undefined) last.toMs = performance.now();
 }
 
-/** What identifies the records of a segment, as Redis holds it. */
-async function markersOf(member: string, stored: Buffer): Promise<string[]> {
+/** The markers of the records that Redis holds, by environment and marker: several environments have the same markers. */
+export async function recordsOf([members, segments]: Held): Promise<Map<string, string>> {
+  const all = segments.map((stored, index) => recordsOfSegment(String(members[index]), stored));
+  return new Map((await Promise.all(all)).flat().map(([appId, marker]) => [`${appId} ${marker}`, marker]));
+}
+
+async function recordsOfSegment(member: string, stored: Buffer): Promise<[appId: string, marker: string][]> {
   if (stored.length === 0) return [];
   const rows = stampRows(await rowsOfStored(stored)).bytes.toString();
   const lines = rows.split('\n').filter((line) => line !== '');
@@ -191,8 +198,14 @@ async function markersOf(member: string, stored: Buffer): Promise<string[]> {
   const columns = columnsOf(table);
   const valueIn = (row: readonly unknown[], column: string) => row[columns.indexOf(column)];
   if (tableOf(table) === 'user_identities')
-    return values.map((row) => `${valueIn(row, 'user_id')} is ${valueIn(row, 'identity')}`);
-  return values.map((row) => String((valueIn(row, 'properties') as Record<string, unknown>).marker));
+    return values.map((row) => [
+      String(valueIn(row, 'app_id')),
+      `${valueIn(row, 'user_id')} is ${valueIn(row, 'identity')}`,
+    ]);
+  return values.map((row) => [
+    String(valueIn(row, 'app_id')),
+    String((valueIn(row, 'properties') as Record<string, unknown>).marker),
+  ]);
 }
 
 export const redisFaults: readonly Fault[] = [

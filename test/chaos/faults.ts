@@ -8,6 +8,7 @@ import { crashFaults, emptiedAfterAnyCrash } from './faults-crashes.js';
 import { diskFaults } from './faults-disks.js';
 import { moveOfShard } from './faults-moves.js';
 import { networkFaults, networkFaultsOfThree } from './faults-network.js';
+import { oldCopyFaults } from './faults-old-copies.js';
 import { powerFaults } from './faults-power.js';
 import { processFaults, processFaultsOfThree } from './faults-processes.js';
 import { redisFaults } from './faults-redis.js';
@@ -20,6 +21,7 @@ const faultsOfOne: readonly Fault[] = [
   ...clickHouseFaults,
   ...clockFaults,
   ...powerFaults,
+  ...oldCopyFaults,
   emptiedAfterAnyCrash,
 ];
 

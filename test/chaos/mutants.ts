@@ -328,6 +328,47 @@ export const mutants: readonly Mutant[] = [
     shows: ['wrongly signed'],
   },
   {
+    name: 'takes an old copy of Redis for a new one',
+    patches: [
+      {
+        file: 'src/redis/witness-registry-4.lua',
+        find: 'if number < tonumber(ARGV[1]) then',
+        replace: 'if false then',
+      },
+      {
+        file: 'src/redis/witness-shard-1.lua',
+        find: 'if number < tonumber(ARGV[2]) then',
+        replace: 'if false then',
+      },
+    ],
+    faults: ['old copy of redis put back', 'script flush'],
+    shows: ['wrong status', 'stored though suppressed', 'doubled'],
+  },
+  {
+    name: 'goes on with an old copy of ClickHouse',
+    patches: [
+      {
+        file: 'src/accounts/witness.js',
+        find: 'return (parts.get(registry)?.number ?? 0) < kept;',
+        replace: 'return false;',
+      },
+    ],
+    faults: ['old copy of clickhouse put back', 'script flush'],
+    shows: ['lost', 'resurrected'],
+  },
+  {
+    name: 'keeps the keys of what an old copy of ClickHouse lacks',
+    patches: [
+      {
+        file: 'src/redis/free-keys-4.lua',
+        find: "redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])",
+        replace: 'if true then return 1 end',
+      },
+    ],
+    faults: ['old copy of clickhouse put back', 'script flush'],
+    shows: ['lost'],
+  },
+  {
     name: 'trusts a burnt token',
     patches: [{ file: store, find: 'if (await isStored(clickhouse, name)) {', replace: 'if (true) {' }],
     faults: ['tokens burnt', 'tokens burnt'],

@@ -6,6 +6,7 @@ import { getToken, submitAccepted } from '../../harness/deletion.js';
 import { untilStored } from '../../harness/ingestion.js';
 import type { ApiHandle, SluiceHandle } from '../../harness/services.js';
 import { submitExport } from '../../harness/user-export.js';
+import { type Alike, compareAnswers, faultsOfAlike } from './alike.js';
 import { startNeighbour } from './neighbour.js';
 import { quantile, residentMib } from './process-figures.js';
 import { type RunOptions, type RunResult, runFuzz, type Target } from './run.js';
@@ -13,6 +14,7 @@ import type { Table, Tally } from './tally.js';
 
 export type FuzzReport = RunResult & {
   readonly seed: number;
+  readonly alike: Alike;
   /** Whether the API process was replaced although no case made it end. */
   readonly died: boolean;
   /** Memory of the API process in MiB: before, highest, after. */
@@ -33,9 +35,13 @@ export type FuzzReport = RunResult & {
   readonly quarantined: number;
 };
 
+/** Valid requests about suppressed users, and the same ones about others. */
+const comparedRequests = 600;
+
 /** Runs the cases against the deployment's first API process; settles with what it saw. */
 export async function fuzzDeployment(sluice: SluiceHandle, options: RunOptions): Promise<FuzzReport> {
   const api = sluice.api[0] as ApiHandle;
+  const alike = await compareAnswers(sluice, options.seed, comparedRequests);
   const [appId = '', neighbourAppId = ''] = await createEnvironments(sluice, [unlimited, unlimited]);
   const account = await createTestAccount(sluice, 'Nobody');
   const token = await getToken(sluice, account);
@@ -74,6 +80,7 @@ export async function fuzzDeployment(sluice: SluiceHandle, options: RunOptions):
     const died = result.fault === undefined && !target.alive();
     return {
       ...result,
+      alike,
       died,
       seed: options.seed,
       residentMib: residents,
@@ -114,7 +121,7 @@ const unavailableOneIn = 500;
 /** Describes what is wrong with a run besides the fault of a single answer; empty when nothing is. */
 export function faultsOf(report: FuzzReport): string[] {
   const { neighbour, residentMib: memory, tally, stored, malformed, quarantined } = report;
-  const faults: string[] = [];
+  const faults = faultsOfAlike(report.alike);
   if (report.died) faults.push('the API process ended');
   const unavailable = report.statuses[503] ?? 0;
   if (unavailable > report.cases / unavailableOneIn) faults.push(`503 was answered ${unavailable} times`);

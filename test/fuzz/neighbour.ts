@@ -12,6 +12,8 @@ export type NeighbourReport = {
   readonly workedMs: readonly number[];
   /** Answers other than 200 and 503 `unknown`, and other failures. */
   readonly faults: readonly string[];
+  /** How many answers were 503 `unknown`: if a process is paused for a moment, the outcome of a commit may stay unknown. */
+  readonly unknown: number;
 };
 
 export type Neighbour = {
@@ -25,9 +27,11 @@ type Options = {
   readonly appId: string;
   /** Of the process at `baseUrl`. */
   readonly pid: number;
+  /** Pause between two events; 20 by default. */
+  readonly pauseMs?: number;
 };
 
-const pauseMs = 20;
+const unknownOutcome = 'unknown';
 
 /** Starts the client; it sends until it is stopped. */
 export function startNeighbour(options: Options): Neighbour {
@@ -45,6 +49,7 @@ export function startNeighbour(options: Options): Neighbour {
   };
 }
 
+/** Settles with what is wrong with the answer, or with `unknown`; undefined when it is 200. */
 async function send({ baseUrl, appId }: Options, agent: Agent, number: number): Promise<string | undefined> {
   const body = JSON.stringify({ app_id: appId, event: 'Neighbour', identity: `n-${number}` });
   return new Promise((settle) => {
@@ -60,11 +65,11 @@ async function send({ baseUrl, appId }: Options, agent: Agent, number: number): 
         reply.setEncoding('utf8').on('data', (piece: string) => {
           text += piece;
         });
-        // If a process is paused for a moment, the outcome of a commit may stay unknown. That is slow, not wrong.
-        const isOpen = () => reply.statusCode === 503 && text.includes('"code":"unknown"');
-        reply.once('end', () =>
-          settle(reply.statusCode === 200 || isOpen() ? undefined : `answered ${reply.statusCode}: ${text}`),
-        );
+        reply.once('end', () => {
+          if (reply.statusCode === 200) return settle(undefined);
+          const isUnknown = reply.statusCode === 503 && text.includes('"code":"unknown"');
+          settle(isUnknown ? unknownOutcome : `answered ${reply.statusCode}: ${text}`);
+        });
       },
     );
     sent.setTimeout(10_000, () => sent.destroy(new Error('not answered within 10 s')));
@@ -78,6 +83,7 @@ async function run(options: Options): Promise<void> {
   let tookMs: number[] = [];
   let workedMs: number[] = [];
   let faults: string[] = [];
+  let unknown = 0;
   let isAsked = false;
   parentPort?.on('message', () => {
     isAsked = true;
@@ -88,12 +94,13 @@ async function run(options: Options): Promise<void> {
     const fault = await send(options, agent, number);
     tookMs.push(performance.now() - startedMs);
     workedMs.push(mainThreadMs(options.pid) - before);
-    if (fault !== undefined) faults.push(fault);
+    if (fault === unknownOutcome) unknown += 1;
+    else if (fault !== undefined) faults.push(fault);
     if (isAsked) {
-      parentPort?.postMessage({ tookMs, workedMs, faults } satisfies NeighbourReport);
-      [tookMs, workedMs, faults, isAsked] = [[], [], [], false];
+      parentPort?.postMessage({ tookMs, workedMs, faults, unknown } satisfies NeighbourReport);
+      [tookMs, workedMs, faults, unknown, isAsked] = [[], [], [], 0, false];
     }
-    await new Promise((resolve) => setTimeout(resolve, pauseMs));
+    await new Promise((resolve) => setTimeout(resolve, options.pauseMs ?? 20));
   }
 }
 

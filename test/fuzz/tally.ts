@@ -29,6 +29,7 @@ const tableOfPath: Readonly<Record<string, Table | 'collect'>> = {
 };
 /** Messages of Segment's protocol are not followed in detail: each may become one row of each table, or none. */
 const segmentPath = /^\/v1\//;
+export const takesRecords = (path: string) => path in tableOfPath || segmentPath.test(path);
 const tableOfType: Readonly<Record<string, Table>> = {
   event: 'events',
   user_properties: 'user_properties',

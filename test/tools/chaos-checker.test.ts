@@ -302,6 +302,27 @@ test('what only Redis held when it was emptied may be missing, and its repeat st
   assert.ok(kinds(differently, ofOneId).includes('doubled'));
 });
 
+test('what a store lost has to be stored once it is acknowledged again, and its key is free for others', () => {
+  const key = eventOf('a', 'ada', 'key');
+  const other = eventOf('b', 'ada', 'key');
+  const setBack = [{ fromMs: 2, toMs: 6, markers: new Set(['a']) }];
+  const found = (second: Entry, rows: readonly StoredEvent[], more: Partial<Evidence> = { setBack }) =>
+    kinds([sent('track', key, [0, 1]), second], rows, [], more);
+  // Before the recovery it is taken for a repeat of what is gone.
+  assert.deepEqual(found(sent('track', key, [4, 5]), []), []);
+  for (const again of [key, other]) {
+    assert.deepEqual(found(sent('track', again, [7, 8]), []), ['lost']);
+    assert.deepEqual(found(sent('track', again, [7, 8]), [rowOf(again)]), []);
+    assert.deepEqual(found(sent('track', again, [7, 8]), [rowOf(again), rowOf(again)]), ['doubled']);
+  }
+  assert.deepEqual(found(sent('track', other, [7, 8]), [rowOf(key), rowOf(other)]), ['doubled']);
+  assert.deepEqual(found(sent('track', other, [7, 8]), [rowOf(other)], {}), ['not the first']);
+  const kept = [{ fromMs: 2, toMs: 6, markers: new Set(['c']) }];
+  assert.deepEqual(found(sent('track', other, [7, 8]), [rowOf(other)], { setBack: kept }), ['not the first']);
+  const emptied = [{ fromMs: 2, toMs: 6, markers: new Set(['a']), keptDeletions: new Set<string>() }];
+  assert.deepEqual(found(sent('track', key, [7, 8]), [], { emptied }), ['lost']);
+});
+
 test('a request that ClickHouse had with its targets when Redis was emptied has to be completed', () => {
   const event = eventOf('a');
   const history = [sent('track', event, [0, 1])];

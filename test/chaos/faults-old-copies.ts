@@ -1,0 +1,178 @@
+// A store is set back, as a virtual machine is: it is killed, and starts with a copy of its files from earlier in the round. Both
+// stores have counted on since the copy, so it has to be noticed. Keyed records from before the copy and from after it are sent
+// again at the end.
+
+import { cp, readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
+import { until } from '../../harness/wait.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { type Fault, hold, type Part, type World } from './fault.js';
+import { repeatKeyed, sendKeyed } from './faults-clocks.js';
+import { dumpSegments, type Held, recordsOf, restore } from './faults-redis.js';
+import { readKeptDeletions } from './kept-deletions.js';
+import { readStored } from './rows.js';
+
+/** Whoever compares has to reach both stores. */
+const touches: readonly Part[] = [
+  'redis',
+  'clickhouse',
+  'gate',
+  'api-redis',
+  'worker-redis',
+  'worker-clickhouse',
+];
+const noticedMsMax = 30_000;
+const pauseMsMax = 30_000;
+
+async function within(what: string, condition: () => Promise<boolean>): Promise<boolean> {
+  return until(condition, { deadlineMs: noticedMsMax, what, everyMs: 100 }).catch(() => false);
+}
+
+/** Kills a store, does something with its files, and starts it again. */
+async function whileDown(
+  { server, clickhouse, cutDisk }: World,
+  store: 'redis' | 'clickhouse',
+  work: (folder: string) => Promise<void>,
+): Promise<void> {
+  const child = store === 'redis' ? server : clickhouse;
+  await child.kill9();
+  await work(join(child.dir, store === 'redis' ? 'appendonlydir' : 'clickhouse'));
+  if (store === 'clickhouse') cutDisk?.sync();
+  await child.restart();
+}
+
+const copyTo = (copy: string) => (folder: string) =>
+  cp(folder, copy, { recursive: true, verbatimSymlinks: true });
+
+/** The folder itself stays: a disk may be mounted there. */
+const replaceBy = (copy: string) => async (folder: string) => {
+  for (const name of await readdir(folder)) await rm(join(folder, name), { recursive: true });
+  await cp(copy, folder, { recursive: true, verbatimSymlinks: true });
+};
+
+/** Settles with whether both stores have counted on in time: from here on what they had before can be told apart. */
+async function haveCountedOn({ redis }: World): Promise<boolean> {
+  const read = async (field: string) => Number(await redis.hget(registryKeys.witness, field));
+  const from = await read('number');
+  return within('ClickHouse has a later number of the witness', async () => (await read('kept:0')) > from);
+}
+
+/** Redis takes no writes until it is killed or `resume` is called: what it holds stays as it is. */
+async function standStill({ redis }: World): Promise<void> {
+  await redis.client('PAUSE', pauseMsMax, 'WRITE');
+}
+
+async function resume({ redis }: World): Promise<void> {
+  await redis.client('UNPAUSE');
+}
+
+/** Markers of what Redis holds, when it stands still. */
+async function holdsNow({ redis }: World): Promise<Held> {
+  return (await redis.callBuffer('EVAL_RO', ...dumpSegments)) as Held;
+}
+
+/**
+ * It counts as emptied. What it held when it was killed may be missing, but for what its copy holds too: that waits there, and has to be
+ * stored once.
+ */
+const oldRedis: Fault = {
+  name: 'old copy of redis put back',
+  touches,
+  run: async (world, random) => {
+    const { redis, sluice, emptied } = world;
+    const copy = tempDir('copy');
+    try {
+      const before = await sendKeyed(world, random);
+      await standStill(world);
+      const kept = await holdsNow(world);
+      await whileDown(world, 'redis', copyTo(copy));
+      if (!(await haveCountedOn(world))) return false;
+      await hold(random.int(0, 2_000));
+      const since = await sendKeyed(world, random);
+      // Only what ClickHouse has now must come back, although it may have more by then.
+      const { all: keptDeletions } = await readKeptDeletions(sluice);
+      const fromMs = performance.now();
+      await standStill(world);
+      const held = await holdsNow(world);
+      await whileDown(world, 'redis', replaceBy(copy));
+      const markers = markersLost(await recordsOf(held), await recordsOf(kept));
+      emptied.push({ fromMs, toMs: Number.POSITIVE_INFINITY, markers, keptDeletions });
+      const isNoticed = await within(
+        'Redis is known to be old',
+        async () => (await redis.exists(registryKeys.epoch)) === 0,
+      );
+      await hold(random.int(0, 1_000));
+      await restore(world);
+      await repeatKeyed(world, [...before, ...since], random);
+      return isNoticed && since.length > 0;
+    } finally {
+      removeTempDir(copy);
+    }
+  },
+};
+
+/**
+ * What it had when it was killed and has no more is gone, with its keys, until it is sent again. Redis stands still while that is read,
+ * so it forgets nothing that was stored meanwhile.
+ */
+const oldClickHouse: Fault = {
+  name: 'old copy of clickhouse put back',
+  touches,
+  run: async (world, random) => {
+    const { sluice, setBack, indexLostMs } = world;
+    const copy = tempDir('copy');
+    try {
+      const before = await sendKeyed(world, random);
+      await whileDown(world, 'clickhouse', copyTo(copy));
+      if (!(await haveCountedOn(world))) return false;
+      const since = await sendKeyed(world, random);
+      await hold(random.int(500, 2_500));
+      await standStill(world);
+      const had = await readAll(world);
+      const fromMs = performance.now();
+      await whileDown(world, 'clickhouse', async (folder) => {
+        await resume(world);
+        await replaceBy(copy)(folder);
+      });
+      const has = await readAll(world);
+      const markers = markersLost(had, has);
+      const loss = { fromMs, toMs: Number.POSITIVE_INFINITY, markers };
+      setBack.push(loss);
+      // What was deleted since the copy is there until the recovery, and its keys are free afterwards.
+      indexLostMs.push(fromMs);
+      await hold(random.int(0, 6_000));
+      let isNoticed = false;
+      await within('ClickHouse is recovered', async () => {
+        const { recovered } = (await sluice.admin('state', 'recover')) as { recovered: readonly number[] };
+        isNoticed ||= recovered.length > 0;
+        return true;
+      });
+      loss.toMs = performance.now();
+      await repeatKeyed(world, [...before, ...since], random);
+      return isNoticed && markers.size > 0;
+    } finally {
+      removeTempDir(copy);
+    }
+  },
+};
+
+/** Markers of records that a store had and has no more. */
+function markersLost(had: ReadonlyMap<string, string>, has: ReadonlyMap<string, string>): Set<string> {
+  return new Set([...had].filter(([record]) => !has.has(record)).map(([, marker]) => marker));
+}
+
+/** The markers of everything that is stored, by environment and marker. */
+async function readAll({ sluice, appIds }: World): Promise<Map<string, string>> {
+  const stored = await Promise.all(
+    appIds.map(async (appId) =>
+      (await readStored(sluice, appId)).map(({ properties: { marker = '' } }) => [
+        `${appId} ${marker}`,
+        marker,
+      ]),
+    ),
+  );
+  return new Map(stored.flat() as [string, string][]);
+}
+
+export const oldCopyFaults: readonly Fault[] = [oldRedis, oldClickHouse];
