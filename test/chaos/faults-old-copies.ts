@@ -76,7 +76,7 @@ async function holdsNow({ redis }: World): Promise<Held> {
  * It counts as emptied. What it held when it was killed may be missing, but for what its copy holds too: that waits there, and has to be
  * stored once.
  */
-const oldRedis: Fault = {
+export const oldRedis: Fault = {
   name: 'old copy of redis put back',
   touches,
   run: async (world, random) => {
@@ -116,7 +116,7 @@ const oldRedis: Fault = {
  * What it had when it was killed and has no more is gone, with its keys, until it is sent again. Redis stands still while that is read,
  * so it forgets nothing that was stored meanwhile.
  */
-const oldClickHouse: Fault = {
+export const oldClickHouse: Fault = {
   name: 'old copy of clickhouse put back',
   touches,
   run: async (world, random) => {
@@ -141,7 +141,7 @@ const oldClickHouse: Fault = {
       setBack.push(loss);
       // What was deleted since the copy is there until the recovery, and its keys are free afterwards.
       indexLostMs.push(fromMs);
-      await hold(random.int(0, 6_000));
+      await hold(random.int(0, 2_000));
       let isNoticed = false;
       await within('ClickHouse is recovered', async () => {
         const { recovered } = (await sluice.admin('state', 'recover')) as { recovered: readonly number[] };
@@ -174,5 +174,3 @@ async function readAll({ sluice, appIds }: World): Promise<Map<string, string>> 
   );
   return new Map(stored.flat() as [string, string][]);
 }
-
-export const oldCopyFaults: readonly Fault[] = [oldRedis, oldClickHouse];

@@ -8,7 +8,7 @@ import { crashFaults, emptiedAfterAnyCrash } from './faults-crashes.js';
 import { diskFaults } from './faults-disks.js';
 import { moveOfShard } from './faults-moves.js';
 import { networkFaults, networkFaultsOfThree } from './faults-network.js';
-import { oldCopyFaults } from './faults-old-copies.js';
+import { oldClickHouse, oldRedis } from './faults-old-copies.js';
 import { powerFaults } from './faults-power.js';
 import { processFaults, processFaultsOfThree } from './faults-processes.js';
 import { redisFaults } from './faults-redis.js';
@@ -21,7 +21,7 @@ const faultsOfOne: readonly Fault[] = [
   ...clickHouseFaults,
   ...clockFaults,
   ...powerFaults,
-  ...oldCopyFaults,
+  oldRedis,
   emptiedAfterAnyCrash,
 ];
 
@@ -32,7 +32,8 @@ const randomFaults: Readonly<Record<Layout, readonly Fault[]>> = {
   disks: diskFaults,
 };
 const all: Readonly<Record<Layout, readonly Fault[]>> = {
-  one: [...faultsOfOne, ...crashFaults],
+  // No random round has an old copy of ClickHouse: afterwards what waits is stored segment by segment, which takes minutes.
+  one: [...faultsOfOne, ...crashFaults, oldClickHouse],
   three: randomFaults.three,
   disks: diskFaults,
 };
