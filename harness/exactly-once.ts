@@ -96,9 +96,8 @@ export function findViolations(
   const byMarker = group(sendings, ({ event }) => event.properties.marker);
   const byKey = group(sendings, ({ endpoint, event }) => keyAt(endpoint, event));
   const mayBeDeleted = (marker: string) => fates.get(marker) === 'goes' || fates.get(marker) === 'free';
-  /** `sent`: all sendings of the record, or of all records with its key. */
-  const mayBeMissing = (marker: string, sent: readonly Sending[]) =>
-    mayBeDeleted(marker) ||
+  /** Whether a loss took a record. `sent`: all its sendings, or those of all records with its key. */
+  const mayBeLost = (marker: string, sent: readonly Sending[]) =>
     losses.some(
       ({ markers, toMs }) =>
         markers.has(marker) &&
@@ -143,8 +142,8 @@ export function findViolations(
   }
   for (const [marker, sent] of byMarker) {
     const { endpoint, event } = sent[0] as Sending;
-    if (keyAt(endpoint, event) !== undefined || rowsByMarker.has(marker) || mayBeMissing(marker, sent))
-      continue;
+    if (keyAt(endpoint, event) !== undefined || rowsByMarker.has(marker)) continue;
+    if (mayBeDeleted(marker) || mayBeLost(marker, sent)) continue;
     if (sent.some(({ verdict }) => verdict === 'stored')) report(missing(marker), marker, describe(sent));
   }
   for (const [key, sent] of byKey) {
@@ -153,7 +152,9 @@ export function findViolations(
     const first = markers.filter((marker) => couldBeFirst(marker, sent));
     const acknowledged = sent.some(({ verdict }) => verdict === 'stored');
     if (stored.length > rowsMax(sent)) report('doubled', stored.join(), `rows of one key, ${describe(sent)}`);
-    if (stored.length === 0 && acknowledged && !first.some((marker) => mayBeMissing(marker, sent))) {
+    // After a loss the next record with the key is its first, and a later loss may take that one.
+    const isExcused = first.some(mayBeDeleted) || markers.some((marker) => mayBeLost(marker, sent));
+    if (stored.length === 0 && acknowledged && !isExcused) {
       report(first.map(missing).includes('over-deleted') ? 'over-deleted' : 'lost', key, describe(sent));
     }
     // With a record that is gone its key is free.

@@ -321,6 +321,13 @@ test('what a store lost has to be stored once it is acknowledged again, and its 
   assert.deepEqual(found(sent('track', other, [7, 8]), [rowOf(other)], { setBack: kept }), ['not the first']);
   const emptied = [{ fromMs: 2, toMs: 6, markers: new Set(['a']), keptDeletions: new Set<string>() }];
   assert.deepEqual(found(sent('track', key, [7, 8]), [], { emptied }), ['lost']);
+  // What is acknowledged again may be lost again.
+  const again = [
+    ...emptied,
+    { fromMs: 9, toMs: 12, markers: new Set(['b']), keptDeletions: new Set<string>() },
+  ];
+  assert.deepEqual(found(sent('track', other, [7, 8]), [], { emptied: again }), []);
+  assert.deepEqual(found(sent('track', other, [13, 14]), [], { emptied: again }), ['lost']);
 });
 
 test('a request that ClickHouse had with its targets when Redis was emptied has to be completed', () => {
