@@ -538,7 +538,10 @@ test('a backup is of all servers, the home first, also when it was cut off', asy
   const based = (await sluice.admin('backup', 'create', 'based', '--base', 'cut')) as BackupView;
   assert.equal(based.status, 'complete');
   assert.ok((based.bytes ?? 0) < (made.bytes ?? 0), 'it has only what has changed since its base');
-  await assert.rejects(sluice.admin('backup', 'create', 'wrong', '--base', 'none'), /'none'\) not found/);
+  await assert.rejects(
+    sluice.admin('backup', 'create', 'wrong', '--base', 'none'),
+    /there is no backup none/,
+  );
   const names = ((await sluice.admin('backup', 'list')) as BackupView[]).map(({ name }) => name);
   assert.deepEqual(names.sort(), ['all', 'based', 'cut']);
   // Its round undoes the removal. The backup has it still.
@@ -858,7 +861,7 @@ test('a deployment with one server gets more, and every one of them shows what i
   await migrateServers({ urls: [first], database, cluster: undefined });
   const [server, , third] = sluice.clickhouses as [ClickHouseHandle, ClickHouseHandle, ClickHouseHandle];
   await server.query(
-    `INSERT INTO ${database}.stored_events (app_id, event, segment) VALUES ('1', 'Old', 64)`,
+    `INSERT INTO ${database}.stored_events (app_id, event, identity, segment) VALUES ('1', 'Old', 'ada', 64)`,
   );
   const names = spanningViews.map((view) => `'${view}'`).join(', ');
   const isThere = `SELECT count() FROM system.tables WHERE database = '${database}' AND name IN (${names})`;
