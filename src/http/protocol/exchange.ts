@@ -195,7 +195,8 @@ export class Exchange {
       this.#finish();
     });
     this.#bodyPending = false;
-    this.onGone(() => stream.clientIsGone());
+    // It is the first to know, since what the others do may cut it off.
+    this.#releases = [() => stream.clientIsGone(), ...(this.#releases ?? [])];
     return stream;
   }
 
