@@ -464,7 +464,7 @@ test('keys of a file get a suffix whenever the file begins again, so that no rec
 });
 
 test('merge adds up what several generators found, errors by their kind', async () => {
-  const stub = await startStub((n) => ({ status: n % 10 === 0 ? 503 : 200 }));
+  const stub = await startStub((n) => (n % 10 === 0 ? { status: 503, body: overloaded } : { status: 200 }));
   try {
     const args = ['--url', stub.url, '--app-id', '1', '--rate', '50', '--duration', '1'];
     const outs = [join(dir, 'one'), join(dir, 'two')];
@@ -487,7 +487,7 @@ test('merge adds up what several generators found, errors by their kind', async 
       /^sluice_bench_requests_total\{scenario="merged",ending="503:overloaded"\} 10$/m,
     );
     assert.match(prometheus, /^sluice_bench_latency_seconds_count\{scenario="merged"\} 90$/m);
-    assert.match(readFileSync(`${merged}.csv`, 'utf8'), /^time,requests,200,503,/);
+    assert.match(readFileSync(`${merged}.csv`, 'utf8'), /^time,requests,200,503:overloaded,/);
     assert.match(merge(`${merged}.hlog`), /^1 logs, ms .*\n +100 .* 10 %$/m);
     assert.match((await benchProcess('merge', main)).output, /is no histogram log/);
   } finally {
