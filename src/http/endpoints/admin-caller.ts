@@ -58,7 +58,7 @@ export type CookieNames = Readonly<Record<'session' | 'browser' | 'attempt', str
  * at the other end of a tunnel, has cookies of its own.
  */
 export function cookieNamesOf(req: HttpRequest): CookieNames {
-  const port = /:(\d{1,5})$/.exec(req.getHeader('host'))?.[1];
+  const port = /:(\d+)$/.exec(req.getHeader('host'))?.[1];
   const suffix = port === undefined ? '' : `_${port}`;
   return {
     session: `sluice_session${suffix}`,
