@@ -71,14 +71,14 @@ test('every statement is parsed, is for the whole cluster, and makes replicated 
   for (const statement of created) {
     assert.match(
       statement,
-      /^(CREATE (DATABASE|TABLE|VIEW) IF NOT EXISTS|ALTER TABLE) \w+ ON CLUSTER main_cluster\b/,
+      /^(CREATE (DATABASE|TABLE|VIEW) IF NOT EXISTS|CREATE OR REPLACE VIEW|ALTER TABLE) \w+ ON CLUSTER main_cluster\b/,
       statement,
     );
     assert.doesNotMatch(statement, /\{\{|\}\}/);
     if (!isTable(statement)) continue;
     assert.match(
       statement,
-      /\bENGINE = Replicated(Replacing)?MergeTree\('\/clickhouse\/tables\/\{shard\}\/\{database\}\/\{table\}', '\{replica\}'(, (version|expires_at|value))?\)/,
+      /\bENGINE = Replicated(Replacing)?MergeTree\('\/clickhouse\/tables\/\{shard\}\/\{database\}\/\{table\}', '\{replica\}'(, (version|expires_at|value|number))?\)/,
     );
   }
 });
