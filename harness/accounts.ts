@@ -92,13 +92,18 @@ export async function untilKnown({ api }: Pick<SluiceHandle, 'api'>, appId: stri
   await Promise.all(api.map(({ baseUrl }) => until(() => isKnown(baseUrl), { deadlineMs: 60_000, what })));
 }
 
-/**
- * Loads the state into an emptied Redis; settles when all API processes take records again. They read the registry every half a second,
- * and at once for an environment that they do not know.
- */
-export async function restoreState({ admin, api }: Deployment): Promise<void> {
-  const { state } = (await admin('restore')) as { state: string };
+/** Loads the state into an emptied Redis; settles when all API processes take records again. */
+export async function restoreState(deployment: Deployment): Promise<void> {
+  const { state } = (await deployment.admin('restore')) as { state: string };
   if (state !== 'restored') throw new Error(`Redis was not restored: ${state}`);
+  await untilRegistryIsRead(deployment);
+}
+
+/**
+ * Settles when all API processes have read the registry as it is now. They do so every half a second, and at once for an environment
+ * that they do not know.
+ */
+export async function untilRegistryIsRead({ api }: Pick<Deployment, 'api'>): Promise<void> {
   const hasRead = async (baseUrl: string) =>
     (await post(baseUrl, paths.track, { app_id: '1' })).code === 'unknown_app_id';
   const what = 'the API processes have read the restored registry';

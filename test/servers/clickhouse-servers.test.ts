@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
+import { createTestAccount, type TestAccount, untilRegistryIsRead } from '../../harness/accounts.js';
 import { atPort, type ClickHouseHandle, credentials } from '../../harness/clickhouse.js';
 import {
   callWithToken,
@@ -956,6 +956,7 @@ test('restores servers that are empty, and a Redis that is empty too', async () 
   await withRedis(sluice, (redis) => redis.flushall());
   const restored = (await sluice.admin('backup', 'restore', 'all', '--yes')) as RestoredBackup;
   assert.equal(restored.state, 'restored');
+  await untilRegistryIsRead(sluice);
   // Nobody knows of the requests after the home's backup any more. The others' had no events of Gus by then.
   for (const seen of await seenBy()) assert.match(seen, /^fay 3(, gus \d)?, ida 3$/);
   await sendToAll('hal');
