@@ -511,7 +511,12 @@ test('requests that name long users are bounded by account, and a deletion ends 
   const submitAll = async () => {
     while (refused === undefined && ids.length < userExports.perAccountMax) {
       const number = ids.push('') - 1;
-      const reply = await askForExport(sluice, crowdToken, usersOf(number));
+      let reply = await askForExport(sluice, crowdToken, usersOf(number));
+      // A token may ask a hundred times a second, and a quick machine does so more often.
+      while (reply.text.includes('by this token')) {
+        await new Promise((resolve) => setTimeout(resolve, 250));
+        reply = await askForExport(sluice, crowdToken, usersOf(number));
+      }
       if (reply.status === 201)
         ids[number] = (JSON.parse(reply.text) as { user_export_id: string }).user_export_id;
       else refused = `${reply.status} ${reply.text}`;
