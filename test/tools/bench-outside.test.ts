@@ -221,12 +221,12 @@ test('a load at a rate uses no more connections than it may, and begins without 
     const stub = await startStub((n) => ({ status: 200, close: n % 7 === 0 }));
     try {
       const args = ['--app-id', '1', '--rate', '200', '--connections', '4', '--duration', '2'];
-      // On a slow machine four connections may be too few for the rate, which is not the subject here.
+      // On a slow machine four connections may be too few for the rate, which the bench says with 2. It is not the subject here.
       const generous = ['--errors', '100%'];
       const { code, output } = await bench(
         ...['single', '--url', stub.url, ...args, ...generous, '--out', join(dir, 'burst')],
       );
-      assert.equal(code, 0, output);
+      assert.ok(code === 0 || code === 2, output);
       assert.ok(stub.atMs.length >= 4 && stub.atMs.length <= 400, String(stub.atMs.length));
       assert.ok(stub.connections() <= 5, `${stub.connections()} connections`);
       const first = stub.atMs[0] as number;
