@@ -137,6 +137,16 @@ test('every file that the tour names exists', () => {
   assert.deepEqual(missing, []);
 });
 
+test('every test that the page of promises names exists', () => {
+  const files = readdirSync(join(root, 'test'), { recursive: true, encoding: 'utf8' });
+  const named = [...readPage('src/INVARIANTS.md').matchAll(/`([a-z][a-z-]*)`/g)].map(([, name]) => name);
+  assert.ok(named.length > 200, String(named.length));
+  assert.deepEqual(
+    named.filter((name) => !files.some((file) => file.endsWith(`/${name}.test.ts`))),
+    [],
+  );
+});
+
 test('the server answers at the address of every page of the console', () => {
   const addresses = [...readPage('src/console/pages/pages.tsx').matchAll(/^ +path: '(.*)',$/gm)].map(
     ([, path]) => path,
