@@ -17,11 +17,10 @@ import { refuseSegments } from '../src/clickhouse/shard-limits.js';
 import { isInsertRunning } from '../src/clickhouse/store.js';
 import { storedTable } from '../src/clickhouse/tables.js';
 import { type IsHeld, untilNoRetryRuns, withFailedRowsLocked } from '../src/deletion/failed-rows-lock.js';
-import { readOldestOutstanding } from '../src/deletion/outstanding.js';
+import { takeFences, untilStored } from '../src/deletion/fences.js';
 import { type Place, placesInOrder } from '../src/deletion/places.js';
 import { readDeletions, readPendingMembers } from '../src/deletion/request.js';
-import { registryKeys, shardKeys, shardOf } from '../src/redis/keys.js';
-import { runScript, scripts } from '../src/redis/scripts.js';
+import { registryKeys, shardOf } from '../src/redis/keys.js';
 import { takeTurn } from '../src/redis/turn.js';
 import { noteDue } from '../src/retention/due.js';
 import {
@@ -42,12 +41,15 @@ import {
   undoRuns,
 } from '../src/retention/removed-identifications.js';
 import { retentionRuns } from '../src/tuning.js';
+import { untilTrue } from '../src/wait.js';
 import type { WorkerContext } from './context.js';
 
 export type RetentionContext = Pick<
   WorkerContext,
   'redis' | 'clickhouse' | 'config' | 'shards' | 'epoch' | 'crash' | 'log'
 >;
+
+const storedTimes = { msMax: retentionRuns.storedMsMax };
 
 /** Reading the registry is too much for every second. */
 export const retentionCheckedEveryMs = 60_000;
@@ -184,7 +186,7 @@ async function expireOn(
 ): Promise<'done' | 'busy'> {
   const { clickhouse, crash, log, isHeld } = context;
   // An event that was accepted and is not stored yet keeps its user.
-  if (!(await isStoredUpTo(context, fences, ownShards)))
+  if (!(await untilStored(context, fences, ownShards, storedTimes)))
     return waits(context, 'not everything that was accepted is stored');
   await undoRuns(clickhouse);
   await untilNoRetryRuns(clickhouse);
@@ -311,7 +313,7 @@ async function expireIdentifications(
   crash('identifications_copied');
   await deleteRows(clickhouse, place, predicate, users.mark);
   crash('place_expired');
-  if (!(await isStoredUpTo(context, await takeFences(context), ownShards))) return undefined;
+  if (!(await untilStored(context, await takeFences(context), ownShards, storedTimes))) return undefined;
   const appIds = retained.flatMap((each) => each.appIds);
   const ownFences = [...ownShards].map((shard) => fences[shard] ?? '0');
   await returnUsers(clickhouse, users.mark, appIds, least(ownFences));
@@ -336,7 +338,8 @@ async function dropWholePartitions(
   const find = () => findWholePartitions(clickhouse, place, predicate, least(fences));
   if ((await find()).length === 0) return;
   for (const [shard, fence] of fences.entries()) await refuseSegments(clickhouse, shard, fence);
-  if (!(await untilNoInsertRuns(clickhouse))) return;
+  // ClickHouse does not refuse inserts that it had begun before.
+  if (!(await untilTrue(async () => !(await isInsertRunning(clickhouse)), storedTimes))) return;
   for (const partition of await find()) {
     await keepKeysOf(clickhouse, place, inPartition(partition));
     crash('expired_keys_kept');
@@ -344,45 +347,5 @@ async function dropWholePartitions(
     await dropPartition(clickhouse, place, partition);
     crash('partition_dropped');
     log.info({ table: place, partition }, 'an expired partition was dropped');
-  }
-}
-
-/** Waits for inserts that ClickHouse had begun before. */
-async function untilNoInsertRuns(clickhouse: RetentionContext['clickhouse']): Promise<boolean> {
-  const giveUpAt = performance.now() + retentionRuns.storedMsMax;
-  while (await isInsertRunning(clickhouse)) {
-    if (performance.now() > giveUpAt) return false;
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-  return true;
-}
-
-async function takeFences({ redis, shards, epoch }: RetentionContext): Promise<string[]> {
-  const fences: string[] = [];
-  for (let shard = 0; shard < shards; shard++) {
-    const fence = await runScript(redis, scripts.fence, [shardKeys.state(shard)], [epoch]);
-    if (fence === null) throw new StateNotLoaded();
-    fences.push(String(fence));
-  }
-  return fences;
-}
-
-async function isStoredUpTo(
-  { redis, shards, epoch }: RetentionContext,
-  fences: readonly string[],
-  ownShards: ReadonlySet<number>,
-): Promise<boolean> {
-  const giveUpAt = performance.now() + retentionRuns.storedMsMax;
-  for (;;) {
-    const oldest = await readOldestOutstanding(redis, epoch, shards);
-    const isStored = oldest.every(
-      (number, shard) =>
-        !ownShards.has(shard) ||
-        number === 'none' ||
-        (number !== undefined && BigInt(number) > BigInt(fences[shard] ?? '0')),
-    );
-    if (isStored) return true;
-    if (performance.now() > giveUpAt) return false;
-    await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }

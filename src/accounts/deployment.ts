@@ -17,6 +17,7 @@ import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { restoreSuppressions } from '../suppression/mirror.js';
 import { stateLoads } from '../tuning.js';
+import { untilTrue } from '../wait.js';
 import { AdministrationError, createAccount, listAccounts } from './accounts.js';
 import { createApiKey } from './api-keys.js';
 import {
@@ -320,13 +321,9 @@ async function loadShard(
 
 /** Waits for inserts that ClickHouse had begun before, since it does not refuse those. */
 async function untilNoInsertRuns(clickhouse: ClickHouseClient): Promise<void> {
-  const giveUpAt = performance.now() + stateLoads.insertMsMax;
-  while (await isInsertRunning(clickhouse)) {
-    if (performance.now() > giveUpAt) {
-      throw new AdministrationError('an insert still runs in ClickHouse; try again when it has ended');
-    }
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
+  const noneRuns = async () => !(await isInsertRunning(clickhouse));
+  if (!(await untilTrue(noneRuns, { msMax: stateLoads.insertMsMax })))
+    throw new AdministrationError('an insert still runs in ClickHouse; try again when it has ended');
 }
 
 /** The tables whose rows tell numbers of segments. */

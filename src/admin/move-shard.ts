@@ -33,11 +33,13 @@ import { copyNameOf, isCopyRunning, isInsertOfShardRunning } from '../clickhouse
 import { moves } from '../contract/limits.js';
 import { type CrashPoint, createCrashPoint } from '../crash-point.js';
 import { withFailedRowsLocked } from '../deletion/failed-rows-lock.js';
+import { takeFence } from '../deletion/fences.js';
 import { Overtaken, readDeletion, readPendingMembers, updateDeletion } from '../deletion/request.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { undoRuns } from '../retention/removed-identifications.js';
 import { stateLoads } from '../tuning.js';
+import { untilTrue } from '../wait.js';
 import type { AdminContext } from './context.js';
 
 type Say = (line: string) => void;
@@ -190,7 +192,7 @@ async function takeBack(moving: Moving): Promise<void> {
   await showWhereTheyAreOn(context, target, move.to);
   // From here on, ClickHouse refuses copies by the process that began the move, and none is under way.
   await closeShard(target, shard);
-  await untilTrue(async () => !(await isCopyRunning(target, shard)), insertRuns);
+  await untilOrRefused(async () => !(await isCopyRunning(target, shard)), insertRuns);
   await removeAll(moving, target);
   await openShard(source, shard);
   crash('shard_opened');
@@ -390,7 +392,7 @@ async function endRounds({ context: { redis }, source }: Moving): Promise<void> 
     await undoRuns(source);
     return 'free';
   };
-  await untilTrue(
+  await untilOrRefused(
     async () => (await withFailedRowsLocked(redis, 'move', undo)) === 'free',
     'a round of deletions or a restore still runs; try again when it has ended',
   );
@@ -415,13 +417,12 @@ async function close(moving: Moving): Promise<void> {
   // A process that takes over the move from here on closes the server after this, so the server refuses these copies.
   await checkOwner(context, owned);
   for (const client of [source, target])
-    await untilTrue(async () => !(await isInsertOfShardRunning(client, shard)), insertRuns);
-  await untilTrue(async () => !(await isCopyRunning(target, shard)), insertRuns);
+    await untilOrRefused(async () => !(await isInsertOfShardRunning(client, shard)), insertRuns);
+  await untilOrRefused(async () => !(await isCopyRunning(target, shard)), insertRuns);
   const { deployment } = await readRegistry(redis);
-  const fence = await runScript(redis, scripts.fence, [shardKeys.state(shard)], [deployment?.epoch ?? '']);
-  if (fence === null) throw new StateNotLoaded();
+  const fence = await takeFence({ redis, epoch: deployment?.epoch ?? '' }, shard);
   // Copying rows copies no tokens. So a worker that read a segment before the move asks Redis again and looks for its marker.
-  await refuseSegments(target, shard, String(fence));
+  await refuseSegments(target, shard, fence);
 }
 
 const insertRuns = 'an insert still runs in ClickHouse; try again when it has ended';
@@ -495,12 +496,6 @@ async function showWhereTheyAreOn(
   await makeLocalViews(client, number, readMigrations(), () => readPlaces(context));
 }
 
-async function untilTrue(condition: () => Promise<boolean>, otherwise: string): Promise<void> {
-  const giveUpAt = performance.now() + stateLoads.insertMsMax;
-  while (!(await condition())) {
-    if (performance.now() > giveUpAt) throw new AdministrationError(otherwise);
-    await new Promise((resolve) => setTimeout(resolve, pollMs));
-  }
+async function untilOrRefused(isTrue: () => Promise<boolean>, otherwise: string): Promise<void> {
+  if (!(await untilTrue(isTrue, { msMax: stateLoads.insertMsMax }))) throw new AdministrationError(otherwise);
 }
-
-const pollMs = 50;

@@ -59,6 +59,7 @@ import { type CrashPoint, createCrashPoint } from '../crash-point.js';
 import { type DeletedRequest, deleteAgain } from '../deletion/delete-again.js';
 import { readDeletedUsers } from '../deletion/deleted-users.js';
 import { withFailedRowsLocked } from '../deletion/failed-rows-lock.js';
+import { takeFences } from '../deletion/fences.js';
 import { mirrorDeletions } from '../deletion/mirror.js';
 import {
   type DeletionRequest,
@@ -74,6 +75,7 @@ import { runScript, scripts } from '../redis/scripts.js';
 import { undoRuns } from '../retention/removed-identifications.js';
 import { suppressedNamesTable } from '../suppression/mirror.js';
 import { stateLoads } from '../tuning.js';
+import { untilTrue } from '../wait.js';
 import { checkAllThere, checkName, checkNoMove, checkPlainTables } from './backups.js';
 import type { AdminContext } from './context.js';
 import { hasExchanged, type Plan, type RestoredBackup, readPlan, stagingOf, textOf } from './restore-plan.js';
@@ -650,13 +652,7 @@ async function refuseUpTo(
 async function readLastSegments({ context: { redis } }: Restore): Promise<readonly string[]> {
   const { deployment } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
-  const segments: string[] = [];
-  for (let shard = 0; shard < deployment.shards; shard++) {
-    const last = await runScript(redis, scripts.fence, [shardKeys.state(shard)], [deployment.epoch]);
-    if (last === null) throw new StateNotLoaded();
-    segments.push(String(last));
-  }
-  return segments;
+  return takeFences({ ...deployment, redis });
 }
 
 async function exchangeOn(
@@ -697,19 +693,17 @@ export async function withoutDeletions<Result>(
   { redis }: AdminContext,
   work: (owner: string) => Promise<Result>,
 ): Promise<Result> {
-  const giveUpAt = performance.now() + backups.roundWaitMsMax;
-  for (;;) {
+  const tryIt = async () => {
     const done = await withFailedRowsLocked(redis, 'restore', async (_, owner) => ({
       result: await work(owner),
     }));
-    if (done !== 'locked') return done.result;
-    if (performance.now() > giveUpAt)
-      throw new AdministrationError('a round of deletions still runs; try again when it has ended');
-    await new Promise((resolve) => setTimeout(resolve, roundCheckEveryMs));
-  }
+    return done === 'locked' ? undefined : done;
+  };
+  const done = await untilTrue(tryIt, { everyMs: 100, msMax: backups.roundWaitMsMax });
+  if (done === undefined)
+    throw new AdministrationError('a round of deletions still runs; try again when it has ended');
+  return done.result;
 }
-
-const roundCheckEveryMs = 100;
 
 /** Deletes from the restored tables the users whom requests have reached since the backup began, as far as that is known. */
 async function deleteSince({ context, name, restored }: Restore): Promise<RestoredBackup> {

@@ -9,7 +9,7 @@ import { serversOf, serversThere } from '../clickhouse/servers.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys, shardOf } from '../redis/keys.js';
 import { deletionRounds } from '../tuning.js';
-import { readOldestOutstanding } from './outstanding.js';
+import { readStored } from './fences.js';
 import { type DeletionRequest, readDeletions, readPendingMembers, updateDeletion } from './request.js';
 import { fillRound, requestIdsInTurns } from './round-choice.js';
 
@@ -40,15 +40,11 @@ export async function chooseRequests({
   const ids = requestIdsInTurns(members, deletionRounds.requestsMax);
   const pending = await readDeletions(redis, ids.flat());
   // Read after the requests: a record that was acknowledged before one of them is stored, or is found outstanding here.
-  const oldest = await readOldestOutstanding(redis, epoch, shards);
-  const isStoredIn = (request: DeletionRequest, shard: number) => {
-    const number = oldest[shard];
-    return (
-      number === 'none' || (number !== undefined && BigInt(number) > BigInt(request.fences[shard] ?? '0'))
-    );
-  };
+  const isStored = await readStored({ redis, epoch, shards });
+  const isStoredIn = (request: DeletionRequest, shard: number) => isStored(shard, request.fences[shard]);
   const mayBeReady = (request: DeletionRequest) =>
-    request.verified_at !== undefined || oldest.some((_, shard) => isStoredIn(request, shard));
+    request.verified_at !== undefined ||
+    Array.from({ length: shards }).some((_, shard) => isStoredIn(request, shard));
   // The registry is read as a whole, so not if all requests wait.
   const environments = pending.some(mayBeReady) ? await readEnvironments(redis) : [];
   const isServed = environments.length === 0 ? () => true : await servedShards(redis, clickhouse);
@@ -64,10 +60,10 @@ export async function chooseRequests({
   const isReady = (request: DeletionRequest) => {
     if (request.verified_at !== undefined) return true;
     const itsShards = shardsOf.get(request.account_id);
-    const isStored = itsShards !== undefined && [...itsShards].every((shard) => isStoredIn(request, shard));
+    const isItStored = itsShards !== undefined && [...itsShards].every((shard) => isStoredIn(request, shard));
     if (request.targets_kept !== true) unkept.push(request.deletion_request_id);
     else if (itsShards !== undefined && ![...itsShards].every(isServed)) unserved.push(request);
-    else if (isStored) return true;
+    else if (isItStored) return true;
     else waiting.push(request);
     return false;
   };

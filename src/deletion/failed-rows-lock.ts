@@ -10,6 +10,7 @@ import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { failedRowsLock } from '../tuning.js';
+import { untilTrue } from '../wait.js';
 
 /** Asks Redis whether this process still holds the lock, and renews it. */
 export type IsHeld = () => Promise<boolean>;
@@ -44,11 +45,7 @@ export async function withFailedRowsLocked<T>(
  * the row was deleted; a statement that begins later finds no row.
  */
 export async function untilNoRetryRuns(clickhouse: ClickHouseClient): Promise<void> {
-  const giveUpAt = performance.now() + failedRowsLock.insertMsMax;
-  while (await isExemptInsertRunning(clickhouse)) {
-    if (performance.now() > giveUpAt) throw new Error('a failed row is still being sent again');
-    await new Promise((resolve) => setTimeout(resolve, retryCheckEveryMs));
-  }
+  const noneRuns = async () => !(await isExemptInsertRunning(clickhouse));
+  if (!(await untilTrue(noneRuns, { msMax: failedRowsLock.insertMsMax })))
+    throw new Error('a failed row is still being sent again');
 }
-
-const retryCheckEveryMs = 50;

@@ -10,8 +10,7 @@ import { serversOf } from '../clickhouse/servers.js';
 import { previews } from '../contract/limits.js';
 import { createPlaces } from '../places.js';
 import { shardOf } from '../redis/keys.js';
-import { takeFences } from './fences.js';
-import { readOldestOutstanding } from './outstanding.js';
+import { takeFences, untilStored } from './fences.js';
 import type { FoundRows } from './request.js';
 import { resolveAlone } from './resolve-users.js';
 import {
@@ -72,32 +71,22 @@ type LookUp = PreviewOptions & {
   readonly giveUpAt: number;
 };
 
-const pollMs = 50;
-
 async function lookUp(
-  { redis, epoch, shards, clickhouse, giveUpAt }: LookUp,
+  { clickhouse, giveUpAt, ...fenced }: LookUp,
   accountId: string,
   targets: readonly Target[],
 ): Promise<Preview | 'busy' | 'too_long'> {
   const isOver = () => performance.now() >= giveUpAt;
-  const fences = await takeFences(redis, epoch, shards);
+  const { redis, shards } = fenced;
+  const fences = await takeFences(fenced);
   const { deployment, environments } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();
   const reached = [...environments.values()]
     .filter(({ account_id }) => account_id === accountId)
     .map(({ app_id }) => ({ appId: app_id, accountId, shard: shardOf(app_id, shards) }));
   const ownShards = new Set(reached.map(({ shard }) => shard));
-  const isStored = async () => {
-    const oldest = await readOldestOutstanding(redis, epoch, shards);
-    return [...ownShards].every((shard) => {
-      const number = oldest[shard];
-      return number === 'none' || (number !== undefined && BigInt(number) > BigInt(fences[shard] ?? '0'));
-    });
-  };
-  while (!(await isStored())) {
-    if (isOver()) return 'too_long';
-    await new Promise((resolve) => setTimeout(resolve, pollMs));
-  }
+  if (!(await untilStored(fenced, fences, ownShards, { msMax: giveUpAt - performance.now() })))
+    return 'too_long';
   const count = () => countAll(clickhouse, accountId, fences, reached, targets, isOver);
   const found = await readUnmoved(redis, clickhouse, ownShards, count);
   return found === 'moved' ? 'busy' : found;

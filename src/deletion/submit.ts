@@ -40,7 +40,7 @@ export async function submitDeletion(
   { list, reference }: Submission,
 ): Promise<Submitted> {
   const targets = targetsOf(list);
-  const fences = Object.fromEntries((await takeFences(redis, epoch, shards)).entries());
+  const fences = Object.fromEntries((await takeFences({ redis, epoch, shards })).entries());
   crash('fence_taken');
   const text = JSON.stringify(list);
   const weight = weightOfList(text, targets.length);

@@ -4,7 +4,7 @@
 
 import { readLoaded, readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { userExports } from '../contract/limits.js';
-import { readOldestOutstanding } from '../deletion/outstanding.js';
+import { readStored } from '../deletion/fences.js';
 import type { Target } from '../deletion/targets.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys, shardOf } from '../redis/keys.js';
@@ -92,12 +92,8 @@ export async function isComplete(redis: Redis, epoch: string, request: StoredExp
     if (found !== epoch) throw new StateNotLoaded();
     if (scores.some((score) => score !== null)) return false;
   }
-  const oldest = await readOldestOutstanding(redis, epoch, fences.length);
-  const waiting = [...fences.entries()].flatMap(([shard, fence]) => {
-    const number = oldest[shard];
-    const isStored = number === 'none' || (number !== undefined && BigInt(number) > BigInt(fence));
-    return isStored ? [] : [shard];
-  });
+  const isStored = await readStored({ redis, epoch, shards: fences.length });
+  const waiting = [...fences.keys()].filter((shard) => !isStored(shard, fences[shard]));
   if (waiting.length === 0) return true;
   // The registry is read as a whole, so only now: what happens to shards of others does not hold up the export.
   const { deployment, environments } = await readRegistry(redis);

@@ -4,8 +4,7 @@
 import { randomUUID } from 'node:crypto';
 import { StateNotLoaded } from '../accounts/registry.js';
 import { userExports } from '../contract/limits.js';
-import { takeFences } from '../deletion/fences.js';
-import type { SubmitOptions } from '../deletion/submit.js';
+import { type Fenced, takeFences } from '../deletion/fences.js';
 import { type Target, weightOfList } from '../deletion/targets.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
@@ -16,11 +15,12 @@ import type { ExportRequest } from './request.js';
  * with `full` when all accounts together have. Throws StateNotLoaded while Redis does not belong to the deployment.
  */
 export async function submitExport(
-  { redis, epoch, shards }: Pick<SubmitOptions, 'redis' | 'epoch' | 'shards'>,
+  fenced: Fenced,
   accountId: string,
   targets: readonly Target[],
 ): Promise<ExportRequest | 'too_many' | 'full'> {
-  const fences = await takeFences(redis, epoch, shards);
+  const { redis, epoch } = fenced;
+  const fences = await takeFences(fenced);
   const request = { user_export_id: randomUUID(), account_id: accountId, targets, fences };
   const text = JSON.stringify(request);
   const stored = await runScript(

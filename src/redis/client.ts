@@ -5,6 +5,7 @@
 import { waits } from '../contract/limits.js';
 import type { Log } from '../log.js';
 import { Cluster, type ClusterOptions, type RedisOptions, Redis as Single } from '../packages/ioredis.js';
+import { untilTrue } from '../wait.js';
 
 /** A connection to one server. */
 export type SingleRedis = Single;
@@ -173,14 +174,8 @@ export function connectForMessages(address: RedisAddress, log: Log): Redis {
  * longer for silent ones: they hold up what is theirs alone.
  */
 export async function untilReady(redis: Redis, deadlineMs: number): Promise<void> {
-  const endsAt = performance.now() + deadlineMs;
-  while (!isReady(redis)) {
-    if (performance.now() > endsAt) {
-      if (redis.status === 'ready') return;
-      throw new Error('Redis did not answer in time');
-    }
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
+  await untilTrue(() => isReady(redis), { everyMs: 5, msMax: deadlineMs });
+  if (redis.status !== 'ready') throw new Error('Redis did not answer in time');
 }
 
 /** For a cluster: connected to all masters that are not away. */

@@ -26,6 +26,7 @@ import { returnNameOf } from '../clickhouse/store.js';
 import { columnsOf, storedTable } from '../clickhouse/tables.js';
 import { placesInOrder } from '../deletion/places.js';
 import { retentionRuns } from '../tuning.js';
+import { untilTrue } from '../wait.js';
 import { mergedBy, namePrefix, usersIn } from './expired-rows.js';
 
 const identifications = storedTable('user_identities');
@@ -145,15 +146,14 @@ async function killStatements(client: ClickHouseClient): Promise<void> {
 
 /** A mutation that was ended may still put the last part that it rewrote in place. */
 async function untilNothingIsRewritten(client: ClickHouseClient): Promise<void> {
-  const giveUpAt = performance.now() + retentionRuns.storedMsMax;
-  for (;;) {
+  const isNothing = async () => {
     const { parts } = await readRow<{ parts: string | number }>(client, {
       query: `SELECT count() AS parts FROM ${onAllReplicas(client, 'system.merges')}
         WHERE database = ${databaseIn(client)} AND table = {table:String} AND is_mutation`,
       query_params: { table: identifications },
     });
-    if (Number(parts) === 0) return;
-    if (performance.now() > giveUpAt) throw new Error('identifications are still being rewritten');
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
+    return Number(parts) === 0;
+  };
+  if (!(await untilTrue(isNothing, { msMax: retentionRuns.storedMsMax })))
+    throw new Error('identifications are still being rewritten');
 }

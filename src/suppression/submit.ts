@@ -6,7 +6,7 @@ import { byServer, readUnmoved } from '../accounts/shard-servers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { suppressions } from '../contract/limits.js';
 import type { CrashPoint } from '../crash-point.js';
-import { readOldestOutstanding } from '../deletion/outstanding.js';
+import { untilStored } from '../deletion/fences.js';
 import type { Target } from '../deletion/targets.js';
 import { shardOf } from '../redis/keys.js';
 import {
@@ -76,7 +76,7 @@ export async function suppressUsers(
     crash('suppression_raised');
     appIds = await appIdsOf(options, accountId);
     const shards = new Set(appIds.map((appId) => shardOf(appId, options.shards)));
-    await untilStored(options, fences, shards);
+    if (!(await untilStored(options, fences, shards, storedTimes))) throw new NotStoredYet();
     const found = await readUnmoved(redis, clickhouse, shards, async () => {
       let added = 0;
       await forMerged(appIds, async (some) => {
@@ -141,23 +141,4 @@ export async function appIdsOf(
     .map(({ app_id }) => app_id);
 }
 
-/** Settles when all up to the fences is stored in the shards of the account: what happens to others does not hold it up. */
-async function untilStored(
-  { redis, epoch, shards }: ChangeOptions,
-  fences: readonly string[],
-  ownShards: ReadonlySet<number>,
-): Promise<void> {
-  const giveUpAt = performance.now() + suppressions.storedMsMax;
-  for (;;) {
-    const oldest = await readOldestOutstanding(redis, epoch, shards);
-    const isStored = (number: string | undefined, shard: number) =>
-      !ownShards.has(shard) ||
-      number === 'none' ||
-      (number !== undefined && BigInt(number) > BigInt(fences[shard] ?? '0'));
-    if (oldest.every(isStored)) return;
-    if (performance.now() > giveUpAt) throw new NotStoredYet();
-    await new Promise((resolve) => setTimeout(resolve, storedCheckEveryMs));
-  }
-}
-
-const storedCheckEveryMs = 25;
+const storedTimes = { everyMs: 25, msMax: suppressions.storedMsMax };

@@ -20,7 +20,7 @@ const layers: readonly (readonly [name: string, form: RegExp])[] = [
     /^src\/(audit|data-quality|ingest|accounts|deletion|suppression|retention|people|traffic|users|visualizer)\//,
   ],
   ['adapters', /^src\/(redis|clickhouse)\//],
-  ['process', /^src\/(config|tuning|log|metrics|process-metrics|hot-histogram|crash-point|places)\.ts$/],
+  ['process', /^src\/(config|tuning|log|metrics|process-metrics|hot-histogram|crash-point|places|wait)\.ts$/],
   ['libraries', /^src\/(client|console|producer)\//],
   ['packages', /^src\/(packages|csv)\//],
   ['contract', /^src\/contract\//],
