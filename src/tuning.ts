@@ -237,8 +237,8 @@ export const slowReaders = { byteEveryMs: 3_000, heldBytes: 32 } as const;
 /** Workers check for jobs whose lock has ended. Another worker takes a job at the second check: after 7 s at most. */
 export const lockChecksEveryMsMax = 1_000;
 
-/** Sending failed rows again and a deletion exclude each other. */
-export const failedRowsLock = {
+/** Rounds of deletions, retention, retries of failed rows, restores and moves exclude each other. */
+export const maintenanceLock = {
   /** The right of a killed process ends after this long. */
   holdMs: 60_000,
   renewEveryMs: 10_000,
@@ -253,7 +253,6 @@ export const processLocks = {
   renewEveryMs: 4_000,
   /** How long another process waits: longer than the right of a killed one lasts. */
   waitMsMax: 25_000,
-  checkEveryMs: 100,
 } as const;
 
 /** How the list of rejected records is written. */
@@ -298,7 +297,7 @@ function assertRelations(): void {
     'the messages of one request must fit one commit, which keeps their order',
   );
   relation(
-    waits.clickhouseMsMax < stateLoads.insertMsMax && waits.clickhouseMsMax < failedRowsLock.insertMsMax,
+    waits.clickhouseMsMax < stateLoads.insertMsMax && waits.clickhouseMsMax < maintenanceLock.insertMsMax,
     'a wait for an insert must be longer than its sender waits',
   );
   relation(
@@ -318,7 +317,7 @@ function assertRelations(): void {
     takeovers.lockMs + 2 * lockChecksEveryMsMax < takeovers.completeMsMax,
     "a killed worker's deletion must be taken over with time left to complete it",
   );
-  relation(3 * failedRowsLock.renewEveryMs <= failedRowsLock.holdMs, 'a slow renewal must not end a retry');
+  relation(3 * maintenanceLock.renewEveryMs <= maintenanceLock.holdMs, 'a slow renewal must not end a retry');
   relation(
     rejectedRecords.perEnvironmentMax <= rejectedWrites.waitingMax &&
       2 * rejectedWrites.everyMs <= rejectedWrites.waitingMsMax,

@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 
 /**
  * Asks until the answer is true, or something; settles with the last one, which is false or nothing if the time was over. It asks once
- * at least, and once more when the time is over.
+ * at least, and for the last time when the time is over.
  */
 export async function untilTrue<Answer>(
   ask: () => Answer | Promise<Answer>,
@@ -13,7 +13,7 @@ export async function untilTrue<Answer>(
   const giveUpAt = performance.now() + msMax;
   for (;;) {
     const answer = await ask();
-    if (answer || performance.now() > giveUpAt) return answer;
+    if (answer || performance.now() >= giveUpAt) return answer;
     await pause(everyMs);
   }
 }

@@ -5,8 +5,8 @@ import type { CrashPoint } from '../src/crash-point.js';
 import { segmentsCompressed } from '../src/metrics.js';
 import type { Redis } from '../src/redis/client.js';
 import { segmentOfMember, shardKeys } from '../src/redis/keys.js';
+import { takeTurn } from '../src/redis/lease.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
-import { takeTurn } from '../src/redis/turn.js';
 import { waitingSegments } from '../src/tuning.js';
 import { compressRows, isCompressed } from './segment-bytes.js';
 

@@ -23,8 +23,8 @@ import type { CrashPoint } from '../src/crash-point.js';
 import { type ChosenRequests, chooseRequests } from '../src/deletion/choose-requests.js';
 import { keepDeletedUsers } from '../src/deletion/deleted-users.js';
 import { keepEvidence } from '../src/deletion/evidence.js';
-import { untilNoRetryRuns, withFailedRowsLocked } from '../src/deletion/failed-rows-lock.js';
 import { keepTargets, purgeTargets } from '../src/deletion/kept-targets.js';
+import { untilNoRetryRuns, withMaintenanceLock } from '../src/deletion/maintenance-lock.js';
 import { mirrorCompleted, mirrorDeletions } from '../src/deletion/mirror.js';
 import { type Place, placesInOrder } from '../src/deletion/places.js';
 import {
@@ -56,8 +56,8 @@ import { endExportsOf } from '../src/export/end.js';
 import { describeError, type Log } from '../src/log.js';
 import { mastersOf, type Redis } from '../src/redis/client.js';
 import { registryKeys, shardOf } from '../src/redis/keys.js';
+import { isTurnTaken, takeTurn } from '../src/redis/lease.js';
 import { emptySlowLogs } from '../src/redis/slow-log.js';
-import { isTurnTaken, takeTurn } from '../src/redis/turn.js';
 import { undoRuns } from '../src/retention/removed-identifications.js';
 import { deletionRounds } from '../src/tuning.js';
 
@@ -91,7 +91,7 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
     if (chosen.waitsForServers) options.onServersAwaited?.();
     ids = chosen.requests.map((request) => request.deletion_request_id);
     if (ids.length === 0 || !(await takeTurn(...turn))) return 0;
-    const done = await withFailedRowsLocked(options.redis, 'round', async () => {
+    const done = await withMaintenanceLock(options.redis, 'round', async () => {
       // The restore may have begun after the requests were chosen, and changed them.
       if (await isBackupRestored(options.redis)) return 0;
       await assertCurrent(options.redis, options.clickhouse);

@@ -1,7 +1,6 @@
 // Adds the keys of a shard's stored segments to the index, so that Redis may forget them, and rebuilds it when an administrator
 // asks for that. Each step may be repeated, by several workers at once: add the keys, then write the marker, then tell Redis.
 
-import { randomUUID } from 'node:crypto';
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import {
   addKeys,
@@ -15,8 +14,8 @@ import { indexNameOf, isRefusedSegment } from '../src/clickhouse/store.js';
 import { keyIndexSteps } from '../src/metrics.js';
 import { type Rebuild, rebuildOf, rebuildText } from '../src/redis/key-rebuild.js';
 import { shardKeys } from '../src/redis/keys.js';
+import { endTurn, keepTurn, newOwner, takeTurn } from '../src/redis/lease.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
-import { endTurn, takeTurn } from '../src/redis/turn.js';
 import { keyIndex } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
 
@@ -35,15 +34,15 @@ class OtherIndex extends Error {
  */
 export async function indexKeys(options: IndexOptions, shard: number): Promise<string | undefined> {
   const { redis, epoch } = options;
-  const turn = { key: shardKeys.indexing(shard), owner: randomUUID() };
+  const turn = { key: shardKeys.indexing(shard), owner: newOwner() };
   if (!(await takeTurn(redis, turn.key, keyIndex.turnMs, turn.owner))) return undefined;
-  const keepTurn = () => endTurn(redis, turn.key, turn.owner, keyIndex.turnMs);
+  const keepOn = () => keepTurn(redis, turn.key, turn.owner, keyIndex.turnMs);
   try {
     const keys = [shardKeys.state(shard), shardKeys.segments(shard)];
     const to = (await runScript(redis, scripts.indexable, keys, [epoch])) as string | null;
     if (to === null) return undefined;
-    const marker = await reach(options, shard, await readMarker(options, shard), to, keepTurn);
-    await rebuild(options, shard, marker, keepTurn);
+    const marker = await reach(options, shard, await readMarker(options, shard), to, keepOn);
+    await rebuild(options, shard, marker, keepOn);
     return marker.indexedTo;
   } finally {
     await endTurn(redis, turn.key, turn.owner);
@@ -80,7 +79,7 @@ async function reach(
   shard: number,
   { indexedTo, generation }: Marker,
   to: string,
-  keepTurn: () => Promise<void>,
+  keepTurn: () => Promise<unknown>,
 ): Promise<Marker> {
   const { clickhouse, crash, log } = options;
   let from = indexedTo;
@@ -112,7 +111,7 @@ async function rebuild(
   options: IndexOptions,
   shard: number,
   marker: Marker,
-  keepTurn: () => Promise<void>,
+  keepTurn: () => Promise<unknown>,
 ): Promise<void> {
   const { clickhouse, crash, log } = options;
   let asked = await readRebuild(options, shard);

@@ -16,12 +16,12 @@ import { serversOf, serversThere } from '../src/clickhouse/servers.js';
 import { refuseSegments } from '../src/clickhouse/shard-limits.js';
 import { isInsertRunning } from '../src/clickhouse/store.js';
 import { storedTable } from '../src/clickhouse/tables.js';
-import { type IsHeld, untilNoRetryRuns, withFailedRowsLocked } from '../src/deletion/failed-rows-lock.js';
 import { takeFences, untilStored } from '../src/deletion/fences.js';
+import { untilNoRetryRuns, withMaintenanceLock } from '../src/deletion/maintenance-lock.js';
 import { type Place, placesInOrder } from '../src/deletion/places.js';
 import { readDeletions, readPendingMembers } from '../src/deletion/request.js';
 import { registryKeys, shardOf } from '../src/redis/keys.js';
-import { takeTurn } from '../src/redis/turn.js';
+import { type Lease, takeTurn } from '../src/redis/lease.js';
 import { noteDue } from '../src/retention/due.js';
 import {
   countExpired,
@@ -119,7 +119,7 @@ export async function expireRows(context: RetentionContext, nowMs: number): Prom
   if (deployment === undefined) throw new StateNotLoaded();
   const retaining = [...environments.values()].filter(({ retain_days: days }) => days !== undefined);
   if (retaining.length === 0) return 'done';
-  const done = await withFailedRowsLocked(redis, 'retention', async (isHeld) => {
+  const done = await withMaintenanceLock(redis, 'retention', async ({ isHeld }) => {
     if ((await redis.exists(registryKeys.restoringBackup)) === 1)
       return waits(context, 'a backup is being restored');
     await assertCurrent(redis, context.clickhouse);
@@ -146,7 +146,7 @@ export async function expireRows(context: RetentionContext, nowMs: number): Prom
 }
 
 /** On one server, until another worker takes over. */
-type Run = RetentionContext & { readonly isHeld: IsHeld };
+type Run = RetentionContext & Pick<Lease, 'isHeld'>;
 
 /** The environments of one server. */
 type Part = {

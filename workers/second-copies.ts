@@ -12,7 +12,7 @@ import { dropStrayPreviews } from '../src/deletion/round-tables.js';
 import { dropExportTables, exportPrefix } from '../src/export/tables.js';
 import { usersUnjoined } from '../src/metrics.js';
 import { registryKeys } from '../src/redis/keys.js';
-import { takeTurn } from '../src/redis/turn.js';
+import { takeTurn } from '../src/redis/lease.js';
 import { moveSomeJoins } from '../src/suppression/joins.js';
 import { mirrorSuppressions } from '../src/suppression/mirror.js';
 import { strayPreviewMsMin } from '../src/tuning.js';

@@ -6,7 +6,7 @@ import { describeError } from '../src/log.js';
 import { type Job, Worker } from '../src/packages/bullmq.js';
 import { createClaimAging } from '../src/redis/claim-window.js';
 import { type Segment, shardKeys } from '../src/redis/keys.js';
-import { takeTurn } from '../src/redis/turn.js';
+import { takeTurn } from '../src/redis/lease.js';
 import { createCompressor } from './compress-waiting.js';
 import type { WorkerContext } from './context.js';
 import { indexKeys } from './index-keys.js';

@@ -207,7 +207,7 @@ const keptKeys = [
   registryKeys.processes,
   registryKeys.restoreLock,
   registryKeys.restoringBackup,
-  registryKeys.failedRowsLock,
+  registryKeys.maintenanceLock,
   registryKeys.backupLock(''),
   registryKeys.metrics(''),
 ];

@@ -1,11 +1,12 @@
 // The right to load a deployment's state into an emptied Redis. One process at a time has it, and each of its writes
 // checks it. So the process notices if Redis is emptied meanwhile, or if another load has begun.
 
-import { randomBytes } from 'node:crypto';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
+import { holdLease, newOwner } from '../redis/lease.js';
 import { runScript, type Script, scripts } from '../redis/scripts.js';
 import { stateLoads } from '../tuning.js';
+import { untilTrue } from '../wait.js';
 import { AdministrationError } from './accounts.js';
 import { type Deployment, deploymentKey } from './documents.js';
 
@@ -34,24 +35,16 @@ export type Loading = {
 
 /** Takes the right, waiting at most this long for another load. Settles with undefined when Redis is already loaded. */
 export async function beginLoading(redis: Redis, waitMsMax: number): Promise<Loading | undefined> {
-  const nonce = randomBytes(16).toString('hex');
-  const giveUpAt = performance.now() + waitMsMax;
-  for (;;) {
-    const keys = [registryKeys.epoch, registryKeys.loading, registryKeys.documents];
-    const taken = await runScript(redis, scripts.beginLoad, keys, [nonce, stateLoads.holdMs, deploymentKey]);
-    if (taken === -1) return undefined;
-    if (taken === 1) return hold(redis, nonce);
-    if (performance.now() >= giveUpAt) {
-      throw new AdministrationError('another restore is running; try again when it has ended');
-    }
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
+  const nonce = newOwner();
+  const keys = [registryKeys.epoch, registryKeys.loading, registryKeys.documents];
+  const take = () => runScript(redis, scripts.beginLoad, keys, [nonce, stateLoads.holdMs, deploymentKey]);
+  const taken = await untilTrue(take, { everyMs: 100, msMax: waitMsMax });
+  if (taken === 0) throw new AdministrationError('another restore is running; try again when it has ended');
+  return taken === -1 ? undefined : hold(redis, nonce);
 }
 
 function hold(redis: Redis, nonce: string): Loading {
-  const renew = (ms: number) => runScript(redis, scripts.renewLoad, [registryKeys.loading], [nonce, ms]);
-  // If a renewal fails and the right ends because of it, the next write notices.
-  const renewals = setInterval(() => renew(stateLoads.holdMs).catch(() => null), stateLoads.renewEveryMs);
+  const { isHeld, end } = holdLease(redis, registryKeys.loading, nonce, stateLoads);
 
   async function write(script: Script, keys: string[], args: (string | number)[] = []): Promise<unknown> {
     const guards = [registryKeys.epoch, registryKeys.loading];
@@ -64,7 +57,7 @@ function hold(redis: Redis, nonce: string): Loading {
     nonce,
     write,
     confirm: async () => {
-      if ((await renew(stateLoads.holdMs)) === null) throw new LoadInterrupted();
+      if (!(await isHeld())) throw new LoadInterrupted();
     },
     finish: async ({ epoch }, how) => {
       await write(
@@ -73,11 +66,7 @@ function hold(redis: Redis, nonce: string): Loading {
         [epoch, deploymentKey, how === 'restored' ? 'restored' : ''],
       );
     },
-    end: async () => {
-      clearInterval(renewals);
-      // If Redis does not answer, the right expires.
-      await renew(0).catch(() => null);
-    },
+    end,
   };
 }
 

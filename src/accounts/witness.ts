@@ -13,8 +13,8 @@ import { describeError, type Log } from '../log.js';
 import { clickhouseSetBack } from '../metrics.js';
 import { mastersOf, type Redis } from '../redis/client.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
+import { takeTurn } from '../redis/lease.js';
 import { type Script, scripts } from '../redis/scripts.js';
-import { takeTurn } from '../redis/turn.js';
 import { witnesses } from '../tuning.js';
 import type { Deployment } from './documents.js';
 import {

@@ -28,7 +28,7 @@ import { createCrashPoint } from '../crash-point.js';
 import { mirrorDeletions } from '../deletion/mirror.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
-import { type ProcessLock, withProcessLock } from '../redis/process-lock.js';
+import { type Lease, withProcessLock } from '../redis/lease.js';
 import type { AdminContext } from './context.js';
 import { isRestoring } from './restore-plan.js';
 
@@ -90,7 +90,7 @@ async function makeParts(
   backup: Backup,
   base: string | undefined,
   isContinued: boolean,
-  lock: ProcessLock,
+  lock: Lease,
 ): Promise<BackupView> {
   const { redis, clickhouse, config } = context;
   const { clickhouseDatabase: database } = config;

@@ -13,7 +13,7 @@ import { type FailedRow, insertFailedRow, isRowGone, shardNumberSpacing } from '
 import { storedTable, UnknownColumns } from '../clickhouse/tables.js';
 import { failedRows } from '../contract/limits.js';
 import type { TableVersion } from '../contract/records.js';
-import { withFailedRowsLocked } from '../deletion/failed-rows-lock.js';
+import { withMaintenanceLock } from '../deletion/maintenance-lock.js';
 import { readPendingMembers } from '../deletion/request.js';
 import { describeError } from '../log.js';
 import { registryKeys } from '../redis/keys.js';
@@ -52,7 +52,7 @@ async function listFailedOn(clickhouse: ClickHouseClient, countMax: number): Pro
  */
 export async function retryFailed(context: AdminContext): Promise<RetriedRows> {
   const { clickhouse, redis, log } = context;
-  const result = await withFailedRowsLocked(redis, 'retry', async (isHeld) => {
+  const result = await withMaintenanceLock(redis, 'retry', async ({ isHeld }) => {
     if ((await redis.exists(registryKeys.restoringBackup)) === 1)
       throw new AdministrationError('a backup is being restored: try again when that is done');
     const { epoch, accountOf } = await readAccounts(context);

@@ -32,8 +32,8 @@ import { makeLocalViews } from '../clickhouse/spanning-views.js';
 import { copyNameOf, isCopyRunning, isInsertOfShardRunning } from '../clickhouse/store.js';
 import { moves } from '../contract/limits.js';
 import { type CrashPoint, createCrashPoint } from '../crash-point.js';
-import { withFailedRowsLocked } from '../deletion/failed-rows-lock.js';
 import { takeFence } from '../deletion/fences.js';
+import { withMaintenanceLock } from '../deletion/maintenance-lock.js';
 import { Overtaken, readDeletion, readPendingMembers, updateDeletion } from '../deletion/request.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
@@ -393,7 +393,7 @@ async function endRounds({ context: { redis }, source }: Moving): Promise<void> 
     return 'free';
   };
   await untilOrRefused(
-    async () => (await withFailedRowsLocked(redis, 'move', undo)) === 'free',
+    async () => (await withMaintenanceLock(redis, 'move', undo)) === 'free',
     'a round of deletions or a restore still runs; try again when it has ended',
   );
   await checkNoRestore(redis);

@@ -18,7 +18,7 @@ import { tables } from '../contract/records.js';
 import { createCrashPoint } from '../crash-point.js';
 import { deleteAgain } from '../deletion/delete-again.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
-import { withProcessLock } from '../redis/process-lock.js';
+import { withProcessLock } from '../redis/lease.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { copySuppressions } from '../suppression/mirror.js';
 import { checkAllThere, checkNoMove } from './backups.js';

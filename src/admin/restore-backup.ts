@@ -58,8 +58,8 @@ import { backups, loads } from '../contract/limits.js';
 import { type CrashPoint, createCrashPoint } from '../crash-point.js';
 import { type DeletedRequest, deleteAgain } from '../deletion/delete-again.js';
 import { readDeletedUsers } from '../deletion/deleted-users.js';
-import { withFailedRowsLocked } from '../deletion/failed-rows-lock.js';
 import { takeFences } from '../deletion/fences.js';
+import { withMaintenanceLock } from '../deletion/maintenance-lock.js';
 import { mirrorDeletions } from '../deletion/mirror.js';
 import {
   type DeletionRequest,
@@ -70,7 +70,7 @@ import {
 } from '../deletion/request.js';
 import { describeError } from '../log.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
-import { type ProcessLock, withProcessLock } from '../redis/process-lock.js';
+import { type Lease, withProcessLock } from '../redis/lease.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { undoRuns } from '../retention/removed-identifications.js';
 import { suppressedNamesTable } from '../suppression/mirror.js';
@@ -115,7 +115,7 @@ type Restore = {
   /** The database beside the one in use, and a connection to it on each server, the home first. */
   readonly staging: string;
   readonly restored: readonly ClickHouseClient[];
-  readonly lock: ProcessLock;
+  readonly lock: Lease;
   readonly crash: CrashPoint;
 };
 
@@ -534,7 +534,7 @@ async function notePlanInRedis(restore: Planned, owner: string, places: string):
     context.redis,
     scripts.noteRestore,
     [
-      registryKeys.failedRowsLock,
+      registryKeys.maintenanceLock,
       registryKeys.restoreLock,
       registryKeys.epoch,
       registryKeys.documents,
@@ -694,7 +694,7 @@ export async function withoutDeletions<Result>(
   work: (owner: string) => Promise<Result>,
 ): Promise<Result> {
   const tryIt = async () => {
-    const done = await withFailedRowsLocked(redis, 'restore', async (_, owner) => ({
+    const done = await withMaintenanceLock(redis, 'restore', async ({ owner }) => ({
       result: await work(owner),
     }));
     return done === 'locked' ? undefined : done;

@@ -1,14 +1,14 @@
 // The callbacks of complete deletions: what is sent, and the tries in the request's document. That document is the truth of
 // what is due; jobs are derived from it and may be lost. A crash after a call and before its note repeats the call.
 
-import { createHash, randomUUID } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { readCallback } from '../accounts/callbacks.js';
 import { callbacks } from '../contract/limits.js';
 import { type CrashPoint, noCrash } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
+import { endTurn, newOwner, takeTurn } from '../redis/lease.js';
 import { runScript, scripts } from '../redis/scripts.js';
-import { endTurn, takeTurn } from '../redis/turn.js';
 import { callbackJobs } from '../tuning.js';
 import { type CallOptions, type CallResult, call, isTaken } from './callback-call.js';
 import type { DeletionRequest } from './request.js';
@@ -88,10 +88,9 @@ export async function callForTest(
   const target = await readCallback(redis, accountId);
   if (target === undefined) return undefined;
   const turn = registryKeys.callbackTest(accountId);
-  const owner = randomUUID();
+  const owner = newOwner();
   if (!(await takeTurn(redis, turn, 2 * callbacks.callMsMax, owner))) return 'busy';
   const result = await call(target, JSON.stringify({ type: 'test', account_id: accountId }), options);
-  // If Redis is away by now, the turn ends by itself.
-  await endTurn(redis, turn, owner).catch(() => undefined);
+  await endTurn(redis, turn, owner);
   return result;
 }

@@ -4,8 +4,8 @@
 import type { Log } from '../log.js';
 import { type Redis, serversOf } from './client.js';
 import { registryKeys } from './keys.js';
+import { takeTurn } from './lease.js';
 import { emptySlowLogs } from './slow-log.js';
-import { takeTurn } from './turn.js';
 
 const spacingMs = 30_000;
 

@@ -113,7 +113,7 @@ export const registryKeys = {
   /** Present while the append-only file still holds deleted data. */
   rewriteWanted: '{registry}:rewrite_wanted',
   /** Held by the process that moves or deletes failed rows. */
-  failedRowsLock: '{registry}:failed_rows_lock',
+  maintenanceLock: '{registry}:failed_rows_lock',
   /** Held by the worker that last looked for stray targets. */
   strayTargets: '{registry}:stray_targets',
   /** Present for a while after a run that deleted expired rows. */

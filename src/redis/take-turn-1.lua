@@ -1,11 +1,19 @@
 #!lua flags=allow-oom
--- Takes a turn that may be taken once per period. Allowed when Redis is full, since some turns make room.
+-- Takes a turn that one process at a time has, or renews it for the one that has it. Allowed when Redis is full, since some turns make
+-- room.
 --
 -- KEYS  1  the turn
 -- ARGV  1  how long the turn is taken, in ms   2  who takes it
--- Returns 1 when it was free, else 0.
+--       3…  whom it may be taken from: those whose name begins with one of these words
+-- Returns 1 when taken, else 0.
 
-if redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[1], 'NX') then return 1 end
--- A turn that was taken before Redis's clock was set back would last longer by that time.
+local holder = redis.call('GET', KEYS[1])
+local is_free = not holder or holder == ARGV[2]
+for i = 3, #ARGV do is_free = is_free or string.match(holder, '^%a+') == ARGV[i] end
+if is_free then
+  redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[1])
+  return 1
+end
+-- A turn that was taken before Redis's clock was set back would last longer by that time. Its owner renews it if need be.
 redis.call('PEXPIRE', KEYS[1], ARGV[1], 'LT')
 return 0

@@ -32,7 +32,7 @@ import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { crashPoints } from '../../src/crash-point.js';
 import { keepDeletedUsers, readDeletedUsers } from '../../src/deletion/deleted-users.js';
 import { registryKeys } from '../../src/redis/keys.js';
-import { deletionRounds, failedRowsLock } from '../../src/tuning.js';
+import { deletionRounds, maintenanceLock } from '../../src/tuning.js';
 
 let sluice: SluiceHandle;
 let worker: Child;
@@ -86,13 +86,13 @@ let holding: NodeJS.Timeout | undefined;
 
 /** No user is deleted while this is set. */
 async function holdDeletions(held: boolean): Promise<void> {
-  const lock = registryKeys.failedRowsLock;
+  const lock = registryKeys.maintenanceLock;
   clearInterval(holding);
   if (!held) return withRedis(sluice, async (redis) => void (await redis.del(lock)));
   const hold = () =>
-    withRedis(sluice, (redis) => redis.set(lock, 'retry of a test', 'PX', failedRowsLock.holdMs));
+    withRedis(sluice, (redis) => redis.set(lock, 'retry of a test', 'PX', maintenanceLock.holdMs));
   await hold();
-  holding = setInterval(() => void hold(), failedRowsLock.renewEveryMs);
+  holding = setInterval(() => void hold(), maintenanceLock.renewEveryMs);
 }
 
 /** Kills a command at a crash point. The next one need not wait until the right of a killed process ends. */
@@ -294,7 +294,7 @@ test('a restore that is killed anywhere goes on when it is called again, and nev
   await submit('dave', { identity: 'dave' });
   await (await sluice.addWorker({ CRASH_AT: 'after_mutation' })).exited;
   // The restore would wait for a minute: for as long as a killed worker's right lasts.
-  await withRedis(sluice, (redis) => redis.del(registryKeys.failedRowsLock));
+  await withRedis(sluice, (redis) => redis.del(registryKeys.maintenanceLock));
   await sendEvent({ identity: 'frank' });
   const spec = crashPoints.backup.flatMap((point) =>
     point === 'table_exchanged' ? [point, `${point}:4` as const] : [point],
@@ -478,7 +478,7 @@ test('names the requests whose users are unknown, since their hashes were lost w
 });
 
 test('waits for a round of deletions, and exchanges nothing until it has ended', async () => {
-  const lock = registryKeys.failedRowsLock;
+  const lock = registryKeys.maintenanceLock;
   await withRedis(sluice, async (redis) => {
     await redis.set(lock, 'round of a worker', 'PX', 3_600_000);
     let ended = false;
@@ -486,7 +486,7 @@ test('waits for a round of deletions, and exchanges nothing until it has ended',
       ended = true;
     });
     // A process that asks for the lock shortens a time to live that no lock can have.
-    await until(async () => (await redis.pttl(lock)) <= failedRowsLock.holdMs, {
+    await until(async () => (await redis.pttl(lock)) <= maintenanceLock.holdMs, {
       deadlineMs: 60_000,
       what: 'the restore asks whether a round runs',
     });
@@ -530,7 +530,7 @@ test('goes on although Redis is emptied after the first exchange, and still know
   await worker.stop();
   await submit('bob', { identity: 'bob' });
   await (await sluice.addWorker({ CRASH_AT: 'after_mutation' })).exited;
-  await withRedis(sluice, (redis) => redis.del(registryKeys.failedRowsLock));
+  await withRedis(sluice, (redis) => redis.del(registryKeys.maintenanceLock));
   const requestsOfBob = `SELECT request_id FROM deletion_requests WHERE request_id = '${requests.bob}'`;
   assert.notDeepEqual(await sluice.rows(requestsOfBob), []);
   await killAt('table_exchanged:6', 'backup', 'restore', 'late', '--yes');

@@ -68,13 +68,13 @@ async function untilHeld(gate: ClickHouseGate): Promise<void> {
 
 /** As if the process that has it were paused for longer than its right lasts. */
 async function endRight(): Promise<void> {
-  await withRedis(sluice, (redis) => redis.del(registryKeys.restoreLock, registryKeys.failedRowsLock));
+  await withRedis(sluice, (redis) => redis.del(registryKeys.restoreLock, registryKeys.maintenanceLock));
 }
 
 /** The same while a process goes on renewing its right, until another one has got so far that its statement is held. */
 async function handRightOver(to: ClickHouseGate): Promise<void> {
   await withRedis(sluice, async (redis) => {
-    const locks = [registryKeys.restoreLock, registryKeys.failedRowsLock];
+    const locks = [registryKeys.restoreLock, registryKeys.maintenanceLock];
     const owners = await redis.mget(locks);
     await until(
       async () => {

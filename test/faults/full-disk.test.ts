@@ -21,7 +21,7 @@ import { tempDir } from '../../harness/temp-dir.js';
 import { until } from '../../harness/wait.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { changeDefinition, NoRoom } from '../../src/clickhouse/definitions.js';
-import { withFailedRowsLocked } from '../../src/deletion/failed-rows-lock.js';
+import { withMaintenanceLock } from '../../src/deletion/maintenance-lock.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { createCutDisk } from '../chaos/cut-disk.js';
 import { createSmallDisk } from '../chaos/small-disk.js';
@@ -101,7 +101,7 @@ for (const [kind, tool] of [
 
       // Its users are in ClickHouse when the disk is filled, so that its round is what meets that.
       const requestId = await withRedis(sluice, (redis) =>
-        withFailedRowsLocked(redis, 'restore', async () => {
+        withMaintenanceLock(redis, 'restore', async () => {
           const id = await submitAccepted(sluice, token, [{ identity: 'ada' }]);
           await until(async () => (await redis.scard(registryKeys.unkeptDeletions)) === 0, {
             deadlineMs: 60_000,

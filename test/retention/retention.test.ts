@@ -19,7 +19,7 @@ import { storedTable } from '../../src/clickhouse/tables.js';
 import { retention } from '../../src/contract/limits.js';
 import { tables } from '../../src/contract/records.js';
 import { type CrashPoint, crashPoints, noCrash } from '../../src/crash-point.js';
-import { withFailedRowsLocked } from '../../src/deletion/failed-rows-lock.js';
+import { withMaintenanceLock } from '../../src/deletion/maintenance-lock.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { secondsOverdue } from '../../src/retention/due.js';
 import { retentionRuns } from '../../src/tuning.js';
@@ -568,7 +568,7 @@ test('does not begin beside a round of deletions, and gives way to one that begi
   const nowMs = Date.now();
   const old = { app_id: retained, identity: 'ada', user_id: null, name: 'old' };
   await storeAt(nowMs - 50 * dayMs, 'stored_events', [old]);
-  const lock = registryKeys.failedRowsLock;
+  const lock = registryKeys.maintenanceLock;
   const hold = (owner: string) => redis.set(lock, owner, 'PX', 60_000);
   for (const owner of ['round another', 'retry another', 'restore another']) {
     await hold(owner);
@@ -590,7 +590,7 @@ test('does not begin beside a round of deletions, and gives way to one that begi
     ['round', 'taken'],
   ] as const) {
     await hold('retention another');
-    assert.equal(await withFailedRowsLocked(redis, kind, async () => 'taken'), expected, kind);
+    assert.equal(await withMaintenanceLock(redis, kind, async () => 'taken'), expected, kind);
   }
   await hold('retention another');
   assert.equal(await expireRows(context, nowMs), 'done');
@@ -623,7 +623,7 @@ test('a worker checks a few times a day, by the slower of two clocks', async (t)
   const earlier = Math.floor(Date.now() / 1000) - 90_000;
   for (const fails of [true, false]) {
     await redis.del(registryKeys.retentionRun);
-    if (!fails) await redis.set(registryKeys.failedRowsLock, 'round another', 'PX', 60_000);
+    if (!fails) await redis.set(registryKeys.maintenanceLock, 'round another', 'PX', 60_000);
     const crash = (name: string) => {
       if (fails && name === 'expired_users_found') throw new Error('died');
     };
@@ -641,7 +641,7 @@ test('a worker checks a few times a day, by the slower of two clocks', async (t)
   );
   const metrics = await (await fetch(`${sluice.adminUrl}/metrics`)).text();
   assert.match(metrics, /^sluice_retention_unfinished_seconds 9\d{4}$/m);
-  await redis.del(registryKeys.retentionRun, registryKeys.failedRowsLock);
+  await redis.del(registryKeys.retentionRun, registryKeys.maintenanceLock);
   await expireRowsIfDue(context);
   assert.deepEqual([await storedRows(), await secondsOverdue(redis)], [[], 0]);
 

@@ -23,7 +23,7 @@ import { readMarkers, writeMarker } from '../../src/clickhouse/key-index.js';
 import { endOwnership, removeRows, takeOver } from '../../src/clickhouse/move-rows.js';
 import { readConfig } from '../../src/config.js';
 import { noCrash } from '../../src/crash-point.js';
-import { withFailedRowsLocked } from '../../src/deletion/failed-rows-lock.js';
+import { withMaintenanceLock } from '../../src/deletion/maintenance-lock.js';
 import { createLog } from '../../src/log.js';
 import { connect, untilReady } from '../../src/redis/client.js';
 import { rebuildText } from '../../src/redis/key-rebuild.js';
@@ -328,13 +328,13 @@ test('a move waits for a restore, and a restore for a move', async () => {
     ['round', 'move'],
     ['move', 'retention'],
   ] as const) {
-    const meanwhile = () => withFailedRowsLocked(redis, other, async () => 'taken');
-    assert.equal(await withFailedRowsLocked(redis, held, meanwhile), 'locked', `${held}, ${other}`);
+    const meanwhile = () => withMaintenanceLock(redis, other, async () => 'taken');
+    assert.equal(await withMaintenanceLock(redis, held, meanwhile), 'locked', `${held}, ${other}`);
   }
   // It may have been killed.
-  const again = () => withFailedRowsLocked(redis, 'move', async () => 'taken');
-  assert.equal(await withFailedRowsLocked(redis, 'move', again), 'taken');
-  const lock = registryKeys.failedRowsLock;
+  const again = () => withMaintenanceLock(redis, 'move', async () => 'taken');
+  assert.equal(await withMaintenanceLock(redis, 'move', again), 'taken');
+  const lock = registryKeys.maintenanceLock;
   const [held, heldMs] = ['restore another', 3_600_000];
   await redis.set(lock, held, 'PX', heldMs);
   const moving = move(1);

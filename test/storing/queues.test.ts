@@ -8,7 +8,7 @@ import { createLog } from '../../src/log.js';
 import { Worker } from '../../src/packages/bullmq.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { connectForQueue } from '../../src/redis/client.js';
-import { takeTurn } from '../../src/redis/turn.js';
+import { takeTurn } from '../../src/redis/lease.js';
 import {
   openQueue,
   queueOptions,

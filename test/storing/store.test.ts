@@ -865,12 +865,12 @@ test('a retry that has lost its lock sends no further row, and leaves the lock t
   gate.hold(({ sql }) => sql.includes('AS markers FROM stored_events'));
   const retried = retryFailed(retryContext(gated));
   await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'the retry looks for its first row' });
-  await redis.set(registryKeys.failedRowsLock, 'round another', 'PX', 40_000);
+  await redis.set(registryKeys.maintenanceLock, 'round another', 'PX', 40_000);
   gate.release();
   await assert.rejects(retried, /has taken over the failed rows/);
   assert.deepEqual((await names()).length, 1);
-  assert.equal(await redis.get(registryKeys.failedRowsLock), 'round another');
-  const leftMs = await redis.pttl(registryKeys.failedRowsLock);
+  assert.equal(await redis.get(registryKeys.maintenanceLock), 'round another');
+  const leftMs = await redis.pttl(registryKeys.maintenanceLock);
   assert.ok(leftMs <= 40_000, `the lock of another lasts ${leftMs} ms`);
 });
 

@@ -1,4 +1,4 @@
--- Ends a turn of the caller, or extends it; does nothing if another process has taken the turn since.
+-- Renews a turn of the caller, or ends it; does nothing if another process has taken the turn since.
 --
 -- KEYS  1  the turn
 -- ARGV  1  who took it   2  for how long from now, in ms; 0 to end it

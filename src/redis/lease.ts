@@ -1,0 +1,111 @@
+// What one process at a time has: turns, which are taken once per period, and leases, which are renewed while somebody works. Those of
+// a killed process end by themselves. A lease says who may begin, not that nobody else works: the process may be paused
+// until its lease has ended, and Redis may be emptied. So what must not be done twice is also checked where it is done.
+
+import { randomBytes } from 'node:crypto';
+import { processLocks } from '../tuning.js';
+import { untilTrue } from '../wait.js';
+import type { Redis } from './client.js';
+import { runScript, scripts } from './scripts.js';
+
+/**
+ * Takes the turn for so long if it is free, or the owner's already. Settles with whether it did. `owner`: who may keep it, such as
+ * `retry 3f09…`. `from`: the first words of owners from whom it may be taken.
+ */
+export async function takeTurn(
+  redis: Redis,
+  key: string,
+  ms: number,
+  owner: string = newOwner(),
+  from: readonly string[] = [],
+): Promise<boolean> {
+  return Number(await runScript(redis, scripts.takeTurn, [key], [ms, owner, ...from])) === 1;
+}
+
+/** Has the owner's turn end after so long from now. Settles with false if it has ended, or if another process has taken it since. */
+export async function keepTurn(redis: Redis, key: string, owner: string, ms: number): Promise<boolean> {
+  return Number(await runScript(redis, scripts.keepTurn, [key], [owner, ms])) === 1;
+}
+
+/** Ends the owner's turn. If Redis does not answer, it ends by itself. */
+export async function endTurn(redis: Redis, key: string, owner: string): Promise<void> {
+  await keepTurn(redis, key, owner, 0).catch(() => false);
+}
+
+/** Whether this turn was taken within `everyMs`; then the caller need not prepare for it. */
+export async function isTurnTaken(redis: Redis, key: string, everyMs: number): Promise<boolean> {
+  const leftMs = await redis.pttl(key);
+  // Longer than a turn lasts: Redis's clock was set back since. `takeTurn` repairs that.
+  return leftMs >= 0 && leftMs <= everyMs;
+}
+
+/** Letters and digits, another one each time. */
+export function newOwner(): string {
+  return randomBytes(12).toString('hex');
+}
+
+export type Lease = {
+  /** Another one each time that it is taken. */
+  readonly owner: string;
+  /** Asks Redis whether this process has the lease, and renews it. */
+  readonly isHeld: () => Promise<boolean>;
+};
+
+export type LeaseTimes = {
+  /** The lease of a killed process ends after this long. */
+  readonly holdMs: number;
+  readonly renewEveryMs: number;
+};
+
+export type LeaseOptions = LeaseTimes & {
+  readonly owner?: string;
+  /** As for a turn. */
+  readonly from?: readonly string[];
+  /** How long to wait for another process; not at all by default. */
+  readonly waitMsMax?: number;
+  /** Whether `isHeld` takes it again if it has ended meanwhile and is free. */
+  readonly takesAgain?: boolean;
+};
+
+/** Renews a lease that was taken, until `end` is called. */
+export function holdLease(
+  redis: Redis,
+  key: string,
+  owner: string,
+  { holdMs, renewEveryMs }: LeaseTimes,
+  isHeld = () => keepTurn(redis, key, owner, holdMs),
+): Lease & { readonly end: () => Promise<void> } {
+  // If a renewal fails, the next one follows. Whoever works asks whether the lease is lost.
+  const renewal = setInterval(() => void isHeld().catch(() => false), renewEveryMs);
+  const end = () => {
+    clearInterval(renewal);
+    return endTurn(redis, key, owner);
+  };
+  return { owner, isHeld, end };
+}
+
+/** Runs `work` while this process has the lease. Settles with `locked`, without running it, if another process keeps it. */
+export async function withLease<Result>(
+  redis: Redis,
+  key: string,
+  { owner = newOwner(), from, waitMsMax = 0, takesAgain = false, ...times }: LeaseOptions,
+  work: (lease: Lease) => Promise<Result>,
+): Promise<Result | 'locked'> {
+  const take = () => takeTurn(redis, key, times.holdMs, owner, from);
+  if (!(await untilTrue(take, { everyMs: 100, msMax: waitMsMax }))) return 'locked';
+  const lease = holdLease(redis, key, owner, times, takesAgain ? take : undefined);
+  try {
+    return await work(lease);
+  } finally {
+    await lease.end();
+  }
+}
+
+/** Runs `work` while no other process has the lock: waits for longer than the lock of a killed one lasts. */
+export async function withProcessLock<Result>(
+  redis: Redis,
+  key: string,
+  work: (lease: Lease) => Promise<Result>,
+): Promise<Result | 'locked'> {
+  return withLease(redis, key, { ...processLocks, takesAgain: true }, work);
+}
