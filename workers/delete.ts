@@ -5,7 +5,7 @@
 
 import { randomBytes } from 'node:crypto';
 import type { Environment } from '../src/accounts/documents.js';
-import { readRegistry, StateNotLoaded } from '../src/accounts/registry.js';
+import { readLoadedRegistry } from '../src/accounts/registry.js';
 import { assertCurrent } from '../src/accounts/witness.js';
 import {
   type ClickHouseClient,
@@ -196,9 +196,8 @@ async function finish(options: RoundOptions, requests: readonly DeletionRequest[
   // It may have been set back since the places were counted.
   await assertCurrent(redis, clickhouse);
   const completed_at = new Date().toISOString();
-  const { deployment, callbacks } = await readRegistry(redis);
   // An emptied Redis has no callbacks. Copying that state would lose the pending call for good.
-  if (deployment === undefined) throw new StateNotLoaded();
+  const { callbacks } = await readLoadedRegistry(redis);
   const completed = requests.map(
     (request): DeletionRequest => ({
       ...request,

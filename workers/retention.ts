@@ -5,7 +5,7 @@
 
 import { randomBytes } from 'node:crypto';
 import type { Environment } from '../src/accounts/documents.js';
-import { readRegistry, StateNotLoaded } from '../src/accounts/registry.js';
+import { readLoadedRegistry, readRegistry } from '../src/accounts/registry.js';
 import { refreshShardTable } from '../src/accounts/shard-servers.js';
 import { assertCurrent } from '../src/accounts/witness.js';
 import { readRow } from '../src/clickhouse/answers.js';
@@ -115,8 +115,7 @@ function waits({ log }: RetentionContext, reason: Reason, more: object = {}): 'b
  */
 export async function expireRows(context: RetentionContext, nowMs: number): Promise<'done' | 'busy'> {
   const { redis } = context;
-  const { environments, deployment } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
+  const { environments } = await readLoadedRegistry(redis);
   const retaining = [...environments.values()].filter(({ retain_days: days }) => days !== undefined);
   if (retaining.length === 0) return 'done';
   const done = await withMaintenanceLock(redis, 'retention', async ({ isHeld }) => {

@@ -101,6 +101,15 @@ export async function readRegistry(redis: Redis): Promise<RegistrySnapshot> {
   );
 }
 
+/** The same of a Redis that holds the deployment. Throws StateNotLoaded when it was emptied. */
+export async function readLoadedRegistry(
+  redis: Redis,
+): Promise<RegistrySnapshot & { readonly deployment: Deployment }> {
+  const { deployment, ...others } = await readRegistry(redis);
+  if (deployment === undefined) throw new StateNotLoaded();
+  return { ...others, deployment };
+}
+
 export function snapshotOf(
   version: string,
   documents: Readonly<Record<string, string>>,
@@ -162,8 +171,7 @@ export async function changeRegistry<T>(
   decide: (snapshot: RegistrySnapshot) => { changes: Change[]; result: T },
 ): Promise<T> {
   for (let attempt = 0; attempt < administration.changeAttemptsMax; attempt++) {
-    const snapshot = await readRegistry(redis);
-    if (snapshot.deployment === undefined) throw new StateNotLoaded();
+    const snapshot = await readLoadedRegistry(redis);
     const { changes, result } = decide(snapshot);
     if (changes.length === 0) return result;
     const written = await writeChanges(redis, snapshot.deployment.epoch, snapshot.version, changes);

@@ -1,7 +1,7 @@
 // Exports and suppressions as people ask for them in the console: the same as with a token of the deletion API, without one.
 
 import { AdministrationError } from '../accounts/accounts.js';
-import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { readLoadedRegistry } from '../accounts/registry.js';
 import { userExports } from '../contract/limits.js';
 import type { Target } from '../deletion/targets.js';
 import { readExportTargets } from '../export/input.js';
@@ -64,8 +64,7 @@ export async function listExportsOf(context: AdminContext, accountId: string) {
 
 /** The deployment that Redis belongs to, if it has the account. */
 export async function deploymentOf({ redis }: AdminContext, accountId: string) {
-  const { deployment, accounts } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
+  const { deployment, accounts } = await readLoadedRegistry(redis);
   if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
   return deployment;
 }

@@ -3,7 +3,7 @@
 // text: they are shown with its hash, and cannot be sent.
 
 import { AdministrationError } from '../accounts/accounts.js';
-import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { readLoadedRegistry } from '../accounts/registry.js';
 import { readRows } from '../clickhouse/answers.js';
 import { type ClickHouseClient, classifyFault, codeOfFault } from '../clickhouse/client.js';
 import { forgetErrorTexts } from '../clickhouse/error-texts.js';
@@ -100,8 +100,7 @@ function isHere(servers: Servers, number: number, { segment }: Pick<FailedRow, '
 }
 
 async function readAccounts({ redis }: AdminContext) {
-  const { deployment, environments } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
+  const { deployment, environments } = await readLoadedRegistry(redis);
   const accountOf = new Map([...environments].map(([appId, environment]) => [appId, environment.account_id]));
   return { epoch: deployment.epoch, accountOf };
 }

@@ -1,7 +1,7 @@
 // The index of idempotency keys, for administrators: how large it is, how far it reaches, and how to rebuild it.
 
 import { randomUUID } from 'node:crypto';
-import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { readLoadedRegistry, StateNotLoaded } from '../accounts/registry.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { type KeyIndexSize, readKeyIndexSize, readMarkers } from '../clickhouse/key-index.js';
 import { serversOf, serversThere } from '../clickhouse/servers.js';
@@ -63,8 +63,7 @@ export async function showKeyIndex({ redis, clickhouse }: AdminContext) {
  */
 export async function rebuildKeyIndex(context: AdminContext) {
   const { redis } = context;
-  const { deployment } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
+  const { deployment } = await readLoadedRegistry(redis);
   for (let shard = 0; shard < deployment.shards; shard++) {
     const state = shardKeys.state(shard);
     for (let noted: unknown = 0; noted === 0; ) {
@@ -83,8 +82,7 @@ function sumOf(sizes: readonly KeyIndexSize[]): KeyIndexSize {
 }
 
 async function countShards(redis: AdminContext['redis']): Promise<number> {
-  const { deployment } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
+  const { deployment } = await readLoadedRegistry(redis);
   return deployment.shards;
 }
 

@@ -9,7 +9,7 @@ import { randomBytes } from 'node:crypto';
 import { AdministrationError } from '../accounts/accounts.js';
 import { type ShardMove, type ShardServers, shardServersKey } from '../accounts/documents.js';
 import { mirrorRegistry } from '../accounts/mirror.js';
-import { changeRegistry, readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { changeRegistry, readLoadedRegistry, readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { tableOf } from '../accounts/shard-servers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { raiseGeneration } from '../clickhouse/key-index.js';
@@ -225,8 +225,7 @@ async function renewIndex(
   client: ClickHouseClient,
   name?: string,
 ): Promise<void> {
-  const { deployment } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
+  const { deployment } = await readLoadedRegistry(redis);
   const state = shardKeys.state(shard);
   const known = await redis.hget(state, 'keys_generation');
   const generation = await raiseGeneration(client, shard, known, name);
@@ -372,8 +371,7 @@ async function copyRegistryIfThere(context: AdminContext): Promise<void> {
  * while the shard's rows are here.
  */
 async function endRounds({ context: { redis }, source }: Moving): Promise<void> {
-  const { deployment } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
+  const { deployment } = await readLoadedRegistry(redis);
   for (const { requestId } of await readPendingMembers(redis, deployment.epoch)) {
     for (;;) {
       const request = await readDeletion(redis, requestId);
@@ -419,8 +417,8 @@ async function close(moving: Moving): Promise<void> {
   for (const client of [source, target])
     await untilOrRefused(async () => !(await isInsertOfShardRunning(client, shard)), insertRuns);
   await untilOrRefused(async () => !(await isCopyRunning(target, shard)), insertRuns);
-  const { deployment } = await readRegistry(redis);
-  const fence = await takeFence({ redis, epoch: deployment?.epoch ?? '' }, shard);
+  const { deployment } = await readLoadedRegistry(redis);
+  const fence = await takeFence({ redis, epoch: deployment.epoch }, shard);
   // Copying rows copies no tokens. So a worker that read a segment before the move asks Redis again and looks for its marker.
   await refuseSegments(target, shard, fence);
 }

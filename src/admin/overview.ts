@@ -2,7 +2,7 @@
 // asks every few seconds, so this reads little: some keys of Redis, and one statement of ClickHouse.
 
 import { AdministrationError } from '../accounts/accounts.js';
-import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { readLoadedRegistry, readRegistry } from '../accounts/registry.js';
 import { readRow, readRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { serversOf, setBackIn } from '../clickhouse/servers.js';
@@ -21,8 +21,7 @@ import type { AdminContext } from './context.js';
 /** What is not well, if anything, in parts of a sentence for people; how soon records can be queried; pending deletions. */
 export async function readOverview(context: AdminContext, accountId: string) {
   const { redis, config } = context;
-  const { deployment, accounts, environments } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
+  const { deployment, accounts, environments } = await readLoadedRegistry(redis);
   if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
   const [shards, processes, servers, aside, { pending, lost }, copies, failed, overdueSeconds] =
     await Promise.all([
@@ -134,8 +133,7 @@ async function countFailed({ clickhouse }: AdminContext, appIds: readonly string
 /** The parts of the deployment: shards with their backlog, processes, Redis and ClickHouse. */
 export async function readDeploymentParts(context: AdminContext) {
   const { redis, config } = context;
-  const { deployment } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
+  const { deployment } = await readLoadedRegistry(redis);
   const [shards, processes, servers, info] = await Promise.all([
     readShards(context, deployment.shards),
     listProcesses(redis, Date.now()),

@@ -3,7 +3,7 @@
 // wait. What the servers lost is lost, and its senders may send it again.
 
 import { AdministrationError } from '../accounts/accounts.js';
-import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { readLoadedRegistry, readRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { type Comparison, compareOnce } from '../accounts/witness.js';
 import { forgetKept, readSeen, type Seen } from '../accounts/witness-copies.js';
 import { readRow } from '../clickhouse/answers.js';
@@ -68,8 +68,7 @@ export async function recoverState(context: AdminContext) {
   const done = await withProcessLock(redis, registryKeys.restoreLock, async () => {
     await checkAllThere(clickhouse);
     const { setBack } = await compare(context);
-    const { deployment, shardServers } = await readRegistry(redis);
-    if (deployment === undefined) throw new StateNotLoaded();
+    const { deployment, shardServers } = await readLoadedRegistry(redis);
     checkNoMove(shardServers?.moves);
     const missing = await readMissing(context, deployment.shards, setBack);
     if (setBack.length === 0) return { recovered: [], missing, ...nothing };
@@ -168,8 +167,7 @@ async function checkPlaces({ clickhouse }: AdminContext, setBack: readonly numbe
 /** Deletes from the servers the users whom requests have deleted, as far as they are known. */
 async function deleteOn(context: AdminContext, setBack: readonly number[]) {
   const { redis, clickhouse } = context;
-  const { deployment, environments } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
+  const { deployment, environments } = await readLoadedRegistry(redis);
   // A request that the home had as complete was carried out on all servers by then.
   const complete = setBack.includes(0) ? await readCompleteIds(clickhouse) : new Set<string>();
   const { known, unknown }: Deleted = await findDeleted(redis, (request) =>

@@ -17,7 +17,7 @@ import {
 } from '../accounts/documents.js';
 import { beginLoading } from '../accounts/loading.js';
 import { mirrorRegistry, readMirror } from '../accounts/mirror.js';
-import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { readLoadedRegistry, readRegistry } from '../accounts/registry.js';
 import { forgetKept } from '../accounts/witness-copies.js';
 import { readRows } from '../clickhouse/answers.js';
 import {
@@ -620,8 +620,7 @@ async function noteGenerations({ context }: Restore, server: number): Promise<vo
   const { redis } = context;
   const servers = serversOf(context.clickhouse);
   const client = servers.all[server] as ClickHouseClient;
-  const { deployment } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
+  const { deployment } = await readLoadedRegistry(redis);
   for (const [shard, { generation }] of await readMarkers(client)) {
     // Every restored server has a marker of each shard, with a generation of its own.
     if (servers.numberOf(shard) !== server) continue;
@@ -650,8 +649,7 @@ async function refuseUpTo(
 
 /** The last segment of each shard. */
 async function readLastSegments({ context: { redis } }: Restore): Promise<readonly string[]> {
-  const { deployment } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
+  const { deployment } = await readLoadedRegistry(redis);
   return takeFences({ ...deployment, redis });
 }
 
@@ -708,8 +706,7 @@ export async function withoutDeletions<Result>(
 /** Deletes from the restored tables the users whom requests have reached since the backup began, as far as that is known. */
 async function deleteSince({ context, name, restored }: Restore): Promise<RestoredBackup> {
   const { redis } = context;
-  const { deployment, environments } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
+  const { deployment, environments } = await readLoadedRegistry(redis);
   const [home] = restored as readonly [ClickHouseClient, ...ClickHouseClient[]];
   const backup = await readOwnNote(home, name);
   // If Redis was emptied since, or the backup came from elsewhere, timestamps show which requests it lacks.
@@ -813,8 +810,7 @@ const idsPerCall = 1_000;
  * found before any row was deleted stays, as the evidence.
  */
 export async function resetDeletions({ redis }: AdminContext): Promise<void> {
-  const { deployment } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
+  const { deployment } = await readLoadedRegistry(redis);
   for (const { requestId } of await readPendingMembers(redis, deployment.epoch)) {
     const request = await readDeletion(redis, requestId);
     if (request === undefined) continue;

@@ -1,7 +1,7 @@
 // The shards and the ClickHouse servers that have their rows, for administrators.
 
 import { AdministrationError } from '../accounts/accounts.js';
-import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { readLoadedRegistry } from '../accounts/registry.js';
 import { readSizes } from '../clickhouse/move-rows.js';
 import { serversOf, serversThere } from '../clickhouse/servers.js';
 import { readBacklog } from '../redis/backlog.js';
@@ -26,8 +26,7 @@ export type ShardView = {
 
 /** Every shard. Reads a column of all rows. */
 export async function listShards({ redis, clickhouse }: AdminContext): Promise<ShardView[]> {
-  const { deployment, shardServers } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
+  const { deployment, shardServers } = await readLoadedRegistry(redis);
   const servers = serversOf(clickhouse);
   const there = await serversThere(servers);
   const sizes = await Promise.all(

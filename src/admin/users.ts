@@ -1,7 +1,7 @@
 // Users as privacy officers see them in the console: what is held about one, and keeping some out.
 
 import { AdministrationError } from '../accounts/accounts.js';
-import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { readLoadedRegistry, readRegistry } from '../accounts/registry.js';
 import { clickhouseOf } from '../accounts/shard-servers.js';
 import { codeOfFault, faultCodes } from '../clickhouse/client.js';
 import { lengths } from '../contract/lengths.js';
@@ -118,8 +118,7 @@ export async function showSuppressed({ redis }: AdminContext, accountId: string)
 
 /** An environment's account, with its app_ids, and the deployment's secret. */
 export async function environmentOf({ redis }: AdminContext, appId: string) {
-  const { deployment, environments } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
+  const { deployment, environments } = await readLoadedRegistry(redis);
   const environment = environments.get(appId);
   if (environment === undefined) throw new AdministrationError(`there is no environment ${appId}`);
   const accountId = environment.account_id;

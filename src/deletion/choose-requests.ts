@@ -2,7 +2,7 @@
 // record acknowledged before it is stored. Accounts take turns (round-choice.ts).
 
 import type { Environment } from '../accounts/documents.js';
-import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { readLoadedRegistry } from '../accounts/registry.js';
 import { refreshShardTable } from '../accounts/shard-servers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { serversOf, serversThere } from '../clickhouse/servers.js';
@@ -99,7 +99,6 @@ async function servedShards(redis: Redis, clickhouse: ClickHouseClient): Promise
 }
 
 async function readEnvironments(redis: Redis): Promise<readonly Environment[]> {
-  const { deployment, environments } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
+  const { environments } = await readLoadedRegistry(redis);
   return [...environments.values()];
 }

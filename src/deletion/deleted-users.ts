@@ -5,7 +5,7 @@
 
 import { createHmac, randomBytes } from 'node:crypto';
 import { readBackups } from '../accounts/backups.js';
-import { readRegistry, readTime, StateNotLoaded } from '../accounts/registry.js';
+import { readLoadedRegistry, readTime, StateNotLoaded } from '../accounts/registry.js';
 import { streamRows } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { createScratch, dropScratch, insertScratch, scratchName } from '../clickhouse/scratch.js';
@@ -111,8 +111,7 @@ export async function withHashKey<Result>(
   clickhouse: ClickHouseClient,
   work: (key: string) => Promise<Result>,
 ): Promise<Result> {
-  const { deployment } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
+  const { deployment } = await readLoadedRegistry(redis);
   const key = createHmac('sha256', deployment.secret).update('deleted users').digest();
   const table = scratchName(clickhouse, `${namePrefix}${randomBytes(6).toString('hex')}_hash_key`);
   await createScratch(clickhouse, table, 'first UInt64, second UInt64');

@@ -2,7 +2,7 @@
 // memory. It stores nothing, takes no place among the requests, and sees users that pending requests will take.
 
 import { randomBytes } from 'node:crypto';
-import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { readLoadedRegistry } from '../accounts/registry.js';
 import { readUnmoved } from '../accounts/shard-servers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { endLongWhen } from '../clickhouse/long-statement.js';
@@ -79,8 +79,7 @@ async function lookUp(
   const isOver = () => performance.now() >= giveUpAt;
   const { redis, shards } = fenced;
   const fences = await takeFences(fenced);
-  const { deployment, environments } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
+  const { environments } = await readLoadedRegistry(redis);
   const reached = [...environments.values()]
     .filter(({ account_id }) => account_id === accountId)
     .map(({ app_id }) => ({ appId: app_id, accountId, shard: shardOf(app_id, shards) }));

@@ -3,7 +3,7 @@
 // the ones that its mutations would delete. The names of users are in tables in ClickHouse's memory, never in a statement.
 
 import { randomBytes } from 'node:crypto';
-import { readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { readLoadedRegistry } from '../accounts/registry.js';
 import { byServer, refreshShardTable } from '../accounts/shard-servers.js';
 import { type Lines, streamLines } from '../clickhouse/answers.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
@@ -50,8 +50,7 @@ export async function* readUsersRecords(
   const names = `${exportPrefix(request.user_export_id)}_${randomBytes(6).toString('hex')}`;
   const stopEnding = endLongWhen(serversOf(clickhouse).all, names, () => signal.aborted);
   try {
-    const { deployment, environments } = await readRegistry(redis);
-    if (deployment === undefined) throw new StateNotLoaded();
+    const { environments } = await readLoadedRegistry(redis);
     const ofAccount = [...environments.values()].filter(
       ({ account_id }) => account_id === request.account_id,
     );

@@ -2,7 +2,7 @@
 // is complete when ClickHouse has every record acknowledged before it and no deletion before it is pending. Nothing is written
 // when that happens: the next request about it finds out.
 
-import { readLoaded, readRegistry, StateNotLoaded } from '../accounts/registry.js';
+import { readLoaded, readLoadedRegistry, StateNotLoaded } from '../accounts/registry.js';
 import { userExports } from '../contract/limits.js';
 import { readStored } from '../deletion/fences.js';
 import type { Target } from '../deletion/targets.js';
@@ -96,8 +96,7 @@ export async function isComplete(redis: Redis, epoch: string, request: StoredExp
   const waiting = [...fences.keys()].filter((shard) => !isStored(shard, fences[shard]));
   if (waiting.length === 0) return true;
   // The registry is read as a whole, so only now: what happens to shards of others does not hold up the export.
-  const { deployment, environments } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
+  const { environments } = await readLoadedRegistry(redis);
   return [...environments.values()].every(
     ({ account_id, app_id }) => account_id !== accountId || !waiting.includes(shardOf(app_id, fences.length)),
   );

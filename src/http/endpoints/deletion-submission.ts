@@ -1,7 +1,7 @@
 // Submissions of deletions: under a token, or on ADMIN_PORT by a person who may delete users of the account. A dry run only says what
 // a deletion would find.
 
-import { readRegistry, StateNotLoaded } from '../../accounts/registry.js';
+import { readLoadedRegistry, StateNotLoaded } from '../../accounts/registry.js';
 import type { Caller } from '../../accounts/tokens.js';
 import { refusalOf } from '../../admin/access.js';
 import { type Actor, type AuditOptions, audited } from '../../audit/audit.js';
@@ -81,8 +81,7 @@ async function submitterFor(
   if (typeof caller === 'function') return caller;
   const refusal = refusalOf(caller.principal, 'submitDeletion', accountId);
   if (refusal === 'forbidden') return (exchange) => refuse(exchange, 'forbidden', outcomes.forbidden.meaning);
-  const { deployment, environments } = await readRegistry(redis);
-  if (deployment === undefined) throw new StateNotLoaded();
+  const { environments } = await readLoadedRegistry(redis);
   const main = [...environments.values()].find((each) => each.main && each.account_id === accountId);
   if (refusal !== undefined || main === undefined)
     return (exchange) => refuse(exchange, 'not_possible', `there is no account ${accountId}`);
