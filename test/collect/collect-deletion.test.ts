@@ -2,13 +2,11 @@
 // they had while they were anonymous, and without touching anybody else.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
+import { test } from 'node:test';
 import { answersOf, event, type Fields, identify, storeAll, userProperties } from '../../harness/collect.js';
 import {
   assertExact,
   dumpPlaces,
-  getToken,
   readFound,
   submitAccepted,
   type User,
@@ -16,23 +14,12 @@ import {
   untilStored,
 } from '../../harness/deletion.js';
 import { withRedis } from '../../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import { registryKeys } from '../../src/redis/keys.js';
+import { deletionWorld } from '../support/deletion-world.js';
 import { keysWith } from '../support/traces.js';
 
-let sluice: SluiceHandle;
-let account: TestAccount;
-let token: string;
-let main: string;
-
-before(async () => {
-  sluice = await startSluice({ env: { JOB_LOCK_MS: '1000' } });
-  account = await createTestAccount(sluice, 'Collected');
-  token = await getToken(sluice, account);
-  main = account.appIds[0] ?? '';
-});
-after(() => sluice?.stop());
+const { sluice, token, main } = await deletionWorld();
 
 type Fate = 'go' | 'stay';
 

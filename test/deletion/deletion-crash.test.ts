@@ -3,9 +3,8 @@
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import { after, afterEach, before, test } from 'node:test';
-import { createTestAccount, restoreState, type TestAccount } from '../../harness/accounts.js';
-import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
+import { afterEach, test } from 'node:test';
+import { restoreState } from '../../harness/accounts.js';
 import {
   administer,
   assertExact,
@@ -23,13 +22,7 @@ import {
   writeHistory,
 } from '../../harness/deletion.js';
 import { withRedis } from '../../harness/redis-client.js';
-import {
-  type Child,
-  type ClickHouseHandle,
-  type SluiceHandle,
-  startClickHouse,
-  startSluice,
-} from '../../harness/services.js';
+import type { Child } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import { readRegistry, StateNotLoaded } from '../../src/accounts/registry.js';
 import { deletions } from '../../src/contract/limits.js';
@@ -37,46 +30,20 @@ import { readStored } from '../../src/deletion/fences.js';
 import { type DeletionRequest, readPendingMembers } from '../../src/deletion/request.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { deletionRounds } from '../../src/tuning.js';
+import { gatedDeletionWorld } from '../support/deletion-world.js';
 import { filesWith, keysWith } from '../support/traces.js';
 
-let clickhouse: ClickHouseHandle;
-/** Between the workers and ClickHouse, to stop them at a statement. */
-let gate: ClickHouseGate;
-let sluice: SluiceHandle;
-let account: TestAccount;
-let stranger: TestAccount;
-let token: string;
-let strangerToken: string;
-let survivor: Child;
+const world = await gatedDeletionWorld();
+const { sluice, clickhouse, gate, worker: survivor, account, stranger } = world;
+let { token, strangerToken } = world;
 /** The requests that completed. */
 const markers: string[] = [];
-
-before(async () => {
-  clickhouse = await startClickHouse();
-  gate = await startClickHouseGate(clickhouse.testerUrl);
-  sluice = await startSluice({
-    clickhouse,
-    env: { JOB_LOCK_MS: '1000' },
-    workerEnv: { CLICKHOUSE_URL: gate.url },
-  });
-  account = await createTestAccount(sluice, 'Crashes');
-  stranger = await createTestAccount(sluice, 'Strangers');
-  token = await getToken(sluice, account);
-  strangerToken = await getToken(sluice, stranger);
-  [survivor] = sluice.workers as [Child];
-});
 
 // What a failed test leaves pending must not stand in the way of the next one.
 afterEach(async () => {
   gate.pass();
   survivor.sigcont();
   await withRedis(sluice, (redis) => redis.del(registryKeys.pendingDeletions, registryKeys.lostDeletions));
-});
-
-after(async () => {
-  await sluice?.stop();
-  await gate?.close();
-  await clickhouse?.remove();
 });
 
 type Prepared = { readonly history: History; readonly earlier: Dump; readonly before: Dump };

@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { after, before, test } from 'node:test';
-import { createTestAccount, type TestAccount, untilKnown } from '../../harness/accounts.js';
+import { test } from 'node:test';
+import { createTestAccount, untilKnown } from '../../harness/accounts.js';
 import {
   callWithToken,
   deleteNow,
@@ -23,35 +23,14 @@ import {
   untilStored,
 } from '../../harness/deletion.js';
 import { withRedis } from '../../harness/redis-client.js';
-import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import { type DeletionState, deletionStates } from '../../src/contract/deletion-states.js';
 import { deletions } from '../../src/contract/limits.js';
 import { digestOfReference } from '../../src/deletion/references.js';
 import { registryKeys } from '../../src/redis/keys.js';
+import { deletionWorld } from '../support/deletion-world.js';
 
-let sluice: SluiceHandle;
-let account: TestAccount;
-let stranger: TestAccount;
-let token: string;
-let strangerToken: string;
-let worker: Child;
-let main: string;
-let staging: string;
-
-before(async () => {
-  sluice = await startSluice({ env: { JOB_LOCK_MS: '1000' } });
-  account = await createTestAccount(sluice, 'Desk');
-  stranger = await createTestAccount(sluice, 'Strangers');
-  token = await getToken(sluice, account);
-  strangerToken = await getToken(sluice, stranger);
-  [worker] = sluice.workers as [Child];
-  [main = '', staging = ''] = account.appIds;
-});
-
-after(async () => {
-  await sluice?.stop();
-});
+let { sluice, worker, account, token, strangerToken, main, staging } = await deletionWorld();
 
 type Answer = Readonly<Record<string, unknown>>;
 

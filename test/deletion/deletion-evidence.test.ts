@@ -7,9 +7,9 @@ import { createPublicKey, generateKeyPairSync, sign } from 'node:crypto';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
+import { createTestAccount } from '../../harness/accounts.js';
 import {
   administer,
   callWithToken,
@@ -32,7 +32,6 @@ import {
   writeHistory,
 } from '../../harness/deletion.js';
 import { withRedis } from '../../harness/redis-client.js';
-import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
 import { lookUpAll } from '../../harness/suppression.js';
 import { tempDir } from '../../harness/temp-dir.js';
 import { signingKeyKey } from '../../src/accounts/documents.js';
@@ -48,32 +47,11 @@ import { createPreviews } from '../../src/deletion/preview.js';
 import type { FoundRows } from '../../src/deletion/request.js';
 import { dropStrayPreviews } from '../../src/deletion/round-tables.js';
 import { registryKeys } from '../../src/redis/keys.js';
+import { deletionWorld } from '../support/deletion-world.js';
 import { keysWith } from '../support/traces.js';
 
-let sluice: SluiceHandle;
-let account: TestAccount;
-let stranger: TestAccount;
-let token: string;
-let strangerToken: string;
-let worker: Child;
-let main: string;
-let staging: string;
-let elsewhere: string;
-
-before(async () => {
-  sluice = await startSluice({ env: { JOB_LOCK_MS: '1000' } });
-  account = await createTestAccount(sluice, 'Evidence');
-  stranger = await createTestAccount(sluice, 'Strangers');
-  token = await getToken(sluice, account);
-  strangerToken = await getToken(sluice, stranger);
-  [worker] = sluice.workers as [Child];
-  [main = '', staging = ''] = account.appIds;
-  elsewhere = stranger.appIds[0] ?? '';
-});
-
-after(async () => {
-  await sluice?.stop();
-});
+const { sluice, worker, account, stranger, token, strangerToken, main, staging, elsewhere } =
+  await deletionWorld();
 
 type Answer = Readonly<Record<string, unknown>>;
 

@@ -3,9 +3,8 @@
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { after, before, test } from 'node:test';
-import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
-import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
+import { test } from 'node:test';
+import { createTestAccount } from '../../harness/accounts.js';
 import {
   getToken,
   readStatus,
@@ -17,13 +16,6 @@ import {
   untilStored,
 } from '../../harness/deletion.js';
 import { withRedis } from '../../harness/redis-client.js';
-import {
-  type Child,
-  type ClickHouseHandle,
-  type SluiceHandle,
-  startClickHouse,
-  startSluice,
-} from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import { readRegistry } from '../../src/accounts/registry.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
@@ -38,33 +30,11 @@ import { createLog } from '../../src/log.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { deletionRounds } from '../../src/tuning.js';
 import { runDeletionRound } from '../../workers/delete.js';
+import { gatedDeletionWorld } from '../support/deletion-world.js';
 import fc from '../support/fast-check.js';
 import { testSeed } from '../support/seed.js';
 
-let clickhouse: ClickHouseHandle;
-let gate: ClickHouseGate;
-let sluice: SluiceHandle;
-let account: TestAccount;
-let token: string;
-let worker: Child;
-let main: string;
-
-before(async () => {
-  clickhouse = await startClickHouse();
-  gate = await startClickHouseGate(clickhouse.testerUrl);
-  sluice = await startSluice({ clickhouse, workerEnv: { CLICKHOUSE_URL: gate.url } });
-  account = await createTestAccount(sluice, 'Rounds', ['Main Production']);
-  token = await getToken(sluice, account);
-  [worker] = sluice.workers as [Child];
-  [main = ''] = account.appIds;
-});
-
-after(async () => {
-  worker?.sigcont();
-  await sluice?.stop();
-  await gate?.close();
-  await clickhouse?.remove();
-});
+const { clickhouse, gate, sluice, worker, token, main } = await gatedDeletionWorld({ env: {} });
 
 /** No round starts before `work` has settled and everything is stored; then one starts at once. */
 async function inOneRound(work: () => Promise<void>): Promise<void> {

@@ -1,30 +1,16 @@
 // A worker that is killed while a deletion needs it, with default settings: another worker soon continues.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
-import { getToken, sendEvents, submitAccepted, untilComplete } from '../../harness/deletion.js';
-import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
+import { test } from 'node:test';
+import { sendEvents, submitAccepted, untilComplete } from '../../harness/deletion.js';
+import type { Child } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
+import { deletionWorld } from '../support/deletion-world.js';
 
-let sluice: SluiceHandle;
-let account: TestAccount;
-let token: string;
-let appId: string;
+const { sluice, token, main: appId } = await deletionWorld({ env: {} });
 
 /** The time from the kill until the deletion is reported complete. */
 const takeoverMsMax = 10_000;
-
-before(async () => {
-  sluice = await startSluice();
-  account = await createTestAccount(sluice, 'Takeovers');
-  token = await getToken(sluice, account);
-  [appId = ''] = account.appIds;
-});
-
-after(async () => {
-  await sluice?.stop();
-});
 
 /** When a process ended, by the clock of this one; undefined while it runs. */
 function watchEnd(child: Child): () => number | undefined {

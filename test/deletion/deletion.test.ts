@@ -4,14 +4,13 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
-import { createTestAccount, type TestAccount, untilKnown } from '../../harness/accounts.js';
+import { test } from 'node:test';
+import { untilKnown } from '../../harness/accounts.js';
 import { type ClickHouseGate, inserts, startClickHouseGate } from '../../harness/clickhouse-gate.js';
 import {
   administer,
   assertExact,
   dumpPlaces,
-  getToken,
   readFound,
   readStatus,
   send,
@@ -27,43 +26,19 @@ import {
   writeHistory,
 } from '../../harness/deletion.js';
 import { withRedis } from '../../harness/redis-client.js';
-import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import { deletionStates } from '../../src/contract/deletion-states.js';
 import { placesInOrder, targetTable } from '../../src/deletion/places.js';
 import { Overtaken, pendingMember, readDeletion, updateDeletion } from '../../src/deletion/request.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
+import { deletionWorld } from '../support/deletion-world.js';
 import { filesWith, keysWith } from '../support/traces.js';
 
-let sluice: SluiceHandle;
-let account: TestAccount;
-let stranger: TestAccount;
-let token: string;
-let strangerToken: string;
-let worker: Child;
-/** App_ids of `account`: Main Production, Staging. */
-let main: string;
-let staging: string;
-let elsewhere: string;
-
+const { sluice, worker, account, stranger, token, strangerToken, main, staging, elsewhere } =
+  await deletionWorld();
 /** The marker of the users whom the first deletion removes, and what the last test checks. */
 let marker: string;
-
-before(async () => {
-  sluice = await startSluice({ env: { JOB_LOCK_MS: '1000' } });
-  account = await createTestAccount(sluice, 'Deletions');
-  stranger = await createTestAccount(sluice, 'Strangers');
-  token = await getToken(sluice, account);
-  strangerToken = await getToken(sluice, stranger);
-  [worker] = sluice.workers as [Child];
-  [main = '', staging = ''] = account.appIds;
-  elsewhere = stranger.appIds[0] ?? '';
-});
-
-after(async () => {
-  await sluice?.stop();
-});
 
 /** Submits to a service that had no round for a while, so that the next round begins at once. */
 async function submitNow(users: readonly User[]): Promise<string> {

@@ -1,0 +1,58 @@
+// The opening of tests of deletions: a deployment with an account and a stranger's, and their tokens. Started while the test's file is
+// loaded, and ended after its tests.
+
+import { after } from 'node:test';
+import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
+import { startClickHouseGate } from '../../harness/clickhouse-gate.js';
+import { getToken } from '../../harness/deletion.js';
+import { type Child, type SluiceHandle, startClickHouse, startSluice } from '../../harness/services.js';
+
+type Options = Parameters<typeof startSluice>[0];
+
+/** Of the account the first two app_ids, Main Production and Staging, and of the stranger's the first one. */
+export type DeletionWorld = {
+  readonly sluice: SluiceHandle;
+  readonly worker: Child;
+  readonly account: TestAccount;
+  readonly stranger: TestAccount;
+  readonly token: string;
+  readonly strangerToken: string;
+  readonly main: string;
+  readonly staging: string;
+  readonly elsewhere: string;
+};
+
+export async function deletionWorld(
+  options: Options = {},
+  endMore: () => Promise<void> = async () => undefined,
+): Promise<DeletionWorld> {
+  const sluice = await startSluice({ env: { JOB_LOCK_MS: '1000' }, ...options });
+  const [worker] = sluice.workers as [Child];
+  const end = async () => {
+    worker.sigcont();
+    await sluice.stop();
+    await endMore();
+  };
+  after(end);
+  const account = await createTestAccount(sluice, 'Deletions');
+  const stranger = await createTestAccount(sluice, 'Strangers');
+  const [main = '', staging = ''] = account.appIds;
+  const [elsewhere = ''] = stranger.appIds;
+  const token = await getToken(sluice, account);
+  const strangerToken = await getToken(sluice, stranger);
+  return { sluice, worker, account, stranger, token, strangerToken, main, staging, elsewhere };
+}
+
+/** The same with a gate between the workers and ClickHouse, to stop them at a statement. */
+export async function gatedDeletionWorld(options: Options = {}) {
+  const clickhouse = await startClickHouse();
+  const gate = await startClickHouseGate(clickhouse.testerUrl);
+  const world = await deletionWorld(
+    { clickhouse, workerEnv: { CLICKHOUSE_URL: gate.url }, ...options },
+    async () => {
+      await gate.close();
+      await clickhouse.remove();
+    },
+  );
+  return { ...world, clickhouse, gate };
+}
