@@ -91,7 +91,7 @@ function incomplete(results: readonly RoundResult[], layout: Layout): string[] {
   return missing === 0 ? [] : [`This run is not complete: ${missing} ${of} did not take effect yet.`, ''];
 }
 
-export function writeResults({ seed, startedAt }: Run, results: readonly RoundResult[]): void {
+export function writeResults(run: Run, results: readonly RoundResult[]): void {
   const faults = countFaults(results);
   const text = [
     '# What the fault harness found',
@@ -99,18 +99,10 @@ export function writeResults({ seed, startedAt }: Run, results: readonly RoundRe
     'Written by `npm run chaos`; do not edit. A round is 10 to 30 s of clients and faults on two API processes, two',
     'workers, Redis and ClickHouse; then every answer is compared with what is stored.',
     '',
-    ...totalsOf(results),
-    '',
-    `Seed ${seed}, begun ${startedAt}, last written ${new Date().toISOString()} at commit ${readCommit()}.`,
-    versions(),
-    '',
-    ...incomplete(results, 'one'),
-    ...brokenRounds(results),
+    ...opening(run, results, 'one'),
     '## Faults by kind',
     '',
-    '| fault | took effect |',
-    '|---|---|',
-    ...faultKinds(allTools).map((name) => `| ${name} | ${faults.get(name) ?? 0} |`),
+    ...tableOfFaults(results, 'one'),
     `| crash points: first, second and third passing, in restores, and before Redis is emptied | ${crashKinds.filter((name) => (faults.get(name) ?? 0) > 0).length} of ${crashKinds.length} |`,
     '',
     '## Seeds',
@@ -126,32 +118,41 @@ export function writeResults({ seed, startedAt }: Run, results: readonly RoundRe
   writeFileSync(file, [text, ...kept].join('\n'));
 }
 
-/** Writes the section about three of each and keeps the rest of the file. */
-export function writeResultsOfThree({ seed, startedAt }: Run, results: readonly RoundResult[]): void {
+/** What the sections of both kinds of deployments say first. */
+function opening({ seed, startedAt }: Run, results: readonly RoundResult[], layout: Layout): string[] {
+  return [
+    ...totalsOf(results),
+    '',
+    `Seed ${seed}, begun ${startedAt}, last written ${new Date().toISOString()} at commit ${readCommit()}.`,
+    versions(),
+    '',
+    ...incomplete(results, layout),
+    ...brokenRounds(results),
+  ];
+}
+
+function tableOfFaults(results: readonly RoundResult[], layout: Layout): string[] {
   const faults = countFaults(results);
+  const rows = faultKinds(allTools, layout).map((name) => `| ${name} | ${faults.get(name) ?? 0} |`);
+  return ['| fault | took effect |', '|---|---|', ...rows];
+}
+
+/** Writes the section about three of each and keeps the rest of the file. */
+export function writeResultsOfThree(run: Run, results: readonly RoundResult[]): void {
   writeSection(threeHeading, [
     threeHeading,
     '',
     'A Redis Cluster of three masters, three ClickHouse servers, two API processes and two workers, six shards; each master and',
     'each server behind a proxy (`npm run chaos -- --three`).',
     '',
-    ...totalsOf(results),
-    '',
-    `Seed ${seed}, begun ${startedAt}, last written ${new Date().toISOString()} at commit ${readCommit()}.`,
-    versions(),
-    '',
-    ...incomplete(results, 'three'),
-    ...brokenRounds(results),
-    '| fault | took effect |',
-    '|---|---|',
-    ...faultKinds(allTools, 'three').map((name) => `| ${name} | ${faults.get(name) ?? 0} |`),
+    ...opening(run, results, 'three'),
+    ...tableOfFaults(results, 'three'),
     '',
   ]);
 }
 
 /** Writes the section about full disks and keeps the rest of the file. */
-export function writeResultsOfDisks({ seed, startedAt }: Run, results: readonly RoundResult[]): void {
-  const faults = countFaults(results);
+export function writeResultsOfDisks(run: Run, results: readonly RoundResult[]): void {
   const places = new Map<string, number>();
   for (const { schedule } of results) {
     const place = schedule.full === undefined ? '' : `${schedule.full.fileSystem} | ${schedule.full.holds}`;
@@ -163,20 +164,12 @@ export function writeResultsOfDisks({ seed, startedAt }: Run, results: readonly 
     'Two API processes, two workers, Redis and ClickHouse; the disk of Redis, of ClickHouse, or one disk of both (192 MiB) is filled to the',
     'last byte while all clients go on and processes are killed, and freed again (`npm run chaos -- --disks`).',
     '',
-    ...totalsOf(results),
-    '',
-    `Seed ${seed}, begun ${startedAt}, last written ${new Date().toISOString()} at commit ${readCommit()}.`,
-    versions(),
-    '',
-    ...incomplete(results, 'disks'),
-    ...brokenRounds(results),
+    ...opening(run, results, 'disks'),
     '| file system | holds | rounds |',
     '|---|---|---|',
     ...[...places].map(([place, rounds]) => `| ${place} | ${rounds} |`),
     '',
-    '| fault | took effect |',
-    '|---|---|',
-    ...faultKinds(allTools, 'disks').map((name) => `| ${name} | ${faults.get(name) ?? 0} |`),
+    ...tableOfFaults(results, 'disks'),
     '',
   ]);
 }
