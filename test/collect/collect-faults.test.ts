@@ -2,7 +2,7 @@
 // anything may have been stored. Sent again, it results in exactly one row per message.
 
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
 import { createEnvironments } from '../../harness/accounts.js';
 import {
   answersOf,
@@ -15,38 +15,12 @@ import {
   userProperties,
 } from '../../harness/collect.js';
 import { untilStored } from '../../harness/ingestion.js';
-import {
-  type RedisHandle,
-  type SluiceHandle,
-  startRedis,
-  startSluice,
-  startTcpProxy,
-  type TcpProxy,
-} from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
+import { redisWorld } from '../support/redis-world.js';
 
-let server: RedisHandle;
-let sluice: SluiceHandle;
-let proxy: TcpProxy;
-let appIds: string[];
+const { server, proxy, sluice } = await redisWorld('apiEnv', { BACKLOG_BYTES_MAX: '200000' });
+const appIds = await createEnvironments(sluice, [[], [], [], []]);
 let appId: string;
-
-before(async () => {
-  // What is answered here depends on Redis and the way to it, not on its disk.
-  server = await startRedis({ appendfsync: 'no' });
-  proxy = await startTcpProxy({ port: server.port });
-  sluice = await startSluice({
-    redis: server,
-    env: { JOB_LOCK_MS: '1000' },
-    apiEnv: { REDIS_URL: `redis://127.0.0.1:${proxy.port}`, BACKLOG_BYTES_MAX: '200000' },
-  });
-  appIds = await createEnvironments(sluice, [[], [], [], []]);
-});
-after(async () => {
-  await sluice?.stop();
-  await proxy?.close();
-  await server?.remove();
-});
 beforeEach(() => {
   appId = appIds.pop() ?? '';
 });

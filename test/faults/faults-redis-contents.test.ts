@@ -2,48 +2,15 @@
 // the set of segments decides what still has to be stored.
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, test } from 'node:test';
-import type { Redis } from 'ioredis';
+import { afterEach, test } from 'node:test';
 import type { SentEvent } from '../../harness/endpoints.js';
 import { assertKept, newProducer, unknownMax, untilDrained } from '../../harness/fault-checks.js';
 import { type Load, type Outcome, type Request, startLoad, whileRunning } from '../../harness/load.js';
-import { connectTestRedis } from '../../harness/redis-client.js';
-import {
-  type RedisHandle,
-  type SluiceHandle,
-  startRedis,
-  startSluice,
-  startTcpProxy,
-  type TcpProxy,
-} from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import { shardKeys } from '../../src/redis/keys.js';
+import { redisWorld } from '../support/redis-world.js';
 
-let server: RedisHandle;
-/** The proxy between the worker and Redis. */
-let proxy: TcpProxy;
-let sluice: SluiceHandle;
-/** The test's own connection, which no proxy disturbs. */
-let redis: Redis;
-
-before(async () => {
-  // These faults have nothing to do with Redis's disk.
-  server = await startRedis({ appendfsync: 'no' });
-  proxy = await startTcpProxy({ port: server.port });
-  sluice = await startSluice({
-    redis: server,
-    env: { JOB_LOCK_MS: '1000' },
-    workerEnv: { REDIS_URL: `redis://127.0.0.1:${proxy.port}` },
-  });
-  redis = connectTestRedis(server.url);
-});
-
-after(async () => {
-  redis?.disconnect();
-  await sluice?.stop();
-  await proxy?.close();
-  await server?.remove();
-});
+const { proxy, sluice, redis } = await redisWorld('workerEnv');
 
 afterEach(async () => {
   proxy.pass();
