@@ -373,6 +373,9 @@ export const userExports = {
    */
   stalledMsMax: 60_000,
   downloadMsMax: 15 * 60_000,
+  /** A page of the form to read has so many records, or ends after so many characters of JSON. */
+  pageRecordsMax: 1_000,
+  pageCharactersMax: 512 * KiB,
   /** Requests of an account that are listed: each is read whole, and may name many users. */
   listedMax: 20,
 } as const;
