@@ -546,8 +546,6 @@ export const imports = {
   rememberedUsersMax: 100_000,
   /** Keys that rows have of their own, of which later rows are compared with the first: some 75 MB of memory. */
   comparedKeysMax: 500_000,
-  /** Whose properties are older in an export is hardly the same today; they would replace today's. */
-  userPropertiesYearsMax: 5,
   /** How long the service may be silent before a request is sent again. */
   answerMsMax: 30_000,
   /** After failing for this long an import gives up; otherwise it could go unnoticed that it makes no progress. */
