@@ -136,6 +136,8 @@ function createAmplitude(): Preset {
     const session = session_id === -1 ? undefined : nameIn('session_id', session_id);
     const fault = faultIn(own) ?? faultIn(device) ?? faultIn(session);
     if (fault !== undefined) return fault;
+    const text = ['event_properties', 'user_properties'].find((name) => typeof row[name] === 'string');
+    if (text !== undefined) return `has ${text} as a text, not as an object`;
     const id = own === undefined ? key : `amplitude:${own}`;
     const isUser = isGiven(user_id);
     const properties = { ...objectOf(row.event_properties) };

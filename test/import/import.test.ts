@@ -953,6 +953,7 @@ describe('exports of other systems', () => {
     const archived = { type: 'identify', userId: 'ada', messageId: '9', traits: { plan: 'free', seat: 3 } };
     ndjson('archive.json', [{ ...archived, timestamp: '2023-05-04T00:00:00Z' }]);
     assert.equal((await into(appId, 'archive.json', '--preset', 'segment', '--format', 'ndjson')).code, 0);
+    await untilStored(sluice);
     assert.deepEqual(
       (await users(appId)).map(({ properties }) => properties),
       [{ plan: 'pro', seat: '3' }],

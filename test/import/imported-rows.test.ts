@@ -420,6 +420,13 @@ describe('an export of another system', () => {
       uuid: plan,
       user_properties: { plan },
     });
+    assert.deepEqual(
+      await mapped(
+        await ndjson('texts.ndjson', { ...row('2015-05-05 00:10:00', 'b'), user_properties: '{"plan":"b"}' }),
+        ...['--preset', 'amplitude'],
+      ),
+      ['The row has user_properties as a text, not as an object.'],
+    );
     const rows = [
       row('2015-05-05 00:10:00', 'b'),
       row('2015-05-05 00:05:00', 'a'),
