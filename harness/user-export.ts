@@ -1,6 +1,8 @@
 // Exports in tests: asking for one, waiting until it is complete, and reading its lines.
 
 import assert from 'node:assert/strict';
+import { buffer } from 'node:stream/consumers';
+import { fromBufferPromise } from 'yauzl';
 import { ask, type NamedUser, type Reply } from './deletion.js';
 import { until } from './wait.js';
 
@@ -77,4 +79,13 @@ export function recordsOf(lines: readonly Line[]): Line[] {
   const records = lines.slice(0, -1).filter(({ kind }) => kind !== 'user');
   assert.deepEqual(lines.at(-1), { kind: 'end', records: records.length });
   return records;
+}
+
+/** The files of an archive, by name, as text. Rejects if it is not whole. */
+export async function filesOfArchive(archive: Buffer): Promise<Map<string, string>> {
+  const zip = await fromBufferPromise(archive, { lazyEntries: true });
+  const files = new Map<string, string>();
+  for await (const entry of zip.eachEntry())
+    files.set(entry.fileName, (await buffer(await zip.openReadStreamPromise(entry))).toString());
+  return files;
 }

@@ -227,6 +227,9 @@ export const sharedMetrics = {
  */
 export const exportPieceBytesMax = 15 * KiB;
 
+/** A page of an export is made so much at a time: two milliseconds of CPU, and then the next request. */
+export const exportPageStepCharacters = 32 * KiB;
+
 /**
  * While the reader of a download takes nothing, a byte is sent now and then of those that were held back: uWebSockets.js closes
  * a connection that takes nothing for some 10 s after a write. A slow reader often takes longer: Linux says that a socket can be

@@ -400,6 +400,10 @@ function exportedRecord(table: TableName) {
   );
 }
 
+/** The parameter `format` of a download, the first one if it is missing: lines, or an archive with pages to read. */
+export const exportFormats = ['ndjson', 'zip'] as const;
+export type ExportFormat = (typeof exportFormats)[number];
+
 /** A line of an export. */
 export const exportLineSchema = Type.Union([
   Type.Object(

@@ -373,6 +373,9 @@ export const userExports = {
    */
   stalledMsMax: 60_000,
   downloadMsMax: 15 * 60_000,
+  /** A page of the form to read has so many records, or ends after so many characters of JSON. */
+  pageRecordsMax: 1_000,
+  pageCharactersMax: 512 * KiB,
   /** Requests of an account that are listed: each is read whole, and may name many users. */
   listedMax: 20,
 } as const;
@@ -543,8 +546,6 @@ export const imports = {
   rememberedUsersMax: 100_000,
   /** Keys that rows have of their own, of which later rows are compared with the first: some 75 MB of memory. */
   comparedKeysMax: 500_000,
-  /** Whose properties are older in an export is hardly the same today; they would replace today's. */
-  userPropertiesYearsMax: 5,
   /** How long the service may be silent before a request is sent again. */
   answerMsMax: 30_000,
   /** After failing for this long an import gives up; otherwise it could go unnoticed that it makes no progress. */

@@ -137,7 +137,7 @@ export type ColumnType = keyof typeof columnTypes;
 /**
  * The columns of each table in the order of a row, before the stamps of its acceptance. A column has the value of the
  * field of its name; `app_id` is the request's, `event_id` is made of the field idempotency_key or of a message's id, `time`
- * of timestamp. The order of the tables gives them their numbers in a packed commit.
+ * of timestamp; of user properties only messages of Segment's protocol say it. The order of the tables gives them their numbers in a packed commit.
  */
 export const recordColumns = {
   events: {
@@ -155,6 +155,7 @@ export const recordColumns = {
     event_id: 'event_id',
     user_id: 'optional_user_id',
     identity: 'text',
+    time: 'time',
     properties: 'properties',
   },
   user_identities: {
@@ -201,7 +202,10 @@ export const exportedKinds = {
  * columns of a table, append its previous columns to its list here. A table never loses a column.
  */
 export const earlierColumns: Readonly<Partial<Record<TableName, readonly (readonly string[])[]>>> = {
-  user_properties: [['app_id', 'user_id', 'identity', 'properties']],
+  user_properties: [
+    ['app_id', 'user_id', 'identity', 'properties'],
+    ['app_id', 'event_id', 'user_id', 'identity', 'properties'],
+  ],
   user_identities: [['app_id', 'user_id', 'identity']],
 };
 

@@ -156,7 +156,8 @@ type Statement = { readonly query: string; readonly hasRecords: boolean };
 function statements(reached: string, users: string): readonly Statement[] {
   const merged = `SELECT 'user' AS kind, app_id, merged_identity AS identity, arrayMap(id -> toString(id), arraySort(groupUniqArray(assumeNotNull(user_id)))) AS user_ids
     FROM ${users} WHERE app_id != '' AND user_id IS NOT NULL GROUP BY app_id, merged_identity`;
-  const ofTables = recordTables.map((table) => {
+  // What says most about a user comes first, however many events follow.
+  const ofTables = recordTables.toReversed().map((table) => {
     const described: Readonly<Record<string, ColumnType>> = recordColumns[table];
     const columns = [...Object.keys(described), 'received_at'];
     const shown = columns.map((column) => (column === 'user_id' ? 'toString(r.user_id) AS user_id' : column));

@@ -19,7 +19,7 @@ const listed = (counts: Readonly<Record<string, number>>) =>
     .join(', ');
 
 /** `would`: in a dry run. */
-function sayNotes({ mended, commas, userProperties, sameKeys, words }: Notes, options: ImportOptions): void {
+function sayNotes({ mended, commas, sameKeys, words }: Notes, options: ImportOptions): void {
   const { mapping, dryRun } = options;
   say(...words);
   if (listed(mended) !== '') say(`mended: ${listed(mended)}`);
@@ -32,16 +32,6 @@ function sayNotes({ mended, commas, userProperties, sameKeys, words }: Notes, op
   if (dryRun && mapping.preset === 'mixpanel' && mapping.timeFormat.zone === undefined)
     say(
       'times are taken as UTC; projects made before 2023 export the time of their own zone: --time-zone says which',
-    );
-  const { sent, leftOut, lastMs } = userProperties;
-  const asOf = sent + leftOut === 0 ? '' : new Date(lastMs).toISOString().slice(0, 10);
-  if (leftOut > 0)
-    say(
-      `user properties of ${number(leftOut)} rows ${dryRun ? 'would be' : 'were'} left out (until ${asOf}); --user-properties all sends them too`,
-    );
-  if (sent > 0)
-    say(
-      `user properties of ${number(sent)} rows (until ${asOf}) ${dryRun ? 'would take' : 'took'} the place of those that users have today; --user-properties none leaves them out`,
     );
   const { equal, different, places } = sameKeys;
   const be = dryRun ? 'would be' : 'are';

@@ -38,16 +38,11 @@ export type Mapper = {
   readonly mendings: ReadonlyMap<Mending, number>;
   /** How many numbers with a decimal comma a column has, which are kept as texts. */
   readonly commas: ReadonlyMap<string, number>;
-  /** What was done with the user properties of an export. */
-  readonly userProperties: Readonly<UserPropertyCounts>;
   /** The columns that the mapping names. */
   readonly columns: readonly string[];
   /** Whether the others are used, too. */
   readonly takesRest: boolean;
 };
-
-/** Rows whose user properties were sent or left out, and the latest time of one. */
-export type UserPropertyCounts = { sent: number; leftOut: number; lastMs: number };
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -75,19 +70,8 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
   const keyOf = placeKey(contentHash, mapping);
   const mendings = new Map<Mending, number>();
   const note = (mending: Mending) => void mendings.set(mending, (mendings.get(mending) ?? 0) + 1);
-  const userProperties: UserPropertyCounts = { sent: 0, leftOut: 0, lastMs: Number.NEGATIVE_INFINITY };
   const preset =
-    mapping.preset === undefined
-      ? undefined
-      : createPreset(mapping.preset, {
-          zone: mapping.timeFormat.zone,
-          userProperties: mapping.userProperties,
-          nowMs: Date.now(),
-          onUserProperties: (isSent, timeMs) => {
-            userProperties[isSent ? 'sent' : 'leftOut'] += 1;
-            userProperties.lastMs = Math.max(userProperties.lastMs, timeMs);
-          },
-        });
+    mapping.preset === undefined ? undefined : createPreset(mapping.preset, mapping.timeFormat.zone);
   const columns = columnsOf(mapping);
   const used = new Set([...columnsOf({ ...mapping, decimalComma: [] }), ...ownColumns]);
   const commas = new Map<string, number>();
@@ -212,7 +196,7 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
     return 'code' in checked ? checked : { lane: 'messages', json: JSON.stringify({ ...message, type }) };
   }
 
-  return { map, mendings, commas, userProperties, columns, takesRest: mapping.properties === undefined };
+  return { map, mendings, commas, columns, takesRest: mapping.properties === undefined };
 }
 
 const userColumns = [

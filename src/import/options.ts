@@ -2,7 +2,7 @@
 
 import { readFileSync } from 'node:fs';
 import { type ParseArgsConfig, parseArgs } from 'node:util';
-import { type PresetName, presetNames, userPropertyChoices } from './presets.js';
+import { type PresetName, presetNames } from './presets.js';
 import { readTimeFormat, type TimeFormat } from './times.js';
 import { readZone } from './zones.js';
 
@@ -27,7 +27,6 @@ export const usage = `${program} FILE… --app-id APP_ID [OPTION]…
 
  which column is what
   --preset PRESET           ${presetNames.join(', ')}: exports of other systems
-  --user-properties WHICH   of an export: all, none; unless told those of the last five years, since they replace today's
   --mapping FILE            these options as JSON: {"event": "Flight", "identity": "origin"}
   --event NAME              one name for all events, or --event-column COLUMN
   --identity COLUMN         the id of a user in your own database
@@ -63,8 +62,6 @@ export type Mapping = {
   readonly decimalComma?: readonly string[];
   readonly key?: string;
   readonly preset?: PresetName;
-  /** Of an export: whether its user properties are sent, whatever their age. */
-  readonly userProperties?: (typeof userPropertyChoices)[number];
 };
 
 export type Format = 'ndjson' | 'json' | 'csv' | 'parquet';
@@ -101,12 +98,11 @@ const mappingNames = [
   'decimal-comma',
   'key',
   'preset',
-  'user-properties',
 ] as const;
 type Given = Partial<Record<(typeof mappingNames)[number], string>>;
 
 /** The ones that a preset decides. */
-const columnNames = mappingNames.filter((name) => name !== 'preset' && name !== 'user-properties');
+const columnNames = mappingNames.filter((name) => name !== 'preset');
 /** The presets of systems whose exports may have local times. */
 const localPresets: readonly PresetName[] = ['mixpanel'];
 
@@ -206,8 +202,6 @@ function mappingOf(given: Given): Mapping {
   if (preset !== undefined && extra !== undefined)
     throw new ImportError(`--preset ${preset} says which column is what, so --${extra} must not be given`);
   if (preset === undefined) {
-    if (given['user-properties'] !== undefined)
-      throw new ImportError('--user-properties is for presets: other imports send events only');
     if ((given.event === undefined) === (given['event-column'] === undefined))
       throw new ImportError('exactly one of --event, --event-column and --preset must be given');
     if ([given.identity, given['user-id'], given['anonymous-id']].every((name) => name === undefined))
@@ -223,9 +217,6 @@ function mappingOf(given: Given): Mapping {
   return {
     timeFormat,
     ...(preset === undefined ? {} : { preset }),
-    ...(given['user-properties'] === undefined
-      ? {}
-      : { userProperties: oneOf('--user-properties', given['user-properties'], userPropertyChoices) }),
     ...defined('event', given.event),
     ...defined('eventColumn', given['event-column']),
     ...defined('identity', given.identity),

@@ -24,43 +24,17 @@ export type Preset = (row: Fields, key: string) => readonly Made[] | string;
 export const presetNames = ['segment', 'mixpanel', 'amplitude', 'heap'] as const;
 export type PresetName = (typeof presetNames)[number];
 
-export const userPropertyChoices = ['all', 'none'] as const;
-
-export type PresetOptions = {
-  /** Of an export whose times are local. */
-  readonly zone: Zone | undefined;
-  /**
-   * Whether user properties are sent. They are those of the export's time and take the place of today's, since the last one that is
-   * accepted counts. Unless somebody says which, those of rows older than `imports.userPropertiesYearsMax` are left out.
-   */
-  readonly userProperties: (typeof userPropertyChoices)[number] | undefined;
-  readonly nowMs: number;
-  /** Called for each row whose user properties are left out, or sent, with its time. */
-  readonly onUserProperties: (isSent: boolean, timeMs: number) => void;
-};
-
-export function createPreset(name: PresetName, options: PresetOptions): Preset {
-  return presets[name](options);
+/** `zone`: of an export whose times are local. */
+export function createPreset(name: PresetName, zone: Zone | undefined): Preset {
+  return presets[name](zone);
 }
 
-const presets: Readonly<Record<PresetName, (options: PresetOptions) => Preset>> = {
+const presets: Readonly<Record<PresetName, (zone: Zone | undefined) => Preset>> = {
   segment: createSegment,
   mixpanel: createMixpanel,
   amplitude: createAmplitude,
   heap: () => readHeap,
 };
-
-const yearMs = 365.25 * 86_400_000;
-
-function sendsUserProperties(
-  { userProperties, nowMs, onUserProperties }: PresetOptions,
-  timeMs: number,
-): boolean {
-  const isOld = timeMs < nowMs - imports.userPropertiesYearsMax * yearMs;
-  const isSent = userProperties === undefined ? !isOld : userProperties === 'all';
-  onUserProperties(isSent, timeMs);
-  return isSent;
-}
 
 /** A part of a key: the same for the same values, however long they are. */
 function hashOf(...values: readonly unknown[]): string {
@@ -76,7 +50,7 @@ function hashOf(...values: readonly unknown[]): string {
  * @see https://segment.com/docs/connections/spec/common/
  * @see https://segment.com/docs/guides/duplicate-data/
  */
-function createSegment(options: PresetOptions): Preset {
+function createSegment(): Preset {
   return ({ sentAt, originalTimestamp, receivedAt, writeKey: _, ...message }, key) => {
     const type = segmentTypes.find((known) => known === message.type);
     if (type === undefined) return `has a type that is none of ${segmentTypes.join(', ')}`;
@@ -95,12 +69,7 @@ function createSegment(options: PresetOptions): Preset {
       given(sentAt);
     if (timestamp === undefined) return 'has no timestamp, and no time at which it was sent or received';
     const whole = { ...message, timestamp, messageId: given(message.messageId) ?? key };
-    const hasTraits = type === 'identify' && Object.keys(objectOf(message.traits)).length > 0;
-    if (!hasTraits || sendsUserProperties(options, readSegmentTime(timestamp) ?? options.nowMs))
-      return [{ kind: 'message', type, message: whole }];
-    // Without its traits it may still say who used which device.
-    if (!isGiven(message.anonymousId) || !isGiven(message.userId)) return [];
-    return [{ kind: 'message', type, message: { ...whole, traits: {} } }];
+    return [{ kind: 'message', type, message: whole }];
   };
 }
 
@@ -114,7 +83,7 @@ const milliseconds: TimeFormat = { kind: 'number', unitNs: 1e6, zone: undefined 
  * @see https://docs.mixpanel.com/reference/event-deduplication
  * @see https://developer.mixpanel.com/reference/raw-event-export
  */
-function createMixpanel({ zone }: PresetOptions): Preset {
+function createMixpanel(zone: Zone | undefined): Preset {
   return ({ event, properties }, key) => {
     if (typeof properties !== 'object' || properties === null)
       return 'has no properties, so it is not a raw export';
@@ -154,7 +123,7 @@ function createMixpanel({ zone }: PresetOptions): Preset {
  * overlap in time, so a user's properties are sent only if no later event of the user was read before.
  * @see https://amplitude.com/docs/apis/analytics/export
  */
-function createAmplitude(options: PresetOptions): Preset {
+function createAmplitude(): Preset {
   /** What was said last about a user on a device, and the latest time of a user's properties. */
   const known = new Map<string, string>();
   const latest = new Map<string, number>();
@@ -167,6 +136,8 @@ function createAmplitude(options: PresetOptions): Preset {
     const session = session_id === -1 ? undefined : nameIn('session_id', session_id);
     const fault = faultIn(own) ?? faultIn(device) ?? faultIn(session);
     if (fault !== undefined) return fault;
+    const text = ['event_properties', 'user_properties'].find((name) => typeof row[name] === 'string');
+    if (text !== undefined) return `has ${text} as a text, not as an object`;
     const id = own === undefined ? key : `amplitude:${own}`;
     const isUser = isGiven(user_id);
     const properties = { ...objectOf(row.event_properties) };
@@ -187,7 +158,7 @@ function createAmplitude(options: PresetOptions): Preset {
     if (known.get(pair) === state || (!isUser && !hasTraits)) return records;
     const person = isUser ? `u${user_id}` : `d${device}`;
     const isLate = timeMs < (latest.get(person) ?? Number.NEGATIVE_INFINITY);
-    const isSent = hasTraits && !isLate && sendsUserProperties(options, timeMs);
+    const isSent = hasTraits && !isLate;
     const isLinkKnown = !isUser || device === undefined || known.has(pair);
     if (known.size >= imports.rememberedUsersMax) known.clear();
     if (latest.size >= imports.rememberedUsersMax) latest.clear();
@@ -201,6 +172,7 @@ function createAmplitude(options: PresetOptions): Preset {
       userId: isUser ? user_id : undefined,
       anonymousId: device,
       traits,
+      timestamp: textOfInstant(timeMs),
       messageId: `${id}:user`,
     };
     return [...records, { kind: 'message', type: 'identify', message }];

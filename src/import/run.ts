@@ -5,15 +5,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { claimFiles } from './claims.js';
 import { continueGrown } from './grown.js';
 import { assertAllSound, assertUnchanged, type Input, isSameFile, openInputs } from './inputs.js';
-import {
-  createMapper,
-  type Lane,
-  type Mapper,
-  type Outgoing,
-  placeKey,
-  rejectColumns,
-  type UserPropertyCounts,
-} from './mapping.js';
+import { createMapper, type Lane, type Mapper, type Outgoing, placeKey, rejectColumns } from './mapping.js';
 import { ImportError, type ImportOptions } from './options.js';
 import { createOwnKeys, type OwnKeys, type SameKeys } from './own-keys.js';
 import { showProgress } from './progress.js';
@@ -46,7 +38,6 @@ export type Notes = {
   readonly mended: Record<string, number>;
   /** Numbers with a decimal comma that were kept as texts, by column. */
   readonly commas: Record<string, number>;
-  readonly userProperties: UserPropertyCounts;
   readonly sameKeys: SameKeys;
   /** About whole files. */
   readonly words: string[];
@@ -58,18 +49,14 @@ export function createNotes(): Notes {
   return {
     mended: {},
     commas: {},
-    userProperties: { sent: 0, leftOut: 0, lastMs: Number.NEGATIVE_INFINITY },
     sameKeys: { equal: 0, different: 0, places: [] },
     words: [],
   };
 }
 
-function addNotes({ mended, commas, userProperties }: Notes, mapper: Mapper): void {
+function addNotes({ mended, commas }: Notes, mapper: Mapper): void {
   for (const [name, count] of mapper.mendings) mended[name] = (mended[name] ?? 0) + count;
   for (const [name, count] of mapper.commas) commas[name] = (commas[name] ?? 0) + count;
-  userProperties.sent += mapper.userProperties.sent;
-  userProperties.leftOut += mapper.userProperties.leftOut;
-  userProperties.lastMs = Math.max(userProperties.lastMs, mapper.userProperties.lastMs);
 }
 
 /** Imports all files; settles when every row is stored or refused, or after the chunks on their way once `stop` says so. */

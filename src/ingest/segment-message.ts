@@ -19,7 +19,14 @@ import { type MendContext, mendEvent, mendUserProperties } from './mend.js';
 import type { IngestRecord } from './pack.js';
 import { checkProperties, type Properties } from './properties.js';
 import type { CheckContext, Checked } from './record-kind.js';
-import { completeTimestamp, isInSeconds, readInstant, timestampOfEpochMs } from './timestamp.js';
+import {
+  completeTimestamp,
+  isInSeconds,
+  readInstant,
+  readTimestamp,
+  timestampAdvice,
+  timestampOfEpochMs,
+} from './timestamp.js';
 import { userPropertiesKind } from './user-properties.js';
 
 export type SegmentContext = CheckContext & {
@@ -194,9 +201,13 @@ function propertiesOf(
   const { properties } = mended.value as { properties: Properties };
   const checked = checkProperties(properties, new Set());
   if (typeof checked === 'object') return checked;
+  const time = timeOf(message, context);
+  if (typeof time === 'object') return time;
+  const read = time === undefined ? undefined : readTimestamp(time, context.nowMs);
+  if (read !== undefined && 'refused' in read) return rejection(read.refused, timestampAdvice, 'timestamp');
   const key = claimOf(message.messageId, context, keyEnd);
   if ('code' in key) return key;
-  const record = userPropertiesKind.encode(context.appId, { ...user, properties, ...key });
+  const record = userPropertiesKind.encode(context.appId, { ...user, properties, time: read?.text, ...key });
   return { user, records: [{ record, named: user }] };
 }
 

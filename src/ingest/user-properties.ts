@@ -15,6 +15,8 @@ import { rowEncoder } from './row.js';
 
 export type CheckedUserProperties = Checked & {
   readonly properties: Properties | undefined;
+  /** When the values were true, as text for ClickHouse; without it they count from their acceptance. */
+  readonly time?: string | undefined;
   /** Of a message of the client library: the id of its key. */
   readonly claim?: string | undefined;
 };
@@ -28,9 +30,9 @@ export const userPropertiesKind: RecordKind<CheckedUserProperties> = {
   fields: fieldNames(userPropertiesSchema),
   mend: mendUserProperties,
   check: checkUserProperties,
-  encode: (appId, { identity, userId, properties, claim }) => ({
+  encode: (appId, { identity, userId, properties, time, claim }) => ({
     table,
-    row: encodeRow(appId, { user_id: userId, identity, properties }, false, claim ?? noEventId),
+    row: encodeRow(appId, { user_id: userId, identity, properties }, false, claim ?? noEventId, time),
     claim,
   }),
   singleLimit: 'user_properties',

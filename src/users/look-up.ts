@@ -78,11 +78,15 @@ async function countEvents(ask: Ask, appId: string): Promise<EventOfUser[]> {
   return rows.map((row) => ({ ...row, count: Number(row.count) }));
 }
 
+/** From when the values of a call count, as in the view merged_user_properties. */
+const propertiesSince =
+  'if(time < received_at, least(toUInt64(toUnixTimestamp64Micro(time)), segment), segment)';
+
 /** The latest value of each key, under any of the user's names. */
 function readProperties(ask: Ask, appId: string): Promise<{ key: string; value: string }[]> {
   return ask(
-    `SELECT key, argMax(value, (segment, commit_number, row_number)) AS value FROM (
-        SELECT segment, commit_number, row_number, properties
+    `SELECT key, argMax(value, (since, segment, commit_number, row_number)) AS value FROM (
+        SELECT ${propertiesSince} AS since, segment, commit_number, row_number, properties
         FROM ${storedTable('user_properties')} WHERE app_id = {appId:String} AND ${isNamed}
       ) ARRAY JOIN mapKeys(properties) AS key, mapValues(properties) AS value
       GROUP BY key ORDER BY key LIMIT ${userLookUps.propertiesMax}`,

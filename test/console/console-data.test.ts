@@ -10,6 +10,7 @@ import { createEnvironment, createTestAccount, type TestAccount } from '../../ha
 import { launchBrowser, withoutBrowser } from '../../harness/browser.js';
 import { isAccepted, paths, post } from '../../harness/ingestion.js';
 import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { filesOfArchive } from '../../harness/user-export.js';
 import { until } from '../../harness/wait.js';
 import type { AuditEntry } from '../../src/audit/mirror.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
@@ -24,8 +25,12 @@ import { checkReadable, enter, openConsole, openPage, untilCopied } from '../sup
 
 /** The text of the file that a link downloads. */
 async function downloaded(page: Page, link: Locator): Promise<string> {
+  return (await downloadedFile(page, link)).bytes.toString();
+}
+
+async function downloadedFile(page: Page, link: Locator) {
   const [download] = await Promise.all([page.waitForEvent('download'), link.click()]);
-  return readFileSync(await download.path(), 'utf8');
+  return { name: download.suggestedFilename(), bytes: readFileSync(await download.path()) };
 }
 
 const skip = withoutBrowser();
@@ -214,8 +219,15 @@ describe('the console', { skip }, () => {
     await page.getByRole('button', { name: 'New export' }).click();
     await dialog.getByLabel('Users, one per line').fill('stays@example.com');
     await dialog.getByRole('button', { name: 'Export' }).click();
-    const lines = await downloaded(page, page.getByRole('link', { name: 'Download' }));
-    const records = lines
+    const { name, bytes } = await downloadedFile(page, page.getByRole('link', { name: 'Download' }));
+    assert.match(name, /^export-[0-9a-f-]{36}\.zip$/);
+    const files = await filesOfArchive(bytes);
+    const reader = await browser.newPage();
+    await reader.setContent(files.get('data-1.html') ?? '');
+    await reader.getByRole('heading', { name: 'Your data' }).waitFor();
+    assert.equal(await reader.getByText('stays@example.com', { exact: true }).count(), 1);
+    await reader.close();
+    const records = (files.get('data-1.ndjson') ?? '')
       .trim()
       .split('\n')
       .map((line) => JSON.parse(line) as { kind: string; identity?: string });

@@ -36,6 +36,7 @@ import {
 import {
   askForExport,
   exportPath,
+  filesOfArchive,
   linesOf,
   readExportData,
   readExportStatus,
@@ -438,6 +439,102 @@ test('compresses the lines when the reader accepts gzip', async () => {
       .sort();
   assert.deepEqual(sorted(gunzipSync(gzip.body)), sorted(plain.body));
   assert.ok(plain.body.length > gzip.body.length);
+});
+
+async function readArchive(id: string): Promise<Map<string, string>> {
+  const url = `${sluice.baseUrl}${exportPath}/${id}/data?format=zip`;
+  const sent = await fetch(url, { headers: { authorization: `Bearer ${token}` } });
+  assert.equal(sent.headers.get('content-type'), 'application/zip');
+  assert.equal(sent.headers.get('content-disposition'), `attachment; filename="export-${id}.zip"`);
+  return filesOfArchive(Buffer.from(await sent.arrayBuffer()));
+}
+
+test('an archive has every line on a page to read, which runs nothing, and beside it', async () => {
+  const hostile = `</dl><script>alert('1')</script><img src="https://example.com/x">&amp;`;
+  const properties = { [hostile]: hostile, note: 'zwei\nZeilen' };
+  const at = (hour: string) => `2026-03-01T${hour}:00:00Z`;
+  await send(sluice, '/api/track', {
+    app_id: main,
+    events: [
+      { event: hostile, identity: hostile, properties, timestamp: at('15') },
+      { event: 'Signed Up', identity: hostile, properties, timestamp: at('09') },
+    ],
+  });
+  await sendIdentify(sluice, main, '4711', hostile);
+  await send(sluice, '/api/add_user_properties', {
+    app_id: main,
+    identity: hostile,
+    properties: { plan: 'pro' },
+  });
+  const row = `["${main}","${'0'.repeat(32)}","Odd",null,"${hostile.replaceAll('"', '\\"')}","",null,{},1,1,1,"2026-01-01 00:00:00.000"]`;
+  await storeFailedRow(sluice, main, 'go', { identity: hostile, row });
+  const id = await completeExportOf([{ identity: hostile }]);
+  const files = await readArchive(id);
+  assert.deepEqual([...files.keys()], ['data-1.html', 'data-1.ndjson']);
+  const lines = files.get('data-1.ndjson') ?? '';
+  assert.equal(recordsOf(linesOf(lines)).length, 5);
+  const sorted = (text: string) => text.split('\n').sort();
+  assert.deepEqual(sorted(lines), sorted((await readExportData(sluice, token, id)).text));
+  const page = files.get('data-1.html') ?? '';
+  const shown =
+    '&lt;/dl&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&lt;img src=&quot;https://example.com/x&quot;&gt;&amp;amp;';
+  // As the name and the value of a property of two events, the name of one, and whom each of six lines is about.
+  assert.equal(page.split(shown).length - 1, 2 * 2 + 1 + 6);
+  assert.doesNotMatch(page, /<script|<img|https?:(?!\/\/example\.com\/x&quot;)/);
+  assert.match(page, /content="default-src 'none'; style-src 'unsafe-inline'"/);
+  const order = ['>4711<', '>pro<', '>Signed Up<', '2026-03-01 15:00:00', '>Odd<', 'the end: 5 records'];
+  const places = order.map((text) => page.indexOf(text));
+  assert.deepEqual(
+    places,
+    places.toSorted((a, b) => a - b),
+  );
+  assert.ok(!places.includes(-1), String(places));
+  assert.ok(page.includes('zwei\nZeilen'));
+});
+
+test('an archive of many records has pages, is made in little memory, and is no archive if it breaks off', async () => {
+  const url = `${sluice.baseUrl}${exportPath}/${heavyExport}/data?format=zip`;
+  const headers = { authorization: `Bearer ${token}` };
+  const before = residentBytes();
+  let highest = before;
+  const watch = setInterval(() => {
+    highest = Math.max(highest, residentBytes());
+  }, 20);
+  const files = await readArchive(heavyExport);
+  clearInterval(watch);
+  const grownMiB = (highest - before) / 2 ** 20;
+  assert.ok(grownMiB < 120, `${grownMiB} MiB more`);
+  const pages = files.size / 2;
+  assert.ok(pages > 90 && pages < 120, String(pages));
+  const all = Array.from({ length: pages }, (_, index) => files.get(`data-${index + 1}.ndjson`)).join('');
+  assert.equal(recordsOf(linesOf(all)).length, heavyRows);
+  for (const [number, others] of [
+    [1, ['data-2.html']],
+    [2, ['data-1.html', 'data-3.html']],
+    [pages, [`data-${pages - 1}.html`]],
+  ] as const) {
+    const page = files.get(`data-${number}.html`) ?? '';
+    const links = [...page.matchAll(/href="([^"]*)"/g)].map(([, link]) => link);
+    assert.deepEqual([...new Set(links)], others);
+    assert.equal(page.includes('This is the end'), number === pages);
+  }
+  const begun = await begin({ url, headers });
+  await sluice.rows(`KILL QUERY WHERE startsWith(query_id, 'user_export_') SYNC`);
+  let read = Buffer.alloc(0);
+  await assert.rejects(async () => {
+    for await (const piece of begun as AsyncIterable<Buffer>) read = Buffer.concat([read, piece]);
+  });
+  assert.ok(read.length > 0);
+  assert.ok(!read.includes('PK\x05\x06', 0, 'latin1'), 'an archive has its end');
+  await untilNothingIsLeft();
+  // Whoever leaves is not waited for.
+  (await begin({ url, headers })).destroy();
+  await untilNothingIsLeft();
+  const wrong = await fetch(`${sluice.baseUrl}${exportPath}/${heavyExport}/data?format=pdf`, { headers });
+  assert.equal(wrong.status, 400);
+  assert.deepEqual(await wrong.json(), {
+    err: { code: 'invalid_parameter', field: 'format', message: 'format is one of: ndjson, zip.' },
+  });
 });
 
 test('breaks off visibly when ClickHouse fails in the middle, and is answered 503 when it is away', async () => {

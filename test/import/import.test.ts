@@ -950,6 +950,15 @@ describe('exports of other systems', () => {
     ]);
     const again = await into(appId, 'segment.json', '--preset', 'segment', '--format', 'ndjson');
     assert.equal(again.counts.repeats, 2);
+    const archived = { type: 'identify', userId: 'ada', messageId: '9', traits: { plan: 'free', seat: 3 } };
+    ndjson('archive.json', [{ ...archived, timestamp: '2023-05-04T00:00:00Z' }]);
+    assert.equal((await into(appId, 'archive.json', '--preset', 'segment', '--format', 'ndjson')).code, 0);
+    await untilStored(sluice);
+    assert.deepEqual(
+      (await users(appId)).map(({ properties }) => properties),
+      [{ plan: 'pro', seat: '3' }],
+      'what is older replaces nothing',
+    );
   });
 
   test('of Mixpanel', async () => {

@@ -3,8 +3,9 @@
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { createServer } from 'node:http';
+import { createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { buffer } from 'node:stream/consumers';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
@@ -45,7 +46,7 @@ before(async () => {
   sluice = await startSluice();
   appIds = await createEnvironments(sluice, [
     ['--limit', 'bulk_app=3', '--limit', 'bulk_identity=2'],
-    ...Array.from({ length: 14 }, () => []),
+    ...Array.from({ length: 17 }, () => []),
   ]);
 });
 after(() => sluice?.stop());
@@ -395,12 +396,42 @@ describe('requests as other libraries send them', () => {
       },
     }),
   };
-  for (const [name, request] of Object.entries(requests)) {
+  test('C# (Analytics-CSharp 2), which says neither a type nor credentials', async () => {
+    const appId = newAppId();
+    const digits = new Date(Date.now() - 86_400_000).toISOString().replace('Z', '4567Z');
+    const event = {
+      properties: { amount: 7, gift: false },
+      event: 'Ordered',
+      type: 'track',
+      messageId: '3c1d',
+      anonymousId: '',
+      userId: 'grace@example.com',
+      timestamp: digits,
+      context: { instanceId: 'x', library: { name: 'Analytics-CSharp', version: '2.5.3' } },
+      integrations: {},
+    };
+    const body = gzipSync(`{"batch":[${JSON.stringify(event)}],"sentAt":"${digits}","writeKey":"${appId}"}`);
+    const headers = { 'content-encoding': 'gzip', accept: 'text/plain', connection: 'close' };
+    const [status, text] = await new Promise<[number | undefined, string]>((settle, reject) => {
+      const sent = request(`${sluice.baseUrl}/v1/b`, { method: 'POST', headers }, async (reply) =>
+        settle([reply.statusCode, (await buffer(reply)).toString()]),
+      );
+      sent.once('error', reject);
+      sent.write(body);
+      sent.end();
+    });
+    assert.equal(`${status} ${text}`, '200 {"success":true}');
+    const [stored] = await eventsOf(appId);
+    assert.deepEqual([stored?.event, stored?.identity], ['Ordered', 'grace@example.com']);
+    assert.ok(Math.abs((stored?.time_ms ?? 0) - Date.now()) < 60_000, 'its clock was a day slow');
+  });
+
+  for (const [name, made] of Object.entries(requests)) {
     test(name, async () => {
       const appId = newAppId();
       // The sender's clock is a day slow.
       const beforeMs = Date.now();
-      const { path, headers, body } = request(beforeMs - 86_400_000);
+      const { path, headers, body } = made(beforeMs - 86_400_000);
       const reply = await post(path, body, { ...headers, authorization: basic(appId) });
       assert.equal(`${reply.status} ${reply.text}`, '200 {"success":true}');
       const afterMs = Date.now();
@@ -640,6 +671,55 @@ describe('a request', () => {
       ['a', 'analytics-go', 'shop'],
       ['b', 'analytics-go', 'till'],
     ]);
+  });
+
+  test('an older value replaces nothing newer, whenever it arrives; values of one time count in the order of acceptance', async () => {
+    const appId = newAppId();
+    const traits = (timestamp: string, values: object, anonymous = false) => ({
+      type: 'identify',
+      ...(anonymous ? { anonymousId } : { userId: 'ada' }),
+      traits: values,
+      timestamp,
+    });
+    await send(appId, 'identify', { userId: 'ada', anonymousId });
+    await post('../api/add_user_properties', {
+      app_id: appId,
+      identity: 'ada',
+      properties: { fate: 'live', plan: 'pro' },
+    });
+    await send(appId, 'batch', {
+      batch: [
+        traits('2021-01-01T00:00:00Z', { email: 'new@example.com', same: 1, only: 'device' }, true),
+        traits('2015-01-01T00:00:00Z', {
+          email: 'old@example.com',
+          note: 'archive',
+          plan: 'archive',
+          first: 'was',
+        }),
+        traits('2021-01-01T00:00:00Z', { same: 2 }),
+      ],
+    });
+    // Right now, so it is the last one.
+    await send(appId, 'identify', { userId: 'ada', traits: { note: 'now' } });
+    const [ada] = await usersOf(appId);
+    const now = {
+      email: 'new@example.com',
+      fate: 'live',
+      first: 'was',
+      note: 'now',
+      only: 'device',
+      plan: 'pro',
+      same: '2',
+    };
+    assert.deepEqual(ada?.properties, now);
+    const seen = await fetch(`${sluice.adminUrl}/admin/v1/environments/${appId}/user`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${sluice.adminToken}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ identity: 'ada' }),
+    });
+    assert.deepEqual(((await seen.json()) as { properties: object }).properties, now);
+    const wrong = await post('identify', traits('yesterday', { a: 1 }), { authorization: basic(appId) });
+    assert.deepEqual(wrong.json.errors[0].code, 'invalid_timestamp');
   });
 
   test('counts its messages towards the limits of bulk requests, and says when there is room', async () => {

@@ -72,8 +72,8 @@ export function Exports({ account }: { readonly account: Account }) {
               each.status === 'complete' && (
                 <a
                   class="button small"
-                  href={`/admin/v1/user_exports/${part(each.user_export_id)}/data`}
-                  download={`export-${each.user_export_id}.ndjson`}
+                  href={`/admin/v1/user_exports/${part(each.user_export_id)}/data?format=zip`}
+                  download={`export-${each.user_export_id}.zip`}
                 >
                   Download
                 </a>
@@ -111,7 +111,10 @@ function NewExport(props: { readonly account: Account; readonly form: string; re
   };
   return (
     <Dialog title="New export" close={close}>
-      <p>Everything that is held about these users, in every environment of the account, as lines of JSON.</p>
+      <p>
+        Everything that is held about these users, in every environment of the account: as pages to read, and
+        as lines of JSON. To give it to a person, name only this person.
+      </p>
       <Form
         label="New export"
         submit={sent > 0 ? `Export the other ${usersText(list.users.length - sent)}` : 'Export'}

@@ -1,51 +1,64 @@
-// Sends an export: the users' records line by line, while they are read, compressed for a client that takes it.
+// Sends an export: the users' records, while they are read, as lines that are compressed for a client that takes it, or as an archive
+// to read.
 
 import { pipeline } from 'node:stream';
 import { createGzip } from 'node:zlib';
+import type { Lines } from '../../clickhouse/answers.js';
+import { type ExportFormat, exportFormats } from '../../contract/answers.js';
+import { type Rejection, rejection } from '../../contract/outcomes.js';
+import { archiveOf } from '../../export/archive.js';
 import type { Download } from '../../export/downloads.js';
 import { type ReadOptions, readUsersRecords } from '../../export/read.js';
 import type { StoredExport } from '../../export/request.js';
 import type { AnswerStream } from '../protocol/answer-stream.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
+import { readParameters } from '../protocol/query.js';
 
 export type SendOptions = {
+  readonly format: ExportFormat;
+  /** Whether the reader takes lines compressed. */
   readonly gzip: boolean;
   /** Calls `stop` when the reader, who may be signed out or lose the key meanwhile, may no longer read the export. */
   readonly watch: (stop: () => void) => () => void;
 };
 
 /**
- * Sends the lines of an export; settles with the number of records. The answer begins with the first lines, so whatever fails
- * before them is still answered with its status. What fails later cuts the answer off.
+ * Sends an export; settles with the number of records. The answer begins with the first lines, so whatever fails before them is
+ * still answered with its status. What fails later cuts the answer off.
  */
 export async function sendExport(
   reading: ReadOptions,
   exchange: Exchange,
   request: StoredExport,
   download: Download,
-  { gzip, watch }: SendOptions,
+  { format, gzip, watch }: SendOptions,
 ): Promise<number> {
-  const lines = readUsersRecords(reading, request, download.signal);
+  const found = readUsersRecords(reading, request, download.signal);
   let records = 0;
   let stream: AnswerStream | undefined;
-  async function* pieces(): AsyncGenerator<Buffer> {
-    for await (const { bytes, records: count } of lines) {
-      records += count;
-      yield bytes;
+  async function* withEnd(): AsyncGenerator<Lines> {
+    for await (const lines of found) {
+      records += lines.records;
+      yield lines;
     }
-    yield Buffer.from(`${JSON.stringify({ kind: 'end', records })}\n`);
+    yield { bytes: Buffer.from(`${JSON.stringify({ kind: 'end', records })}\n`), count: 1 };
   }
-  const all = pieces();
+  const lines = withEnd();
+  const all = format === 'zip' ? archiveOf(lines) : bytesOf(lines);
   // A reader who takes nothing now is not waited for.
   download.signal.addEventListener('abort', () => stream?.cutOff(), { once: true });
   const endWatch = watch(download.abort);
   try {
     const first = await all.next();
-    stream = exchange.stream(headersOf(gzip), 'application/x-ndjson');
+    const isCompressed = gzip && format === 'ndjson';
+    stream = exchange.stream(
+      format === 'zip' ? archiveHeaders(request) : linesHeaders(isCompressed),
+      types[format],
+    );
     if (stream === undefined) throw new DownloadBroken();
     const reader = stream;
     const body = startingWith(first.value as Buffer, all);
-    for await (const bytes of gzip ? compressed(body) : body) {
+    for await (const bytes of isCompressed ? compressed(body) : body) {
       const write = () => reader.write(bytes);
       if (!(await download.deliver(bytes.length, write))) throw new DownloadBroken();
     }
@@ -58,12 +71,20 @@ export async function sendExport(
     throw isBroken ? new DownloadBroken() : error;
   } finally {
     endWatch();
+    // An archive may wait for its reader.
+    await lines.return(undefined);
     await all.return(undefined);
   }
 }
 
 /** The client is gone, or the download took too long. */
 export class DownloadBroken extends Error {}
+
+const types = { ndjson: 'application/x-ndjson', zip: 'application/zip' } as const;
+
+async function* bytesOf(lines: AsyncIterable<Lines>): AsyncGenerator<Buffer> {
+  for await (const { bytes } of lines) yield bytes;
+}
 
 async function* startingWith(first: Buffer, others: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   yield first;
@@ -78,12 +99,28 @@ async function* compressed(pieces: AsyncGenerator<Buffer>): AsyncGenerator<Buffe
   for await (const bytes of gzip) yield bytes as Buffer;
 }
 
-function headersOf(gzip: boolean): Headers {
+function linesHeaders(gzip: boolean): Headers {
   return [
     ['Cache-Control', 'no-store'],
     ['Vary', 'Accept-Encoding'],
     ...(gzip ? ([['Content-Encoding', 'gzip']] as const) : []),
   ];
+}
+
+function archiveHeaders({ user_export_id: id }: StoredExport): Headers {
+  return [
+    ['Cache-Control', 'no-store'],
+    ['Content-Disposition', `attachment; filename="export-${id}.zip"`],
+  ];
+}
+
+/** The form in which a download is asked for. */
+export function formatOf(query: string): ExportFormat | Rejection {
+  const parameters = readParameters(query);
+  if ('code' in parameters) return parameters;
+  const asked = parameters.get('format') || 'ndjson';
+  const format = exportFormats.find((each) => each === asked);
+  return format ?? rejection('invalid_parameter', `format is one of: ${exportFormats.join(', ')}.`, 'format');
 }
 
 /** Whether a client names gzip, and not only to refuse it. */

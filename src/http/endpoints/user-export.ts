@@ -22,7 +22,7 @@ import type { Log } from '../../log.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { type Route, withoutBody } from '../protocol/server.js';
 import { type AdminCallers, refuseUnread } from './admin-caller.js';
-import { acceptsGzip, DownloadBroken, type SendOptions, sendExport } from './export-download.js';
+import { acceptsGzip, DownloadBroken, formatOf, type SendOptions, sendExport } from './export-download.js';
 import {
   type Asked,
   answerForCaller,
@@ -126,12 +126,14 @@ function status(options: ExportApiOptions, exchange: Exchange, req: HttpRequest)
 function data(options: ExportApiOptions, exchange: Exchange, req: HttpRequest): void {
   const { address } = exchange;
   const gzip = acceptsGzip(req.getHeader('accept-encoding'));
+  const format = formatOf(exchange.query);
   const { redis } = options.reading;
-  answerForExport(options, exchange, req, (request, epoch, caller) => {
+  answerForExport(options, exchange, req, async (request, epoch, caller) => {
+    if (typeof format !== 'string') return exchange.refuse(format);
     const { keyId, appId } = caller;
     const actor: Actor = { kind: 'api_key', name: keyId, address };
     const watch = (stop: () => void) => options.watchAccess(() => isKeyGood(redis, caller), stop);
-    return sendAudited(options, exchange, request, epoch, actor, { appId, gzip, watch });
+    await sendAudited(options, exchange, request, epoch, actor, { appId, format, gzip, watch });
   });
 }
 
@@ -143,6 +145,7 @@ export function accountExportRoute(options: ExportApiOptions, callers: AdminCall
     handle: (exchange, req) => {
       const id = req.getParameter(0) ?? '';
       const gzip = acceptsGzip(req.getHeader('accept-encoding'));
+      const format = formatOf(exchange.query);
       const found = callers.find(exchange, req);
       if ('refused' in found) return refuseUnread(exchange, found.refused);
       withoutBody(exchange);
@@ -155,6 +158,7 @@ export function accountExportRoute(options: ExportApiOptions, callers: AdminCall
         const request = isRequestId(id) ? await readExport(options.reading.redis, id) : undefined;
         if (request === undefined || refusalOf(principal, 'readExport', request.account_id) !== undefined)
           return refuse(exchange, 'not_found', outcomes.not_found.meaning);
+        if (typeof format !== 'string') return exchange.refuse(format);
         const mayGoOn = async () => {
           const now = await again();
           return (
@@ -162,7 +166,7 @@ export function accountExportRoute(options: ExportApiOptions, callers: AdminCall
           );
         };
         const watch = (stop: () => void) => options.watchAccess(mayGoOn, stop);
-        await sendAudited(options, exchange, request, epochOf(options), actor, { gzip, watch });
+        await sendAudited(options, exchange, request, epochOf(options), actor, { format, gzip, watch });
       });
     },
   };

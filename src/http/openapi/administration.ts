@@ -7,6 +7,7 @@ import type { OutcomeCode } from '../../contract/outcomes.js';
 import { mayDo, type Right, roles } from '../../contract/roles.js';
 import { deletionSchema, exportSchema } from '../../contract/schemas.js';
 import { bodyCodes, json, type OpenApiPart, refusals } from './document.js';
+import { formatParameter } from './user-export.js';
 
 const text = { type: 'string' };
 const texts = { type: 'array', items: text };
@@ -620,12 +621,22 @@ export const administrationPart: OpenApiPart = {
         operationId: 'readExportOfAccount',
         tags: ['Administration'],
         summary: 'Download an export that is complete',
-        description: `Lines of JSON, as the export API sends them. ${rolesText('readExport')}`,
+        description: `As the export API sends it. ${rolesText('readExport')}`,
         security: [{ adminToken: [] }, { session: [] }],
-        parameters: [{ name: 'user_export_id', in: 'path', required: true, schema: text }],
+        parameters: [{ name: 'user_export_id', in: 'path', required: true, schema: text }, formatParameter],
         responses: {
-          200: { description: 'The records.', content: { 'application/x-ndjson': { schema: text } } },
-          ...refusals(['unauthorized', 'forbidden', 'not_found', 'not_complete', 'overloaded']),
+          200: {
+            description: 'The records.',
+            content: { 'application/x-ndjson': { schema: text }, 'application/zip': { schema: text } },
+          },
+          ...refusals([
+            'invalid_parameter',
+            'unauthorized',
+            'forbidden',
+            'not_found',
+            'not_complete',
+            'overloaded',
+          ]),
         },
       },
     },

@@ -1,6 +1,6 @@
 // The part of the OpenAPI document about exports.
 
-import { exportLineSchema, userExportSchema } from '../../contract/answers.js';
+import { exportFormats, exportLineSchema, userExportSchema } from '../../contract/answers.js';
 import { userExports } from '../../contract/limits.js';
 import { exportSchema } from '../../contract/schemas.js';
 import { byAccessToken, refusalsToCallers, userListCodes } from './access-token.js';
@@ -14,6 +14,13 @@ const exportId = {
   schema: { type: 'string' },
   example: '7d1b9e64-0c57-4d8a-8f0e-3b1c2a4d5e6f',
 };
+
+export const formatParameter = {
+  name: 'format',
+  in: 'query',
+  description: `With zip an archive for the person whom it is about: pages of HTML, each with at most ${userExports.pageRecordsMax} records, and beside each the same lines of JSON. An archive that broke off cannot be opened.`,
+  schema: { type: 'string', enum: exportFormats, default: 'ndjson' },
+} as const;
 
 export const exportPart: OpenApiPart = {
   tag: {
@@ -63,6 +70,7 @@ export const exportPart: OpenApiPart = {
         security: byAccessToken,
         parameters: [
           exportId,
+          formatParameter,
           {
             name: 'Accept-Encoding',
             in: 'header',
@@ -79,9 +87,12 @@ export const exportPart: OpenApiPart = {
                 schema: { type: 'string', enum: ['gzip'] },
               },
             },
-            content: { 'application/x-ndjson': { schema: ref('ExportLine') } },
+            content: {
+              'application/x-ndjson': { schema: ref('ExportLine') },
+              'application/zip': { schema: { type: 'string', contentMediaType: 'application/zip' } },
+            },
           },
-          ...refusalsToCallers(['not_found', 'not_complete']),
+          ...refusalsToCallers(['invalid_parameter', 'not_found', 'not_complete']),
         },
       },
     },
