@@ -11,10 +11,12 @@ export type SipHashCode = {
   readonly state: Int32Array;
   /** Hashes so many bytes of the message; returns the low half of the hash's first 64 bits. */
   readonly hash: (bytes: number) => number;
+  /** The low half of the second 64 bits, from that state. */
+  readonly third: () => number;
 };
 
 // As much of it as is used; the types of Node leave it out.
-type Exports = { readonly memory: { readonly buffer: ArrayBuffer }; readonly hash: SipHashCode['hash'] };
+type Exports = Pick<SipHashCode, 'hash' | 'third'> & { readonly memory: { readonly buffer: ArrayBuffer } };
 type WebAssembly = {
   readonly Module: new (bytes: Uint8Array) => object;
   readonly Instance: new (module: object) => { readonly exports: Exports };
@@ -74,43 +76,55 @@ const lastWord = [
   ...[...shiftLeft64, ...number64(1), ...subtract64, ...wholeWord, ...and64],
   ...[...get(length), ...to64, ...number64(56), ...shiftLeft64, ...or64],
 ];
-const instructions = [
-  ...eachOfState((local, offset) => [...number32(0), ...load(places.initial + offset), ...set(local)]),
+const loadState = (place: number) =>
+  eachOfState((local, offset) => [...number32(0), ...load(place + offset), ...set(local)]);
+const lastRounds = (local: number, mark: number) => [
+  ...[...get(local), ...number64(mark), ...xor64, ...set(local), ...round, ...round, ...round],
+];
+const lowHalf = [...get(a), ...get(b), ...xor64, ...get(c), ...xor64, ...get(d), ...xor64, ...to32];
+const hashing = [
+  ...loadState(places.initial),
   ...[...get(length), ...number32(-8), ...and32, ...set(end)],
   ...[...block, ...loop, ...get(at), ...get(end), ...equal32, ...leaveIf(1)],
   ...mixIn(wholeWord),
   ...[...get(at), ...number32(8), ...add32, ...set(at), ...again, ...closing, ...closing],
   ...mixIn(lastWord),
-  ...[...get(c), ...number64(0xee), ...xor64, ...set(c), ...round, ...round, ...round],
+  ...lastRounds(c, 0xee),
   ...eachOfState((local, offset) => [...number32(0), ...get(local), ...store(places.state + offset)]),
-  ...[...get(a), ...get(b), ...xor64, ...get(c), ...xor64, ...get(d), ...xor64, ...to32, ...closing],
+  ...[...lowHalf, ...closing],
 ];
+const hashingOn = [...loadState(places.state), ...lastRounds(b, 0xdd), ...lowHalf, ...closing];
 
-/** Makes the function with a memory of its own. */
+/** Makes the functions with a memory of their own. */
 export function createSipHashCode(): SipHashCode {
-  const { memory, hash } = new Instance(new Module(moduleBytes())).exports;
+  const { memory, hash, third } = new Instance(new Module(moduleBytes())).exports;
   return {
     initial: new Int32Array(memory.buffer, places.initial, 8),
     message: new Uint8Array(memory.buffer, places.message, messageBytesMax),
     state: new Int32Array(memory.buffer, places.state, 8),
     hash,
+    third,
   };
 }
 
 function moduleBytes(): Uint8Array {
   const [i32, i64, functionType] = [0x7f, 0x7e, 0x60];
-  const locals = [2, 2, i32, 5, i64];
-  const code = [...locals, ...instructions];
+  const body = (locals: readonly number[], instructions: readonly number[]) => {
+    const code = [...locals, ...instructions];
+    return [...unsigned(code.length), ...code];
+  };
+  // Both have the same locals; the parameter of the first one is a local of the second one.
+  const bodies = [body([2, 2, i32, 5, i64], hashing), body([2, 3, i32, 5, i64], hashingOn)];
   const text = (name: string) => [name.length, ...Buffer.from(name)];
   const section = (id: number, bytes: readonly number[]) => [id, ...unsigned(bytes.length), ...bytes];
   return Uint8Array.from([
     ...[0x00, 0x61, 0x73, 0x6d, 1, 0, 0, 0],
-    ...section(1, [1, functionType, 1, i32, 1, i32]),
-    ...section(3, [1, 0]),
+    ...section(1, [2, ...[functionType, 1, i32, 1, i32], ...[functionType, 0, 1, i32]]),
+    ...section(3, [2, 0, 1]),
     // Of exactly one page.
     ...section(5, [1, 1, 1, 1]),
-    ...section(7, [2, ...text('hash'), 0, 0, ...text('memory'), 2, 0]),
-    ...section(10, [1, ...unsigned(code.length), ...code]),
+    ...section(7, [3, ...text('hash'), 0, 0, ...text('third'), 0, 1, ...text('memory'), 2, 0]),
+    ...section(10, [2, ...bodies.flat()]),
   ]);
 }
 

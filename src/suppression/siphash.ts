@@ -13,8 +13,7 @@ export type SipHash = {
   third(): number;
 };
 
-const roundsAtEnd = 3;
-const { initial, message, state, hash: hashMessage } = createSipHashCode();
+const { initial, message, state, hash: hashMessage, third } = createSipHashCode();
 /** Whose initial state is in the memory. */
 let prepared: object | undefined;
 
@@ -50,34 +49,9 @@ export function createSipHash(key: Buffer): SipHash {
     first = hashMessage(length);
   }
 
-  return { hash, first: () => first, second: secondWord, third: thirdWord };
+  return { hash, first: () => first, second: secondWord, third };
 }
 
 function secondWord(): number {
   return (state[1] as number) ^ (state[3] as number) ^ (state[5] as number) ^ (state[7] as number);
-}
-
-/** The low half of the second 64 bits. Only for names whose first two words were found, so it need not be fast. */
-function thirdWord(): number {
-  const word = (at: number) =>
-    (BigInt((state[at + 1] as number) >>> 0) << 32n) | BigInt((state[at] as number) >>> 0);
-  return Number(BigInt.asIntN(32, lastRounds(word(0), word(2) ^ 0xddn, word(4), word(6))));
-}
-
-function lastRounds(a: bigint, b: bigint, c: bigint, d: bigint): bigint {
-  const word = (value: bigint) => BigInt.asUintN(64, value);
-  const turned = (value: bigint, bits: bigint) => word(value << bits) | (value >> (64n - bits));
-  for (let round = 0; round < roundsAtEnd; round++) {
-    a = word(a + b);
-    b = turned(b, 13n) ^ a;
-    a = turned(a, 32n);
-    c = word(c + d);
-    d = turned(d, 16n) ^ c;
-    a = word(a + d);
-    d = turned(d, 21n) ^ a;
-    c = word(c + b);
-    b = turned(b, 17n) ^ c;
-    c = turned(c, 32n);
-  }
-  return a ^ b ^ c ^ d;
 }
