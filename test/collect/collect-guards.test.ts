@@ -227,22 +227,57 @@ describe('the bytes of an address', () => {
     assert.equal(await send('/api/track', bomb, { ...caller(), ...gzip }), 400, 'another address');
   });
 
+  test('with a key count towards its environment, whichever one they are about, and nobody else pays', async () => {
+    const keyOf = async (limit: string) => {
+      const appId = await createEnvironment(sluice, '--limit', `app_bytes=${limit}`);
+      return (await sluice.admin('write-keys', 'create', appId)) as { write_key: string };
+    };
+    const [hostile, other] = [await keyOf(String(rateLimits.app_bytes.least)), await keyOf('67108864')];
+    const appId = await createEnvironment(sluice);
+    const body = gzipSync(JSON.stringify({ app_id: appId, event: 1 }).padEnd(9_000_000));
+    const address = caller();
+    const send = async (key: string) => {
+      const reply = await fetch(`${sluice.baseUrl}/api/track`, {
+        method: 'POST',
+        headers: {
+          'content-type': 'application/json',
+          'content-encoding': 'gzip',
+          authorization: key,
+          ...address,
+        },
+        body,
+      });
+      return { status: reply.status, text: await reply.text() };
+    };
+    // The allowance lets three pass at once, and another one every 2.7 s.
+    const basic = `Basic ${btoa(`${appId}:${hostile.write_key}`)}`;
+    const bearer = `Bearer ${hostile.write_key}`;
+    const answers = await Promise.all(
+      Array.from({ length: 16 }, (_, n) => send(n % 2 === 0 ? basic : bearer)),
+    );
+    const refused = answers.filter(({ status }) => status === 429);
+    assert.ok(refused.length > 0 && answers.every(({ status }) => status === 400 || status === 429));
+    assert.match(String(refused[0]?.text), /app_bytes/);
+    assert.equal((await send(`Bearer ${other.write_key}`)).status, 400, 'another key at the same address');
+  });
+
   test('fill up steadily, and are remembered for a bounded number of addresses', () => {
     let nowMs = 1_000_000;
-    const allowance = createByteAllowance(1_000, () => nowMs);
-    assert.equal(allowance.take('a', 1_000), 0, 'all at once');
-    assert.equal(allowance.take('a', 1), 60, 'a byte is back after 60 ms');
-    assert.equal(allowance.take('b', 500), 0);
+    const allowance = createByteAllowance(() => nowMs);
+    const limit = { max: 1_000, windowMs: 60_000 };
+    assert.equal(allowance.take('a', 1_000, limit), 0, 'all at once');
+    assert.equal(allowance.take('a', 1, limit), 60, 'a byte is back after 60 ms');
+    assert.equal(allowance.take('b', 500, limit), 0);
     nowMs += 30_000;
-    assert.equal(allowance.take('a', 500), 0);
-    assert.ok(allowance.take('a', 1) > 0);
+    assert.equal(allowance.take('a', 500, limit), 0);
+    assert.ok(allowance.take('a', 1, limit) > 0);
     let taken = 0;
     for (let ms = 0; ms < 600_000; ms += 1_000, nowMs += 1_000) {
-      for (let n = 0; n < 50; n += 1) if (allowance.take('a', 7) === 0) taken += 7;
+      for (let n = 0; n < 50; n += 1) if (allowance.take('a', 7, limit) === 0) taken += 7;
     }
     assert.ok(taken <= 10_000 && taken > 9_500, `${taken} bytes in ten minutes`);
-    for (let n = 0; n < 250_000; n += 1) assert.equal(allowance.take(`n${n}`, 1_000), 0);
-    assert.ok(allowance.take('n249999', 1) > 0, 'the latest are remembered');
+    for (let n = 0; n < 250_000; n += 1) assert.equal(allowance.take(`n${n}`, 1_000, limit), 0);
+    assert.ok(allowance.take('n249999', 1, limit) > 0, 'the latest are remembered');
   });
 });
 
