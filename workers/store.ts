@@ -162,7 +162,7 @@ type Read = { readonly bytes: Buffer; readonly forgotten: Forgotten };
 
 /**
  * What was forgotten is read after the segment was sealed, and it is noted before anything is forgotten. So whatever Redis
- * had forgotten when it accepted the rows is known here. What a recovery freed since does not count (`redis/free-keys-5.lua`).
+ * had forgotten when it accepted the rows is known here. What a recovery freed since does not count (`redis/free-keys-4.lua`).
  */
 async function readSegment(redis: Redis, shard: number, segment: Segment): Promise<Read | undefined> {
   const fields = ['keys_forgotten_to', 'keys_generation', 'keys_freed_to', 'keys_forgotten_before'];

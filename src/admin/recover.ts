@@ -208,7 +208,6 @@ async function freeKeys(context: AdminContext, setBack: readonly number[], epoch
         shardKeys.claims(shard),
         shardKeys.claimCounts(shard),
         shardKeys.claimMinutes(shard),
-        shardKeys.segments(shard),
       ];
       if ((await runScript(redis, scripts.freeKeys, keys, [epoch, generation])) === null)
         throw new StateNotLoaded();

@@ -34,7 +34,7 @@ export const scripts = {
   renewLoad: load('renew-load-1'),
   createDeployment: load('create-deployment-5'),
   clearLeftovers: load('clear-leftovers-2'),
-  freeKeys: load('free-keys-5'),
+  freeKeys: load('free-keys-4'),
   witnessRegistry: load('witness-registry-4'),
   witnessShard: load('witness-shard-1'),
   loadDocuments: load('load-documents-4'),

@@ -193,13 +193,7 @@ async function freeKeys(redis: Redis): Promise<void> {
   const generation =
     (await raiseGeneration(clickhouse, 0, known)) ??
     generationAbove(known, (await readMarkers(clickhouse)).get(0)?.generation);
-  const keys = [
-    state,
-    shardKeys.claims(0),
-    shardKeys.claimCounts(0),
-    shardKeys.claimMinutes(0),
-    shardKeys.segments(0),
-  ];
+  const keys = [state, shardKeys.claims(0), shardKeys.claimCounts(0), shardKeys.claimMinutes(0)];
   assert.equal(await runScript(redis, scripts.freeKeys, keys, [epoch, generation]), 1);
 }
 
