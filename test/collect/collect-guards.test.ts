@@ -227,40 +227,6 @@ describe('the bytes of an address', () => {
     assert.equal(await send('/api/track', bomb, { ...caller(), ...gzip }), 400, 'another address');
   });
 
-  test('with a key count towards its environment, whichever one they are about, and nobody else pays', async () => {
-    const keyOf = async (limit: string) => {
-      const appId = await createEnvironment(sluice, '--limit', `app_bytes=${limit}`);
-      return (await sluice.admin('write-keys', 'create', appId)) as { write_key: string };
-    };
-    const [hostile, other] = [await keyOf(String(rateLimits.app_bytes.least)), await keyOf('67108864')];
-    const appId = await createEnvironment(sluice);
-    const body = gzipSync(JSON.stringify({ app_id: appId, event: 1 }).padEnd(9_000_000));
-    const address = caller();
-    const send = async (key: string) => {
-      const reply = await fetch(`${sluice.baseUrl}/api/track`, {
-        method: 'POST',
-        headers: {
-          'content-type': 'application/json',
-          'content-encoding': 'gzip',
-          authorization: key,
-          ...address,
-        },
-        body,
-      });
-      return { status: reply.status, text: await reply.text() };
-    };
-    // The allowance lets three pass at once, and another one every 2.7 s.
-    const basic = `Basic ${btoa(`${appId}:${hostile.write_key}`)}`;
-    const bearer = `Bearer ${hostile.write_key}`;
-    const answers = await Promise.all(
-      Array.from({ length: 16 }, (_, n) => send(n % 2 === 0 ? basic : bearer)),
-    );
-    const refused = answers.filter(({ status }) => status === 429);
-    assert.ok(refused.length > 0 && answers.every(({ status }) => status === 400 || status === 429));
-    assert.match(String(refused[0]?.text), /app_bytes/);
-    assert.equal((await send(`Bearer ${other.write_key}`)).status, 400, 'another key at the same address');
-  });
-
   test('fill up steadily, and are remembered for a bounded number of addresses', () => {
     let nowMs = 1_000_000;
     const allowance = createByteAllowance(() => nowMs);
