@@ -26,7 +26,7 @@ import { createDownloads } from './export/downloads.js';
 import { adminRoutes } from './http/endpoints/admin.js';
 import { adminApiRoutes } from './http/endpoints/admin-api.js';
 import { createAdminCallers } from './http/endpoints/admin-caller.js';
-import { largeBodiesOfStrangers } from './http/endpoints/byte-allowance.js';
+import { largeBodiesOfServers } from './http/endpoints/byte-allowance.js';
 import { collectRoutes } from './http/endpoints/collect.js';
 import { type DeletionApiOptions, deletionRoutes } from './http/endpoints/deletion.js';
 import { accountDeletionRoute } from './http/endpoints/deletion-submission.js';
@@ -240,7 +240,7 @@ let stopping = false;
 const servers: Server[] = [];
 try {
   const shared = config.apiProcesses > 1;
-  const largeBodies = largeBodiesOfStrangers(config.addressBytesMax, environments);
+  const largeBodies = largeBodiesOfServers(config.addressBytesMax, environments);
   const options = { environments, ingestion, counts, rejected, traffic, largeBodies };
   const demo: DemoOptions = {
     publicBaseUrl: config.publicBaseUrl,

@@ -162,13 +162,15 @@ type Read = { readonly bytes: Buffer; readonly forgotten: Forgotten };
 
 /**
  * What was forgotten is read after the segment was sealed, and it is noted before anything is forgotten. So whatever Redis
- * had forgotten when it accepted the rows is known here.
+ * had forgotten when it accepted the rows is known here. What a recovery freed since does not count (`redis/free-keys-4.lua`).
  */
 async function readSegment(redis: Redis, shard: number, segment: Segment): Promise<Read | undefined> {
-  const [stored, [to, generation]] = await Promise.all([
+  const fields = ['keys_forgotten_to', 'keys_generation', 'keys_freed_to', 'keys_forgotten_before'];
+  const [stored, [forgottenTo, generation, freedTo, before]] = await Promise.all([
     redis.getBuffer(shardKeys.segment(shard, segment)),
-    redis.hmget(shardKeys.state(shard), 'keys_forgotten_to', 'keys_generation') as Promise<(string | null)[]>,
+    redis.hmget(shardKeys.state(shard), ...fields) as Promise<(string | null)[]>,
   ]);
+  const to = BigInt(segment.number) <= BigInt(freedTo ?? 0) ? before : forgottenTo;
   if (stored !== null) {
     // An earlier version loaded this Redis and did not note it. The upkeep of this version does so within a second.
     if (to == null) throw new Error('it is not known yet which keys were forgotten');

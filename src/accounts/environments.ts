@@ -3,7 +3,7 @@
 // is accepted.
 
 import { setTimeout as delay } from 'node:timers/promises';
-import { type LimitName, type RateLimit, rateLimits } from '../contract/limits.js';
+import { type LimitName, type RateLimit, rateLimitOf, rateLimits } from '../contract/limits.js';
 import { describeError, type Log } from '../log.js';
 import type { Redis } from '../redis/client.js';
 import { shardOf } from '../redis/keys.js';
@@ -46,8 +46,8 @@ export type Environments = {
   find(appId: string): Promise<LiveEnvironment | undefined>;
   /** The environment that a write key belongs to, whether or not it requires one. */
   ofWriteKey(writeKey: string): LiveEnvironment | undefined;
-  /** Whether an environment has an allowance for imports now whose token has this hash. */
-  hasImport(hash: string): boolean;
+  /** The environment, as it is for imports, that has an allowance now whose token has this hash. */
+  ofImport(hash: string): LiveEnvironment | undefined;
   /** The deployment, once it was read from Redis. It stays known when Redis is emptied. */
   deployment(): Deployment | undefined;
   /** Whether Redis held the deployment at the last read. */
@@ -66,7 +66,7 @@ const refreshSpacingMs = 50;
 export async function followEnvironments(redis: Redis, log: Log): Promise<Environments> {
   let environments = new Map<string, LiveEnvironment>();
   let byKeyHash = new Map<string, LiveEnvironment>();
-  let importEnds = new Map<string, number>();
+  let byImportHash = new Map<string, NonNullable<LiveEnvironment['imports']>>();
   let deployment: Deployment | undefined;
   let version: string | undefined;
   let isLoaded = false;
@@ -97,9 +97,9 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
       ]),
     );
     byKeyHash = byHash(snapshot, environments);
-    importEnds = new Map(
+    byImportHash = new Map(
       [...environments.values()].flatMap(({ imports }) =>
-        imports === undefined ? [] : [[imports.hash, imports.untilMs]],
+        imports === undefined ? [] : [[imports.hash, imports]],
       ),
     );
     version = snapshot.version;
@@ -143,7 +143,10 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
       return environments.get(appId);
     },
     ofWriteKey: (writeKey) => byKeyHash.get(hashKey(writeKey)),
-    hasImport: (hash) => (importEnds.get(hash) ?? 0) > Date.now(),
+    ofImport: (hash) => {
+      const found = byImportHash.get(hash);
+      return found !== undefined && found.untilMs > Date.now() ? found.environment : undefined;
+    },
     deployment: () => deployment,
     isLoaded: () => isLoaded,
     isCurrent: () => isLoaded && answers,
@@ -179,7 +182,7 @@ function toLiveEnvironment(
   const limit = (name: LimitName): RateLimit | undefined => {
     const value = environment.limits[name];
     if (value === 'none') return undefined;
-    return value === undefined ? rateLimits[name] : { ...rateLimits[name], max: value };
+    return value === undefined ? rateLimits[name] : rateLimitOf(name, value);
   };
   const live: LiveEnvironment = {
     registryVersion,

@@ -650,6 +650,20 @@ export const rateLimits: Readonly<Record<LimitName, RateLimit>> = {
   app_bytes: { max: 64 * MiB, windowMs: 10_000, granularityMs: 1000, least: commits.groupBytesMax },
 };
 
+/** Entries that the log of a limit may have, about: each commit that counts towards it writes the log anew. */
+export const limitEntriesMax = 1_000;
+
+/**
+ * A limit that an environment has set. A large one counts more coarsely: an entry may then count for up to a thousandth of the window
+ * longer.
+ */
+export function rateLimitOf(name: LimitName, max: number): RateLimit {
+  const limit = rateLimits[name];
+  const { windowMs, granularityMs } = limit;
+  if (max <= limitEntriesMax) return { ...limit, max };
+  return { ...limit, max, granularityMs: Math.max(granularityMs, Math.ceil(windowMs / limitEntriesMax)) };
+}
+
 /** Throws unless a relation between bounds holds. */
 export function relation(holds: boolean, reason: string): void {
   if (!holds) throw new Error(`limits contradict each other: ${reason}`);

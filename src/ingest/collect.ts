@@ -110,9 +110,8 @@ export function* prepareMessages(
     indexes.push(index);
   }
   const users = accepted.map(({ named }) => named);
-  const submission = createSubmission(context, groupMessages(accepted, context), (suppressed) =>
-    markUsers(users, suppressed),
-  );
+  const groups = yield* groupMessages(accepted, document.isLarge, context);
+  const submission = createSubmission(context, groups, (suppressed) => markUsers(users, suppressed));
   return { submission, accepted: indexes, messages, errors, mendings, ignored };
 }
 
@@ -133,7 +132,11 @@ const badSentAt = rejection(
  * a limit only shrinks. So if an identification or a call that sets properties is limited, later ones of its user are too. That is
  * why every message counts towards `app_bytes` as many bytes as the messages of the request have on average.
  */
-function groupMessages(accepted: readonly CheckedMessage[], context: CollectContext): MessageGroup[] {
+function* groupMessages(
+  accepted: readonly CheckedMessage[],
+  isLarge: boolean,
+  context: CollectContext,
+): Steps<MessageGroup[]> {
   const { environment, limitKeys } = context;
   const { appId, limits } = environment;
   const { collect_app: ofApp, collect_user: ofUser, user_properties: ofProperties } = limits;
@@ -173,6 +176,7 @@ function groupMessages(accepted: readonly CheckedMessage[], context: CollectCont
   }
 
   for (const message of accepted) {
+    if (isLarge) yield;
     const last = run.at(-1);
     if (last !== undefined && !(run.length < eventsMax && areLimitedAlike(last, message))) endRun();
     run.push(message);
@@ -208,7 +212,7 @@ export function answerMessages(
   for (const { index, ...reason } of errors) {
     answers[index] = { ...idOf(messages[index]), status: 'rejected', ...reason };
   }
-  const groups = submission.groups();
+  const { groups } = submission;
   let [stored, repeated, suppressed, unjoined, place] = [0, 0, 0, 0, 0];
   const limited = new Map<LimitName, number>();
   for (let i = 0; i < groups.length; i++) {

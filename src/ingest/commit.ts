@@ -1,6 +1,6 @@
-// Group commit: everything that arrived while the last commit was under way goes to Redis in one script call. There is one
-// committer per shard and process, with one commit in flight. So commits have an order, and a late copy of an older one
-// is recognised and refused (attempts.ts). A commit also says which version of the suppressions this process has. If a shard has a
+// Group commit: what arrived while the last commit was under way goes to Redis in one script call, large requests apart from small
+// ones (commit-queue.ts). There is one committer per shard and process, with one commit in flight. So commits have an order, and a late
+// copy of an older one is recognised and refused (attempts.ts). A commit also says which version of the suppressions this process has. If a shard has a
 // later one, the script stores nothing, and the commit is repeated with the records of users who were suppressed meanwhile marked.
 
 import { commits } from '../contract/limits.js';
@@ -9,12 +9,13 @@ import { commitRecords, commitSeconds, commitWaitingBytes } from '../metrics.js'
 import type { Suppressions } from '../suppression/suppressions.js';
 import { commitBatches } from '../tuning.js';
 import { type AttemptOptions, type CommitResult, createAttempts, type OverloadReason } from './attempts.js';
+import { createCommitQueue, type Queued } from './commit-queue.js';
 import type { Submission } from './submission.js';
 
 export type Committer = {
   /**
    * Queues a request. All of its groups go into one commit, in order, so either all are overloaded or unknown, or none
-   * is. `settle` is called once with a result for each of the groups that the submission has by then, not much later than
+   * is. Requests of one account are committed in the order of the calls. `settle` is called once with a result for each of the groups that the submission has by then, not much later than
    * `commits.deadlineMs` from now.
    */
   submit(submission: Submission, settle: (results: readonly CommitResult[]) => void): void;
@@ -22,11 +23,9 @@ export type Committer = {
   close(): Promise<void>;
 };
 
-/** A part of a commit, and the number of its records and bytes. */
-type Waiting = {
+/** A part of a commit. */
+type Waiting = Queued & {
   readonly submission: Submission;
-  readonly records: number;
-  readonly bytes: number;
   readonly settle: (results: readonly CommitResult[]) => void;
   readonly sinceMs: number;
 };
@@ -37,7 +36,7 @@ export function createCommitter(options: CommitterOptions): Committer {
   const { shard, suppressions, crash, log } = options;
   const attempts = createAttempts(options);
 
-  let waiting: Waiting[] = [];
+  const waiting = createCommitQueue<Waiting>();
   let waitingBytes = 0;
   let busy = false;
   let closed = false;
@@ -46,17 +45,17 @@ export function createCommitter(options: CommitterOptions): Committer {
   const idle: (() => void)[] = [];
 
   function submit(submission: Submission, settle: Waiting['settle']): void {
-    const groups = submission.groups();
-    let records = 0;
-    let bytes = 0;
+    const { groups, accountId } = submission;
+    let [records, decisions, bytes] = [0, 0, 0];
     for (const group of groups) {
       records += group.records.length;
+      decisions += 1 + group.limits.length;
       bytes += group.bytes;
     }
     const refuse = (reason: OverloadReason) => settle(groups.map(() => ({ kind: 'overloaded', reason })));
     if (closed) return refuse('stopping');
     if (waitingBytes + bytes > commits.waitingBytesMax) return refuse('too_much_waiting');
-    waiting.push({ submission, records, bytes, settle, sinceMs: performance.now() });
+    waiting.add({ submission, accountId, records, decisions, bytes, settle, sinceMs: performance.now() });
     waitingBytes += bytes;
     if (!busy) {
       busy = true;
@@ -66,7 +65,7 @@ export function createCommitter(options: CommitterOptions): Committer {
   }
 
   async function drain(): Promise<void> {
-    while (waiting.length > 0) {
+    while (waiting.size() > 0) {
       await gather();
       const batch = takeBatch();
       const started = performance.now();
@@ -87,7 +86,7 @@ export function createCommitter(options: CommitterOptions): Committer {
   }
 
   function tell({ submission, settle }: Waiting, result: () => CommitResult): void {
-    const its = submission.groups().map(result);
+    const its = submission.groups.map(result);
     try {
       settle(its);
     } catch (error) {
@@ -105,31 +104,23 @@ export function createCommitter(options: CommitterOptions): Committer {
     const untilMs = last.beganMs + commitBatches.spacingMs;
     let seen = 0;
     while (
-      waiting.length > seen &&
+      waiting.size() > seen &&
       waitingBytes < commitBatches.bytesMax &&
       !closed &&
       performance.now() < untilMs
     ) {
-      seen = waiting.length;
+      seen = waiting.size();
       await new Promise((resolve) => setTimeout(resolve, 1));
     }
   }
 
   function takeBatch(): Waiting[] {
-    let count = 0;
+    const batch = waiting.take();
     let records = 0;
-    let bytes = 0;
-    for (const next of waiting) {
-      const fits =
-        records + next.records <= commitBatches.recordsMax && bytes + next.bytes <= commitBatches.bytesMax;
-      if (count > 0 && !fits) break;
-      count += 1;
-      records += next.records;
-      bytes += next.bytes;
+    for (const each of batch) {
+      records += each.records;
+      waitingBytes -= each.bytes;
     }
-    const batch = count === waiting.length ? waiting : waiting.slice(0, count);
-    waiting = count === waiting.length ? [] : waiting.slice(count);
-    waitingBytes -= bytes;
     commitWaitingBytes.set(waitingBytes);
     commitRecords.observe(records);
     return batch;
@@ -137,10 +128,10 @@ export function createCommitter(options: CommitterOptions): Committer {
 
   /** Makes a commit, and repeats it with other marks while Redis says that there is a later version of the suppressions. */
   async function commit(batch: readonly Waiting[]): Promise<(index: number) => CommitResult> {
-    const deadline = (batch[0] as Waiting).sinceMs + commits.deadlineMs;
+    const deadline = Math.min(...batch.map(({ sinceMs }) => sinceMs)) + commits.deadlineMs;
     for (;;) {
       for (const { submission } of batch) submission.renew();
-      const groups = batch.flatMap(({ submission }) => submission.groups());
+      const groups = batch.flatMap(({ submission }) => submission.groups);
       const versions = {
         suppressions: suppressions.version(),
         registry: Math.min(...batch.map(({ submission }) => submission.registryVersion)),

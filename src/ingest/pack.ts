@@ -65,10 +65,10 @@ export type Mark =
 /** Records that are accepted or limited together: one request, or some messages of one. */
 export type Group = {
   readonly limits: readonly LimitCheck[];
-  /** By record; undefined if none has a mark. */
-  readonly marks?: readonly (Mark | undefined)[] | undefined;
-  /** What limits joins. Without room a user is not joined; nothing is refused. */
-  readonly joinLimit?: Pick<LimitCheck, 'digest' | 'limit'> | undefined;
+  /** By record; undefined if none has a mark. Set by its submission. */
+  marks?: readonly (Mark | undefined)[] | undefined;
+  /** What limits joins. Without room a user is not joined; nothing is refused. Set by its submission. */
+  joinLimit?: Pick<LimitCheck, 'digest' | 'limit'> | undefined;
   /** If all its records are repeats, the limits neither refuse nor count it. */
   readonly limitsPassRepeats?: boolean;
   readonly records: Records;

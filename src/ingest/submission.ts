@@ -11,10 +11,11 @@ import type { Checked } from './record-kind.js';
 
 /** Groups that go in one commit, in their order. */
 export type Submission<G extends Group = Group> = {
+  readonly accountId: string;
   /** The version of the registry in which its environment was found. */
   readonly registryVersion: number;
   /** With the marks by the version of the suppressions at the last `renew`. */
-  readonly groups: () => readonly G[];
+  readonly groups: readonly G[];
   /** Marks the groups again if the suppressions have changed since. */
   readonly renew: () => void;
 };
@@ -34,7 +35,6 @@ export function createSubmission<G extends Group>(
   groups: readonly G[],
   marksOf: (suppressed: SuppressedUsers) => Marks,
 ): Submission<G> {
-  let marked = groups;
   let version = -2;
 
   function renew(): void {
@@ -42,27 +42,28 @@ export function createSubmission<G extends Group>(
     version = suppressions.version();
     const suppressed = suppressions.of(environment);
     const marks = suppressed === undefined ? undefined : marksOf(suppressed);
-    marked =
-      marks === undefined ? groups : withMarks(groups, marks, () => joinLimitOf(environment, limitKeys));
+    setMarks(groups, marks, () => joinLimitOf(environment, limitKeys));
   }
 
   renew();
-  return { registryVersion: environment.registryVersion, groups: () => marked, renew };
+  const { accountId, registryVersion } = environment;
+  return { accountId, registryVersion, groups, renew };
 }
 
-function withMarks<G extends Group>(
-  groups: readonly G[],
-  marks: readonly (Mark | undefined)[],
+/** Changes the groups: copies of a thousand took 2 ms, in which the process did nothing else. */
+function setMarks(
+  groups: readonly Group[],
+  marks: Marks,
   joinLimit: () => NonNullable<Group['joinLimit']>,
-): readonly G[] {
+): void {
   const isJoin = (mark: Mark | undefined) => typeof mark === 'object' && mark.joins !== undefined;
-  const limit = marks.some(isJoin) ? joinLimit() : undefined;
+  const limit = marks?.some(isJoin) ? joinLimit() : undefined;
   let from = 0;
-  return groups.map((group) => {
-    const its = marks.slice(from, from + group.records.length);
-    from += its.length;
-    return { ...group, marks: its, joinLimit: limit };
-  });
+  for (const group of groups) {
+    group.marks = marks?.slice(from, from + group.records.length);
+    group.joinLimit = limit;
+    from += group.records.length;
+  }
 }
 
 function joinLimitOf({ appId }: LiveEnvironment, limitKeys: Pick<LimitKeys, 'ofApp'>) {

@@ -3,16 +3,23 @@
 -- goes to a later segment than its first record, else both would count as that segment's own. One step: a commit in between would
 -- be decided by claims that are not noted as forgotten.
 --
+-- Segments up to the last number were accepted by the claims that are forgotten now. So they need of the index no more than
+-- before, and do not wait for each other until the index has them all: `keys_freed_to` is that number, and `keys_forgotten_before`
+-- how far keys had been forgotten by then, by an earlier call too.
+--
 -- KEYS  1  state of the shard (hash)   2  claims (hash)   3  claims by minute (hash)   4  minutes of the clock (sorted set)
 -- ARGV  1  epoch of the deployment   2  generation of the index
 -- Returns 1; nil when this Redis is not that deployment's.
 
-local state = redis.call('HMGET', KEYS[1], 'epoch', 'last_number')
+local state = redis.call('HMGET', KEYS[1], 'epoch', 'last_number', 'keys_forgotten_to')
 if state[1] ~= ARGV[1] then return nil end
+local last_number = state[2] or '0'
 redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
 redis.call('HDEL', KEYS[1], 'keys_indexed_to', 'claims_first_minute')
 for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
   if string.sub(field, 1, 5) == 'open.' then redis.call('HDEL', KEYS[1], field) end
 end
-redis.call('HSET', KEYS[1], 'keys_forgotten_to', state[2] or '0', 'keys_generation', ARGV[2])
+-- An earlier version loaded this Redis and did not note what was forgotten.
+if state[3] then redis.call('HSET', KEYS[1], 'keys_freed_to', last_number, 'keys_forgotten_before', state[3]) end
+redis.call('HSET', KEYS[1], 'keys_forgotten_to', last_number, 'keys_generation', ARGV[2])
 return 1

@@ -229,20 +229,21 @@ describe('the bytes of an address', () => {
 
   test('fill up steadily, and are remembered for a bounded number of addresses', () => {
     let nowMs = 1_000_000;
-    const allowance = createByteAllowance(1_000, () => nowMs);
-    assert.equal(allowance.take('a', 1_000), 0, 'all at once');
-    assert.equal(allowance.take('a', 1), 60, 'a byte is back after 60 ms');
-    assert.equal(allowance.take('b', 500), 0);
+    const allowance = createByteAllowance(() => nowMs);
+    const limit = { max: 1_000, windowMs: 60_000 };
+    assert.equal(allowance.take('a', 1_000, limit), 0, 'all at once');
+    assert.equal(allowance.take('a', 1, limit), 60, 'a byte is back after 60 ms');
+    assert.equal(allowance.take('b', 500, limit), 0);
     nowMs += 30_000;
-    assert.equal(allowance.take('a', 500), 0);
-    assert.ok(allowance.take('a', 1) > 0);
+    assert.equal(allowance.take('a', 500, limit), 0);
+    assert.ok(allowance.take('a', 1, limit) > 0);
     let taken = 0;
     for (let ms = 0; ms < 600_000; ms += 1_000, nowMs += 1_000) {
-      for (let n = 0; n < 50; n += 1) if (allowance.take('a', 7) === 0) taken += 7;
+      for (let n = 0; n < 50; n += 1) if (allowance.take('a', 7, limit) === 0) taken += 7;
     }
     assert.ok(taken <= 10_000 && taken > 9_500, `${taken} bytes in ten minutes`);
-    for (let n = 0; n < 250_000; n += 1) assert.equal(allowance.take(`n${n}`, 1_000), 0);
-    assert.ok(allowance.take('n249999', 1) > 0, 'the latest are remembered');
+    for (let n = 0; n < 250_000; n += 1) assert.equal(allowance.take(`n${n}`, 1_000, limit), 0);
+    assert.ok(allowance.take('n249999', 1, limit) > 0, 'the latest are remembered');
   });
 });
 

@@ -7,7 +7,7 @@ import { type RedisHandle, startRedis } from '../../harness/services.js';
 import { until } from '../../harness/wait.js';
 import { stampRows } from '../../src/clickhouse/stamps.js';
 import { columns } from '../../src/clickhouse/tables.js';
-import { claims } from '../../src/contract/limits.js';
+import { claims, limitEntriesMax, rateLimitOf } from '../../src/contract/limits.js';
 import { currentVersionOf, type TableName, tables } from '../../src/contract/records.js';
 import { noEventId } from '../../src/ingest/event-id.js';
 import type { Group, IngestRecord, LimitCheck } from '../../src/ingest/pack.js';
@@ -116,6 +116,22 @@ test('counts the backlog in segments, rows and bytes, and forgets a segment once
   const left = await readBacklog(redis, 0);
   assert.deepEqual([left.segments, left.rows], [1, 1]);
   assert.equal(left.bytes, (await bytesOf((await outstanding())[0])).length);
+});
+
+test('writes the log of a large limit with entries for a thousandth of its window', async () => {
+  const large = rateLimitOf('track', 1_000_000);
+  const { windowMs, granularityMs } = large;
+  assert.deepEqual([granularityMs, rateLimitOf('track', limitEntriesMax).granularityMs], [30, 1]);
+  assert.ok(windowMs / granularityMs <= limitEntriesMax);
+  const check = { digest: 'a'.repeat(24), cost: 1, limit: large };
+  for (let ms = 0; ms < 60; ms++) {
+    await standLimitClock(1_800_000_000_000 + ms);
+    assert.equal(await commit(redis, [group([eventRecord('a')], [check])]), 's');
+  }
+  const logs = await redis.keys('{s0}:limits:*');
+  const bytes = await Promise.all(logs.map((key) => redis.hgetBuffer(key, Buffer.alloc(12, 0xaa))));
+  const entries = bytes.map((log) => (log?.length ?? 0) / 12);
+  assert.deepEqual(entries, [2]);
 });
 
 test('answers a repeated commit as the first time and appends nothing', async () => {

@@ -12,6 +12,7 @@ import type { ClickHouseClient } from '../../src/clickhouse/client.js';
 import {
   generationAbove,
   keepKeysOf,
+  raiseGeneration,
   readKeyIndexSize,
   readMarkers,
   writeMarker,
@@ -185,18 +186,70 @@ test('a key that Redis has forgotten is answered like a new one, and not stored 
   assert.deepEqual(await names(), ['first', 'other']);
 });
 
+/** As a recovery does when ClickHouse was set back. */
+async function freeKeys(redis: Redis): Promise<void> {
+  const state = shardKeys.state(0);
+  const known = await redis.hget(state, 'keys_generation');
+  const generation =
+    (await raiseGeneration(clickhouse, 0, known)) ??
+    generationAbove(known, (await readMarkers(clickhouse)).get(0)?.generation);
+  const keys = [state, shardKeys.claims(0), shardKeys.claimCounts(0), shardKeys.claimMinutes(0)];
+  assert.equal(await runScript(redis, scripts.freeKeys, keys, [epoch, generation]), 1);
+}
+
 test('a key that is freed while the segment of its record is open goes to a later segment, and is stored once', async () => {
   const worker = await createWorker();
-  const state = shardKeys.state(0);
   assert.equal(await worker.send('first', 'k'), 's');
-  const known = await worker.redis.hget(state, 'keys_generation');
-  const generation = generationAbove(known, (await readMarkers(clickhouse)).get(0)?.generation);
-  const keys = [state, shardKeys.claims(0), shardKeys.claimCounts(0), shardKeys.claimMinutes(0)];
-  assert.equal(await runScript(worker.redis, scripts.freeKeys, keys, [epoch, generation]), 1);
+  await freeKeys(worker.redis);
   assert.equal(await worker.send('second', 'k'), 's', 'freed');
   for (const segment of await worker.seal()) {
     await worker.index();
     await worker.store(segment);
+  }
+  assert.deepEqual(await names(), ['first']);
+});
+
+test('segments that wait while keys are freed do not wait for each other, and later ones wait for all of them', async () => {
+  const worker = await createWorker();
+  assert.equal(await worker.send('forgotten', 'k0'), 's');
+  await worker.storeAll();
+  await worker.forget();
+  assert.equal(await worker.send('repeat', 'k0'), 's', 'forgotten');
+  const [first] = (await worker.seal()) as [Segment];
+  assert.equal(await worker.send('one', 'k1'), 's');
+  await worker.seal();
+  assert.equal(await worker.send('two', 'k2'), 's');
+  await freeKeys(worker.redis);
+  assert.equal(await worker.send('one again', 'k1'), 's', 'freed');
+  assert.equal(await worker.send('two again', 'k2'), 's', 'freed');
+  assert.equal(await worker.send('three', 'k3'), 's');
+  const [, one, two, later] = (await worker.seal()) as [Segment, Segment, Segment, Segment];
+  await worker.index();
+  assert.equal(await worker.store(two), 'stored');
+  await assert.rejects(worker.store(later), KeyIndexIncomplete);
+  assert.equal(await worker.store(one), 'stored');
+  await worker.index();
+  await assert.rejects(worker.store(later), KeyIndexIncomplete, 'the first one still waits');
+  assert.equal(await worker.store(first), 'stored');
+  await assert.rejects(worker.store(later), KeyIndexIncomplete);
+  await worker.index();
+  assert.equal(await worker.store(later), 'stored');
+  assert.deepEqual(await names(), ['forgotten', 'one', 'three', 'two']);
+});
+
+test('keys that are freed twice while segments wait are stored once', async () => {
+  const worker = await createWorker();
+  assert.equal(await worker.send('first', 'k'), 's');
+  await freeKeys(worker.redis);
+  assert.equal(await worker.send('second', 'k'), 's', 'freed');
+  await freeKeys(worker.redis);
+  assert.equal(await worker.send('third', 'k'), 's', 'freed');
+  const [first, second, third] = (await worker.seal()) as [Segment, Segment, Segment];
+  await worker.index();
+  for (const later of [second, third]) await assert.rejects(worker.store(later), KeyIndexIncomplete);
+  for (const segment of [first, second, third]) {
+    assert.equal(await worker.store(segment), 'stored');
+    await worker.index();
   }
   assert.deepEqual(await names(), ['first']);
 });

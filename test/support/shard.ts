@@ -60,9 +60,10 @@ export const noSuppressions: Suppressions = {
   close: () => undefined,
 };
 
-/** A request with one group. */
-export function submissionOf(group: Group): Submission {
-  return { registryVersion: Number.MAX_SAFE_INTEGER, groups: () => [group], renew: () => undefined };
+/** A request of an account, with one group. */
+export function submissionOf(group: Group, accountId = '1'): Submission {
+  const registryVersion = Number.MAX_SAFE_INTEGER;
+  return { accountId, registryVersion, groups: [group], renew: () => undefined };
 }
 
 let sequence = 0;

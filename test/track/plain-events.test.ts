@@ -82,7 +82,7 @@ function withoutBytes(group: LimitedGroup): LimitedGroup {
 
 /** Everything that goes to Redis, except the random ids of events without a key. */
 function packed({ submission }: Ready): object {
-  const group = withoutBytes(submission.groups()[0] as LimitedGroup);
+  const group = withoutBytes(submission.groups[0] as LimitedGroup);
   const { decisions, rows } = packGroups([group]);
   const text = rows[0]?.text.toString() ?? '';
   assert.equal(rows.length, 1);

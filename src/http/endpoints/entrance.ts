@@ -219,7 +219,7 @@ export function createEntrance(
   }
 
   const refuseLimited: Entrance['refuseLimited'] = (exchange, { appId }, request, { limitIndex, waitMs }) => {
-    const named = request.submission.groups()[0]?.limits[limitIndex] as NamedLimit;
+    const named = request.submission.groups[0]?.limits[limitIndex] as NamedLimit;
     countLimited(appId, named.name, 1, request.records);
     const { max, windowMs } = named.limit;
     const allowed = `The limit ${named.name} (${max} in ${windowMs / 1000} s) has no room for this request now`;

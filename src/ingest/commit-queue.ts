@@ -1,0 +1,112 @@
+// Requests that wait for a commit of their shard. An account's requests keep their order. Commits take turns: one with small
+// requests of all accounts, then one with large requests of a single account. So whoever sends one event waits for at most one
+// large commit of somebody else before its own, however many large requests wait.
+
+import { commitBatches } from '../tuning.js';
+
+/** What the queue has to know of a request. */
+export type Queued = {
+  readonly accountId: string;
+  readonly records: number;
+  /** Groups, and the limits that they must pass: what the script decides. */
+  readonly decisions: number;
+  readonly bytes: number;
+};
+
+export type CommitQueue<T extends Queued> = {
+  add(request: T): void;
+  /** How many wait. */
+  readonly size: () => number;
+  /** Takes the requests of the next commit: at least one, if any waits. */
+  take(): T[];
+};
+
+export function createCommitQueue<T extends Queued>(): CommitQueue<T> {
+  /** By account, in the order in which accounts come next. No list is empty. */
+  const waiting = new Map<string, T[]>();
+  let size = 0;
+  let wasLarge = false;
+
+  function takeSmall(): T[] {
+    const batch = newBatch<T>();
+    const later: string[] = [];
+    for (const [accountId, requests] of waiting) {
+      const count = leading(requests, (next) => !isLarge(next) && batch.takes(next));
+      if (count === 0) continue;
+      if (count === requests.length) waiting.delete(accountId);
+      else {
+        requests.splice(0, count);
+        later.push(accountId);
+      }
+    }
+    for (const accountId of later) putLast(accountId);
+    return batch.requests;
+  }
+
+  function takeLarge(): T[] {
+    const batch = newBatch<T>();
+    for (const [accountId, requests] of waiting) {
+      if (!isLarge(requests[0] as T)) continue;
+      requests.splice(0, leading(requests, batch.takes));
+      if (requests.length === 0) waiting.delete(accountId);
+      else putLast(accountId);
+      break;
+    }
+    return batch.requests;
+  }
+
+  function putLast(accountId: string): void {
+    const requests = waiting.get(accountId) as T[];
+    waiting.delete(accountId);
+    waiting.set(accountId, requests);
+  }
+
+  return {
+    add: (request) => {
+      const its = waiting.get(request.accountId);
+      if (its === undefined) waiting.set(request.accountId, [request]);
+      else its.push(request);
+      size += 1;
+    },
+    size: () => size,
+    take: () => {
+      let taken = wasLarge ? takeSmall() : takeLarge();
+      if (taken.length === 0) taken = wasLarge ? takeLarge() : takeSmall();
+      else wasLarge = !wasLarge;
+      size -= taken.length;
+      return taken;
+    },
+  };
+}
+
+function isLarge({ records }: Queued): boolean {
+  return records > commitBatches.smallRecordsMax;
+}
+
+/** How many of the first requests are taken. */
+function leading<T>(requests: readonly T[], takes: (next: T) => boolean): number {
+  let count = 0;
+  while (count < requests.length && takes(requests[count] as T)) count += 1;
+  return count;
+}
+
+/** The requests of one commit, which takes more of them as long as they fit; the first one always does. */
+function newBatch<T extends Queued>() {
+  const requests: T[] = [];
+  let [records, decisions, bytes] = [0, 0, 0];
+  return {
+    requests,
+    takes: (next: T): boolean => {
+      const fits =
+        records + next.records <= commitBatches.recordsMax &&
+        decisions + next.decisions <= commitBatches.decisionsMax &&
+        bytes + next.bytes <= commitBatches.bytesMax;
+      if (requests.length > 0 && !fits) return false;
+      requests.push(next);
+      records += next.records;
+      decisions += next.decisions;
+      bytes += next.bytes;
+      return true;
+    },
+  };
+}
