@@ -7,8 +7,7 @@ import { followEnvironments } from './accounts/environments.js';
 import { clickhouseOf, exitAfter, followShardTable } from './accounts/shard-servers.js';
 import { followShards } from './accounts/shard-states.js';
 import { followWitness } from './accounts/witness.js';
-import { createAdminCommands } from './admin/commands.js';
-import { queriesInTurn } from './admin/queries-in-turn.js';
+import { createAdministration } from './admin/administration.js';
 import { readArrived } from './clickhouse/arrived.js';
 import { tablesOf } from './clickhouse/client.js';
 import { observeDisk } from './clickhouse/observe-disk.js';
@@ -334,10 +333,8 @@ try {
         openApiRoute(config.adminBaseUrl, [administrationPart], '/admin/v1/openapi.json'),
         ...adminApiRoutes({
           callers,
-          commandsFor: (actor, principal) => {
-            const commands = createAdminCommands({ redis, clickhouse, config, log }, actor, principal);
-            return queriesInTurn(commands, queryPlaces, actor, principal);
-          },
+          administrationFor: (actor, principal) =>
+            createAdministration({ redis, clickhouse, config, log }, actor, principal, queryPlaces),
           log,
         }),
         accountDeletionRoute(deletionOptions, callers),

@@ -3,7 +3,7 @@
 
 import { readRegistry, StateNotLoaded } from '../../accounts/registry.js';
 import type { Caller } from '../../accounts/tokens.js';
-import { refusalOf } from '../../admin/access.js';
+import { refusalOf, rightsElsewhere } from '../../admin/access.js';
 import { type Actor, type AuditOptions, audited } from '../../audit/audit.js';
 import { bodies, counts, limitedRetrySeconds } from '../../contract/limits.js';
 import { outcomes, rejection } from '../../contract/outcomes.js';
@@ -79,7 +79,7 @@ async function submitterFor(
 ): Promise<Submitter | Refuse> {
   const caller = await lookup;
   if (typeof caller === 'function') return caller;
-  const refusal = refusalOf(caller.principal, 'submitDeletion', accountId);
+  const refusal = refusalOf(caller.principal, rightsElsewhere.submitDeletion, accountId);
   if (refusal === 'forbidden') return (exchange) => refuse(exchange, 'forbidden', outcomes.forbidden.meaning);
   const { deployment, environments } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();

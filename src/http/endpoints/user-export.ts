@@ -5,7 +5,7 @@ import type { HttpRequest } from 'uWebSockets.js';
 import type { WatchAccess } from '../../accounts/access-watch.js';
 import { StateNotLoaded } from '../../accounts/registry.js';
 import { type Caller, isKeyGood } from '../../accounts/tokens.js';
-import { refusalOf } from '../../admin/access.js';
+import { refusalOf, rightsElsewhere } from '../../admin/access.js';
 import { type Action, type Actor, type AuditOptions, audited } from '../../audit/audit.js';
 import { bodies, counts, limitedRetrySeconds } from '../../contract/limits.js';
 import { outcomes } from '../../contract/outcomes.js';
@@ -135,6 +135,8 @@ function data(options: ExportApiOptions, exchange: Exchange, req: HttpRequest): 
   });
 }
 
+const mayRead = rightsElsewhere.readExport;
+
 /** The same on ADMIN_PORT, for callers who may read exports of its account. */
 export function accountExportRoute(options: ExportApiOptions, callers: AdminCallers): Route {
   return {
@@ -150,16 +152,13 @@ export function accountExportRoute(options: ExportApiOptions, callers: AdminCall
         const caller = await found.caller;
         if (typeof caller === 'function') return caller(exchange);
         const { principal, actor, again } = caller;
-        if (!mayDo(principal.role, 'readExport'))
-          return refuse(exchange, 'forbidden', outcomes.forbidden.meaning);
+        if (!mayDo(principal.role, mayRead)) return refuse(exchange, 'forbidden', outcomes.forbidden.meaning);
         const request = isRequestId(id) ? await readExport(options.reading.redis, id) : undefined;
-        if (request === undefined || refusalOf(principal, 'readExport', request.account_id) !== undefined)
+        if (request === undefined || refusalOf(principal, mayRead, request.account_id) !== undefined)
           return refuse(exchange, 'not_found', outcomes.not_found.meaning);
         const mayGoOn = async () => {
           const now = await again();
-          return (
-            now !== undefined && refusalOf(now.principal, 'readExport', request.account_id) === undefined
-          );
+          return now !== undefined && refusalOf(now.principal, mayRead, request.account_id) === undefined;
         };
         const watch = (stop: () => void) => options.watchAccess(mayGoOn, stop);
         await sendAudited(options, exchange, request, epochOf(options), actor, { gzip, watch });
