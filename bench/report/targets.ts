@@ -275,7 +275,7 @@ export function addedBySuppressed(pairs: readonly Pair[]): number[] {
 function deskTargets({ events, exports, suppressed }: FoundOf<'desk'>): Target[] {
   const beside = `beside ${figure(suppressed.suppressed)} suppressed users, more`;
   const added = (how: string, pairs: readonly Pair[]) =>
-    atMost(`an event ${how} ${beside}`, ' µs', 0.3, addedBySuppressed(pairs));
+    atMost(`an event ${how} ${beside}`, ' µs', 0.4, addedBySuppressed(pairs));
   const firstBytes = exports.map((run) => run.firstByteSeconds);
   return [
     ...atMost(`export of ${figure(events)} events: first byte`, ' s', 2, firstBytes),

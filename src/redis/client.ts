@@ -83,7 +83,31 @@ export function connectForQueue(address: RedisAddress, log: Log, commandMsMax = 
   };
   // Without the library's check whether the cluster is well: when that fails, its `connect()` never settles. BullMQ awaits it, and
   // would never ask for jobs again. A cluster that is not well refuses commands, which BullMQ repeats.
-  return open(address, options, { enableReadyCheck: false }, log);
+  return withSureInfo(open(address, options, { enableReadyCheck: false }, log));
+}
+
+/**
+ * BullMQ asks each of its connections once with INFO which Redis it has, and a connection whose question fails serves no job ever
+ * again. A cluster sends a command without a key to any node, perhaps to a silent one. So whichever master answers first does, and
+ * as long as none does they are asked again. Holds for the copies that BullMQ makes of the connection.
+ */
+function withSureInfo(connection: Redis): Redis {
+  const info = connection.info.bind(connection);
+  const duplicate = connection.duplicate.bind(connection) as (...args: unknown[]) => Redis;
+  const ask = () =>
+    connection instanceof Single ? info() : Promise.any(mastersOf(connection).map((master) => master.info()));
+  const sureInfo = async (): Promise<string> => {
+    for (;;) {
+      // Once the connection has ended nobody waits for the answer.
+      const answer = await ask().catch(() => connection.status === 'end' && '');
+      if (answer !== false) return answer;
+      await new Promise((resolve) => setTimeout(resolve, 500));
+    }
+  };
+  return Object.assign(connection, {
+    info: sureInfo,
+    duplicate: (...args: unknown[]) => withSureInfo(duplicate(...args)),
+  });
 }
 
 function open(address: RedisAddress, options: RedisOptions, more: ClusterOptions, log: Log): Redis {

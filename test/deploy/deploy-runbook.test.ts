@@ -274,10 +274,9 @@ test('ClickHouse is away: shows how long there is room', async () => {
   assert.deepEqual(await seen(), ['bob', 'carol', 'dave', 'grace']);
 });
 
-test('Alerts: the commands that look into refused rows, failing deletions and late retention', async () => {
+test('Alerts: the commands that look into refused rows and failing deletions', async () => {
   assert.match(await run('SluiceRowsQuarantined'), /"retried":0/);
   assert.match(await run('SluiceDeletionsFail'), /"status":"complete"/);
-  assert.match(await run('SluiceRetentionLate'), /"status":"complete"/);
   assert.doesNotMatch(await run('SluicePartsSetAside'), /reason/);
 });
 

@@ -276,16 +276,17 @@ test('a worker that starts while a master is silent stores what is on the others
   process.kill(silent.pid, 'SIGSTOP');
   try {
     await sluice.addWorker();
-    const shard = 0;
-    const body = { app_id: producers[shard]?.appId, event: 'Beside the silent', identity: 'ada' };
-    await until(async () => (await post(sluice.baseUrl, '/api/track', body)).status === 200, {
-      deadlineMs: 60_000,
-      what: 'an event of another shard is accepted',
-    });
-    await until(async () => (await cluster.redis.zcard(shardKeys.segments(shard))) === 0, {
-      deadlineMs: 60_000,
-      what: 'it is stored',
-    });
+    for (const shard of [0, 1, 2]) {
+      const body = { app_id: producers[shard]?.appId, event: 'Beside the silent', identity: 'ada' };
+      await until(async () => (await post(sluice.baseUrl, '/api/track', body)).status === 200, {
+        deadlineMs: 60_000,
+        what: `an event of shard ${shard} is accepted`,
+      });
+      await until(async () => (await cluster.redis.zcard(shardKeys.segments(shard))) === 0, {
+        deadlineMs: 60_000,
+        what: `shard ${shard} is stored`,
+      });
+    }
   } finally {
     process.kill(silent.pid, 'SIGCONT');
     for (const worker of sluice.workers) worker.sigcont();

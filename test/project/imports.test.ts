@@ -257,8 +257,6 @@ const ownNumbers: readonly (readonly [file: string, text: string])[] = [
   ['src/suppression/name-set.ts', 'slotsMin'],
   ['src/suppression/name-set.ts', 'loadMax'],
   ['src/suppression/names.ts', '> 16 ?'],
-  ['src/suppression/siphash-code.ts', '< 128 ?'],
-  ['src/suppression/siphash-code.ts', '< 64 ?'],
 ];
 
 test('only the protocol of HTTP uses uWebSockets.js, endpoints and pages only its types, and only the configuration reads the environment', () => {

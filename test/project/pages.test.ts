@@ -130,11 +130,21 @@ test('every file that the tour names exists', () => {
   const named = [...tour.matchAll(/(?<![\w*/.-])[\w-]+(?:[\w./-]*[\w-])?\.(?:tsx?|lua|sql|json|md)\b/g)].map(
     ([name]) => name,
   );
-  assert.ok(named.length > 200, String(named.length));
+  assert.ok(named.length > 50, String(named.length));
   const missing = named.filter(
     (name) => name !== 'redis/NAME-KEYS.lua' && !files.some((file) => file.endsWith(`/${name}`)),
   );
   assert.deepEqual(missing, []);
+});
+
+test('every test that the page of promises names exists', () => {
+  const files = readdirSync(join(root, 'test'), { recursive: true, encoding: 'utf8' });
+  const named = [...readPage('src/INVARIANTS.md').matchAll(/`([a-z][a-z-]*)`/g)].map(([, name]) => name);
+  assert.ok(named.length > 200, String(named.length));
+  assert.deepEqual(
+    named.filter((name) => !files.some((file) => file.endsWith(`/${name}.test.ts`))),
+    [],
+  );
 });
 
 test('the server answers at the address of every page of the console', () => {
