@@ -12,11 +12,19 @@ import { type Rejection, rejection } from '../../contract/outcomes.js';
 import { parseDocument } from '../../ingest/document.js';
 import { refuseLoneSurrogates } from '../../ingest/explain.js';
 import type { Log } from '../../log.js';
+import { commandDoc } from '../openapi/administration.js';
 import { readJsonBody } from '../protocol/body.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { readParameters } from '../protocol/query.js';
 import { type Method, type Route, withoutBody } from '../protocol/server.js';
-import { type AdminCaller, type AdminCallers, type Refuse, refuseUnread } from './admin-caller.js';
+import {
+  type AdminCaller,
+  type AdminCallers,
+  adminGuard,
+  type Refuse,
+  refuseUnread,
+  rolesText,
+} from './admin-caller.js';
 import { refuseFailed } from './admin-failure.js';
 
 export type AdminApiOptions = {
@@ -27,12 +35,13 @@ export type AdminApiOptions = {
 
 export function adminApiRoutes(options: AdminApiOptions): Route[] {
   return namedCommands.flatMap(([name, command]) =>
-    routesOf(name, command).map(([route]): Route => {
+    routesOf(name, command).map(([route, id]): Route => {
       const [method = '', path = ''] = route.toLowerCase().split(' ');
       const inPath = [...path.matchAll(/:(\w+)/g)].map(([, parameter]) => String(parameter));
       return {
         method: (method === 'delete' ? 'del' : method) as Method,
         path: `/admin/v1${path}`,
+        doc: commandDoc(route, id, command, adminGuard, rolesText(command.may)),
         handle: (exchange, req) => handle(options, name, command, inPath, exchange, req),
       };
     }),
