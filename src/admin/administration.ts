@@ -8,7 +8,14 @@ import type { CommandAction } from '../contract/audit-actions.js';
 import { mayDo } from '../contract/roles.js';
 import type { Places } from '../places.js';
 import { checkOwn, Forbidden, operator, type Principal } from './access.js';
-import { actionNamed, type Command, type CommandContext, type Fields, subjectNames } from './command.js';
+import {
+  actionNamed,
+  type Command,
+  type CommandContext,
+  type Fields,
+  shapeOf,
+  subjectNames,
+} from './command.js';
 import { type CommandName, commands } from './commands.js';
 import type { AdminContext } from './context.js';
 import { readParameters } from './parameters.js';
@@ -59,7 +66,7 @@ async function ownOf(context: CommandContext, command: Command, params: Fields):
   const { principal } = context;
   if (principal.role === 'operator') return params;
   await checkOwn(context, principal.accountId, params);
-  const isNamed = Object.hasOwn(command.given ?? {}, 'account_id');
+  const isNamed = Object.hasOwn(shapeOf(command), 'account_id');
   return isNamed ? { ...params, account_id: principal.accountId } : params;
 }
 
@@ -67,21 +74,21 @@ function underAudit(
   context: CommandContext,
   actor: Actor,
   name: CommandName,
-  { audit, run }: Command,
+  command: Command,
   params: Fields,
 ): Promise<unknown> {
-  const work = () => run(context, params as never);
-  if (audit === 'none') return work();
+  const work = () => command.run(context, params as never);
+  if (command.audited === undefined) return work();
   const action = {
-    action: (audit.action?.(params as never) ?? actionNamed(name)) as CommandAction,
+    action: (command.action?.(params as never) ?? actionNamed(name)) as CommandAction,
     ...subjectsOf(params),
-    details: audit.details?.(params as never) ?? {},
+    details: command.details?.(params as never) ?? {},
   };
   return audited(context, actor, action, work, {
     endingOf: (result) => ({ outcome: 'done', ...subjectsOf(result), ...exportOf(result) }),
     outcomeOfError: (error) =>
       error instanceof AdministrationError || error instanceof StateNotLoaded ? 'refused' : 'unknown',
-    loadsState: audit.loadsState === true,
+    loadsState: command.loadsState === true,
   });
 }
 

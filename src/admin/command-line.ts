@@ -2,7 +2,7 @@
 
 import { AdministrationError } from '../accounts/accounts.js';
 import type { Administration } from './administration.js';
-import { type Command, type CommandLine, type Fields, isOnCommandLine } from './command.js';
+import { type Command, type Fields, isOnCommandLine, shapeOf } from './command.js';
 import { namedCommands } from './commands.js';
 
 export const usage = `npm run admin -- COMMAND\n\n${namedCommands
@@ -11,7 +11,8 @@ export const usage = `npm run admin -- COMMAND\n\n${namedCommands
   .join('\n')}`;
 
 /** A long line goes on below, and then says below what it does. */
-function usageOf({ line, help }: CommandLine): string {
+function usageOf(cli: string): string {
+  const [line = '', help] = cli.split('   ');
   const lines = line.replaceAll(/(.{60,110}?) (?=\[)/g, '$1\n      ');
   if (help === undefined) return lines;
   return line.length > 60 ? `${lines}\n      ${help}` : `${line.padEnd(34)}   ${help}`;
@@ -25,13 +26,13 @@ export async function runCommandLine(
   const { name, command, read } = find(words);
   const { fields, nameOf } = read;
   const give = (params: Fields) => administration.give(name, params, nameOf);
-  return command.cli?.by?.(give, fields, administration.context) ?? give(fields);
+  return command.byCommandLine?.(give, fields, administration.context) ?? give(fields);
 }
 
 /** Carries out a command that needs no service; undefined if the words name no such command. */
 export function runWithoutService(words: readonly string[]): unknown {
   const { command, read } = find(words);
-  return command.cli?.alone?.(read.fields);
+  return command.withoutService?.(read.fields);
 }
 
 type Read = { readonly fields: Fields; readonly nameOf: (field: string) => string };
@@ -63,10 +64,12 @@ type Grammar = { readonly name: readonly string[]; readonly parts: readonly Part
 
 const partForm = /(\[)?(?:(--[a-z-]+)(?: ([^\s\]…]+))?|([A-Z_]+))\]?(…)?/g;
 
-function grammarOf({ cli, given = {} }: Command): Grammar | undefined {
-  if (cli === undefined) return undefined;
-  const [name = ''] = /^[a-z-]+(?: [a-z][a-z-]*)?/.exec(cli.line) ?? [];
-  const parts = [...cli.line.slice(name.length).matchAll(partForm)].map(
+function grammarOf(command: Command): Grammar | undefined {
+  const [line] = command.cli?.split('   ') ?? [];
+  if (line === undefined) return undefined;
+  const given = shapeOf(command);
+  const [name = ''] = /^[a-z-]+(?: [a-z][a-z-]*)?/.exec(line) ?? [];
+  const parts = [...line.slice(name.length).matchAll(partForm)].map(
     ([, bracket, option, value = '', place = '', dots]): Part => ({
       shown: option ?? place,
       field: fieldNamed(given, (option?.slice(2) ?? place).toLowerCase().replaceAll('-', '_'), value),

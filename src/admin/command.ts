@@ -18,42 +18,40 @@ export type CommandContext = AdminContext & {
   readonly say: (line: string) => void;
 };
 
-/** How a command is in the audit log. */
-export type Audit<Params> = {
-  /** Of the action that has the command's name; or of each of several actions. */
-  readonly words: string | Readonly<Record<string, string>>;
-  /** Which of several. */
-  readonly action?: (params: Params) => string;
-  /** What a line says besides account, environment, key and deletion request. Never anything of a user. */
-  readonly details?: (params: Params) => Fields;
-  /** Whether it may begin while Redis is empty. */
-  readonly loadsState?: true;
-};
+type Shape = Readonly<Record<string, Schema>>;
 
-/** How a command is given by `npm run admin -- …`. */
-export type CommandLine = {
-  /** Its line of the usage, by which its words are read: `keys revoke APP_ID [ID]`, `[--name NAME]`, `SHARD…`, `[--main]`. */
-  readonly line: string;
-  readonly help?: string;
-  /** What is done instead of giving the command once. */
-  readonly by?: (
+/** The parameters in the paths of routes. */
+type InPaths<Route extends string> = Route extends `${string}/:${infer Name}/${infer Rest}`
+  ? Name | InPaths<`/${Rest}`>
+  : Route extends `${string}/:${infer Name}`
+    ? Name
+    : never;
+
+/** Routes, `METHOD /path/:parameter` below /admin/v1: one, or several, each with the id of its operation. */
+type Http = string | Readonly<Record<string, string>>;
+type RouteOf<Of extends Http> = Of extends string ? Of : keyof Of & string;
+
+/** What is given: the texts of the path, and what `given` describes. */
+type ParamsOf<Given extends Shape, Of extends Http> = Static<TObject<Given>> &
+  Readonly<Record<Exclude<InPaths<RouteOf<Of>>, keyof Given>, string>>;
+
+export type Definition<Params> = {
+  /** Of its operations in the OpenAPI document. */
+  readonly summary?: string;
+  readonly may: Allowed;
+  /**
+   * How `npm run admin -- …` is given it: a line of the usage, by which words are read, and behind three blanks what it does.
+   * `keys revoke APP_ID [ID]`, `[--name NAME]`, `SHARD…`, `[--main]`.
+   */
+  readonly cli?: string;
+  /** What the command line does instead of giving the command once. */
+  readonly byCommandLine?: (
     give: (params: Fields) => Promise<unknown>,
     words: Fields,
     context: CommandContext,
   ) => Promise<unknown>;
   /** The result of words that need no service. */
-  readonly alone?: (words: Fields) => unknown;
-};
-
-type Shape = Readonly<Record<string, Schema>>;
-export type Definition<Given extends Shape, Params = Static<TObject<Given>>> = {
-  /** Of its operations in the OpenAPI document. */
-  readonly summary?: string;
-  readonly may: Allowed;
-  /** `METHOD /path/:parameter` below /admin/v1; or several, each with the id of its operation. */
-  readonly http?: string | Readonly<Record<string, string>>;
-  readonly cli?: CommandLine;
-  readonly given?: Given;
+  readonly withoutService?: (words: Fields) => unknown;
   /** What parameters are called, so that others are refused. Without it others are ignored. */
   readonly called?: string;
   /** Parameters that their subject checks, by the same schema and in words of its own. */
@@ -61,19 +59,45 @@ export type Definition<Given extends Shape, Params = Static<TObject<Given>>> = {
   /** The parameter that is the text of the body as it came. */
   readonly textOfBody?: string;
   readonly bodyBytesMax?: number;
-  /** What it answers by HTTP. */
-  readonly answer?: Schema;
-  readonly audit: 'none' | Audit<Params>;
   /** Whether its queries cost more when more is stored: those of people take turns. */
   readonly takesTurns?: true;
+  /** What a line of the audit log says besides account, environment, key and deletion request. Never anything of a user. */
+  readonly details?: (params: Params) => Fields;
+  /** Which action it is, if there are several. */
+  readonly action?: (params: Params) => string;
+  /** Whether it may begin while Redis is empty. */
+  readonly loadsState?: true;
   readonly run: (context: CommandContext, params: Params) => Promise<unknown>;
 };
 
-export type Command = Definition<Shape, never>;
+type Given<Params extends Shape, Of extends Http> = {
+  readonly http?: Of;
+  /** The parameters besides those of the path. */
+  readonly given?: Params;
+};
 
+export type Command = Definition<never> &
+  Given<Shape, Http> & {
+    /** Of the one action, which has the command's name, or of each of several. Undefined: it only shows something. */
+    readonly audited?: Words;
+  };
+type Words = string | Readonly<Record<string, string>>;
+
+/** A command that only shows something: the audit log has no line of it. */
 // biome-ignore lint/complexity/noBannedTypes: no parameter.
-export function command<Given extends Shape = {}>(definition: Definition<Given>): Command {
+export function shows<Params extends Shape = {}, const Of extends Http = never>(
+  definition: Definition<ParamsOf<Params, Of>> & Given<Params, Of>,
+): Command {
   return definition as unknown as Command;
+}
+
+/** A command that does something, in these words of the audit log. */
+// biome-ignore lint/complexity/noBannedTypes: no parameter.
+export function does<Params extends Shape = {}, const Of extends Http = never>(
+  words: Words,
+  definition: Definition<ParamsOf<Params, Of>> & Given<Params, Of>,
+): Command {
+  return { ...definition, audited: words } as unknown as Command;
 }
 
 /** The routes of a command, each with the id of its operation. */
@@ -81,10 +105,15 @@ export function routesOf(name: string, { http = {} }: Command): (readonly [route
   return typeof http === 'string' ? [[http, name]] : Object.entries(http);
 }
 
+/** All parameters, also those of paths. */
+export function shapeOf(command: Command): Shape {
+  const names = routesOf('', command).flatMap(([route]) => [...route.matchAll(/:(\w+)/g)]);
+  return { ...Object.fromEntries(names.map(([, name]) => [name, text])), ...command.given };
+}
+
 /** The actions of a command in the audit log, with their words. */
-export function actionsOf(name: string, { audit }: Command): Readonly<Record<string, string>> {
-  if (audit === 'none') return {};
-  return typeof audit.words === 'string' ? { [actionNamed(name)]: audit.words } : audit.words;
+export function actionsOf(name: string, { audited = {} }: Command): Readonly<Record<string, string>> {
+  return typeof audited === 'string' ? { [actionNamed(name)]: audited } : audited;
 }
 
 /** `create_key` of `createKey`. */
@@ -103,8 +132,6 @@ export const subjectNames: Readonly<Record<string, keyof Subjects>> = {
 export const text = Type.String();
 export const texts = Type.Array(text);
 export const optional = Type.Optional(text);
-export const ofAccount = { account_id: text };
-export const ofEnvironment = { app_id: text };
 /** Narrows a list to an account. */
 export const scope = { account_id: Type.Optional(Type.String({ description: 'Only of this account.' })) };
 

@@ -2,7 +2,7 @@
 
 import { AdministrationError } from '../accounts/accounts.js';
 import { Compile, Type } from '../contract/typebox.js';
-import { type Command, type Fields, isWholeNumber } from './command.js';
+import { type Command, type Fields, isWholeNumber, shapeOf } from './command.js';
 
 /** The parts of a schema that the checks speak of. */
 type Described = {
@@ -41,10 +41,10 @@ const checks = new WeakMap<Command, Check>();
 function checkOf(command: Command): Check {
   const known = checks.get(command);
   if (known !== undefined) return known;
-  const { given = {}, called, checkedInside = [] } = command;
+  const { called, checkedInside = [] } = command;
   const unchecked = Object.fromEntries(checkedInside.map((name) => [name, Type.Unknown()]));
   const options = called === undefined ? {} : { title: called, additionalProperties: false };
-  const schema = Type.Object({ ...given, ...unchecked }, options);
+  const schema = Type.Object({ ...shapeOf(command), ...unchecked }, options);
   const check = { validator: Compile(schema), schema: schema as Described };
   checks.set(command, check);
   return check;

@@ -15,24 +15,13 @@ import { findDemoAccount } from '../../accounts/deployment.js';
 import { parseOrigins } from '../../accounts/origins.js';
 import { readRegistry } from '../../accounts/registry.js';
 import { mirrorAudit, readAuditLog } from '../../audit/mirror.js';
-import { administrationAnswers as answers } from '../../contract/administration-answers.js';
 import { administration, type LimitName, lengths, rateLimits, retention } from '../../contract/limits.js';
 import { administrators, everyone, integrators, operatorsOnly, roles } from '../../contract/roles.js';
 import { type Static, type TObject, Type } from '../../contract/typebox.js';
 import { callOptionsOf, isForbidden, isTaken } from '../../deletion/callback-call.js';
 import { callForTest } from '../../deletion/callbacks.js';
 import { invitePerson, listPeople, removePerson } from '../../people/people.js';
-import {
-  command,
-  ofAccount,
-  ofEnvironment,
-  onCommandLine,
-  oneOf,
-  scope,
-  text,
-  texts,
-  wholeNumber,
-} from '../command.js';
+import { does, onCommandLine, oneOf, scope, shows, text, texts, wholeNumber } from '../command.js';
 import { copied, copiedOrFails } from '../copied.js';
 
 /** How many lines a list on the command line has at most. */
@@ -96,14 +85,12 @@ function settingsOf(given: Static<TObject<typeof settings>>): EnvironmentSetting
 }
 
 export const accountCommands = {
-  listAccounts: command({
+  listAccounts: shows({
     summary: 'Accounts with their environments; `demo` is true for the account of the page /demo',
     may: everyone,
     http: 'GET /accounts',
-    cli: { line: 'accounts list' },
+    cli: 'accounts list',
     given: scope,
-    answer: answers.listAccounts,
-    audit: 'none',
     run: async ({ redis, config }, { account_id }) => {
       const accounts = await listAccounts(redis, account_id);
       if (!config.demo) return accounts;
@@ -111,11 +98,11 @@ export const accountCommands = {
       return accounts.map((each) => (each.account_id === demo?.account_id ? { ...each, demo: true } : each));
     },
   }),
-  createAccount: command({
+  createAccount: does('created an account', {
     summary: 'Create an account',
     may: operatorsOnly,
     http: 'POST /accounts',
-    cli: { line: 'accounts create NAME --environment NAME…', help: 'the first one is Main Production' },
+    cli: 'accounts create NAME --environment NAME…   the first one is Main Production',
     given: {
       name: text,
       environments: Type.Array(text, {
@@ -123,59 +110,41 @@ export const accountCommands = {
         description: 'Names; the first is Main Production.',
       }),
     },
-    answer: answers.createAccount,
-    audit: {
-      words: 'created an account',
-      details: ({ name, environments }) => ({ name, environments }),
-    },
+    details: ({ name, environments }) => ({ name, environments }),
     run: (context, { name, environments }) =>
       copied(context, createAccount(context.redis, name, environments)),
   }),
 
-  showCallback: command({
+  showCallback: shows({
     summary: 'Where completed deletions are told, without the secret',
     may: everyone,
     http: 'GET /accounts/:account_id/callback',
-    cli: {
-      line: 'accounts callback ACCOUNT_ID',
-      help: 'who is called when a deletion is complete',
-    },
-    given: ofAccount,
-    answer: answers.showCallback,
-    audit: 'none',
+    cli: 'accounts callback ACCOUNT_ID   who is called when a deletion is complete',
     run: ({ redis }, { account_id }) => showCallback(redis, account_id),
   }),
-  setCallback: command({
+  setCallback: does('set the callback', {
     summary: 'Set it; the answer has the secret, once',
     may: administrators,
     http: 'PUT /accounts/:account_id/callback',
-    cli: { line: 'accounts callback ACCOUNT_ID --url URL', help: 'the secret is shown once' },
-    given: { ...ofAccount, url: text },
-    answer: answers.setCallback,
-    audit: { words: 'set the callback' },
+    cli: 'accounts callback ACCOUNT_ID --url URL   the secret is shown once',
+    given: { url: text },
     run: (context, { account_id, url }) => {
       const forbids = (wanted: string) => isForbidden(wanted, callOptionsOf(context.config.callbackAllow));
       return copied(context, setCallback(context.redis, account_id, url, forbids));
     },
   }),
-  removeCallback: command({
+  removeCallback: does('removed the callback', {
     summary: 'Remove it',
     may: administrators,
     http: 'DELETE /accounts/:account_id/callback',
-    cli: { line: 'accounts callback ACCOUNT_ID --none' },
-    given: ofAccount,
-    answer: answers.removeCallback,
-    audit: { words: 'removed the callback' },
+    cli: 'accounts callback ACCOUNT_ID --none',
     run: (context, { account_id }) => copiedOrFails(context, removeCallback(context.redis, account_id)),
   }),
-  testCallback: command({
+  testCallback: does('tested the callback', {
     summary: 'Call it now',
     may: administrators,
     http: 'POST /accounts/:account_id/callback/test',
-    cli: { line: 'accounts callback ACCOUNT_ID --test' },
-    given: ofAccount,
-    answer: answers.testCallback,
-    audit: { words: 'tested the callback' },
+    cli: 'accounts callback ACCOUNT_ID --test',
     run: async ({ redis, config }, { account_id }) => {
       const result = await callForTest(redis, account_id, callOptionsOf(config.callbackAllow));
       if (result === undefined) throw new AdministrationError('the account has no callback');
@@ -185,61 +154,47 @@ export const accountCommands = {
     },
   }),
 
-  addEnvironment: command({
+  addEnvironment: does('added an environment', {
     summary: 'Add an environment',
     may: administrators,
     http: 'POST /accounts/:account_id/environments',
-    cli: { line: 'environments add ACCOUNT_ID NAME' },
-    given: { ...ofAccount, name: text },
-    answer: answers.addEnvironment,
-    audit: { words: 'added an environment', details: ({ name }) => ({ name }) },
+    cli: 'environments add ACCOUNT_ID NAME',
+    given: { name: text },
+    details: ({ name }) => ({ name }),
     run: (context, { account_id, name }) => copied(context, addEnvironment(context.redis, account_id, name)),
   }),
-  setEnvironment: command({
+  setEnvironment: does('changed the settings of an environment', {
     summary: 'Change settings',
     may: administrators,
     http: 'PATCH /environments/:app_id',
-    cli: {
-      line: 'environments set APP_ID [--main] [--validation strict|lenient] [--limit NAME=none|default|NUMBER]… [--allow-identity VALUE]… [--disallow-identity VALUE]… [--write-key required|optional] [--origin any|none|apps|ORIGIN]… [--import-until DATE|none] [--retain-days NUMBER|none]',
-      help: 'import-until: the token for imports is shown once; retain-days: events that are older go within a day, and users without events since',
-    },
-    given: { ...ofEnvironment, ...settings },
+    cli: 'environments set APP_ID [--main] [--validation strict|lenient] [--limit NAME=none|default|NUMBER]… [--allow-identity VALUE]… [--disallow-identity VALUE]… [--write-key required|optional] [--origin any|none|apps|ORIGIN]… [--import-until DATE|none] [--retain-days NUMBER|none]   import-until: the token for imports is shown once; retain-days: events that are older go within a day, and users without events since',
+    given: settings,
     called: 'setting',
-    answer: answers.setEnvironment,
-    audit: {
-      words: 'changed the settings of an environment',
-      // Of the identities that it allows, only how many.
-      details: (given) => {
-        const { allowIdentities = [], disallowIdentities = [], ...others } = settingsOf(given);
-        return {
-          ...others,
-          ...(allowIdentities.length > 0 && { allowed_identities: allowIdentities.length }),
-          ...(disallowIdentities.length > 0 && { disallowed_identities: disallowIdentities.length }),
-        };
-      },
+    // Of the identities that it allows, only how many.
+    details: (given) => {
+      const { allowIdentities = [], disallowIdentities = [], ...others } = settingsOf(given);
+      return {
+        ...others,
+        ...(allowIdentities.length > 0 && { allowed_identities: allowIdentities.length }),
+        ...(disallowIdentities.length > 0 && { disallowed_identities: disallowIdentities.length }),
+      };
     },
     run: (context, { app_id, ...given }) =>
       copiedOrFails(context, setEnvironment(context.redis, app_id, settingsOf(given))),
   }),
-  showEnvironment: command({
+  showEnvironment: shows({
     summary: 'An environment with its settings',
     may: everyone,
     http: 'GET /environments/:app_id',
-    cli: { line: 'environments show APP_ID', help: 'its settings' },
-    given: ofEnvironment,
-    answer: answers.showEnvironment,
-    audit: 'none',
+    cli: 'environments show APP_ID   its settings',
     run: ({ redis }, { app_id }) => showEnvironment(redis, app_id),
   }),
 
-  invitePerson: command({
+  invitePerson: does('invited a person', {
     summary: 'Invite a person; the answer has the link, once',
     may: administrators,
     http: 'POST /people',
-    cli: {
-      line: 'people invite EMAIL --role operator|administrator|privacy|viewer [--account ACCOUNT_ID]',
-      help: 'a link to the console, good once, for 7 days; again: they choose a new password',
-    },
+    cli: 'people invite EMAIL --role operator|administrator|privacy|viewer [--account ACCOUNT_ID]   a link to the console, good once, for 7 days; again: they choose a new password',
     given: {
       email: text,
       role: oneOf(roles),
@@ -249,8 +204,7 @@ export const accountCommands = {
         }),
       ),
     },
-    answer: answers.invitePerson,
-    audit: { words: 'invited a person', details: ({ email, role }) => ({ email, role }) },
+    details: ({ email, role }) => ({ email, role }),
     run: async (context, { account_id: accountId, ...invited }) => {
       const { redis, config, principal } = context;
       const by = principal.role === 'operator' ? 'operator' : 'administrator';
@@ -260,32 +214,28 @@ export const accountCommands = {
       return { ...person, url: `${config.adminBaseUrl}/invitation#${secret}` };
     },
   }),
-  listPeople: command({
+  listPeople: shows({
     summary: 'People',
     may: administrators,
     http: 'GET /people',
-    cli: { line: 'people list [--account ACCOUNT_ID]' },
+    cli: 'people list [--account ACCOUNT_ID]',
     given: scope,
-    answer: answers.listPeople,
-    audit: 'none',
     run: ({ redis }, { account_id }) => listPeople(redis, account_id),
   }),
-  removePerson: command({
+  removePerson: does('removed a person', {
     summary: 'Remove a person',
     may: administrators,
     http: 'DELETE /people/:person_id',
-    cli: { line: 'people remove PERSON_ID' },
-    given: { person_id: text },
-    answer: answers.removePerson,
-    audit: { words: 'removed a person', details: ({ person_id }) => ({ personId: person_id }) },
+    cli: 'people remove PERSON_ID',
+    details: ({ person_id }) => ({ personId: person_id }),
     run: (context, { person_id }) => copiedOrFails(context, removePerson(context.redis, person_id)),
   }),
 
-  listAudit: command({
+  listAudit: shows({
     summary: 'The last 100 actions: who, what, when, from where; to privacy officers their own',
     may: integrators,
     http: 'GET /audit',
-    cli: { line: 'audit list [--limit NUMBER]', help: 'who did what, newest first' },
+    cli: 'audit list [--limit NUMBER]   who did what, newest first',
     given: {
       ...scope,
       before: Type.Optional(
@@ -296,8 +246,6 @@ export const accountCommands = {
       before_id: Type.Optional(Type.String({ description: 'Its `id`.' })),
       limit,
     },
-    answer: answers.listAudit,
-    audit: 'none',
     takesTurns: true,
     run: async (context, { account_id: accountId, before: at, before_id: id, limit: count }) => {
       const { redis, clickhouse, principal, caller } = context;

@@ -4,7 +4,6 @@ import { readFileSync } from 'node:fs';
 import { AdministrationError } from '../../accounts/accounts.js';
 import { readRegistry } from '../../accounts/registry.js';
 import { publicPartOf, readSigningKey } from '../../accounts/signing-key.js';
-import { administrationAnswers as answers } from '../../contract/administration-answers.js';
 import { administration, bodies } from '../../contract/limits.js';
 import { everyone, operatorsOnly } from '../../contract/roles.js';
 import { Type } from '../../contract/typebox.js';
@@ -12,31 +11,27 @@ import { certify, readPublicKey, verifyCertificate } from '../../deletion/certif
 import { listEvidence } from '../../deletion/evidence.js';
 import { isListCursor, listOfAccounts } from '../../deletion/listed.js';
 import { type DeletionRequest, endDeletion, readDeletion } from '../../deletion/request.js';
-import { command, type Fields, onCommandLine, scope, text, wholeNumber } from '../command.js';
+import { does, type Fields, onCommandLine, scope, shows, text, wholeNumber } from '../command.js';
 import type { AdminContext } from '../context.js';
 
-const ofDeletion = { deletion_request_id: text };
 const cursor = Type.Optional(Type.String({ description: 'Of the page before.' }));
 
 export const deletionCommands = {
-  listDeletions: command({
+  listDeletions: shows({
     summary: 'Deletion requests, the newest first, in pages',
     may: everyone,
     http: 'GET /deletions',
-    cli: {
-      line: 'deletions list [--limit NUMBER] [--account ACCOUNT_ID] [--state STATE] [--reference TEXT]',
-      help: 'deletion requests, the newest first',
-      by: async (give, { limit, ...asked }) => {
-        const countMax = Number(limit ?? administration.listedMax);
-        const found: object[] = [];
-        let next: string | undefined;
-        do {
-          const page = (await give({ ...asked, limit, ...(next && { cursor: next }) })) as Page;
-          found.push(...page.deletions);
-          next = page.cursor;
-        } while (next !== undefined && found.length < countMax);
-        return found.slice(0, countMax);
-      },
+    cli: 'deletions list [--limit NUMBER] [--account ACCOUNT_ID] [--state STATE] [--reference TEXT]   deletion requests, the newest first',
+    byCommandLine: async (give, { limit, ...asked }) => {
+      const countMax = Number(limit ?? administration.listedMax);
+      const found: object[] = [];
+      let next: string | undefined;
+      do {
+        const page = (await give({ ...asked, limit, ...(next && { cursor: next }) })) as Page;
+        found.push(...page.deletions);
+        next = page.cursor;
+      } while (next !== undefined && found.length < countMax);
+      return found.slice(0, countMax);
     },
     given: {
       ...scope,
@@ -45,8 +40,6 @@ export const deletionCommands = {
       cursor,
       limit: Type.Optional(wholeNumber(1, administration.countMax, onCommandLine)),
     },
-    answer: answers.listDeletions,
-    audit: 'none',
     run: async ({ redis }, { account_id, state, reference, cursor: after }): Promise<Page> => {
       if (after !== undefined && !isListCursor(after))
         throw new AdministrationError('cursor must come from an earlier page');
@@ -55,30 +48,18 @@ export const deletionCommands = {
       return { deletions: requests, ...(next === undefined ? {} : { cursor: next }) };
     },
   }),
-  showDeletion: command({
+  showDeletion: shows({
     summary: 'A deletion request with its evidence',
     may: everyone,
     http: 'GET /deletions/:deletion_request_id',
-    cli: {
-      line: 'deletions show DELETION_REQUEST_ID',
-      help: 'the progress of one, and its evidence',
-    },
-    given: ofDeletion,
-    answer: answers.showDeletion,
-    audit: 'none',
+    cli: 'deletions show DELETION_REQUEST_ID   the progress of one, and its evidence',
     run: (context, { deletion_request_id: id }) => findDeletion(context, id),
   }),
-  endDeletion: command({
+  endDeletion: does('ended a deletion that cannot be carried out', {
     summary: 'End a request whose targets are lost',
     may: operatorsOnly,
     http: 'POST /deletions/:deletion_request_id/end',
-    cli: {
-      line: 'deletions end DELETION_REQUEST_ID',
-      help: 'ends one that can never be carried out: its targets are lost',
-    },
-    given: ofDeletion,
-    answer: answers.endDeletion,
-    audit: { words: 'ended a deletion that cannot be carried out' },
+    cli: 'deletions end DELETION_REQUEST_ID   ends one that can never be carried out: its targets are lost',
     run: async (context, { deletion_request_id: id }) => {
       const request = await findDeletion(context, id);
       const ended = request.state === 'targets_lost' ? await endDeletion(context.redis, request) : undefined;
@@ -89,13 +70,11 @@ export const deletionCommands = {
       return ended;
     },
   }),
-  listDeletionUsers: command({
+  listDeletionUsers: shows({
     summary: 'What was counted for each user of a complete deletion, by place in the list, without names',
     may: everyone,
     http: 'GET /deletions/:deletion_request_id/users',
-    given: { ...ofDeletion, cursor },
-    answer: answers.listDeletionUsers,
-    audit: 'none',
+    given: { cursor },
     takesTurns: true,
     run: async (context, { deletion_request_id: id, cursor: from = '0' }) => {
       const { status } = await findDeletion(context, id);
@@ -105,13 +84,10 @@ export const deletionCommands = {
       return { users, ...(next === undefined ? {} : { cursor: String(next) }) };
     },
   }),
-  showCertificate: command({
+  showCertificate: shows({
     summary: 'The signed certificate of a complete deletion',
     may: everyone,
     http: 'GET /deletions/:deletion_request_id/certificate',
-    given: ofDeletion,
-    answer: answers.showCertificate,
-    audit: 'none',
     run: async (context, { deletion_request_id: id }) => {
       const request = await findDeletion(context, id);
       const signed = certify(request, await readSigningKey(context.redis, context.clickhouse));
@@ -119,25 +95,20 @@ export const deletionCommands = {
       return signed;
     },
   }),
-  showVerified: command({
+  showVerified: shows({
     summary: 'Whether a certificate of a deletion is genuine',
     may: everyone,
     http: 'POST /certificates/verify',
-    cli: {
-      line: 'certificate verify FILE [--key FILE]',
-      help: 'whether the certificate of a deletion is genuine; with a public key in FILE without the service',
-      by: (give, words) => give(filesOf(words)),
-      alone: (words) => {
-        const { text: certificate, key } = filesOf(words);
-        return key === undefined ? undefined : checkCertificate(certificate, key);
-      },
+    cli: 'certificate verify FILE [--key FILE]   whether the certificate of a deletion is genuine; with a public key in FILE without the service',
+    byCommandLine: (give, words) => give(filesOf(words)),
+    withoutService: (words) => {
+      const { text: certificate, key } = filesOf(words);
+      return key === undefined ? undefined : checkCertificate(certificate, key);
     },
     // The text as it came, since the fields no longer show a repeated name or how a number was written.
     given: { text },
     textOfBody: 'text',
     bodyBytesMax: bodies.adminListBytesMax,
-    answer: answers.showVerified,
-    audit: 'none',
     run: async ({ redis, clickhouse }, { text: certificate }) =>
       checkCertificate(certificate, publicPartOf(await readSigningKey(redis, clickhouse)).public_key),
   }),

@@ -13,7 +13,6 @@ import { readRegistry } from '../../accounts/registry.js';
 import { makeSigningKey } from '../../accounts/signing-key.js';
 import { compareOnce } from '../../accounts/witness.js';
 import { readCopiedAt } from '../../accounts/witness-copies.js';
-import { administrationAnswers as answers } from '../../contract/administration-answers.js';
 import { administration, backups, loads, storing } from '../../contract/limits.js';
 import { operatorsOnly } from '../../contract/roles.js';
 import { Type } from '../../contract/typebox.js';
@@ -23,7 +22,7 @@ import { describeError } from '../../log.js';
 import { listPeople } from '../../people/people.js';
 import { keyIndex } from '../../tuning.js';
 import { createBackup, listBackups } from '../backups.js';
-import { type CommandContext, command, onCommandLine, optional, text, wholeNumber } from '../command.js';
+import { type CommandContext, does, onCommandLine, optional, shows, text, wholeNumber } from '../command.js';
 import type { AdminContext } from '../context.js';
 import { listFailed, retryFailed } from '../failed.js';
 import { rebuildKeyIndex, showKeyIndex } from '../key-index.js';
@@ -35,152 +34,111 @@ import { balanceShards, listShards, moveShards } from '../shards.js';
 const may = operatorsOnly;
 
 export const deploymentCommands = {
-  listFailed: command({
+  listFailed: shows({
     summary: 'Rows that ClickHouse refused, without values',
     may,
     http: 'GET /failed',
-    cli: { line: 'failed list [--limit NUMBER]', help: 'rows that ClickHouse refused for their data' },
+    cli: 'failed list [--limit NUMBER]   rows that ClickHouse refused for their data',
     given: { limit: Type.Optional(wholeNumber(1, administration.countMax, onCommandLine)) },
-    answer: answers.listFailed,
-    audit: 'none',
     run: ({ clickhouse }, { limit = administration.listedMax }) => listFailed(clickhouse, limit),
   }),
-  retryFailed: command({
+  retryFailed: does('sent failed rows again', {
     summary: 'Send them again',
     may,
     http: 'POST /failed/retry',
-    cli: { line: 'failed retry', help: 'sends them again' },
-    answer: answers.retryFailed,
-    audit: { words: 'sent failed rows again' },
+    cli: 'failed retry   sends them again',
     run: (context) => retryFailed(context),
   }),
 
-  showKeyIndex: command({
+  showKeyIndex: shows({
     summary: 'The index of idempotency keys',
     may,
     http: 'GET /keys-index',
-    cli: {
-      line: 'keys-index status',
-      help: 'the index of idempotency keys: how many, how large, since when it is needed',
-    },
-    answer: answers.showKeyIndex,
-    audit: 'none',
+    cli: 'keys-index status   the index of idempotency keys: how many, how large, since when it is needed',
     run: (context) => showKeyIndex(context),
   }),
-  rebuildKeyIndex: command({
+  rebuildKeyIndex: does('rebuilt the index of keys', {
     summary: 'Have the workers add the keys of all stored rows to it again; the index says how far they are',
     may,
     http: 'POST /keys-index/rebuild',
-    cli: {
-      line: 'keys-index rebuild',
-      help: 'has the workers add the keys of all stored rows to it again',
-      by: async (give, _, context) => {
-        await give({});
-        return untilRebuilt(context);
-      },
+    cli: 'keys-index rebuild   has the workers add the keys of all stored rows to it again',
+    byCommandLine: async (give, _, context) => {
+      await give({});
+      return untilRebuilt(context);
     },
-    answer: answers.rebuildKeyIndex,
-    audit: { words: 'rebuilt the index of keys' },
     run: (context) => rebuildKeyIndex(context),
   }),
 
-  listShards: command({
+  listShards: shows({
     summary: 'Which ClickHouse server has which shard, how large it is, and what waits for it',
     may,
     http: 'GET /shards',
-    cli: {
-      line: 'shards list',
-      help: 'which ClickHouse server has which shard, how large it is, and what waits for it',
-    },
-    answer: answers.listShards,
-    audit: 'none',
+    cli: 'shards list   which ClickHouse server has which shard, how large it is, and what waits for it',
     run: (context) => listShards(context),
   }),
-  moveShards: command({
+  moveShards: does('moved shards', {
     may,
-    cli: {
-      line: 'shards move SHARD… --to SERVER',
-      help: 'moves shards to another server; again: continues; servers count from 0',
-    },
+    cli: 'shards move SHARD… --to SERVER   moves shards to another server; again: continues; servers count from 0',
     given: {
       shards: Type.Array(wholeNumber(0, storing.shardsMax - 1)),
       server: wholeNumber(0, administration.countMax),
     },
-    audit: { words: 'moved shards', details: ({ shards, server }) => ({ shards, server }) },
+    details: ({ shards, server }) => ({ shards, server }),
     run: (context, { shards, server }) => moveShards(context, shards, server, context.say),
   }),
-  balanceShards: command({
+  balanceShards: does('balanced shards', {
     may,
-    cli: { line: 'shards balance', help: 'moves shards until each server has equally many' },
-    audit: { words: 'balanced shards' },
+    cli: 'shards balance   moves shards until each server has equally many',
     run: (context) => balanceShards(context, context.say),
   }),
 
-  createBackup: command({
+  createBackup: does('made a backup', {
     may,
-    cli: {
-      line: 'backup create [NAME] [--base NAME] [--keep-days NUMBER]',
-      help: 'of ClickHouse; with a base only what changed since it',
-    },
+    cli: 'backup create [NAME] [--base NAME] [--keep-days NUMBER]   of ClickHouse; with a base only what changed since it',
     given: {
       name: optional,
       base: optional,
       keep_days: Type.Optional(wholeNumber(1, backups.keepDaysMax)),
     },
-    audit: {
-      words: 'made a backup',
-      details: ({ name, base, keep_days: keepDays }) => ({ name, base, keepDays }),
-    },
+    details: ({ name, base, keep_days: keepDays }) => ({ name, base, keepDays }),
     run: (context, { name, base, keep_days: keepDays }) => createBackup(context, { name, base, keepDays }),
   }),
-  listBackups: command({
+  listBackups: shows({
     may,
-    cli: { line: 'backup list', help: 'backups that have not expired, newest first' },
-    audit: 'none',
+    cli: 'backup list   backups that have not expired, newest first',
     run: (context) => listBackups(context),
   }),
-  restoreBackup: command({
+  restoreBackup: does('restored a backup', {
     may,
-    cli: {
-      line: 'backup restore NAME [--yes]',
-      help: 'replaces the data in ClickHouse, then repeats the deletions since the backup',
-      by: (give, { name, yes }) => {
-        if (yes !== undefined) return give({ name });
-        throw new AdministrationError(
-          `this replaces everything that ClickHouse has by the backup ${name}: add --yes if that is what you want`,
-        );
-      },
+    cli: 'backup restore NAME [--yes]   replaces the data in ClickHouse, then repeats the deletions since the backup',
+    byCommandLine: (give, { name, yes }) => {
+      if (yes !== undefined) return give({ name });
+      throw new AdministrationError(
+        `this replaces everything that ClickHouse has by the backup ${name}: add --yes if that is what you want`,
+      );
     },
     given: { name: text },
-    audit: { words: 'restored a backup', details: ({ name }) => ({ name }), loadsState: true },
+    details: ({ name }) => ({ name }),
+    loadsState: true,
     run: (context, { name }) => restoreBackup(context, name, () => load(context, loads.restoreWaitMsMax)),
   }),
 
-  showState: command({
+  showState: shows({
     may,
-    cli: {
-      line: 'state compare',
-      help: 'whether Redis or ClickHouse was set back to older data, and what is missing',
-    },
-    audit: 'none',
+    cli: 'state compare   whether Redis or ClickHouse was set back to older data, and what is missing',
     run: (context) => showState(context),
   }),
-  recoverState: command({
+  recoverState: does('went on with a ClickHouse that was set back', {
     may,
-    cli: {
-      line: 'state recover',
-      help: 'goes on with a ClickHouse that was set back: deletes again, frees the keys of what is gone',
-    },
-    audit: { words: 'went on with a ClickHouse that was set back' },
+    cli: 'state recover   goes on with a ClickHouse that was set back: deletes again, frees the keys of what is gone',
     run: (context) => recoverState(context),
   }),
-  restore: command({
+  restore: does('restored the state of Redis', {
     summary: 'Load the state into an emptied Redis',
     may,
     http: 'POST /restore',
-    cli: { line: 'restore', help: 'loads the state into an emptied Redis' },
-    answer: answers.restore,
-    audit: { words: 'restored the state of Redis', loadsState: true },
+    cli: 'restore   loads the state into an emptied Redis',
+    loadsState: true,
     run: async (context) => {
       // Before the load: once Redis is loaded, a worker may note at any moment that all is copied.
       const copiedAt = await readCopiedAt(context.clickhouse);
@@ -188,10 +146,10 @@ export const deploymentCommands = {
       return how === 'restored' ? { state: how, changes_kept_until: copiedAt } : { state: how };
     },
   }),
-  bootstrap: command({
+  bootstrap: does('loaded or created the state at a start', {
     may,
-    cli: { line: 'bootstrap', help: 'what a start does: load or create the state' },
-    audit: { words: 'loaded or created the state at a start', loadsState: true },
+    cli: 'bootstrap   what a start does: load or create the state',
+    loadsState: true,
     run: async (context) => {
       const { redis, clickhouse } = context;
       const { how } = await loadUnlessRestoring(context, loads.startWaitMsMax);

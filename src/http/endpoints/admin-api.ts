@@ -41,7 +41,7 @@ export function adminApiRoutes(options: AdminApiOptions): Route[] {
       return {
         method: (method === 'delete' ? 'del' : method) as Method,
         path: `/admin/v1${path}`,
-        doc: commandDoc(route, id, command, adminGuard, rolesText(command.may)),
+        doc: commandDoc(route, id, [name, command], adminGuard, rolesText(command.may)),
         handle: (exchange, req) => handle(options, name, command, inPath, exchange, req),
       };
     }),

@@ -20,7 +20,7 @@ import type { Log } from '../../log.js';
 import type { Places } from '../../places.js';
 import type { Redis } from '../../redis/client.js';
 import { deletionTag } from '../openapi/deletion.js';
-import { ignoredHeader, inPath, json, operation, ref } from '../openapi/document.js';
+import { documents, ignoredHeader, inPath, json, ref } from '../openapi/document.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { readParameters } from '../protocol/query.js';
 import type { Route } from '../protocol/server.js';
@@ -79,94 +79,74 @@ export function deletionStatusRoutes(options: StatusOptions): Route[] {
   ];
 }
 
-const tag = deletionTag;
+const underToken = documents(deletionTag, tokenGuard);
+const withUsers = documents(deletionTag, tokenGuard, userListGuard);
 const idParameter = inPath('deletion_request_id', '5f0c3a52-3a6e-4a5e-9d0b-0e6f6f6f2d11');
 
-const listDoc = operation(
-  {
-    id: 'listDeletions',
-    tag,
-    summary: "The account's deletions, the newest first",
-    description: `At most ${deletions.listedMax} a page. A page may be empty although others follow: it looks at ${deletions.listLookedAtMax} requests at most. An empty parameter is not given. Counts as a status request.`,
-    parameters: [
-      {
-        name: 'state',
-        in: 'query',
-        description: 'Only those with this status, or in this state.',
-        schema: { type: 'string', enum: ['', 'pending', ...Object.keys(deletionStates)] },
-      },
-      {
-        name: 'reference',
-        in: 'query',
-        description: 'Only those with this reference.',
-        schema: { type: 'string' },
-      },
-      cursorParameter,
-    ],
-    answers: { 200: { description: 'A page.', content: json(ref('DeletionList')) } },
-    refuses: ['invalid_parameter', 'unknown'],
-  },
-  tokenGuard,
-);
-
-const statusDoc = operation(
-  {
-    id: 'readDeletionStatus',
-    tag,
-    summary: 'The progress of a deletion',
-    parameters: [idParameter],
-    answers: { 200: { description: 'Its status.', content: json(ref('DeletionStatus')) } },
-    refuses: ['not_found', 'unknown'],
-  },
-  tokenGuard,
-);
-
-const usersDoc = operation(
-  {
-    id: 'listDeletedUsers',
-    tag,
-    summary: 'What was found of each user, by place in the submitted list',
-    description: `For 30 days from the count on, once the deletion is complete. It names no user. At most ${evidence.usersPerPage} a page. Counts as a status request.`,
-    parameters: [idParameter, cursorParameter],
-    answers: { 200: { description: 'A page.', content: json(ref('DeletionUsers')) } },
-    refuses: ['invalid_parameter', 'not_found', 'still_pending', 'no_longer_kept', 'unknown'],
-  },
-  tokenGuard,
-);
-
-const lookupDoc = operation(
-  {
-    id: 'lookUpDeletedUsers',
-    tag,
-    summary: 'What was found of users whom you name',
-    description: `For 30 days from the count on, once the deletion is complete. Identities are similar if they are the same in lower case, letter by letter as Unicode maps them, and without blanks (spaces, tabs, line breaks) around them. Counts as a status request.`,
-    parameters: [idParameter],
-    body: json(ref('DeletionLookup')),
-    answers: {
-      200: {
-        description: 'In the order asked.',
-        headers: ignoredHeader,
-        content: json(ref('DeletionLookedUp')),
-      },
+const listDoc = underToken({
+  id: 'listDeletions',
+  summary: "The account's deletions, the newest first",
+  description: `At most ${deletions.listedMax} a page. A page may be empty although others follow: it looks at ${deletions.listLookedAtMax} requests at most. An empty parameter is not given. Counts as a status request.`,
+  parameters: [
+    {
+      name: 'state',
+      in: 'query',
+      description: 'Only those with this status, or in this state.',
+      schema: { type: 'string', enum: ['', 'pending', ...Object.keys(deletionStates)] },
     },
-    refuses: ['not_found', 'still_pending', 'no_longer_kept', 'unknown'],
-  },
-  tokenGuard,
-  userListGuard,
-);
+    {
+      name: 'reference',
+      in: 'query',
+      description: 'Only those with this reference.',
+      schema: { type: 'string' },
+    },
+    cursorParameter,
+  ],
+  answers: { 200: { description: 'A page.', content: json(ref('DeletionList')) } },
+  refuses: ['invalid_parameter', 'unknown'],
+});
 
-const certificateDoc = operation(
-  {
-    id: 'readDeletionCertificate',
-    tag,
-    summary: 'The signed certificate of a complete deletion',
-    description: 'The same whenever it is asked for, so it can be fetched later. Counts as a status request.',
-    parameters: [idParameter],
-    answers: { 200: { description: 'The certificate.', content: json(ref('DeletionCertificate')) } },
-    refuses: ['not_found', 'still_pending', 'unknown'],
+const statusDoc = underToken({
+  id: 'readDeletionStatus',
+  summary: 'The progress of a deletion',
+  parameters: [idParameter],
+  answers: { 200: { description: 'Its status.', content: json(ref('DeletionStatus')) } },
+  refuses: ['not_found', 'unknown'],
+});
+
+const usersDoc = underToken({
+  id: 'listDeletedUsers',
+  summary: 'What was found of each user, by place in the submitted list',
+  description: `For 30 days from the count on, once the deletion is complete. It names no user. At most ${evidence.usersPerPage} a page. Counts as a status request.`,
+  parameters: [idParameter, cursorParameter],
+  answers: { 200: { description: 'A page.', content: json(ref('DeletionUsers')) } },
+  refuses: ['invalid_parameter', 'not_found', 'still_pending', 'no_longer_kept', 'unknown'],
+});
+
+const lookupDoc = withUsers({
+  id: 'lookUpDeletedUsers',
+  summary: 'What was found of users whom you name',
+  description: `For 30 days from the count on, once the deletion is complete. Identities are similar if they are the same in lower case, letter by letter as Unicode maps them, and without blanks (spaces, tabs, line breaks) around them. Counts as a status request.`,
+  parameters: [idParameter],
+  body: json(ref('DeletionLookup')),
+  answers: {
+    200: {
+      description: 'In the order asked.',
+      headers: ignoredHeader,
+      content: json(ref('DeletionLookedUp')),
+    },
   },
-  tokenGuard,
-);
+  refuses: ['not_found', 'still_pending', 'no_longer_kept', 'unknown'],
+});
+
+const certificateDoc = underToken({
+  id: 'readDeletionCertificate',
+  summary: 'The signed certificate of a complete deletion',
+  description: 'The same whenever it is asked for, so it can be fetched later. Counts as a status request.',
+  parameters: [idParameter],
+  answers: { 200: { description: 'The certificate.', content: json(ref('DeletionCertificate')) } },
+  refuses: ['not_found', 'still_pending', 'unknown'],
+});
 
 const lookups: WithUsers = {
   bytesMax: bodies.lookupBytesMax,

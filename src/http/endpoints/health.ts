@@ -2,13 +2,14 @@
 // environments. While ClickHouse is away that stays true until the backlog is full.
 
 import { liveSchema, readySchema } from '../../contract/answers.js';
-import { json, type OpenApiPart, operation, ref } from '../openapi/document.js';
+import { documents, json, type OpenApiPart, ref } from '../openapi/document.js';
 import { type Route, withoutBody } from '../protocol/server.js';
 
 /** Whether the process can take records, and if it can take none, what is missing. */
 export type Readiness = { readonly ready: boolean; readonly missing: readonly string[] };
 
 const tag = 'Health';
+const documented = documents(tag);
 
 export const healthPart: OpenApiPart = {
   tag: { name: tag, description: 'For load balancers and supervisors.' },
@@ -21,9 +22,8 @@ export function healthRoutes(readiness: () => Readiness): Route[] {
       method: 'get',
       path: '/health/live',
       handle: (exchange) => withoutBody(exchange).reply(200, '{"live":true}'),
-      doc: operation({
+      doc: documented({
         id: 'live',
-        tag,
         summary: 'Whether the process answers',
         answers: {
           200: {
@@ -41,9 +41,8 @@ export function healthRoutes(readiness: () => Readiness): Route[] {
         const body = JSON.stringify({ ready, missing });
         withoutBody(exchange).reply(ready ? 200 : 503, body);
       },
-      doc: operation({
+      doc: documented({
         id: 'ready',
-        tag,
         summary: 'Whether a record sent now would be accepted',
         answers: {
           200: {

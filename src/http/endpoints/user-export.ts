@@ -20,7 +20,15 @@ import { isComplete, readExport, type StoredExport } from '../../export/request.
 import { submitExport } from '../../export/submit.js';
 import type { Document } from '../../ingest/document.js';
 import type { Log } from '../../log.js';
-import { ignoredHeader, inPath, json, type OpenApiPart, operation, ref } from '../openapi/document.js';
+import {
+  documents,
+  ignoredHeader,
+  inPath,
+  json,
+  type OpenApiPart,
+  operation,
+  ref,
+} from '../openapi/document.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { type Route, withoutBody } from '../protocol/server.js';
 import { type AdminCallers, adminGuard, adminTag, refuseUnread, rolesText } from './admin-caller.js';
@@ -72,6 +80,8 @@ export function exportRoutes(options: ExportApiOptions): Route[] {
 }
 
 const tag = 'User export';
+const underToken = documents(tag, tokenGuard);
+const withUsers = documents(tag, tokenGuard, userListGuard);
 const exportId = inPath('user_export_id', '7d1b9e64-0c57-4d8a-8f0e-3b1c2a4d5e6f');
 
 export const exportPart: OpenApiPart = {
@@ -82,69 +92,56 @@ export const exportPart: OpenApiPart = {
   schemas: { Export: exportSchema, UserExport: userExportSchema, ExportLine: exportLineSchema },
 };
 
-const submitDoc = operation(
-  {
-    id: 'submitExport',
-    tag,
-    summary: 'Ask what is held about users',
-    description: 'Every record acknowledged before belongs to it. Unknown users and repeats are fine.',
-    body: json(ref('Export')),
-    answers: {
-      201: {
-        description: 'Accepted; ask for its status.',
-        headers: ignoredHeader,
-        content: json(ref('UserExport')),
-      },
+const submitDoc = withUsers({
+  id: 'submitExport',
+  summary: 'Ask what is held about users',
+  description: 'Every record acknowledged before belongs to it. Unknown users and repeats are fine.',
+  body: json(ref('Export')),
+  answers: {
+    201: {
+      description: 'Accepted; ask for its status.',
+      headers: ignoredHeader,
+      content: json(ref('UserExport')),
     },
-    refuses: ['unknown'],
   },
-  tokenGuard,
-  userListGuard,
-);
+  refuses: ['unknown'],
+});
 
-const statusDoc = operation(
-  {
-    id: 'readExportStatus',
-    tag,
-    summary: 'Whether an export can be read',
-    parameters: [exportId],
-    answers: { 200: { description: 'Its status.', content: json(ref('UserExport')) } },
-    refuses: ['not_found'],
-  },
-  tokenGuard,
-);
+const statusDoc = underToken({
+  id: 'readExportStatus',
+  summary: 'Whether an export can be read',
+  parameters: [exportId],
+  answers: { 200: { description: 'Its status.', content: json(ref('UserExport')) } },
+  refuses: ['not_found'],
+});
 
-const dataDoc = operation(
-  {
-    id: 'readExportData',
-    tag,
-    summary: 'Read an export',
-    description: `Lines of JSON, read while they are sent. The lines of users come first, and the line of the kind end is the last; all others are in no order. A body without that line broke off: ask again. ${userExports.downloads.ofAccountMax} downloads of an account at a time, each for at most ${userExports.downloadMsMax / 60_000} minutes.`,
-    parameters: [
-      exportId,
-      {
-        name: 'Accept-Encoding',
-        in: 'header',
-        description: 'With gzip the lines are compressed.',
-        schema: { type: 'string' },
-      },
-    ],
-    answers: {
-      200: {
-        description: 'The lines, each of them an ExportLine.',
-        headers: {
-          'Content-Encoding': {
-            description: 'gzip if that was asked for.',
-            schema: { type: 'string', enum: ['gzip'] },
-          },
+const dataDoc = underToken({
+  id: 'readExportData',
+  summary: 'Read an export',
+  description: `Lines of JSON, read while they are sent. The lines of users come first, and the line of the kind end is the last; all others are in no order. A body without that line broke off: ask again. ${userExports.downloads.ofAccountMax} downloads of an account at a time, each for at most ${userExports.downloadMsMax / 60_000} minutes.`,
+  parameters: [
+    exportId,
+    {
+      name: 'Accept-Encoding',
+      in: 'header',
+      description: 'With gzip the lines are compressed.',
+      schema: { type: 'string' },
+    },
+  ],
+  answers: {
+    200: {
+      description: 'The lines, each of them an ExportLine.',
+      headers: {
+        'Content-Encoding': {
+          description: 'gzip if that was asked for.',
+          schema: { type: 'string', enum: ['gzip'] },
         },
-        content: { 'application/x-ndjson': { schema: ref('ExportLine') } },
       },
+      content: { 'application/x-ndjson': { schema: ref('ExportLine') } },
     },
-    refuses: ['not_found', 'not_complete'],
   },
-  tokenGuard,
-);
+  refuses: ['not_found', 'not_complete'],
+});
 
 function submit(options: ExportApiOptions, exchange: Exchange): void {
   // If the caller has gone meanwhile, the request can no longer be read.

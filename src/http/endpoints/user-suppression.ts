@@ -19,7 +19,7 @@ import {
   suppressUsers,
   userOf,
 } from '../../suppression/submit.js';
-import { ignoredHeader, json, type OpenApiPart, operation, ref } from '../openapi/document.js';
+import { documents, ignoredHeader, json, type OpenApiPart, ref } from '../openapi/document.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { readParameters } from '../protocol/query.js';
 import type { Route } from '../protocol/server.js';
@@ -142,6 +142,8 @@ export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
 }
 
 const tag = 'Suppressed users';
+const underToken = documents(tag, tokenGuard);
+const withUsers = documents(tag, tokenGuard, userListGuard);
 
 export const suppressionPart: OpenApiPart = {
   tag: {
@@ -159,61 +161,47 @@ export const suppressionPart: OpenApiPart = {
   },
 };
 
-const submitDoc = operation(
-  {
-    id: 'suppressUsers',
-    tag,
-    summary: 'Suppress users, or free them',
-    description: `It holds from the answer on: no record of these users that is sent later is stored, nor of the users that they are merged with at that time. An anonymous user who is identified as one of them later is suppressed by that. What is stored already stays: submit a deletion too. Freeing a user takes back every suppression that reaches this user, and so frees others that were suppressed for the same reason. May be repeated. ${suppressions.requestsPerSecondMax} requests a second per token.`,
-    body: json(ref('Suppression')),
-    answers: { 200: { description: 'It holds.', headers: ignoredHeader, content: json(ref('Suppressed')) } },
-    refuses: ['not_possible', 'unknown'],
-  },
-  tokenGuard,
-  userListGuard,
-);
+const submitDoc = withUsers({
+  id: 'suppressUsers',
+  summary: 'Suppress users, or free them',
+  description: `It holds from the answer on: no record of these users that is sent later is stored, nor of the users that they are merged with at that time. An anonymous user who is identified as one of them later is suppressed by that. What is stored already stays: submit a deletion too. Freeing a user takes back every suppression that reaches this user, and so frees others that were suppressed for the same reason. May be repeated. ${suppressions.requestsPerSecondMax} requests a second per token.`,
+  body: json(ref('Suppression')),
+  answers: { 200: { description: 'It holds.', headers: ignoredHeader, content: json(ref('Suppressed')) } },
+  refuses: ['not_possible', 'unknown'],
+});
 
-const lookUpDoc = operation(
-  {
-    id: 'lookUpSuppressions',
-    tag,
-    summary: 'Whether users are suppressed',
-    description:
-      'Names the users in the body, so that no proxy notes them as part of an address. Counts as a status request.',
-    body: json(ref('SuppressionLookup')),
-    answers: {
-      200: {
-        description: 'In the order asked.',
-        headers: ignoredHeader,
-        content: json(ref('SuppressionLookedUp')),
-      },
+const lookUpDoc = withUsers({
+  id: 'lookUpSuppressions',
+  summary: 'Whether users are suppressed',
+  description:
+    'Names the users in the body, so that no proxy notes them as part of an address. Counts as a status request.',
+  body: json(ref('SuppressionLookup')),
+  answers: {
+    200: {
+      description: 'In the order asked.',
+      headers: ignoredHeader,
+      content: json(ref('SuppressionLookedUp')),
     },
-    refuses: ['unknown'],
   },
-  tokenGuard,
-  userListGuard,
-);
+  refuses: ['unknown'],
+});
 
-const showDoc = operation(
-  {
-    id: 'lookUpSuppression',
-    tag,
-    summary: 'Whether a user is suppressed, or how many are',
-    description:
-      'With identity, user_id or anonymous_id: whether records of this user are left out. Without: how many users are suppressed, and how many records were left out. A name in a query gets into the logs of proxies; the look-up by POST keeps it out of them.',
-    parameters: ['identity', 'user_id', 'anonymous_id'].map((name) => ({
-      name,
-      in: 'query',
-      required: false,
-      schema: { type: 'string' },
-    })),
-    answers: {
-      200: {
-        description: 'What is known.',
-        content: json({ anyOf: [ref('SuppressionOfUser'), ref('SuppressionCounts')] }),
-      },
+const showDoc = underToken({
+  id: 'lookUpSuppression',
+  summary: 'Whether a user is suppressed, or how many are',
+  description:
+    'With identity, user_id or anonymous_id: whether records of this user are left out. Without: how many users are suppressed, and how many records were left out. A name in a query gets into the logs of proxies; the look-up by POST keeps it out of them.',
+  parameters: ['identity', 'user_id', 'anonymous_id'].map((name) => ({
+    name,
+    in: 'query',
+    required: false,
+    schema: { type: 'string' },
+  })),
+  answers: {
+    200: {
+      description: 'What is known.',
+      content: json({ anyOf: [ref('SuppressionOfUser'), ref('SuppressionCounts')] }),
     },
-    refuses: [...userRefusals, 'invalid_parameter', 'unknown'],
   },
-  tokenGuard,
-);
+  refuses: [...userRefusals, 'invalid_parameter', 'unknown'],
+});

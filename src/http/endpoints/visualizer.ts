@@ -17,7 +17,7 @@ import {
   findPairing,
   pairingIdOfSecret,
 } from '../../visualizer/pairings.js';
-import { json, type OpenApiPart, operation, ref } from '../openapi/document.js';
+import { documents, json, type OpenApiPart, ref } from '../openapi/document.js';
 import { bodyGuard, readJsonBody, typesOfBrowsers } from '../protocol/body.js';
 import { networkOf } from '../protocol/caller-address.js';
 import { openRoutes } from '../protocol/cors.js';
@@ -68,6 +68,7 @@ export function pairingRoutes(options: PairingOptions): Route[] {
 }
 
 const tag = 'Event Visualizer';
+const documented = documents(tag, bodyGuard);
 const exampleSecret = 'slp_M5vcqNS5CSWmnzmT2yAqzQJ8sRzB7mQ5sN2n0Xn0K3A';
 
 export const visualizerPart: OpenApiPart = {
@@ -89,50 +90,42 @@ function bodyOf(schema: object, example: object): object {
   return { ...content, 'text/plain': content['application/json'] };
 }
 
-const beginDoc = operation(
-  {
-    id: 'beginPairing',
-    tag,
-    summary: 'Begin a pairing',
-    description: `The device shows the code; an administrator enters it on the page within ${bounds.waitingMsMax / 60_000} minutes. Until the pairing ends, the device sends the secret as \`pairing\` with every batch. The pairing ends when it is stopped, when no page has been connected for a minute, and after ${bounds.liveMsMax / 3_600_000} hours. At most ${bounds.waitingPerAppMax} pairings of an environment and ${bounds.waitingPerAddressMax} of an address wait at a time. A device that has a secret already sends it along, and learns its code again or, when that pairing has ended, gets another one.`,
-    body: bodyOf(ref('PairingRequest'), { app_id: '1' }),
-    answers: {
-      200: {
-        description: 'The pairing of the secret still waits or lives. Its code is good for so long at least.',
-        content: json(ref('Pairing'), {
-          again: {
-            summary: 'Asked for again',
-            value: { pairing: exampleSecret, code: 'K7P-3XM', expires_in: 340 },
-          },
-        }),
-      },
-      201: {
-        description: 'It waits for its code to be entered.',
-        content: json(ref('Pairing'), {
-          begun: {
-            summary: 'Begun',
-            value: { pairing: exampleSecret, code: 'K7P-3XM', expires_in: bounds.waitingMsMax / 1000 },
-          },
-        }),
-      },
+const beginDoc = documented({
+  id: 'beginPairing',
+  summary: 'Begin a pairing',
+  description: `The device shows the code; an administrator enters it on the page within ${bounds.waitingMsMax / 60_000} minutes. Until the pairing ends, the device sends the secret as \`pairing\` with every batch. The pairing ends when it is stopped, when no page has been connected for a minute, and after ${bounds.liveMsMax / 3_600_000} hours. At most ${bounds.waitingPerAppMax} pairings of an environment and ${bounds.waitingPerAddressMax} of an address wait at a time. A device that has a secret already sends it along, and learns its code again or, when that pairing has ended, gets another one.`,
+  body: bodyOf(ref('PairingRequest'), { app_id: '1' }),
+  answers: {
+    200: {
+      description: 'The pairing of the secret still waits or lives. Its code is good for so long at least.',
+      content: json(ref('Pairing'), {
+        again: {
+          summary: 'Asked for again',
+          value: { pairing: exampleSecret, code: 'K7P-3XM', expires_in: 340 },
+        },
+      }),
     },
-    refuses: ['missing_field', 'invalid_type', 'unknown_app_id', 'rate_limited', 'overloaded'],
+    201: {
+      description: 'It waits for its code to be entered.',
+      content: json(ref('Pairing'), {
+        begun: {
+          summary: 'Begun',
+          value: { pairing: exampleSecret, code: 'K7P-3XM', expires_in: bounds.waitingMsMax / 1000 },
+        },
+      }),
+    },
   },
-  bodyGuard,
-);
+  refuses: ['missing_field', 'invalid_type', 'unknown_app_id', 'rate_limited', 'overloaded'],
+});
 
-const stopDoc = operation(
-  {
-    id: 'stopPairing',
-    tag,
-    summary: 'Stop a pairing',
-    description: 'The page is told. Answered alike whether there was such a pairing or not.',
-    body: bodyOf(ref('PairingStop'), { app_id: '1', pairing: exampleSecret }),
-    answers: { 200: { description: 'There is none now.', content: json(ref('Empty')) } },
-    refuses: ['missing_field', 'invalid_type', 'overloaded'],
-  },
-  bodyGuard,
-);
+const stopDoc = documented({
+  id: 'stopPairing',
+  summary: 'Stop a pairing',
+  description: 'The page is told. Answered alike whether there was such a pairing or not.',
+  body: bodyOf(ref('PairingStop'), { app_id: '1', pairing: exampleSecret }),
+  answers: { 200: { description: 'There is none now.', content: json(ref('Empty')) } },
+  refuses: ['missing_field', 'invalid_type', 'overloaded'],
+});
 
 async function begin(
   { redis, environments }: PairingOptions,

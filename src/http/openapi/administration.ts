@@ -2,6 +2,8 @@
 
 import type { Command } from '../../admin/command.js';
 import { isNotSent } from '../../admin/command.js';
+import type { CommandName } from '../../admin/commands.js';
+import { administrationAnswers as answers } from '../../contract/administration-answers.js';
 import { type Schema, Type } from '../../contract/typebox.js';
 import { bodyGuard } from '../protocol/body.js';
 import type { Guard } from '../protocol/guard.js';
@@ -56,9 +58,16 @@ export function adminOperation(route: string, doc: AdminDoc, guard: Guard): obje
 }
 
 /** The document of a route of a command. */
-export function commandDoc(route: string, id: string, command: Command, guard: Guard, roles: string): object {
-  const { summary = '', given = {}, textOfBody, answer = Type.Object({}) } = command;
+export function commandDoc(
+  route: string,
+  id: string,
+  [name, command]: readonly [CommandName, Command],
+  guard: Guard,
+  roles: string,
+): object {
+  const { summary = '', given = {}, textOfBody } = command;
   const shown = Object.entries(given).filter(([field]) => field !== textOfBody && !isNotSent(command, field));
+  const answer = answers[name as keyof typeof answers];
   const doc = { id, tag: adminTags.commands, summary, description: roles, answer };
   return adminOperation(
     route,

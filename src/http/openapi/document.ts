@@ -135,6 +135,11 @@ export function operation(doc: Doc, ...guards: readonly Guard[]): object {
   };
 }
 
+/** Documents of routes under one tag, behind the same guards. */
+export function documents(tag: string, ...guards: readonly Guard[]) {
+  return (doc: Omit<Doc, 'tag'>): object => operation({ ...doc, tag }, ...guards);
+}
+
 /** A parameter of a path. */
 export function inPath(name: string, example?: string): object {
   return { name, in: 'path', required: true, schema: { type: 'string' }, ...(example && { example }) };
