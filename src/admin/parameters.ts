@@ -51,7 +51,8 @@ function checkOf(command: Command): Check {
 }
 
 function known({ properties = {} }: Described, given: Fields): Fields {
-  return Object.fromEntries(Object.entries(given).filter(([name]) => Object.hasOwn(properties, name)));
+  const isKnown = ([name, value]: [string, unknown]) => value !== undefined && Object.hasOwn(properties, name);
+  return Object.fromEntries(Object.entries(given).filter(isKnown));
 }
 
 /** With numbers instead of digits. */
@@ -107,7 +108,7 @@ function inWords(schema: Described): string {
   if (schema.enum !== undefined)
     return schema.enum.length === 2 ? schema.enum.join(' or ') : `one of ${schema.enum.join(', ')}`;
   if (isWholeNumber(schema)) return `a whole number from ${minimum} to ${maximum}`;
-  if (type === 'array') return items?.type === 'string' ? 'a list of strings' : 'a list';
+  if (type === 'array') return items?.type === 'string' ? 'a list of strings' : 'a list of whole numbers';
   if (type === 'boolean') return 'true or false';
   return type === 'object' ? 'an object' : 'a string';
 }
