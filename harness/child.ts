@@ -18,6 +18,8 @@ export type Child = {
   readonly running: boolean;
   /** How the current process ended. */
   readonly ended: Exit | undefined;
+  /** How processes of this handle ended that nobody had sent a signal to through it. */
+  readonly endedByThemselves: readonly Exit[];
   /** Settles when the current process ends. */
   readonly exited: Promise<Exit>;
   /** What all processes of this handle wrote to stdout and stderr: the last million characters. */
@@ -55,10 +57,13 @@ process.once('exit', () => {
 export async function startChild(options: ChildOptions): Promise<Child> {
   let output = '';
   let lastExit: Exit | undefined;
+  const endedByThemselves: Exit[] = [];
+  let isAskedToEnd = false;
   let current = begin({});
 
   function begin(moreEnv: NodeJS.ProcessEnv) {
     lastExit = undefined;
+    isAskedToEnd = false;
     const spawned = launch(
       { ...options.program, env: { ...options.program.env, ...moreEnv } },
       ['ignore', 'pipe', 'pipe', ...(options.ipc ? (['ipc'] as const) : [])],
@@ -67,6 +72,7 @@ export async function startChild(options: ChildOptions): Promise<Child> {
     const exited = new Promise<Exit>((settle) => {
       spawned.once('exit', (code, signal) => {
         lastExit = { code, signal };
+        if (!isAskedToEnd) endedByThemselves.push(lastExit);
         if (spawned.pid !== undefined) runningPids.delete(spawned.pid);
         // Reads its last output first, but waits only so long: children of its own may hold the pipes open.
         const end = () => settle({ code, signal });
@@ -119,6 +125,7 @@ export async function startChild(options: ChildOptions): Promise<Child> {
   }
 
   async function end(name: 'SIGTERM' | 'SIGKILL', deadlineMs: number): Promise<Exit> {
+    isAskedToEnd = true;
     signal(name);
     return within(current.exited, deadlineMs);
   }
@@ -139,6 +146,7 @@ export async function startChild(options: ChildOptions): Promise<Child> {
       if (isAlive(current.process)) current.process.ref();
       return current.exited;
     },
+    endedByThemselves,
     output: () => output,
     kill9: () => end('SIGKILL', 60_000),
     sigterm: (deadlineMs = 30_000) => end('SIGTERM', deadlineMs),

@@ -72,6 +72,8 @@ export type Circumstances = {
   readonly emptiedMs?: readonly (readonly [fromMs: number, toMs: number])[];
   /** By default no store lost anything. */
   readonly losses?: readonly Loss[];
+  /** Whether a sending may have been acknowledged and not stored, since its user is suppressed. By default nobody is. */
+  readonly isShutOut?: (sending: Sending) => boolean;
 };
 
 /** Records that a store lost with their keys. What is acknowledged once more after `toMs` has to be stored. */
@@ -86,7 +88,7 @@ export type Loss = {
 export function findViolations(
   history: readonly (Invocation & Partial<Settlement>)[],
   rows: readonly StoredEvent[],
-  { fateOf = () => 'stays', emptiedMs = [], losses = [] }: Circumstances = {},
+  { fateOf = () => 'stays', emptiedMs = [], losses = [], isShutOut = () => false }: Circumstances = {},
 ): Violation[] {
   const violations: Violation[] = [];
   const report = (kind: Violation['kind'], marker: string, detail: string) =>
@@ -101,7 +103,9 @@ export function findViolations(
     losses.some(
       ({ markers, toMs }) =>
         markers.has(marker) &&
-        !sent.some(({ verdict, invokedMs }) => verdict === 'stored' && invokedMs > toMs),
+        !sent.some(
+          (sending) => sending.verdict === 'stored' && sending.invokedMs > toMs && !isShutOut(sending),
+        ),
     );
   const missing = (marker: string) => (fates.get(marker) === 'near' ? 'over-deleted' : 'lost');
   /** The most times that a record may count as new: once, and once for each time that Redis was emptied meanwhile. */

@@ -32,7 +32,7 @@ export type Settlement = {
   /** 0 when there was no answer. */
   readonly status: number;
   readonly code: string;
-  /** The message of a refusal, for the reader of a failed test. */
+  /** The message of a refusal, or why there was no answer, for the reader of a failed test. */
   readonly message?: string;
   /** `Retry-After` of a 503, in seconds. */
   readonly retryAfter?: string;
@@ -154,9 +154,13 @@ function keyOf(mark: string, n: number): string | undefined {
 
 type Answer = { status: number; headers: IncomingHttpHeaders; body: string };
 
-/** Settles with undefined when no answer came, for whatever reason. */
-function post(agent: Agent, url: string, body: string): Promise<Answer | undefined> {
+/** Settles with the reason when no answer came. */
+function post(agent: Agent, url: string, body: string): Promise<Answer | string> {
   return new Promise((settle) => {
+    const fail = (error: NodeJS.ErrnoException) =>
+      settle(
+        `${error.code ?? error.name}: ${error.message}${sent.reusedSocket ? ', on a connection that was used before' : ''}, ${url}`,
+      );
     const sent = request(
       url,
       {
@@ -173,16 +177,17 @@ function post(agent: Agent, url: string, body: string): Promise<Answer | undefin
         reply.once('end', () =>
           settle({ status: reply.statusCode ?? 0, headers: reply.headers, body: text }),
         );
-        reply.once('error', () => settle(undefined));
+        reply.once('error', fail);
       },
     );
-    sent.once('error', () => settle(undefined));
+    sent.once('error', fail);
     sent.end(body);
   });
 }
 
-function readAnswer(answer: Answer | undefined): Omit<Settlement, 'request' | 'settledMs'> {
-  if (answer === undefined) return { outcome: 'unanswered', status: 0, code: '', refusedIndexes: [] };
+function readAnswer(answer: Answer | string): Omit<Settlement, 'request' | 'settledMs'> {
+  if (typeof answer === 'string')
+    return { outcome: 'unanswered', status: 0, code: '', message: answer, refusedIndexes: [] };
   const { status, headers, body } = answer;
   const parsed = parse(body);
   const code = parsed.err?.code ?? '';

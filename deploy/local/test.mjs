@@ -1,6 +1,7 @@
 // `npm test`: sets up what is missing, builds (which checks the types), lints, runs the tests.
 // `npm test -- name` runs only the files whose path contains the name, and no lint; `npm run test:quick` runs the files that
-// need no deployment. With `--record` a run that passes notes how long each file took, for the order of later ones.
+// need no deployment, and `npm run test:all` also those that `npm test` leaves out (test/runner/lanes.ts). With `--record` a run that
+// passes notes how long each file took, for the order of later ones.
 // Plain JavaScript without dependencies, since it runs before packages are installed.
 
 import { spawnSync } from 'node:child_process';
@@ -47,8 +48,8 @@ const unpackedPrograms = [
 
 const options = process.argv.slice(2).filter((argument) => argument.startsWith('--'));
 const names = process.argv.slice(2).filter((argument) => !argument.startsWith('--'));
-const unknown = options.find((option) => option !== '--quick' && option !== '--record');
-if (unknown !== undefined) fail(`no option ${unknown}: there are --quick and --record`);
+const unknown = options.find((option) => !['--quick', '--all', '--record'].includes(option));
+if (unknown !== undefined) fail(`no option ${unknown}: there are --quick, --all and --record`);
 
 requireNode();
 installPackages();
@@ -57,8 +58,12 @@ installRedis();
 const all = testSources();
 await buildOrExit();
 if (names.length === 0) lint();
-const { isQuick, runFiles } = await import('../../dist/test/runner/run.js');
-const sources = options.includes('--quick') ? all.filter(isQuick) : all;
+const { isQuick, isThorough, runFiles } = await import('../../dist/test/runner/run.js');
+const isWanted = (path) => {
+  if (options.includes('--quick')) return isQuick(path);
+  return options.includes('--all') || names.length > 0 || !isThorough(path);
+};
+const sources = all.filter(isWanted);
 const isUsed = ({ usedBy }) => sources.some((path) => usedBy.some((imported) => usesFile(path, imported)));
 installPrograms(testPrograms.filter(isUsed));
 unpackPrograms(unpackedPrograms.filter(isUsed));

@@ -92,7 +92,7 @@ export function connectForQueue(address: RedisAddress, log: Log, commandMsMax = 
  * as long as none does they are asked again. Holds for the copies that BullMQ makes of the connection.
  */
 function withSureInfo(connection: Redis): Redis {
-  const info = connection.info.bind(connection);
+  const info = connection.info.bind(connection) as (...args: unknown[]) => Promise<string>;
   const duplicate = connection.duplicate.bind(connection) as (...args: unknown[]) => Redis;
   const ask = () =>
     connection instanceof Single ? info() : Promise.any(mastersOf(connection).map((master) => master.info()));
@@ -105,7 +105,8 @@ function withSureInfo(connection: Redis): Redis {
     }
   };
   return Object.assign(connection, {
-    info: sureInfo,
+    // With a callback it is the library itself that asks, whether a connection is ready.
+    info: (...args: unknown[]) => (args.length === 0 ? sureInfo() : info(...args)),
     duplicate: (...args: unknown[]) => withSureInfo(duplicate(...args)),
   });
 }

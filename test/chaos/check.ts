@@ -18,7 +18,7 @@ import { createFates } from './fates.js';
 import type { Emptied } from './fault.js';
 import { findExceeded } from './limit-windows.js';
 import { findStatusFaults } from './statuses.js';
-import { mergedMark } from './suppressed-users.js';
+import { isAbout, mergedMark, type SuppressedUser } from './suppressed-users.js';
 
 /** One environment: what was sent to it, and what is stored in it. */
 export type Environment = {
@@ -36,6 +36,8 @@ export type Evidence = {
   /** Statuses of requests for a token that failed although their key was right; none by default. */
   readonly tokenAnswers?: readonly number[];
   readonly exports?: readonly AskedExport[];
+  /** The users of the account who were suppressed; none by default. */
+  readonly suppressed?: readonly SuppressedUser[];
   /** The calls that tell of complete deletions, and the secret that signs them. */
   readonly callbacks?: { readonly calls: readonly Call[]; readonly secret: string };
   readonly emptied: readonly Emptied[];
@@ -72,6 +74,10 @@ export function findBroken(evidence: Evidence): Broken[] {
   const losses = [...emptied, ...(evidence.setBack ?? [])];
   const lost = new Set(losses.flatMap(({ markers }) => [...markers]));
   const emptiedMs = emptied.map(({ fromMs, toMs }) => [fromMs, toMs] as const);
+  const isShutOut = (sending: Sending) =>
+    (evidence.suppressed ?? []).some(
+      (user) => isAbout(sending.event, user) && sending.settledMs > user.fromMs,
+    );
   const ofRecords = environments.flatMap(({ appId, history, rows: stored, keptOut = [] }) => {
     const shut = new Set(keptOut.flatMap(({ events }) => events.map(({ properties }) => properties.marker)));
     const isShut = ({ properties }: StoredEvent) => shut.has(properties.marker ?? '');
@@ -85,7 +91,12 @@ export function findBroken(evidence: Evidence): Broken[] {
       evidence.indexLostMs,
     );
     return [
-      ...findViolations(history, rows, { emptiedMs, losses, fateOf }).map(({ kind, marker, detail }) => ({
+      ...findViolations(history, rows, {
+        emptiedMs,
+        losses,
+        fateOf,
+        ...(account.appIds.includes(appId) && { isShutOut }),
+      }).map(({ kind, marker, detail }) => ({
         kind,
         what: marker,
         detail,
@@ -145,11 +156,12 @@ function findWrongAnswers(
   emptied: boolean,
 ): Broken[] {
   return history.flatMap((request) => {
-    const { outcome, status, code, events } = request;
+    const { outcome, status, code, message = '', events } = request;
     const what = `request ${request.request}`;
     const detail = `${status} ${code} after ${Math.round((request.settledMs ?? Number.NaN) - request.invokedMs)} ms`;
     if (outcome === 'unexpected') return [{ kind: 'unexpected answer', what, detail }];
-    if (outcome === 'unanswered' && !apiDisturbed) return [{ kind: 'no answer', what, detail }];
+    if (outcome === 'unanswered' && !apiDisturbed)
+      return [{ kind: 'no answer', what, detail: `${detail}: ${message}` }];
     const valid = !events.some(({ identity, user_id }) => identity === 'both' && user_id !== undefined);
     const may = code === 'rate_limited' || (emptied && code === 'unknown_app_id');
     if (outcome === 'refused' && valid && !may) return [{ kind: 'wrongly refused', what, detail }];

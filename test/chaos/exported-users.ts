@@ -23,8 +23,10 @@ export type AskedExport = {
 
 export type ExportedUsers = {
   readonly exports: readonly AskedExport[];
-  /** Stops asking for exports; settles when each was read, is gone, or has had its time. */
+  /** Stops asking for exports; settles when nothing more is sent about their users. */
   stop(): Promise<void>;
+  /** To be called after `stop`: settles when each was read, is gone, or has had this time. */
+  untilRead(msMax: number): Promise<void>;
 };
 
 export type ExportedUsersOptions = {
@@ -35,8 +37,6 @@ export type ExportedUsersOptions = {
   readonly submit: (users: readonly User[]) => Promise<Submission>;
   /** Pause between two users. */
   readonly everyMs: number;
-  /** How long an export may take once no more are asked for. */
-  readonly readMsMax: number;
 };
 
 /** So high that no other client uses these user_ids. */
@@ -44,11 +44,13 @@ const firstUserId = 600_000_000;
 const pauseMs = 150;
 
 export function startExportedUsers(options: ExportedUsersOptions): ExportedUsers {
-  const { account, producer, targets, random, submit, everyMs, readMsMax } = options;
+  const { account, producer, targets, random, submit, everyMs } = options;
   const exports: AskedExport[] = [];
-  let stoppedMs = Number.POSITIVE_INFINITY;
+  let stopped = false;
+  let readUntilMs = Number.POSITIVE_INFINITY;
   let users = 0;
-  const isWanted = () => stoppedMs === Number.POSITIVE_INFINITY;
+  let sending: Promise<unknown> = Promise.resolve();
+  const isWanted = () => !stopped;
   const { see, identify } = createOwnRecords(producer, targets, random, 'shown', isWanted);
   const target = () => ({ baseUrl: random.pick(targets) });
 
@@ -59,7 +61,7 @@ export function startExportedUsers(options: ExportedUsersOptions): ExportedUsers
 
   /** Asks for the data until it has all of it, or is told that there is no such export. */
   async function read(asked: AskedExport, id: string): Promise<void> {
-    while (performance.now() < stoppedMs + readMsMax) {
+    while (performance.now() < readUntilMs) {
       const reply = await token()
         .then((bearer) => readExportData(target(), bearer, id))
         .catch(() => undefined);
@@ -71,7 +73,8 @@ export function startExportedUsers(options: ExportedUsersOptions): ExportedUsers
     }
   }
 
-  async function beShown(): Promise<void> {
+  /** Settles with an export that was asked for, and whom it names; with undefined if it was refused. */
+  async function ask() {
     users += 1;
     const user_id = String(firstUserId + users);
     const identity = `${producer.mark}-shown-${users}@example.com`;
@@ -79,21 +82,36 @@ export function startExportedUsers(options: ExportedUsersOptions): ExportedUsers
     const before = [await see({ user_id }), await identify(user_id, identity), await see({ identity })];
     const invokedMs = performance.now();
     const reply = await askForExport(target(), await token(), [random.pick(named)]);
-    if (reply.status !== 201) return;
+    if (reply.status !== 201) return undefined;
     const { user_export_id: id } = JSON.parse(reply.text) as { user_export_id: string };
     const asked: AskedExport = { invokedMs, before, status: 0 };
     exports.push(asked);
     // This one must not be in the export, whether or not it is acknowledged.
     await see({ identity }).catch(() => undefined);
-    await read(asked, id);
-    if (isWanted() && random.int(0, 1) === 1) await submit([random.pick(named)]);
+    return { asked, id, named };
+  }
+
+  async function beShown(): Promise<void> {
+    const asking = ask();
+    sending = asking.catch(() => undefined);
+    const shown = await asking;
+    if (shown === undefined) return;
+    await read(shown.asked, shown.id);
+    if (!isWanted() || random.int(0, 1) === 0) return;
+    const submitting = submit([random.pick(shown.named)]);
+    sending = submitting.catch(() => undefined);
+    await submitting;
   }
 
   const running = again(isWanted, everyMs, beShown);
   return {
     exports,
     stop: async () => {
-      stoppedMs = performance.now();
+      stopped = true;
+      await sending;
+    },
+    untilRead: async (msMax) => {
+      readUntilMs = performance.now() + msMax;
       await running;
     },
   };

@@ -202,6 +202,16 @@ export const slowCrashes: ReadonlySet<string> = new Set(
     .map((point) => crashName(point, passings.length)),
 );
 
+const pointsUnderLoad = [...crashPoints.api, ...crashPoints.worker];
+
+/** The first crash of an API process or a worker at each point. */
+export const firstCrashes: readonly string[] = pointsUnderLoad.map((point) => crashName(point, 1));
+
+/** Those at later passings, with more under way, without the slow ones. */
+export const laterCrashes: readonly string[] = pointsUnderLoad
+  .flatMap((point) => passings.slice(1).map((passing) => crashName(point, passing)))
+  .filter((name) => !slowCrashes.has(name));
+
 export const crashFaults: readonly Fault[] = [
   ...crashPoints.api.flatMap((point) =>
     passings.flatMap((n) => [crashOf('api-1', point, n), crashOf('api-2', point, n)]),

@@ -30,7 +30,7 @@ import {
 import type { RoundResult } from './round.js';
 import { openRun } from './run-file.js';
 import { createRunner, type Runner } from './runner.js';
-import { crashSchedules, randomSchedule, type Schedule, scheduleOf } from './schedule.js';
+import { crashSchedules, faultsOf, randomSchedule, type Schedule, scheduleOf } from './schedule.js';
 import { shrink } from './shrink.js';
 import { canMount } from './small-disk.js';
 import { findTools, remedies, type Tool } from './tools.js';
@@ -126,7 +126,7 @@ function closingRounds(seed: number, results: readonly RoundResult[]): () => Sch
   const possible = new Set(faultKinds(tools, layout));
   let rounds = 0;
   return () => {
-    const tried = results.flatMap(({ schedule }) => schedule.steps.flat(2).map(({ fault }) => fault));
+    const tried = results.flatMap(({ schedule }) => faultsOf(schedule));
     const missing = missingFaults(results, layout)
       .filter((fault) => possible.has(fault))
       .sort((one, other) => tried.lastIndexOf(one) - tried.lastIndexOf(other));

@@ -13,14 +13,14 @@ export function describeRound(result: RoundResult): string {
   const desk = `${deletions} deletions (${calls} calls), ${exports} exports, ${keptOut} kept out`;
   const counts = `${acknowledged} acknowledged, ${desk}, ${unknown} unknown (${unknownStored} stored)`;
   const seconds = (ms = 0) => (ms / 1_000).toFixed(1);
-  const { heal, recover, drain, delete: deleted } = phasesMs;
-  const took = `${seconds(tookMs)} s (healed ${seconds(heal)}, recovered ${seconds(recover)}, drained ${seconds(drain)}, deleted ${seconds(deleted)})`;
+  const { heal, recover, drain, delete: deleted, export: exported } = phasesMs;
+  const took = `${seconds(tookMs)} s (healed ${seconds(heal)}, recovered ${seconds(recover)}, drained ${seconds(drain)}, deleted ${seconds(deleted)}, exported ${seconds(exported)})`;
   return `seed ${schedule.seed}: ${verdict}, ${counts}, ${took}; ${describeSchedule(schedule)}`;
 }
 
 /** Everything that helps to understand a round that broke a promise. */
 export function describeFailure(result: RoundResult, commit: string): string {
-  const { schedule, done, broken, phasesMs } = result;
+  const { schedule, done, broken, phasesMs, outputsIn } = result;
   const faults = done.map(
     ({ fault, took, fromMs, toMs, error }) =>
       `  ${Math.round(fromMs)} to ${Math.round(toMs)} ms  ${fault}${took ? '' : ' (took no effect)'}${error === undefined ? '' : `: ${error}`}`,
@@ -38,6 +38,7 @@ export function describeFailure(result: RoundResult, commit: string): string {
       .join(', ')}):`,
     ...promises,
     `Phases in ms: ${JSON.stringify(phasesMs)}`,
+    ...(outputsIn === undefined ? [] : [`What its processes wrote: ${outputsIn}`]),
   ].join('\n');
 }
 

@@ -46,6 +46,8 @@ export type RoundResult = Counts & {
   readonly phasesMs: Readonly<Record<string, number>>;
   /** For how long the clock that stamps records stands still since it was set back, perhaps beyond the round. */
   readonly clockStoodMs: number;
+  /** The folder with what the processes wrote, if a promise was broken. */
+  outputsIn?: string;
 };
 
 type Pace = {
@@ -92,6 +94,8 @@ const crashPace: Pace = {
 };
 /** Much longer than recovery takes, since the machine may be busy. */
 const recoveryMsMax = 120_000;
+/** How long all deletions may take as long as something happens: on a busy machine a round of 175 statements took 80 s. */
+const deletionsMsMax = 600_000;
 
 /** Runs a round on a healthy deployment. Never rejects for what the service does: that is in the result. */
 export async function runRound(deployment: AnyDeployment, schedule: Schedule): Promise<RoundResult> {
@@ -106,6 +110,7 @@ export async function runRound(deployment: AnyDeployment, schedule: Schedule): P
   };
   const done: Done[] = [];
   const broken: Broken[] = [];
+  const endsBefore = countEnds(deployment);
   const note = (kind: string) => (error: unknown) => {
     broken.push({
       kind,
@@ -142,12 +147,15 @@ export async function runRound(deployment: AnyDeployment, schedule: Schedule): P
     note('not deleted')(`${messageOf(error)} ${await describeDeletions(deployment)}`);
   });
   endPhase('delete');
+  // An export waits for the deletions before it.
+  await scene.untilExported();
+  endPhase('export');
   await clients.pollAll().catch(note('not polled'));
   await scene.untilCalled();
   await clients.close();
   endPhase('poll');
   const seen = await evidence();
-  broken.push(...findBroken(seen), ...findLogged(scene));
+  broken.push(...findBroken(seen), ...findLogged(scene), ...findEnded(deployment, endsBefore));
   broken.push(...(await explainLost(deployment, seen, broken)));
   scene.close();
   endPhase('check');
@@ -187,6 +195,8 @@ type Scene = {
   readonly clients: DeletionClients;
   /** Ends the users who return, are exported and are suppressed. */
   readonly stopOthers: () => Promise<void>;
+  /** Settles when every export was read, or has had its time. */
+  readonly untilExported: () => Promise<void>;
   /** Settles when the call for every complete request has come, or when that takes too long. */
   readonly untilCalled: () => Promise<void>;
   readonly close: () => void;
@@ -276,9 +286,8 @@ async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): P
       random: createRandom(seedOf(seed, 3)),
       submit: clients.submitUsers,
       everyMs: pace.desk.exportEveryMs,
-      readMsMax: recoveryMsMax,
     });
-  const stopSuppressing =
+  const suppressing =
     pace.desk &&
     startSuppressedUsers({
       account,
@@ -308,8 +317,9 @@ async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): P
     loads,
     clients,
     stopOthers: async () => {
-      await Promise.all([stopReturning(), exported?.stop(), stopSuppressing?.()]);
+      await Promise.all([stopReturning(), exported?.stop(), suppressing?.stop()]);
     },
+    untilExported: async () => exported?.untilRead(recoveryMsMax),
     untilCalled: async () => {
       const isDone = () =>
         callback === undefined || findUncalled(clients.submissions, receiver.calls).length === 0;
@@ -332,6 +342,7 @@ async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): P
       submissions: clients.submissions,
       tokenAnswers: clients.tokenAnswers,
       exports: exported?.exports ?? [],
+      suppressed: suppressing?.suppressed ?? [],
       ...(callback && { callbacks: { calls: receiver.calls, secret: callback.secret } }),
       emptied: world.emptied,
       setBack: world.setBack,
@@ -370,25 +381,35 @@ function startDead(children: readonly Child[]): Promise<unknown> {
   return Promise.all(children.filter(({ running }) => !running).map((child) => child.restart()));
 }
 
-/** Settles when every accepted request is complete, or was lost with an emptied Redis. */
+/**
+ * Settles when every accepted request is complete, or was lost with an emptied Redis. Rejects when nothing has happened to any of them
+ * for a while.
+ */
 async function untilDeleted({ world, clients }: Scene): Promise<void> {
   const open = () =>
     clients.submissions.filter(
       ({ outcome, polls }) => outcome === 'accepted' && polls.at(-1)?.status !== 'complete',
     );
-  await until(
-    async () => {
-      for (const submission of open()) {
-        if (submission.polls.at(-1)?.status === '404') continue;
-        const path = `/deletions/${submission.requestId}`;
-        const { state } = await administer<{ state: string }>(world.sluice, 'GET', path);
-        submission.state = state;
-        if (state !== 'targets_lost') return false;
-      }
-      return true;
-    },
-    { deadlineMs: recoveryMsMax, what: 'every deletion is complete', everyMs: 100 },
-  );
+  let seen = '';
+  let progressMs = performance.now();
+  const isOver = async () => {
+    const submissions = open();
+    const states = submissions.map(({ state }) => state).join();
+    if (states !== seen) [seen, progressMs] = [states, performance.now()];
+    if (performance.now() > progressMs + recoveryMsMax) return true;
+    for (const submission of submissions) {
+      if (submission.polls.at(-1)?.status === '404') continue;
+      const path = `/deletions/${submission.requestId}`;
+      const { state } = await administer<{ state: string }>(world.sluice, 'GET', path);
+      submission.state = state;
+      if (state !== 'targets_lost') return false;
+    }
+    return true;
+  };
+  const what = 'every deletion is complete';
+  await until(isOver, { deadlineMs: deletionsMsMax, what, everyMs: 100 });
+  if (performance.now() > progressMs + recoveryMsMax)
+    throw new Error(`not within ${recoveryMsMax} ms without progress: ${what}`);
 }
 
 const allShards = (shards: number) => Array.from({ length: shards }, (_, shard) => shard);
@@ -462,6 +483,27 @@ function findLogged({ world, producers }: Scene): Broken[] {
   return [...world.processes.values()]
     .filter((child) => child.output().includes(mark))
     .map(({ name }) => ({ kind: 'logged', what: name, detail: 'the log holds what was sent' }));
+}
+
+/** How often processes of ours have ended by themselves, by name. */
+function countEnds({ sluice }: AnyDeployment): ReadonlyMap<string, number> {
+  return new Map(
+    [...sluice.api, ...sluice.workers].map((child) => [child.name, child.endedByThemselves.length]),
+  );
+}
+
+/** Processes of ours that nobody ended. At a crash point a process kills itself. */
+function findEnded({ sluice }: AnyDeployment, before: ReadonlyMap<string, number>): Broken[] {
+  return [...sluice.api, ...sluice.workers].flatMap((child) =>
+    child.endedByThemselves
+      .slice(before.get(child.name))
+      .filter(({ signal }) => signal !== 'SIGKILL')
+      .map(({ code, signal }) => ({
+        kind: 'ended',
+        what: child.name,
+        detail: `with ${signal ?? `code ${code}`}: ${child.output().slice(-2_000)}`,
+      })),
+  );
 }
 
 function messageOf(error: Error): string {

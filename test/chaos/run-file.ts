@@ -7,8 +7,8 @@ import type { Layout } from './deployment.js';
 import type { RoundResult } from './round.js';
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
-const fileOf = (layout: Layout) =>
-  join(root, '.data', 'chaos', layout === 'one' ? 'run.jsonl' : `run-${layout}.jsonl`);
+export const runFolder = join(root, '.data', 'chaos');
+const fileOf = (layout: Layout) => join(runFolder, layout === 'one' ? 'run.jsonl' : `run-${layout}.jsonl`);
 
 /** The seed from which all seeds of the run follow. */
 export type Run = { readonly seed: number; readonly startedAt: string };

@@ -3,6 +3,7 @@
 
 import { type AnyDeployment, type Layout, startDeployment } from './deployment.js';
 import { startDeploymentOfThree } from './deployment-of-three.js';
+import { keepOutputs } from './kept-outputs.js';
 import { type RoundResult, runRound } from './round.js';
 import type { Schedule } from './schedule.js';
 
@@ -45,6 +46,7 @@ export function createRunner(layout: Layout = 'one', cutsPower = false): Runner 
       const result = await runRound(running, schedule).catch((error: Error) =>
         failed(schedule, error, running),
       );
+      if (result.broken.length > 0) result.outputsIn = keepOutputs(running, schedule.seed);
       // The next round could not tell by the records' stamps whether limits were kept.
       if (result.broken.length > 0 || result.clockStoodMs > 0) await close();
       return result;

@@ -122,6 +122,11 @@ export function crashSchedules(names = crashKinds): Schedule[] {
   return [...schedules, ...inRows];
 }
 
+/** The names of a schedule's faults. */
+export function faultsOf({ steps }: Schedule): string[] {
+  return steps.flat(2).map(({ fault }) => fault);
+}
+
 /** Whether it is one of the crash schedules in which Redis is lost. */
 export function losesRedis({ steps }: Schedule): boolean {
   return steps.length > 1;

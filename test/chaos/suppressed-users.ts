@@ -25,6 +25,24 @@ export type SuppressedUsersOptions = {
 
 type User = { readonly identity: string } | { readonly user_id: string };
 
+/** A user whose suppression was submitted, under both names. */
+export type SuppressedUser = {
+  readonly user_id: string;
+  readonly identity: string;
+  readonly fromMs: number;
+};
+
+/** Whether a record names a user. */
+export function isAbout({ user_id, identity }: SentEvent, user: SuppressedUser): boolean {
+  return user_id === user.user_id || identity === user.identity;
+}
+
+export type SuppressedUsers = {
+  readonly suppressed: readonly SuppressedUser[];
+  /** Starts no more users; settles when the last one is done. */
+  stop(): Promise<void>;
+};
+
 /** A part of the markers of records that use a name which was not in the submission. */
 export const mergedMark = 'merged';
 
@@ -34,13 +52,14 @@ const firstLateUserId = 800_000_000;
 const attemptsMax = 20;
 const pauseMs = 200;
 
-/** Starts the users one after another; the returned function settles when the last one is done. */
-export function startSuppressedUsers(options: SuppressedUsersOptions): () => Promise<void> {
+/** Starts the users one after another. */
+export function startSuppressedUsers(options: SuppressedUsersOptions): SuppressedUsers {
   const { account, producer, keptOut, targets, random, everyMs } = options;
   let stopped = false;
   let users = 0;
   let records = 0;
-  const suppressed: (readonly [User, User])[] = [];
+  const suppressed: SuppressedUser[] = [];
+  const done: (readonly [User, User])[] = [];
   const { see, identify } = createOwnRecords(producer, targets, random, 'quiet', () => !stopped);
 
   async function token(): Promise<string> {
@@ -100,18 +119,22 @@ export function startSuppressedUsers(options: SuppressedUsersOptions): () => Pro
     await identify(user_id, identity);
     const both: [User, User] = [{ identity }, { user_id }];
     const [named, other] = random.shuffle(both) as [User, User];
+    suppressed.push({ user_id, identity, fromMs: performance.now() });
     await suppress(named);
-    suppressed.push([named, other]);
+    done.push([named, other]);
     // Redis may have been emptied since the suppression of an earlier user.
-    for (const [first, second] of [[named, other] as const, random.pick(suppressed)]) {
+    for (const [first, second] of [[named, other] as const, random.pick(done)]) {
       await sendAbout(first, true);
       await sendAbout(second, false);
     }
   }
 
   const running = again(() => !stopped, everyMs, beQuiet);
-  return async () => {
-    stopped = true;
-    await running;
+  return {
+    suppressed,
+    stop: async () => {
+      stopped = true;
+      await running;
+    },
   };
 }

@@ -1,4 +1,4 @@
-// Which test files run side by side, and which belong to the quick run. This is the only place that says it. Most files
+// Which test files run side by side, and which run when: in `test:quick`, in `npm test`, or only in `test:all`. This is the only place that says it. Most files
 // wait for most of their time, so more run at once than the two cores that they are meant for; schedule.ts looks at the CPU
 // that each takes.
 
@@ -69,6 +69,16 @@ const quick: readonly string[] = [
   'zones',
 ];
 
+/** These test the tools of developers, or repeat with other timing what another file tries. Only `test:all` has them. */
+const thorough: readonly string[] = [
+  'bench-load',
+  'bench-lost-event',
+  'bench-outside',
+  'chaos-crash-repeats',
+  'chaos-rounds',
+  'fuzz-tool',
+];
+
 export function laneOf(path: string): Lane {
   return alone.includes(nameOf(path)) ? 'alone' : 'usual';
 }
@@ -82,9 +92,13 @@ export function isQuick(path: string): boolean {
   return quick.includes(nameOf(path));
 }
 
+export function isThorough(path: string): boolean {
+  return thorough.includes(nameOf(path));
+}
+
 /** All that are named here, for the test that they exist. */
 export function namedFiles(): string[] {
-  return [...alone, ...quick];
+  return [...alone, ...quick, ...thorough];
 }
 
 /** The name without folder and ending, so that a file keeps its lane when it moves. */

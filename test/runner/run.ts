@@ -9,7 +9,7 @@ import { inOrder, nextFile, type Planned } from './schedule.js';
 import { temporaryRoot } from './temporary-root.js';
 import { type FileResult, removeDir, runFile } from './test-file.js';
 
-export { isQuick } from './lanes.js';
+export { isQuick, isThorough } from './lanes.js';
 
 /** Of a file without a record. */
 const unknown: Recorded = { seconds: 60, cpuSeconds: 12 };

@@ -6,7 +6,7 @@ import { countFaults, describeFailure, describeRound } from '../chaos/report.js'
 import { readCommit } from '../chaos/results.js';
 import type { RoundResult } from '../chaos/round.js';
 import { createRunner } from '../chaos/runner.js';
-import type { Schedule } from '../chaos/schedule.js';
+import { faultsOf, type Schedule } from '../chaos/schedule.js';
 
 /** Defines a test for each schedule, and one which checks that every process died where it had to. */
 export function testCrashes(schedules: readonly Schedule[]): void {
@@ -25,7 +25,7 @@ export function testCrashes(schedules: readonly Schedule[]): void {
 
   test('every crash point was passed, and the process died there', () => {
     const counts = countFaults(results);
-    const names = schedules.flatMap(({ steps }) => steps.flat(2)).map(({ fault }) => fault);
+    const names = schedules.flatMap(faultsOf);
     assert.ok(names.length > 0);
     assert.deepEqual(
       names.filter((name) => counts.get(name) !== 1),

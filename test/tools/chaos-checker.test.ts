@@ -330,6 +330,23 @@ test('what a store lost has to be stored once it is acknowledged again, and its 
   assert.deepEqual(found(sent('track', other, [13, 14]), [], { emptied: again }), ['lost']);
 });
 
+test('what a store lost need not be stored when it is sent again about a user who is suppressed by then', () => {
+  const event = { ...eventOfUserId('a', '7'), idempotency_key: 'key' };
+  const emptied = [{ fromMs: 2, toMs: 6, markers: new Set(['a']), keptDeletions: new Set<string>() }];
+  const found = (more: Partial<Evidence>) =>
+    kinds([sent('track', event, [0, 1]), sent('track', event, [7, 8])], [], [], { emptied, ...more });
+  const user = { user_id: '7', identity: 'ada' };
+  assert.deepEqual(found({ suppressed: [{ ...user, fromMs: 1.5 }] }), []);
+  assert.deepEqual(found({ suppressed: [{ ...user, fromMs: 9 }] }), ['lost'], 'it was not suppressed yet');
+  assert.deepEqual(found({ suppressed: [{ ...user, user_id: '8', fromMs: 1.5 }] }), ['lost'], 'another user');
+  assert.deepEqual(found({ suppressed: [{ ...user, fromMs: 1.5 }], account: { appIds: ['2'] } }), ['lost']);
+  assert.deepEqual(
+    found({ suppressed: [{ ...user, fromMs: 1.5 }], emptied: [] }),
+    ['lost'],
+    'it was stored before',
+  );
+});
+
 test('a request that ClickHouse had with its targets when Redis was emptied has to be completed', () => {
   const event = eventOf('a');
   const history = [sent('track', event, [0, 1])];
