@@ -2,7 +2,7 @@
 // since the last build. It prints to stderr only, so that commands which build first keep their stdout clean.
 // Plain JavaScript without dependencies, since it runs before anything is built.
 
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import {
   cpSync,
@@ -16,7 +16,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { basename, dirname, join, relative } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const dist = join(root, 'dist');
@@ -41,13 +41,7 @@ const bundles = [
     file: 'sdk.js',
     options: ['--format=iife', '--target=es2020'],
   },
-  // The console, for the browsers of administrators.
-  {
-    entry: 'src/console/main.tsx',
-    file: 'src/console/console.js',
-    options: ['--format=esm', '--target=es2022', '--jsx=automatic', '--jsx-import-source=preact'],
-  },
-  // Its reader of lists, which a few of its pages load.
+  // The reader of lists, which a few pages of the console load.
   {
     entry: 'src/csv/user-list.ts',
     file: 'src/console/user-lists.js',
@@ -56,6 +50,12 @@ const bundles = [
   },
   { entry: 'src/client/ios.ts', file: 'sluice-ios.js', options: ['--format=esm', '--target=es2020'] },
 ];
+/** The console, for the browsers of administrators. */
+const consoleBundle = {
+  entry: 'src/console/main.tsx',
+  file: 'src/console/console.js',
+  options: ['--format=esm', '--target=es2022', '--jsx=automatic', '--jsx-import-source=preact'],
+};
 /** It takes the place of the compiler's output, so that it loads fast. */
 const typebox = { entry: 'src/contract/typebox.ts', file: 'src/contract/typebox.js' };
 /** The viewer of the console's page API comes minified, and is too much for terser. */
@@ -73,7 +73,7 @@ export function isBuilt() {
     existsSync(stampFile) &&
     readFileSync(stampFile, 'utf8') === fingerprint(sources) &&
     sources.every((source) => isBundled(source) || existsSync(join(dist, outputOf(source)))) &&
-    [...bundles, typebox, viewer].every(({ file }) => existsSync(join(dist, file)))
+    [...bundles, consoleBundle, typebox, viewer].every(({ file }) => existsSync(join(dist, file)))
   );
 }
 
@@ -88,13 +88,15 @@ export async function build() {
   if (sources.some((source) => !isBundled(source) && !existsSync(join(dist, outputOf(source))))) {
     rmSync(join(dist, '.tsbuildinfo'), { force: true });
   }
+  const compiled = compile(root).then(async (isDone) => isDone && (await replaceOutputs(sources)));
   const steps = [
-    compile(root).then(async (compiled) => compiled && (await replaceOutputs(sources))),
+    compiled,
     // Compiles the client library a second time, against the language of its browsers and without Node's types.
     compile(join(root, 'src/client')),
     // The console is checked against a browser's types; only its bundle is used.
     compile(join(root, 'src/console')),
     ...bundles.map(bundle),
+    compiled.then(async (isDone) => isDone && (await bundle(withCommands(consoleBundle)))),
     bundleViewer(),
   ];
   if (!(await Promise.all(steps)).every(Boolean)) return false;
@@ -150,6 +152,14 @@ async function minify(from, to) {
   mkdirSync(dirname(to), { recursive: true });
   for (const made of [name, `${name}.map`]) cpSync(join(kept, made), join(dirname(to), made));
   return true;
+}
+
+/** With what the console has to know of the administration's commands, by their definitions (src/console/commands.ts). */
+function withCommands({ options, ...rest }) {
+  const module = pathToFileURL(join(dist, 'src/admin/commands.js'));
+  const print = `import('${module}').then(({ forConsole }) => console.log(JSON.stringify(forConsole)))`;
+  const table = execFileSync(process.execPath, ['-e', print], { encoding: 'utf8' }).trim();
+  return { ...rest, options: [...options, `--define:administration=${table}`] };
 }
 
 function bundleTypebox() {

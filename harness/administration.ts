@@ -2,9 +2,9 @@
 // time loading. The tests of `npm start` test the programs themselves.
 
 import { checkServers, refreshShardTable } from '../src/accounts/shard-servers.js';
+import { createAdministration } from '../src/admin/administration.js';
 import { runCommandLine } from '../src/admin/command-line.js';
 import { commandLineActor } from '../src/admin/command-line-actor.js';
-import { createAdminCommands } from '../src/admin/commands.js';
 import { tablesOf } from '../src/clickhouse/client.js';
 import { migrateServers } from '../src/clickhouse/migrate.js';
 import { connectServers, serversOf } from '../src/clickhouse/servers.js';
@@ -31,8 +31,8 @@ export async function runAdmin(args: readonly string[], env: NodeJS.ProcessEnv):
     await untilReady(redis, readyMsMax);
     await refreshShardTable(redis, serversOf(clickhouse));
     await checkServers(serversOf(clickhouse));
-    const commands = createAdminCommands({ redis, clickhouse, config, log }, commandLineActor());
-    return JSON.parse(JSON.stringify(await runCommandLine(commands, args)));
+    const administration = createAdministration({ redis, clickhouse, config, log }, commandLineActor());
+    return JSON.parse(JSON.stringify(await runCommandLine(administration, args)));
   } finally {
     redis.disconnect();
     await clickhouse.close();

@@ -3,10 +3,15 @@
 
 import assert from 'node:assert/strict';
 import { Compile } from '../src/contract/typebox.js';
+import { type DeletionApiOptions, deletionRoutes } from '../src/http/endpoints/deletion.js';
+import { type ExportApiOptions, exportPart, exportRoutes } from '../src/http/endpoints/user-export.js';
+import {
+  type SuppressionApiOptions,
+  suppressionPart,
+  suppressionRoutes,
+} from '../src/http/endpoints/user-suppression.js';
 import { deletionPart } from '../src/http/openapi/deletion.js';
 import { openApiDocument } from '../src/http/openapi/document.js';
-import { exportPart } from '../src/http/openapi/user-export.js';
-import { suppressionPart } from '../src/http/openapi/user-suppression.js';
 
 type Json = Readonly<Record<string, unknown>>;
 type Answer = {
@@ -20,7 +25,15 @@ type Reply = {
   readonly text: string;
 };
 
-const document = openApiDocument('', [deletionPart, suppressionPart, exportPart]);
+const document = openApiDocument(
+  '',
+  [deletionPart, suppressionPart, exportPart],
+  [
+    ...deletionRoutes({} as DeletionApiOptions),
+    ...suppressionRoutes({} as SuppressionApiOptions),
+    ...exportRoutes({} as ExportApiOptions),
+  ],
+);
 const operations = Object.entries(
   document.paths as Readonly<Record<string, Readonly<Record<string, Operation>>>>,
 ).flatMap(([path, its]) =>

@@ -7,8 +7,7 @@ import { followEnvironments } from './accounts/environments.js';
 import { clickhouseOf, exitAfter, followShardTable } from './accounts/shard-servers.js';
 import { followShards } from './accounts/shard-states.js';
 import { followWitness } from './accounts/witness.js';
-import { createAdminCommands } from './admin/commands.js';
-import { queriesInTurn } from './admin/queries-in-turn.js';
+import { createAdministration } from './admin/administration.js';
 import { readArrived } from './clickhouse/arrived.js';
 import { tablesOf } from './clickhouse/client.js';
 import { observeDisk } from './clickhouse/observe-disk.js';
@@ -31,26 +30,27 @@ import { collectRoutes } from './http/endpoints/collect.js';
 import { type DeletionApiOptions, deletionRoutes } from './http/endpoints/deletion.js';
 import { accountDeletionRoute } from './http/endpoints/deletion-submission.js';
 import type { Ingestion } from './http/endpoints/entrance.js';
-import { healthRoutes, type Readiness } from './http/endpoints/health.js';
-import { ingest } from './http/endpoints/ingest.js';
+import { healthPart, healthRoutes, type Readiness } from './http/endpoints/health.js';
+import { ingestRoutes } from './http/endpoints/ingest.js';
 import { segmentRoutes } from './http/endpoints/segment.js';
 import { type SignInOptions, signInRoutes } from './http/endpoints/sign-in.js';
-import { signOnRoutes } from './http/endpoints/sign-on.js';
-import { accountExportRoute, type ExportApiOptions, exportRoutes } from './http/endpoints/user-export.js';
-import { suppressionRoutes } from './http/endpoints/user-suppression.js';
-import { pairingRoutes } from './http/endpoints/visualizer.js';
+import { signOnDocs, signOnRoutes } from './http/endpoints/sign-on.js';
+import {
+  accountExportRoute,
+  type ExportApiOptions,
+  exportPart,
+  exportRoutes,
+} from './http/endpoints/user-export.js';
+import { suppressionPart, suppressionRoutes } from './http/endpoints/user-suppression.js';
+import { pairingRoutes, visualizerPart } from './http/endpoints/visualizer.js';
 import { createLivePages } from './http/endpoints/visualizer-live.js';
 import { createFindWatcher } from './http/endpoints/visualizer-people.js';
 import { administrationPart } from './http/openapi/administration.js';
 import { collectPart } from './http/openapi/collect.js';
 import { deletionPart } from './http/openapi/deletion.js';
 import { openApiRoute } from './http/openapi/document.js';
-import { healthPart } from './http/openapi/health.js';
 import { ingestPart } from './http/openapi/ingest.js';
 import { segmentPart } from './http/openapi/segment.js';
-import { exportPart } from './http/openapi/user-export.js';
-import { suppressionPart } from './http/openapi/user-suppression.js';
-import { visualizerPart } from './http/openapi/visualizer.js';
 import { type DemoOptions, demoRoutes } from './http/pages/demo.js';
 import { consoleRoutes, pageFileRoutes, visualizerPageRoute } from './http/pages/pages.js';
 import { sdkRoutes } from './http/pages/sdk.js';
@@ -60,10 +60,7 @@ import { front } from './http/protocol/front.js';
 import { listen, PortTaken, type Route, type Server } from './http/protocol/server.js';
 import { createWrongTokens } from './http/protocol/wrong-tokens.js';
 import { createCommitter } from './ingest/commit.js';
-import { eventKind } from './ingest/event.js';
-import { identifyKind } from './ingest/identify.js';
 import { createLimitKeys } from './ingest/limit-key.js';
-import { userPropertiesKind } from './ingest/user-properties.js';
 import { createLog } from './log.js';
 import { bounds, deploymentRegistry } from './metrics.js';
 import { createPasswords } from './people/passwords.js';
@@ -253,16 +250,6 @@ try {
     phoneScript: fileURLToPath(new URL('../sluice-ios.js', import.meta.url)),
     log,
   };
-  const publicDocument = openApiRoute(config.publicBaseUrl, [
-    ingestPart,
-    collectPart,
-    segmentPart,
-    deletionPart,
-    suppressionPart,
-    exportPart,
-    visualizerPart,
-    healthPart,
-  ]);
   const deletionOptions: DeletionApiOptions = {
     submission,
     suppression,
@@ -295,9 +282,7 @@ try {
     log,
   };
   const routes: Route[] = [
-    { method: 'post', path: '/api/track', handle: ingest(eventKind, options) },
-    { method: 'post', path: '/api/add_user_properties', handle: ingest(userPropertiesKind, options) },
-    { method: 'post', path: '/api/v1/identify', handle: ingest(identifyKind, options) },
+    ...ingestRoutes(options),
     ...collectRoutes({
       ...options,
       addressBytesMax: config.collectAddressBytesMax,
@@ -315,12 +300,52 @@ try {
     ...exportRoutes(exportOptions),
     ...pairingRoutes({ redis, environments, channel, log }),
     ...healthRoutes(readiness),
-    publicDocument,
+  ];
+  const publicDocument = openApiRoute(
+    config.publicBaseUrl,
+    [
+      ingestPart,
+      collectPart,
+      segmentPart,
+      deletionPart,
+      suppressionPart,
+      exportPart,
+      visualizerPart,
+      healthPart,
+    ],
+    routes,
+  );
+  const administration: Route[] = [
+    ...adminApiRoutes({
+      callers,
+      administrationFor: (actor, principal) =>
+        createAdministration({ redis, clickhouse, config, log }, actor, principal, queryPlaces),
+      log,
+    }),
+    accountDeletionRoute(deletionOptions, callers),
+    accountExportRoute(exportOptions, callers),
+    ...signInRoutes(signInOptions),
+    ...(config.provider === undefined
+      ? []
+      : signOnRoutes({
+          ...signInOptions,
+          provider: createProvider(config.provider),
+          adminBaseUrl: config.adminBaseUrl,
+        })),
   ];
   front(config.headerBytesMax);
   const limited = limitConnections(connectionsMax.public, isProxy);
   servers.push(
-    await listen(config.host, config.port, 'PORT', shared, routes, log, callerAddress, limited.attach),
+    await listen(
+      config.host,
+      config.port,
+      'PORT',
+      shared,
+      [...routes, publicDocument],
+      log,
+      callerAddress,
+      limited.attach,
+    ),
   );
   servers.push(
     await listen(
@@ -331,25 +356,13 @@ try {
       [
         ...adminRoutes(readMetrics, log),
         publicDocument,
-        openApiRoute(config.adminBaseUrl, [administrationPart], '/admin/v1/openapi.json'),
-        ...adminApiRoutes({
-          callers,
-          commandsFor: (actor, principal) => {
-            const commands = createAdminCommands({ redis, clickhouse, config, log }, actor, principal);
-            return queriesInTurn(commands, queryPlaces, actor, principal);
-          },
-          log,
-        }),
-        accountDeletionRoute(deletionOptions, callers),
-        accountExportRoute(exportOptions, callers),
-        ...signInRoutes(signInOptions),
-        ...(config.provider === undefined
-          ? []
-          : signOnRoutes({
-              ...signInOptions,
-              provider: createProvider(config.provider),
-              adminBaseUrl: config.adminBaseUrl,
-            })),
+        openApiRoute(
+          config.adminBaseUrl,
+          [administrationPart],
+          [...administration, ...signOnDocs],
+          '/admin/v1/openapi.json',
+        ),
+        ...administration,
         visualizerPageRoute(config.adminToken !== ''),
         ...pageFileRoutes(),
         ...consoleRoutes(fileURLToPath(new URL('./console/', import.meta.url)), log),

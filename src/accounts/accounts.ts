@@ -2,7 +2,7 @@
 // in Redis (so API processes see it within a second); ClickHouse follows within seconds.
 
 import { randomBytes, randomInt } from 'node:crypto';
-import { administration, type LimitName, lengths, rateLimits, retention } from '../contract/limits.js';
+import { administration, type LimitName, lengths } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { outgrows } from './account-size.js';
 import type { Account, Environment } from './documents.js';
@@ -200,51 +200,6 @@ export function parseImportUntil(value: unknown, nowMs = Date.now()): number | '
     );
   }
   return ms;
-}
-
-/** Reads a number of days, as a number or in decimal digits, or `none`. */
-export function parseRetainDays(value: unknown): number | 'none' {
-  if (value === 'none') return 'none';
-  const digits = typeof value === 'string' || typeof value === 'number' ? String(value) : '';
-  const days = Number(digits);
-  if (!/^\d+$/.test(digits) || days < 1 || days > retention.daysMax)
-    throw new AdministrationError(
-      `retain_days must be none, or a whole number from 1 to ${retention.daysMax}`,
-    );
-  return days;
-}
-
-/** Reads `strict` or `lenient`. */
-export function parseValidation(value: unknown): Environment['validation'] {
-  if (value !== 'strict' && value !== 'lenient')
-    throw new AdministrationError('validation must be strict or lenient');
-  return value;
-}
-
-/** Reads `required` or `optional`. */
-export function parseWriteKey(value: unknown): NonNullable<Environment['write_key']> {
-  if (value !== 'required' && value !== 'optional')
-    throw new AdministrationError('write_key must be required or optional');
-  return value;
-}
-
-/** Reads `none`, `default` or a whole number, as a number or in decimal digits, as the value of a limit. */
-export function parseLimit(name: string, value: unknown): [LimitName, number | 'none' | 'default'] {
-  if (!Object.hasOwn(rateLimits, name)) {
-    throw new AdministrationError(
-      `there is no limit ${name}; the limits are ${Object.keys(rateLimits).join(', ')}`,
-    );
-  }
-  if (value === 'none' || value === 'default') return [name as LimitName, value];
-  const digits = typeof value === 'string' || typeof value === 'number' ? String(value) : '';
-  const max = Number(digits);
-  const { least = 1 } = rateLimits[name as LimitName];
-  if (!/^\d+$/.test(digits) || max < least || max > administration.rateLimitMax) {
-    throw new AdministrationError(
-      `the limit ${name} must be none, default, or a whole number from ${least} to ${administration.rateLimitMax}`,
-    );
-  }
-  return [name as LimitName, max];
 }
 
 /** Refuses changes by which an account's settings and keys would take more than they may. */

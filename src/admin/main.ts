@@ -11,9 +11,9 @@ import { readConfigBesideStart, readConfigOrExit } from '../config.js';
 import { administration } from '../contract/limits.js';
 import { createLog, describeError } from '../log.js';
 import { connect, untilReady } from '../redis/client.js';
+import { createAdministration } from './administration.js';
 import { runCommandLine, runWithoutService } from './command-line.js';
 import { commandLineActor } from './command-line-actor.js';
-import { createAdminCommands } from './commands.js';
 import { connectionFaultInWords, redisFaultInWords } from './connection-fault.js';
 
 const words = process.argv.slice(2);
@@ -47,11 +47,10 @@ async function runWithService(): Promise<void> {
     });
     await refreshShardTable(redis, serversOf(clickhouse));
     await checkServers(serversOf(clickhouse));
-    const commands = createAdminCommands(
-      { redis, clickhouse, config, log, copyMsMax: administration.commandLineCopyMsMax },
-      commandLineActor(config.sudoUser),
-    );
-    print(await runCommandLine(commands, words));
+    const context = { redis, clickhouse, config, log, copyMsMax: administration.commandLineCopyMsMax };
+    const say = (line: string) => process.stderr.write(`${line}\n`);
+    const given = createAdministration({ ...context, say }, commandLineActor(config.sudoUser));
+    print(await runCommandLine(given, words));
   } catch (error) {
     const line = connectionFaultInWords(error, config);
     throw line === undefined ? error : new AdministrationError(line);

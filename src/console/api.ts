@@ -1,10 +1,9 @@
 // Calls the administration: /admin/v1 of the server that the page came from.
 
-import type { DeletionState } from '../contract/deletion-states.js';
 import { person, sessionHasEnded } from './session.js';
 import { sentenceOf } from './words.js';
 
-export type { Account, EnvironmentOfList, Person } from './person.js';
+export type { Account, Deletion, EnvironmentOfList, FoundRows, Person } from './commands.js';
 
 /** A refusal in the service's words, or no answer at all. */
 export class ApiError extends Error {
@@ -59,19 +58,3 @@ const isSignIn = /^\/(session|invitation)(\/|\?|$)/;
 export function part(text: string): string {
   return encodeURIComponent(text);
 }
-
-export type Deletion = {
-  readonly deletion_request_id: string;
-  readonly submitted_at: string;
-  readonly completed_at?: string;
-  readonly reference?: string;
-  /** How many users it names. */
-  readonly targets: number;
-  readonly users_found?: number;
-  readonly evidence_until?: string;
-  readonly status: 'pending' | 'complete';
-  readonly state: DeletionState;
-  readonly found?: readonly FoundRows[];
-};
-
-export type FoundRows = { readonly app_id: string; readonly table: string; readonly rows: number };

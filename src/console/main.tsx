@@ -2,7 +2,8 @@
 
 import { render } from 'preact';
 import { useEffect } from 'preact/hooks';
-import { type Account, ApiError, call, type Person } from './api.js';
+import { ApiError, call, type Person } from './api.js';
+import type { Answer } from './commands.js';
 import { pages } from './pages/pages.js';
 import { forgetDrafts } from './parts/draft.js';
 import { keepFocus } from './parts/focus.js';
@@ -17,7 +18,7 @@ import { Invitation, SignIn } from './sign-in.js';
 
 function App() {
   const session = useLoad(person.value === undefined ? '/session' : undefined, async () => {
-    const found = await call<{ person: Person | null; single_sign_on: boolean }>('GET', '/session');
+    const found = await call<Answer<'showSession'>>('GET', '/session');
     singleSignOn.value = found.single_sign_on;
     person.value = found.person;
     return found;
@@ -35,7 +36,7 @@ function App() {
 
 function Shell({ person: self }: { readonly person: Person }) {
   const loaded = useLoad(self.person_id, async () => {
-    accounts.value = await call<Account[]>('GET', '/accounts');
+    accounts.value = await call<Answer<'listAccounts'>>('GET', '/accounts');
     return accounts.value;
   });
   const shown = pages.filter(({ isFor }) => isFor?.() ?? true);

@@ -1,8 +1,7 @@
 // Who is signed in, and which account and environment the pages are about: all that pages share.
 
 import { computed, effect, signal } from '@preact/signals';
-import { mayDo, type Right } from '../contract/roles.js';
-import type { Account, Person } from './person.js';
+import { type Account, mayDo, type Person, type Right } from './commands.js';
 
 /** `undefined` until the service has answered; `null`: nobody is signed in. */
 export const person = signal<Person | null | undefined>(undefined);

@@ -1,9 +1,8 @@
 // The way in: the sign-in, and the page of an invitation.
 
 import { useState } from 'preact/hooks';
-import type { Role } from '../contract/roles.js';
-import type { Person } from './api.js';
 import { ApiError, call } from './api.js';
+import type { Answer } from './commands.js';
 import { goAway } from './parts/draft.js';
 import { CodeField, Field } from './parts/fields.js';
 import { Form } from './parts/form.js';
@@ -13,7 +12,7 @@ import { roleNames } from './parts/roles.js';
 import { go, hash } from './router.js';
 import { notice, person, singleSignOn } from './session.js';
 
-type Begun = { readonly person: Person };
+type Begun = Answer<'signIn'>;
 
 function enter(begun: Begun): void {
   notice.value = '';
@@ -80,7 +79,7 @@ function whyNotSignedOn(): string {
   return refusals[new URLSearchParams(location.search).get('sign_on') ?? ''] ?? '';
 }
 
-type Invited = { readonly email: string; readonly role: Role; readonly password_length_min: number };
+type Invited = Answer<'showInvitation'>;
 
 export function Invitation() {
   const invitation = hash.value;

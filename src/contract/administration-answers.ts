@@ -3,13 +3,15 @@
 
 import {
   deletionCertificateSchema,
+  deletionPreviewSchema,
+  deletionSubmittedSchema,
   deletionUsersSchema,
   suppressedSchema,
   suppressionSchemas,
 } from './answers.js';
-import { deletionStates } from './deletion-states.js';
+import { type DeletionState, deletionStates } from './deletion-states.js';
 import { roles } from './roles.js';
-import { type Schema, Type } from './typebox.js';
+import { type Schema, type Static, Type } from './typebox.js';
 
 const text = Type.String();
 const texts = Type.Array(text);
@@ -19,7 +21,8 @@ const amount = Type.Number({ minimum: 0 });
 const time = Type.String({ format: 'date-time' });
 const nothing = Type.Null();
 const orNull = <Of extends Schema>(of: Of) => Type.Union([of, nothing]);
-const oneOf = (...values: readonly string[]) => Type.String({ enum: [...values] });
+const oneOf = <const Value extends string>(...values: readonly Value[]) =>
+  Type.Unsafe<Value>({ type: 'string', enum: [...values] });
 const byName = <Of extends Schema>(of: Of) => Type.Record(Type.String(), of);
 
 /** Of changes whose answer shows something once. Others are refused. */
@@ -36,7 +39,7 @@ const settings = Type.Object({
   account_id: text,
   name: text,
   main: flag,
-  validation: Type.Optional(oneOf('strict', 'lenient')),
+  validation: oneOf('strict', 'lenient'),
   limits: byName(Type.Union([count, oneOf('none')])),
   allowed_identities: Type.Optional(texts),
   write_key: Type.Optional(oneOf('required', 'optional')),
@@ -69,7 +72,7 @@ const deletion = Type.Object({
   users_found: Type.Optional(count),
   evidence_until: Type.Optional(time),
   status: oneOf('pending', 'complete'),
-  state: oneOf(...Object.keys(deletionStates)),
+  state: oneOf(...(Object.keys(deletionStates) as DeletionState[])),
   found: Type.Optional(foundRows),
 });
 
@@ -181,7 +184,6 @@ export const administrationAnswers = {
     }),
   ),
   revokeKey: revoked,
-  revokeKeys: revoked,
   showKey: Type.Object({ app_id: text, created_at: orNull(time) }),
   createKey: apiKey,
   rotateKey: apiKey,
@@ -221,6 +223,8 @@ export const administrationAnswers = {
   listDeletionUsers: deletionUsersSchema,
   showCertificate: deletionCertificateSchema,
   endDeletion: deletion,
+  submitDeletion: deletionSubmittedSchema,
+  previewDeletion: deletionPreviewSchema,
   listExports: Type.Array(
     Type.Object({
       user_export_id: text,
@@ -230,7 +234,7 @@ export const administrationAnswers = {
       status: oneOf('pending', 'complete'),
     }),
   ),
-  submitExportOfAccount: Type.Object({ user_export_id: text, account_id: text, status: oneOf('pending') }),
+  submitExport: Type.Object({ user_export_id: text, account_id: text, status: oneOf('pending') }),
 
   showOverview: Type.Object({
     account_id: text,
@@ -283,7 +287,6 @@ export const administrationAnswers = {
 
   listEventNames: Type.Array(Type.Object({ event: text, ...seen })),
   listEventProperties: eventProperties,
-  readEventProperties: eventProperties,
   watchLive: Type.Object({ app_id: text, place: text }),
   showLive: Type.Object({
     events: Type.Array(
@@ -329,7 +332,7 @@ export const administrationAnswers = {
     cursor: Type.Optional(text),
   }),
   showSuppressed: Type.Object({ account_id: text, ...suppressionSchemas.counts.properties }),
-  suppressUsersOfAccount: suppressedSchema,
+  suppressUsers: suppressedSchema,
 
   listFailed: Type.Array(
     Type.Object({
@@ -388,7 +391,7 @@ export const administrationAnswers = {
   }),
   signIn: begun,
   signOut: Type.Object({}),
-  showInvitation: Type.Object({ email: text, role: text, password_length_min: count }),
+  showInvitation: Type.Object({ email: text, role: oneOf(...roles), password_length_min: count }),
   acceptInvitation: begun,
   listSessions: Type.Array(
     Type.Object({ id: text, began_at: time, ends_at: time, address: text, agent: text, this_one: flag }),
@@ -400,5 +403,13 @@ export const administrationAnswers = {
   removeSecondFactor: secondFactor,
 } as const satisfies Readonly<Record<string, Schema>>;
 
-/** What an answer of the administration is described by. */
-export type AdministrationAnswer = keyof typeof administrationAnswers;
+/** The answers, as who asks gets them. */
+export type AdministrationAnswers = {
+  readonly [Name in keyof typeof administrationAnswers]: Frozen<Static<(typeof administrationAnswers)[Name]>>;
+};
+
+type Frozen<Value> = Value extends readonly (infer Element)[]
+  ? readonly Frozen<Element>[]
+  : Value extends object
+    ? { readonly [Name in keyof Value]: Frozen<Value[Name]> }
+    : Value;

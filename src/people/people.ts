@@ -13,7 +13,7 @@ import {
   readTime,
 } from '../accounts/registry.js';
 import { people as bounds } from '../contract/limits.js';
-import { type Role, roles } from '../contract/roles.js';
+import type { Role } from '../contract/roles.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import type { NotVouched, Subject, Vouched } from './provider.js';
@@ -367,13 +367,6 @@ async function changePerson(
     const person = known === undefined ? undefined : decide(known);
     return { changes: person === undefined ? [] : [changeOf(person)], result: person };
   });
-}
-
-/** Reads the name of a role. */
-export function parseRole(value: unknown): Role {
-  const role = roles.find((name) => name === value);
-  if (role === undefined) throw new AdministrationError(`role must be one of ${roles.join(', ')}`);
-  return role;
 }
 
 export function viewPerson(person: Person, nowMs: number): PersonView {

@@ -13,7 +13,6 @@ import {
   addEnvironment,
   createAccount,
   listAccounts,
-  parseLimit,
   setEnvironment,
 } from '../../src/accounts/accounts.js';
 import { createApiKey, revokeApiKey, rotateApiKey, showApiKey } from '../../src/accounts/api-keys.js';
@@ -27,8 +26,10 @@ import { LoadInterrupted, type Loading } from '../../src/accounts/loading.js';
 import { mirrorRegistry, readMirror } from '../../src/accounts/mirror.js';
 import { readRegistry, StateNotLoaded } from '../../src/accounts/registry.js';
 import { compareOnce } from '../../src/accounts/witness.js';
+import { createAdministration } from '../../src/admin/administration.js';
 import { commandLineActor } from '../../src/admin/command-line-actor.js';
-import { createAdminCommands } from '../../src/admin/commands.js';
+import { commands } from '../../src/admin/commands.js';
+import { readParameters } from '../../src/admin/parameters.js';
 import { showState } from '../../src/admin/recover.js';
 import { AnswerCutOff } from '../../src/clickhouse/answers.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
@@ -725,8 +726,8 @@ test('a restore says until when all changes were copied before it, whatever work
     return false;
   });
   const context = { redis, clickhouse: gated, log, config: readConfig({}) };
-  const commands = createAdminCommands(context, commandLineActor());
-  assert.deepEqual(await commands.restore(), { state: 'restored', changes_kept_until: null });
+  const administration = createAdministration(context, commandLineActor());
+  assert.deepEqual(await administration.give('restore'), { state: 'restored', changes_kept_until: null });
   assert.equal(await loaded, 0);
 });
 
@@ -792,8 +793,9 @@ test('an API key is shown at its creation only, and stored as a hash', async () 
 });
 
 test('refuses invalid limits', () => {
-  assert.deepEqual(parseLimit('track', '5'), ['track', 5]);
-  assert.deepEqual(parseLimit('track', 'none'), ['track', 'none']);
+  const read = (limits: object) => readParameters(commands.setEnvironment, { app_id: '1', limits }).limits;
+  assert.deepEqual(read({ track: '5' }), { track: 5 });
+  assert.deepEqual(read({ track: 'none' }), { track: 'none' });
   for (const [name, value] of [
     ['trak', '5'],
     ['track', '0'],
@@ -802,7 +804,7 @@ test('refuses invalid limits', () => {
     ['track', ''],
     ['__proto__', '5'],
   ] as const) {
-    assert.throws(() => parseLimit(name, value), /limit/);
+    assert.throws(() => read({ [name]: value }), /limit/);
   }
 });
 

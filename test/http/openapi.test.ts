@@ -63,7 +63,7 @@ before(async () => {
 
 after(() => sluice?.stop());
 
-const ingestPaths = Object.keys(ingestPart.paths);
+const ingestPaths = ['/api/track', '/api/add_user_properties', '/api/v1/identify'];
 const postOf = (path: string) => resolved.paths[path]?.post as Operation;
 
 async function send(path: string, body: unknown, headers: Record<string, string> = {}): Promise<Response> {
@@ -123,7 +123,7 @@ test('has no broken reference, and two parts cannot define the same schema', () 
   for (const [, name] of text.matchAll(/"\$ref":"#\/components\/schemas\/([^"]+)"/g)) {
     assert.ok(document.components.schemas[name as string], name);
   }
-  assert.throws(() => openApiDocument('', [ingestPart, ingestPart]), /define \/api\/track/);
+  assert.throws(() => openApiDocument('', [ingestPart, ingestPart]), /define TrackRequest/);
 });
 
 test('lists every code of the table with its status, its meaning and whether to repeat', () => {

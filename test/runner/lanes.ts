@@ -36,6 +36,7 @@ const quick: readonly string[] = [
   'client-web',
   'client-web-sending',
   'client-web-storage',
+  'command-line',
   'commit-pause',
   'commit-script',
   'deletion-round-choice',

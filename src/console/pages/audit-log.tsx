@@ -2,26 +2,14 @@
 
 import type { Role } from '../../contract/roles.js';
 import { type Account, call, part } from '../api.js';
+import { type Answer, actionText } from '../commands.js';
 import { Pages, usePages } from '../parts/paged.js';
 import { Time } from '../parts/parts.js';
 import { Table } from '../parts/table.js';
 import { accounts, person } from '../session.js';
-import { actionText, detailText, outcomeText } from './audit-words.js';
+import { detailText, outcomeText } from './audit-words.js';
 
-type AuditEntry = {
-  readonly at: string;
-  readonly id: string;
-  readonly actor: string;
-  readonly actor_name: string;
-  readonly address: string;
-  readonly action: string;
-  readonly app_id: string;
-  readonly account_id: string;
-  readonly key_id: string;
-  readonly deletion_request_id: string;
-  readonly details: object;
-  readonly outcome: string;
-};
+type AuditEntry = Answer<'listAudit'>[number];
 
 /** How many lines the service sends at most. */
 const perPage = 100;
@@ -52,7 +40,7 @@ export function AuditLog({ account }: { readonly account: Account | undefined })
   const log = usePages(
     path,
     (oldest?: AuditEntry) =>
-      call<AuditEntry[]>('GET', oldest === undefined ? path : `${path}${beforeOf(path, oldest)}`),
+      call<Answer<'listAudit'>>('GET', oldest === undefined ? path : `${path}${beforeOf(path, oldest)}`),
     (page) => (page.length < perPage ? undefined : page.at(-1)),
   );
   return (

@@ -1,14 +1,6 @@
 // Puts into words what a line of the audit log has for programs.
 
-import { auditActions } from '../../contract/audit-actions.js';
 import { durationText } from '../parts/parts.js';
-
-/** An action that this console does not know yet is shown by its name. */
-export function actionText(action: string): string {
-  return Object.hasOwn(auditActions, action)
-    ? auditActions[action as keyof typeof auditActions]
-    : action.replaceAll('_', ' ');
-}
 
 const outcomes: Readonly<Record<string, string>> = {
   done: 'done',

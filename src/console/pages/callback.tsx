@@ -2,6 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { type Account, call, part } from '../api.js';
+import type { Answer } from '../commands.js';
 import { Confirm } from '../parts/dialog.js';
 import { Field } from '../parts/fields.js';
 import { ActionButton, Form } from '../parts/form.js';
@@ -9,12 +10,9 @@ import { Loaded, Secret } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { may } from '../session.js';
 
-type CallbackView = { readonly url: string | null };
-type Tested = { readonly delivered: boolean; readonly answer?: number; readonly error?: string };
-
 export function Callback({ account }: { readonly account: Account }) {
   const path = `/accounts/${part(account.account_id)}/callback`;
-  const callback = useResource<CallbackView>(path);
+  const callback = useResource<Answer<'showCallback'>>(path);
   const [url, setUrl] = useState('');
   const [secret, setSecret] = useState('');
   const [said, setSaid] = useState('');
@@ -43,7 +41,10 @@ export function Callback({ account }: { readonly account: Account }) {
                     small
                     work={async () => {
                       setSaid('');
-                      const { delivered, answer, error } = await call<Tested>('POST', `${path}/test`);
+                      const { delivered, answer, error } = await call<Answer<'testCallback'>>(
+                        'POST',
+                        `${path}/test`,
+                      );
                       setSaid(
                         delivered
                           ? `It answered ${answer}: the call was taken.`
@@ -78,7 +79,7 @@ export function Callback({ account }: { readonly account: Account }) {
           submit="Set callback"
           inline
           work={async () => {
-            const created = await call<{ secret: string }>('PUT', path, { url: url.trim() });
+            const created = await call<Answer<'setCallback'>>('PUT', path, { url: url.trim() });
             setSecret(created.secret);
             setUrl('');
             setSaid('');

@@ -4,6 +4,7 @@
 import { useState } from 'preact/hooks';
 import { type OutcomeCode, outcomes } from '../../contract/outcomes.js';
 import { type Account, call, type EnvironmentOfList, part } from '../api.js';
+import type { Answer } from '../commands.js';
 import { Chart, type Colour, type Line } from '../parts/chart.js';
 import { useEnvironment } from '../parts/environment.js';
 import { Choice } from '../parts/fields.js';
@@ -14,32 +15,7 @@ import { Table } from '../parts/table.js';
 import { may } from '../session.js';
 import { EventNames } from './event-names.js';
 
-type Stats = {
-  readonly mended: Readonly<Record<string, number>>;
-  readonly ignored_fields: number;
-  readonly unauthorized: number;
-  readonly differing_repeats: number;
-  readonly suppressed: number;
-};
-
-type Rejections = {
-  readonly step_seconds: number;
-  readonly at: readonly number[];
-  readonly reasons: readonly {
-    readonly code: string | null;
-    readonly field: string | null;
-    readonly counts: readonly number[];
-  }[];
-};
-
-type Rejected = {
-  readonly time: string;
-  readonly endpoint: string;
-  readonly code: string;
-  readonly field: string | null;
-  readonly bytes: number;
-  readonly index: number | null;
-};
+type Rejections = Answer<'showRejections'>;
 
 const everyMs = 5_000;
 const chartEveryMs = { hour: 30_000, week: 300_000 } as const;
@@ -65,8 +41,8 @@ export function DataQuality({ account }: { readonly account: Account }) {
 
 function OfEnvironment({ environment }: { readonly environment: EnvironmentOfList }) {
   const path = `/environments/${part(environment.app_id)}`;
-  const rejected = useResource<Rejected[]>(`${path}/rejected`, everyMs);
-  const stats = useResource<Stats>(`${path}/stats`, everyMs);
+  const rejected = useResource<Answer<'listRejected'>>(`${path}/rejected`, everyMs);
+  const stats = useResource<Answer<'showStats'>>(`${path}/stats`, everyMs);
   const [span, setSpan] = useState<'hour' | 'week'>('week');
   const rejections = useResource<Rejections>(`${path}/rejections?span=${span}`, chartEveryMs[span]);
   return (
@@ -177,7 +153,7 @@ const counted: Readonly<Record<string, string>> = {
   suppressed: 'Records of suppressed users, which were not stored',
 };
 
-function Counts({ stats }: { readonly stats: Stats }) {
+function Counts({ stats }: { readonly stats: Answer<'showStats'> }) {
   const others = (['ignored_fields', 'differing_repeats', 'unauthorized', 'suppressed'] as const).map(
     (name) => [counted[name] ?? name, stats[name]] as const,
   );
@@ -203,23 +179,12 @@ function Counts({ stats }: { readonly stats: Stats }) {
   );
 }
 
-type FailedRow = {
-  readonly table_name: string;
-  readonly segment: string;
-  readonly line: number;
-  readonly app_id: string;
-  readonly bytes: number;
-  readonly error_code: number;
-  readonly error: string;
-  /** In UTC, without a time zone. */
-  readonly failed_at: string;
-};
-
-function failedAt({ failed_at }: FailedRow): string {
+/** The service says it in UTC, without a time zone. */
+function failedAt({ failed_at }: Answer<'listFailed'>[number]): string {
   return `${failed_at.replace(' ', 'T')}Z`;
 }
 
-type Sent = { readonly retried: number; readonly left: number };
+type Sent = Answer<'retryFailed'>;
 
 function sentText({ retried, left }: Sent): string {
   const stored = `${retried.toLocaleString()} ${retried === 1 ? 'row is' : 'rows are'} stored`;
@@ -228,7 +193,7 @@ function sentText({ retried, left }: Sent): string {
 }
 
 function FailedRows() {
-  const failed = useResource<FailedRow[]>('/failed');
+  const failed = useResource<Answer<'listFailed'>>('/failed');
   const [sent, setSent] = useState<Sent | undefined>(undefined);
   return (
     <section class="card">

@@ -2,6 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { type Account, call, type Deletion, part } from '../api.js';
+import type { Answer } from '../commands.js';
 import { Dialog } from '../parts/dialog.js';
 import { saveFile } from '../parts/file.js';
 import { ActionButton } from '../parts/form.js';
@@ -11,13 +12,7 @@ import { useResource } from '../parts/resource.js';
 import { RowsByTable } from '../parts/rows-by-table.js';
 import { csvOf, Table } from '../parts/table.js';
 
-type Counted = {
-  readonly place: number;
-  readonly found: boolean;
-  readonly rows: number;
-  readonly similar: number;
-};
-type Page = { readonly users: readonly Counted[]; readonly cursor?: string };
+type Page = Answer<'listDeletionUsers'>;
 
 export function Evidence(props: {
   readonly deletion: Deletion;
@@ -102,7 +97,7 @@ function CountedUsers({ path, deletion }: { readonly path: string; readonly dele
   const isExpired = Date.parse(deletion.evidence_until ?? '') <= Date.now();
   if (isExpired) return <p class="muted">What was found of each user is kept for 30 days only.</p>;
   const download = async (signal: AbortSignal) => {
-    const all: Counted[] = [];
+    const all: Page['users'][number][] = [];
     let cursor: string | undefined;
     do {
       setLoaded(all.length);

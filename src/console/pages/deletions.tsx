@@ -3,6 +3,7 @@
 import { useState } from 'preact/hooks';
 import type { DeletionState } from '../../contract/deletion-states.js';
 import { type Account, call, type Deletion, part } from '../api.js';
+import type { Answer } from '../commands.js';
 import { useDraft } from '../parts/draft.js';
 import { Choice, Field } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
@@ -15,8 +16,6 @@ import { Exports } from './exports.js';
 import { NewDeletion } from './new-deletion.js';
 
 const everyMs = 2_000;
-
-type Page = { readonly deletions: readonly Deletion[]; readonly cursor?: string };
 
 const states: Readonly<Record<DeletionState, string>> = {
   submitted: 'submitted',
@@ -54,7 +53,10 @@ export function Deletions({ account }: { readonly account: Account }) {
   const deletions = usePages(
     `/deletions?${query}`,
     (cursor?: string) =>
-      call<Page>('GET', `/deletions?${query}${cursor === undefined ? '' : `&cursor=${part(cursor)}`}`),
+      call<Answer<'listDeletions'>>(
+        'GET',
+        `/deletions?${query}${cursor === undefined ? '' : `&cursor=${part(cursor)}`}`,
+      ),
     ({ cursor }) => cursor,
     everyMs,
   );

@@ -1,43 +1,11 @@
 // The deployment, for operators: the page Overview shows its processes and what waits, the page Settings its shards and stores.
 
+import type { Answer } from '../commands.js';
 import { bytesText, durationText, Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 
-type Shard = {
-  readonly shard: number;
-  readonly has_worker: boolean;
-  readonly segments: number;
-  readonly rows: number;
-  readonly bytes: number;
-  readonly oldest_seconds: number;
-  readonly server: number;
-};
-type Process = {
-  readonly process: string;
-  readonly host: string;
-  readonly pid: number;
-  readonly version: string;
-  readonly node: string;
-  readonly started_at: string;
-  readonly memory_bytes: number;
-};
-type Parts = {
-  readonly shards: readonly Shard[];
-  readonly backlog_bytes_max: number;
-  readonly processes: readonly Process[];
-  readonly redis: {
-    readonly version: string;
-    readonly memory_bytes: number;
-    readonly uptime_seconds: number;
-  };
-  readonly clickhouse_servers: readonly ({
-    readonly version: string;
-    readonly uptime_seconds: number;
-    readonly disk_free_bytes: number;
-    readonly disk_bytes: number;
-  } | null)[];
-};
+type Parts = Answer<'showDeployment'>;
 
 const everyMs = 10_000;
 
@@ -60,7 +28,8 @@ export function RunningParts() {
 }
 
 function Backlog({ parts: { shards, backlog_bytes_max: bytesMax } }: { readonly parts: Parts }) {
-  const sumOf = (of: (shard: Shard) => number) => shards.reduce((sum, shard) => sum + of(shard), 0);
+  const sumOf = (of: (shard: Parts['shards'][number]) => number) =>
+    shards.reduce((sum, shard) => sum + of(shard), 0);
   const bytes = sumOf((shard) => shard.bytes);
   const rows = sumOf((shard) => shard.rows);
   const oldestSeconds = Math.max(0, ...shards.map((shard) => shard.oldest_seconds));
@@ -194,7 +163,7 @@ function Shards({ parts }: { readonly parts: Parts }) {
         { title: 'Shard', text: (each) => each.shard },
         ...(parts.clickhouse_servers.length === 1
           ? []
-          : [{ title: 'ClickHouse', text: (each: Shard) => each.server }]),
+          : [{ title: 'ClickHouse', text: (each: Parts['shards'][number]) => each.server }]),
         {
           title: 'Oldest (s)',
           text: (each) => (each.rows === 0 ? '' : each.oldest_seconds),

@@ -4,6 +4,7 @@
 import { useState } from 'preact/hooks';
 import { type LimitName, rateLimits } from '../../contract/limits.js';
 import { call, type EnvironmentOfList, part } from '../api.js';
+import type { Answer } from '../commands.js';
 import { Dialog } from '../parts/dialog.js';
 import { Check, Choice, Field } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
@@ -12,12 +13,7 @@ import { useResource } from '../parts/resource.js';
 import { may } from '../session.js';
 import { countedByLimit } from '../words.js';
 
-type SettingsOf = {
-  readonly validation: 'strict' | 'lenient';
-  readonly limits: Readonly<Record<string, number | 'none'>>;
-  readonly allowed_identities?: readonly string[];
-  readonly retain_days?: number;
-};
+type SettingsOf = Answer<'showEnvironment'>;
 
 const limits = Object.entries(countedByLimit) as readonly (readonly [LimitName, string])[];
 

@@ -2,6 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { call, type EnvironmentOfList, part } from '../api.js';
+import type { Answer } from '../commands.js';
 import { Dialog } from '../parts/dialog.js';
 import { Choice, Field } from '../parts/fields.js';
 import { Loaded, Time } from '../parts/parts.js';
@@ -9,20 +10,7 @@ import { useLoad, useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 import { onLink } from '../router.js';
 
-type EventName = {
-  readonly event: string;
-  readonly count: number;
-  readonly first_seen: string;
-  readonly last_seen: string;
-};
-type Property = {
-  readonly property: string;
-  readonly count: number;
-  readonly number: number;
-  readonly boolean: number;
-  readonly time: number;
-  readonly text: number;
-};
+type EventName = Answer<'listEventNames'>[number];
 
 const noEvent = (
   <>
@@ -41,7 +29,7 @@ export function EventNames({ environment }: { readonly environment: EnvironmentO
   const [days, setDays] = useState<'1' | '7' | '30'>('7');
   const [wanted, setWanted] = useState('');
   const [shown, setShown] = useState<string | undefined>(undefined);
-  const names = useResource<EventName[]>(`${path}/event-names?days=${days}`);
+  const names = useResource<Answer<'listEventNames'>>(`${path}/event-names?days=${days}`);
   return (
     <section class="card">
       <div class="head">
@@ -136,7 +124,7 @@ type PropertiesOf = { readonly path: string; readonly event: string; readonly da
 
 /** By POST, since the name may be too long for a URL. */
 function Properties({ path, ...of }: PropertiesOf) {
-  const load = () => call<Property[]>('POST', path, of);
+  const load = () => call<Answer<'listEventProperties'>>('POST', path, of);
   const properties = useLoad(`${path} ${of.days} ${of.event}`, load);
   return (
     <Loaded from={properties}>
@@ -163,7 +151,7 @@ function Properties({ path, ...of }: PropertiesOf) {
 }
 
 /** `number`, or `number 98 %, text 2 %`. */
-function typesOf(property: Property): string {
+function typesOf(property: Answer<'listEventProperties'>[number]): string {
   const seen = types.filter((type) => property[type] > 0);
   if (seen.length === 1) return seen[0] ?? '';
   return seen

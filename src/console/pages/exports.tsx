@@ -2,6 +2,7 @@
 
 import { counts } from '../../contract/lengths.js';
 import { type Account, call, part } from '../api.js';
+import type { Answer } from '../commands.js';
 import { Dialog } from '../parts/dialog.js';
 import { forgetDrafts, useDraft } from '../parts/draft.js';
 import { Form } from '../parts/form.js';
@@ -10,14 +11,6 @@ import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 import { ListFields, PreviewOf, Sending, useListOfUsers, usersText } from '../parts/user-list-form.js';
 import { may } from '../session.js';
-
-type Export = {
-  readonly user_export_id: string;
-  readonly submitted_at: string;
-  readonly ends_at: string;
-  readonly users: number;
-  readonly status: 'pending' | 'complete';
-};
 
 const everyMs = 3_000;
 /** How many exports the service lists. */
@@ -28,7 +21,7 @@ function pathOf({ account_id }: Account): string {
 }
 
 export function Exports({ account }: { readonly account: Account }) {
-  const exports = useResource<Export[]>(pathOf(account), everyMs);
+  const exports = useResource<Answer<'listExports'>>(pathOf(account), everyMs);
   const form = `${account.account_id} export`;
   const [adding, setAdding] = useDraft(form, false);
   return (

@@ -2,21 +2,14 @@
 
 import { useRef, useState } from 'preact/hooks';
 import { type Account, ApiError, call, type EnvironmentOfList, part } from '../api.js';
+import type { Answer } from '../commands.js';
 import { useEnvironment } from '../parts/environment.js';
 import { ActionButton } from '../parts/form.js';
 import { Problem, Properties, Time } from '../parts/parts.js';
 import { useLoad } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 
-type Event = {
-  readonly event_id: string;
-  readonly event: string;
-  readonly user_id: string | null;
-  readonly identity: string;
-  readonly received_at: string;
-  readonly properties: Readonly<Record<string, string>>;
-};
-type Page = { readonly events: readonly Event[]; readonly arrived: number; readonly place: string };
+type Page = Answer<'showLive'>;
 
 const everyMs = 2_000;
 const keptMax = 200;
@@ -60,7 +53,7 @@ function Stream({ environment }: { readonly environment: EnvironmentOfList }) {
   const path = `/environments/${part(environment.app_id)}/live`;
   const place = useRef('');
   const [isWatching, setWatching] = useState(false);
-  const [events, setEvents] = useState<readonly Event[]>([]);
+  const [events, setEvents] = useState<Page['events']>([]);
   const [arrived, setArrived] = useState(0);
   const [ended, setEnded] = useState('');
   const look = async () => {
@@ -83,7 +76,7 @@ function Stream({ environment }: { readonly environment: EnvironmentOfList }) {
   };
   const stream = useLoad(isWatching ? path : undefined, look, everyMs);
   const begin = async () => {
-    const begun = await call<{ place: string }>('POST', path);
+    const begun = await call<Answer<'watchLive'>>('POST', path);
     place.current = begun.place;
     setEnded('');
     setWatching(true);

@@ -2,6 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { type Account, part } from '../api.js';
+import type { Answer } from '../commands.js';
 import { Chart, type Line } from '../parts/chart.js';
 import { Choice } from '../parts/fields.js';
 import { durationText, Loaded } from '../parts/parts.js';
@@ -10,20 +11,9 @@ import { onLink } from '../router.js';
 import { may } from '../session.js';
 import { RunningParts } from './deployment.js';
 
-type Traffic = {
-  readonly step_seconds: number;
-  readonly at: readonly number[];
-  readonly accepted: readonly number[];
-  readonly repeated: readonly number[];
-  readonly limited: readonly number[];
-  readonly rejected: readonly number[];
-};
+type Traffic = Answer<'showTraffic'>;
 
-type OverviewOf = {
-  readonly problems: readonly string[];
-  readonly queryable_seconds: number;
-  readonly deletions: { readonly pending: number; readonly oldest_at: string | null };
-};
+type OverviewOf = Answer<'showOverview'>;
 
 /** An open page costs the service less than a hundredth of a core. */
 const everyMs = 10_000;

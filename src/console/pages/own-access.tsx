@@ -2,6 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { call, part } from '../api.js';
+import type { Answer } from '../commands.js';
 import { Confirm } from '../parts/dialog.js';
 import { Field } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
@@ -11,15 +12,6 @@ import { roleTexts } from '../parts/roles.js';
 import { Table } from '../parts/table.js';
 import { person } from '../session.js';
 import { SecondFactor } from './second-factor.js';
-
-type SessionOfList = {
-  readonly id: string;
-  readonly began_at: string;
-  readonly ends_at: string;
-  readonly address: string;
-  readonly agent: string;
-  readonly this_one: boolean;
-};
 
 /** In this order, since Edge and Opera name Chrome in their header, too, and Chrome names Safari. */
 const browsers = ['Edg', 'OPR', 'Firefox', 'Chrome', 'Safari'];
@@ -35,7 +27,7 @@ function browserOf(agent: string): string {
 }
 
 export function OwnAccess() {
-  const sessions = useResource<SessionOfList[]>('/sessions');
+  const sessions = useResource<Answer<'listSessions'>>('/sessions');
   const signsOn = person.value?.signs_on === true;
   return (
     <section class="card">

@@ -2,6 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { type Account, call, type EnvironmentOfList, part } from '../api.js';
+import type { Answer } from '../commands.js';
 import { Confirm, Dialog } from '../parts/dialog.js';
 import { Choice, Field } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
@@ -11,20 +12,9 @@ import { Table } from '../parts/table.js';
 import { may } from '../session.js';
 import { Callback } from './callback.js';
 
-type ApiKey = {
-  readonly id: string;
-  readonly name: string;
-  readonly created_at: string;
-  readonly last_used_at: string | null;
-  readonly expires_at: string | null;
-};
+type ApiKey = Answer<'listKeys'>[number];
 
-type WriteKey = Pick<ApiKey, 'id' | 'name' | 'created_at'>;
-
-type Settings = {
-  readonly write_key?: 'required' | 'optional';
-  readonly origins?: readonly string[];
-};
+type WriteKey = Answer<'listWriteKeys'>[number];
 
 export function Security({ account }: { readonly account: Account }) {
   const main = account.environments.find((environment) => environment.main);
@@ -74,13 +64,13 @@ function nameOf({ name }: { readonly name: string }): string {
 function ApiKeys({ environment }: { readonly environment: EnvironmentOfList }) {
   const { app_id } = environment;
   const path = `/environments/${part(app_id)}`;
-  const keys = useResource<ApiKey[]>(`${path}/keys`);
+  const keys = useResource<Answer<'listKeys'>>(`${path}/keys`);
   const [name, setName] = useState('');
   const [secret, setSecret] = useState('');
   const [rotating, setRotating] = useState<ApiKey | undefined>(undefined);
   const create = async () => {
     const taken = new Set(keys.data?.map((key) => key.name));
-    const { api_key } = await call<{ api_key: string }>('POST', `${path}/key`, {
+    const { api_key } = await call<Answer<'createKey'>>('POST', `${path}/key`, {
       name: name.trim() || unusedName(taken),
     });
     setSecret(api_key);
@@ -219,7 +209,7 @@ function Rotate(props: {
         submit="Rotate key"
         cancel={props.close}
         work={async () => {
-          const { api_key } = await call<{ api_key: string }>('PUT', `${props.path}/key`, {
+          const { api_key } = await call<Answer<'rotateKey'>>('PUT', `${props.path}/key`, {
             name: props.apiKey.name,
             ...(overlap === '' ? {} : { overlap }),
           });
@@ -247,8 +237,8 @@ function Rotate(props: {
 function Writing({ environment }: { readonly environment: EnvironmentOfList }) {
   const { app_id, name } = environment;
   const path = `/environments/${part(app_id)}`;
-  const settings = useResource<Settings>(path);
-  const keys = useResource<WriteKey[]>(`${path}/write-keys`);
+  const settings = useResource<Answer<'showEnvironment'>>(path);
+  const keys = useResource<Answer<'listWriteKeys'>>(`${path}/write-keys`);
   const [newName, setNewName] = useState('');
   const [secret, setSecret] = useState('');
   const change = async (body: object) => {
@@ -341,7 +331,7 @@ function Writing({ environment }: { readonly environment: EnvironmentOfList }) {
           submit="Create write key"
           inline
           work={async () => {
-            const created = await call<{ write_key: string }>('POST', `${path}/write-keys`, {
+            const created = await call<Answer<'createWriteKey'>>('POST', `${path}/write-keys`, {
               name: newName.trim(),
             });
             setSecret(created.write_key);

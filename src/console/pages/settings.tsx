@@ -4,6 +4,7 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { type Role, roles } from '../../contract/roles.js';
 import { type Account, call, type EnvironmentOfList, type Person, part } from '../api.js';
+import type { Answer } from '../commands.js';
 import { Confirm } from '../parts/dialog.js';
 import { Choice, Field } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
@@ -59,7 +60,7 @@ function sectionsFor(account: Account | undefined): readonly Section[] {
 }
 
 async function reloadAccounts(): Promise<void> {
-  accounts.value = await call<Account[]>('GET', '/accounts');
+  accounts.value = await call<Answer<'listAccounts'>>('GET', '/accounts');
 }
 
 function Environments({ account }: { readonly account: Account }) {
@@ -127,7 +128,7 @@ function Environments({ account }: { readonly account: Account }) {
 
 function People({ account }: { readonly account: Account }) {
   const isOperator = person.value?.role === 'operator';
-  const people = useResource<Person[]>(
+  const people = useResource<Answer<'listPeople'>>(
     isOperator ? '/people' : `/people?account_id=${part(account.account_id)}`,
   );
   const [email, setEmail] = useState('');
@@ -200,7 +201,7 @@ function People({ account }: { readonly account: Account }) {
         submit="Invite"
         inline
         work={async () => {
-          const invitation = await call<{ email: string; url: string }>('POST', '/people', {
+          const invitation = await call<Answer<'invitePerson'>>('POST', '/people', {
             email,
             role,
             ...(role === 'operator' ? {} : { account_id: account.account_id }),

@@ -2,21 +2,11 @@
 
 import { useEffect, useState } from 'preact/hooks';
 import { call } from '../api.js';
+import type { Answer } from '../commands.js';
 import { Choice } from '../parts/fields.js';
 import { Pages, usePages } from '../parts/paged.js';
 import { Properties, Time } from '../parts/parts.js';
 import { Table } from '../parts/table.js';
-
-type Event = {
-  readonly event_id: string;
-  readonly event: string;
-  readonly user_id: string | null;
-  readonly identity: string;
-  readonly session_id: string;
-  readonly time: string;
-  readonly properties: Readonly<Record<string, string>>;
-};
-type Page = { readonly events: readonly Event[]; readonly cursor?: string };
 
 export function TimeLine(props: {
   readonly path: string;
@@ -28,7 +18,7 @@ export function TimeLine(props: {
   const { path, asked, events, onShown } = props;
   const [wanted, setWanted] = useState('');
   const load = (cursor?: string) =>
-    call<Page>('POST', `${path}/events`, {
+    call<Answer<'readUserEvents'>>('POST', `${path}/events`, {
       ...asked,
       ...(wanted === '' ? {} : { event: wanted.slice(1) }),
       ...(cursor === undefined ? {} : { cursor }),

@@ -2,6 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { type Account, call, part } from '../api.js';
+import type { Answer } from '../commands.js';
 import { Confirm } from '../parts/dialog.js';
 import { ActionButton } from '../parts/form.js';
 import { Time } from '../parts/parts.js';
@@ -11,23 +12,9 @@ import { go } from '../router.js';
 import { may } from '../session.js';
 import { TimeLine } from './time-line.js';
 
-export type FoundUser = {
-  readonly found: boolean;
-  readonly identity: string | null;
-  readonly user_ids: readonly string[];
-  readonly has_more_user_ids: boolean;
-  readonly properties: Readonly<Record<string, string>>;
-  readonly suppression: { readonly suppressed: boolean; readonly since?: string };
-};
+export type FoundUser = Answer<'lookUpUser'>;
 
-type EventCounts = {
-  readonly events: readonly {
-    readonly event: string;
-    readonly count: number;
-    readonly first_seen: string;
-    readonly last_seen: string;
-  }[];
-};
+type EventCounts = Answer<'countUserEvents'>;
 
 export function UserDetails(props: {
   readonly account: Account;
@@ -159,7 +146,7 @@ function Similar(props: {
 }) {
   const { path, asked } = props;
   const { data } = useLoad(`${path} ${JSON.stringify(asked)} similar`, () =>
-    call<{ readonly similar: readonly string[] }>('POST', `${path}/similar`, asked),
+    call<Answer<'findSimilarUsers'>>('POST', `${path}/similar`, asked),
   );
   if (data === undefined || data.similar.length === 0) return null;
   return (

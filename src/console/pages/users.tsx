@@ -3,6 +3,7 @@
 import { useState } from 'preact/hooks';
 import type { UserKind } from '../../csv/user-list.js';
 import { type Account, ApiError, call, type EnvironmentOfList, part } from '../api.js';
+import type { Answer } from '../commands.js';
 import { useEnvironment } from '../parts/environment.js';
 import { Choice, Field } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
@@ -27,11 +28,11 @@ export function Users({ account }: { readonly account: Account }) {
   );
 }
 
-type SuppressedCounts = { readonly users: number; readonly records: number };
-
 /** The suppressions of the account. Their users are kept as hashes, so there are no names to list. */
 function Suppressed({ account }: { readonly account: Account }) {
-  const counts = useResource<SuppressedCounts>(`/accounts/${part(account.account_id)}/user_suppression`);
+  const counts = useResource<Answer<'showSuppressed'>>(
+    `/accounts/${part(account.account_id)}/user_suppression`,
+  );
   return (
     <section class="card" aria-label="Suppressed users">
       <h2>Suppressed users</h2>
@@ -52,7 +53,7 @@ function Suppressed({ account }: { readonly account: Account }) {
 }
 
 type Asked = Readonly<Partial<Record<UserKind, string>>>;
-type Answer = {
+type Found = {
   readonly asked: Asked;
   readonly name: string;
   readonly user: FoundUser;
@@ -63,7 +64,7 @@ function OfEnvironment(props: { readonly account: Account; readonly environment:
   const path = `/environments/${part(environment.app_id)}/user`;
   const [kind, setKind] = useState<UserKind>('identity');
   const [name, setName] = useState('');
-  const [answer, setAnswer] = useState<Answer | undefined>(undefined);
+  const [answer, setAnswer] = useState<Found | undefined>(undefined);
   const [fault, setFault] = useState('');
   const lookUp = async (of: UserKind, wanted: string) => {
     const asked: Asked = { [of]: wanted };

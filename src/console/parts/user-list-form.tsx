@@ -4,7 +4,8 @@
 import { useMemo, useState } from 'preact/hooks';
 import { counts } from '../../contract/lengths.js';
 import type { ListChoices, UserKind, UserList } from '../../csv/user-list.js';
-import { type Account, ApiError, call, type FoundRows, part } from '../api.js';
+import { type Account, ApiError, call, part } from '../api.js';
+import type { Answer } from '../commands.js';
 import { may } from '../session.js';
 import { useDraft } from './draft.js';
 import { Choice, Field } from './fields.js';
@@ -262,18 +263,7 @@ export function Sending({ of, what }: { readonly of: ListOfUsers; readonly what:
   );
 }
 
-type Unclear = {
-  readonly place: number;
-  readonly found: boolean;
-  readonly rows: number;
-  readonly similar: number;
-};
-type Preview = {
-  readonly users: number;
-  readonly users_found: number;
-  readonly found: readonly FoundRows[];
-  readonly unclear: readonly Unclear[];
-};
+type Preview = Answer<'previewDeletion'>;
 type Previewed = { readonly of: string; readonly parts: readonly Preview[] };
 
 const perPreviewMax = counts.deletionTargetsMax;
@@ -321,7 +311,7 @@ function Found(props: {
   const usersFound = parts.reduce((sum, { users_found }) => sum + users_found, 0);
   const unclear = parts.flatMap((each) => each.unclear);
   const missing = list.users.length - usersFound;
-  const nameOf = ({ place }: Unclear) => list.users[place]?.[kind] ?? '';
+  const nameOf = ({ place }: Preview['unclear'][number]) => list.users[place]?.[kind] ?? '';
   return (
     <div class="found">
       <p role="status">
@@ -346,7 +336,7 @@ function Found(props: {
           ]}
           {...(unclear.some(({ similar }) => similar > 0) && may('findSimilarUsers')
             ? {
-                actions: (each: Unclear) =>
+                actions: (each: Preview['unclear'][number]) =>
                   each.similar > 0 && <Similar account={account} identity={nameOf(each)} />,
               }
             : {})}
@@ -373,7 +363,7 @@ function Similar({ account, identity }: { readonly account: Account; readonly id
   const look = async () => {
     const answers = await Promise.all(
       account.environments.map(({ app_id }) =>
-        call<{ similar: readonly string[] }>('POST', `/environments/${part(app_id)}/user/similar`, {
+        call<Answer<'findSimilarUsers'>>('POST', `/environments/${part(app_id)}/user/similar`, {
           identity,
         }),
       ),

@@ -8,10 +8,13 @@ import type { Person } from '../../accounts/documents.js';
 import { operator, type Principal } from '../../admin/access.js';
 import type { Actor } from '../../audit/audit.js';
 import { rejection } from '../../contract/outcomes.js';
+import { type Allowed, mayDo, roles } from '../../contract/roles.js';
 import { findSession, type SignedIn } from '../../people/sessions.js';
 import type { Redis } from '../../redis/client.js';
+import { adminTags } from '../openapi/administration.js';
 import { isAdministrator, readBearer } from '../protocol/authorization.js';
 import type { Exchange } from '../protocol/exchange.js';
+import type { Guard } from '../protocol/guard.js';
 import { isOwnHost, isSameOrigin } from '../protocol/same-origin.js';
 import { withoutBody } from '../protocol/server.js';
 import { refuseUnauthorized } from '../protocol/unauthorized.js';
@@ -129,6 +132,18 @@ function principalOf({ role, account_id: accountId }: Person): Principal {
   if (role === 'operator') return operator;
   // Without an account nothing is theirs.
   return { role, accountId: accountId ?? '' };
+}
+
+export const adminTag = adminTags.commands;
+
+/** ADMIN_TOKEN, or a session whose role allows it; and what `refuseFailed` answers. */
+export const adminGuard: Guard = {
+  security: [{ adminToken: [] }, { session: [] }],
+  refuses: ['unauthorized', 'forbidden', 'not_possible', 'overloaded', 'unknown'],
+};
+
+export function rolesText(allowed: Allowed): string {
+  return `Roles: ${roles.filter((role) => mayDo(role, allowed)).join(', ')}.`;
 }
 
 /** Refuses a request without reading its body. */

@@ -13,13 +13,15 @@ import {
   prepareMessages,
 } from '../../ingest/collect.js';
 import { atOnce, type Steps } from '../../ingest/steps.js';
+import { collectDoc, collectPreflightDoc } from '../openapi/collect.js';
+import { operation } from '../openapi/document.js';
 import { type TakeBody, typesOfBrowsers } from '../protocol/body.js';
 import { openRoutes } from '../protocol/cors.js';
 import type { Exchange } from '../protocol/exchange.js';
 import type { Route } from '../protocol/server.js';
 import { takeTurns } from '../protocol/turns.js';
 import { everyBody, readAllowedBody } from './byte-allowance.js';
-import { createEntrance, type Entered, type IngestOptions, rejectionOf } from './entrance.js';
+import { createEntrance, type Entered, entranceGuard, type IngestOptions, rejectionOf } from './entrance.js';
 
 export type CollectOptions = IngestOptions & {
   /** The Event Visualizer's function; without it no pairing lives. */
@@ -104,7 +106,11 @@ export function collectRoutes(options: CollectOptions): Route[] {
     }
   }
 
-  return openRoutes([{ method: 'post', path: '/api/collect', handle }]);
+  const doc = operation(collectDoc, entranceGuard);
+  const preflight = operation(collectPreflightDoc);
+  return openRoutes([{ method: 'post', path: '/api/collect', handle, doc }]).map((route) =>
+    route.method === 'options' ? { ...route, doc: preflight } : route,
+  );
 }
 
 const notFromThisOrigin = rejection('origin_not_allowed', outcomes.origin_not_allowed.meaning);

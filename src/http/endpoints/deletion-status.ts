@@ -7,7 +7,7 @@ import { readSigningKey } from '../../accounts/signing-key.js';
 import type { Caller } from '../../accounts/tokens.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { deletionStates } from '../../contract/deletion-states.js';
-import { bodies, counts } from '../../contract/limits.js';
+import { bodies, counts, deletions, evidence } from '../../contract/limits.js';
 import { outcomes, rejection } from '../../contract/outcomes.js';
 import { lookupSchema } from '../../contract/schemas.js';
 import { certify } from '../../deletion/certificate.js';
@@ -19,16 +19,21 @@ import { statusOf } from '../../deletion/view.js';
 import type { Log } from '../../log.js';
 import type { Places } from '../../places.js';
 import type { Redis } from '../../redis/client.js';
+import { deletionTag } from '../openapi/deletion.js';
+import { documents, ignoredHeader, inPath, json, ref } from '../openapi/document.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { readParameters } from '../protocol/query.js';
 import type { Route } from '../protocol/server.js';
 import {
   answerForCaller,
+  cursorParameter,
   isRequestId,
   publicApi,
   readFromCaller,
   refuse,
   statusRequests,
+  tokenGuard,
+  userListGuard,
   type WithUsers,
 } from './token-caller.js';
 
@@ -44,19 +49,104 @@ export type StatusOptions = {
 };
 
 export function deletionStatusRoutes(options: StatusOptions): Route[] {
-  const path = `${publicApi}/deletion_status/:id`;
+  const path = `${publicApi}/deletion_status/:deletion_request_id`;
   return [
-    { method: 'get', path, handle: (exchange, req) => status(options, exchange, req) },
-    { method: 'get', path: `${path}/users`, handle: (exchange, req) => users(options, exchange, req) },
-    { method: 'post', path: `${path}/lookup`, handle: (exchange, req) => lookup(options, exchange, req) },
+    { method: 'get', path, handle: (exchange, req) => status(options, exchange, req), doc: statusDoc },
+    {
+      method: 'get',
+      path: `${path}/users`,
+      handle: (exchange, req) => users(options, exchange, req),
+      doc: usersDoc,
+    },
+    {
+      method: 'post',
+      path: `${path}/lookup`,
+      handle: (exchange, req) => lookup(options, exchange, req),
+      doc: lookupDoc,
+    },
     {
       method: 'get',
       path: `${path}/certificate`,
       handle: (exchange, req) => certificate(options, exchange, req),
+      doc: certificateDoc,
     },
-    { method: 'get', path: `${publicApi}/user_deletions`, handle: (exchange) => list(options, exchange) },
+    {
+      method: 'get',
+      path: `${publicApi}/user_deletions`,
+      handle: (exchange) => list(options, exchange),
+      doc: listDoc,
+    },
   ];
 }
+
+const underToken = documents(deletionTag, tokenGuard);
+const withUsers = documents(deletionTag, tokenGuard, userListGuard);
+const idParameter = inPath('deletion_request_id', '5f0c3a52-3a6e-4a5e-9d0b-0e6f6f6f2d11');
+
+const listDoc = underToken({
+  id: 'listDeletions',
+  summary: "The account's deletions, the newest first",
+  description: `At most ${deletions.listedMax} a page. A page may be empty although others follow: it looks at ${deletions.listLookedAtMax} requests at most. An empty parameter is not given. Counts as a status request.`,
+  parameters: [
+    {
+      name: 'state',
+      in: 'query',
+      description: 'Only those with this status, or in this state.',
+      schema: { type: 'string', enum: ['', 'pending', ...Object.keys(deletionStates)] },
+    },
+    {
+      name: 'reference',
+      in: 'query',
+      description: 'Only those with this reference.',
+      schema: { type: 'string' },
+    },
+    cursorParameter,
+  ],
+  answers: { 200: { description: 'A page.', content: json(ref('DeletionList')) } },
+  refuses: ['invalid_parameter', 'unknown'],
+});
+
+const statusDoc = underToken({
+  id: 'readDeletionStatus',
+  summary: 'The progress of a deletion',
+  parameters: [idParameter],
+  answers: { 200: { description: 'Its status.', content: json(ref('DeletionStatus')) } },
+  refuses: ['not_found', 'unknown'],
+});
+
+const usersDoc = underToken({
+  id: 'listDeletedUsers',
+  summary: 'What was found of each user, by place in the submitted list',
+  description: `For 30 days from the count on, once the deletion is complete. It names no user. At most ${evidence.usersPerPage} a page. Counts as a status request.`,
+  parameters: [idParameter, cursorParameter],
+  answers: { 200: { description: 'A page.', content: json(ref('DeletionUsers')) } },
+  refuses: ['invalid_parameter', 'not_found', 'still_pending', 'no_longer_kept', 'unknown'],
+});
+
+const lookupDoc = withUsers({
+  id: 'lookUpDeletedUsers',
+  summary: 'What was found of users whom you name',
+  description: `For 30 days from the count on, once the deletion is complete. Identities are similar if they are the same in lower case, letter by letter as Unicode maps them, and without blanks (spaces, tabs, line breaks) around them. Counts as a status request.`,
+  parameters: [idParameter],
+  body: json(ref('DeletionLookup')),
+  answers: {
+    200: {
+      description: 'In the order asked.',
+      headers: ignoredHeader,
+      content: json(ref('DeletionLookedUp')),
+    },
+  },
+  refuses: ['not_found', 'still_pending', 'no_longer_kept', 'unknown'],
+});
+
+const certificateDoc = underToken({
+  id: 'readDeletionCertificate',
+  summary: 'The signed certificate of a complete deletion',
+  description: 'The same whenever it is asked for, so it can be fetched later. Counts as a status request.',
+  parameters: [idParameter],
+  answers: { 200: { description: 'The certificate.', content: json(ref('DeletionCertificate')) } },
+  refuses: ['not_found', 'still_pending', 'unknown'],
+});
 
 const lookups: WithUsers = {
   bytesMax: bodies.lookupBytesMax,

@@ -3,8 +3,9 @@
 
 import { readRegistry, StateNotLoaded } from '../../accounts/registry.js';
 import type { Caller } from '../../accounts/tokens.js';
-import { refusalOf } from '../../admin/access.js';
+import { refusalOf, rightsElsewhere } from '../../admin/access.js';
 import { type Actor, type AuditOptions, audited } from '../../audit/audit.js';
+import { deletionSubmittedSchema } from '../../contract/answers.js';
 import { bodies, counts, limitedRetrySeconds } from '../../contract/limits.js';
 import { outcomes, rejection } from '../../contract/outcomes.js';
 import { deletionSchema } from '../../contract/schemas.js';
@@ -16,11 +17,30 @@ import { rowsOf } from '../../deletion/view.js';
 import type { Document } from '../../ingest/document.js';
 import { describeError, type Log } from '../../log.js';
 import { NotStoredYet, type SuppressOptions, suppressUsers } from '../../suppression/submit.js';
+import { deletionTag } from '../openapi/deletion.js';
+import { ignoredHeader, inPath, json, operation, ref } from '../openapi/document.js';
+import { bodyGuard } from '../protocol/body.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { isOwnFault } from '../protocol/fault.js';
 import type { Route } from '../protocol/server.js';
-import { type AdminCaller, type AdminCallers, type Refuse, refuseUnread } from './admin-caller.js';
-import { publicApi, readDocument, readFromCaller, refuse, type WithUsers } from './token-caller.js';
+import {
+  type AdminCaller,
+  type AdminCallers,
+  adminGuard,
+  adminTag,
+  type Refuse,
+  refuseUnread,
+  rolesText,
+} from './admin-caller.js';
+import {
+  publicApi,
+  readDocument,
+  readFromCaller,
+  refuse,
+  tokenGuard,
+  userListGuard,
+  type WithUsers,
+} from './token-caller.js';
 
 export type SubmissionOptions = {
   /** Undefined until the deployment was read from Redis. */
@@ -40,7 +60,44 @@ const submissions: WithUsers = {
   schema: deletionSchema,
 };
 
-export function submit(options: SubmissionOptions, exchange: Exchange): void {
+/** Under a token. */
+export function deletionSubmissionRoute(options: SubmissionOptions): Route {
+  return {
+    method: 'post',
+    path: `${publicApi}/user_deletion`,
+    handle: (exchange) => submit(options, exchange),
+    doc: operation(
+      {
+        id: 'submitDeletion',
+        tag: deletionTag,
+        summary: 'Delete users',
+        description:
+          'Unknown users and repeats are fine. A deleted user who sends data again is a new user. With a reference a request whose answer was lost can be sent again without being carried out twice. With `suppress` the users are suppressed first; so they may be suppressed although the deletion is refused (409, 429 or 503). It is refused with 503 while records that were accepted before are not stored, since they may merge the users with others. With `dry_run` nobody is suppressed.',
+        body: json(ref('Deletion')),
+        answers: {
+          201: {
+            description: 'Accepted; ask for its status.',
+            headers: ignoredHeader,
+            content: json(ref('DeletionSubmitted')),
+          },
+          200: {
+            description:
+              'If you have submitted these users by this reference before: that request, with its status of now. With dry_run: what would be found.',
+            headers: ignoredHeader,
+            content: json({ anyOf: [ref('DeletionSubmitted'), ref('DeletionPreview')] }),
+          },
+        },
+        refuses: refusalsOfSubmissions,
+      },
+      tokenGuard,
+      userListGuard,
+    ),
+  };
+}
+
+const refusalsOfSubmissions = ['not_possible', 'reference_taken', 'unknown'] as const;
+
+function submit(options: SubmissionOptions, exchange: Exchange): void {
   // If the caller has gone meanwhile, the request can no longer be read.
   const { address } = exchange;
   readFromCaller(exchange, options, submissions, (caller, document) =>
@@ -60,6 +117,20 @@ export function accountDeletionRoute(options: SubmissionOptions, callers: AdminC
   return {
     method: 'post',
     path: '/admin/v1/accounts/:account_id/user_deletion',
+    doc: operation(
+      {
+        id: 'submitDeletionOfAccount',
+        tag: adminTag,
+        summary: 'Submit a deletion',
+        description: `As the deletion API takes it, without an API key. ${rolesText(rightsElsewhere.submitDeletion)}`,
+        parameters: [inPath('account_id')],
+        body: json(deletionSchema),
+        answers: { 201: { description: 'It is stored.', content: json(deletionSubmittedSchema) } },
+        refuses: ['rate_limited', ...refusalsOfSubmissions],
+      },
+      adminGuard,
+      bodyGuard,
+    ),
     handle: (exchange, req) => {
       const accountId = req.getParameter(0) ?? '';
       const found = callers.find(exchange, req);
@@ -79,7 +150,7 @@ async function submitterFor(
 ): Promise<Submitter | Refuse> {
   const caller = await lookup;
   if (typeof caller === 'function') return caller;
-  const refusal = refusalOf(caller.principal, 'submitDeletion', accountId);
+  const refusal = refusalOf(caller.principal, rightsElsewhere.submitDeletion, accountId);
   if (refusal === 'forbidden') return (exchange) => refuse(exchange, 'forbidden', outcomes.forbidden.meaning);
   const { deployment, environments } = await readRegistry(redis);
   if (deployment === undefined) throw new StateNotLoaded();

@@ -2,24 +2,53 @@
 
 import { publicPartOf, readSigningKey } from '../../accounts/signing-key.js';
 import { mintToken } from '../../accounts/tokens.js';
-import { limitedRetrySeconds } from '../../contract/limits.js';
+import { deletions, limitedRetrySeconds } from '../../contract/limits.js';
 import type { CrashPoint } from '../../crash-point.js';
+import { deletionTag } from '../openapi/deletion.js';
+import { json, operation, ref } from '../openapi/document.js';
 import { readBasic } from '../protocol/authorization.js';
 import { networkOf } from '../protocol/caller-address.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { type Route, withoutBody } from '../protocol/server.js';
 import { deletionStatusRoutes, type StatusOptions } from './deletion-status.js';
-import { type SubmissionOptions, submit } from './deletion-submission.js';
-import { answerOrFail, publicApi, refuse, wrongApiKey } from './token-caller.js';
+import { deletionSubmissionRoute, type SubmissionOptions } from './deletion-submission.js';
+import { answerOrFail, credentialsGuard, publicApi, refuse, wrongApiKey } from './token-caller.js';
 
 export type DeletionApiOptions = SubmissionOptions & StatusOptions & { readonly crash: CrashPoint };
 
 export function deletionRoutes(options: DeletionApiOptions): Route[] {
   return [
-    { method: 'post', path: `${publicApi}/auth_token`, handle: (exchange) => token(options, exchange) },
-    { method: 'post', path: `${publicApi}/user_deletion`, handle: (exchange) => submit(options, exchange) },
+    {
+      method: 'post',
+      path: `${publicApi}/auth_token`,
+      handle: (exchange) => token(options, exchange),
+      doc: operation(
+        {
+          id: 'createToken',
+          tag: deletionTag,
+          summary: 'Get an access token',
+          description: `Good for ${deletions.tokenMsMax / 60_000} minutes. It ends earlier only when the API key is revoked, replaced or expired, or when the environment stops being main. After twenty failures a minute from one address further failures are answered 429; a right key gets its token whatever came before. A key may have ${deletions.liveTokensPerKeyMax} live tokens, and an account ${deletions.tokensPerAccountMax}; beyond that a new one is refused until one of them ends.`,
+          security: [{ apiKey: [] }],
+          answers: { 200: { description: 'The token.', content: json(ref('Token')) } },
+          refuses: ['unknown'],
+        },
+        credentialsGuard,
+      ),
+    },
+    deletionSubmissionRoute(options),
     ...deletionStatusRoutes(options),
-    { method: 'get', path: `${publicApi}/signing_key`, handle: (exchange) => signingKey(options, exchange) },
+    {
+      method: 'get',
+      path: `${publicApi}/signing_key`,
+      handle: (exchange) => signingKey(options, exchange),
+      doc: operation({
+        id: 'readSigningKey',
+        tag: deletionTag,
+        summary: 'The public key of certificates',
+        answers: { 200: { description: 'The key.', content: json(ref('SigningKey')) } },
+        refuses: ['overloaded', 'unknown'],
+      }),
+    },
   ];
 }
 

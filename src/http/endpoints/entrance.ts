@@ -20,8 +20,10 @@ import type { Submission } from '../../ingest/submission.js';
 import { recordsRejected, requestsUnavailable } from '../../metrics.js';
 import type { Suppressions } from '../../suppression/suppressions.js';
 import type { MinuteCounts } from '../../traffic/minute-counts.js';
+import { bodyGuard } from '../protocol/body.js';
 import { ignoredFieldsHeader } from '../protocol/cors.js';
 import type { Exchange } from '../protocol/exchange.js';
+import type { Guard } from '../protocol/guard.js';
 import { takeTurns } from '../protocol/turns.js';
 import { refuseUnauthorized } from '../protocol/unauthorized.js';
 import { appIdOf, findEnvironment, notLoaded, refuseNumericAppId } from './app-id.js';
@@ -105,6 +107,12 @@ export type EntranceSteps = {
 
 /** How many records of a request were stored before, under the same keys. */
 export const repeatsHeader = 'Sluice-Repeats';
+
+/** Its refusals: of the body, and of an environment that is missing or unknown. */
+export const entranceGuard: Guard = {
+  parameters: bodyGuard.parameters ?? [],
+  refuses: [...bodyGuard.refuses, 'missing_field', 'invalid_type', 'unknown_app_id', 'overloaded', 'unknown'],
+};
 
 /** Makes the entrance of one endpoint. */
 export function createEntrance(

@@ -5,6 +5,8 @@ import type { LiveEnvironment } from '../../accounts/environments.js';
 import { bodies } from '../../contract/limits.js';
 import type { Rejection } from '../../contract/outcomes.js';
 import type { CommitResult } from '../../ingest/attempts.js';
+import { eventKind } from '../../ingest/event.js';
+import { identifyKind } from '../../ingest/identify.js';
 import { ignoredOf } from '../../ingest/ignored-fields.js';
 import {
   isBulk,
@@ -17,14 +19,18 @@ import {
 } from '../../ingest/prepare.js';
 import type { Checked, RecordKind } from '../../ingest/record-kind.js';
 import { atOnce, type Steps } from '../../ingest/steps.js';
+import { userPropertiesKind } from '../../ingest/user-properties.js';
+import { operation } from '../openapi/document.js';
+import { ingestDocs } from '../openapi/ingest.js';
 import { tooLarge } from '../protocol/body.js';
 import type { Exchange } from '../protocol/exchange.js';
-import type { Handler } from '../protocol/server.js';
+import type { Handler, Route } from '../protocol/server.js';
 import { takeTurns } from '../protocol/turns.js';
 import { type ForStrangers, readAllowedBody } from './byte-allowance.js';
 import {
   createEntrance,
   type Entered,
+  entranceGuard,
   type Ingestion,
   type IngestOptions,
   type Received,
@@ -32,13 +38,24 @@ import {
   repeatsHeader,
 } from './entrance.js';
 import { withAllowance } from './import-allowance.js';
-import { createWriteAccess } from './write-access.js';
+import { createWriteAccess, writeKeyGuard } from './write-access.js';
+
+export function ingestRoutes(options: IngestOptions & ForStrangers): Route[] {
+  const doc = (kind: keyof typeof ingestDocs) => operation(ingestDocs[kind], entranceGuard, writeKeyGuard);
+  return [
+    { method: 'post', path: '/api/track', handle: ingest(eventKind, options), doc: doc('track') },
+    {
+      method: 'post',
+      path: '/api/add_user_properties',
+      handle: ingest(userPropertiesKind, options),
+      doc: doc('add_user_properties'),
+    },
+    { method: 'post', path: '/api/v1/identify', handle: ingest(identifyKind, options), doc: doc('identify') },
+  ];
+}
 
 /** Makes the handler of the endpoint for records of this kind. */
-export function ingest<T extends Checked>(
-  kind: RecordKind<T>,
-  options: IngestOptions & ForStrangers,
-): Handler {
+function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions & ForStrangers): Handler {
   const { environments } = options;
   const bytesMax = kind.bulk === undefined ? bodies.singleBytesMax : bodies.bulkBytesMax;
   const mayWrite = createWriteAccess(environments);

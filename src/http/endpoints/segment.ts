@@ -10,10 +10,13 @@ import type { CommitResult } from '../../ingest/attempts.js';
 import type { ElementError } from '../../ingest/prepare.js';
 import { type PreparedSegment, prepareSegment } from '../../ingest/segment.js';
 import { atOnce, type Steps } from '../../ingest/steps.js';
+import { operation } from '../openapi/document.js';
+import { segmentDoc } from '../openapi/segment.js';
 import { readBasicName } from '../protocol/authorization.js';
 import { anyType, type TakeBody } from '../protocol/body.js';
 import { openRoutes } from '../protocol/cors.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
+import type { Guard } from '../protocol/guard.js';
 import { type Route, withoutBody } from '../protocol/server.js';
 import { takeTurns } from '../protocol/turns.js';
 import { type ForStrangers, readAllowedBody } from './byte-allowance.js';
@@ -21,10 +24,12 @@ import {
   createEntrance,
   type Entered,
   type Entrance,
+  entranceGuard,
   type IngestOptions,
   rejectionOf,
   repeatsHeader,
 } from './entrance.js';
+import { writeKeyGuard } from './write-access.js';
 
 export type SegmentOptions = IngestOptions &
   ForStrangers & {
@@ -37,6 +42,9 @@ const endpoint = 'segment';
 const propertyFields: ReadonlySet<string> = new Set(['properties', 'traits', 'context']);
 /** What the libraries send besides their type; a page may only send headers that the preflight names. */
 const sentHeaders = ['Authorization', 'X-Retry-Count', 'AnonymousId'];
+
+/** A write key, or the app_id, as user name (`credentialOf`, `admits`). */
+const keyGuard: Guard = { ...writeKeyGuard, security: [{ segmentKey: [] }] };
 
 export function segmentRoutes(options: SegmentOptions): Route[] {
   const { environments } = options;
@@ -70,6 +78,8 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
     return {
       method: 'post',
       path: `/v1/${path}`,
+      // Shorter names of the same are not in the document.
+      ...(path === (type ?? 'batch') && { doc: operation(segmentDoc(path), entranceGuard, keyGuard) }),
       handle: (exchange) => {
         exchange.saysWhyAtTop = true;
         const take: TakeBody = (body, owned) => entrance.receive(exchange, body, owned);

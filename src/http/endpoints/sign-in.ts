@@ -6,13 +6,15 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { AdministrationError } from '../../accounts/accounts.js';
 import type { Person, SecondFactor } from '../../accounts/documents.js';
 import { StateNotLoaded } from '../../accounts/registry.js';
-import { type Action, AuditLogFull, type AuditOptions, audited } from '../../audit/audit.js';
+import { type Action, type AuditOptions, audited } from '../../audit/audit.js';
+import { administrationAnswers as answers } from '../../contract/administration-answers.js';
 import { bodies, people as bounds } from '../../contract/limits.js';
-import { outcomes, rejection } from '../../contract/outcomes.js';
+import { rejection } from '../../contract/outcomes.js';
+import { type Schema, Type } from '../../contract/typebox.js';
 import { parseDocument } from '../../ingest/document.js';
-import { describeError, type Log } from '../../log.js';
+import type { Log } from '../../log.js';
 import { attemptOf, bookAttempt, forgiveAttempt, knownBrowser } from '../../people/attempts.js';
-import { type Passwords, TooManyPasswords } from '../../people/passwords.js';
+import type { Passwords } from '../../people/passwords.js';
 import {
   acceptInvitation,
   changePassword,
@@ -31,19 +33,22 @@ import {
   type SignedIn,
 } from '../../people/sessions.js';
 import type { Redis } from '../../redis/client.js';
+import { adminOperation, adminTags } from '../openapi/administration.js';
 import { readJsonBody } from '../protocol/body.js';
 import { networkOf } from '../protocol/caller-address.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
-import { isOwnFault } from '../protocol/fault.js';
+import type { Guard } from '../protocol/guard.js';
 import { type Method, type Route, withoutBody } from '../protocol/server.js';
 import {
   type AdminCallers,
   actorOf,
+  adminGuard,
   type CookieNames,
   cookieNamesOf,
   readCookie,
   sessionEnded,
 } from './admin-caller.js';
+import { refuseFailed } from './admin-failure.js';
 
 export type SignInOptions = {
   readonly callers: AdminCallers;
@@ -85,25 +90,110 @@ type Own = (
   signedIn: SignedIn,
 ) => Promise<Answer | undefined>;
 
+/** A route: its `METHOD /path`, its operation, and what it takes in its body. */
+type Endpoint = {
+  readonly route: string;
+  readonly id: keyof typeof answers;
+  readonly summary: string;
+  readonly given?: Readonly<Record<string, Schema>>;
+};
+
+const text = Type.String();
+
 export function signInRoutes(options: SignInOptions): Route[] {
-  const open = (method: Method, path: string, run: Open) => route(options, method, path, run);
-  const own = (method: Method, path: string, run: Own) => route(options, method, path, undefined, run);
+  const open = (endpoint: Endpoint, run: Open) => routeOf(options, endpoint, { open: run });
+  const own = (endpoint: Endpoint, run: Own) => routeOf(options, endpoint, { own: run });
   return [
-    open('post', '/session', signIn),
-    open('get', '/session', showSession),
-    own('del', '/session', signOut),
-    open('post', '/invitation', showInvitation),
-    open('post', '/invitation/accept', accept),
-    own('get', '/sessions', showSessions),
-    own('del', '/sessions/:id', endOne),
-    own('put', '/password', setPassword),
-    own('post', '/second_factor', offerSecondFactor),
-    own('put', '/second_factor', setSecondFactor),
-    own('del', '/second_factor', removeSecondFactor),
+    open(
+      {
+        route: 'POST /session',
+        id: 'signIn',
+        summary: 'Sign in: sets the cookie of a session',
+        given: {
+          email: text,
+          password: text,
+          code: Type.Optional(Type.String({ description: 'Of the second factor.' })),
+        },
+      },
+      signIn,
+    ),
+    open(
+      {
+        route: 'GET /session',
+        id: 'showSession',
+        summary: 'Who is signed in; person is null if no person is',
+      },
+      showSession,
+    ),
+    own({ route: 'DELETE /session', id: 'signOut', summary: 'Sign out' }, signOut),
+    open(
+      {
+        route: 'POST /invitation',
+        id: 'showInvitation',
+        summary: 'Whom an invitation is for',
+        given: { invitation: text },
+      },
+      showInvitation,
+    ),
+    open(
+      {
+        route: 'POST /invitation/accept',
+        id: 'acceptInvitation',
+        summary: 'Choose a password and sign in',
+        given: { invitation: text, password: text },
+      },
+      accept,
+    ),
+    own({ route: 'GET /sessions', id: 'listSessions', summary: 'The own sessions' }, showSessions),
+    own({ route: 'DELETE /sessions/:id', id: 'endSession', summary: 'End an own session' }, endOne),
+    own(
+      {
+        route: 'PUT /password',
+        id: 'changePassword',
+        summary: 'Choose another password; other sessions end',
+        given: { password: text, new_password: text },
+      },
+      setPassword,
+    ),
+    own(
+      {
+        route: 'POST /second_factor',
+        id: 'offerSecondFactor',
+        summary: 'A new secret for an app; nothing is kept',
+      },
+      offerSecondFactor,
+    ),
+    own(
+      {
+        route: 'PUT /second_factor',
+        id: 'setSecondFactor',
+        summary: 'Turn the second factor on',
+        given: { password: text, secret: text, code: text },
+      },
+      setSecondFactor,
+    ),
+    own(
+      {
+        route: 'DELETE /second_factor',
+        id: 'removeSecondFactor',
+        summary: 'Turn the second factor off',
+        given: { password: text },
+      },
+      removeSecondFactor,
+    ),
   ];
 }
 
-function route(options: SignInOptions, method: Method, path: string, open?: Open, own?: Own): Route {
+/** Everybody, from a page of the console; and the person who is signed in. */
+const openGuard: Guard = { ...adminGuard, security: [{}], refuses: [...adminGuard.refuses, 'rate_limited'] };
+const ownGuard: Guard = { ...adminGuard, security: [{ session: [] }] };
+
+function routeOf(
+  options: SignInOptions,
+  { route, id, summary, given = {} }: Endpoint,
+  { open, own }: { readonly open?: Open; readonly own?: Own },
+): Route {
+  const [method = '', path = ''] = route.toLowerCase().split(' ');
   const handle = (exchange: Exchange, req: HttpRequest) => {
     const names = cookieNamesOf(req);
     const request: Request = {
@@ -139,7 +229,14 @@ function route(options: SignInOptions, method: Method, path: string, open?: Open
       answerOrFail(options, exchange, () => run(fields));
     });
   };
-  return { method, path: `/admin/v1${path}`, handle };
+  const tag = own === undefined ? adminTags.open : adminTags.self;
+  const doc = { id, tag, summary, description: 'For pages of the console.', given, answer: answers[id] };
+  return {
+    method: (method === 'delete' ? 'del' : method) as Method,
+    path: `/admin/v1${path}`,
+    handle,
+    doc: adminOperation(route, doc, own === undefined ? openGuard : ownGuard),
+  };
 }
 
 function answerOrFail(
@@ -155,19 +252,7 @@ function answerOrFail(
         ...(answer.headers ?? []),
       ]);
     },
-    (error: unknown) => {
-      if (error instanceof AdministrationError)
-        return exchange.refuse(rejection('not_possible', error.message));
-      if (
-        error instanceof StateNotLoaded ||
-        error instanceof AuditLogFull ||
-        error instanceof TooManyPasswords
-      )
-        return exchange.refuse(rejection('overloaded', error.message));
-      if (isOwnFault(error)) throw error;
-      log.warn({ error: describeError(error) }, 'a request of the console failed');
-      exchange.refuse(rejection('unknown', outcomes.unknown.meaning));
-    },
+    (error: unknown) => refuseFailed(exchange, error, log),
   );
   exchange.attend(answered);
 }

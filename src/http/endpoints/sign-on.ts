@@ -22,6 +22,8 @@ import {
 import { beginSession } from '../../people/sessions.js';
 import { registryKeys } from '../../redis/keys.js';
 import { countWithin } from '../../redis/transactions.js';
+import { adminTags } from '../openapi/administration.js';
+import { operation } from '../openapi/document.js';
 import { networkOf } from '../protocol/caller-address.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import { isOwnFault } from '../protocol/fault.js';
@@ -43,9 +45,36 @@ type Refusal = 'provider' | 'again' | 'not_in' | 'unavailable';
 
 export function signOnRoutes(options: SignOnOptions): Route[] {
   return [
-    { method: 'get', path, handle: (exchange, req) => begin(options, exchange, req) },
-    { method: 'get', path: returnPath, handle: (exchange, req) => end(options, exchange, req) },
+    { ...there, handle: (exchange, req) => begin(options, exchange, req) },
+    { ...back, handle: (exchange, req) => end(options, exchange, req) },
   ];
+}
+
+const there = {
+  method: 'get' as const,
+  path,
+  doc: docOf('beginSignOn', 'The way of a browser to the provider of single sign-on', []),
+};
+const back = {
+  method: 'get' as const,
+  path: returnPath,
+  doc: docOf('endSignOn', 'The way back: begins a session, or says at /?sign_on= why not', ['code', 'state']),
+};
+
+/** In the document of every deployment, also of one without a provider. */
+export const signOnDocs = [there, back];
+
+function docOf(id: string, summary: string, parameters: readonly string[]): object {
+  const schema = { type: 'string' };
+  return operation({
+    id,
+    tag: adminTags.open,
+    summary,
+    description: 'For browsers, where `OIDC_ISSUER` is set.',
+    parameters: parameters.map((name) => ({ name, in: 'query', schema })),
+    answers: { 302: { description: 'Where to go on.', headers: { Location: { schema } } } },
+    refuses: ['forbidden'],
+  });
 }
 
 function begin(options: SignOnOptions, exchange: Exchange, req: HttpRequest): void {

@@ -21,13 +21,14 @@ import type { Redis } from '../../redis/client.js';
 import { TooManyNames } from '../../suppression/change.js';
 import { NotStoredYet } from '../../suppression/submit.js';
 import { readBearer } from '../protocol/authorization.js';
-import { readJsonBody } from '../protocol/body.js';
+import { bodyGuard, readJsonBody } from '../protocol/body.js';
 import { ignoredFieldsHeader } from '../protocol/cors.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import { isOwnFault } from '../protocol/fault.js';
+import type { Guard } from '../protocol/guard.js';
 import { withoutBody } from '../protocol/server.js';
 import { takeTurns } from '../protocol/turns.js';
-import { refuseUnauthorized } from '../protocol/unauthorized.js';
+import { asUnauthorized, refuseUnauthorized } from '../protocol/unauthorized.js';
 import type { Refuse } from './admin-caller.js';
 
 export const publicApi = '/api/public/v0';
@@ -70,6 +71,45 @@ export const suppressionRequests: RequestLimit = {
   allows: allowSuppressionRequest,
   message: 'Too many suppressions by this token.',
   retrySeconds: limitedRetrySeconds.suppressionRequests,
+};
+
+/** What is answered under credentials of the deletion API, and when Redis or ClickHouse fails (`answerOrFail`). */
+export const credentialsGuard: Guard = {
+  ...asUnauthorized,
+  refuses: ['unauthorized', 'rate_limited', 'overloaded'],
+};
+
+/** An access token, which may ask only so often: `answerForCaller` and `readFromCaller`. */
+export const tokenGuard: Guard = { ...credentialsGuard, security: [{ accessToken: [] }] };
+
+/** What can be wrong with one user that a request names. */
+export const userRefusals = [
+  'empty',
+  'too_long',
+  'invalid_type',
+  'ambiguous_user',
+  'invalid_user_id',
+] as const satisfies OutcomeCode[];
+
+/** A body that lists users, read by `readDocument`. */
+export const userListGuard: Guard = {
+  parameters: bodyGuard.parameters ?? [],
+  refuses: [
+    ...bodyGuard.refuses,
+    'missing_field',
+    ...userRefusals,
+    'invalid_text',
+    'missing_user',
+    'too_many_records',
+  ],
+};
+
+/** The parameter of lists that come in pages. */
+export const cursorParameter = {
+  name: 'cursor',
+  in: 'query',
+  description: 'The cursor of an answer: the page after it.',
+  schema: { type: 'string' },
 };
 
 /** Continues with a caller whose token is valid. The request has no body. */

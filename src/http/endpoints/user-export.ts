@@ -5,9 +5,10 @@ import type { HttpRequest } from 'uWebSockets.js';
 import type { WatchAccess } from '../../accounts/access-watch.js';
 import { StateNotLoaded } from '../../accounts/registry.js';
 import { type Caller, isKeyGood } from '../../accounts/tokens.js';
-import { refusalOf } from '../../admin/access.js';
+import { refusalOf, rightsElsewhere } from '../../admin/access.js';
 import { type Action, type Actor, type AuditOptions, audited } from '../../audit/audit.js';
-import { bodies, counts, limitedRetrySeconds } from '../../contract/limits.js';
+import { exportLineSchema, userExportSchema } from '../../contract/answers.js';
+import { bodies, counts, limitedRetrySeconds, userExports } from '../../contract/limits.js';
 import { outcomes } from '../../contract/outcomes.js';
 import { mayDo } from '../../contract/roles.js';
 import { exportSchema } from '../../contract/schemas.js';
@@ -19,9 +20,18 @@ import { isComplete, readExport, type StoredExport } from '../../export/request.
 import { submitExport } from '../../export/submit.js';
 import type { Document } from '../../ingest/document.js';
 import type { Log } from '../../log.js';
+import {
+  documents,
+  ignoredHeader,
+  inPath,
+  json,
+  type OpenApiPart,
+  operation,
+  ref,
+} from '../openapi/document.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { type Route, withoutBody } from '../protocol/server.js';
-import { type AdminCallers, refuseUnread } from './admin-caller.js';
+import { type AdminCallers, adminGuard, adminTag, refuseUnread, rolesText } from './admin-caller.js';
 import { acceptsGzip, DownloadBroken, type SendOptions, sendExport } from './export-download.js';
 import {
   type Asked,
@@ -33,6 +43,8 @@ import {
   publicApi,
   readFromCaller,
   refuse,
+  tokenGuard,
+  userListGuard,
   type WithUsers,
 } from './token-caller.js';
 
@@ -51,11 +63,85 @@ const path = `${publicApi}/user_export`;
 
 export function exportRoutes(options: ExportApiOptions): Route[] {
   return [
-    { method: 'post', path, handle: (exchange) => submit(options, exchange) },
-    { method: 'get', path: `${path}/:id`, handle: (exchange, req) => status(options, exchange, req) },
-    { method: 'get', path: `${path}/:id/data`, handle: (exchange, req) => data(options, exchange, req) },
+    { method: 'post', path, handle: (exchange) => submit(options, exchange), doc: submitDoc },
+    {
+      method: 'get',
+      path: `${path}/:user_export_id`,
+      handle: (exchange, req) => status(options, exchange, req),
+      doc: statusDoc,
+    },
+    {
+      method: 'get',
+      path: `${path}/:user_export_id/data`,
+      handle: (exchange, req) => data(options, exchange, req),
+      doc: dataDoc,
+    },
   ];
 }
+
+const tag = 'User export';
+const underToken = documents(tag, tokenGuard);
+const withUsers = documents(tag, tokenGuard, userListGuard);
+const exportId = inPath('user_export_id', '7d1b9e64-0c57-4d8a-8f0e-3b1c2a4d5e6f');
+
+export const exportPart: OpenApiPart = {
+  tag: {
+    name: tag,
+    description: `Everything that is held about users, in all environments of the account: what a deletion at the same moment would delete. An export is there for ${userExports.keptMs / 3_600_000} hours, for the account that asked for it. A deletion of one of its users that is submitted later ends it.`,
+  },
+  schemas: { Export: exportSchema, UserExport: userExportSchema, ExportLine: exportLineSchema },
+};
+
+const submitDoc = withUsers({
+  id: 'submitExport',
+  summary: 'Ask what is held about users',
+  description: 'Every record acknowledged before belongs to it. Unknown users and repeats are fine.',
+  body: json(ref('Export')),
+  answers: {
+    201: {
+      description: 'Accepted; ask for its status.',
+      headers: ignoredHeader,
+      content: json(ref('UserExport')),
+    },
+  },
+  refuses: ['unknown'],
+});
+
+const statusDoc = underToken({
+  id: 'readExportStatus',
+  summary: 'Whether an export can be read',
+  parameters: [exportId],
+  answers: { 200: { description: 'Its status.', content: json(ref('UserExport')) } },
+  refuses: ['not_found'],
+});
+
+const dataDoc = underToken({
+  id: 'readExportData',
+  summary: 'Read an export',
+  description: `Lines of JSON, read while they are sent. The lines of users come first, and the line of the kind end is the last; all others are in no order. A body without that line broke off: ask again. ${userExports.downloads.ofAccountMax} downloads of an account at a time, each for at most ${userExports.downloadMsMax / 60_000} minutes.`,
+  parameters: [
+    exportId,
+    {
+      name: 'Accept-Encoding',
+      in: 'header',
+      description: 'With gzip the lines are compressed.',
+      schema: { type: 'string' },
+    },
+  ],
+  answers: {
+    200: {
+      description: 'The lines, each of them an ExportLine.',
+      headers: {
+        'Content-Encoding': {
+          description: 'gzip if that was asked for.',
+          schema: { type: 'string', enum: ['gzip'] },
+        },
+      },
+      content: { 'application/x-ndjson': { schema: ref('ExportLine') } },
+    },
+  },
+  refuses: ['not_found', 'not_complete'],
+});
 
 function submit(options: ExportApiOptions, exchange: Exchange): void {
   // If the caller has gone meanwhile, the request can no longer be read.
@@ -135,11 +221,30 @@ function data(options: ExportApiOptions, exchange: Exchange, req: HttpRequest): 
   });
 }
 
+const mayRead = rightsElsewhere.readExport;
+
 /** The same on ADMIN_PORT, for callers who may read exports of its account. */
 export function accountExportRoute(options: ExportApiOptions, callers: AdminCallers): Route {
   return {
     method: 'get',
     path: '/admin/v1/user_exports/:user_export_id/data',
+    doc: operation(
+      {
+        id: 'readExportOfAccount',
+        tag: adminTag,
+        summary: 'Download an export that is complete',
+        description: `Lines of JSON, as the export API sends them. ${rolesText(mayRead)}`,
+        parameters: [inPath('user_export_id')],
+        answers: {
+          200: {
+            description: 'The records.',
+            content: { 'application/x-ndjson': { schema: { type: 'string' } } },
+          },
+        },
+        refuses: ['not_found', 'not_complete'],
+      },
+      adminGuard,
+    ),
     handle: (exchange, req) => {
       const id = req.getParameter(0) ?? '';
       const gzip = acceptsGzip(req.getHeader('accept-encoding'));
@@ -150,16 +255,13 @@ export function accountExportRoute(options: ExportApiOptions, callers: AdminCall
         const caller = await found.caller;
         if (typeof caller === 'function') return caller(exchange);
         const { principal, actor, again } = caller;
-        if (!mayDo(principal.role, 'readExport'))
-          return refuse(exchange, 'forbidden', outcomes.forbidden.meaning);
+        if (!mayDo(principal.role, mayRead)) return refuse(exchange, 'forbidden', outcomes.forbidden.meaning);
         const request = isRequestId(id) ? await readExport(options.reading.redis, id) : undefined;
-        if (request === undefined || refusalOf(principal, 'readExport', request.account_id) !== undefined)
+        if (request === undefined || refusalOf(principal, mayRead, request.account_id) !== undefined)
           return refuse(exchange, 'not_found', outcomes.not_found.meaning);
         const mayGoOn = async () => {
           const now = await again();
-          return (
-            now !== undefined && refusalOf(now.principal, 'readExport', request.account_id) === undefined
-          );
+          return now !== undefined && refusalOf(now.principal, mayRead, request.account_id) === undefined;
         };
         const watch = (stop: () => void) => options.watchAccess(mayGoOn, stop);
         await sendAudited(options, exchange, request, epochOf(options), actor, { gzip, watch });

@@ -4,7 +4,8 @@
 import { StateNotLoaded } from '../../accounts/registry.js';
 import type { Caller } from '../../accounts/tokens.js';
 import { type AuditOptions, audited } from '../../audit/audit.js';
-import { bodies, counts } from '../../contract/limits.js';
+import { suppressedSchema, suppressionLookupSchema, suppressionSchemas } from '../../contract/answers.js';
+import { bodies, counts, suppressions } from '../../contract/limits.js';
 import { suppressionSchema, suppressionUsersSchema } from '../../contract/schemas.js';
 import { readLookup } from '../../deletion/targets.js';
 import type { Document } from '../../ingest/document.js';
@@ -18,6 +19,7 @@ import {
   suppressUsers,
   userOf,
 } from '../../suppression/submit.js';
+import { documents, ignoredHeader, json, type OpenApiPart, ref } from '../openapi/document.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { readParameters } from '../protocol/query.js';
 import type { Route } from '../protocol/server.js';
@@ -27,6 +29,9 @@ import {
   readFromCaller,
   statusRequests,
   suppressionRequests,
+  tokenGuard,
+  userListGuard,
+  userRefusals,
   type WithUsers,
 } from './token-caller.js';
 
@@ -130,8 +135,73 @@ export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
   }
 
   return [
-    { method: 'post', path, handle: submit },
-    { method: 'post', path: `${path}/lookup`, handle: lookUp },
-    { method: 'get', path, handle: show },
+    { method: 'post', path, handle: submit, doc: submitDoc },
+    { method: 'post', path: `${path}/lookup`, handle: lookUp, doc: lookUpDoc },
+    { method: 'get', path, handle: show, doc: showDoc },
   ];
 }
+
+const tag = 'Suppressed users';
+const underToken = documents(tag, tokenGuard);
+const withUsers = documents(tag, tokenGuard, userListGuard);
+
+export const suppressionPart: OpenApiPart = {
+  tag: {
+    name: tag,
+    description:
+      'Keeps users out: what is sent about them is answered as if it was stored, and is not stored, by every endpoint and in every environment of the account. With the access tokens of user deletion.',
+  },
+  schemas: {
+    Suppression: suppressionSchema,
+    Suppressed: suppressedSchema,
+    SuppressionOfUser: suppressionSchemas.ofUser,
+    SuppressionCounts: suppressionSchemas.counts,
+    SuppressionLookup: suppressionUsersSchema,
+    SuppressionLookedUp: suppressionLookupSchema,
+  },
+};
+
+const submitDoc = withUsers({
+  id: 'suppressUsers',
+  summary: 'Suppress users, or free them',
+  description: `It holds from the answer on: no record of these users that is sent later is stored, nor of the users that they are merged with at that time. An anonymous user who is identified as one of them later is suppressed by that. What is stored already stays: submit a deletion too. Freeing a user takes back every suppression that reaches this user, and so frees others that were suppressed for the same reason. May be repeated. ${suppressions.requestsPerSecondMax} requests a second per token.`,
+  body: json(ref('Suppression')),
+  answers: { 200: { description: 'It holds.', headers: ignoredHeader, content: json(ref('Suppressed')) } },
+  refuses: ['not_possible', 'unknown'],
+});
+
+const lookUpDoc = withUsers({
+  id: 'lookUpSuppressions',
+  summary: 'Whether users are suppressed',
+  description:
+    'Names the users in the body, so that no proxy notes them as part of an address. Counts as a status request.',
+  body: json(ref('SuppressionLookup')),
+  answers: {
+    200: {
+      description: 'In the order asked.',
+      headers: ignoredHeader,
+      content: json(ref('SuppressionLookedUp')),
+    },
+  },
+  refuses: ['unknown'],
+});
+
+const showDoc = underToken({
+  id: 'lookUpSuppression',
+  summary: 'Whether a user is suppressed, or how many are',
+  description:
+    'With identity, user_id or anonymous_id: whether records of this user are left out. Without: how many users are suppressed, and how many records were left out. A name in a query gets into the logs of proxies; the look-up by POST keeps it out of them.',
+  parameters: ['identity', 'user_id', 'anonymous_id'].map((name) => ({
+    name,
+    in: 'query',
+    required: false,
+    schema: { type: 'string' },
+  })),
+  answers: {
+    200: {
+      description: 'What is known.',
+      content: json({ anyOf: [ref('SuppressionOfUser'), ref('SuppressionCounts')] }),
+    },
+  },
+  refuses: [...userRefusals, 'invalid_parameter', 'unknown'],
+});

@@ -2,6 +2,7 @@
 // and leaves a line in the audit log.
 
 import { refusalOf } from '../../admin/access.js';
+import { commands } from '../../admin/commands.js';
 import { type AuditOptions, audited } from '../../audit/audit.js';
 import { mayDo } from '../../contract/roles.js';
 import type { Redis } from '../../redis/client.js';
@@ -32,10 +33,12 @@ export function createFindWatcher({ redis, audit, accountOf }: WatcherOptions): 
     if (caller === undefined) return undefined;
     const { actor, principal } = caller;
     return {
-      mayWatch: mayDo(principal.role, 'watchLive'),
+      mayWatch: mayDo(principal.role, commands.watchLive.may),
       maySee: (appId) => {
         const accountId = accountOf(appId);
-        return accountId !== undefined && refusalOf(principal, 'watchLive', accountId) === undefined;
+        return (
+          accountId !== undefined && refusalOf(principal, commands.watchLive.may, accountId) === undefined
+        );
       },
       underAudit: (appId, work) => {
         const account_id = accountOf(appId);

@@ -2,8 +2,10 @@
 // code that it gets. With the secret that only it has, it asks for the code again and ends the pairing.
 
 import type { Environments } from '../../accounts/environments.js';
-import { bodies, limitedRetrySeconds } from '../../contract/limits.js';
+import { pairingSchema } from '../../contract/answers.js';
+import { bodies, visualizer as bounds, limitedRetrySeconds } from '../../contract/limits.js';
 import { type Rejection, rejection } from '../../contract/outcomes.js';
+import { pairingRequestSchema, pairingStopSchema } from '../../contract/schemas.js';
 import { parseDocument } from '../../ingest/document.js';
 import { describeError, type Log } from '../../log.js';
 import type { Redis } from '../../redis/client.js';
@@ -15,7 +17,8 @@ import {
   findPairing,
   pairingIdOfSecret,
 } from '../../visualizer/pairings.js';
-import { readJsonBody, typesOfBrowsers } from '../protocol/body.js';
+import { documents, json, type OpenApiPart, ref } from '../openapi/document.js';
+import { bodyGuard, readJsonBody, typesOfBrowsers } from '../protocol/body.js';
 import { networkOf } from '../protocol/caller-address.js';
 import { openRoutes } from '../protocol/cors.js';
 import type { Exchange } from '../protocol/exchange.js';
@@ -37,8 +40,10 @@ const base = '/api/visualizer/pairings';
 export function pairingRoutes(options: PairingOptions): Route[] {
   const route = (
     path: string,
+    doc: object,
     work: (exchange: Exchange, fields: Fields, network: string) => Promise<void>,
   ) => ({
+    doc,
     method: 'post' as const,
     path,
     handle: (exchange: Exchange) => {
@@ -57,10 +62,70 @@ export function pairingRoutes(options: PairingOptions): Route[] {
     },
   });
   return openRoutes([
-    route(base, (exchange, fields, network) => begin(options, exchange, fields, network)),
-    route(`${base}/stop`, (exchange, fields) => stop(options, exchange, fields)),
+    route(base, beginDoc, (exchange, fields, network) => begin(options, exchange, fields, network)),
+    route(`${base}/stop`, stopDoc, (exchange, fields) => stop(options, exchange, fields)),
   ]);
 }
+
+const tag = 'Event Visualizer';
+const documented = documents(tag, bodyGuard);
+const exampleSecret = 'slp_M5vcqNS5CSWmnzmT2yAqzQJ8sRzB7mQ5sN2n0Xn0K3A';
+
+export const visualizerPart: OpenApiPart = {
+  tag: {
+    name: tag,
+    description:
+      'Pairs a device with the Event Visualizer, a page for administrators that shows live what the device sends. Open to pages of any site (CORS).',
+  },
+  schemas: {
+    PairingRequest: pairingRequestSchema,
+    Pairing: pairingSchema,
+    PairingStop: pairingStopSchema,
+  },
+};
+
+/** Clients that avoid a preflight send text/plain. */
+function bodyOf(schema: object, example: object): object {
+  const content = json(schema, { plain: { summary: 'As a device sends it', value: example } });
+  return { ...content, 'text/plain': content['application/json'] };
+}
+
+const beginDoc = documented({
+  id: 'beginPairing',
+  summary: 'Begin a pairing',
+  description: `The device shows the code; an administrator enters it on the page within ${bounds.waitingMsMax / 60_000} minutes. Until the pairing ends, the device sends the secret as \`pairing\` with every batch. The pairing ends when it is stopped, when no page has been connected for a minute, and after ${bounds.liveMsMax / 3_600_000} hours. At most ${bounds.waitingPerAppMax} pairings of an environment and ${bounds.waitingPerAddressMax} of an address wait at a time. A device that has a secret already sends it along, and learns its code again or, when that pairing has ended, gets another one.`,
+  body: bodyOf(ref('PairingRequest'), { app_id: '1' }),
+  answers: {
+    200: {
+      description: 'The pairing of the secret still waits or lives. Its code is good for so long at least.',
+      content: json(ref('Pairing'), {
+        again: {
+          summary: 'Asked for again',
+          value: { pairing: exampleSecret, code: 'K7P-3XM', expires_in: 340 },
+        },
+      }),
+    },
+    201: {
+      description: 'It waits for its code to be entered.',
+      content: json(ref('Pairing'), {
+        begun: {
+          summary: 'Begun',
+          value: { pairing: exampleSecret, code: 'K7P-3XM', expires_in: bounds.waitingMsMax / 1000 },
+        },
+      }),
+    },
+  },
+  refuses: ['missing_field', 'invalid_type', 'unknown_app_id', 'rate_limited', 'overloaded'],
+});
+
+const stopDoc = documented({
+  id: 'stopPairing',
+  summary: 'Stop a pairing',
+  description: 'The page is told. Answered alike whether there was such a pairing or not.',
+  body: bodyOf(ref('PairingStop'), { app_id: '1', pairing: exampleSecret }),
+  answers: { 200: { description: 'There is none now.', content: json(ref('Empty')) } },
+  refuses: ['missing_field', 'invalid_type', 'overloaded'],
+});
 
 async function begin(
   { redis, environments }: PairingOptions,

@@ -5,6 +5,8 @@ import type { Environments, LiveEnvironment } from '../../accounts/environments.
 import { rejection } from '../../contract/outcomes.js';
 import { writeAccess } from '../../tuning.js';
 import { readBasic, readBearer } from '../protocol/authorization.js';
+import type { Guard } from '../protocol/guard.js';
+import { asUnauthorized } from '../protocol/unauthorized.js';
 
 /** Whether a request with this Authorization header may write to the environment. */
 export type WriteAccess = (environment: LiveEnvironment, authorization: string | undefined) => boolean;
@@ -34,6 +36,12 @@ export function createWriteAccess(environments: Pick<Environments, 'ofWriteKey'>
     return true;
   };
 }
+
+export const writeKeyGuard: Guard = {
+  ...asUnauthorized,
+  security: [{}, { writeKey: [] }, { writeKeyAsToken: [] }],
+  refuses: ['unauthorized'],
+};
 
 export const writeKeyChallenge = 'Basic realm="sluice-write", Bearer realm="sluice-write"';
 export const needsWriteKey = rejection(

@@ -19,15 +19,7 @@ import {
   userPropertiesMessageSchema,
 } from '../../contract/schemas.js';
 import { collectErrors, collectRequests, collectResults } from './collect-examples.js';
-import {
-  bodyCodes,
-  contentEncoding,
-  ignoredHeader,
-  json,
-  type OpenApiPart,
-  ref,
-  refusals,
-} from './document.js';
+import { type Doc, ignoredHeader, json, type OpenApiPart, ref } from './document.js';
 
 const tag = 'Client library';
 
@@ -98,85 +90,62 @@ export const collectPart: OpenApiPart = {
     },
     CollectResult: { ...collectResultSchema, description: 'One answer per message.' },
   },
-  paths: {
-    '/api/collect': {
-      post: {
-        operationId: 'collect',
-        tags: [tag],
-        summary: 'Take messages of the client library',
-        description: [
-          'Stores what the client library gathered: events, identifications and properties of users, in the order of the request. Every message is answered by itself: a request that is well formed as a whole is answered 200, whatever becomes of its messages.',
-          'The id of a message is its idempotency key, whatever its type; it shares its keyspace with the idempotency_key of /api/track, unless the environment requires write keys. A message that was kept before is answered `repeat`, so a request without an answer, or one answered 503, is sent again as it is. A 503 speaks for all messages of its request.',
-          `Messages that set user properties: ${max} per ${windowMs / 1000} seconds and identity (without one, user_id) and environment, counted apart from every other endpoint. One above that is answered \`limited\` and should be sent again after \`retry_after\` seconds; the others of its request are stored. Repeats don't count. In the same way all messages: ${limitText('collect_user')} and identity (or user_id) and environment, ${limitText('collect_app')} and environment. Its records count towards app_records and app_bytes too, as those of all endpoints.`,
-          'An environment may list the origins that it takes messages from; requests with another Origin header are answered 403. An address that sends too many bytes is answered 429.',
-          "The time of a message is corrected by the client's clock: a call that lay ten seconds before `sent_at` is stored as ten seconds before the service received the request. A time after `sent_at` counts as `sent_at`; one that comes to lie before 1970 is stored as the beginning of 1970.",
-          `The body is JSON in UTF-8 under the type application/json, or text/plain (which a page may send without a preflight), or without a type. At most ${bodies.collectBytesMax} bytes.`,
-        ].join('\n\n'),
-        security: [{}],
-        parameters: [contentEncoding],
-        requestBody: {
-          required: true,
-          content: {
-            ...json(ref('CollectRequest'), collectRequests),
-            'text/plain': { schema: { type: 'string', contentMediaType: 'application/json' } },
-          },
-        },
-        responses: {
-          200: {
-            description: 'The result of each message.',
-            headers: { 'Access-Control-Allow-Origin': allowOrigin(), ...ignoredHeader },
-            content: json(ref('CollectResult'), collectResults),
-          },
-          ...refusals(
-            [
-              ...bodyCodes,
-              'missing_field',
-              'invalid_type',
-              'empty',
-              'too_many_records',
-              'invalid_timestamp',
-              'unknown_app_id',
-              'origin_not_allowed',
-              'rate_limited',
-              'overloaded',
-              'unknown',
-            ],
-            {
-              headers: Object.fromEntries(
-                [400, 403, 408, 413, 415, 429, 500, 503].map((status) => [
-                  status,
-                  { 'Access-Control-Allow-Origin': allowOrigin() },
-                ]),
-              ),
-              examples: { 400: collectErrors },
-            },
-          ),
-        },
-      },
-      options: {
-        operationId: 'collectPreflight',
-        tags: [tag],
-        summary: 'Whether a page may send',
-        security: [{}],
-        responses: { 204: { description: 'It may, from any site.' } },
-      },
+};
+
+/** The document of the route. The entrance adds its refusals. */
+export const collectDoc: Doc = {
+  id: 'collect',
+  tag,
+  summary: 'Take messages of the client library',
+  description: [
+    'Stores what the client library gathered: events, identifications and properties of users, in the order of the request. Every message is answered by itself: a request that is well formed as a whole is answered 200, whatever becomes of its messages.',
+    'The id of a message is its idempotency key, whatever its type; it shares its keyspace with the idempotency_key of /api/track, unless the environment requires write keys. A message that was kept before is answered `repeat`, so a request without an answer, or one answered 503, is sent again as it is. A 503 speaks for all messages of its request.',
+    `Messages that set user properties: ${max} per ${windowMs / 1000} seconds and identity (without one, user_id) and environment, counted apart from every other endpoint. One above that is answered \`limited\` and should be sent again after \`retry_after\` seconds; the others of its request are stored. Repeats don't count. In the same way all messages: ${limitText('collect_user')} and identity (or user_id) and environment, ${limitText('collect_app')} and environment. Its records count towards app_records and app_bytes too, as those of all endpoints.`,
+    'An environment may list the origins that it takes messages from; requests with another Origin header are answered 403. An address that sends too many bytes is answered 429.',
+    "The time of a message is corrected by the client's clock: a call that lay ten seconds before `sent_at` is stored as ten seconds before the service received the request. A time after `sent_at` counts as `sent_at`; one that comes to lie before 1970 is stored as the beginning of 1970.",
+    `The body is JSON in UTF-8 under the type application/json, or text/plain (which a page may send without a preflight), or without a type. At most ${bodies.collectBytesMax} bytes.`,
+  ].join('\n\n'),
+  body: {
+    ...json(ref('CollectRequest'), collectRequests),
+    'text/plain': { schema: { type: 'string', contentMediaType: 'application/json' } },
+  },
+  answers: {
+    200: {
+      description: 'The result of each message.',
+      headers: { 'Access-Control-Allow-Origin': allowOrigin(), ...ignoredHeader },
+      content: json(ref('CollectResult'), collectResults),
     },
-    '/sdk.js': { get: script('sdk', 'The client library', 'text/javascript') },
-    '/sdk.js.map': { get: script('sdkSourceMap', 'Its source map', 'application/json') },
+  },
+  refuses: ['empty', 'too_many_records', 'invalid_timestamp', 'origin_not_allowed', 'rate_limited'],
+  refusal: {
+    headers: Object.fromEntries(
+      [400, 403, 408, 413, 415, 429, 500, 503].map((status) => [
+        status,
+        { 'Access-Control-Allow-Origin': allowOrigin() },
+      ]),
+    ),
+    examples: { 400: collectErrors },
   },
 };
 
-function script(operationId: string, summary: string, type: string): object {
+export const collectPreflightDoc: Doc = {
+  id: 'collectPreflight',
+  tag,
+  summary: 'Whether a page may send',
+  answers: { 204: { description: 'It may, from any site.' } },
+};
+
+/** Of the script, and of its source map. */
+export function scriptDoc(id: string, summary: string, type: string): Doc {
   return {
-    operationId,
-    tags: [tag],
+    id,
+    tag,
     summary,
-    security: [{}],
-    responses: {
+    answers: {
       200: { description: 'As it was built.', content: { [type]: { schema: {} } } },
       304: { description: 'The caller already has it, by its If-None-Match.' },
-      ...refusals(['not_found']),
     },
+    refuses: ['not_found'],
   };
 }
 

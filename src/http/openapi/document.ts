@@ -1,18 +1,20 @@
-// GET /openapi.json: the interface as an OpenAPI 3.1 document, assembled at the start from one part per subject (such as
-// `ingest.ts`). Parts take their schemas from `contract/`, which also checks the requests, and the codes of
-// their refusals from its table. This file owns what the parts share.
+// GET /openapi.json: the interface as an OpenAPI 3.1 document, assembled at the start from the documents that routes
+// carry, and from one part per subject with its tag and schemas. Schemas are those of `contract/`, which also check the requests; the
+// codes of refusals come from its table, named by the guard or the endpoint that refuses. This file owns what all share.
 // @see https://spec.openapis.org/oas/v3.1.1.html
 
 import { errorSchema } from '../../contract/answers.js';
 import { overloadedRetrySeconds } from '../../contract/limits.js';
 import { type Outcome, type OutcomeCode, outcomes } from '../../contract/outcomes.js';
+import { type Guard, ref } from '../protocol/guard.js';
 import { type Route, withoutBody } from '../protocol/server.js';
+
+export { ref };
 
 /** What one subject adds to the document. */
 export type OpenApiPart = {
   /** The tag that all its operations carry. */
   readonly tag: { readonly name: string; readonly description: string };
-  readonly paths: Readonly<Record<string, object>>;
   /** Requests that the service sends to others, by name. */
   readonly webhooks?: Readonly<Record<string, object>>;
   /** Components by name, to be referred to by `ref`. */
@@ -29,11 +31,6 @@ export type Example = {
 };
 
 export type Examples = Readonly<Record<string, Example>>;
-
-/** A reference to the schema `name` of a part, or of the document itself. */
-export function ref(name: string): { $ref: string } {
-  return { $ref: `#/components/schemas/${name}` };
-}
 
 /** A JSON body of this schema. */
 export function json(schema: object, examples: Examples = {}) {
@@ -92,40 +89,68 @@ export function refusals(expected: readonly OutcomeCode[], options: RefusalOptio
   return responses;
 }
 
-/** The reasons to refuse a body of any endpoint before its fields are looked at. */
-export const bodyCodes = [
-  'invalid_framing',
-  'invalid_content_type',
-  'invalid_encoding',
-  'invalid_json',
-  'too_deep',
-  'too_many_values',
-  'too_many_properties',
-  'too_long',
-  'body_too_large',
-  'unsupported_encoding',
-  'body_too_slow',
-] as const satisfies OutcomeCode[];
-
-/** The header of every 401. */
-export const challengeHeader = {
-  'WWW-Authenticate': {
-    required: true,
-    description: 'The scheme that the endpoint accepts.',
-    schema: { type: 'string' },
-  },
+/** What the document says of a route, besides what its guards say. */
+export type Doc = {
+  readonly id: string;
+  readonly tag: string;
+  readonly summary: string;
+  readonly description?: string;
+  /** `1.0`, if it has one of its own. */
+  readonly version?: string;
+  readonly security?: readonly object[];
+  readonly parameters?: readonly object[];
+  /** The content of its body, by type. */
+  readonly body?: object;
+  readonly isBodyOptional?: boolean;
+  /** Its answers, by status. */
+  readonly answers: Readonly<Record<string | number, object>>;
+  /** The reasons for which it refuses what its guards let through. */
+  readonly refuses?: readonly OutcomeCode[];
+  readonly refusal?: RefusalOptions;
 };
 
-/** The parameter of every operation with a body. */
-export const contentEncoding = {
-  name: 'Content-Encoding',
-  in: 'header',
-  description: 'How the body is compressed. Bounds on its size count the bytes after inflating.',
-  schema: { type: 'string', enum: ['identity', 'gzip'], default: 'identity' },
-};
+/** The operation of a route behind these guards. */
+export function operation(doc: Doc, ...guards: readonly Guard[]): object {
+  const { id, tag, summary, description, version, body, answers, refuses = [], refusal = {} } = doc;
+  const codes = [...guards.flatMap((guard) => guard.refuses), ...refuses];
+  const given = [...guards.flatMap(({ parameters = [] }) => parameters), ...(doc.parameters ?? [])];
+  return {
+    operationId: id,
+    tags: [tag],
+    summary,
+    ...(description !== undefined && { description }),
+    ...(version !== undefined && { 'x-version': version }),
+    security: doc.security ?? guards.find(({ security }) => security !== undefined)?.security ?? [{}],
+    ...(given.length > 0 && { parameters: given }),
+    ...(body !== undefined && { requestBody: { required: doc.isBodyOptional !== true, content: body } }),
+    responses: {
+      ...answers,
+      ...(codes.length > 0 &&
+        refusals(codes, {
+          examples: refusal.examples ?? {},
+          schemas: Object.assign({}, ...guards.map(({ schemas }) => schemas), refusal.schemas),
+          headers: Object.assign({}, ...guards.map(({ headers }) => headers), refusal.headers),
+        })),
+    },
+  };
+}
+
+/** Documents of routes under one tag, behind the same guards. */
+export function documents(tag: string, ...guards: readonly Guard[]) {
+  return (doc: Omit<Doc, 'tag'>): object => operation({ ...doc, tag }, ...guards);
+}
+
+/** A parameter of a path. */
+export function inPath(name: string, example?: string): object {
+  return { name, in: 'path', required: true, schema: { type: 'string' }, ...(example && { example }) };
+}
 
 /** The document. `baseUrl` is the address of the public port, without a slash at the end. */
-export function openApiDocument(baseUrl: string, parts: readonly OpenApiPart[]) {
+export function openApiDocument(
+  baseUrl: string,
+  parts: readonly OpenApiPart[],
+  routes: readonly Documented[] = [],
+) {
   return {
     openapi: '3.1.0',
     info: {
@@ -135,8 +160,8 @@ export function openApiDocument(baseUrl: string, parts: readonly OpenApiPart[]) 
       description: about,
     },
     servers: [{ url: baseUrl, description: 'The data centre that served this document.' }],
-    tags: [...parts.map(({ tag }) => tag), documentPart.tag],
-    paths: merged([...parts, documentPart].map(({ paths }) => paths)),
+    tags: [...parts.map(({ tag }) => tag), ownTag],
+    paths: pathsOf([...routes, ownRoute]),
     webhooks: merged(parts.map(({ webhooks }) => webhooks ?? {})),
     components: {
       schemas: merged([sharedSchemas, ...parts.map(({ schemas }) => schemas ?? {})]),
@@ -145,9 +170,26 @@ export function openApiDocument(baseUrl: string, parts: readonly OpenApiPart[]) 
   };
 }
 
-/** Serves the document, which is made once. */
-export function openApiRoute(baseUrl: string, parts: readonly OpenApiPart[], path = '/openapi.json'): Route {
-  const text = Buffer.from(JSON.stringify(openApiDocument(baseUrl, parts)));
+type Documented = Pick<Route, 'method' | 'path' | 'doc'>;
+
+function pathsOf(routes: readonly Documented[]): Record<string, object> {
+  const paths: Record<string, Record<string, object>> = {};
+  for (const { method, path, doc } of routes) {
+    if (doc === undefined) continue;
+    const name = path.replaceAll(/:(\w+)/g, '{$1}');
+    paths[name] = { ...paths[name], [method === 'del' ? 'delete' : method]: doc };
+  }
+  return paths;
+}
+
+/** Serves the document of these routes, which is made once. */
+export function openApiRoute(
+  baseUrl: string,
+  parts: readonly OpenApiPart[],
+  routes: readonly Documented[],
+  path = '/openapi.json',
+): Route {
+  const text = Buffer.from(JSON.stringify(openApiDocument(baseUrl, parts, routes)));
   return {
     method: 'get',
     path,
@@ -169,19 +211,16 @@ const about = `Collects custom events and properties of users, and deletes users
 
 **Versioning.** \`/api/track\` is version 1.0 and has no version in its path; paths with a version in them keep to it. What is valid stays valid: unknown fields of a request are ignored, and answers may get more fields and codes, which clients should ignore.`;
 
-const documentPart: OpenApiPart = {
-  tag: { name: 'Description', description: 'This document.' },
-  paths: {
-    '/openapi.json': {
-      get: {
-        operationId: 'openapi',
-        tags: ['Description'],
-        summary: 'This document',
-        security: [{}],
-        responses: { 200: { description: 'An OpenAPI 3.1 document.', content: json({ type: 'object' }) } },
-      },
-    },
-  },
+const ownTag = { name: 'Description', description: 'This document.' };
+const ownRoute: Documented = {
+  method: 'get',
+  path: '/openapi.json',
+  doc: operation({
+    id: 'openapi',
+    tag: ownTag.name,
+    summary: 'This document',
+    answers: { 200: { description: 'An OpenAPI 3.1 document.', content: json({ type: 'object' }) } },
+  }),
 };
 
 const codeTable = Object.entries(outcomes as Readonly<Record<string, Outcome>>)

@@ -17,16 +17,12 @@ import type { OutcomeCode } from '../../contract/outcomes.js';
 import { eventSchema, identifySchema, userPropertiesSchema } from '../../contract/records.js';
 import { bulkEventsSchema, bulkUsersSchema, envelopeSchema } from '../../contract/schemas.js';
 import {
-  bodyCodes,
-  challengeHeader,
-  contentEncoding,
+  type Doc,
   type Examples,
   ignoredHeader,
   json,
   type OpenApiPart,
-  type RefusalOptions,
   ref,
-  refusals,
   repeatsHeader,
 } from './document.js';
 import {
@@ -45,15 +41,7 @@ const tag = {
     'Taking events and properties of users, from servers. No credentials are needed unless the environment requires a write key, and the answers carry no CORS headers: the fetch, XMLHttpRequest and jQuery of a browser are not supported. 200 means that what was sent is kept.',
 };
 
-const fieldCodes = [
-  'missing_field',
-  'invalid_type',
-  'empty',
-  'too_long',
-  'invalid_text',
-  'unknown_app_id',
-  'unauthorized',
-] as const satisfies OutcomeCode[];
+const fieldCodes = ['empty', 'too_long', 'invalid_text'] as const satisfies OutcomeCode[];
 const propertyCodes = ['reserved_property', 'too_many_properties'] as const satisfies OutcomeCode[];
 const bulkCodes = [
   'too_many_records',
@@ -61,7 +49,6 @@ const bulkCodes = [
   'rate_limited',
 ] as const satisfies OutcomeCode[];
 const timeCodes = ['invalid_timestamp', 'timestamp_out_of_range'] as const satisfies OutcomeCode[];
-const unavailableCodes = ['overloaded', 'unknown'] as const satisfies OutcomeCode[];
 
 const timestampForm = { format: 'date-time' };
 const userIdForm = { pattern: '^(?:0|[1-9][0-9]{0,15})$' };
@@ -174,113 +161,85 @@ export const ingestPart: OpenApiPart = {
     },
     writeKeyAsToken: { type: 'http', scheme: 'bearer', description: 'The same: a write key.' },
   },
-  paths: {
-    '/api/track': {
-      post: {
-        ...operation('track', 'Track one event, or many', [
-          `Stores one event, or in bulk 1 to ${counts.bulkEventsMax} events of one environment. ${keptFor()}`,
-          bulkAdvice,
-          `Limits, by default: ${limitText('track', 'requests')} per identity or user_id and environment; in bulk ${limitText('bulk_identity', 'events')} per identity or user_id and environment, and ${limitText('bulk_app', 'events')} per environment. ${ofAllEndpoints}`,
-          bodyText(),
-        ]),
-        'x-version': '1.0',
-        parameters: [contentEncoding, strict],
-        requestBody: {
-          required: true,
-          content: json({ oneOf: [ref('TrackRequest'), ref('BulkTrackRequest')] }, trackRequests),
-        },
-        responses: responses(
-          { oneOf: [ref('Empty'), ref('BulkResult')] },
-          [
-            ...bodyCodes,
-            ...fieldCodes,
-            'missing_user',
-            'ambiguous_user',
-            'invalid_user_id',
-            ...timeCodes,
-            ...propertyCodes,
-            ...bulkCodes,
-            ...unavailableCodes,
-          ],
-          { results: trackResults, errors: trackErrors, bulk: true },
-        ),
-      },
-    },
-    '/api/add_user_properties': {
-      post: {
-        ...operation('addUserProperties', 'Set properties of one user, or of many', [
-          `Attaches key-value pairs to a user, or in bulk to 1 to ${counts.bulkUsersMax} users of one environment, for all of their past and future activity. A user is created for an identity that is new. Of each key the value that was accepted last stands.`,
-          bulkAdvice,
-          `Limits, by default: ${limitText('user_properties', 'requests')} per identity and environment; in bulk ${limitText('bulk_identity', 'users')} per identity and environment, and ${limitText('bulk_app', 'users')} per environment. ${ofAllEndpoints}`,
-          bodyText(),
-        ]),
-        parameters: [contentEncoding, strict],
-        requestBody: {
-          required: true,
-          content: json(
-            { oneOf: [ref('UserPropertiesRequest'), ref('BulkUserPropertiesRequest')] },
-            userPropertiesRequests,
-          ),
-        },
-        responses: responses(
-          { oneOf: [ref('Empty'), ref('BulkResult')] },
-          [...bodyCodes, ...fieldCodes, ...propertyCodes, ...bulkCodes, ...unavailableCodes],
-          { results: {}, errors: userPropertiesErrors, bulk: true },
-        ),
-      },
-    },
-    '/api/v1/identify': {
-      post: {
-        ...operation('identify', 'Identify an anonymous user', [
-          'Merges the anonymous user of a user_id, with all past and future activity, into the user of an identity. This cannot be undone. One user_id has one identity: the first that was accepted stands, later ones change nothing.',
-          ofAllEndpoints,
-          `At most ${bodies.singleBytesMax} bytes of body.`,
-        ]),
-        parameters: [contentEncoding],
-        requestBody: {
-          required: true,
-          content: json(ref('IdentifyRequest'), identifyRequests),
-        },
-        responses: responses(
-          ref('Empty'),
-          [
-            ...bodyCodes,
-            ...fieldCodes,
-            'invalid_user_id',
-            'merges_strangers',
-            ...timeCodes,
-            ...unavailableCodes,
-          ],
-          { results: {}, errors: identifyErrors, bulk: false },
-        ),
-      },
-    },
-  },
 };
 
-function operation(operationId: string, summary: string, paragraphs: readonly string[]) {
-  const security = [{}, { writeKey: [] }, { writeKeyAsToken: [] }];
-  return { operationId, tags: [tag.name], summary, description: paragraphs.join('\n\n'), security };
-}
-
-type Shown = { readonly results: Examples; readonly errors: Examples; readonly bulk: boolean };
-
-function responses(result: object, codes: readonly OutcomeCode[], { results, errors, bulk }: Shown) {
-  const options: RefusalOptions = {
-    headers: { 401: challengeHeader, 429: rateLimitHeaders },
-    examples: { 400: errors },
-    schemas: { 400: ref(bulk ? 'BulkError' : 'Error'), 401: ref('Unauthorized') },
-  };
-  const description = bulk
-    ? 'Stored, or stored before under the same key: an empty object. When some elements of a bulk request were refused: what was stored and what was not.'
-    : 'Stored, or identified before: an empty object.';
-  const stored = {
-    description,
+const stored = (result: object, isBulk: boolean, results: Examples = {}) => ({
+  200: {
+    description: isBulk
+      ? 'Stored, or stored before under the same key: an empty object. When some elements of a bulk request were refused: what was stored and what was not.'
+      : 'Stored, or identified before: an empty object.',
     headers: { ...ignoredHeader, ...repeatsHeader },
     content: json(result, results),
-  };
-  return { 200: stored, ...refusals(codes, options) };
-}
+  },
+});
+const refusalOf = (errors: Examples, isBulk: boolean) => ({
+  headers: { 429: rateLimitHeaders },
+  examples: { 400: errors },
+  schemas: { 400: ref(isBulk ? 'BulkError' : 'Error') },
+});
+const bulkAnswers = { oneOf: [ref('Empty'), ref('BulkResult')] };
+
+/** The documents of the routes, by the kind of records. The guards and the entrance add theirs. */
+export const ingestDocs = {
+  track: {
+    id: 'track',
+    tag: tag.name,
+    version: '1.0',
+    summary: 'Track one event, or many',
+    description: [
+      `Stores one event, or in bulk 1 to ${counts.bulkEventsMax} events of one environment. ${keptFor()}`,
+      bulkAdvice,
+      `Limits, by default: ${limitText('track', 'requests')} per identity or user_id and environment; in bulk ${limitText('bulk_identity', 'events')} per identity or user_id and environment, and ${limitText('bulk_app', 'events')} per environment. ${ofAllEndpoints}`,
+      bodyText(),
+    ].join('\n\n'),
+    parameters: [strict],
+    body: json({ oneOf: [ref('TrackRequest'), ref('BulkTrackRequest')] }, trackRequests),
+    answers: stored(bulkAnswers, true, trackResults),
+    refuses: [
+      ...fieldCodes,
+      'missing_user',
+      'ambiguous_user',
+      'invalid_user_id',
+      ...timeCodes,
+      ...propertyCodes,
+      ...bulkCodes,
+    ],
+    refusal: refusalOf(trackErrors, true),
+  },
+  add_user_properties: {
+    id: 'addUserProperties',
+    tag: tag.name,
+    summary: 'Set properties of one user, or of many',
+    description: [
+      `Attaches key-value pairs to a user, or in bulk to 1 to ${counts.bulkUsersMax} users of one environment, for all of their past and future activity. A user is created for an identity that is new. Of each key the value that was accepted last stands.`,
+      bulkAdvice,
+      `Limits, by default: ${limitText('user_properties', 'requests')} per identity and environment; in bulk ${limitText('bulk_identity', 'users')} per identity and environment, and ${limitText('bulk_app', 'users')} per environment. ${ofAllEndpoints}`,
+      bodyText(),
+    ].join('\n\n'),
+    parameters: [strict],
+    body: json(
+      { oneOf: [ref('UserPropertiesRequest'), ref('BulkUserPropertiesRequest')] },
+      userPropertiesRequests,
+    ),
+    answers: stored(bulkAnswers, true),
+    refuses: [...fieldCodes, ...propertyCodes, ...bulkCodes],
+    refusal: refusalOf(userPropertiesErrors, true),
+  },
+  identify: {
+    id: 'identify',
+    tag: tag.name,
+    summary: 'Identify an anonymous user',
+    description: [
+      'Merges the anonymous user of a user_id, with all past and future activity, into the user of an identity. This cannot be undone. One user_id has one identity: the first that was accepted stands, later ones change nothing.',
+      ofAllEndpoints,
+      `At most ${bodies.singleBytesMax} bytes of body.`,
+    ].join('\n\n'),
+    body: json(ref('IdentifyRequest'), identifyRequests),
+    answers: stored(ref('Empty'), false),
+    refuses: [...fieldCodes, 'invalid_user_id', 'merges_strangers', ...timeCodes],
+    refusal: refusalOf(identifyErrors, false),
+  },
+} satisfies Readonly<Record<string, Doc>>;
 
 function keptFor(): string {
   const hours = claims.windowMsMax / 3_600_000;

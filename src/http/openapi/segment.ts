@@ -1,17 +1,8 @@
 // The part of the OpenAPI document about Segment's protocol.
 
 import { bodies, counts } from '../../contract/limits.js';
-import { segmentBatchSchema, segmentMessageSchema, segmentTypes } from '../../contract/segment.js';
-import {
-  bodyCodes,
-  contentEncoding,
-  type Examples,
-  json,
-  type OpenApiPart,
-  ref,
-  refusals,
-  repeatsHeader,
-} from './document.js';
+import { segmentBatchSchema, segmentMessageSchema } from '../../contract/segment.js';
+import { type Doc, type Examples, json, type OpenApiPart, ref, repeatsHeader } from './document.js';
 
 const tag = "Segment's protocol";
 
@@ -46,58 +37,43 @@ const batchExamples: Examples = {
   },
 };
 
-const codes = [
-  ...bodyCodes,
-  'missing_field',
-  'invalid_type',
-  'empty',
-  'too_long',
-  'invalid_text',
-  'missing_user',
-  'invalid_timestamp',
-  'timestamp_out_of_range',
-  'merges_strangers',
-  'too_many_properties',
-  'too_large_for_limit',
-  'unknown_app_id',
-  'unauthorized',
-  'rate_limited',
-  'overloaded',
-  'unknown',
-] as const;
-
-function operation(path: string, schema: string, about: string, examples: Examples) {
+/** The document of a path of the protocol, `batch` or a type. The entrance and the look at the credentials add their refusals. */
+export function segmentDoc(path: string): Doc {
   const isBatch = path === 'batch';
-  const refused = isBatch ? ([...codes, 'too_many_records', 'unknown_message_type'] as const) : codes;
   return {
-    post: {
-      operationId: `segment${path.slice(0, 1).toUpperCase()}${path.slice(1)}`,
-      tags: [tag],
-      summary: about,
-      security: [{ segmentKey: [] }],
-      parameters: [contentEncoding],
-      requestBody: {
-        required: true,
-        content: {
-          ...json(ref(schema), examples),
-          'text/plain': { schema: { type: 'string', contentMediaType: 'application/json' } },
-        },
+    id: `segment${path.slice(0, 1).toUpperCase()}${path.slice(1)}`,
+    tag,
+    summary: isBatch ? 'Many messages of any type' : `One message of the type ${path}`,
+    body: {
+      ...json(ref(isBatch ? 'SegmentBatch' : 'SegmentMessage'), isBatch ? batchExamples : {}),
+      'text/plain': { schema: { type: 'string', contentMediaType: 'application/json' } },
+    },
+    answers: {
+      200: {
+        description: isBatch
+          ? 'Stored, or stored before under the same messageId. If some messages were rejected, `accepted`, `rejected` and `errors` say which; if all were, `success` is false.'
+          : 'Stored, or stored before under the same messageId. If the message was rejected, `success` is false and `errors` says why.',
+        headers: { ...cors, ...repeatsHeader },
+        content: json(ref('SegmentResult')),
       },
-      responses: {
-        200: {
-          description: isBatch
-            ? 'Stored, or stored before under the same messageId. If some messages were rejected, `accepted`, `rejected` and `errors` say which; if all were, `success` is false.'
-            : 'Stored, or stored before under the same messageId. If the message was rejected, `success` is false and `errors` says why.',
-          headers: { ...cors, ...repeatsHeader },
-          content: json(ref('SegmentResult')),
-        },
-        ...refusals(refused, {
-          schemas: { 401: ref('Unauthorized') },
-          headers: {
-            ...Object.fromEntries([400, 413, 415, 429, 500, 503].map((status) => [status, cors])),
-            401: { ...cors, 'WWW-Authenticate': { required: true, schema: { type: 'string' } } },
-          },
-        }),
+    },
+    refuses: [
+      'empty',
+      'too_long',
+      'invalid_text',
+      'missing_user',
+      'invalid_timestamp',
+      'timestamp_out_of_range',
+      'merges_strangers',
+      'too_many_properties',
+      'too_large_for_limit',
+      'rate_limited',
+      ...(isBatch ? (['too_many_records', 'unknown_message_type'] as const) : []),
+    ],
+    refusal: {
+      headers: {
+        ...Object.fromEntries([400, 413, 415, 429, 500, 503].map((status) => [status, cors])),
+        401: { ...cors, 'WWW-Authenticate': { required: true, schema: { type: 'string' } } },
       },
     },
   };
@@ -128,14 +104,5 @@ export const segmentPart: OpenApiPart = {
       scheme: 'basic',
       description: 'The app_id, or a write key, as user name; no password.',
     },
-  },
-  paths: {
-    '/v1/batch': operation('batch', 'SegmentBatch', 'Many messages of any type', batchExamples),
-    ...Object.fromEntries(
-      segmentTypes.map((type) => [
-        `/v1/${type}`,
-        operation(type, 'SegmentMessage', `One message of the type ${type}`, {}),
-      ]),
-    ),
   },
 };

@@ -5,6 +5,8 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { browserCaches } from '../../contract/limits.js';
 import type { Log } from '../../log.js';
+import { scriptDoc } from '../openapi/collect.js';
+import { operation } from '../openapi/document.js';
 import type { Headers } from '../protocol/exchange.js';
 import { notFound, type Route } from '../protocol/server.js';
 import { serveEncoded } from './encoded.js';
@@ -15,11 +17,21 @@ export type SdkOptions = {
   readonly log: Log;
 };
 
-type File = { readonly name: string; readonly type: string; readonly headers: Headers };
+type File = { readonly name: string; readonly type: string; readonly headers: Headers; readonly doc: object };
 
 const files: readonly File[] = [
-  { name: 'sdk.js', type: 'text/javascript; charset=utf-8', headers: [['SourceMap', 'sdk.js.map']] },
-  { name: 'sdk.js.map', type: 'application/json', headers: [] },
+  {
+    name: 'sdk.js',
+    type: 'text/javascript; charset=utf-8',
+    headers: [['SourceMap', 'sdk.js.map']],
+    doc: operation(scriptDoc('sdk', 'The client library', 'text/javascript')),
+  },
+  {
+    name: 'sdk.js.map',
+    type: 'application/json',
+    headers: [],
+    doc: operation(scriptDoc('sdkSourceMap', 'Its source map', 'application/json')),
+  },
 ];
 
 /** For every answer, so that pages that isolate themselves from other sites, or check the script's hash, can load it too. */
@@ -43,6 +55,7 @@ export function sdkRoutes({ folder, log }: SdkOptions): Route[] {
       path: `/${file.name}`,
       handle,
       headers: always,
+      ...(method === 'get' && { doc: file.doc }),
     }));
   });
 }

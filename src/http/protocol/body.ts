@@ -8,6 +8,7 @@ import { largeBodies } from '../../tuning.js';
 import { createRoom } from './body-room.js';
 import type { Exchange } from './exchange.js';
 import type { MediaType } from './framing.js';
+import type { Guard } from './guard.js';
 
 /** For bodies that come in pieces: up to 64 KiB they take room as they come, larger ones for all of themselves. */
 const smallRoom = createRoom(receiving.small);
@@ -33,6 +34,31 @@ const jsonOnly: BodyTypes = {
 export const typesOfBrowsers: BodyTypes = {
   taken: ['json', 'text', 'none'],
   advice: 'Content-Type must be application/json or text/plain, in UTF-8, or absent.',
+};
+
+/** Reading a JSON body, up to where its fields are looked at. */
+export const bodyGuard: Guard = {
+  parameters: [
+    {
+      name: 'Content-Encoding',
+      in: 'header',
+      description: 'How the body is compressed. Bounds on its size count the bytes after inflating.',
+      schema: { type: 'string', enum: ['identity', 'gzip'], default: 'identity' },
+    },
+  ],
+  refuses: [
+    'invalid_framing',
+    'invalid_content_type',
+    'invalid_encoding',
+    'invalid_json',
+    'too_deep',
+    'too_many_values',
+    'too_many_properties',
+    'too_long',
+    'body_too_large',
+    'unsupported_encoding',
+    'body_too_slow',
+  ],
 };
 
 /** Any type: RudderStack's library for Node sends its JSON as a form. */

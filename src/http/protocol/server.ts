@@ -23,6 +23,8 @@ export type Route = {
   readonly handle: Handler;
   /** Sent with every answer of the path, including the 405 for other methods. */
   readonly headers?: Headers;
+  /** What the OpenAPI document says of it: `operation` of openapi/document.ts. Without it the route is not in it. */
+  readonly doc?: object;
 };
 
 export type Server = {

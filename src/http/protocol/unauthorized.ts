@@ -2,9 +2,24 @@
 
 import type { Rejection } from '../../contract/outcomes.js';
 import type { Exchange } from './exchange.js';
+import { ref } from './guard.js';
 
 /** Refuses with the text under every name that callers look for. `challenge` names what the endpoint accepts. */
 export function refuseUnauthorized(exchange: Exchange, reason: Rejection, challenge: string): void {
   const { message } = reason;
   exchange.refuse(reason, { error: message, message }, [['WWW-Authenticate', challenge]]);
 }
+
+/** Of guards that refuse so: every 401 has its header and this body. */
+export const asUnauthorized = {
+  schemas: { 401: ref('Unauthorized') },
+  headers: {
+    401: {
+      'WWW-Authenticate': {
+        required: true,
+        description: 'The scheme that the endpoint accepts.',
+        schema: { type: 'string' },
+      },
+    },
+  },
+};

@@ -1,0 +1,112 @@
+// Gives commands of administrators: as far as the caller may, with parameters that are checked, under the audit log, and in turns if
+// they ask ClickHouse for much. The command line and HTTP call it.
+
+import { AdministrationError } from '../accounts/accounts.js';
+import { StateNotLoaded } from '../accounts/registry.js';
+import { type Actor, audited, type Subjects } from '../audit/audit.js';
+import type { CommandAction } from '../contract/audit-actions.js';
+import { mayDo } from '../contract/roles.js';
+import type { Places } from '../places.js';
+import { checkOwn, Forbidden, operator, type Principal } from './access.js';
+import {
+  actionNamed,
+  type Command,
+  type CommandContext,
+  type Fields,
+  shapeOf,
+  subjectNames,
+} from './command.js';
+import { type CommandName, commands } from './commands.js';
+import type { AdminContext } from './context.js';
+import { readParameters } from './parameters.js';
+import { TakesTooLong } from './users.js';
+
+export type Administration = {
+  /**
+   * Gives a command; settles with a value to print as JSON. `nameOf` is what the caller calls a parameter. Rejects with
+   * AdministrationError, whose message is for the administrator, with Forbidden, TakesTooLong, StateNotLoaded, or AuditLogFull.
+   */
+  give(name: CommandName, given?: Fields, nameOf?: (field: string) => string): Promise<unknown>;
+  readonly context: CommandContext;
+};
+
+/**
+ * The administration for a caller. `places`: where queries of people take turns, so that one who asks for much at once, or whose
+ * account does, waits for it and holds up nobody else's queries, deletions or storing.
+ */
+export function createAdministration(
+  given: AdminContext & Partial<Pick<CommandContext, 'say'>>,
+  actor: Actor,
+  principal: Principal = operator,
+  places?: Places,
+): Administration {
+  const context = { say: () => undefined, ...given, principal, caller: actor.name };
+  const account = principal.role === 'operator' ? 'operators' : principal.accountId;
+  const holder = { account, person: `${actor.kind} ${actor.name}` };
+  return {
+    context,
+    give: async (name, said = {}, nameOf) => {
+      const command: Command = commands[name];
+      if (!mayDo(principal.role, command.may)) throw new Forbidden();
+      const params = readParameters(command, said, nameOf);
+      const work = async () => {
+        const own = await ownOf(context, command, params);
+        return underAudit(context, actor, name, command, own);
+      };
+      if (places === undefined || command.takesTurns !== true) return work();
+      const result = await places.within(holder, work);
+      if (result === 'busy') throw new TakesTooLong('Too many queries at once: ask again in a while.');
+      return result;
+    },
+  };
+}
+
+/** The parameters, if they name nothing of another account. A list of all accounts becomes a list of the caller's account. */
+async function ownOf(context: CommandContext, command: Command, params: Fields): Promise<Fields> {
+  const { principal } = context;
+  if (principal.role === 'operator') return params;
+  await checkOwn(context, principal.accountId, params);
+  const isNamed = Object.hasOwn(shapeOf(command), 'account_id');
+  return isNamed ? { ...params, account_id: principal.accountId } : params;
+}
+
+function underAudit(
+  context: CommandContext,
+  actor: Actor,
+  name: CommandName,
+  command: Command,
+  params: Fields,
+): Promise<unknown> {
+  const work = () => command.run(context, params as never);
+  if (command.audited === undefined) return work();
+  const action = {
+    action: (command.action?.(params as never) ?? actionNamed(name)) as CommandAction,
+    ...subjectsOf(params),
+    details: command.details?.(params as never) ?? {},
+  };
+  return audited(context, actor, action, work, {
+    endingOf: (result) => ({ outcome: 'done', ...subjectsOf(result), ...exportOf(result) }),
+    outcomeOfError: (error) =>
+      error instanceof AdministrationError || error instanceof StateNotLoaded ? 'refused' : 'unknown',
+    loadsState: command.loadsState === true,
+  });
+}
+
+/** Of parameters and of results. */
+function subjectsOf(value: unknown): Subjects {
+  const found = Object.entries(fieldsOf(value)).flatMap(([name, field]) => {
+    const subject = Object.hasOwn(subjectNames, name) ? subjectNames[name] : undefined;
+    return subject !== undefined && typeof field === 'string' ? [[subject, field]] : [];
+  });
+  return Object.fromEntries(found);
+}
+
+/** The export that a command has made. */
+function exportOf(result: unknown) {
+  const { user_export_id } = fieldsOf(result);
+  return typeof user_export_id === 'string' ? { details: { user_export_id } } : {};
+}
+
+function fieldsOf(value: unknown): Fields {
+  return typeof value === 'object' && value !== null ? (value as Fields) : {};
+}

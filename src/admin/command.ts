@@ -1,0 +1,164 @@
+// What a command of administrators is: one definition, from which follow its routes, the check of what it is given, its part of the
+// OpenAPI document, who may give it, its lines in the audit log, and its words on the command line. A parameter has the same name
+// in all of them.
+
+import type { Subjects } from '../audit/audit.js';
+import type { Allowed } from '../contract/roles.js';
+import { type Schema, type Static, type TObject, Type } from '../contract/typebox.js';
+import type { Principal } from './access.js';
+import type { AdminContext } from './context.js';
+
+export type Fields = Readonly<Record<string, unknown>>;
+
+export type CommandContext = AdminContext & {
+  readonly principal: Principal;
+  /** The caller's name in the audit log. */
+  readonly caller: string;
+  /** Gets reports of the progress. */
+  readonly say: (line: string) => void;
+};
+
+type Shape = Readonly<Record<string, Schema>>;
+
+/** The parameters in the paths of routes. */
+type InPaths<Route extends string> = Route extends `${string}/:${infer Name}/${infer Rest}`
+  ? Name | InPaths<`/${Rest}`>
+  : Route extends `${string}/:${infer Name}`
+    ? Name
+    : never;
+
+/** Routes, `METHOD /path/:parameter` below /admin/v1: one, or several, each with the id of its operation. */
+type Http = string | Readonly<Record<string, string>>;
+type RouteOf<Of extends Http> = Of extends string ? Of : keyof Of & string;
+
+/** What is given: the texts of the path, and what `given` describes. */
+type ParamsOf<Given extends Shape, Of extends Http> = Static<TObject<Given>> &
+  Readonly<Record<Exclude<InPaths<RouteOf<Of>>, keyof Given>, string>>;
+
+export type Definition<Params> = {
+  /** Of its operations in the OpenAPI document. */
+  readonly summary?: string;
+  readonly may: Allowed;
+  /**
+   * How `npm run admin -- …` is given it: a line of the usage, by which words are read, and behind three blanks what it does.
+   * `keys revoke APP_ID [ID]`, `[--name NAME]`, `SHARD…`, `[--main]`.
+   */
+  readonly cli?: string;
+  /** What the command line does instead of giving the command once. */
+  readonly byCommandLine?: (
+    give: (params: Fields) => Promise<unknown>,
+    words: Fields,
+    context: CommandContext,
+  ) => Promise<unknown>;
+  /** The result of words that need no service. */
+  readonly withoutService?: (words: Fields) => unknown;
+  /** What parameters are called, so that others are refused. Without it others are ignored. */
+  readonly called?: string;
+  /** Parameters that their subject checks, by the same schema and in words of its own. */
+  readonly checkedInside?: readonly string[];
+  /** The parameter that is the text of the body as it came. */
+  readonly textOfBody?: string;
+  readonly bodyBytesMax?: number;
+  /** Whether its queries cost more when more is stored: those of people take turns. */
+  readonly takesTurns?: true;
+  /** What a line of the audit log says besides account, environment, key and deletion request. Never anything of a user. */
+  readonly details?: (params: Params) => Fields;
+  /** Which action it is, if there are several. */
+  readonly action?: (params: Params) => string;
+  /** Whether it may begin while Redis is empty. */
+  readonly loadsState?: true;
+  readonly run: (context: CommandContext, params: Params) => Promise<unknown>;
+};
+
+type Given<Params extends Shape, Of extends Http> = {
+  readonly http?: Of;
+  /** The parameters besides those of the path. */
+  readonly given?: Params;
+};
+
+export type Command = Definition<never> &
+  Given<Shape, Http> & {
+    /** Of the one action, which has the command's name, or of each of several. Undefined: it only shows something. */
+    readonly audited?: Words;
+  };
+type Words = string | Readonly<Record<string, string>>;
+
+/** A command that only shows something: the audit log has no line of it. */
+// biome-ignore lint/complexity/noBannedTypes: no parameter.
+export function shows<Params extends Shape = {}, const Of extends Http = never>(
+  definition: Definition<ParamsOf<Params, Of>> & Given<Params, Of>,
+): Command {
+  return definition as unknown as Command;
+}
+
+/** A command that does something, in these words of the audit log. */
+// biome-ignore lint/complexity/noBannedTypes: no parameter.
+export function does<Params extends Shape = {}, const Of extends Http = never>(
+  words: Words,
+  definition: Definition<ParamsOf<Params, Of>> & Given<Params, Of>,
+): Command {
+  return { ...definition, audited: words } as unknown as Command;
+}
+
+/** The routes of a command, each with the id of its operation. */
+export function routesOf(name: string, { http = {} }: Command): (readonly [route: string, id: string])[] {
+  return typeof http === 'string' ? [[http, name]] : Object.entries(http);
+}
+
+/** All parameters, also those of paths. */
+export function shapeOf(command: Command): Shape {
+  const names = routesOf('', command).flatMap(([route]) => [...route.matchAll(/:(\w+)/g)]);
+  return { ...Object.fromEntries(names.map(([, name]) => [name, text])), ...command.given };
+}
+
+/** The actions of a command in the audit log, with their words. */
+export function actionsOf(name: string, { audited = {} }: Command): Readonly<Record<string, string>> {
+  return typeof audited === 'string' ? { [actionNamed(name)]: audited } : audited;
+}
+
+/** `create_key` of `createKey`. */
+export function actionNamed(command: string): string {
+  return command.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+/** What a line of the audit log is about, by the names of parameters and of fields of answers. */
+export const subjectNames: Readonly<Record<string, keyof Subjects>> = {
+  account_id: 'account_id',
+  app_id: 'app_id',
+  id: 'key_id',
+  deletion_request_id: 'deletion_request_id',
+};
+
+export const text = Type.String();
+export const texts = Type.Array(text);
+export const optional = Type.Optional(text);
+/** Narrows a list to an account. */
+export const scope = { account_id: Type.Optional(Type.String({ description: 'Only of this account.' })) };
+
+export function oneOf<const Value extends string>(values: readonly Value[], more: object = {}) {
+  return Type.Unsafe<Value>({ type: 'string', enum: [...values], ...more });
+}
+
+const digits = '^[0-9]+$';
+
+/** A whole number, as a number or in decimal digits: command lines and queries have texts only. */
+export function wholeNumber(minimum: number, maximum: number, more: object = {}) {
+  return Type.Unsafe<number>({ type: ['integer', 'string'], pattern: digits, minimum, maximum, ...more });
+}
+
+export function isWholeNumber(schema: object): boolean {
+  return 'pattern' in schema && schema.pattern === digits;
+}
+
+/** Marks a parameter that only the command line has. */
+export const onCommandLine = { 'x-command-line': true };
+
+/** Whether a parameter is never in a query or a body: only the command line has it, or a path. */
+export function isNotSent(command: Command, field: string): boolean {
+  const inPath = routesOf('', command).some(([route]) => `${route}/`.includes(`/:${field}/`));
+  return inPath || isOnCommandLine(command.given?.[field] ?? {});
+}
+
+export function isOnCommandLine(schema: object): boolean {
+  return 'x-command-line' in schema;
+}

@@ -1,0 +1,273 @@
+// Commands: accounts, their callbacks and environments, people, and the audit log.
+
+import {
+  AdministrationError,
+  addEnvironment,
+  createAccount,
+  type EnvironmentSettings,
+  listAccounts,
+  parseImportUntil,
+  setEnvironment,
+  showEnvironment,
+} from '../../accounts/accounts.js';
+import { removeCallback, setCallback, showCallback } from '../../accounts/callbacks.js';
+import { findDemoAccount } from '../../accounts/deployment.js';
+import { parseOrigins } from '../../accounts/origins.js';
+import { readRegistry } from '../../accounts/registry.js';
+import { mirrorAudit, readAuditLog } from '../../audit/mirror.js';
+import { administration, type LimitName, lengths, rateLimits, retention } from '../../contract/limits.js';
+import { administrators, everyone, integrators, operatorsOnly, roles } from '../../contract/roles.js';
+import { type Static, type TObject, Type } from '../../contract/typebox.js';
+import { callOptionsOf, isForbidden, isTaken } from '../../deletion/callback-call.js';
+import { callForTest } from '../../deletion/callbacks.js';
+import { invitePerson, listPeople, removePerson } from '../../people/people.js';
+import { does, onCommandLine, oneOf, scope, shows, text, texts, wholeNumber } from '../command.js';
+import { copied, copiedOrFails } from '../copied.js';
+
+/** How many lines a list on the command line has at most. */
+const limit = Type.Optional(wholeNumber(1, administration.countMax, onCommandLine));
+
+function limitOf(name: LimitName) {
+  const { least = 1 } = rateLimits[name];
+  const number = wholeNumber(least, administration.rateLimitMax);
+  return Type.Optional(Type.Union([Type.Literal('none'), Type.Literal('default'), number]));
+}
+
+const limits = Object.fromEntries(
+  (Object.keys(rateLimits) as LimitName[]).map((name) => [name, limitOf(name)]),
+) as Record<LimitName, ReturnType<typeof limitOf>>;
+
+const settings = {
+  main: Type.Optional(Type.Literal(true, { description: 'Makes it the Main Production environment.' })),
+  validation: Type.Optional(oneOf(['strict', 'lenient'])),
+  limits: Type.Optional(
+    Type.Object(limits, {
+      title: 'limit',
+      additionalProperties: false,
+      description: 'By name a number, none, or default.',
+    }),
+  ),
+  allow_identities: Type.Optional(
+    Type.Array(Type.String({ minLength: 1, maxLength: lengths.identityMax }), {
+      description: `In addition to the words that are allowed already: at most ${administration.allowedIdentitiesMax} in all.`,
+    }),
+  ),
+  disallow_identities: Type.Optional(Type.Array(text, { description: 'No longer allowed.' })),
+  write_key: Type.Optional(
+    oneOf(['required', 'optional'], { description: 'required needs a write key that is there already.' }),
+  ),
+  import_until: Type.Optional(
+    Type.String({ description: 'A date, a time with offset, or none. The answer has the token, once.' }),
+  ),
+  retain_days: Type.Optional(
+    Type.Union([Type.Literal('none'), wholeNumber(1, retention.daysMax)], {
+      description: 'Events that were accepted longer ago go within a day, and users without events since.',
+    }),
+  ),
+  origins: Type.Optional(
+    Type.Union([Type.Literal('any'), texts], { description: 'any, or a list of origins.' }),
+  ),
+};
+
+function settingsOf(given: Static<TObject<typeof settings>>): EnvironmentSettings {
+  const { main, validation, write_key: writeKey, import_until: until, retain_days: retainDays } = given;
+  return {
+    limits: given.limits ?? {},
+    allowIdentities: given.allow_identities ?? [],
+    disallowIdentities: given.disallow_identities ?? [],
+    ...(main && { main }),
+    ...(validation && { validation }),
+    ...(writeKey && { writeKey }),
+    ...(retainDays && { retainDays }),
+    ...(until !== undefined && { importUntilMs: parseImportUntil(until) }),
+    ...(given.origins && { origins: parseOrigins([given.origins].flat()) }),
+  };
+}
+
+export const accountCommands = {
+  listAccounts: shows({
+    summary: 'Accounts with their environments; `demo` is true for the account of the page /demo',
+    may: everyone,
+    http: 'GET /accounts',
+    cli: 'accounts list',
+    given: scope,
+    run: async ({ redis, config }, { account_id }) => {
+      const accounts = await listAccounts(redis, account_id);
+      if (!config.demo) return accounts;
+      const demo = await findDemoAccount(redis);
+      return accounts.map((each) => (each.account_id === demo?.account_id ? { ...each, demo: true } : each));
+    },
+  }),
+  createAccount: does('created an account', {
+    summary: 'Create an account',
+    may: operatorsOnly,
+    http: 'POST /accounts',
+    cli: 'accounts create NAME --environment NAME…   the first one is Main Production',
+    given: {
+      name: text,
+      environments: Type.Array(text, {
+        maxItems: administration.environmentsPerAccountMax,
+        description: 'Names; the first is Main Production.',
+      }),
+    },
+    details: ({ name, environments }) => ({ name, environments }),
+    run: (context, { name, environments }) =>
+      copied(context, createAccount(context.redis, name, environments)),
+  }),
+
+  showCallback: shows({
+    summary: 'Where completed deletions are told, without the secret',
+    may: everyone,
+    http: 'GET /accounts/:account_id/callback',
+    cli: 'accounts callback ACCOUNT_ID   who is called when a deletion is complete',
+    run: ({ redis }, { account_id }) => showCallback(redis, account_id),
+  }),
+  setCallback: does('set the callback', {
+    summary: 'Set it; the answer has the secret, once',
+    may: administrators,
+    http: 'PUT /accounts/:account_id/callback',
+    cli: 'accounts callback ACCOUNT_ID --url URL   the secret is shown once',
+    given: { url: text },
+    run: (context, { account_id, url }) => {
+      const forbids = (wanted: string) => isForbidden(wanted, callOptionsOf(context.config.callbackAllow));
+      return copied(context, setCallback(context.redis, account_id, url, forbids));
+    },
+  }),
+  removeCallback: does('removed the callback', {
+    summary: 'Remove it',
+    may: administrators,
+    http: 'DELETE /accounts/:account_id/callback',
+    cli: 'accounts callback ACCOUNT_ID --none',
+    run: (context, { account_id }) => copiedOrFails(context, removeCallback(context.redis, account_id)),
+  }),
+  testCallback: does('tested the callback', {
+    summary: 'Call it now',
+    may: administrators,
+    http: 'POST /accounts/:account_id/callback/test',
+    cli: 'accounts callback ACCOUNT_ID --test',
+    run: async ({ redis, config }, { account_id }) => {
+      const result = await callForTest(redis, account_id, callOptionsOf(config.callbackAllow));
+      if (result === undefined) throw new AdministrationError('the account has no callback');
+      if (result === 'busy')
+        throw new AdministrationError('another test of this callback still runs: try again in some seconds');
+      return { account_id, delivered: isTaken(result), ...result };
+    },
+  }),
+
+  addEnvironment: does('added an environment', {
+    summary: 'Add an environment',
+    may: administrators,
+    http: 'POST /accounts/:account_id/environments',
+    cli: 'environments add ACCOUNT_ID NAME',
+    given: { name: text },
+    details: ({ name }) => ({ name }),
+    run: (context, { account_id, name }) => copied(context, addEnvironment(context.redis, account_id, name)),
+  }),
+  setEnvironment: does('changed the settings of an environment', {
+    summary: 'Change settings',
+    may: administrators,
+    http: 'PATCH /environments/:app_id',
+    cli: 'environments set APP_ID [--main] [--validation strict|lenient] [--limit NAME=none|default|NUMBER]… [--allow-identity VALUE]… [--disallow-identity VALUE]… [--write-key required|optional] [--origin any|none|apps|ORIGIN]… [--import-until DATE|none] [--retain-days NUMBER|none]   import-until: the token for imports is shown once; retain-days: events that are older go within a day, and users without events since',
+    given: settings,
+    called: 'setting',
+    // Of the identities that it allows, only how many.
+    details: (given) => {
+      const { allowIdentities = [], disallowIdentities = [], ...others } = settingsOf(given);
+      return {
+        ...others,
+        ...(allowIdentities.length > 0 && { allowed_identities: allowIdentities.length }),
+        ...(disallowIdentities.length > 0 && { disallowed_identities: disallowIdentities.length }),
+      };
+    },
+    run: (context, { app_id, ...given }) =>
+      copiedOrFails(context, setEnvironment(context.redis, app_id, settingsOf(given))),
+  }),
+  showEnvironment: shows({
+    summary: 'An environment with its settings',
+    may: everyone,
+    http: 'GET /environments/:app_id',
+    cli: 'environments show APP_ID   its settings',
+    run: ({ redis }, { app_id }) => showEnvironment(redis, app_id),
+  }),
+
+  invitePerson: does('invited a person', {
+    summary: 'Invite a person; the answer has the link, once',
+    may: administrators,
+    http: 'POST /people',
+    cli: 'people invite EMAIL --role operator|administrator|privacy|viewer [--account ACCOUNT_ID]   a link to the console, good once, for 7 days; again: they choose a new password',
+    given: {
+      email: text,
+      role: oneOf(roles),
+      account_id: Type.Optional(
+        Type.String({
+          description: 'Of every role but operator; people of an account may leave it out.',
+        }),
+      ),
+    },
+    details: ({ email, role }) => ({ email, role }),
+    run: async (context, { account_id: accountId, ...invited }) => {
+      const { redis, config, principal } = context;
+      const by = principal.role === 'operator' ? 'operator' : 'administrator';
+      const made = invitePerson(redis, { ...invited, accountId }, by);
+      const { secret, ...person } = await copied(context, made);
+      // Behind the hash, so that it is in no log on the way.
+      return { ...person, url: `${config.adminBaseUrl}/invitation#${secret}` };
+    },
+  }),
+  listPeople: shows({
+    summary: 'People',
+    may: administrators,
+    http: 'GET /people',
+    cli: 'people list [--account ACCOUNT_ID]',
+    given: scope,
+    run: ({ redis }, { account_id }) => listPeople(redis, account_id),
+  }),
+  removePerson: does('removed a person', {
+    summary: 'Remove a person',
+    may: administrators,
+    http: 'DELETE /people/:person_id',
+    cli: 'people remove PERSON_ID',
+    details: ({ person_id }) => ({ personId: person_id }),
+    run: (context, { person_id }) => copiedOrFails(context, removePerson(context.redis, person_id)),
+  }),
+
+  listAudit: shows({
+    summary: 'The last 100 actions: who, what, when, from where; to privacy officers their own',
+    may: integrators,
+    http: 'GET /audit',
+    cli: 'audit list [--limit NUMBER]   who did what, newest first',
+    given: {
+      ...scope,
+      before: Type.Optional(
+        Type.String({
+          description: 'With `before_id`: only older ones than the action with this `at`.',
+        }),
+      ),
+      before_id: Type.Optional(Type.String({ description: 'Its `id`.' })),
+      limit,
+    },
+    takesTurns: true,
+    run: async (context, { account_id: accountId, before: at, before_id: id, limit: count }) => {
+      const { redis, clickhouse, principal, caller } = context;
+      const before = at === undefined && id === undefined ? undefined : placeOf(at, id);
+      const countMax = count ?? administration.listedMax;
+      // So that an action is in the list as soon as it is done.
+      await mirrorAudit(redis, clickhouse);
+      if (accountId === undefined) return readAuditLog(clickhouse, countMax, undefined, before);
+      const { environments } = await readRegistry(redis);
+      const own = [...environments.values()].filter(({ account_id }) => account_id === accountId);
+      const appIds = own.map(({ app_id }) => app_id);
+      // Privacy officers see what they did themselves.
+      const person = principal.role === 'privacy' ? { person: caller } : {};
+      return readAuditLog(clickhouse, countMax, { accountId, appIds, ...person }, before);
+    },
+  }),
+};
+
+/** The action before which the audit log is read: the time and the id of the last one that the caller has. */
+function placeOf(at = '', id: string | undefined) {
+  if (id === undefined) throw new AdministrationError('before_id must be a string');
+  if (!/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/.test(at) || Number.isNaN(Date.parse(at)))
+    throw new AdministrationError('before must be the time of an action of the audit log');
+  return { at, id };
+}

@@ -1,0 +1,142 @@
+// Commands: deletion requests, their evidence and certificates.
+
+import { readFileSync } from 'node:fs';
+import { AdministrationError } from '../../accounts/accounts.js';
+import { readRegistry } from '../../accounts/registry.js';
+import { publicPartOf, readSigningKey } from '../../accounts/signing-key.js';
+import { administration, bodies } from '../../contract/limits.js';
+import { everyone, operatorsOnly } from '../../contract/roles.js';
+import { Type } from '../../contract/typebox.js';
+import { certify, readPublicKey, verifyCertificate } from '../../deletion/certificate.js';
+import { listEvidence } from '../../deletion/evidence.js';
+import { isListCursor, listOfAccounts } from '../../deletion/listed.js';
+import { type DeletionRequest, endDeletion, readDeletion } from '../../deletion/request.js';
+import { does, type Fields, onCommandLine, scope, shows, text, wholeNumber } from '../command.js';
+import type { AdminContext } from '../context.js';
+
+const cursor = Type.Optional(Type.String({ description: 'Of the page before.' }));
+
+export const deletionCommands = {
+  listDeletions: shows({
+    summary: 'Deletion requests, the newest first, in pages',
+    may: everyone,
+    http: 'GET /deletions',
+    cli: 'deletions list [--limit NUMBER] [--account ACCOUNT_ID] [--state STATE] [--reference TEXT]   deletion requests, the newest first',
+    byCommandLine: async (give, { limit, ...asked }) => {
+      const countMax = Number(limit ?? administration.listedMax);
+      const found: object[] = [];
+      let next: string | undefined;
+      do {
+        const page = (await give({ ...asked, limit, ...(next && { cursor: next }) })) as Page;
+        found.push(...page.deletions);
+        next = page.cursor;
+      } while (next !== undefined && found.length < countMax);
+      return found.slice(0, countMax);
+    },
+    given: {
+      ...scope,
+      state: Type.Optional(Type.String({ description: 'Only of this status or state.' })),
+      reference: Type.Optional(Type.String({ description: 'Only of this reference.' })),
+      cursor,
+      limit: Type.Optional(wholeNumber(1, administration.countMax, onCommandLine)),
+    },
+    run: async ({ redis }, { account_id, state, reference, cursor: after }): Promise<Page> => {
+      if (after !== undefined && !isListCursor(after))
+        throw new AdministrationError('cursor must come from an earlier page');
+      const ids = account_id === undefined ? [...(await readRegistry(redis)).accounts.keys()] : [account_id];
+      const { requests, next } = await listOfAccounts(redis, ids, { state, reference, after });
+      return { deletions: requests, ...(next === undefined ? {} : { cursor: next }) };
+    },
+  }),
+  showDeletion: shows({
+    summary: 'A deletion request with its evidence',
+    may: everyone,
+    http: 'GET /deletions/:deletion_request_id',
+    cli: 'deletions show DELETION_REQUEST_ID   the progress of one, and its evidence',
+    run: (context, { deletion_request_id: id }) => findDeletion(context, id),
+  }),
+  endDeletion: does('ended a deletion that cannot be carried out', {
+    summary: 'End a request whose targets are lost',
+    may: operatorsOnly,
+    http: 'POST /deletions/:deletion_request_id/end',
+    cli: 'deletions end DELETION_REQUEST_ID   ends one that can never be carried out: its targets are lost',
+    run: async (context, { deletion_request_id: id }) => {
+      const request = await findDeletion(context, id);
+      const ended = request.state === 'targets_lost' ? await endDeletion(context.redis, request) : undefined;
+      if (ended === undefined)
+        throw new AdministrationError(
+          `only a request whose targets are lost can be ended; this one is ${request.state}`,
+        );
+      return ended;
+    },
+  }),
+  listDeletionUsers: shows({
+    summary: 'What was counted for each user of a complete deletion, by place in the list, without names',
+    may: everyone,
+    http: 'GET /deletions/:deletion_request_id/users',
+    given: { cursor },
+    takesTurns: true,
+    run: async (context, { deletion_request_id: id, cursor: from = '0' }) => {
+      const { status } = await findDeletion(context, id);
+      if (status !== 'complete') throw new AdministrationError('the deletion is not complete yet');
+      if (!/^\d{1,9}$/.test(from)) throw new AdministrationError('cursor must come from an earlier answer');
+      const { users, next } = await listEvidence(context.clickhouse, id, Number(from));
+      return { users, ...(next === undefined ? {} : { cursor: String(next) }) };
+    },
+  }),
+  showCertificate: shows({
+    summary: 'The signed certificate of a complete deletion',
+    may: everyone,
+    http: 'GET /deletions/:deletion_request_id/certificate',
+    run: async (context, { deletion_request_id: id }) => {
+      const request = await findDeletion(context, id);
+      const signed = certify(request, await readSigningKey(context.redis, context.clickhouse));
+      if (signed === undefined) throw new AdministrationError('the deletion is not complete yet');
+      return signed;
+    },
+  }),
+  showVerified: shows({
+    summary: 'Whether a certificate of a deletion is genuine',
+    may: everyone,
+    http: 'POST /certificates/verify',
+    cli: 'certificate verify FILE [--key FILE]   whether the certificate of a deletion is genuine; with a public key in FILE without the service',
+    byCommandLine: (give, words) => give(filesOf(words)),
+    withoutService: (words) => {
+      const { text: certificate, key } = filesOf(words);
+      return key === undefined ? undefined : checkCertificate(certificate, key);
+    },
+    // The text as it came, since the fields no longer show a repeated name or how a number was written.
+    given: { text },
+    textOfBody: 'text',
+    bodyBytesMax: bodies.adminListBytesMax,
+    run: async ({ redis, clickhouse }, { text: certificate }) =>
+      checkCertificate(certificate, publicPartOf(await readSigningKey(redis, clickhouse)).public_key),
+  }),
+};
+
+type Page = { readonly deletions: readonly DeletionRequest[]; readonly cursor?: string };
+
+async function findDeletion({ redis }: AdminContext, id: string): Promise<DeletionRequest> {
+  const request = await readDeletion(redis, id);
+  if (request === undefined) throw new AdministrationError('there is no such deletion request');
+  return request;
+}
+
+/** Checks a certificate by a public key. Throws AdministrationError when the key is none. */
+function checkCertificate(certificate: string, keyText: string) {
+  const key = readPublicKey(keyText);
+  if (key === undefined) throw new AdministrationError('the key is no Ed25519 public key');
+  return verifyCertificate(certificate, key);
+}
+
+function filesOf({ file, key }: Fields) {
+  return { text: contentOf(String(file)), key: key === undefined ? undefined : contentOf(String(key)) };
+}
+
+function contentOf(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    throw new AdministrationError(`${file} cannot be read (${(error as NodeJS.ErrnoException).code})`);
+  }
+}

@@ -1,0 +1,229 @@
+// Commands: the deployment as a whole, for operators: refused rows, the index of keys, shards, backups, and the state of Redis.
+
+import { AdministrationError } from '../../accounts/accounts.js';
+import {
+  createDemoAccount,
+  findDemoAccount,
+  type LoadOptions,
+  loadDeployment,
+} from '../../accounts/deployment.js';
+import type { Loading } from '../../accounts/loading.js';
+import { mirrorRegistry } from '../../accounts/mirror.js';
+import { readRegistry } from '../../accounts/registry.js';
+import { makeSigningKey } from '../../accounts/signing-key.js';
+import { compareOnce } from '../../accounts/witness.js';
+import { readCopiedAt } from '../../accounts/witness-copies.js';
+import { administration, backups, loads, storing } from '../../contract/limits.js';
+import { operatorsOnly } from '../../contract/roles.js';
+import { Type } from '../../contract/typebox.js';
+import { createCrashPoint } from '../../crash-point.js';
+import { restoreDeletions } from '../../deletion/mirror.js';
+import { describeError } from '../../log.js';
+import { listPeople } from '../../people/people.js';
+import { keyIndex } from '../../tuning.js';
+import { createBackup, listBackups } from '../backups.js';
+import { type CommandContext, does, onCommandLine, optional, shows, text, wholeNumber } from '../command.js';
+import type { AdminContext } from '../context.js';
+import { listFailed, retryFailed } from '../failed.js';
+import { rebuildKeyIndex, showKeyIndex } from '../key-index.js';
+import { recoverState, showState } from '../recover.js';
+import { restoreBackup } from '../restore-backup.js';
+import { checkNoneCutOff, checkNoRestore } from '../restore-plan.js';
+import { balanceShards, listShards, moveShards } from '../shards.js';
+
+const may = operatorsOnly;
+
+export const deploymentCommands = {
+  listFailed: shows({
+    summary: 'Rows that ClickHouse refused, without values',
+    may,
+    http: 'GET /failed',
+    cli: 'failed list [--limit NUMBER]   rows that ClickHouse refused for their data',
+    given: { limit: Type.Optional(wholeNumber(1, administration.countMax, onCommandLine)) },
+    run: ({ clickhouse }, { limit = administration.listedMax }) => listFailed(clickhouse, limit),
+  }),
+  retryFailed: does('sent failed rows again', {
+    summary: 'Send them again',
+    may,
+    http: 'POST /failed/retry',
+    cli: 'failed retry   sends them again',
+    run: (context) => retryFailed(context),
+  }),
+
+  showKeyIndex: shows({
+    summary: 'The index of idempotency keys',
+    may,
+    http: 'GET /keys-index',
+    cli: 'keys-index status   the index of idempotency keys: how many, how large, since when it is needed',
+    run: (context) => showKeyIndex(context),
+  }),
+  rebuildKeyIndex: does('rebuilt the index of keys', {
+    summary: 'Have the workers add the keys of all stored rows to it again; the index says how far they are',
+    may,
+    http: 'POST /keys-index/rebuild',
+    cli: 'keys-index rebuild   has the workers add the keys of all stored rows to it again',
+    byCommandLine: async (give, _, context) => {
+      await give({});
+      return untilRebuilt(context);
+    },
+    run: (context) => rebuildKeyIndex(context),
+  }),
+
+  listShards: shows({
+    summary: 'Which ClickHouse server has which shard, how large it is, and what waits for it',
+    may,
+    http: 'GET /shards',
+    cli: 'shards list   which ClickHouse server has which shard, how large it is, and what waits for it',
+    run: (context) => listShards(context),
+  }),
+  moveShards: does('moved shards', {
+    may,
+    cli: 'shards move SHARD… --to SERVER   moves shards to another server; again: continues; servers count from 0',
+    given: {
+      shards: Type.Array(wholeNumber(0, storing.shardsMax - 1)),
+      server: wholeNumber(0, administration.countMax),
+    },
+    details: ({ shards, server }) => ({ shards, server }),
+    run: (context, { shards, server }) => moveShards(context, shards, server, context.say),
+  }),
+  balanceShards: does('balanced shards', {
+    may,
+    cli: 'shards balance   moves shards until each server has equally many',
+    run: (context) => balanceShards(context, context.say),
+  }),
+
+  createBackup: does('made a backup', {
+    may,
+    cli: 'backup create [NAME] [--base NAME] [--keep-days NUMBER]   of ClickHouse; with a base only what changed since it',
+    given: {
+      name: optional,
+      base: optional,
+      keep_days: Type.Optional(wholeNumber(1, backups.keepDaysMax)),
+    },
+    details: ({ name, base, keep_days: keepDays }) => ({ name, base, keepDays }),
+    run: (context, { name, base, keep_days: keepDays }) => createBackup(context, { name, base, keepDays }),
+  }),
+  listBackups: shows({
+    may,
+    cli: 'backup list   backups that have not expired, newest first',
+    run: (context) => listBackups(context),
+  }),
+  restoreBackup: does('restored a backup', {
+    may,
+    cli: 'backup restore NAME [--yes]   replaces the data in ClickHouse, then repeats the deletions since the backup',
+    byCommandLine: (give, { name, yes }) => {
+      if (yes !== undefined) return give({ name });
+      throw new AdministrationError(
+        `this replaces everything that ClickHouse has by the backup ${name}: add --yes if that is what you want`,
+      );
+    },
+    given: { name: text },
+    details: ({ name }) => ({ name }),
+    loadsState: true,
+    run: (context, { name }) => restoreBackup(context, name, () => load(context, loads.restoreWaitMsMax)),
+  }),
+
+  showState: shows({
+    may,
+    cli: 'state compare   whether Redis or ClickHouse was set back to older data, and what is missing',
+    run: (context) => showState(context),
+  }),
+  recoverState: does('went on with a ClickHouse that was set back', {
+    may,
+    cli: 'state recover   goes on with a ClickHouse that was set back: deletes again, frees the keys of what is gone',
+    run: (context) => recoverState(context),
+  }),
+  restore: does('restored the state of Redis', {
+    summary: 'Load the state into an emptied Redis',
+    may,
+    http: 'POST /restore',
+    cli: 'restore   loads the state into an emptied Redis',
+    loadsState: true,
+    run: async (context) => {
+      // Before the load: once Redis is loaded, a worker may note at any moment that all is copied.
+      const copiedAt = await readCopiedAt(context.clickhouse);
+      const { how } = await loadUnlessRestoring(context, loads.restoreWaitMsMax);
+      return how === 'restored' ? { state: how, changes_kept_until: copiedAt } : { state: how };
+    },
+  }),
+  bootstrap: does('loaded or created the state at a start', {
+    may,
+    cli: 'bootstrap   what a start does: load or create the state',
+    loadsState: true,
+    run: async (context) => {
+      const { redis, clickhouse } = context;
+      const { how } = await loadUnlessRestoring(context, loads.startWaitMsMax);
+      await makeSigningKey(redis, clickhouse);
+      const demo = how === 'created' ? await createDemoAccount(redis) : undefined;
+      if (demo !== undefined) await mirrorRegistry(redis, clickhouse);
+      const account = demo?.account ?? (await findDemoAccount(redis));
+      return {
+        created: how === 'created',
+        restored: how === 'restored',
+        account_id: account?.account_id ?? null,
+        environments: account?.environments ?? [],
+        has_operator: (await listPeople(redis)).some(
+          ({ role, state }) => role === 'operator' && state === 'active',
+        ),
+        ...(demo === undefined ? {} : { api_key: demo.apiKey }),
+      };
+    },
+  }),
+};
+
+/** The workers continue, whether or not the caller waits. */
+async function untilRebuilt(context: CommandContext) {
+  for (let said = ''; ; ) {
+    const index = await showKeyIndex(context);
+    const left = index.shards.filter(({ rebuild }) => rebuild !== null);
+    if (left.length === 0) return index;
+    const line = left
+      .map(({ shard, rebuild }) => {
+        if (rebuild?.to == null) return `shard ${shard}: no worker has begun`;
+        return `shard ${shard}: ${rebuild.done_to === null ? 'begun' : `up to ${rebuild.done_to}`} of ${rebuild.to}`;
+      })
+      .join(', ');
+    if (line !== said) context.say(line);
+    said = line;
+    await new Promise((resolve) => setTimeout(resolve, keyIndex.rebuildPollMs));
+  }
+}
+
+function loadUnlessRestoring(context: AdminContext, waitMsMax: number) {
+  return load(context, waitMsMax, {
+    checkLoad: () => checkNoneCutOff(context),
+    checkCreation: () => checkNoRestore(context),
+  });
+}
+
+/** A Redis that is older than what ClickHouse has seen counts as emptied. A ClickHouse that is away decides nothing. */
+async function compareStores({ redis, clickhouse, log }: AdminContext): Promise<void> {
+  const { deployment } = await readRegistry(redis);
+  if (deployment === undefined) return;
+  await compareOnce({ redis, clickhouse, deployment: () => deployment, log }).catch((error: unknown) =>
+    log.warn({ error: describeError(error) }, 'the stores cannot be compared'),
+  );
+}
+
+async function load(
+  context: AdminContext,
+  waitMsMax: number,
+  checks: Pick<LoadOptions, 'checkLoad' | 'checkCreation'> = {},
+) {
+  const { redis, clickhouse, config } = context;
+  const { shards, areShardsGiven, claimBytesMax } = config;
+  const restoreMore = (loading: Loading) => restoreDeletions(clickhouse, loading);
+  const crash = createCrashPoint(config.crashAt);
+  await compareStores(context);
+  return loadDeployment({
+    redis,
+    clickhouse,
+    shards,
+    areShardsGiven,
+    claimBytesMax,
+    restoreMore,
+    ...checks,
+    waitMsMax,
+    crash,
+  });
+}

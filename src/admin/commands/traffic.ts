@@ -1,0 +1,126 @@
+// Commands: what comes in, what was refused or mended, and whether all is well.
+
+import { AdministrationError } from '../../accounts/accounts.js';
+import { readRegistry } from '../../accounts/registry.js';
+import { clickhouseOf } from '../../accounts/shard-servers.js';
+import { administration, lengths } from '../../contract/limits.js';
+import { everyone, integrators, operatorsOnly } from '../../contract/roles.js';
+import { Type } from '../../contract/typebox.js';
+import { readEnvironmentCounts } from '../../data-quality/environment-counts.js';
+import { listEventNames, listEventProperties } from '../../data-quality/event-names.js';
+import { listRejected } from '../../data-quality/rejected-records.js';
+import { does, oneOf, shows, wholeNumber } from '../command.js';
+import { beginLive, readLive } from '../live.js';
+import { readDeploymentParts, readOverview, readRejectionsOf, readTrafficOf } from '../overview.js';
+import { environmentOf, inTime } from '../users.js';
+
+const span = Type.Optional(oneOf(['hour', 'week'], { description: 'hour, by minutes, or week, by hours.' }));
+/** How far back. */
+const days = Type.Optional(
+  wholeNumber(1, administration.daysMax, { description: 'How far back, 7 if it is missing.' }),
+);
+const remedy = 'choose a shorter time';
+
+export const trafficCommands = {
+  showOverview: shows({
+    summary: 'What is not well, if anything; how soon records can be queried; pending deletions',
+    may: everyone,
+    http: 'GET /accounts/:account_id/overview',
+    takesTurns: true,
+    run: (context, { account_id }) => readOverview(context, account_id),
+  }),
+  showTraffic: shows({
+    summary:
+      'Records accepted, repeated, limited and rejected, by minute or hour; the last minute is a few seconds late',
+    may: everyone,
+    http: 'GET /accounts/:account_id/traffic',
+    given: {
+      app_id: Type.Optional(Type.String({ description: 'Only of this environment.' })),
+      span,
+    },
+    takesTurns: true,
+    run: (context, { account_id, app_id: appId, span }) =>
+      readTrafficOf(context, account_id, { appId, span }),
+  }),
+  showDeployment: shows({
+    summary: 'Shards with their backlog, processes, Redis and ClickHouse',
+    may: operatorsOnly,
+    http: 'GET /deployment',
+    run: (context) => readDeploymentParts(context),
+  }),
+
+  showStats: shows({
+    summary: 'What was mended, ignored and refused',
+    may: everyone,
+    http: 'GET /environments/:app_id/stats',
+    cli: 'environments stats APP_ID   what it mended, ignored and refused, and repeats that say something else',
+    run: async (context, { app_id }) => {
+      await environmentOf(context, app_id);
+      return { app_id, ...(await readEnvironmentCounts(context.redis, app_id)) };
+    },
+  }),
+  listRejected: shows({
+    summary: 'The last records that were refused, without values',
+    may: everyone,
+    http: 'GET /environments/:app_id/rejected',
+    cli: 'rejected list APP_ID   the last records that were refused: why and which field, never values',
+    run: async ({ redis }, { app_id }) => {
+      const { environments } = await readRegistry(redis);
+      if (!environments.has(app_id)) throw new AdministrationError(`there is no environment ${app_id}`);
+      return listRejected(redis, app_id);
+    },
+  }),
+  showRejections: shows({
+    summary: 'Rejected records by code and field, by minute or hour; the last minute is a few seconds late',
+    may: everyone,
+    http: 'GET /environments/:app_id/rejections',
+    given: { span },
+    takesTurns: true,
+    run: (context, { app_id, span }) => readRejectionsOf(context, app_id, span),
+  }),
+  listEventNames: shows({
+    summary: 'The events that were accepted lately: how often, and when the first and the last one came',
+    may: everyone,
+    http: 'GET /environments/:app_id/event-names',
+    given: { days },
+    takesTurns: true,
+    run: async (context, { app_id, days = 7 }) => {
+      await environmentOf(context, app_id);
+      return inTime(listEventNames(clickhouseOf(context.clickhouse, app_id), app_id, days), remedy);
+    },
+  }),
+  listEventProperties: shows({
+    summary: 'The properties of an event and of which types their values are, by a sample; no values',
+    may: everyone,
+    // A name of 1,000 characters outside of ASCII is longer than the headers of a request may be.
+    http: {
+      'GET /environments/:app_id/event-properties': 'listEventProperties',
+      'POST /environments/:app_id/event-properties': 'readEventProperties',
+    },
+    given: {
+      event: Type.String({ maxLength: lengths.eventMax, description: 'The name of the event.' }),
+      days,
+    },
+    takesTurns: true,
+    run: async (context, { app_id, event, days = 7 }) => {
+      await environmentOf(context, app_id);
+      const clickhouse = clickhouseOf(context.clickhouse, app_id);
+      return inTime(listEventProperties(clickhouse, app_id, event, days), remedy);
+    },
+  }),
+
+  watchLive: does('watched events arrive', {
+    summary: 'Begin to watch what arrives: the answer has the place to ask from, good for an hour',
+    may: integrators,
+    http: 'POST /environments/:app_id/live',
+    run: (context, { app_id }) => beginLive(context, app_id),
+  }),
+  showLive: shows({
+    summary: 'The latest 20 events since a place, and the next place',
+    may: integrators,
+    http: 'GET /environments/:app_id/live',
+    given: { place: Type.String({ description: 'Of the answer before.' }) },
+    takesTurns: true,
+    run: (context, { app_id, place }) => readLive(context, app_id, place),
+  }),
+};

@@ -1,0 +1,124 @@
+// Commands: users as privacy officers see them, their suppression, and exports.
+
+import { bodies, lengths } from '../../contract/limits.js';
+import { privacyOfficers } from '../../contract/roles.js';
+import { exportSchema } from '../../contract/schemas.js';
+import { Type } from '../../contract/typebox.js';
+import { does, optional, shows, text } from '../command.js';
+import { listExportsOf, requestExport } from '../exports.js';
+import {
+  changeSuppression,
+  showEventCounts,
+  showSimilarUsers,
+  showSuppressed,
+  showUser,
+  showUserEvents,
+} from '../users.js';
+
+/** A user of an environment, by exactly one of these. In bodies, so that no name is in a URL, which proxies log. */
+const user = {
+  identity: optional,
+  user_id: Type.Optional(Type.Unsafe<number | string>({ type: ['integer', 'string'] })),
+  anonymous_id: optional,
+};
+const users = { users: exportSchema.properties.users };
+/** What a look-up and the time line share. */
+const manyUsers = { checkedInside: ['users'], bodyBytesMax: bodies.adminListBytesMax };
+
+export const userCommands = {
+  lookUpUser: does('looked up a user', {
+    summary:
+      'What is held about a user: merged names, properties, which events how often, and whether suppressed',
+    may: privacyOfficers,
+    http: 'POST /environments/:app_id/user',
+    given: {
+      ...user,
+      events: Type.Optional(
+        Type.Boolean({
+          description:
+            'false: without `events`, whose counts may take seconds when a user has very many. Default: true.',
+        }),
+      ),
+    },
+    takesTurns: true,
+    run: (context, { app_id, events = true, ...named }) => showUser(context, app_id, named, events),
+  }),
+  countUserEvents: does('counted the events of a user', {
+    summary: 'Which events of a user are stored how often, and the first and the last time of each',
+    may: privacyOfficers,
+    http: 'POST /environments/:app_id/user/event-counts',
+    given: user,
+    takesTurns: true,
+    run: (context, { app_id, ...named }) => showEventCounts(context, app_id, named),
+  }),
+  findSimilarUsers: does('looked for similar users', {
+    summary: 'Other identities that are the same in lower case and without blanks around them',
+    may: privacyOfficers,
+    http: 'POST /environments/:app_id/user/similar',
+    given: { identity: text },
+    takesTurns: true,
+    run: (context, { app_id, identity }) => showSimilarUsers(context, app_id, { identity }),
+  }),
+  readUserEvents: does('read the events of a user', {
+    summary: 'The events of a user, the latest first, in pages',
+    may: privacyOfficers,
+    http: 'POST /environments/:app_id/user/events',
+    given: {
+      ...user,
+      event: Type.Optional(
+        Type.String({ maxLength: lengths.eventMax, description: 'Only events of this name.' }),
+      ),
+      cursor: Type.Optional(Type.String({ description: 'Of the page before.' })),
+    },
+    takesTurns: true,
+    run: (context, { app_id, event, cursor, ...named }) =>
+      showUserEvents(context, app_id, named, { event, cursor }),
+  }),
+
+  showSuppressed: shows({
+    summary: 'How many users are suppressed; who they are is kept as hashes only',
+    may: privacyOfficers,
+    http: 'GET /accounts/:account_id/user_suppression',
+    run: (context, { account_id }) => showSuppressed(context, account_id),
+  }),
+  suppressUsers: does(
+    { suppress_users: 'suppressed users', free_users: 'freed suppressed users' },
+    {
+      ...manyUsers,
+      summary: 'Suppress users, or free them',
+      may: privacyOfficers,
+      http: { 'POST /accounts/:account_id/user_suppression': 'suppressUsersOfAccount' },
+      given: {
+        ...users,
+        suppress: Type.Boolean({
+          description: 'true: from now on no record of them is stored. false: they are free again.',
+        }),
+      },
+      action: ({ suppress }) => (suppress ? 'suppress_users' : 'free_users'),
+      details: howMany,
+      run: (context, { account_id, users, suppress }) =>
+        changeSuppression(context, account_id, users, suppress),
+    },
+  ),
+
+  listExports: shows({
+    summary: 'The latest exports, without names of users',
+    may: privacyOfficers,
+    http: 'GET /accounts/:account_id/user_exports',
+    run: (context, { account_id }) => listExportsOf(context, account_id),
+  }),
+  submitExport: does('asked for an export', {
+    ...manyUsers,
+    summary: 'Ask for an export of users',
+    may: privacyOfficers,
+    http: { 'POST /accounts/:account_id/user_exports': 'submitExportOfAccount' },
+    given: users,
+    details: howMany,
+    run: (context, { account_id, users }) => requestExport(context, account_id, users),
+  }),
+};
+
+/** Of users the audit log says only how many. */
+function howMany({ users }: { readonly users: unknown }) {
+  return Array.isArray(users) ? { users: users.length } : {};
+}

@@ -1,0 +1,29 @@
+// After a change of the registry its second copy is written at once, so that a loss of Redis does not undo it.
+
+import { isCopiedInTime, NotCopied } from '../accounts/mirror.js';
+import { administration } from '../contract/limits.js';
+import type { AdminContext } from './context.js';
+
+/** The result says so if ClickHouse does not take the copy in time: a worker then makes it when ClickHouse is back. */
+export async function copied<Result extends object>(
+  { redis, clickhouse, log, copyMsMax = administration.copyMsMax }: AdminContext,
+  change: Promise<Result>,
+): Promise<Result | (Result & { readonly copied: false })> {
+  const result = await change;
+  if (await isCopiedInTime(redis, clickhouse, copyMsMax)) return result;
+  log.warn('clickhouse is away: a worker will copy the change when it is back');
+  return { ...result, copied: false };
+}
+
+/**
+ * The same for a change that revokes or protects something, which nobody may take for safe while it can be undone: rejects with
+ * NotCopied, although the change holds. A secret that is shown only once is never lost with the answer.
+ */
+export async function copiedOrFails<Result extends object>(
+  context: AdminContext,
+  change: Promise<Result>,
+): Promise<Result> {
+  const result = await copied(context, change);
+  if ('copied' in result && !('import_token' in result)) throw new NotCopied(true);
+  return result;
+}

@@ -1,0 +1,29 @@
+// What the console knows of the administration's commands, which are defined in src/admin/commands: types of their answers here, and
+// what the build puts into the bundle: who may give which, and what the audit log calls them.
+
+import type { AdministrationAnswers } from '../contract/administration-answers.js';
+import type { Role } from '../contract/roles.js';
+
+/** An answer of a command, by the command's name. */
+export type Answer<Name extends keyof AdministrationAnswers> = AdministrationAnswers[Name];
+export type Right = keyof AdministrationAnswers;
+export type Person = Answer<'listPeople'>[number];
+export type Account = Answer<'listAccounts'>[number];
+export type EnvironmentOfList = Account['environments'][number];
+export type Deletion = Answer<'showDeletion'>;
+export type FoundRows = NonNullable<Deletion['found']>[number];
+
+declare const administration: {
+  readonly rights: Readonly<Record<string, readonly Role[]>>;
+  readonly actions: Readonly<Record<string, string>>;
+};
+
+export function mayDo(role: Role, command: Right): boolean {
+  return administration.rights[command]?.includes(role) ?? false;
+}
+
+/** An action of the audit log in words. One that this console does not know yet is shown by its name. */
+export function actionText(action: string): string {
+  const { actions } = administration;
+  return Object.hasOwn(actions, action) ? (actions[action] ?? '') : action.replaceAll('_', ' ');
+}
