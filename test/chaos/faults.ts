@@ -22,7 +22,6 @@ const faultsOfOne: readonly Fault[] = [
   ...clockFaults,
   ...powerFaults,
   oldRedis,
-  oldClickHouse,
   emptiedAfterAnyCrash,
 ];
 
@@ -33,7 +32,8 @@ const randomFaults: Readonly<Record<Layout, readonly Fault[]>> = {
   disks: diskFaults,
 };
 const all: Readonly<Record<Layout, readonly Fault[]>> = {
-  one: [...faultsOfOne, ...crashFaults],
+  // No random round has an old copy of ClickHouse: afterwards what waits is stored segment by segment, which takes minutes.
+  one: [...faultsOfOne, ...crashFaults, oldClickHouse],
   three: randomFaults.three,
   disks: diskFaults,
 };

@@ -66,5 +66,5 @@ test('nobody pays for another: neither other keys nor strangers at the same addr
 test('small bodies count only if they are compressed', () => {
   const rule = makeRule();
   assert.equal(passing(rule, {}, 2_000, 60_000), 2_000);
-  assert.equal(passing(rule, { encoding: 'gzip' }, 2_000, 60_000), Math.floor(addressBytesMax / 60_000));
+  assert.ok(passing(rule, { encoding: 'gzip' }, 2_000, 60_000) < 2_000);
 });
