@@ -88,6 +88,11 @@ export async function build() {
   if (sources.some((source) => !isBundled(source) && !existsSync(join(dist, outputOf(source))))) {
     rmSync(join(dist, '.tsbuildinfo'), { force: true });
   }
+  // First, since a step below loads compiled code, which reads them.
+  for (const source of sources.filter((name) => !isBundled(name) && outputOf(name) === name)) {
+    mkdirSync(dirname(join(dist, source)), { recursive: true });
+    cpSync(join(root, source), join(dist, source));
+  }
   const compiled = compile(root).then(async (isDone) => isDone && (await replaceOutputs(sources)));
   const steps = [
     compiled,
@@ -100,10 +105,6 @@ export async function build() {
     bundleViewer(),
   ];
   if (!(await Promise.all(steps)).every(Boolean)) return false;
-  for (const source of sources.filter((name) => !isBundled(name) && outputOf(name) === name)) {
-    mkdirSync(dirname(join(dist, source)), { recursive: true });
-    cpSync(join(root, source), join(dist, source));
-  }
   writeFileSync(stampFile, stamp);
   return true;
 }

@@ -51,7 +51,8 @@ function checkOf(command: Command): Check {
 }
 
 function known({ properties = {} }: Described, given: Fields): Fields {
-  const isKnown = ([name, value]: [string, unknown]) => value !== undefined && Object.hasOwn(properties, name);
+  const isKnown = ([name, value]: [string, unknown]) =>
+    value !== undefined && Object.hasOwn(properties, name);
   return Object.fromEntries(Object.entries(given).filter(isKnown));
 }
 
