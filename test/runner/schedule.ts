@@ -13,9 +13,10 @@ export type Planned = {
 
 /**
  * Files that run side by side want at most this many cores together, by their records. With more of them each would only
- * take longer, and reach its deadlines more easily.
+ * take longer, and reach its deadlines more easily. Less than the two cores that there are: the records are of a fast machine, and
+ * on a slow one the same files want more. What that leaves idle is filled below.
  */
-const coresMax = 2;
+const coresMax = 1.5;
 /** While so much of the machine is idle, whatever the records say, one more may start. */
 const idleCoresMin = 0.25;
 

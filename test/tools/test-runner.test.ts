@@ -173,12 +173,12 @@ function planned(lane: Planned['lane'], seconds: number, cpuSeconds = 0): Planne
   return { path: `${lane} ${seconds}`, lane, seconds, cpuSeconds };
 }
 
-test('runs files side by side as far as two cores last, but at least one', () => {
+test('runs files side by side as far as the cores last, but at least one', () => {
   const [half, most] = [planned('usual', 10, 5), planned('usual', 10, 19)];
   const times = (count: number) => Array<Planned>(count).fill(half);
-  assert.equal(nextFile([half], times(3), 0), half);
-  assert.equal(nextFile([half], times(4), 0), undefined);
-  assert.equal(nextFile([most, half], times(3), 0), half, 'a smaller one goes first if only that fits');
+  assert.equal(nextFile([half], times(2), 0), half);
+  assert.equal(nextFile([half], times(3), 0), undefined);
+  assert.equal(nextFile([most, half], times(2), 0), half, 'a smaller one goes first if only that fits');
   const greedy = planned('usual', 10, 30);
   assert.equal(nextFile([greedy], [], 0), greedy);
   assert.equal(nextFile([greedy], times(4), 0.2), undefined);
