@@ -23,6 +23,15 @@ export type Seen = {
   readonly storedRecords: number;
 };
 
+/**
+ * A server that does not answer in time ends the statement itself: statements that nobody waits for any more would pile up on a server
+ * that is slow already, and keep it slow.
+ */
+const inTime = () => ({
+  abort_signal: AbortSignal.timeout(witnesses.clickhouseMsMax),
+  clickhouse_settings: { max_execution_time: witnesses.clickhouseMsMax / 1000 },
+});
+
 const keptField = (server: number) => `kept:${server}`;
 
 /** By server: the number that it was seen to have. */
@@ -65,6 +74,7 @@ export async function readCopiedAt(clickhouse: ClickHouseClient): Promise<string
 
 /** What a server has seen; nothing if it lost even the table. */
 export async function readSeen(clickhouse: ClickHouseClient): Promise<Map<Part, Seen>> {
+  const bound = inTime();
   try {
     const rows = await readRows<Record<'part' | 'number' | 'stored_to' | 'stored_records', string>>(
       clickhouse,
@@ -72,8 +82,8 @@ export async function readSeen(clickhouse: ClickHouseClient): Promise<Map<Part, 
         query: `SELECT part, toString(max(w.number)) AS number, toString(argMax(stored_to, w.number)) AS stored_to,
           toString(argMax(stored_records, w.number)) AS stored_records
         FROM ${onAllReplicas(clickhouse, 'witness')} AS w GROUP BY part`,
-        abort_signal: AbortSignal.timeout(witnesses.clickhouseMsMax),
-        clickhouse_settings: { skip_unavailable_shards: 1 },
+        ...bound,
+        clickhouse_settings: { ...bound.clickhouse_settings, skip_unavailable_shards: 1 },
       },
     );
     return new Map(
@@ -96,6 +106,7 @@ export async function writeSeen(
   kept: number,
 ): Promise<number> {
   const all = [...parts];
+  const bound = inTime();
   await clickhouse.command({
     query: `INSERT INTO witness (part, number, stored_to, stored_records) SELECT row.1, row.2, row.3, row.4 FROM (
         SELECT arrayJoin(arrayZip({parts:Array(String)}, {numbers:Array(UInt64)}, {stored:Array(UInt64)},
@@ -108,8 +119,8 @@ export async function writeSeen(
       records: all.map(([, { storedRecords }]) => storedRecords),
       kept,
     },
-    clickhouse_settings: { async_insert: 0 },
-    abort_signal: AbortSignal.timeout(witnesses.clickhouseMsMax),
+    ...bound,
+    clickhouse_settings: { ...bound.clickhouse_settings, async_insert: 0 },
   });
   return (await readSeen(clickhouse)).get(registry)?.number ?? 0;
 }

@@ -58,7 +58,8 @@ export async function followWitness(options: WitnessOptions): Promise<Witness> {
     try {
       const isDue = rounds % witnesses.roundsPerCopy === 0;
       const wasAway = !comparison.sawAll();
-      if (isDue || wasAway) await comparison.withClickHouse();
+      // A server that was slow is not asked more often for that.
+      if (isDue || (wasAway && !comparison.wasSlow())) await comparison.withClickHouse();
       const isBack = wasAway && comparison.sawAll();
       // Only who has compared counts on: an older Redis must not catch up.
       const counts =
@@ -135,6 +136,8 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
   /** Whether any server was ever seen, and whether all were at the last comparison. */
   let hasSeen = false;
   let sawAll = false;
+  /** Whether one of them took too long. */
+  let wasSlow = false;
   let slack: number | undefined;
 
   const learn = (part: Part, number: number) => known.set(part, Math.max(known.get(part) ?? 0, number));
@@ -212,9 +215,11 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
   async function withClickHouse(): Promise<void> {
     // Before the servers are asked: what they are noted to have, they had by then.
     const kept = await readKept(redis);
+    const askedMs = performance.now();
     const seen = await Promise.all(
       servers.all.map((client) => readSeen(client).catch((error: unknown) => describeError(error))),
     );
+    wasSlow = performance.now() - askedMs >= witnesses.clickhouseMsMax;
     const setBack: number[] = [];
     for (const [server, parts] of seen.entries()) {
       const wasSetBack = servers.setBack().includes(server);
@@ -255,7 +260,14 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
     for (const result of results) if (result.status === 'rejected') throw result.reason;
   }
 
-  return { withRedis, withClickHouse, copy, hasSeen: () => hasSeen, sawAll: () => sawAll };
+  return {
+    withRedis,
+    withClickHouse,
+    copy,
+    hasSeen: () => hasSeen,
+    sawAll: () => sawAll,
+    wasSlow: () => wasSlow,
+  };
 }
 
 /** Sent as text: a Redis that has just started knows no script, and nothing may come between two attempts. */
