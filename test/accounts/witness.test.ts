@@ -1,0 +1,42 @@
+// How often processes compare the stores while ClickHouse is slow: what they ask must not keep it slow.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
+import {
+  type ClickHouseHandle,
+  type SluiceHandle,
+  startClickHouse,
+  startSluice,
+} from '../../harness/services.js';
+import { until } from '../../harness/wait.js';
+import { witnesses } from '../../src/tuning.js';
+
+let clickhouse: ClickHouseHandle;
+let gate: ClickHouseGate;
+let sluice: SluiceHandle;
+
+before(async () => {
+  clickhouse = await startClickHouse();
+  gate = await startClickHouseGate(clickhouse.testerUrl);
+  sluice = await startSluice({ clickhouse, workerEnv: { CLICKHOUSE_URL: gate.url } });
+});
+
+after(async () => {
+  await sluice?.stop();
+  await gate?.close();
+  await clickhouse?.remove();
+});
+
+test('asks a ClickHouse that does not answer in time no more often, and has it end what nobody waits for', async () => {
+  const heldMs = 20_000;
+  gate.hold(({ sql }) => /\bwitness\b/.test(sql));
+  await until(async () => gate.held.length > 0, { deadlineMs: 60_000, what: 'the stores are compared' });
+  await new Promise((resolve) => setTimeout(resolve, heldMs));
+  const asked = [...gate.held];
+  gate.pass();
+  const roundsMs = witnesses.roundsPerCopy * witnesses.everyMs;
+  assert.ok(asked.length <= 1 + heldMs / roundsMs, `${asked.length} statements`);
+  for (const { parameters } of asked)
+    assert.equal(Number(parameters.get('max_execution_time')), witnesses.clickhouseMsMax / 1000);
+});
