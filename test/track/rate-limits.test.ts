@@ -204,7 +204,8 @@ describe('limits', { concurrency: 8 }, () => {
   });
 
   test('accepts a request that adds properties after Retry-After', async () => {
-    for (let n = 1; n <= 30; n += 1) assertAccepted(await addProperties(contract, 'patient'));
+    const first = await Promise.all(repeat(30, () => addProperties(contract, 'patient')));
+    assert.equal(countAccepted(first), 30);
     const retryAfter = assertLimited(await addProperties(contract, 'patient'), 'user_properties', 30, 30);
     await wait(retryAfter * 1000);
     assertAccepted(await addProperties(contract, 'patient'));
