@@ -743,7 +743,7 @@ test('an old message of the client library that comes late does not win over a n
     claim: eventIdOf(id),
   });
   const worker = await createWorker();
-  const properties = (plan: string) => `7,"",{"plan":"${plan}"}`;
+  const properties = (plan: string) => `7,"",null,{"plan":"${plan}"}`;
   const first = [message(1, 'm1', properties('old')), message(2, 'm2', '7,"ada"')];
   await commit(worker.redis, [group(first)]);
   await worker.storeAll();
@@ -905,7 +905,7 @@ test('after random actions the first accepted record of each key is stored, and 
   const recordOf = (key: number, name: string): IngestRecord => {
     if (key < firstMessage) return eventRecord(name, `key ${key}`);
     const id = eventIdOf(`key ${key}`);
-    return { table: 1, row: `["1000000001","${id}",7,"",{"is":"${name}"},`, claim: id };
+    return { table: 1, row: `["1000000001","${id}",7,"",null,{"is":"${name}"},`, claim: id };
   };
   const stored = async () =>
     (
