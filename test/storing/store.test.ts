@@ -146,7 +146,7 @@ test('marker rows are in no view and no count', async () => {
   const identity = { table: 2, row: `["1000000001","${noEventId}",7,"ada",`, claim: undefined };
   const properties = {
     table: 1,
-    row: `["1000000001","${noEventId}",null,"ada",{"email":"ada@example.com"},`,
+    row: `["1000000001","${noEventId}",null,"ada",null,{"email":"ada@example.com"},`,
     claim: undefined,
   };
   const others = tables.slice(3).map((table, i) => {
