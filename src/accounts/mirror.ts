@@ -2,7 +2,7 @@
 
 import { mirrorAudit } from '../audit/mirror.js';
 import { readRows } from '../clickhouse/answers.js';
-import type { ClickHouseClient } from '../clickhouse/client.js';
+import { type ClickHouseClient, endingAfter } from '../clickhouse/client.js';
 import { type CrashPoint, noCrash } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
@@ -96,7 +96,7 @@ export function isCopiedInTime(redis: Redis, clickhouse: ClickHouseClient, msMax
 
 /** Rejects with NotCopied if ClickHouse does not answer in time: a change that it has to copy is not begun. */
 export async function assertCopyable(clickhouse: ClickHouseClient, msMax: number): Promise<void> {
-  const answer = clickhouse.command({ query: 'SELECT 1', abort_signal: AbortSignal.timeout(msMax) });
+  const answer = clickhouse.command({ query: 'SELECT 1', ...endingAfter(msMax) });
   if (!(await succeeds(answer))) throw new NotCopied(false);
 }
 

@@ -2,7 +2,7 @@
 // Redis notes for each server which number that is.
 
 import { readRow, readRows } from '../clickhouse/answers.js';
-import { type ClickHouseClient, codeOfFault, faultCodes } from '../clickhouse/client.js';
+import { type ClickHouseClient, codeOfFault, endingAfter, faultCodes } from '../clickhouse/client.js';
 import { onAllReplicas } from '../clickhouse/replication.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
@@ -22,15 +22,6 @@ export type Seen = {
   readonly storedTo: number;
   readonly storedRecords: number;
 };
-
-/**
- * A server that does not answer in time ends the statement itself: statements that nobody waits for any more would pile up on a server
- * that is slow already, and keep it slow.
- */
-const inTime = () => ({
-  abort_signal: AbortSignal.timeout(witnesses.clickhouseMsMax),
-  clickhouse_settings: { max_execution_time: witnesses.clickhouseMsMax / 1000 },
-});
 
 const keptField = (server: number) => `kept:${server}`;
 
@@ -74,7 +65,7 @@ export async function readCopiedAt(clickhouse: ClickHouseClient): Promise<string
 
 /** What a server has seen; nothing if it lost even the table. */
 export async function readSeen(clickhouse: ClickHouseClient): Promise<Map<Part, Seen>> {
-  const bound = inTime();
+  const bound = endingAfter(witnesses.clickhouseMsMax);
   try {
     const rows = await readRows<Record<'part' | 'number' | 'stored_to' | 'stored_records', string>>(
       clickhouse,
@@ -106,7 +97,7 @@ export async function writeSeen(
   kept: number,
 ): Promise<number> {
   const all = [...parts];
-  const bound = inTime();
+  const bound = endingAfter(witnesses.clickhouseMsMax);
   await clickhouse.command({
     query: `INSERT INTO witness (part, number, stored_to, stored_records) SELECT row.1, row.2, row.3, row.4 FROM (
         SELECT arrayJoin(arrayZip({parts:Array(String)}, {numbers:Array(UInt64)}, {stored:Array(UInt64)},

@@ -4,7 +4,7 @@
 import { AdministrationError } from '../accounts/accounts.js';
 import { readLoadedRegistry, readRegistry } from '../accounts/registry.js';
 import { readRow, readRows } from '../clickhouse/answers.js';
-import type { ClickHouseClient } from '../clickhouse/client.js';
+import { type ClickHouseClient, endingAfter } from '../clickhouse/client.js';
 import { serversOf, setBackIn } from '../clickhouse/servers.js';
 import { countSetAside, describeSetAside } from '../clickhouse/set-aside-parts.js';
 import { overview } from '../contract/limits.js';
@@ -122,7 +122,7 @@ async function countFailed({ clickhouse }: AdminContext, appIds: readonly string
         query: `SELECT toFloat64(count()) AS failed FROM failed_events
           WHERE table_name != '' AND app_id IN ({appIds:Array(String)})`,
         query_params: { appIds },
-        abort_signal: AbortSignal.timeout(overview.clickhouseMsMax),
+        ...endingAfter(overview.clickhouseMsMax),
       });
       return failed;
     }),
@@ -233,7 +233,7 @@ async function askClickHouse(clickhouse: ClickHouseClient): Promise<ClickHouseFa
     const [facts] = await readRows<ClickHouseFacts>(clickhouse, {
       query: `SELECT version() AS version, uptime() AS uptime_seconds, toFloat64(unreserved_space) AS disk_free_bytes,
           toFloat64(total_space) AS disk_bytes FROM system.disks ORDER BY unreserved_space LIMIT 1`,
-      abort_signal: AbortSignal.timeout(overview.clickhouseMsMax),
+      ...endingAfter(overview.clickhouseMsMax),
     });
     return facts;
   };

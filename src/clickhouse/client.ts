@@ -112,6 +112,17 @@ async function untilAborted(work: Promise<void>, signal: AbortSignal | undefined
   await Promise.race([work, aborted]).finally(() => signal.removeEventListener('abort', stop));
 }
 
+/**
+ * For a statement that its sender gives up after so long, and may send again: the server ends it then too. Statements that nobody
+ * waits for any more would pile up on a server that is slow already, and keep it slow.
+ */
+export function endingAfter(ms: number) {
+  return {
+    abort_signal: AbortSignal.timeout(ms),
+    clickhouse_settings: { max_execution_time: ms / 1000 },
+  };
+}
+
 function connect(options: ClickHouseOptions, requestMsMax: number): ClickHouseClient {
   return createClient({
     url: options.url,

@@ -2,7 +2,7 @@
 
 import { clickhouseDisk, clickhouseUp } from '../metrics.js';
 import { readRows } from './answers.js';
-import type { ClickHouseClient } from './client.js';
+import { type ClickHouseClient, endingAfter } from './client.js';
 import { serversOf } from './servers.js';
 
 /** If ClickHouse is away, its gauges have no value, and a request for the metrics waits no longer than this. */
@@ -25,7 +25,7 @@ async function readDisk(clickhouse: ClickHouseClient): Promise<Disk | undefined>
   const [disk] = await readRows<Disk>(clickhouse, {
     query: `SELECT toString(unreserved_space) AS free, toString(total_space) AS total FROM system.disks
       ORDER BY unreserved_space LIMIT 1`,
-    abort_signal: AbortSignal.timeout(waitMsMax),
+    ...endingAfter(waitMsMax),
   });
   return disk;
 }

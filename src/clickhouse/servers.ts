@@ -4,7 +4,7 @@
 // `serversOf` finds the connections to all others. A process with one server has no
 // table, unless the deployment has several by now: then it refuses what needs the others.
 
-import { type ClickHouseClient, type ClickHouseOptions, connectClickHouse } from './client.js';
+import { type ClickHouseClient, type ClickHouseOptions, connectClickHouse, endingAfter } from './client.js';
 import { guardServers, type RightServers, WrongServer } from './right-servers.js';
 
 /** Shards by number: the server, by its place in CLICKHOUSE_URL, that has the shard's rows. */
@@ -218,8 +218,7 @@ export function watchServers(home: ClickHouseClient): ServersWatch {
 
 /** A single server has no place that it could be wrong for. */
 async function askSingle(home: ClickHouseClient): Promise<State> {
-  const abort_signal = AbortSignal.timeout(answerMsMax);
-  return home.command({ query: 'SELECT 1', abort_signal }).then(
+  return home.command({ query: 'SELECT 1', ...endingAfter(answerMsMax) }).then(
     () => 'there',
     () => 'away',
   );

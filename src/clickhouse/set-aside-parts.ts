@@ -3,7 +3,7 @@
 
 import { clickhousePartsSetAside } from '../metrics.js';
 import { readRow } from './answers.js';
-import { type ClickHouseClient, codeOfFault, faultCodes } from './client.js';
+import { type ClickHouseClient, codeOfFault, endingAfter, faultCodes } from './client.js';
 import { serversOf } from './servers.js';
 
 /**
@@ -21,7 +21,7 @@ export async function countSetAside(client: ClickHouseClient): Promise<number | 
       query: `SELECT count() AS parts FROM system.detached_parts
         WHERE database = currentDatabase() AND ifNull(reason, '') NOT IN ({harmless:Array(String)})`,
       query_params: { harmless },
-      abort_signal: AbortSignal.timeout(answerMsMax),
+      ...endingAfter(answerMsMax),
     });
     return Number(parts);
   } catch (error) {

@@ -1,7 +1,8 @@
 // Group commit: what arrived while the last commit was under way goes to Redis in one script call, large requests apart from small
 // ones (commit-queue.ts). There is one committer per shard and process, with one commit in flight. So commits have an order, and a late
-// copy of an older one is recognised and refused (attempts.ts). A commit also says which version of the suppressions this process has. If a shard has a
-// later one, the script stores nothing, and the commit is repeated with the records of users who were suppressed meanwhile marked.
+// copy of an older one is recognised and refused (attempts.ts). A commit also says which version of the suppressions this process has.
+// If a shard has a later one, the script stores nothing, and the commit is repeated with the records of users who were suppressed
+// meanwhile marked.
 
 import { commits } from '../contract/limits.js';
 import { describeError } from '../log.js';
@@ -15,8 +16,8 @@ import type { Submission } from './submission.js';
 export type Committer = {
   /**
    * Queues a request. All of its groups go into one commit, in order, so either all are overloaded or unknown, or none
-   * is. Requests of one account are committed in the order of the calls. `settle` is called once with a result for each of the groups that the submission has by then, not much later than
-   * `commits.deadlineMs` from now.
+   * is. Requests of one account are committed in the order of the calls. `settle` is called once, with a result for each of the groups,
+   * not much later than `commits.deadlineMs` from now.
    */
   submit(submission: Submission, settle: (results: readonly CommitResult[]) => void): void;
   /** Settles when every submitted group is answered. Later groups are refused as overloaded. */

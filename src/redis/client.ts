@@ -97,14 +97,9 @@ function withSureInfo(connection: Redis): Redis {
   const duplicate = connection.duplicate.bind(connection) as (...args: unknown[]) => Redis;
   const ask = () =>
     connection instanceof Single ? info() : Promise.any(mastersOf(connection).map((master) => master.info()));
-  const sureInfo = async (): Promise<string> => {
-    for (;;) {
-      // Once the connection has ended nobody waits for the answer.
-      const answer = await ask().catch(() => connection.status === 'end' && '');
-      if (answer !== false) return answer;
-      await new Promise((resolve) => setTimeout(resolve, 500));
-    }
-  };
+  // Once the connection has ended nobody waits for the answer.
+  const askOrEnd = () => ask().catch(() => (connection.status === 'end' ? '\n' : ''));
+  const sureInfo = () => untilTrue(askOrEnd, { everyMs: 500, msMax: Number.POSITIVE_INFINITY });
   return Object.assign(connection, {
     // With a callback it is the library itself that asks, whether a connection is ready.
     info: (...args: unknown[]) => (args.length === 0 ? sureInfo() : info(...args)),

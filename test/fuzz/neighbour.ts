@@ -1,6 +1,6 @@
 // A well-behaved client beside the fuzzer, in a thread of its own so that it measures the service and not the fuzzer. It
-// sends one event after another on one connection, expects 200 for each, and measures how long each took, and how much the
-// process has worked meanwhile.
+// sends one event after another on one connection, expects 200 for each, and measures how long each took. Beside each it asks
+// whether the process lives, and measures how much that worked before it answered.
 
 import { Agent, request } from 'node:http';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
@@ -8,7 +8,10 @@ import { mainThreadMs } from './process-figures.js';
 
 export type NeighbourReport = {
   readonly tookMs: readonly number[];
-  /** CPU time of the process's main thread from each event to its answer. Other programs on the machine hardly change it. */
+  /**
+   * CPU time of the process's main thread before it answered a question that needs neither Redis nor a disk: while those are
+   * slow, it may well work on somebody else's request. So other programs on the machine hardly change it.
+   */
   readonly workedMs: readonly number[];
   /** Answers other than 200 and 503 `unknown`, and other failures. */
   readonly faults: readonly string[];
@@ -78,8 +81,22 @@ async function send({ baseUrl, appId }: Options, agent: Agent, number: number): 
   });
 }
 
+/** Settles with the CPU time of the process's main thread at its answer. */
+async function asksWhetherItLives({ baseUrl, pid }: Options, agent: Agent): Promise<number> {
+  return new Promise((settle, reject) => {
+    const sent = request(`${baseUrl}/health/live`, { agent }, (reply) => {
+      settle(mainThreadMs(pid));
+      reply.resume();
+    });
+    sent.setTimeout(10_000, () => sent.destroy(new Error('no sign of life within 10 s')));
+    sent.once('error', reject);
+    sent.end();
+  });
+}
+
 async function run(options: Options): Promise<void> {
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  const agentOfQuestions = new Agent({ keepAlive: true, maxSockets: 1 });
   let tookMs: number[] = [];
   let workedMs: number[] = [];
   let faults: string[] = [];
@@ -91,9 +108,11 @@ async function run(options: Options): Promise<void> {
   for (let number = 0; ; number += 1) {
     const startedMs = performance.now();
     const before = mainThreadMs(options.pid);
+    const lives = asksWhetherItLives(options, agentOfQuestions);
     const fault = await send(options, agent, number);
     tookMs.push(performance.now() - startedMs);
-    workedMs.push(mainThreadMs(options.pid) - before);
+    const unanswered = await lives.then((answeredAtMs) => workedMs.push(answeredAtMs - before), String);
+    if (typeof unanswered === 'string') faults.push(unanswered);
     if (fault === unknownOutcome) unknown += 1;
     else if (fault !== undefined) faults.push(fault);
     if (isAsked) {

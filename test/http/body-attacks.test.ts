@@ -56,7 +56,7 @@ async function under(attack: () => Promise<void>): Promise<void> {
     assert.ok(peakMib(pid) < residentMibMax, `${Math.round(peakMib(pid))} MiB`);
     bestMs = Math.min(bestMs, quantile(workedMs, 0.99));
   }
-  assert.ok(bestMs < workedMsMax, `worked for ${bestMs} ms before it answered the neighbour (p99)`);
+  assert.ok(bestMs < workedMsMax, `worked for ${bestMs} ms before it answered (p99)`);
 }
 
 async function openMany(count: number): Promise<RawConnection[]> {

@@ -68,3 +68,9 @@ test('small bodies count only if they are compressed', () => {
   assert.equal(passing(rule, {}, 2_000, 60_000), 2_000);
   assert.ok(passing(rule, { encoding: 'gzip' }, 2_000, 60_000) < 2_000);
 });
+
+test('a body beyond all that its environment may send passes when nothing is taken yet: the limits decide about its records', () => {
+  const rule = makeRule();
+  assert.equal(passing(rule, { authorization: 'Bearer hostile' }, 1, 100 * MiB), 1);
+  assert.equal(passing(rule, { authorization: 'Bearer hostile' }, 1, 10 * MiB), 0);
+});

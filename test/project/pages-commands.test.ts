@@ -149,7 +149,7 @@ test('suppression: the walk-through keeps a user out, counts what it left out, a
 
 test('export: the walk-through ends with the event and the last line', async () => {
   const blocks = blocksOf('src/export/README.md');
-  assert.equal(blocks.length, 5, 'an event, token, request, status, data');
+  assert.equal(blocks.length, 6, 'an event, token, request, status, data, archive');
   const commands = blocks.map((block) => block.commands).join('\necho\n');
   const said = await runBlock(sluice, { section: 'Walk-through', commands }, folder, {
     API_KEY: String(sluice.bootstrap.api_key),
@@ -157,4 +157,5 @@ test('export: the walk-through ends with the event and the last line', async () 
   assert.match(said, /"user_export_id":"[\w-]{36}","status":"pending"/);
   assert.match(said, /\{"kind":"event",.*"event":"Signed Up",.*"identity":"bob@example.com"/);
   assert.match(said, /\{"kind":"end","records":1\}\n/);
+  assert.equal(readFileSync(join(folder, 'data.zip')).toString('latin1', 0, 4), 'PK\x03\x04');
 });

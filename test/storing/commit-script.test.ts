@@ -226,7 +226,7 @@ test('accepts a key once, in one commit and in later ones, and says which repeat
 test('stores exactly the rows that are neither limited nor repeats, in every table', async () => {
   const property = (name: string): IngestRecord => ({
     table: 1,
-    row: `["1000000001","${noEventId}",null,"${name}",{},`,
+    row: `["1000000001","${noEventId}",null,"${name}",null,{},`,
     claim: undefined,
   });
   const full = limit('full', 1, 60_000);
@@ -459,7 +459,7 @@ test('an overdue segment takes no further commit', async () => {
 
 test('keeps one open segment per table, and one sequence of numbers over all tables', async () => {
   const identity = { table: 2, row: `["1000000001","${noEventId}",7,"ada",`, claim: undefined };
-  const properties = { table: 1, row: `["1000000001","${noEventId}",null,"ada",{},`, claim: undefined };
+  const properties = { table: 1, row: `["1000000001","${noEventId}",null,"ada",null,{},`, claim: undefined };
   assert.equal(
     await commit(redis, [group([eventRecord('a'), identity, properties, eventRecord('b')])]),
     'ssss',

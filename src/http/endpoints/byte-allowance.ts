@@ -15,7 +15,7 @@ import type { Exchange } from '../protocol/exchange.js';
 export type ByteAllowance = {
   /**
    * Takes bytes from the allowance of somebody who may send `max` at once, and as many again in a window. Returns 0, or, with
-   * nothing taken, how long to wait until they fit.
+   * nothing taken, how long to wait until they fit. More bytes than `max` take all of it: else they would never fit.
    */
   take(sender: string, bytes: number, limit: Pick<RateLimit, 'max' | 'windowMs'>): number;
 };
@@ -28,7 +28,7 @@ export function createByteAllowance(clock = () => performance.now()): ByteAllowa
   return {
     take: (sender, bytes, { max, windowMs }) => {
       const nowMs = clock();
-      const fullMs = Math.max(nowMs, fullAtMs.get(sender) ?? nowMs) + (bytes / max) * windowMs;
+      const fullMs = Math.max(nowMs, fullAtMs.get(sender) ?? nowMs) + Math.min(bytes / max, 1) * windowMs;
       const waitMs = fullMs - nowMs - windowMs;
       if (waitMs > 0) return waitMs;
       fullAtMs.delete(sender);
@@ -43,6 +43,9 @@ export function createByteAllowance(clock = () => performance.now()): ByteAllowa
 /** Takes the bytes of a body from an allowance. Returns the name of the limit for metrics, and 0 or how long to wait. */
 export type AllowanceRule = (exchange: Exchange, bytes: number) => Taken;
 type Taken = { readonly limit: 'collect_address' | 'address' | 'app_bytes'; readonly waitMs: number };
+
+/** Most bodies: made once, since each single event asks. */
+const nothingTaken: Taken = { limit: 'address', waitMs: 0 };
 
 /** What endpoints of servers need besides. */
 export type ForStrangers = { readonly largeBodies: AllowanceRule };
@@ -83,8 +86,7 @@ export function largeBodiesOfServers(
   }
 
   return (exchange, bytes) => {
-    if (bytes <= receiving.smallBytesMax && exchange.framing.encoding !== 'gzip')
-      return { limit: 'address', waitMs: 0 };
+    if (bytes <= receiving.smallBytesMax && exchange.framing.encoding !== 'gzip') return nothingTaken;
     const environment = caller(exchange);
     if (environment === undefined) return { limit: 'address', waitMs: takeOfStranger(exchange, bytes) };
     const { appId, limits } = environment;
