@@ -62,7 +62,7 @@ export async function sendExport(
       const write = () => reader.write(bytes);
       if (!(await download.deliver(bytes.length, write))) throw new DownloadBroken();
     }
-    stream.end();
+    if (!(await stream.end())) throw new DownloadBroken();
     return records;
   } catch (error) {
     const isBroken = download.signal.aborted;

@@ -62,15 +62,21 @@ export class AnswerStream {
     clearInterval(keepingOpen);
   }
 
-  /** Ends the body as a whole one. */
-  end(): void {
-    if (this.#isOver) return;
+  /**
+   * Ends the body as a whole one, once the socket has taken it: from then on, what comes in on a connection that closes would be
+   * a request. Settles with false if the client is gone or takes nothing more.
+   */
+  async end(): Promise<boolean> {
+    const last = this.#held;
+    this.#held = Buffer.alloc(0);
+    if (!this.#isOver && last.length > 0 && !this.#send(last)) await this.#untilWritable();
+    if (this.#isOver) return false;
     this.#isOver = true;
     this.#res.cork(() => {
-      if (this.#held.length > 0) this.#res.write(this.#held);
       this.#res.end('', this.#closeAfter);
     });
     this.#onEnd();
+    return true;
   }
 
   /** Closes the connection, so that the client sees a body without its end. */

@@ -6,6 +6,7 @@
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { overloadedRetrySeconds, receiving } from '../../contract/limits.js';
 import { type OutcomeCode, outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
+import { exportPieceBytesMax } from '../../tuning.js';
 import { AnswerStream } from './answer-stream.js';
 import type { CallerAddress } from './caller-address.js';
 import { type Framing, readFraming } from './framing.js';
@@ -48,6 +49,7 @@ export class Exchange {
   #gone = false;
   #finished = false;
   #sent = false;
+  #stream: AnswerStream | undefined;
   #bodyPending = false;
   #heldAnswer: (() => void) | undefined;
   #releases: (() => void)[] | undefined;
@@ -86,6 +88,8 @@ export class Exchange {
     res.onAborted(() => {
       this.ended = true;
       this.#gone = true;
+      // The first to know, since what the others do may cut it off.
+      this.#stream?.clientIsGone();
       this.#finish();
     });
   }
@@ -186,18 +190,20 @@ export class Exchange {
   stream(headers: Headers, type: string): AnswerStream | undefined {
     if (this.ended) return undefined;
     this.ended = true;
-    const res = this.#res;
-    res.cork(() => this.#sendHead(200, [['Content-Type', type], ...this.#headers, ...headers]));
-    this.#noteAnswer(200, performance.now() - this.#beganMs);
     // A body that will not be read is still to come.
-    const stream = new AnswerStream(res, this.#closeAfter || this.#bodyPending, () => {
+    this.#closeAfter ||= this.#bodyPending;
+    this.#bodyPending = false;
+    return this.#begin(200, headers, type);
+  }
+
+  #begin(status: number, headers: Headers, type: string): AnswerStream {
+    this.#res.cork(() => this.#sendHead(status, [['Content-Type', type], ...this.#headers, ...headers]));
+    this.#noteAnswer(status, performance.now() - this.#beganMs);
+    this.#stream = new AnswerStream(this.#res, this.#closeAfter, () => {
       this.#sent = true;
       this.#finish();
     });
-    this.#bodyPending = false;
-    // It is the first to know, since what the others do may cut it off.
-    this.#releases = [() => stream.clientIsGone(), ...(this.#releases ?? [])];
-    return stream;
+    return this.#stream;
   }
 
   #answer(send: () => void): void {
@@ -224,6 +230,8 @@ export class Exchange {
   #send(status: number, body: string | Buffer | undefined, headers: Headers, type: string): void {
     this.#finish();
     if (this.#gone) return;
+    if (this.#closeAfter && !this.head && Buffer.byteLength(body ?? '') > exportPieceBytesMax)
+      return this.#sendInPieces(status, Buffer.from(body ?? ''), headers, type);
     const res = this.#res;
     res.cork(() => {
       if (this.framing.awaitsContinue) {
@@ -243,6 +251,15 @@ export class Exchange {
       this.#sent = true;
     });
     this.#noteAnswer(status, performance.now() - this.#beganMs);
+  }
+
+  /**
+   * Sends a long body after which the connection closes. `end` would copy what the socket does not take at once, and until
+   * that is read, bytes that come in would be a request. An answer in pieces is pending until its last bytes.
+   */
+  #sendInPieces(status: number, body: Buffer, headers: Headers, type: string): void {
+    const stream = this.#begin(status, headers, type);
+    this.attend(stream.write(body).then(() => stream.end()));
   }
 
   /** Writes status and headers, also behind a `100 Continue`: after that uWebSockets.js takes headers only. */
