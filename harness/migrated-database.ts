@@ -1,5 +1,5 @@
 // ClickHouse's data with the schema of this build and nothing else. It is made once and then copied, since migrating an
-// empty database takes ClickHouse 0.7 s of CPU. A deployment that starts from a copy still migrates, and finds nothing to do.
+// empty database takes ClickHouse 0.4 s of CPU. A deployment that starts from a copy still migrates, and finds nothing to do.
 
 import { createHash } from 'node:crypto';
 import { cpSync, existsSync, readFileSync, renameSync, rmSync } from 'node:fs';

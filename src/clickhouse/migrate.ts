@@ -124,6 +124,7 @@ async function applyMissing(
 
   const applied = await readApplied(client);
   const known = new Map(migrations.map((migration) => [migration.name, migration.checksum]));
+  if (applied.size > 0 && !applied.has(migrations[0]?.name ?? '')) throw new MigrationError(madeBefore);
   for (const [name, checksum] of applied) {
     if (!known.has(name))
       throw new MigrationError(`the database has the migration ${name} of a newer version`);
@@ -143,6 +144,10 @@ async function applyMissing(
   }
   return missing.map(({ name }) => name);
 }
+
+/** Every later version has the first migration of this one, which those before 1.0.0 did not have. */
+const madeBefore =
+  'this database is of a version before 1.0.0 and is left as it is: to take its events and users along, write them to files by SQL as CHANGELOG.md says, and import these into a new deployment (an empty DATA_DIR, or an empty Redis and database)';
 
 /** The table or view whose definition a migration writes; an INSERT writes none. */
 function definedBy(sql: string): string[] {

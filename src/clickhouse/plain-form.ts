@@ -17,7 +17,7 @@ export function hasPlainForm(plainForms: string): string {
 
 /**
  * The condition on rows whose identity is not its own plain form, and has one of these: in the expression of its Bloom filter
- * (0085_index_stored_events_by_plain_form.sql).
+ * (by_plain_form of the stored tables).
  */
 export function differsAndHas(plainForms: string): string {
   // A blank is no plain form, so it stands for all identities that are their own.

@@ -1,6 +1,5 @@
 // The ids and keys in a segment's bytes. Every row begins with its environment and its id: `["1000000001","<32 digits>",…`.
-// Nothing is parsed; the id of a record without a key begins with eight zeros (ingest/event-id.ts). In segments of the first
-// version of their columns only events have ids; no other row has a text at that place.
+// Nothing is parsed; the id of a record without a key begins with eight zeros (ingest/event-id.ts).
 
 /** Bytes of an id by which keys are told apart, as many as a claim in Redis has. */
 export const keyBytes = 14;
@@ -25,10 +24,11 @@ export function keysOfRows(segment: Buffer): RowKeys {
     if (segment[from] !== comma) {
       row++;
       const at = idAt(segment, from);
-      if (isId(segment, at) && !isUnkeyed(segment, at)) {
+      if (!isUnkeyed(segment, at)) {
         const keyAt = keyBytes * rows.length;
         if (keyAt === bytes.length) bytes = Buffer.concat([bytes], 2 * bytes.length);
-        if (readDigits(segment, at, bytes, keyAt)) rows.push(row);
+        readDigits(segment, at, bytes, keyAt);
+        rows.push(row);
       }
     }
     from = to + 1;
@@ -40,19 +40,16 @@ export function keysOfRows(segment: Buffer): RowKeys {
   };
 }
 
-/** Reads the hexadecimal digits of a key; false if there are other characters, so that it is no id. */
-function readDigits(segment: Buffer, from: number, key: Buffer, to: number): boolean {
-  let notDigits = 0;
+/** Reads the hexadecimal digits of a key. */
+function readDigits(segment: Buffer, from: number, key: Buffer, to: number): void {
   for (let i = 0; i < keyBytes; i++) {
     const high = digits[segment[from + 2 * i] as number] as number;
     const low = digits[segment[from + 2 * i + 1] as number] as number;
-    notDigits |= (high | low) & 0xf0;
     key[to + i] = (high << 4) | low;
   }
-  return notDigits === 0;
 }
 
-/** Where a row's id begins if it has one, behind its quotation mark. */
+/** Where a row's id begins, behind its quotation mark. */
 function idAt(rows: Buffer, from: number): number {
   // `["` and the digits of the environment; a marker has none. Then `","`.
   let at = from + 2;
@@ -60,23 +57,14 @@ function idAt(rows: Buffer, from: number): number {
   return at + 3;
 }
 
-function isId(rows: Buffer, at: number): boolean {
-  return rows[at - 1] === quote && rows[at + idDigits] === quote;
-}
-
 function isUnkeyed(segment: Buffer, at: number): boolean {
   for (let i = at; i < at + 8; i++) if (segment[i] !== zero) return false;
   return true;
 }
 
-const idDigits = 32;
 const comma = 0x2c;
 const lineFeed = 0x0a;
-const quote = 0x22;
 const zero = 0x30;
 const nine = 0x39;
-/** The values of hexadecimal digits; of other characters 255. */
-const digits = Uint8Array.from({ length: 256 }, (_, code) => {
-  const digit = Number.parseInt(String.fromCharCode(code), 16);
-  return Number.isNaN(digit) ? 255 : digit;
-});
+/** The values of hexadecimal digits. */
+const digits = Uint8Array.from({ length: 256 }, (_, code) => Number.parseInt(String.fromCharCode(code), 16));

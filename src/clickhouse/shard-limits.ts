@@ -1,10 +1,9 @@
 // Which inserts ClickHouse refuses by itself, however late they arrive: segments from before a moment, and shards that are on another
 // server. A limit is a row of `shard_limits`, which the constraints `shard_limits` of the stored tables read at each insert (see
-// migrations 0100 to 0105), so no definition changes while the service runs. An insert that is not in system.processes when a limit has
+// 0002_create_stored_events.sql), so no definition changes while the service runs. An insert that is not in system.processes when a limit has
 // been stored heeds it; inserts that ClickHouse has begun go on.
 
 import { tables } from '../contract/records.js';
-import { readRows } from './answers.js';
 import type { ClickHouseClient } from './client.js';
 import { changeDefinition } from './definitions.js';
 import { readMigrations } from './migrate.js';
@@ -15,8 +14,7 @@ import { storedTable } from './tables.js';
 export const limitsTable = 'shard_limits';
 const constraint = 'shard_limits';
 
-const tablesOfSegments = [...tables.map(storedTable), 'failed_events'];
-const limitedTables: readonly string[] = [...tablesOfSegments, 'stored_keys'];
+const limitedTables: readonly string[] = [...tables.map(storedTable), 'failed_events', 'stored_keys'];
 
 /**
  * From here on ClickHouse refuses a shard's segments up to a number, with the code of `isRefusedSegment`: their Redis was
@@ -31,7 +29,6 @@ export async function refuseSegments(
 ): Promise<void> {
   if (!/^\d+$/.test(number)) throw new Error('a segment number is not decimal');
   await add(client, `SELECT ${shard}, 'refused', '${ofRestore}', ${number}, ''`);
-  await dropEarlier(client, tablesOfSegments, `not_before_restore_of_shard_${shard}`);
 }
 
 /**
@@ -50,7 +47,6 @@ export async function openShard(client: ClickHouseClient, shard: number): Promis
 async function setDoor(client: ClickHouseClient, shard: number, door: string): Promise<void> {
   const before = `SELECT max(value) FROM ${limitsTable} WHERE shard = ${shard} AND kind = 'door'`;
   await add(client, `SELECT ${shard}, 'door', '', (${before}) + 1, '${door}'`);
-  await dropEarlier(client, limitedTables, `where_shard_${shard}_is`);
 }
 
 async function add(client: ClickHouseClient, limit: string): Promise<void> {
@@ -58,21 +54,6 @@ async function add(client: ClickHouseClient, limit: string): Promise<void> {
     query: `INSERT INTO ${limitsTable} (shard, kind, of_restore, value, door) ${limit}`,
     clickhouse_settings: { async_insert: 0, ...(await settingsOfAll(client)) },
   });
-}
-
-/** Earlier versions had a constraint for each limit. A row has taken its place. */
-async function dropEarlier(
-  client: ClickHouseClient,
-  from: readonly string[],
-  earlier: string,
-): Promise<void> {
-  const limited = await readRows<{ name: string }>(client, {
-    query: `SELECT name FROM system.tables WHERE database = currentDatabase() AND name IN ({from:Array(String)})
-      AND position(create_table_query, {earlier:String}) > 0`,
-    query_params: { from, earlier: `CONSTRAINT ${earlier} ` },
-  });
-  for (const { name } of limited)
-    await changeDefinition(client, [name], `ALTER TABLE ${name} DROP CONSTRAINT IF EXISTS ${earlier}`);
 }
 
 /**
@@ -86,10 +67,13 @@ export async function limitRestored(
   id: string,
 ): Promise<void> {
   if (!limitedTables.includes(table)) return;
-  const creation = new RegExp(`^ALTER TABLE ${table} [^]* ${constraint} CHECK\\s([^]*)$`, 'm');
+  const creation = new RegExp(
+    `^CREATE TABLE IF NOT EXISTS ${table} [^]* ${constraint} CHECK\\s([^]*?)\n\\)\n`,
+    'm',
+  );
   const check = readMigrations()
     .map(({ sql }) => creation.exec(sql)?.[1])
-    .findLast((text) => text !== undefined);
+    .find((text) => text !== undefined);
   if (check === undefined) throw new Error(`no migration limits ${table}`);
   const its = check
     .replace(`FROM ${limitsTable} `, `FROM ${databaseOf(client)}.${limitsTable} `)

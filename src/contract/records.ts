@@ -201,13 +201,7 @@ export const exportedKinds = {
  * Redis or among the failed rows; they are stored with these columns, and all others get their defaults. So when you change the
  * columns of a table, append its previous columns to its list here. A table never loses a column.
  */
-export const earlierColumns: Readonly<Partial<Record<TableName, readonly (readonly string[])[]>>> = {
-  user_properties: [
-    ['app_id', 'user_id', 'identity', 'properties'],
-    ['app_id', 'event_id', 'user_id', 'identity', 'properties'],
-  ],
-  user_identities: [['app_id', 'user_id', 'identity']],
-};
+export const earlierColumns: Readonly<Partial<Record<TableName, readonly (readonly string[])[]>>> = {};
 
 /**
  * A table, with the version of its columns from the second on: `events`, `events.2`. Under this name rows wait in Redis and

@@ -21,8 +21,8 @@ export type Mutant = {
 
 const commit = 'src/redis/commit-3.lua';
 const store = 'workers/store.js';
-const eventsTable = 'src/clickhouse/migrations/0001_create_stored_events.sql';
-const eventsView = 'src/clickhouse/migrations/0006_create_events_view.sql';
+const eventsTable = 'src/clickhouse/migrations/0002_create_stored_events.sql';
+const eventsView = 'src/clickhouse/migrations/0017_create_events_view.sql';
 
 export const mutants: readonly Mutant[] = [
   {
@@ -227,9 +227,9 @@ export const mutants: readonly Mutant[] = [
       },
       {
         file: eventsView,
-        find: "SELECT * FROM stored_events WHERE app_id != ''",
+        find: "FROM stored_events WHERE app_id != ''",
         replace:
-          "SELECT * FROM stored_events WHERE app_id != '' ORDER BY segment DESC, commit_number DESC, row_number DESC LIMIT 1 BY app_id, event_id",
+          "FROM stored_events WHERE app_id != '' ORDER BY segment DESC, commit_number DESC, row_number DESC LIMIT 1 BY app_id, event_id",
       },
     ],
     faults: ['script flush'],

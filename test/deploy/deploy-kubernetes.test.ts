@@ -209,7 +209,7 @@ describe('each object', () => {
 
     const applied = JSON.stringify(sorted(objectsOf((file) => !others.includes(file)))).replaceAll(
       '"image":"sluice"',
-      '"image":"registry.example.com/sluice:0.1.0"',
+      '"image":"registry.example.com/sluice:1.0.0"',
     );
     assert.deepEqual(sorted(kustomize(deployPath('kubernetes'))), JSON.parse(applied));
 

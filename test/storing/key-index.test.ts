@@ -3,7 +3,6 @@
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { after, before, beforeEach, test } from 'node:test';
 import { withRedisClock } from '../../harness/redis-clock.js';
 import { listFailed } from '../../src/admin/failed.js';
@@ -31,7 +30,7 @@ import { keysLookedUp, keysUnfiltered, recordsRepeatedLate } from '../../src/met
 import type { Redis } from '../../src/packages/ioredis.js';
 import { createClaimAging } from '../../src/redis/claim-window.js';
 import { rebuildText } from '../../src/redis/key-rebuild.js';
-import { memberOf, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
+import { type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
 import { claimSweeps, keyIndex } from '../../src/tuning.js';
 import { indexKeys } from '../../workers/index-keys.js';
@@ -441,40 +440,6 @@ test('keys that share bits are distinguished, and the first of two segments with
   assert.equal(indexedTo, 70_000n);
 });
 
-test('keys and markers of an index that had no owners yet are found', async () => {
-  const worker = await createWorker();
-  await worker.send('first', 'k');
-  await worker.storeAll();
-  await worker.forget();
-  await worker.send('again', 'x');
-  await worker.storeAll();
-  await worker.forget();
-  const indexedTo = await worker.redis.hget(shardKeys.state(0), 'keys_indexed_to');
-  await run('ALTER TABLE stored_keys DELETE WHERE hash = 0');
-  await run('ALTER TABLE stored_keys DROP INDEX by_segment');
-  await run('ALTER TABLE stored_keys DROP COLUMN owner');
-  await run(`INSERT INTO stored_keys VALUES (0, 0, ${indexedTo}), (0, 0, 64), (0, 7, 320), (0, 7, 256)`);
-  for (const name of [
-    '0044_add_owner_to_stored_keys',
-    '0093_mark_keys_once_a_shard',
-    '0094_remove_old_markers_of_keys',
-    '0095_index_stored_keys_by_segment',
-  ]) {
-    const path = new URL(`../../src/clickhouse/migrations/${name}.sql`, import.meta.url);
-    await run(readFileSync(path, 'utf8').replace('{{on_cluster}}', ''));
-  }
-  assert.deepEqual(await rowsOf('SELECT count() FROM stored_keys WHERE hash = 0'), [[2]]);
-  await worker.send('second', 'k');
-  await worker.send('new', 'n');
-  await worker.storeAll();
-  assert.deepEqual(await names(), ['again', 'first', 'new']);
-  const markers = await readMarkers(clickhouse);
-  assert.deepEqual(
-    [0, 7].map((shard) => markers.get(shard)?.indexedTo),
-    [indexedTo, '320'],
-  );
-});
-
 test('two workers on one segment leave out the same rows', async () => {
   const worker = await createWorker();
   await worker.send('first', 'k');
@@ -791,35 +756,6 @@ test('a late repeat that ClickHouse would refuse is not kept as a failed row, an
   assert.deepEqual(await names(), ['first', 'good']);
   assert.equal((await listFailed(clickhouse, 10)).length, 2, 'the one of g is new');
   assert.equal(await worker.redis.hget(shardKeys.state(0), 'rows'), '0');
-});
-
-test('rows of a version whose messages had no ids are stored, also beside newer ones', async () => {
-  const worker = await createWorker();
-  await worker.send('zero', 'k0');
-  await worker.storeAll();
-  await worker.forget();
-  const rows = [
-    { version: 'user_properties', id: '', user: 7, plan: 'old' },
-    { version: 'user_properties.2', id: `"${eventIdOf('m')}",`, user: 8, plan: 'new' },
-  ] as const;
-  for (const [i, { version, id, user, plan }] of rows.entries()) {
-    const segment = { table: version, number: String(1795255200000000 + 64 * i) };
-    const stamps = (commitNumber: number) => `,${segment.number},${commitNumber},"1795255200.123"]\n`;
-    const marker = `["",${id === '' ? '' : `"${'0'.repeat(32)}",`}null,"",{},0\n`;
-    const row = `["1000000001",${id}${user},"",{"plan":"${plan}"},0\n`;
-    await worker.redis.zadd(shardKeys.segments(0), segment.number, memberOf(segment));
-    await worker.redis.set(shardKeys.segment(0, segment), stamps(0) + marker + stamps(1) + row);
-    assert.equal(await worker.store(segment), 'stored');
-  }
-  assert.deepEqual(
-    await rowsOf(
-      `SELECT user_id, properties['plan'], event_id FROM stored_user_properties WHERE app_id != '' ORDER BY segment`,
-    ),
-    [
-      [7, 'old', '00000000-0000-0000-0000-000000000000'],
-      [8, 'new', eventIdOf('m').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')],
-    ],
-  );
 });
 
 test('every row that claims a key has its id, so that the index can be rebuilt from the rows', () => {

@@ -3,7 +3,7 @@
 -- Calls with an identity are not joined, so that a filter on it reaches their table.
 -- The latest is the last one accepted. A call with a time of its own counts as accepted then, if that is before its segment was opened.
 -- Other calls are never compared by a clock: a segment's number rises whatever Redis's clock does.
-CREATE OR REPLACE VIEW merged_user_properties {{on_cluster}} AS
+CREATE VIEW IF NOT EXISTS merged_user_properties {{on_cluster}} AS
 SELECT
   app_id,
   identity,

@@ -3,13 +3,13 @@
 -- same row. No user is in it. Rows end by themselves.
 CREATE TABLE IF NOT EXISTS minute_counts {{on_cluster}}
 (
-  app_id String,
-  minute DateTime('UTC'),
-  instance String,
-  accepted UInt64,
-  repeated UInt64,
-  limited UInt64,
-  rejected UInt64
+  app_id String COMMENT 'Environment',
+  minute DateTime('UTC') COMMENT 'The minute that was counted',
+  instance String COMMENT 'The API process that counted',
+  accepted UInt64 COMMENT 'Records that were accepted',
+  repeated UInt64 COMMENT 'Records that were recognised as repeats',
+  limited UInt64 COMMENT 'Records that a limit refused',
+  rejected UInt64 COMMENT 'Records that were rejected'
 )
 ENGINE = {{engine ReplacingMergeTree}}
 PARTITION BY toMonday(minute)
@@ -20,3 +20,4 @@ SETTINGS
   fsync_part_directory = 1,
   min_compressed_bytes_to_fsync_after_merge = 1,
   ttl_only_drop_parts = 1
+COMMENT 'Records by environment and minute, kept for 15 days; read it with FINAL'

@@ -1,5 +1,5 @@
 -- Calls that set user properties, without marker rows.
-CREATE OR REPLACE VIEW user_properties {{on_cluster}}
+CREATE VIEW IF NOT EXISTS user_properties {{on_cluster}}
 (
   app_id String COMMENT 'Environment',
   user_id Nullable(UInt64) COMMENT 'The anonymous user; NULL if the call came with an identity',

@@ -3,12 +3,12 @@
 -- no user is in it, and rows end by themselves.
 CREATE TABLE IF NOT EXISTS minute_rejections {{on_cluster}}
 (
-  app_id String,
-  minute DateTime('UTC'),
-  instance String,
-  code String,
-  field String,
-  rejected UInt64
+  app_id String COMMENT 'Environment',
+  minute DateTime('UTC') COMMENT 'The minute that was counted',
+  instance String COMMENT 'The API process that counted',
+  code String COMMENT 'Why the records were rejected',
+  field String COMMENT 'The field at fault; * for a name that the sender chose',
+  rejected UInt64 COMMENT 'How many records'
 )
 ENGINE = {{engine ReplacingMergeTree}}
 PARTITION BY toMonday(minute)
@@ -19,3 +19,4 @@ SETTINGS
   fsync_part_directory = 1,
   min_compressed_bytes_to_fsync_after_merge = 1,
   ttl_only_drop_parts = 1
+COMMENT 'Rejected records by environment, minute, code and field, kept for 15 days; read it with FINAL'

@@ -1,12 +1,16 @@
 -- The targets of deletion requests that are not complete: the second copy of what Redis holds, and what the
 -- users to delete are resolved from. A target has an identity or a user_id. Emptied when its request is
--- complete, so parts that were replaced leave the disk within seconds.
+-- complete, so parts that were replaced leave the disk within seconds. For the evidence of each target: the
+-- identity that a resolved user_id was merged into (empty for none), and where in the submitted list a named user
+-- stood first.
 CREATE TABLE IF NOT EXISTS deletion_targets {{on_cluster}}
 (
   request_id String,
   app_id String,
   identity String,
-  user_id Nullable(UInt64)
+  user_id Nullable(UInt64),
+  merged_identity String,
+  place UInt32
 )
 ENGINE = {{engine MergeTree}}
 ORDER BY (request_id, app_id)

@@ -1,6 +1,6 @@
 -- Events without marker rows. A filter on app_id, event and time reaches the primary key through it. `person` lets users be
 -- counted by one column, of which none is null.
-CREATE OR REPLACE VIEW events {{on_cluster}}
+CREATE VIEW IF NOT EXISTS events {{on_cluster}}
 (
   app_id String COMMENT 'Environment',
   event_id UUID COMMENT 'The same for each repeat of an event. With an idempotency key it is a hash of app_id and key',

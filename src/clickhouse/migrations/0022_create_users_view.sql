@@ -1,7 +1,7 @@
 -- One row a merged user: whoever appears in an event, a call for properties or an identification. A record has an identity or
 -- a user_id, so an identified user's ids are the ones of identifications. That is why nothing of the first half is joined: a filter
 -- on identity reaches the tables and their indexes, and leaves nothing of the second half to read.
-CREATE OR REPLACE VIEW users {{on_cluster}}
+CREATE VIEW IF NOT EXISTS users {{on_cluster}}
 (
   app_id String COMMENT 'Environment',
   identity String COMMENT 'The identity; empty for an anonymous user. A filter on it is fast',

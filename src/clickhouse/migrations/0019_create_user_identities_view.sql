@@ -1,5 +1,5 @@
 -- Calls that gave an anonymous user an identity, without marker rows.
-CREATE OR REPLACE VIEW user_identities {{on_cluster}}
+CREATE VIEW IF NOT EXISTS user_identities {{on_cluster}}
 (
   app_id String COMMENT 'Environment',
   user_id UInt64 COMMENT 'The anonymous user',

@@ -1,6 +1,6 @@
 -- Events with the identity and the properties that their merged user has now. Events with an identity are not joined with
 -- identifications, so that a filter on it reaches their index.
-CREATE OR REPLACE VIEW user_events {{on_cluster}}
+CREATE VIEW IF NOT EXISTS user_events {{on_cluster}}
 (
   app_id String COMMENT 'Environment',
   event_id UUID COMMENT 'As in events',
