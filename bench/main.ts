@@ -11,6 +11,7 @@ import { mergeLogs } from './outside/page.js';
 import { runOutside } from './outside/run.js';
 import { createProgress } from './progress.js';
 import { compareResults } from './report/compare.js';
+import { guard, guardedNames, guardTable } from './report/guard.js';
 import { makePage, summary } from './report/page.js';
 import { type Results, readResults, usualPath, writeFiles } from './results.js';
 import { scenariosUsage, selectScenarios } from './scenarios.js';
@@ -20,6 +21,7 @@ const usage = `npm run bench -- SCENARIO[,SCENARIO…] [OPTION]…    measures t
 npm run bench -- all [OPTION]…                     measures all scenarios but keys, servers, deletion and desk
 npm run bench -- again RESULTS.json                repeats the failed scenarios of a session and adds their results
 npm run bench -- compare A.json B.json             shows what changed between two sessions
+npm run bench -- guard [RESULTS.json]              whether an event costs more than in that session, in three minutes
 npm run bench -- page RESULTS.json                 writes the page and plots of a session again
 npm run bench -- SCENARIO --url URL [OPTION]…      loads a deployment that already runs
 npm run bench -- merge A.hlog B.hlog [--out PATH]  adds up the logs of several generators
@@ -43,6 +45,18 @@ const commands: Readonly<Record<string, (args: readonly string[]) => Promise<voi
   compare: (args) => {
     const [a = '', b = ''] = files(args, 2, 'compare takes two files');
     print(compareResults(readResults(a), readResults(b)));
+  },
+  guard: async (args) => {
+    const [path] =
+      args.length === 0 ? [`${usualPath('all', true)}.json`] : files(args, 1, 'guard takes one file');
+    const stored = readResults(path as string);
+    const now = await measureScenarios(guardedNames, 'guard', ['--repeats', '5', '--duration', '3']);
+    const found = guard(stored, now);
+    print(`\n${guardTable(found, stored)}`);
+    await write(usualPath(`guard-${now.machine.commit}`, false), now);
+    const worse = found.filter(({ verdict }) => verdict !== 'same' && verdict !== 'better');
+    if (worse.length > 0)
+      throw new BenchError(`dearer than before: ${worse.map(({ way }) => way).join(', ')}`);
   },
   again: async (args) => {
     const [path = ''] = files(args, 1, 'again takes one file');

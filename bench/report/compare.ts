@@ -27,19 +27,30 @@ function metricsOf(results: Results): Map<string, Metric> {
   return new Map(found);
 }
 
-/** The figures that both sessions have, in the order of the second. A change is relative to a: 0.1 is a tenth more. */
+export const changeNote =
+  'Medians. A change counts if the runs do not overlap and it is at least 3 %, or 10 % where there is only one run.';
+
+export type Verdict = 'better' | 'same' | 'worse';
+
+/** Of the runs of a figure in two sessions. A change is relative to the first: 0.1 is a tenth more. */
+export function changeOf(earlier: readonly number[], later: readonly number[], better: 'lower' | 'higher') {
+  const [from, to] = [median(earlier), median(later)];
+  const change = to / from - 1;
+  const one = earlier.length === 1 || later.length === 1;
+  const apart = Math.max(...earlier) < Math.min(...later) || Math.max(...later) < Math.min(...earlier);
+  const differs = apart && Math.abs(change) >= (one ? changeMinOfOneRun : changeMin);
+  const improved = change < 0 === (better === 'lower');
+  const verdict: Verdict = differs ? (improved ? 'better' : 'worse') : 'same';
+  return { a: from, b: to, change, verdict };
+}
+
+/** The figures that both sessions have, in the order of the second. */
 export function compare(a: Results, b: Results) {
   const before = metricsOf(a);
   return [...metricsOf(b)].flatMap(([name, { better, values }]) => {
     const earlier = before.get(name)?.values;
     if (earlier === undefined) return [];
-    const [from, to] = [median(earlier), median(values)];
-    const change = to / from - 1;
-    const one = earlier.length === 1 || values.length === 1;
-    const apart = Math.max(...earlier) < Math.min(...values) || Math.max(...values) < Math.min(...earlier);
-    const differs = apart && Math.abs(change) >= (one ? changeMinOfOneRun : changeMin);
-    const improved = change < 0 === (better === 'lower');
-    return [{ name, a: from, b: to, change, verdict: differs ? (improved ? 'better' : 'worse') : 'same' }];
+    return [{ name, ...changeOf(earlier, values, better) }];
   });
 }
 
@@ -54,7 +65,7 @@ export function compareResults(a: Results, b: Results): string {
   const name = ({ machine }: Results) => `${machine.commit} of ${machine.date.slice(0, 16)}`;
   const only = [a, b].map((results) => metricsOf(results).size - rows.length);
   const notes = [
-    `A: ${name(a)}; B: ${name(b)}. Medians. A change counts if the runs do not overlap and it is at least 3 %, or 10 % where there is only one run.`,
+    `A: ${name(a)}; B: ${name(b)}. ${changeNote}`,
     ...(differentMachines(a, b)
       ? ['The sessions ran on different machines: compare ratios within each session instead.']
       : []),

@@ -53,7 +53,7 @@ function atLeast(what: string, unit: string, bound: number, values: Values): Tar
 }
 
 /** The first by the second value of each round. */
-function ratios(above: Values, below: Values): number[] {
+export function ratios(above: Values, below: Values): number[] {
   return above.map((value, round) => (value ?? Number.NaN) / (below[round] ?? Number.NaN));
 }
 

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { BenchError } from '../../bench/failure.js';
 import { compare, compareResults } from '../../bench/report/compare.js';
+import { guard, guardTable } from '../../bench/report/guard.js';
 import { readResults } from '../../bench/results.js';
 import { tempDir } from '../../harness/temp-dir.js';
 import { halfLoadOf, resultsOf, runOf, wayOf, withCommits } from '../support/bench-results.js';
@@ -46,6 +47,39 @@ test('with a single run on one side, a change counts from 10 %', () => {
   assert.equal(verdictOf([100], [109.9, 109.9]), 'same');
   assert.equal(verdictOf([100], [110, 110]), 'worse');
   assert.equal(verdictOf([100, 100], [89]), 'better');
+});
+
+test('the guard finds an event that costs more times its floor, on a machine of another speed', () => {
+  const session = (...ways: readonly [string, ...number[]][]) =>
+    resultsOf({ ways: ways.map(([name, ...costs]) => wayOf(name, ...costs)) });
+  const stored = session(
+    ['uws', 5, 5],
+    ['single', 40, 41],
+    ['single-keys', 50, 51],
+    ['engine', 2, 2],
+    ['bulk-500', 8, 8],
+  );
+  const now = session(
+    ['uws', 10, 10],
+    ['single', 80, 82],
+    ['single-keys', 104, 106],
+    ['engine', 2, 2],
+    ['bulk-500', 7, 7],
+  );
+  const found = guard(stored, now);
+  assert.deepEqual(
+    found.map(({ way, verdict }) => [way, verdict]),
+    [
+      ['single', 'same'],
+      ['single-keys', 'worse'],
+      ['bulk-500', 'better'],
+      ['bulk-500-keys', 'not measured'],
+    ],
+  );
+  assert.match(
+    guardTable(found, stored),
+    /^single-keys +10 \(10 to 10\.2\) +10\.4 \(10\.4 to 10\.6\) +worse$/m,
+  );
 });
 
 test('a higher rate is better, a higher cost is worse', () => {

@@ -1,0 +1,51 @@
+// Has the path of an event become dearer? The cost of an event in four ways, each as a multiple of its floor in the same round,
+// against those of a stored session. Ratios, since machines and hours differ by a factor of two.
+
+import { textTable } from '../figures.js';
+import type { Results } from '../results.js';
+import { changeNote, changeOf, type Verdict } from './compare.js';
+import { costsOf, ratios } from './targets.js';
+
+/** Each way with its floor. */
+const guarded = [
+  ['single', 'uws'],
+  ['single-keys', 'uws'],
+  ['bulk-500', 'engine'],
+  ['bulk-500-keys', 'engine'],
+] as const;
+
+/** What a session has to measure. */
+export const guardedNames: readonly string[] = [...new Set(guarded.flat())];
+
+export type Guarded = {
+  readonly way: string;
+  /** How many times the floor's CPU, by round. */
+  readonly stored: readonly number[];
+  readonly now: readonly number[];
+  readonly verdict: Verdict | 'not measured';
+};
+
+/** Compares a session with a stored one. */
+export function guard(before: Results, after: Results): Guarded[] {
+  return guarded.map(([way, floor]) => {
+    const [stored, now] = [timesOf(before, way, floor), timesOf(after, way, floor)];
+    const isMeasured = stored.length > 0 && now.length > 0;
+    return {
+      way,
+      stored,
+      now,
+      verdict: isMeasured ? changeOf(stored, now, 'lower').verdict : 'not measured',
+    };
+  });
+}
+
+function timesOf({ ways }: Results, way: string, floor: string): number[] {
+  const costs = (name: string) => costsOf(ways.find((each) => each.name === name)?.runs ?? []);
+  return ratios(costs(way), costs(floor)).filter(Number.isFinite);
+}
+
+export function guardTable(found: readonly Guarded[], { machine }: Results): string {
+  const head = ['times the floor', `at ${machine.commit}`, 'now', ''];
+  const rows = found.map(({ way, stored, now, verdict }) => [way, stored, now, verdict]);
+  return `${textTable({ head, rows })}\n\n${changeNote}\n`;
+}
