@@ -1,5 +1,5 @@
 // The queue of callbacks: a job for each complete deletion whose account wants to be called, until a call succeeds or a day is
-// over. Jobs are derived from the requests that are due, so a lost job is added again.
+// over. Whoever completes a deletion adds its job. Jobs are derived from the requests that are due, so a lost job is added again.
 
 import { callbacks } from '../src/contract/limits.js';
 import { callOptionsOf } from '../src/deletion/callback-call.js';
@@ -20,7 +20,9 @@ import {
 } from './queues.js';
 
 export type CallbackWork = {
-  /** Adds jobs for the calls that are due. */
+  /** Adds jobs for calls that have just become due, ahead of those that wait. */
+  readonly addFirst: (requestIds: readonly string[]) => Promise<void>;
+  /** Adds jobs for calls that are due and have none. */
   readonly addDue: () => Promise<void>;
   /** To be called once a second. */
   readonly upkeep: () => Promise<void>;
@@ -63,7 +65,18 @@ export function serveCallbacks({ redis, queueRedis, config, log, crash }: Worker
     },
   );
   worker.on('error', (error) => log.warn({ error: describeError(error) }, 'queue fails'));
+  const add = async (requestIds: readonly string[], lifo: boolean): Promise<void> => {
+    if (requestIds.length === 0) return;
+    await queue.addBulk(
+      requestIds.map((requestId) => ({
+        name: 'call',
+        data: { requestId },
+        opts: { ...storeJobOptions, jobId: jobIdOf(requestId), lifo },
+      })),
+    );
+  };
   return {
+    addFirst: (requestIds) => add(requestIds, true),
     addDue: async () => {
       const due = await readDueCallbacks(redis);
       if (due.length === 0) return;
@@ -71,14 +84,9 @@ export function serveCallbacks({ redis, queueRedis, config, log, crash }: Worker
       const known = redis.multi();
       for (const requestId of due) known.exists(queue.toKey(jobIdOf(requestId)));
       const isKnown = transactionValues(await known.exec());
-      const missing = due.filter((_, at) => isKnown[at] === 0);
-      if (missing.length === 0) return;
-      await queue.addBulk(
-        missing.map((requestId) => ({
-          name: 'call',
-          data: { requestId },
-          opts: { ...storeJobOptions, jobId: jobIdOf(requestId) },
-        })),
+      await add(
+        due.filter((_, at) => isKnown[at] === 0),
+        false,
       );
     },
     upkeep: () =>

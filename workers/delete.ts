@@ -73,6 +73,7 @@ export type RoundOptions = {
   readonly log: Log;
   /** Told when all requests wait for ClickHouse servers, so that the next look need not be soon. */
   readonly onServersAwaited?: () => void;
+  readonly onCallbacksDue?: (requestIds: readonly string[]) => Promise<void>;
 };
 
 /**
@@ -213,6 +214,8 @@ async function finish(options: RoundOptions, requests: readonly DeletionRequest[
     await completeDeletion(redis, request);
     crash('completed');
   }
+  const called = completed.filter(({ callback }) => callback !== undefined);
+  await options.onCallbacksDue?.(called.map((request) => request.deletion_request_id));
 }
 
 /** A round that begins on a full disk cannot rewrite anything, and only adds to what ClickHouse tries there. */

@@ -4,7 +4,7 @@ import { describeError } from '../src/log.js';
 import { Worker } from '../src/packages/bullmq.js';
 import { registryKeys } from '../src/redis/keys.js';
 import type { WorkerContext } from './context.js';
-import { runDeletionRound } from './delete.js';
+import { type RoundOptions, runDeletionRound } from './delete.js';
 import {
   asJob,
   deletionJobOptions,
@@ -24,8 +24,11 @@ export type DeletionWork = {
   readonly close: () => Promise<void>;
 };
 
-/** Starts to run the rounds of deletions. */
-export function serveDeletions(context: WorkerContext): DeletionWork {
+/** Starts to run the rounds of deletions. `onCallbacksDue` gets the completed requests whose accounts want to be called. */
+export function serveDeletions(
+  context: WorkerContext,
+  onCallbacksDue: RoundOptions['onCallbacksDue'],
+): DeletionWork {
   const { redis, queueRedis, clickhouse, config, shards, epoch, secret, crash, log } = context;
   const queue = openRegistryQueue(deletionQueueName, queueRedis);
   // A server may be away for hours, and each look is a job that reads the whole registry.
@@ -46,6 +49,7 @@ export function serveDeletions(context: WorkerContext): DeletionWork {
         crash,
         log,
         onServersAwaited,
+        onCallbacksDue,
       }),
     ),
     { ...workerOptions(0, queueRedis, config), prefix: '{registry}', concurrency: 1 },

@@ -19,8 +19,8 @@ export type Work = {
 export function startWork(context: WorkerContext): Work {
   const { redis, shards, log } = context;
   const shardWork = Array.from({ length: shards }, (_, shard) => serveShard(context, shard));
-  const deletionWork = serveDeletions(context);
   const callbackWork = serveCallbacks(context);
+  const deletionWork = serveDeletions(context, callbackWork.addFirst);
   const queues = [...shardWork, deletionWork, callbackWork];
 
   async function upkeep(): Promise<void> {
@@ -54,7 +54,7 @@ export function startWork(context: WorkerContext): Work {
       what: 'the deletion of expired rows',
       log,
     }),
-    repeat({ work: callbackWork.addDue, everyMs: 500, what: 'the check for due callbacks', log }),
+    repeat({ work: callbackWork.addDue, everyMs: 2_000, what: 'the check for lost callbacks', log }),
   ];
 
   return {
