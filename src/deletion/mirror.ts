@@ -176,6 +176,7 @@ async function restoreOpen(
           registryKeys.unkeptDeletions,
           registryKeys.deletionTargets(''),
           registryKeys.deletionWeights,
+          registryKeys.pendingDeletionsByAccount,
         ],
         call.flat(),
       );

@@ -167,6 +167,7 @@ export async function completeDeletion(redis: Redis, request: DeletionRequest): 
       registryKeys.rewriteWanted,
       registryKeys.dueCallbacks,
       registryKeys.deletionWeights,
+      registryKeys.pendingDeletionsByAccount,
     ],
     [
       request.deletion_request_id,
@@ -191,6 +192,7 @@ export async function markTargetsLost(redis: Redis, request: DeletionRequest, se
       registryKeys.unkeptDeletions,
       registryKeys.deletionTargets(request.deletion_request_id),
       registryKeys.deletionWeights,
+      registryKeys.pendingDeletionsByAccount,
     ],
     [request.deletion_request_id, JSON.stringify(lost), pendingMember(request), seen],
   );

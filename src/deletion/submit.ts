@@ -75,6 +75,7 @@ export async function submitDeletion(
         reference === undefined ? 'none' : digestOfReference(caller.accountId, reference),
       ),
       registryKeys.deletionWeights,
+      registryKeys.pendingDeletionsByAccount,
     ],
     [
       epoch,

@@ -32,7 +32,12 @@ export async function endExportsOf(
         await runScript(
           redis,
           scripts.endExport,
-          [registryKeys.exports, registryKeys.export(exportId), registryKeys.exportWeights],
+          [
+            registryKeys.exports,
+            registryKeys.export(exportId),
+            registryKeys.exportWeights,
+            registryKeys.exportsByAccount,
+          ],
           [`${accountId} ${exportId}`],
         );
         await endReadingEverywhere(clickhouse, exportPrefix(exportId));

@@ -32,6 +32,8 @@ export async function submitExport(
       registryKeys.export(request.user_export_id),
       registryKeys.pendingDeletions,
       registryKeys.exportWeights,
+      registryKeys.exportsByAccount,
+      registryKeys.pendingDeletionsByAccount,
     ],
     [
       epoch,

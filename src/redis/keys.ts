@@ -71,6 +71,8 @@ export const registryKeys = {
   deletions: '{registry}:deletions',
   /** Sorted set of "<account_id> <request id>" by time of submission. */
   pendingDeletions: '{registry}:deletions_pending',
+  /** The same members, sorted by their texts. Whatever adds or removes a pending request does so in both. */
+  pendingDeletionsByAccount: '{registry}:deletions_pending_by_account',
   /**
    * Hash of the weights of pending requests: by their members, the sum of each account by its id, and of all by an empty name.
    * The script that adds a member, or removes it, changes the sums with it.
@@ -98,7 +100,9 @@ export const registryKeys = {
   deletedUsersSince: (backup: string) => `{registry}:deleted_users_since:${backup}`,
   /** Sorted set of "<account_id> <export id>" by the time of their end. */
   exports: '{registry}:exports',
-  /** The same of exports. */
+  /** The same members, sorted by their texts. */
+  exportsByAccount: '{registry}:exports_by_account',
+  /** The weights of exports, as of pending deletions. */
   exportWeights: '{registry}:export_weights',
   /** The request of an export, which names users. It expires, and a deletion of one of them removes it. */
   export: (id: string) => `{registry}:export:${id}`,

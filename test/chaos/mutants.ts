@@ -307,10 +307,11 @@ export const mutants: readonly Mutant[] = [
     name: 'calls nobody after a completion',
     patches: [
       {
-        file: 'src/redis/complete-deletion-6.lua',
+        file: 'src/redis/complete-deletion-7.lua',
         find: "if ARGV[4] == '1' then",
         replace: 'if false then',
       },
+      { file: 'workers/delete.js', find: 'options.onCallbacksDue?.(', replace: '(() => undefined)(' },
     ],
     faults: ['script flush'],
     shows: ['not called'],

@@ -4,6 +4,7 @@
 -- KEYS  1  deletion requests (hash)   2  pending requests (sorted set)   3  lost requests (sorted set)
 --       4  requests to mirror (set)   5  requests whose targets ClickHouse does not have yet (set)
 --       6  the targets as Redis has them   7  weights of pending requests (hash)
+--       8  pending requests by account (sorted set)
 -- ARGV  1  request id   2  its document   3  its member in the pending requests
 --       4  the targets as the caller read them, empty for none: a restore may have brought them back since
 -- Returns 1 if this call moved it, else 0.
@@ -13,6 +14,7 @@ redis.call('SREM', KEYS[5], ARGV[1])
 local submitted_ms = redis.call('ZSCORE', KEYS[2], ARGV[3])
 if not submitted_ms then return 0 end
 redis.call('ZREM', KEYS[2], ARGV[3])
+redis.call('ZREM', KEYS[8], ARGV[3])
 redis.call('ZADD', KEYS[3], submitted_ms, ARGV[3])
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('SADD', KEYS[4], ARGV[1])

@@ -1,8 +1,9 @@
 -- Stores the request of an export, if its account has room for another one. One step with the list of pending deletions: all
--- that are in it come before the export, all others after it.
+-- that are in it come before the export, all others after it. Its cost does not grow with the requests of others.
 --
 -- KEYS  1  epoch   2  exports (sorted set by the time of their end)   3  the export's request
 --       4  pending deletion requests (sorted set)   5  weights of exports (hash)
+--       6  exports by account, 7  pending deletion requests by account (sorted sets of the same members)
 -- ARGV  1  epoch of the deployment   2  export id   3  its document   4  account id   5  milliseconds until its end
 --       6  exports an account may have   7  weight of its document, to which the ids of the deletions come   8  weight of exports that an account may have
 --       9  and all accounts: as much as one account may have is kept free for accounts that have nothing pending
@@ -10,17 +11,19 @@
 -- weigh too much, -4 when all would.
 -- The stored text is a line with the ids of the account's pending deletions, and the document.
 
+local exports_by_account_key, pending_by_account_key = KEYS[6], KEYS[7]
 local epoch_key, exports_key, request_key, pending_key, weights_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local epoch, id, document, account, kept_ms, exports_max = ARGV[1], ARGV[2], ARGV[3], ARGV[4] .. ' ', tonumber(ARGV[5]), tonumber(ARGV[6])
 local weight, account_weight_max, weight_max = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 
 if redis.call('GET', epoch_key) ~= epoch then return -2 end
-local function its_ids(members)
-  local ids = {}
-  for _, member in ipairs(members) do
-    if string.sub(member, 1, #account) == account then ids[#ids + 1] = string.sub(member, #account + 1) end
+-- The account's members of a set, from the one by account. That lacks some after an earlier version, which did not have it.
+local function its_members(set_key, by_account_key)
+  if redis.call('ZCARD', by_account_key) ~= redis.call('ZCARD', set_key) then
+    redis.call('DEL', by_account_key)
+    for _, member in ipairs(redis.call('ZRANGE', set_key, 0, -1)) do redis.call('ZADD', by_account_key, 0, member) end
   end
-  return ids
+  return redis.call('ZRANGEBYLEX', by_account_key, '[' .. account, '[' .. ARGV[4] .. '!')
 end
 local time = redis.call('TIME')
 local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -28,6 +31,7 @@ local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local ended = redis.call('ZRANGEBYSCORE', exports_key, '-inf', string.format('%.0f', now_ms), 'LIMIT', 0, 1000)
 for _, member in ipairs(ended) do
   redis.call('ZREM', exports_key, member)
+  redis.call('ZREM', exports_by_account_key, member)
   local its_weight, its_account = redis.call('HGET', weights_key, member), string.match(member, '^%S+')
   if its_weight then
     redis.call('HDEL', weights_key, member)
@@ -35,8 +39,9 @@ for _, member in ipairs(ended) do
     redis.call('HINCRBY', weights_key, '', -its_weight)
   end
 end
-if #its_ids(redis.call('ZRANGE', exports_key, 0, -1)) >= exports_max then return 0 end
-local earlier = its_ids(redis.call('ZRANGE', pending_key, 0, -1))
+if #its_members(exports_key, exports_by_account_key) >= exports_max then return 0 end
+local earlier = its_members(pending_key, pending_by_account_key)
+for at, member in ipairs(earlier) do earlier[at] = string.sub(member, #account + 1) end
 weight = weight + 37 * #earlier
 local weights = redis.call('HMGET', weights_key, ARGV[4], '')
 local account_weight, all_weight = tonumber(weights[1] or '0'), tonumber(weights[2] or '0')
@@ -45,6 +50,7 @@ local kept_free = account_weight > 0 and account_weight_max or 0
 if all_weight + weight > weight_max - kept_free then return -4 end
 redis.call('SET', request_key, table.concat(earlier, ' ') .. '\n' .. document, 'PX', kept_ms)
 redis.call('ZADD', exports_key, string.format('%.0f', now_ms + kept_ms), account .. id)
+redis.call('ZADD', exports_by_account_key, 0, account .. id)
 redis.call('HSET', weights_key, account .. id, weight)
 redis.call('HINCRBY', weights_key, ARGV[4], weight)
 redis.call('HINCRBY', weights_key, '', weight)

@@ -2,7 +2,7 @@
 --
 -- KEYS  1  epoch   2  nonce of the loading process   3  pending requests (sorted set)   4  lost requests (sorted set)
 --       5  requests whose targets ClickHouse does not have yet (set)   6  prefix of the keys of targets
---       7  weights of pending requests (hash)
+--       7  weights of pending requests (hash)   8  pending requests by account (sorted set)
 -- ARGV  1  nonce of the caller
 --       2…  for each request: id, member, place among all of them, "pending", "unkept" (pending, and a worker checks
 --           whether all its targets are there) or "lost", its targets, and their weight
@@ -16,6 +16,7 @@ for i = 2, #ARGV, 6 do
   else
     local weight, account = ARGV[i + 5], string.match(member, '^%S+')
     redis.call('ZADD', KEYS[3], place, member)
+    redis.call('ZADD', KEYS[8], 0, member)
     redis.call('HSET', KEYS[7], member, weight)
     redis.call('HINCRBY', KEYS[7], account, weight)
     redis.call('HINCRBY', KEYS[7], '', weight)

@@ -1,11 +1,12 @@
 -- Stores a deletion request with its list of users, if its account has room for another pending one. If the account has
 -- named an earlier request by the same reference, nothing is stored. One step, so that a request is never half stored, and
--- of two that come at once with one reference only one is.
+-- of two that come at once with one reference only one is. Its cost does not grow with the pending requests of others.
 --
 -- KEYS  1  epoch   2  deletion requests (hash)   3  pending requests (sorted set by time)
 --       4  list of users of the request   5  requests to mirror (set)
 --       6  requests whose targets ClickHouse does not have yet (set)   7  requests by account and time (sorted set)
 --       8  the reference: hash of the list that came with it, and request id   9  weights of pending requests (hash)
+--      10  pending requests by account (sorted set of the same members)
 -- ARGV  1  epoch of the deployment   2  request id   3  its document   4  its list   5  account id
 --       6  pending requests an account may have   7  hash of its list; empty without a reference
 --       8  milliseconds that a reference is remembered   9  weight of its list
@@ -14,6 +15,7 @@
 -- Returns 1 when stored, 0 when the account has too many, -1 when the reference came with another list, -2 when this is
 -- another deployment's Redis, -3 when the account's lists would weigh too much, -4 when all would, and the id of the earlier request when the reference came with the same list.
 
+local by_account_key = KEYS[10]
 local epoch_key, requests_key, pending_key, list_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local unmirrored_key, unkept_key, listed_key, reference_key, weights_key = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local epoch, id, document, list, account_id, pending_max = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
@@ -33,11 +35,12 @@ if earlier then
     return -1
   end
 end
-local pending = 0
-for _, member in ipairs(redis.call('ZRANGE', pending_key, 0, -1)) do
-  if string.sub(member, 1, #account_id + 1) == account_id .. ' ' then pending = pending + 1 end
+-- After an earlier version, which did not note them by account.
+if redis.call('ZCARD', by_account_key) ~= redis.call('ZCARD', pending_key) then
+  redis.call('DEL', by_account_key)
+  for _, member in ipairs(redis.call('ZRANGE', pending_key, 0, -1)) do redis.call('ZADD', by_account_key, 0, member) end
 end
-if pending >= pending_max then return 0 end
+if redis.call('ZLEXCOUNT', by_account_key, '[' .. account_id .. ' ', '[' .. account_id .. '!') >= pending_max then return 0 end
 local weights = redis.call('HMGET', weights_key, account_id, '')
 local account_weight, all_weight = tonumber(weights[1] or '0'), tonumber(weights[2] or '0')
 if account_weight + weight > account_weight_max then return -3 end
@@ -55,6 +58,7 @@ if newest then listed_at = math.max(listed_at, tonumber(string.match(newest, ' (
 redis.call('SET', list_key, list)
 redis.call('HSET', requests_key, id, document)
 redis.call('ZADD', pending_key, string.format('%.0f', score), account_id .. ' ' .. id)
+redis.call('ZADD', by_account_key, 0, account_id .. ' ' .. id)
 redis.call('HSET', weights_key, account_id .. ' ' .. id, weight)
 redis.call('HINCRBY', weights_key, account_id, weight)
 redis.call('HINCRBY', weights_key, '', weight)

@@ -1,0 +1,87 @@
+// What a submission costs Redis while other accounts have many requests: on a Redis of its own, without a deployment.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { type RedisHandle, startRedis } from '../../harness/services.js';
+import { noCrash } from '../../src/crash-point.js';
+import { completeDeletion, readDeletion } from '../../src/deletion/request.js';
+import { type SubmitOptions, submitDeletion } from '../../src/deletion/submit.js';
+import { readExport } from '../../src/export/request.js';
+import { submitExport } from '../../src/export/submit.js';
+import { Redis } from '../../src/packages/ioredis.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { runScript, scripts } from '../../src/redis/scripts.js';
+import { epoch, loadShard } from '../support/shard.js';
+
+const accountId = '7';
+const caller = { accountId, appId: '1000000001', keyId: 'k', keyCreatedAt: '2026-01-01T00:00:00.000Z' };
+const others = 300_000;
+
+let server: RedisHandle;
+let redis: Redis;
+let options: SubmitOptions;
+
+before(async () => {
+  server = await startRedis({ appendfsync: 'no' });
+  redis = new Redis(server.url);
+  options = { redis, epoch, shards: 1, secret: 'secret', crash: noCrash };
+  await redis.set(registryKeys.epoch, epoch);
+  await loadShard(redis);
+  // In two sets of each kind, as after as many submissions of others, of accounts before and behind this one.
+  const fill = `for at = 1, ${others} do for _, key in ipairs(KEYS) do
+      redis.call('ZADD', key, string.find(key, 'by_account') and 0 or 9999999999999 + at, (at % 10) .. at % 150 .. ' ' .. at)
+    end end`;
+  const { pendingDeletions, pendingDeletionsByAccount, exports, exportsByAccount } = registryKeys;
+  await redis.eval(fill, 4, pendingDeletions, pendingDeletionsByAccount, exports, exportsByAccount);
+});
+after(async () => {
+  redis?.disconnect();
+  await server?.remove();
+});
+
+async function submit(identity: string): Promise<string> {
+  const submission = {
+    list: [`i${identity}`] as const,
+    reference: undefined,
+    dryRun: false,
+    suppress: false,
+  };
+  return (await submitDeletion(options, caller, submission)).requestId ?? '';
+}
+
+async function complete(requestId: string): Promise<void> {
+  const request = await readDeletion(redis, requestId);
+  assert.ok(request !== undefined);
+  await completeDeletion(redis, { ...request, status: 'complete', state: 'complete' });
+}
+
+test('submissions, exports and their ends take no longer however many requests others have', async () => {
+  await redis.config('RESETSTAT');
+  for (let n = 0; n < 10; n += 1) {
+    const id = await submit(`user ${n}`);
+    const request = await submitExport(options, accountId, [`iuser ${n}`]);
+    assert.ok(typeof request === 'object');
+    const { exports, export: keyOf, exportWeights, exportsByAccount } = registryKeys;
+    const keys = [exports, keyOf(request.user_export_id), exportWeights, exportsByAccount];
+    await runScript(redis, scripts.endExport, keys, [`${accountId} ${request.user_export_id}`]);
+    await complete(id);
+  }
+  const statistics = await redis.info('commandstats');
+  const usPerCall = Number(/cmdstat_evalsha:.*usec_per_call=([\d.]+)/.exec(statistics)?.[1]);
+  assert.ok(usPerCall < 20_000, `a script took ${usPerCall} µs`);
+});
+
+test('an export knows which deletions of its account come before it, also of an earlier version', async () => {
+  const earlierOf = async (): Promise<readonly string[] | undefined> => {
+    const request = await submitExport(options, accountId, ['iada']);
+    return typeof request === 'string'
+      ? undefined
+      : (await readExport(redis, request.user_export_id))?.earlierDeletions;
+  };
+  const [first, second] = [await submit('first'), await submit('second')].sort();
+  assert.deepEqual((await earlierOf())?.toSorted(), [first, second]);
+  await redis.del(registryKeys.pendingDeletionsByAccount, registryKeys.exportsByAccount);
+  assert.deepEqual((await earlierOf())?.toSorted(), [first, second]);
+  await complete(first ?? '');
+  assert.deepEqual(await earlierOf(), [second]);
+});
