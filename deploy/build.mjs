@@ -33,9 +33,10 @@ const settings = [
   'deploy/build.mjs',
   'deploy/bundle-programs.mjs',
 ];
+const ofConsole = ['--format=esm', '--target=es2022', '--jsx=automatic', '--jsx-import-source=preact'];
 /** Files that are made of all that their entries import. */
 const bundles = [
-  // The client library for browsers: for pages, and as the demo's phone has it.
+  // The client library for pages.
   {
     entry: 'src/client/web/script.ts',
     file: 'sdk.js',
@@ -48,14 +49,12 @@ const bundles = [
     // The build of the parser that brings a browser what it has from Node.
     options: ['--format=esm', '--target=es2022', '--alias:csv-parse/sync=csv-parse/browser/esm/sync'],
   },
-  { entry: 'src/client/ios.ts', file: 'sluice-ios.js', options: ['--format=esm', '--target=es2020'] },
+  { entry: 'src/console/demo/demo.tsx', file: 'src/console/demo/demo.js', options: ofConsole },
 ];
 /** The console, for the browsers of administrators. */
-const consoleBundle = {
-  entry: 'src/console/main.tsx',
-  file: 'src/console/console.js',
-  options: ['--format=esm', '--target=es2022', '--jsx=automatic', '--jsx-import-source=preact'],
-};
+const consoleBundle = { entry: 'src/console/main.tsx', file: 'src/console/console.js', options: ofConsole };
+/** The styles of the console with the Event Visualizer, and of the demo. */
+const styles = ['src/console/styles/console.css', 'src/console/styles/demo.css'];
 /** It takes the place of the compiler's output, so that it loads fast. */
 const typebox = { entry: 'src/contract/typebox.ts', file: 'src/contract/typebox.js' };
 /** The viewer of the console's page API comes minified, and is too much for terser. */
@@ -73,7 +72,8 @@ export function isBuilt() {
     existsSync(stampFile) &&
     readFileSync(stampFile, 'utf8') === fingerprint(sources) &&
     sources.every((source) => isBundled(source) || existsSync(join(dist, outputOf(source)))) &&
-    [...bundles, consoleBundle, typebox, viewer].every(({ file }) => existsSync(join(dist, file)))
+    [...bundles, consoleBundle, typebox, viewer].every(({ file }) => existsSync(join(dist, file))) &&
+    styles.every((file) => existsSync(join(dist, file)))
   );
 }
 
@@ -102,6 +102,7 @@ export async function build() {
     compile(join(root, 'src/console')),
     ...bundles.map(bundle),
     compiled.then(async (isDone) => isDone && (await bundle(withCommands(consoleBundle)))),
+    bundleStyles(),
     bundleViewer(),
   ];
   if (!(await Promise.all(steps)).every(Boolean)) return false;
@@ -177,6 +178,12 @@ function bundleTypebox() {
   ]);
 }
 
+function bundleStyles() {
+  const entries = styles.map((style) => join(root, style));
+  const out = join(dist, dirname(styles[0]));
+  return run('esbuild', [...entries, '--bundle', '--minify', '--log-level=warning', `--outdir=${out}`]);
+}
+
 async function bundleViewer() {
   const out = join(dist, viewer.file);
   const options = ['--bundle', '--format=iife', '--target=es2022', '--minify', '--legal-comments=eof'];
@@ -248,7 +255,7 @@ function listFiles(folder) {
 
 /** Whether a source is only in a bundle. */
 function isBundled(source) {
-  return source.startsWith('src/console/');
+  return source.startsWith('src/console/') && !source.endsWith('.html');
 }
 
 /** The path in dist/ of the compiled file or the copy of a source. */

@@ -52,7 +52,7 @@ import { openApiRoute } from './http/openapi/document.js';
 import { ingestPart } from './http/openapi/ingest.js';
 import { segmentPart } from './http/openapi/segment.js';
 import { type DemoOptions, demoRoutes } from './http/pages/demo.js';
-import { consoleRoutes, pageFileRoutes, visualizerPageRoute } from './http/pages/pages.js';
+import { consoleRoutes } from './http/pages/pages.js';
 import { sdkRoutes } from './http/pages/sdk.js';
 import { createCallerAddress, createProxyCheck } from './http/protocol/caller-address.js';
 import { divideConnections, limitConnections } from './http/protocol/connections.js';
@@ -239,6 +239,7 @@ try {
   const shared = config.apiProcesses > 1;
   const largeBodies = largeBodiesOfServers(config.addressBytesMax, environments);
   const options = { environments, ingestion, counts, rejected, traffic, largeBodies };
+  const consoleFolder = fileURLToPath(new URL('./console/', import.meta.url));
   const demo: DemoOptions = {
     publicBaseUrl: config.publicBaseUrl,
     host: config.adminHost,
@@ -247,7 +248,7 @@ try {
     accountOf: (appId) => environments.get(appId)?.accountId,
     readArrived: (query) =>
       readArrived(clickhouseOf(clickhouse, query.appId), query, serversOf(clickhouse).table() !== undefined),
-    phoneScript: fileURLToPath(new URL('../sluice-ios.js', import.meta.url)),
+    built: consoleFolder,
     log,
   };
   const deletionOptions: DeletionApiOptions = {
@@ -363,9 +364,7 @@ try {
           '/admin/v1/openapi.json',
         ),
         ...administration,
-        visualizerPageRoute(config.adminToken !== ''),
-        ...pageFileRoutes(),
-        ...consoleRoutes(fileURLToPath(new URL('./console/', import.meta.url)), log),
+        ...consoleRoutes(consoleFolder, config.adminToken !== '', log),
         ...(config.demo ? demoRoutes(demo) : []),
       ],
       log,

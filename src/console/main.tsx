@@ -15,6 +15,7 @@ import { keepTexts } from './parts/translated.js';
 import { go, onLink, path } from './router.js';
 import { account, accounts, chooseAccount, leave, person, singleSignOn } from './session.js';
 import { Invitation, SignIn } from './sign-in.js';
+import { Visualizer } from './visualizer/visualizer.js';
 
 function App() {
   const session = useLoad(person.value === undefined ? '/session' : undefined, async () => {
@@ -24,6 +25,7 @@ function App() {
     return found;
   });
   if (path.value === '/invitation') return <Invitation />;
+  if (path.value === '/visualizer') return <Visualizer isOff={root?.dataset.administration === 'off'} />;
   if (person.value === undefined)
     return (
       <main class="way-in">

@@ -213,7 +213,13 @@ describe('the page', { skip: withoutBrowser() }, () => {
     return page;
   }
 
-  const calls = (page: Page) => page.locator('#calls li');
+  const press = (page: Page, name: string) => page.getByRole('button', { name, exact: true }).click();
+  const part = (page: Page, name: string) => page.getByRole('region', { name, exact: true });
+  const nameOfUser = (page: Page, at: 'userId' | 'identity') =>
+    part(page, "This browser's user").locator(`dt:text-is("${at}") + dd`).textContent();
+  const arrivedRow = (page: Page, hasText: string) =>
+    part(page, 'Events in ClickHouse').locator('tbody tr', { hasText });
+  const calls = (page: Page) => page.locator('.calls li');
   const chipOf = (page: Page, code: string) => calls(page).filter({ hasText: code }).first().locator('.chip');
   const queryable = (page: Page, code: string) =>
     chipOf(page, code)
@@ -223,14 +229,14 @@ describe('the page', { skip: withoutBrowser() }, () => {
   test('shows each call, when it could be queried, and its outcome', async () => {
     const page = await openPage();
     const faults = faultsOf(page);
-    await page.locator('#arrived .name', { hasText: 'Page View' }).waitFor();
-    const userId = String(await page.locator('#user-id').textContent());
+    await arrivedRow(page, 'Page View').waitFor();
+    const userId = String(await nameOfUser(page, 'userId'));
     assert.match(userId, /^\d+$/);
 
-    await page.click('form[data-call=addEventProperties] button:has-text("Add")');
-    await page.click('form[data-call=track] button');
+    await press(page, 'Add');
+    await press(page, 'Track');
     await queryable(page, 'track("Order Completed"');
-    const row = page.locator('#arrived tr', { hasText: 'Order Completed' });
+    const row = arrivedRow(page, 'Order Completed');
     for (const part of [userId, 'amount: 12.5', 'theme: dark']) {
       assert.ok((await row.textContent())?.includes(part), part);
     }
@@ -238,10 +244,12 @@ describe('the page', { skip: withoutBrowser() }, () => {
     await page.fill('#identity-value', 'grace@example.com');
     await page.press('#identity-value', 'Enter');
     await queryable(page, 'identify("grace@example.com")');
-    await page.click('form[data-call=addUserProperties] button');
+    await press(page, 'Add user property');
     await queryable(page, 'addUserProperties(');
-    assert.equal(await page.locator('#identity').textContent(), 'grace@example.com');
-    const user = await page.locator('#users tr', { hasText: 'grace@example.com' }).textContent();
+    assert.equal(await nameOfUser(page, 'identity'), 'grace@example.com');
+    const user = await part(page, 'The user')
+      .locator('tbody tr', { hasText: 'grace@example.com' })
+      .textContent();
     assert.ok(user?.includes(userId) && user.includes('plan: pro'), String(user));
     const rows = await sluice.rows<{ identity: string; user_ids: string[] }>(
       `SELECT identity, user_ids FROM users WHERE app_id = '${sluice.appId}' AND has(user_ids, ${userId})`,
@@ -251,21 +259,18 @@ describe('the page', { skip: withoutBrowser() }, () => {
       [['grace@example.com', [userId]]],
     );
 
-    await page.click('[data-call=resetIdentity]');
-    assert.notEqual(await page.locator('#user-id').textContent(), userId);
-    assert.equal(await page.locator('#identity').textContent(), 'none: anonymous');
-    await page.click('[data-call=removeEventProperty]');
-    await page.click('[data-call=clearEventProperties]');
+    await press(page, 'Reset identity');
+    assert.notEqual(await nameOfUser(page, 'userId'), userId);
+    assert.equal(await nameOfUser(page, 'identity'), 'none: anonymous');
+    await press(page, 'Remove');
+    await press(page, 'Clear all');
     await page.fill('#event', 'Afterwards');
-    await page.click('form[data-call=track] button');
-    await page.click('[data-call=flush]');
+    await press(page, 'Track');
+    await press(page, 'Flush');
     await queryable(page, 'track("Afterwards"');
-    const last = await page.locator('#arrived tr', { hasText: 'Afterwards' }).textContent();
+    const last = await arrivedRow(page, 'Afterwards').textContent();
     assert.ok(!last?.includes('theme') && !last?.includes(userId), String(last));
-    assert.ok(
-      (await page.locator('#arrived tr').count()) >= 3,
-      'the earlier user of this tab is still shown',
-    );
+    assert.ok((await arrivedRow(page, '').count()) >= 3, 'the earlier user of this tab is still shown');
     assert.deepEqual(faults, []);
   });
 
@@ -293,9 +298,12 @@ describe('the page', { skip: withoutBrowser() }, () => {
   test('its phone pairs with the visualizer by a shake, and shows up there', async () => {
     const page = await openPage();
     const faults = faultsOf(page);
-    await page.click('#shake');
-    const code = String(await page.locator('#phone-code', { hasText: /^...-...$/ }).textContent());
-    const [watching] = await Promise.all([page.context().waitForEvent('page'), page.click('#phone-link')]);
+    await press(page, 'Shake');
+    const code = String(await page.locator('.screen .code', { hasText: /^...-...$/ }).textContent());
+    const [watching] = await Promise.all([
+      page.context().waitForEvent('page'),
+      part(page, 'A phone').getByRole('link', { name: 'Event Visualizer' }).click(),
+    ]);
     watching.setDefaultTimeout(60_000);
     await until(async () => (await watching.locator('#code').inputValue()) === code, {
       deadlineMs: 60_000,
@@ -306,48 +314,48 @@ describe('the page', { skip: withoutBrowser() }, () => {
     await watching.locator('#status', { hasText: 'waiting for events' }).waitFor();
 
     await page.bringToFront();
-    await page.click('[data-screen=Basket]');
-    await page.click('#tap');
-    await watching.locator('#list .name', { hasText: 'Bought' }).waitFor();
-    const shown = await watching.locator('#list li').allTextContents();
+    await press(page, 'Basket');
+    await press(page, 'Tap “Buy”');
+    await watching.locator('.list .name', { hasText: 'Bought' }).waitFor();
+    const shown = await watching.locator('.list li').allTextContents();
     assert.equal(shown.length, 2);
     assert.match(String(shown[0]), /Bought.*item: A-113.*stored/);
     assert.match(String(shown[1]), /Screen View.*screen_name: Basket.*stored/);
     await queryable(page, 'phone: track');
-    assert.match(String(await page.locator('#arrived tr', { hasText: 'Bought' }).textContent()), /A-113/);
+    assert.match(String(await arrivedRow(page, 'Bought').textContent()), /A-113/);
 
     await watching.bringToFront();
-    await watching.click('#end');
+    await watching.getByRole('button', { name: 'End pairing' }).click();
     await watching.locator('#status', { hasText: 'Pairing ended' }).waitFor();
     await page.bringToFront();
-    await page.click('#shake');
+    await press(page, 'Shake');
     const hasAnotherCode = async () => {
-      const shown = String(await page.locator('#phone-code').textContent());
+      const shown = String(await page.locator('.screen .code').textContent());
       return /^...-...$/.test(shown) && shown !== code;
     };
     await until(hasAnotherCode, { deadlineMs: 60_000, what: 'the phone has another code' });
-    await page.click('#unpair');
-    await page.locator('#phone-words', { hasText: 'Shake to pair' }).waitFor();
+    await press(page, 'Stop pairing');
+    await page.locator('.screen .told', { hasText: 'Shake to pair' }).waitFor();
     assert.deepEqual(faults, []);
   });
 
   test('says what is not sent: opted out, refused, nothing to do', async () => {
     const page = await openPage();
-    await page.locator('#arrived .name', { hasText: 'Page View' }).waitFor();
-    await page.click('[data-call=resetIdentity]');
+    await arrivedRow(page, 'Page View').waitFor();
+    await press(page, 'Reset identity');
     await chipOf(page, 'resetIdentity()').filter({ hasText: 'already anonymous' }).waitFor();
     await page.fill('#identity-value', 'anonymous');
-    await page.click('form[data-call=identify] button.primary');
+    await press(page, 'Identify');
     await chipOf(page, 'identify("anonymous")').filter({ hasText: 'refused' }).waitFor();
     await page.fill('#event', '');
-    await page.click('form[data-call=track] button');
+    await press(page, 'Track');
     await chipOf(page, 'track(""').filter({ hasText: 'refused' }).waitFor();
     await page.fill('#global-key', 'session_id');
     await page.press('#global-key', 'Enter');
     await chipOf(page, 'addEventProperties(').filter({ hasText: 'refused' }).waitFor();
     await page.fill('#event', 'With a reserved property');
     await page.fill('#event-key', 'user_id');
-    await page.click('form[data-call=track] button');
+    await press(page, 'Track');
     await queryable(page, 'track("With a reserved property"');
     assert.deepEqual(await calls(page).locator('.told').allTextContents(), [
       'the property "user_id" is dropped: its key is reserved.',
@@ -355,26 +363,26 @@ describe('the page', { skip: withoutBrowser() }, () => {
       'an event is dropped: its name is empty.',
       'identify is ignored: the identity is a word that many users would share.',
     ]);
-    await page.click('[data-call=optOut]');
+    await press(page, 'Opt out');
     await page.fill('#event', 'Unseen');
-    await page.click('form[data-call=track] button');
+    await press(page, 'Track');
     await chipOf(page, 'track("Unseen"').filter({ hasText: 'not recorded: opted out' }).waitFor();
-    await page.click('[data-call=optIn]');
+    await press(page, 'Opt in');
     await page.fill('#event', 'Seen');
-    await page.click('form[data-call=track] button');
+    await press(page, 'Track');
     await queryable(page, 'track("Seen"');
-    assert.equal(await page.locator('#arrived tr', { hasText: 'Unseen' }).count(), 0);
+    assert.equal(await arrivedRow(page, 'Unseen').count(), 0);
   });
 
   test('says when the service does not answer, and shows new events when it answers again', async () => {
     const page = await openPage((opened) => opened.clock.install());
-    await page.locator('#arrived .name', { hasText: 'Page View' }).waitFor();
-    const fault = page.locator('#fault');
+    await arrivedRow(page, 'Page View').waitFor();
+    const fault = page.getByRole('alert');
     assert.equal(await fault.isVisible(), false);
     await page.route('**/api/**', (route) => route.abort());
-    await page.click('#shake');
-    await page.locator('#phone-words', { hasText: 'no answer came' }).waitFor();
-    await page.click('form[data-call=track] button');
+    await press(page, 'Shake');
+    await page.locator('.screen .told', { hasText: 'no answer came' }).waitFor();
+    await press(page, 'Track');
     await page.clock.fastForward(21_000);
     await chipOf(page, 'track(').filter({ hasText: 'not there after 20 s' }).waitFor();
 
@@ -384,7 +392,7 @@ describe('the page', { skip: withoutBrowser() }, () => {
     await fault.waitFor({ state: 'hidden' });
 
     await page.unroute('**/api/**');
-    await page.click('[data-call=flush]');
+    await press(page, 'Flush');
     await page.clock.fastForward(10_000);
     await queryable(page, 'track(');
   });
@@ -393,12 +401,12 @@ describe('the page', { skip: withoutBrowser() }, () => {
     const page = await openPage((opened) => opened.setViewportSize({ width: 360, height: 640 }));
     const long = 'W'.repeat(200);
     for (const id of ['event', 'event-key', 'event-value']) await page.fill(`#${id}`, long);
-    await page.click('form[data-call=track] button');
+    await press(page, 'Track');
     await page.fill('#identity-value', long);
     await page.press('#identity-value', 'Enter');
     await queryable(page, 'track(');
     await queryable(page, 'identify(');
-    await page.locator('#arrived tr', { hasText: long }).first().waitFor();
+    await arrivedRow(page, long).first().waitFor();
     assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 360);
     const hidden = `[...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth).length`;
     assert.equal(await page.evaluate(hidden), 0, 'nothing is outside of the visible part');
@@ -411,8 +419,8 @@ describe('the page', { skip: withoutBrowser() }, () => {
     await page.fill('#event', hostile);
     await page.fill('#event-key', hostile);
     await page.fill('#event-value', hostile);
-    await page.click('form[data-call=track] button');
-    const row = page.locator('#arrived tr', { has: page.locator('.name', { hasText: hostile }) });
+    await press(page, 'Track');
+    const row = arrivedRow(page, hostile);
     await row.waitFor();
     assert.ok((await row.textContent())?.includes(`${hostile}: ${hostile}`));
     assert.equal(await page.locator('table img, ol img').count(), 0);
@@ -425,8 +433,8 @@ describe('the page', { skip: withoutBrowser() }, () => {
     });
     const uncaught: string[] = [];
     page.on('pageerror', (error) => uncaught.push(error.message));
-    await page.locator('#blocked', { hasText: 'has not loaded' }).waitFor();
-    await page.click('form[data-call=track] button');
+    await page.getByRole('alert').filter({ hasText: 'has not loaded' }).waitFor();
+    await press(page, 'Track');
     await chipOf(page, 'track(').filter({ hasText: 'waits for the script' }).waitFor();
     assert.deepEqual(uncaught, []);
   });

@@ -56,8 +56,8 @@ describe('the page', { skip }, () => {
 
   const status = (page: Page, text: string) =>
     page.locator('#status', { hasText: text }).waitFor({ timeout: 60_000 });
-  const rows = (page: Page) => page.locator('#list > li');
-  const names = (page: Page) => page.locator('#list .name').allTextContents();
+  const rows = (page: Page) => page.locator('.list > li');
+  const names = (page: Page) => page.locator('.list .name').allTextContents();
 
   test('asks people who are signed in to the console for the code only', async () => {
     const context = await browser.newContext();
@@ -92,17 +92,17 @@ describe('the page', { skip }, () => {
     await send([message, { ...message }], pairing);
     await status(page, 'Paired · live');
     await rows(page).nth(1).waitFor();
-    assert.deepEqual(await page.locator('#list .chip').allTextContents(), [
+    assert.deepEqual(await page.locator('.list .chip').allTextContents(), [
       'Event',
       'repeat',
       'Event',
       'stored',
     ]);
-    assert.equal(await page.locator('#tally').textContent(), '1 stored · 1 repeat');
+    assert.equal(await page.locator('.tools .muted').textContent(), '1 stored · 1 repeat');
     // Tab order after the focused button: Clear, End pairing, then the rows.
     for (let i = 0; i < 3; i++) await page.keyboard.press('Tab');
     await page.keyboard.press('Enter');
-    const detail = page.locator('#list .detail');
+    const detail = page.locator('.list .detail');
     await detail.waitFor();
     const text = String(await detail.textContent());
     for (const part of ['repeat', 'ada@example.com', 's1', message.id, 'amount', '12.5', 'number', 'pro']) {
@@ -143,10 +143,10 @@ describe('the page', { skip }, () => {
     );
     await rows(page).nth(5).waitFor();
     assert.equal((await names(page)).at(-1), hostile);
-    for (const summary of await page.locator('#list summary').all()) await summary.click();
-    await page.locator('#list .detail').nth(5).waitFor();
-    assert.equal(await page.locator('#list script, #list img').count(), 0);
-    assert.ok((await page.locator('#list .detail').last().textContent())?.includes(hostile));
+    for (const summary of await page.locator('.list summary').all()) await summary.click();
+    await page.locator('.list .detail').nth(5).waitFor();
+    assert.equal(await page.locator('.list script, .list img').count(), 0);
+    assert.ok((await page.locator('.list .detail').last().textContent())?.includes(hostile));
     assert.deepEqual(faults, []);
     for (const url of requests) assert.ok(url.startsWith(admin.adminUrl.replace('http', 'ws')), url);
   });
@@ -157,14 +157,14 @@ describe('the page', { skip }, () => {
     for (const page of [first, second]) {
       await page.fill('#token', sluice.adminToken);
       await page.fill('#code', code);
-      await page.click('#connect');
+      await page.getByRole('button', { name: 'Show events' }).click();
       await status(page, 'waiting for events');
     }
     await send([event('both')], pairing);
     for (const page of [first, second]) await rows(page).first().waitFor();
-    await first.click('#end');
+    await first.getByRole('button', { name: 'End pairing' }).click();
     for (const page of [first, second]) await status(page, 'Pairing ended');
-    assert.match(String(await second.locator('#notice').textContent()), /ended on a page/);
+    assert.match(String(await second.locator('.problem.soft').textContent()), /ended on a page/);
   });
 
   test('pauses, continues and clears', async () => {
@@ -178,10 +178,10 @@ describe('the page', { skip }, () => {
     assert.deepEqual(await names(page), ['one']);
     await page.click('#pause');
     assert.deepEqual(await names(page), ['three', 'two', 'one']);
-    await page.click('#clear');
+    await page.getByRole('button', { name: 'Clear' }).click();
     assert.equal(await rows(page).count(), 0);
-    assert.equal(await page.locator('#empty').isVisible(), true);
-    assert.equal(await page.locator('#tally').textContent(), '');
+    assert.equal(await page.locator('.empty').isVisible(), true);
+    assert.equal(await page.locator('.tools .muted').textContent(), '');
   });
 
   test('keeps the newest 500 messages, paused or not', async () => {
@@ -207,11 +207,11 @@ describe('the page', { skip }, () => {
   test('says what is wrong with a token or a code, and lets the user correct it', async () => {
     const page = await openPage();
     const { code } = await beginPairing(device.baseUrl, sluice.appId);
-    const problem = page.locator('#problem');
+    const problem = page.locator('#pair .problem');
     const attempt = async (token: string, entered: string, words: string) => {
       await page.fill('#token', token);
       await page.fill('#code', entered);
-      await page.click('#connect');
+      await page.getByRole('button', { name: 'Show events' }).click();
       await problem.filter({ hasText: words }).waitFor();
     };
     await attempt('wrong', code, 'not the ADMIN_TOKEN');
@@ -230,7 +230,10 @@ describe('the page', { skip }, () => {
     await rows(page).first().waitFor();
     await stopPairing(device.baseUrl, sluice.appId, pairing);
     await status(page, 'Pairing ended');
-    assert.match(String(await page.locator('#notice').textContent()), /The device has ended the pairing/);
+    assert.match(
+      String(await page.locator('.problem.soft').textContent()),
+      /The device has ended the pairing/,
+    );
     await page.click('#again');
     const next = await beginPairing(device.baseUrl, sluice.appId);
     await page.fill('#code', next.code);
@@ -246,7 +249,7 @@ describe('the page', { skip }, () => {
     const pairing = await pair(page);
     await send([event('before')], pairing);
     await rows(page).first().waitFor();
-    await page.locator('#list summary').first().focus();
+    await page.locator('.list summary').first().focus();
     // These words stay for half a second only.
     await page.evaluate(`window.statuses = [];
       new MutationObserver(() => statuses.push(document.getElementById('status').textContent))
@@ -263,7 +266,7 @@ describe('the page', { skip }, () => {
     await admin.restart();
     await status(page, 'Paired · live');
     assert.match(
-      String(await page.locator('#notice').textContent()),
+      String(await page.locator('.problem.soft').textContent()),
       /^No connection from \d\d:\d\d:\d\d to \d\d:\d\d:\d\d: what the device sent meanwhile is not shown\.$/,
     );
     assert.equal(
@@ -281,9 +284,9 @@ describe('the page', { skip }, () => {
     await send([event('after')], pairing);
     await rows(page).nth(2).waitFor();
     assert.deepEqual(await names(page), ['after', 'between', 'before']);
-    assert.ok(await page.locator('#notice').isVisible());
-    await page.click('#clear');
-    assert.equal(await page.locator('#notice').isVisible(), false);
+    assert.ok(await page.locator('.problem.soft').isVisible());
+    await page.getByRole('button', { name: 'Clear' }).click();
+    assert.equal(await page.locator('.problem.soft').isVisible(), false);
   });
 
   test('accepts another code while the service does not answer', async () => {
@@ -306,8 +309,8 @@ describe('the page', { skip }, () => {
     const pairing = await pair(page);
     const long = 'W'.repeat(250);
     await send([event(long, { identity: long, properties: { [long]: long, short: 1 } })], pairing);
-    await page.locator('#list summary').click();
-    await page.locator('#list .detail').waitFor();
+    await page.locator('.list summary').click();
+    await page.locator('.list .detail').waitFor();
     assert.equal(await page.evaluate('document.documentElement.scrollWidth'), 360);
   });
 
@@ -327,7 +330,7 @@ describe('the page', { skip }, () => {
     assert.doesNotMatch(policy, /unsafe|\*/);
     assert.equal(reply.headers.get('x-content-type-options'), 'nosniff');
     assert.equal(reply.headers.get('cache-control'), 'no-store');
-    assert.equal((await fetch(`${admin.adminUrl}/pages/visualizer.html`)).status, 404);
+    assert.equal((await fetch(`${admin.adminUrl}/visualizer.html`)).status, 404);
     assert.equal((await fetch(`${device.baseUrl}/visualizer`)).status, 404, 'not on the public port');
     for (const path of ['/demo', '/demo/arrived?app_id=1&user_id=1']) {
       assert.equal(

@@ -4,10 +4,10 @@ import { useRef, useState } from 'preact/hooks';
 import { type Account, ApiError, call, type EnvironmentOfList, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { useEnvironment } from '../parts/environment.js';
+import { Events } from '../parts/events.js';
 import { ActionButton } from '../parts/form.js';
-import { Problem, Properties, Time } from '../parts/parts.js';
+import { Problem } from '../parts/parts.js';
 import { useLoad } from '../parts/resource.js';
-import { Table } from '../parts/table.js';
 
 type Page = Answer<'showLive'>;
 
@@ -104,29 +104,7 @@ function Stream({ environment }: { readonly environment: EnvironmentOfList }) {
           <p role="status" class="muted">
             {arrived.toLocaleString()} arrived, {events.length.toLocaleString()} shown.
           </p>
-          <Table
-            caption="Events that arrived"
-            rows={events}
-            keyOf={({ event_id }) => event_id}
-            empty="Waiting for events."
-            columns={[
-              {
-                title: 'Accepted',
-                text: (each) => each.received_at,
-                cell: (each) => <Time at={each.received_at} seconds />,
-              },
-              { title: 'Event', text: (each) => each.event },
-              {
-                title: 'User',
-                text: (each) => (each.identity === '' ? (each.user_id ?? '') : each.identity),
-              },
-              {
-                title: 'Properties',
-                text: (each) => JSON.stringify(each.properties),
-                cell: (each) => <Properties of={each.properties} />,
-              },
-            ]}
-          />
+          <Events caption="Events that arrived" rows={events} empty="Waiting for events." />
         </>
       )}
     </section>

@@ -1,5 +1,6 @@
 // The fields of forms.
 
+import type { InputHTMLAttributes } from 'preact';
 import { useId } from 'preact/hooks';
 
 export function Check(props: {
@@ -51,9 +52,22 @@ export function Field(props: {
   readonly complete?: string;
   readonly mode?: 'numeric';
   readonly lines?: number;
+  readonly more?: Pick<InputHTMLAttributes, 'id' | 'maxLength' | 'placeholder' | 'autocapitalize'>;
 }) {
-  const id = useId();
-  const { label, value, set, hint, type = 'text', required = false, complete = 'off', lines, mode } = props;
+  const own = useId();
+  const {
+    label,
+    value,
+    set,
+    hint,
+    type = 'text',
+    required = false,
+    complete = 'off',
+    lines,
+    mode,
+    more,
+  } = props;
+  const id = more?.id ?? own;
   const common = {
     id,
     value,
@@ -73,6 +87,7 @@ export function Field(props: {
           // Password managers go by this.
           autocomplete={complete as 'off'}
           {...(mode === undefined ? {} : { inputMode: mode })}
+          {...more}
         />
       ) : (
         <textarea {...common} rows={lines} />

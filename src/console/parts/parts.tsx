@@ -165,14 +165,27 @@ export function Properties({ of }: { readonly of: Readonly<Record<string, string
             .join(', ')}
         </span>
       </summary>
-      <dl class="facts">
-        {all.map(([key, value]) => (
-          <Fragment key={key}>
-            <dt>{key}</dt>
+      <Facts of={all} />
+    </details>
+  );
+}
+
+/** Names and what they stand for; those without a value are left out. */
+export function Facts({
+  of,
+}: {
+  readonly of: readonly (readonly [name: string, value: ComponentChildren])[];
+}) {
+  return (
+    <dl class="facts">
+      {of
+        .filter(([, value]) => value !== undefined)
+        .map(([name, value]) => (
+          <Fragment key={name}>
+            <dt>{name}</dt>
             <dd>{value}</dd>
           </Fragment>
         ))}
-      </dl>
-    </details>
+    </dl>
   );
 }

@@ -5,6 +5,7 @@
 import type { HttpRequest } from 'uWebSockets.js';
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Arrived, ArrivedQuery } from '../../clickhouse/arrived.js';
 import { snippet } from '../../client/web/snippet.js';
 import { demo, lengths, userIdMax } from '../../contract/limits.js';
@@ -14,7 +15,7 @@ import type { Exchange, Headers } from '../protocol/exchange.js';
 import { isOwnFault } from '../protocol/fault.js';
 import { isOwnHost, isSameOrigin } from '../protocol/same-origin.js';
 import { type Handler, type Route, withoutBody } from '../protocol/server.js';
-import { fileRoute, pageReply, readPage, scriptType } from './pages.js';
+import { builtRoutes, pageReply } from './pages.js';
 
 export type DemoOptions = {
   readonly publicBaseUrl: string;
@@ -26,8 +27,8 @@ export type DemoOptions = {
   /** The account of an environment. */
   readonly accountOf: (appId: string) => string | undefined;
   readonly readArrived: (query: ArrivedQuery) => Promise<Arrived>;
-  /** The client library for the page's phone: an ES module in one file. */
-  readonly phoneScript: string;
+  /** The folder in which the build puts the page. */
+  readonly built: string;
   readonly log: Log;
 };
 
@@ -41,7 +42,7 @@ const intervalMs = 500;
 
 export function demoRoutes(options: DemoOptions): Route[] {
   const names = [options.host, new URL(options.publicBaseUrl).hostname];
-  const html = readPage('demo.html');
+  const html = readFileSync(join(options.built, 'demo/demo.html'), 'utf8');
   let queries = 0;
   /** It never changes once it exists. */
   let accountId: string | undefined;
@@ -106,7 +107,7 @@ export function demoRoutes(options: DemoOptions): Route[] {
   return [
     { method: 'get', path: '/demo', handle: guarded(page) },
     { method: 'get', path: '/demo/arrived', handle: guarded(arrived) },
-    fileRoute('/demo/sluice-ios.js', readFileSync(options.phoneScript, 'utf8'), scriptType),
+    ...builtRoutes(options.built, ['demo/demo.js', 'styles/demo.css'], options.log),
   ];
 }
 

@@ -1,19 +1,15 @@
-// The pages for administrators on ADMIN_PORT: static files, read once. Pages load and run this server's own files only.
+// The pages for administrators on ADMIN_PORT: files of src/console, read once. Pages load and run this server's own files only.
 
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { extname, join } from 'node:path';
+import { existsSync, readFileSync } from 'node:fs';
+import { basename, extname, join } from 'node:path';
 import type { Log } from '../../log.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import { notFound, type Route, withoutBody } from '../protocol/server.js';
 import { serveEncoded } from './encoded.js';
 
-const folder = new URL('./static/', import.meta.url);
-
-export const scriptType = 'text/javascript; charset=utf-8';
-
 const types: Readonly<Record<string, string>> = {
   '.css': 'text/css; charset=utf-8',
-  '.js': scriptType,
+  '.js': 'text/javascript; charset=utf-8',
 };
 
 const protectionsOfAll: Headers = [
@@ -25,28 +21,11 @@ const protections: Headers = [...protectionsOfAll, ['Cross-Origin-Resource-Polic
 /** The next load gets a new version, and browsers keep nothing of a page. */
 const always: Headers = [['Cache-Control', 'no-store'], ...protections];
 
-/** Styles and scripts, under /pages. */
-export function pageFileRoutes(): Route[] {
-  return readdirSync(folder)
-    .filter((name) => types[extname(name)] !== undefined)
-    .map((name) => fileRoute(`/pages/${name}`, readPage(name), types[extname(name)] as string));
-}
-
-/** The Event Visualizer's page; without an ADMIN_TOKEN it says that it is off. */
-export function visualizerPageRoute(administration: boolean): Route {
-  const html = readPage('visualizer.html').replace('{{administration}}', administration ? 'on' : 'off');
-  const directives = ["script-src 'self'", "connect-src 'self'", "require-trusted-types-for 'script'"];
-  return {
-    method: 'get',
-    path: '/visualizer',
-    handle: (exchange) => pageReply(withoutBody(exchange), html, directives),
-  };
-}
-
 /** The addresses of the console's pages. One page shows them all. */
 export const consolePaths = [
   '/',
   '/invitation',
+  '/visualizer',
   '/privacy-and-security',
   '/users',
   '/deletions',
@@ -56,9 +35,15 @@ export const consolePaths = [
   '/api',
 ];
 
-/** The console: its page under each of its addresses, and its scripts from the folder `built`. */
-export function consoleRoutes(built: string, log: Log): Route[] {
-  const html = readPage('console.html');
+/**
+ * The console: its page under each of its addresses, and its files from the folder `built`. Without an ADMIN_TOKEN the Event
+ * Visualizer says that it is off.
+ */
+export function consoleRoutes(built: string, administration: boolean, log: Log): Route[] {
+  const html = readFileSync(join(built, 'console.html'), 'utf8').replace(
+    '{{administration}}',
+    administration ? 'on' : 'off',
+  );
   const directives = [
     "script-src 'self'",
     "connect-src 'self'",
@@ -83,32 +68,38 @@ export function consoleRoutes(built: string, log: Log): Route[] {
           ? pageReply(withoutBody(exchange), html, directives, 404)
           : notFound(exchange),
     },
-    scriptRoute('/console.js', join(built, 'console.js'), protections, log),
-    scriptRoute('/user-lists.js', join(built, 'user-lists.js'), protections, log),
-    referenceRoute(),
+    ...builtRoutes(built, ['console.js', 'styles/console.css', 'user-lists.js'], log),
+    referenceRoute(readFileSync(join(built, 'reference/reference.html'), 'utf8')),
     // The frame has no origin, so it is none of ours.
-    scriptRoute(
-      '/reference.js',
-      join(built, 'reference.js'),
-      [...protectionsOfAll, ['Cross-Origin-Resource-Policy', 'cross-origin']],
-      log,
-    ),
+    ...builtRoutes(built, ['reference.js'], log, [
+      ...protectionsOfAll,
+      ['Cross-Origin-Resource-Policy', 'cross-origin'],
+    ]),
   ];
 }
 
-function scriptRoute(path: string, file: string, headers: Headers, log: Log): Route {
-  const isBuilt = existsSync(file);
-  if (!isBuilt) log.warn({ path: file }, 'a script of the console was not built and is not served');
-  const handle = isBuilt ? serveEncoded(scriptType, 'no-cache', headers, readFileSync(file)) : notFound;
-  return { method: 'get', path, handle };
+/** Scripts and styles from the folder `built`, each at its name. */
+export function builtRoutes(
+  built: string,
+  files: readonly string[],
+  log: Log,
+  headers: Headers = protections,
+): Route[] {
+  return files.map((file) => {
+    const path = join(built, file);
+    const isBuilt = existsSync(path);
+    if (!isBuilt) log.warn({ path }, 'a file of the console was not built and is not served');
+    const type = types[extname(file)] ?? '';
+    const handle = isBuilt ? serveEncoded(type, 'no-cache', headers, readFileSync(path)) : notFound;
+    return { method: 'get', path: `/${basename(file)}`, handle };
+  });
 }
 
 /**
  * The frame of the console's page API. Its viewer may set styles and HTML as it likes, so it is alone: without an origin, it
  * neither reads answers of the service nor reaches the page around it.
  */
-function referenceRoute(): Route {
-  const html = readPage('reference.html');
+function referenceRoute(html: string): Route {
   const policy = [
     'sandbox allow-scripts',
     "default-src 'none'",
@@ -151,17 +142,4 @@ export function pageReply(
     ['Cross-Origin-Opener-Policy', 'same-origin'],
   ];
   exchange.reply(status, html, headers, 'text/html; charset=utf-8');
-}
-
-export function readPage(name: string): string {
-  return readFileSync(new URL(name, folder), 'utf8');
-}
-
-/** Serves a text under a path. */
-export function fileRoute(path: string, text: string, type: string): Route {
-  return {
-    method: 'get',
-    path,
-    handle: (exchange) => withoutBody(exchange).reply(200, text, always, type),
-  };
 }

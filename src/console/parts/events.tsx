@@ -1,0 +1,36 @@
+// Events that have arrived, the newest first.
+
+import type { ComponentChildren } from 'preact';
+import type { Answer } from '../commands.js';
+import { Properties, Time } from './parts.js';
+import { Table } from './table.js';
+
+export function Events(props: {
+  readonly caption: string;
+  readonly rows: Answer<'showLive'>['events'];
+  readonly empty: ComponentChildren;
+}) {
+  return (
+    <Table
+      {...props}
+      keyOf={({ event_id }) => event_id}
+      columns={[
+        {
+          title: 'Accepted',
+          text: (each) => each.received_at,
+          cell: (each) => <Time at={each.received_at} seconds />,
+        },
+        { title: 'Event', text: (each) => each.event },
+        {
+          title: 'User',
+          text: (each) => (each.identity === '' ? (each.user_id ?? '') : each.identity),
+        },
+        {
+          title: 'Properties',
+          text: (each) => JSON.stringify(each.properties),
+          cell: (each) => <Properties of={each.properties} />,
+        },
+      ]}
+    />
+  );
+}

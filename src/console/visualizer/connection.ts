@@ -1,0 +1,88 @@
+// The Event Visualizer's connection: pairs by the token and the code, hands on what comes, and connects again after a drop until the
+// service says that the pairing is over.
+
+/** A message as a device sent it, with the answer. The fields may hold anything. */
+export type Message = Readonly<Record<string, unknown>> & {
+  readonly answer?: Readonly<Record<string, string | number>>;
+};
+
+/** What the service says, and what becomes of the connection itself. */
+export type Said = Readonly<
+  | { type: 'paired'; app_id: string }
+  | { type: 'batch'; messages: readonly Message[]; at: string; left_out: number }
+  | { type: 'missed'; count: number }
+  | { type: 'refused'; reason: string; message: string }
+  | { type: 'ended'; message: string }
+  | { type: 'gap' | 'connecting' }
+  | { type: 'lost'; closeCode: number; wasPaired: boolean; retryInMs: number }
+>;
+
+export type Connection = {
+  /** Ends the pairing for the device too; without a connection only this page leaves it. */
+  end(): void;
+  leave(): void;
+};
+
+const retryMsMin = 500;
+const retryMsMax = 15_000;
+
+/** Connects; without a token the service asks who is signed in to the console. */
+export function connect(token: string | undefined, code: string, on: (said: Said) => void): Connection {
+  let socket: WebSocket;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let attempts = 0;
+  let wasPaired = false;
+  let isOver = false;
+
+  function open(): void {
+    clearTimeout(timer);
+    on({ type: 'connecting' });
+    // The cookie of a session of the console is sent below /admin/v1 only.
+    const path = token === undefined ? '/admin/v1/visualizer/live' : '/visualizer/live';
+    const opened = new WebSocket(`${location.origin.replace('http', 'ws')}${path}`);
+    socket = opened;
+    opened.onopen = () => opened.send(JSON.stringify({ token, code }));
+    opened.onmessage = ({ data }) => hear(JSON.parse(data) as Said);
+    opened.onclose = ({ code: closeCode }) => dropped(closeCode);
+  }
+
+  function hear(said: Said): void {
+    if (said.type === 'paired') {
+      attempts = 0;
+      wasPaired = true;
+    }
+    // Redis being away passes; the connection is tried again.
+    if (said.type === 'refused' && said.reason === 'unavailable') return;
+    if (said.type === 'ended' || said.type === 'refused') isOver = true;
+    on(said);
+  }
+
+  function dropped(closeCode: number): void {
+    if (isOver) return;
+    const retryInMs = Math.min(retryMsMin * 2 ** attempts, retryMsMax);
+    attempts += 1;
+    on({ type: 'lost', closeCode, wasPaired, retryInMs });
+    timer = setTimeout(open, retryInMs);
+  }
+
+  const retryNow = () => {
+    if (!isOver && socket.readyState === WebSocket.CLOSED) open();
+  };
+  const leave = () => {
+    isOver = true;
+    clearTimeout(timer);
+    removeEventListener('online', retryNow);
+    socket.close(1000);
+  };
+
+  addEventListener('online', retryNow);
+  open();
+  return {
+    end() {
+      if (socket.readyState === WebSocket.OPEN) return socket.send(JSON.stringify({ type: 'end' }));
+      leave();
+      on({ type: 'ended', message: 'This page has left the pairing; it ends within a minute.' });
+    },
+    leave,
+  };
+}

@@ -1,0 +1,125 @@
+// What the Event Visualizer shows, and how that changes with what the service says.
+
+import type { Message, Said } from './connection.js';
+
+export type Shown = { readonly key: number; readonly message: Message; readonly at: string };
+
+const notPaired = { tone: 'plain', status: 'Not paired' };
+const first = {
+  phase: 'form' as 'off' | 'form' | 'paired' | 'ended',
+  asksToken: true,
+  ...notPaired,
+  /** Why no device is paired. */
+  problem: '',
+  /** What is missing in the list, or why no more comes. */
+  notice: '',
+  appId: '',
+  /** Both with the newest first: what is shown, and what came while that was paused. */
+  rows: [] as readonly Shown[],
+  held: [] as readonly Shown[],
+  isPaused: false,
+  counts: {} as Readonly<Record<string, number>>,
+  missed: 0,
+  /** Since when a page that was paired has had no connection. */
+  lostAt: '',
+  /** Where the last change takes the focus. */
+  focus: { on: 'token' },
+};
+export type State = Readonly<typeof first>;
+type Change = Partial<State>;
+
+/** So many messages are shown, and so many are kept during a pause; older ones are dropped. */
+const messagesMax = 500;
+let lastKey = 0;
+
+export function begin(isOff: boolean): State {
+  return isOff ? { ...first, phase: 'off', tone: 'bad', status: 'Off' } : first;
+}
+
+export function heard(state: State, said: Said): Change {
+  switch (said.type) {
+    case 'connecting':
+      return { tone: 'accent', status: 'Connecting…' };
+    case 'paired': {
+      const { lostAt, phase, rows } = state;
+      const missing = `No connection from ${lostAt} to ${clockTime()}: what the device sent meanwhile is not shown.`;
+      return {
+        phase: 'paired',
+        appId: said.app_id,
+        notice: lostAt && missing,
+        lostAt: '',
+        ...(rows.length === 0 ? { tone: 'accent', status: 'Paired · waiting for events' } : live),
+        // A connection that is back leaves the focus where it is.
+        ...(phase === 'form' && { focus: { on: 'pause' } }),
+      };
+    }
+    case 'batch':
+      return withBatch(state, said);
+    case 'missed':
+      return { missed: state.missed + said.count };
+    case 'gap':
+      return { notice: 'The service was cut off from Redis for a moment: some events may be missing here.' };
+    case 'lost': {
+      const status = `${whyLost(said)} Connecting again in ${Math.ceil(said.retryInMs / 1000)} s…`;
+      return { tone: 'warn', status, ...(said.wasPaired && { lostAt: state.lostAt || clockTime() }) };
+    }
+    case 'refused': {
+      const asksToken = state.asksToken || said.reason === 'forbidden' || said.reason === 'signed_out';
+      return {
+        ...pairAgain,
+        tone: 'bad',
+        asksToken,
+        problem: said.message,
+        appId: state.rows.length === 0 ? '' : state.appId,
+        lostAt: '',
+        focus: { on: said.reason === 'wrong_code' || !asksToken ? 'code' : 'token' },
+      };
+    }
+    case 'ended': {
+      const { message: notice } = said;
+      const focus = { on: 'again' };
+      return { phase: 'ended', tone: 'bad', status: 'Pairing ended', notice, lostAt: '', focus };
+    }
+  }
+}
+
+export const pairAgain = { ...notPaired, phase: 'form', problem: '' } satisfies Change;
+export const cleared: Change = { rows: [], held: [], counts: {}, missed: 0, notice: '' };
+const live = { tone: 'good', status: 'Paired · live' };
+
+/** A person who is signed in to the console needs no token. */
+export function signedIn({ phase }: State): Change {
+  return { asksToken: false, focus: { on: 'code' }, ...(phase === 'off' && pairAgain) };
+}
+
+export function pauseOrResume({ isPaused, held, rows }: State): Change {
+  return isPaused ? { isPaused: false, rows: newest(held, rows), held: [] } : { isPaused: true };
+}
+
+function withBatch(state: State, { messages, at, left_out }: Extract<Said, { type: 'batch' }>): Change {
+  const counts = { ...state.counts };
+  const batch: Shown[] = [];
+  for (const message of messages) {
+    const status = String(message.answer?.status);
+    counts[status] = (counts[status] ?? 0) + 1;
+    lastKey += 1;
+    batch.unshift({ key: lastKey, message, at });
+  }
+  const { isPaused, held, rows } = state;
+  const list = isPaused ? { held: newest(batch, held) } : { rows: newest(batch, rows) };
+  return { ...live, ...list, counts, missed: state.missed + left_out };
+}
+
+function newest(added: readonly Shown[], known: readonly Shown[]): readonly Shown[] {
+  return [...added, ...known].slice(0, messagesMax);
+}
+
+function whyLost({ closeCode, wasPaired }: Extract<Said, { type: 'lost' }>): string {
+  if (closeCode === 1001) return 'The service is stopping.';
+  if (closeCode === 1013) return 'The service cannot reach Redis now.';
+  return wasPaired ? 'The connection was lost.' : 'The service does not answer.';
+}
+
+function clockTime(): string {
+  return new Date().toTimeString().slice(0, 8);
+}

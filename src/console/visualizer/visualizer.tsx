@@ -1,0 +1,168 @@
+// The Event Visualizer: pairs with a device by the code that it shows, and lists what it sends. It is for people who know the
+// ADMIN_TOKEN or are signed in to the console.
+
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { Field } from '../parts/fields.js';
+import { Form } from '../parts/form.js';
+import { Problem } from '../parts/parts.js';
+import { hash } from '../router.js';
+import { person } from '../session.js';
+import { type Connection, connect } from './connection.js';
+import { Row } from './rows.js';
+import { begin, cleared, heard, pairAgain, pauseOrResume, type State, signedIn } from './state.js';
+
+export function Visualizer({ isOff }: { readonly isOff: boolean }) {
+  const [state, setState] = useState(() => begin(isOff));
+  const change = (by: (known: State) => Partial<State>) => setState((known) => ({ ...known, ...by(known) }));
+  const [token, setToken] = useState('');
+  const [code, setCode] = useState(() => new URLSearchParams(hash.value).get('code') ?? '');
+  const connection = useRef<Connection | undefined>(undefined);
+  const { phase, asksToken, focus, appId, rows, held, isPaused } = state;
+  useEffect(() => {
+    document.title = 'Event Visualizer · Sluice';
+    return () => connection.current?.leave();
+  }, []);
+  useEffect(() => {
+    if (person.value != null && token === '') change(signedIn);
+  }, [person.value]);
+  useLayoutEffect(() => {
+    const element = document.getElementById(focus.on);
+    element?.focus();
+    if (element instanceof HTMLInputElement) element.select();
+  }, [focus]);
+  /** Settles once it is known whether the service answers; it is tried further. */
+  const pair = () =>
+    new Promise<void>((settle) => {
+      connection.current?.leave();
+      change(() => ({ problem: '' }));
+      // Without a token the service asks who is signed in to the console.
+      connection.current = connect(asksToken ? token : undefined, code, (said) => {
+        change((known) => heard(known, said));
+        if (['paired', 'refused', 'lost'].includes(said.type)) settle();
+      });
+    });
+  const again = () => {
+    setCode('');
+    change(() => ({ ...pairAgain, notice: '', focus: { on: 'code' } }));
+  };
+  return (
+    <>
+      <header class="bar">
+        <h1>
+          Event Visualizer <span class="of">· Sluice</span>
+        </h1>
+        <p role="status">
+          <span id="status" class={`chip ${state.tone}`}>
+            {state.status}
+          </span>
+        </p>
+        <nav>
+          <a href="/live">Console</a>
+        </nav>
+      </header>
+      <main id="page" tabIndex={-1}>
+        {phase === 'off' && (
+          <section id="off" class="card middle">
+            <h2>The visualizer is off</h2>
+            <p>
+              Set <code>ADMIN_TOKEN</code> where the service runs, and start it again: the visualizer is for
+              people who know that token.
+            </p>
+          </section>
+        )}
+        {phase === 'form' && (
+          <section id="pair" class="card middle" aria-label="Pair with a device">
+            {person.value != null && <p class="hint">You are signed in as {person.value.email}.</p>}
+            <Form label="Pair with a device" submit="Show events" work={pair} inline>
+              {asksToken && (
+                <Field
+                  label="ADMIN_TOKEN"
+                  type="password"
+                  value={token}
+                  set={setToken}
+                  required
+                  more={{ id: 'token', maxLength: 1000 }}
+                />
+              )}
+              <Field
+                label="Code on the device"
+                value={code}
+                set={setCode}
+                required
+                more={{ id: 'code', maxLength: 20, placeholder: 'K7P-3XM', autocapitalize: 'characters' }}
+              />
+            </Form>
+            <Problem text={state.problem} />
+            <p class="hint">
+              On the device, start pairing: shake it, or call <code>startEVPairing</code>. It shows a code
+              that is good for ten minutes.{' '}
+              {asksToken && (
+                <>
+                  With <code>npm start</code>, the token is in <code>.data/admin-token</code>.
+                </>
+              )}
+            </p>
+          </section>
+        )}
+        {appId !== '' && (
+          <section aria-label="Events of the device">
+            <div class="tools">
+              <p class="line">
+                Environment {appId} <span class="muted">{tallyOf(state)}</span>
+              </p>
+              <div class="buttons">
+                <button
+                  type="button"
+                  id="pause"
+                  aria-pressed={isPaused}
+                  onClick={() => change(pauseOrResume)}
+                >
+                  {!isPaused ? 'Pause' : held.length > 0 ? `Resume (${held.length} new)` : 'Resume'}
+                </button>
+                <button type="button" onClick={() => change(() => cleared)}>
+                  Clear
+                </button>
+                {phase === 'paired' && (
+                  <button type="button" onClick={() => connection.current?.end()}>
+                    End pairing
+                  </button>
+                )}
+                {phase === 'ended' && (
+                  <button type="button" id="again" class="primary" onClick={again}>
+                    Pair again
+                  </button>
+                )}
+              </div>
+            </div>
+            {state.notice !== '' && (
+              <p class="problem soft" role="alert">
+                {state.notice}
+              </p>
+            )}
+            {rows.length + held.length === 0 && (
+              <p class="empty">
+                <strong>Waiting for events.</strong> Use the app on the device. What it sends appears here
+                within about a second, the newest first.
+              </p>
+            )}
+            {rows.length > 0 && (
+              <ol class="list" aria-label="Messages, the newest first">
+                {rows.map(({ key, message, at }) => (
+                  <Row key={key} message={message} at={at} />
+                ))}
+              </ol>
+            )}
+          </section>
+        )}
+      </main>
+    </>
+  );
+}
+
+function tallyOf({ counts, missed }: State): string {
+  const parts = ['stored', 'repeat', 'limited', 'rejected']
+    .filter((name) => (counts[name] ?? 0) > 0)
+    .map((name) => `${counts[name]} ${name}`);
+  if (missed > 0) parts.push(`${missed} not shown: too many at once`);
+  return parts.join(' · ');
+}
