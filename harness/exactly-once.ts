@@ -156,10 +156,21 @@ export function findViolations(
     const first = markers.filter((marker) => couldBeFirst(marker, sent));
     const acknowledged = sent.some(({ verdict }) => verdict === 'stored');
     if (stored.length > rowsMax(sent)) report('doubled', stored.join(), `rows of one key, ${describe(sent)}`);
-    // After a loss the next record with the key is its first, and a later loss may take that one.
-    const isExcused = first.some(mayBeDeleted) || markers.some((marker) => mayBeLost(marker, sent));
+    // After a loss the next record with the key is its first: a deletion may take that one, or a later loss.
+    const isNext = (marker: string) =>
+      losses.some(
+        ({ fromMs, markers: lost }) =>
+          first.some((each) => lost.has(each)) &&
+          sent.some(({ event, settledMs }) => event.properties.marker === marker && settledMs > fromMs),
+      );
+    const isExcused = markers.some(
+      (marker) =>
+        mayBeLost(marker, sent) || (mayBeDeleted(marker) && (first.includes(marker) || isNext(marker))),
+    );
     if (stored.length === 0 && acknowledged && !isExcused) {
-      report(first.map(missing).includes('over-deleted') ? 'over-deleted' : 'lost', key, describe(sent));
+      const said = markers.map((marker) => `${marker} ${fates.get(marker)}`).join(', ');
+      const kind = first.map(missing).includes('over-deleted') ? 'over-deleted' : 'lost';
+      report(kind, key, `${describe(sent)}; ${said}`);
     }
     // With a record that is gone its key is free.
     const isFree = losses.some(

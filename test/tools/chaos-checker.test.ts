@@ -330,6 +330,24 @@ test('what a store lost has to be stored once it is acknowledged again, and its 
   assert.deepEqual(found(sent('track', other, [13, 14]), [], { emptied: again }), ['lost']);
 });
 
+test('a deletion may take the record that had the key next, after a store lost the first one', () => {
+  const first = eventOf('a', 'ada', 'key');
+  const next = eventOf('b', 'bob', 'key');
+  const history = [sent('track', first, [0, 1]), sent('track', next, [7, 8])];
+  const found = (users: Submission['users'], markers: readonly string[]) =>
+    kinds(history, [], [deletion(users, [9, 10])], {
+      emptied: [{ fromMs: 2, toMs: 6, markers: new Set(markers), keptDeletions: new Set<string>() }],
+    });
+  const bob = [{ identity: 'bob' }];
+  assert.deepEqual(found(bob, ['a']), []);
+  assert.deepEqual(found([{ identity: 'cleo' }], ['a']), ['lost'], 'nobody deleted it');
+  assert.deepEqual(
+    found(bob, ['c']),
+    ['lost'],
+    'the first record was not lost, so the next one was a repeat',
+  );
+});
+
 test('what a store lost need not be stored when it is sent again about a user who is suppressed by then', () => {
   const event = { ...eventOfUserId('a', '7'), idempotency_key: 'key' };
   const emptied = [{ fromMs: 2, toMs: 6, markers: new Set(['a']), keptDeletions: new Set<string>() }];
