@@ -3,8 +3,8 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync, statfsSync } from 'node:fs';
 import { cpus, release, tmpdir, totalmem } from 'node:os';
-import { withRedis } from '../harness/redis-client.js';
-import type { SluiceHandle } from '../harness/services.js';
+import { withRedis } from '../test/harness/redis-client.js';
+import type { SluiceHandle } from '../test/harness/services.js';
 
 const root = new URL('../../', import.meta.url);
 const packages = ['uWebSockets.js', 'bullmq', 'ioredis', '@clickhouse/client', 'ffi-rs', 'undici', 'fastify'];

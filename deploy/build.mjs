@@ -22,11 +22,11 @@ const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const dist = join(root, 'dist');
 const stampFile = join(dist, '.build-stamp');
 const minified = join(root, 'node_modules/.cache/sluice/minified');
-const folders = ['src', 'workers', 'deploy', 'harness', 'bench', 'test'];
+const folders = ['src', 'workers', 'deploy', 'bench', 'test'];
 const assetEndings = ['.lua', '.sql', '.html', '.css', '.js', '.svg'];
 const settings = [
   'tsconfig.json',
-  'src/client/tsconfig.json',
+  'src/libraries/client/tsconfig.json',
   'src/console/tsconfig.json',
   'package.json',
   'package-lock.json',
@@ -38,13 +38,13 @@ const ofConsole = ['--format=esm', '--target=es2022', '--jsx=automatic', '--jsx-
 const bundles = [
   // The client library for pages.
   {
-    entry: 'src/client/web/script.ts',
+    entry: 'src/libraries/client/web/script.ts',
     file: 'sdk.js',
     options: ['--format=iife', '--target=es2020'],
   },
   // The reader of lists, which a few pages of the console load.
   {
-    entry: 'src/csv/user-list.ts',
+    entry: 'src/parsing/csv/user-list.ts',
     file: 'src/console/user-lists.js',
     // The build of the parser that brings a browser what it has from Node.
     options: ['--format=esm', '--target=es2022', '--alias:csv-parse/sync=csv-parse/browser/esm/sync'],
@@ -97,7 +97,7 @@ export async function build() {
   const steps = [
     compiled,
     // Compiles the client library a second time, against the language of its browsers and without Node's types.
-    compile(join(root, 'src/client')),
+    compile(join(root, 'src/libraries/client')),
     // The console is checked against a browser's types; only its bundle is used.
     compile(join(root, 'src/console')),
     ...bundles.map(bundle),

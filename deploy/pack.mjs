@@ -20,7 +20,7 @@ const packages = [
   {
     name: 'sluice-client',
     description: 'Records events on web pages and in apps, and sends them to Sluice',
-    source: 'src/client',
+    source: 'src/libraries/client',
     entries: ['index', 'react', 'react-native', 'ios', 'android'],
     keywords: ['analytics', 'events', 'tracking', 'react', 'react-native'],
     esbuild: ['--platform=browser', '--target=es2020', '--external:react'],
@@ -32,7 +32,7 @@ const packages = [
   {
     name: 'sluice-server',
     description: 'Sends events from a server to Sluice, and deletes users',
-    source: 'src/producer',
+    source: 'src/libraries/producer',
     entries: ['index'],
     keywords: ['analytics', 'events', 'tracking', 'gdpr'],
     esbuild: ['--platform=node', '--target=node18'],
@@ -155,7 +155,7 @@ function writeModules({ source, entries }, folder) {
     writeFileSync(join(folder, `${entry}.js`), `${client}export { ${names} } from '../cjs/${entry}.js';\n`);
     writeFileSync(
       join(folder, `${entry}.d.ts`),
-      `export * from '../cjs/types/${basename(source)}/${entry}.js';\n`,
+      `export * from '../cjs/types/${relative('src', source)}/${entry}.js';\n`,
     );
   }
 }
@@ -177,7 +177,7 @@ function copyTypes({ source, entries }, folder) {
 }
 
 function manifestOf({ name, description, entries, source, keywords, programs, optional, more }) {
-  const types = (entry) => `./cjs/types/${basename(source)}/${entry}.d.ts`;
+  const types = (entry) => `./cjs/types/${relative('src', source)}/${entry}.d.ts`;
   const exported = entries.map((entry) => [
     entry === 'index' ? '.' : `./${entry}`,
     {
@@ -218,7 +218,7 @@ function writePointers({ source, entries }, folder) {
     writeJson(join(folder, entry, 'package.json'), {
       main: `../cjs/${entry}.js`,
       module: `../esm/${entry}.js`,
-      types: `../cjs/types/${basename(source)}/${entry}.d.ts`,
+      types: `../cjs/types/${relative('src', source)}/${entry}.d.ts`,
     });
   }
 }
@@ -245,7 +245,7 @@ function run(command, args, cwd) {
 if (!(await build())) process.exit(1);
 run(
   process.execPath,
-  [join(root, 'node_modules/typescript/bin/tsc'), '-p', join(root, 'src/producer')],
+  [join(root, 'node_modules/typescript/bin/tsc'), '-p', join(root, 'src/libraries/producer')],
   root,
 );
 rmSync(out, { recursive: true, force: true });

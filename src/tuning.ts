@@ -208,7 +208,7 @@ export const runningProcesses = {
   staleMs: 20_000,
 } as const;
 
-/** How a store that was set back is noticed (accounts/witness.ts). */
+/** How a store that was set back is noticed (registry/witness.ts). */
 export const witnesses = {
   everyMs: 1_000,
   /** One process counts on in this time: less than the time between two rounds. */

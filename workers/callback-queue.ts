@@ -2,11 +2,11 @@
 // over. Whoever completes a deletion adds its job. Jobs are derived from the requests that are due, so a lost job is added again.
 
 import { callbacks } from '../src/contract/limits.js';
-import { callOptionsOf } from '../src/deletion/callback-call.js';
-import { readDueCallbacks, tryCallback, type WithinShare } from '../src/deletion/callbacks.js';
 import { describeError } from '../src/log.js';
 import { DelayedError, Worker } from '../src/packages/bullmq.js';
 import { createPlaces } from '../src/places.js';
+import { callOptionsOf } from '../src/privacy/deletion/callback-call.js';
+import { readDueCallbacks, tryCallback, type WithinShare } from '../src/privacy/deletion/callbacks.js';
 import { transactionValues } from '../src/redis/transactions.js';
 import { callbackJobs } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';

@@ -4,9 +4,6 @@
 // nothing can come back, since every segment up to the fence is stored.
 
 import { randomBytes } from 'node:crypto';
-import type { Environment } from '../src/accounts/documents.js';
-import { readLoadedRegistry } from '../src/accounts/registry.js';
-import { assertCurrent } from '../src/accounts/witness.js';
 import {
   type ClickHouseClient,
   codeOfFault,
@@ -20,13 +17,14 @@ import { serversOf, serversThere } from '../src/clickhouse/servers.js';
 import type { DeletionState } from '../src/contract/deletion-states.js';
 import { evidence } from '../src/contract/limits.js';
 import type { CrashPoint } from '../src/crash-point.js';
-import { type ChosenRequests, chooseRequests } from '../src/deletion/choose-requests.js';
-import { keepDeletedUsers } from '../src/deletion/deleted-users.js';
-import { keepEvidence } from '../src/deletion/evidence.js';
-import { keepTargets, purgeTargets } from '../src/deletion/kept-targets.js';
-import { untilNoRetryRuns, withMaintenanceLock } from '../src/deletion/maintenance-lock.js';
-import { mirrorCompleted, mirrorDeletions } from '../src/deletion/mirror.js';
-import { type Place, placesInOrder } from '../src/deletion/places.js';
+import { describeError, type Log } from '../src/log.js';
+import { type ChosenRequests, chooseRequests } from '../src/privacy/deletion/choose-requests.js';
+import { keepDeletedUsers } from '../src/privacy/deletion/deleted-users.js';
+import { keepEvidence } from '../src/privacy/deletion/evidence.js';
+import { keepTargets, purgeTargets } from '../src/privacy/deletion/kept-targets.js';
+import { untilNoRetryRuns, withMaintenanceLock } from '../src/privacy/deletion/maintenance-lock.js';
+import { mirrorCompleted, mirrorDeletions } from '../src/privacy/deletion/mirror.js';
+import { type Place, placesInOrder } from '../src/privacy/deletion/places.js';
 import {
   completeDeletion,
   type DeletionRequest,
@@ -34,15 +32,15 @@ import {
   Overtaken,
   readDeletion,
   updateDeletion,
-} from '../src/deletion/request.js';
-import { fillKeysWithout, findReachedUsers, keepResolved } from '../src/deletion/resolve-users.js';
+} from '../src/privacy/deletion/request.js';
+import { fillKeysWithout, findReachedUsers, keepResolved } from '../src/privacy/deletion/resolve-users.js';
 import {
   countReachedRows,
   findSimilarIdentities,
   forgetCounts,
   readFoundRows,
-} from '../src/deletion/round-counts.js';
-import { countLeft, mutationPredicate } from '../src/deletion/round-keys.js';
+} from '../src/privacy/deletion/round-counts.js';
+import { countLeft, mutationPredicate } from '../src/privacy/deletion/round-keys.js';
 import {
   createParts,
   distributeUsers,
@@ -50,15 +48,17 @@ import {
   gatherUsers,
   type RoundPart,
   type RoundParts,
-} from '../src/deletion/round-parts.js';
-import { countNamed, dropRoundTables } from '../src/deletion/round-tables.js';
-import { endExportsOf } from '../src/export/end.js';
-import { describeError, type Log } from '../src/log.js';
+} from '../src/privacy/deletion/round-parts.js';
+import { countNamed, dropRoundTables } from '../src/privacy/deletion/round-tables.js';
+import { endExportsOf } from '../src/privacy/export/end.js';
+import { undoRuns } from '../src/privacy/retention/removed-identifications.js';
 import { mastersOf, type Redis } from '../src/redis/client.js';
 import { registryKeys, shardOf } from '../src/redis/keys.js';
 import { isTurnTaken, takeTurn } from '../src/redis/lease.js';
 import { emptySlowLogs } from '../src/redis/slow-log.js';
-import { undoRuns } from '../src/retention/removed-identifications.js';
+import type { Environment } from '../src/registry/documents.js';
+import { readLoadedRegistry } from '../src/registry/registry.js';
+import { assertCurrent } from '../src/registry/witness.js';
 import { deletionRounds } from '../src/tuning.js';
 
 export type RoundOptions = {

@@ -9,8 +9,8 @@ import type { SegmentName } from '../src/clickhouse/store.js';
 import { columnsOf, columnValue, eventIdInRow } from '../src/clickhouse/tables.js';
 import { lengths } from '../src/contract/limits.js';
 import type { TableVersion } from '../src/contract/records.js';
-import { isLongerThan } from '../src/ingest/code-points.js';
-import { isUserId } from '../src/ingest/user-id.js';
+import { isUserId } from '../src/contract/user-id.js';
+import { isLongerThan } from '../src/parsing/code-points.js';
 
 /** A row of a segment, by its line there, and why it was refused. */
 export type BadRow = { readonly line: number; readonly row: Buffer; readonly error: unknown };

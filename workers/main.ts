@@ -1,7 +1,5 @@
 // The worker process: wiring and signals.
 
-import { exitAfter, followShardTable } from '../src/accounts/shard-servers.js';
-import { followWitness } from '../src/accounts/witness.js';
 import { tablesOf } from '../src/clickhouse/client.js';
 import {
   connectServers,
@@ -19,6 +17,8 @@ import { watchProcess } from '../src/process-metrics.js';
 import { connect, connectForQueue } from '../src/redis/client.js';
 import { announceProcess } from '../src/redis/processes.js';
 import { shareMetrics } from '../src/redis/shared-metrics.js';
+import { exitAfter, followShardTable } from '../src/registry/shard-servers.js';
+import { followWitness } from '../src/registry/witness.js';
 import { stopRequested } from '../src/stop.js';
 import type { WorkerContext } from './context.js';
 import { PortTaken, serveHealth } from './health.js';

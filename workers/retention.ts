@@ -4,10 +4,6 @@
 // off is repeated as a whole. Accounts with pending deletion requests wait, without delaying other accounts.
 
 import { randomBytes } from 'node:crypto';
-import type { Environment } from '../src/accounts/documents.js';
-import { readLoadedRegistry, readRegistry } from '../src/accounts/registry.js';
-import { refreshShardTable } from '../src/accounts/shard-servers.js';
-import { assertCurrent } from '../src/accounts/witness.js';
 import { readRow } from '../src/clickhouse/answers.js';
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { keepKeysOf } from '../src/clickhouse/key-index.js';
@@ -16,13 +12,11 @@ import { serversOf, serversThere } from '../src/clickhouse/servers.js';
 import { refuseSegments } from '../src/clickhouse/shard-limits.js';
 import { isInsertRunning } from '../src/clickhouse/store.js';
 import { storedTable } from '../src/clickhouse/tables.js';
-import { takeFences, untilStored } from '../src/deletion/fences.js';
-import { untilNoRetryRuns, withMaintenanceLock } from '../src/deletion/maintenance-lock.js';
-import { type Place, placesInOrder } from '../src/deletion/places.js';
-import { readDeletions, readPendingMembers } from '../src/deletion/request.js';
-import { registryKeys, shardOf } from '../src/redis/keys.js';
-import { type Lease, takeTurn } from '../src/redis/lease.js';
-import { noteDue } from '../src/retention/due.js';
+import { takeFences, untilStored } from '../src/privacy/deletion/fences.js';
+import { untilNoRetryRuns, withMaintenanceLock } from '../src/privacy/deletion/maintenance-lock.js';
+import { type Place, placesInOrder } from '../src/privacy/deletion/places.js';
+import { readDeletions, readPendingMembers } from '../src/privacy/deletion/request.js';
+import { noteDue } from '../src/privacy/retention/due.js';
 import {
   countExpired,
   dropPartition,
@@ -33,13 +27,19 @@ import {
   inPartition,
   type Retained,
   retainedOf,
-} from '../src/retention/expired-rows.js';
+} from '../src/privacy/retention/expired-rows.js';
 import {
   activateCopy,
   copyIdentifications,
   returnUsers,
   undoRuns,
-} from '../src/retention/removed-identifications.js';
+} from '../src/privacy/retention/removed-identifications.js';
+import { registryKeys, shardOf } from '../src/redis/keys.js';
+import { type Lease, takeTurn } from '../src/redis/lease.js';
+import type { Environment } from '../src/registry/documents.js';
+import { readLoadedRegistry, readRegistry } from '../src/registry/registry.js';
+import { refreshShardTable } from '../src/registry/shard-servers.js';
+import { assertCurrent } from '../src/registry/witness.js';
 import { retentionRuns } from '../src/tuning.js';
 import { untilTrue } from '../src/wait.js';
 import type { WorkerContext } from './context.js';

@@ -1,20 +1,20 @@
 // Writes the second copies of the registry, of deletion requests and of suppressions to ClickHouse, moves the audit log there,
 // and removes names of users that are no longer needed.
 
-import { mirrorRegistry } from '../src/accounts/mirror.js';
-import { mirrorAudit } from '../src/audit/mirror.js';
 import { serversOf, serversThere } from '../src/clickhouse/servers.js';
 import { userExports } from '../src/contract/limits.js';
-import { purgeStrayTargets } from '../src/deletion/kept-targets.js';
-import { mirrorDeletions } from '../src/deletion/mirror.js';
-import { readPendingMembers } from '../src/deletion/request.js';
-import { dropStrayPreviews } from '../src/deletion/round-tables.js';
-import { dropExportTables, exportPrefix } from '../src/export/tables.js';
 import { usersUnjoined } from '../src/metrics.js';
+import { purgeStrayTargets } from '../src/privacy/deletion/kept-targets.js';
+import { mirrorDeletions } from '../src/privacy/deletion/mirror.js';
+import { readPendingMembers } from '../src/privacy/deletion/request.js';
+import { dropStrayPreviews } from '../src/privacy/deletion/round-tables.js';
+import { dropExportTables, exportPrefix } from '../src/privacy/export/tables.js';
+import { moveSomeJoins } from '../src/privacy/suppression/joins.js';
+import { mirrorSuppressions } from '../src/privacy/suppression/mirror.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { takeTurn } from '../src/redis/lease.js';
-import { moveSomeJoins } from '../src/suppression/joins.js';
-import { mirrorSuppressions } from '../src/suppression/mirror.js';
+import { mirrorAudit } from '../src/registry/audit/mirror.js';
+import { mirrorRegistry } from '../src/registry/mirror.js';
 import { strayPreviewMsMin } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
 

@@ -1,12 +1,12 @@
 // A worker may start before the first start has created the deployment, or before Redis is there.
 
-import { AdministrationError } from '../src/accounts/accounts.js';
-import type { Deployment } from '../src/accounts/documents.js';
-import { readRegistry } from '../src/accounts/registry.js';
-import { settleShardServers } from '../src/accounts/shard-servers.js';
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
+import { AdministrationError } from '../src/contract/errors.js';
 import { describeError, type Log } from '../src/log.js';
 import { type Redis, untilReady } from '../src/redis/client.js';
+import type { Deployment } from '../src/registry/documents.js';
+import { readRegistry } from '../src/registry/registry.js';
+import { settleShardServers } from '../src/registry/shard-servers.js';
 
 const readyMsMax = 2_000;
 const retryEveryMs = 500;

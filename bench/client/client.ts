@@ -3,8 +3,8 @@
 
 import { readFileSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
-import { launchBrowser, wholeBrowser, withoutBrowser } from '../../harness/browser.js';
-import { snippet } from '../../src/client/web/snippet.js';
+import { snippet } from '../../src/libraries/client/web/snippet.js';
+import { launchBrowser, wholeBrowser, withoutBrowser } from '../../test/harness/browser.js';
 import { BenchError } from '../failure.js';
 import { describeMachine } from '../machine.js';
 import { option, readTable, text, usageOf, usual, whole } from '../options.js';

@@ -1,6 +1,6 @@
 // The report of the scenario `client`: bench/results/client.json holds every run, client.md the targets and figures.
 
-import { clientLimits } from '../../src/client/core/limits.js';
+import { clientLimits } from '../../src/libraries/client/core/limits.js';
 import { figure, markdownTable, median, tableOf, textTable } from '../figures.js';
 import { describeInWords, type Machine } from '../machine.js';
 import { atMost, targetNote, targetTable } from '../report/targets.js';

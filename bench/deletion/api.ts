@@ -1,8 +1,8 @@
 // The deletion API as a caller uses it: token, submission, preview, polling of the status.
 
-import { untilKnown } from '../../harness/accounts.js';
-import { deletionPaths, getToken, send, showDeletion, untilComplete } from '../../harness/deletion.js';
-import { paths } from '../../harness/ingestion.js';
+import { untilKnown } from '../../test/harness/accounts.js';
+import { deletionPaths, getToken, send, showDeletion, untilComplete } from '../../test/harness/deletion.js';
+import { paths } from '../../test/harness/ingestion.js';
 import type { Deployment } from '../deployment/deployment.js';
 import { BenchError } from '../failure.js';
 import type { User } from './population.js';

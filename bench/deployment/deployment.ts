@@ -3,12 +3,12 @@
 
 import { resolve } from 'node:path';
 import { Redis } from 'ioredis';
-import { createEnvironments, unlimited } from '../../harness/accounts.js';
-import type { Child } from '../../harness/child.js';
-import { readMetric } from '../../harness/fault-checks.js';
-import { untilStored } from '../../harness/ingestion.js';
-import { startRedisCluster } from '../../harness/redis-cluster.js';
-import { type RedisHandle, startRedis, startSluice } from '../../harness/services.js';
+import { createEnvironments, unlimited } from '../../test/harness/accounts.js';
+import type { Child } from '../../test/harness/child.js';
+import { readMetric } from '../../test/harness/fault-checks.js';
+import { untilStored } from '../../test/harness/ingestion.js';
+import { startRedisCluster } from '../../test/harness/redis-cluster.js';
+import { type RedisHandle, startRedis, startSluice } from '../../test/harness/services.js';
 import { cpuMicroseconds, memoryBytes, systemMicroseconds } from './processes.js';
 import { countRecords, mergesEnded, readStored } from './stored.js';
 

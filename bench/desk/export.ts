@@ -4,7 +4,7 @@
 import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
 import { createGunzip } from 'node:zlib';
-import { exportPath, submitExport, untilExportComplete } from '../../harness/user-export.js';
+import { exportPath, submitExport, untilExportComplete } from '../../test/harness/user-export.js';
 import type { Deployment } from '../deployment/deployment.js';
 import { insertEvents } from '../deployment/made-events.js';
 import { startMeter } from '../deployment/meter.js';

@@ -2,11 +2,11 @@
 // else is in it, and otherwise deletes the expired rows from it. The bench itself runs the worker's code.
 
 import { pino } from 'pino';
-import { createEnvironments } from '../../harness/accounts.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { noCrash } from '../../src/crash-point.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { retentionRuns } from '../../src/tuning.js';
+import { createEnvironments } from '../../test/harness/accounts.js';
 import { earliestClock, expireRows, type RetentionContext } from '../../workers/retention.js';
 import type { Context } from '../context.js';
 import type { Deployment } from '../deployment/deployment.js';

@@ -2,14 +2,14 @@
 // reads and prepares the events of requests, in turns without and with suppressed users.
 
 import { randomBytes } from 'node:crypto';
-import type { LiveEnvironment } from '../../src/accounts/environments.js';
 import { eventKind } from '../../src/ingest/event.js';
 import { createLimitKeys } from '../../src/ingest/limit-key.js';
 import { readPlainEvents } from '../../src/ingest/plain-events.js';
 import { type PrepareContext, preparePlain } from '../../src/ingest/prepare.js';
-import { createNameSet } from '../../src/suppression/name-set.js';
-import { createNameHasher, readName } from '../../src/suppression/names.js';
-import { usersOfSet } from '../../src/suppression/suppressions.js';
+import { createNameSet } from '../../src/privacy/suppression/name-set.js';
+import { createNameHasher, readName } from '../../src/privacy/suppression/names.js';
+import { usersOfSet } from '../../src/privacy/suppression/suppressions.js';
+import type { LiveEnvironment } from '../../src/registry/environments.js';
 import { BenchError } from '../failure.js';
 
 /** A pair of runs: µs per event. */

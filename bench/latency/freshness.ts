@@ -3,7 +3,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import { paths, post } from '../../harness/ingestion.js';
+import { paths, post } from '../../test/harness/ingestion.js';
 import type { Deployment } from '../deployment/deployment.js';
 import { BenchError } from '../failure.js';
 import { newHistogram, record, spreadOf } from '../load/histogram.js';

@@ -5,7 +5,7 @@ import { type ChildProcessWithoutNullStreams, spawnSync } from 'node:child_proce
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { launch } from '../../deploy/local/launch.js';
-import { plainEnvironment } from '../../harness/environment.js';
+import { plainEnvironment } from '../../test/harness/environment.js';
 import { cpuMicroseconds } from '../deployment/processes.js';
 import { BenchError } from '../failure.js';
 

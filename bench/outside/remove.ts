@@ -1,7 +1,7 @@
 // Deletes the users of a run with the library for servers, as a producer would, in every account that was loaded.
 
-import { basic, deletionPaths } from '../../harness/deletion.js';
-import { createSluice, type UserToDelete } from '../../src/producer/index.js';
+import { createSluice, type UserToDelete } from '../../src/libraries/producer/index.js';
+import { basic, deletionPaths } from '../../test/harness/deletion.js';
 import { BenchError } from '../failure.js';
 import { numbersEach } from '../load/bodies.js';
 import type { Sent } from '../load/threads.js';

@@ -1,8 +1,8 @@
 // `npm run bench -- SCENARIO --url …`: loads a deployment that already runs and does not measure its processes. The network,
 // proxies and faults on the way belong to the result: errors are counted and never end a run.
 
-import { query } from '../../harness/clickhouse.js';
-import { basic } from '../../harness/deletion.js';
+import { query } from '../../test/harness/clickhouse.js';
+import { basic } from '../../test/harness/deletion.js';
 import { readStored, sumOf, untilCounted } from '../deployment/stored.js';
 import { BenchError, messageOf } from '../failure.js';
 import { readPayloads } from '../load/bodies.js';

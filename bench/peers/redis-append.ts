@@ -2,7 +2,7 @@
 // uses, and syncs its file before every answer. A string that has the length of a segment gets nothing more.
 
 import { Redis } from 'ioredis';
-import type { RedisHandle } from '../../harness/services.js';
+import type { RedisHandle } from '../../test/harness/services.js';
 import { generating } from '../deployment/meter.js';
 import { cpuMicroseconds } from '../deployment/processes.js';
 import { BenchError } from '../failure.js';

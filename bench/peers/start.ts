@@ -3,11 +3,11 @@
 
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { startChild } from '../../harness/child.js';
-import { plainEnvironment } from '../../harness/environment.js';
-import { freePort } from '../../harness/free-port.js';
-import { startRedis } from '../../harness/services.js';
-import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
+import { startChild } from '../../test/harness/child.js';
+import { plainEnvironment } from '../../test/harness/environment.js';
+import { freePort } from '../../test/harness/free-port.js';
+import { startRedis } from '../../test/harness/services.js';
+import { removeTempDir, tempDir } from '../../test/harness/temp-dir.js';
 import {
   type CpuTimes,
   type Deployment,

@@ -5,9 +5,9 @@
 
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
-import { untilStored } from '../../harness/ingestion.js';
-import { until } from '../../harness/wait.js';
 import { shardKeys } from '../../src/redis/keys.js';
+import { untilStored } from '../../test/harness/ingestion.js';
+import { until } from '../../test/harness/wait.js';
 import type { Context } from '../context.js';
 import { type Deployment, startDeployment } from '../deployment/deployment.js';
 import { startMeter, sumCpu } from '../deployment/meter.js';

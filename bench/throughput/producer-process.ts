@@ -1,7 +1,7 @@
 // The process of a producer: makes events and passes them to the library for servers as fast as it accepts them. Prints the
 // most bytes of memory that it used.
 
-import { createSluice } from '../../src/producer/index.js';
+import { createSluice } from '../../src/libraries/producer/index.js';
 import { eventOf } from '../load/events.js';
 
 const [, , baseUrl = '', appId = '', first = '', events = ''] = process.argv;

@@ -4,7 +4,7 @@
 
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { tempDir } from '../../harness/temp-dir.js';
+import { tempDir } from '../../test/harness/temp-dir.js';
 import type { Context } from '../context.js';
 import { type ProgramRun, runProgram } from '../deployment/program.js';
 import { BenchError } from '../failure.js';

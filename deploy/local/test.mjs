@@ -22,13 +22,17 @@ import { unpackPrograms } from './unpack.mjs';
 
 /** Debian's programs that some tests drive, by the imports that use them. */
 const testPrograms = [
-  { program: 'chromium-headless-shell', package: 'chromium-headless-shell', usedBy: ['harness/browser.js'] },
-  { program: 'chromium', package: 'chromium', usedBy: ['harness/undriven-browser.js'] },
+  {
+    program: 'chromium-headless-shell',
+    package: 'chromium-headless-shell',
+    usedBy: ['test/harness/browser.js'],
+  },
+  { program: 'chromium', package: 'chromium', usedBy: ['test/harness/undriven-browser.js'] },
   { program: 'systemd-analyze', package: 'systemd', usedBy: ['support/systemd.js'] },
   { program: 'wrk', package: 'wrk', usedBy: ['bench/load/wrk.js'] },
   { program: 'openssl', package: 'openssl', usedBy: ['support/proxies.js'] },
   { program: 'java', package: 'default-jre-headless', usedBy: ['support/keeper.js'] },
-  { program: 'curl', package: 'curl', usedBy: ['support/runbook.js', 'harness/shell.js'] },
+  { program: 'curl', package: 'curl', usedBy: ['support/runbook.js', 'test/harness/shell.js'] },
 ];
 
 /** The programs of packages that would start a service when they are installed. */

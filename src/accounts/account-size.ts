@@ -2,7 +2,7 @@
 // could make grow without a bound would hold up the requests of all others.
 
 import { administration } from '../contract/limits.js';
-import type { Change, RegistrySnapshot } from './registry.js';
+import type { Change, RegistrySnapshot } from '../registry/registry.js';
 
 /** Whether changes to the documents of an account make them grow above what it may take. An account that has more keeps it. */
 export function outgrows(snapshot: RegistrySnapshot, accountId: string, changes: readonly Change[]): boolean {

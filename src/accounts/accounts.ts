@@ -2,15 +2,13 @@
 // in Redis (so API processes see it within a second); ClickHouse follows within seconds.
 
 import { randomBytes, randomInt } from 'node:crypto';
+import { AdministrationError } from '../contract/errors.js';
 import { administration, type LimitName, lengths } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
+import type { Account, Environment } from '../registry/documents.js';
+import { type Change, changeRegistry, type RegistrySnapshot, readRegistry } from '../registry/registry.js';
 import { outgrows } from './account-size.js';
-import type { Account, Environment } from './documents.js';
 import { hashImportToken, newImportToken } from './import-tokens.js';
-import { type Change, changeRegistry, type RegistrySnapshot, readRegistry } from './registry.js';
-
-/** An administrator's request that cannot be fulfilled; the message is for the administrator. */
-export class AdministrationError extends Error {}
 
 export type AccountView = {
   readonly account_id: string;

@@ -2,14 +2,21 @@
 // is replaced may stay valid for a while, so that its callers can change over without a pause. Every function settles when
 // the change is in Redis.
 
+import { AdministrationError } from '../contract/errors.js';
 import { administration } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
-import { AdministrationError, checkSize, environmentOf } from './accounts.js';
-import type { ApiKeys, Key } from './documents.js';
-import { checkNewKey, type KeyForm, newKey } from './keys.js';
-import { type Change, changeRegistry, type RegistrySnapshot, readRegistry, readTime } from './registry.js';
+import type { ApiKeys, Key } from '../registry/documents.js';
+import { checkNewKey, type KeyForm, newKey } from '../registry/keys.js';
+import {
+  type Change,
+  changeRegistry,
+  type RegistrySnapshot,
+  readRegistry,
+  readTime,
+} from '../registry/registry.js';
+import { checkSize, environmentOf } from './accounts.js';
 
 const form: KeyForm = { secret: 'slk_', id: 'ak_' };
 

@@ -2,12 +2,12 @@
 // that the call is genuine. Every function settles when the change is in Redis.
 
 import { randomBytes } from 'node:crypto';
+import { AdministrationError } from '../contract/errors.js';
 import { callbacks } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
-import { AdministrationError } from './accounts.js';
-import type { Callback } from './documents.js';
-import { changeRegistry, type RegistrySnapshot, readLoaded, readRegistry } from './registry.js';
+import type { Callback } from '../registry/documents.js';
+import { changeRegistry, type RegistrySnapshot, readLoaded, readRegistry } from '../registry/registry.js';
 
 export type CallbackView = { readonly account_id: string; readonly url: string | null };
 

@@ -1,8 +1,8 @@
 // The origins of pages from which an environment takes the client library's messages. Browsers set the header Origin and pages
 // cannot change it, so this keeps the pages of other sites away. Other programs send whatever they like.
 
+import { AdministrationError } from '../contract/errors.js';
 import { administration } from '../contract/limits.js';
-import { AdministrationError } from './accounts.js';
 
 /** Stands for requests without the header: from phones, and from other programs. */
 const apps = 'apps';

@@ -5,9 +5,9 @@ import { createHash, createPrivateKey, generateKeyPairSync, type KeyObject } fro
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
-import { type SigningKey, signingKeyKey } from './documents.js';
-import { mirrorRegistry } from './mirror.js';
-import { changeRegistry, readLoaded } from './registry.js';
+import { type SigningKey, signingKeyKey } from '../registry/documents.js';
+import { mirrorRegistry } from '../registry/mirror.js';
+import { changeRegistry, readLoaded } from '../registry/registry.js';
 
 /** The public part. */
 export type PublicSigningKey = {

@@ -3,15 +3,16 @@
 // tokens are stored; they are compared in constant time.
 
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { StateNotLoaded } from '../contract/errors.js';
 import { deletions, suppressions } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { countWithin } from '../redis/transactions.js';
+import type { ApiKeys, Environment, Key } from '../registry/documents.js';
+import { hashKey } from '../registry/keys.js';
+import { readLoaded } from '../registry/registry.js';
 import { liveKeys, noteApiKeyUse } from './api-keys.js';
-import type { ApiKeys, Environment, Key } from './documents.js';
-import { hashKey } from './keys.js';
-import { readLoaded, StateNotLoaded } from './registry.js';
 
 /** Who calls: the account, and the key of its token. */
 export type Caller = {

@@ -1,11 +1,12 @@
 // Write keys: an environment that requires them takes records on the server endpoints only from callers who have one. It
 // may have several, so that they can be replaced one after another. Every function settles when the change is in Redis.
 
+import { AdministrationError } from '../contract/errors.js';
 import type { Redis } from '../redis/client.js';
-import { AdministrationError, checkSize, environmentOf } from './accounts.js';
-import type { Key, WriteKeys } from './documents.js';
-import { checkNewKey, type KeyForm, newKey } from './keys.js';
-import { type Change, changeRegistry, type RegistrySnapshot, readRegistry } from './registry.js';
+import type { Key, WriteKeys } from '../registry/documents.js';
+import { checkNewKey, type KeyForm, newKey } from '../registry/keys.js';
+import { type Change, changeRegistry, type RegistrySnapshot, readRegistry } from '../registry/registry.js';
+import { checkSize, environmentOf } from './accounts.js';
 
 const form: KeyForm = { secret: 'slw_', id: 'wk_' };
 

@@ -2,12 +2,12 @@
 // account may do what their role is allowed to, and only to what belongs to their account. For them, what belongs to another
 // account looks as if it did not exist.
 
-import { AdministrationError } from '../accounts/accounts.js';
-import { readRegistry } from '../accounts/registry.js';
+import { personNamed } from '../accounts/people/people.js';
+import { AdministrationError } from '../contract/errors.js';
 import { type AccountRole, type Allowed, mayDo, privacyOfficers } from '../contract/roles.js';
-import { readDeletion } from '../deletion/request.js';
-import { personNamed } from '../people/people.js';
-import type { AdminContext } from './context.js';
+import type { AdminContext } from '../operations/context.js';
+import { readDeletion } from '../privacy/deletion/request.js';
+import { readRegistry } from '../registry/registry.js';
 
 export type Principal =
   | { readonly role: 'operator' }

@@ -1,12 +1,12 @@
 // Gives commands of administrators: as far as the caller may, with parameters that are checked, under the audit log, and in turns if
 // they ask ClickHouse for much. The command line and HTTP call it.
 
-import { AdministrationError } from '../accounts/accounts.js';
-import { StateNotLoaded } from '../accounts/registry.js';
-import { type Actor, audited, type Subjects } from '../audit/audit.js';
 import type { CommandAction } from '../contract/audit-actions.js';
+import { AdministrationError, StateNotLoaded } from '../contract/errors.js';
 import { mayDo } from '../contract/roles.js';
+import type { AdminContext } from '../operations/context.js';
 import type { Places } from '../places.js';
+import { type Actor, audited, type Subjects } from '../registry/audit/audit.js';
 import { checkOwn, Forbidden, operator, type Principal } from './access.js';
 import {
   actionNamed,
@@ -17,7 +17,6 @@ import {
   subjectNames,
 } from './command.js';
 import { type CommandName, commands } from './commands.js';
-import type { AdminContext } from './context.js';
 import { readParameters } from './parameters.js';
 import { TakesTooLong } from './users.js';
 

@@ -1,7 +1,7 @@
 // The person who runs a command on the command line, for the audit log.
 
 import { hostname, userInfo } from 'node:os';
-import type { Actor } from '../audit/audit.js';
+import type { Actor } from '../registry/audit/audit.js';
 
 /** The user who typed it, also behind sudo, and the machine. */
 export function commandLineActor(sudoUser = ''): Actor {

@@ -1,6 +1,6 @@
 // `npm run admin -- …`: from the words of the command line to a command and its parameters, by the command's line of the usage.
 
-import { AdministrationError } from '../accounts/accounts.js';
+import { AdministrationError } from '../contract/errors.js';
 import type { Administration } from './administration.js';
 import { type Command, type Fields, isOnCommandLine, shapeOf } from './command.js';
 import { namedCommands } from './commands.js';

@@ -2,11 +2,11 @@
 // OpenAPI document, who may give it, its lines in the audit log, and its words on the command line. A parameter has the same name
 // in all of them.
 
-import type { Subjects } from '../audit/audit.js';
 import type { Allowed } from '../contract/roles.js';
 import { type Schema, type Static, type TObject, Type } from '../contract/typebox.js';
+import type { AdminContext } from '../operations/context.js';
+import type { Subjects } from '../registry/audit/audit.js';
 import type { Principal } from './access.js';
-import type { AdminContext } from './context.js';
 
 export type Fields = Readonly<Record<string, unknown>>;
 

@@ -1,8 +1,8 @@
 // After a change of the registry its second copy is written at once, so that a loss of Redis does not undo it.
 
-import { isCopiedInTime, NotCopied } from '../accounts/mirror.js';
 import { administration } from '../contract/limits.js';
-import type { AdminContext } from './context.js';
+import type { AdminContext } from '../operations/context.js';
+import { isCopiedInTime, NotCopied } from '../registry/mirror.js';
 
 /** The result says so if ClickHouse does not take the copy in time: a worker then makes it when ClickHouse is back. */
 export async function copied<Result extends object>(

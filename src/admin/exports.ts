@@ -1,13 +1,13 @@
 // Exports and suppressions as people ask for them in the console: the same as with a token of the deletion API, without one.
 
-import { AdministrationError } from '../accounts/accounts.js';
-import { readLoadedRegistry } from '../accounts/registry.js';
+import { AdministrationError } from '../contract/errors.js';
 import { userExports } from '../contract/limits.js';
-import type { Target } from '../deletion/targets.js';
-import { readExportTargets } from '../export/input.js';
-import { isComplete, listExports, readExport } from '../export/request.js';
-import { submitExport } from '../export/submit.js';
-import type { AdminContext } from './context.js';
+import type { AdminContext } from '../operations/context.js';
+import type { Target } from '../privacy/deletion/targets.js';
+import { readExportTargets } from '../privacy/export/input.js';
+import { isComplete, listExports, readExport } from '../privacy/export/request.js';
+import { submitExport } from '../privacy/export/submit.js';
+import { readLoadedRegistry } from '../registry/registry.js';
 
 /** The users of a request of an account, who are as many as an export takes. Throws AdministrationError. */
 export function targetsOfUsers(users: unknown): readonly Target[] {

@@ -2,8 +2,6 @@
 // among the failed rows, which have no table_name, are neither shown nor sent. Rows that name nobody were kept without their
 // text: they are shown with its hash, and cannot be sent.
 
-import { AdministrationError } from '../accounts/accounts.js';
-import { readLoadedRegistry } from '../accounts/registry.js';
 import { readRows } from '../clickhouse/answers.js';
 import { type ClickHouseClient, classifyFault, codeOfFault } from '../clickhouse/client.js';
 import { forgetErrorTexts } from '../clickhouse/error-texts.js';
@@ -11,13 +9,15 @@ import { hasRow } from '../clickhouse/replication.js';
 import { type Servers, serversOf, serversThere } from '../clickhouse/servers.js';
 import { type FailedRow, insertFailedRow, isRowGone, shardNumberSpacing } from '../clickhouse/store.js';
 import { storedTable, UnknownColumns } from '../clickhouse/tables.js';
+import { AdministrationError } from '../contract/errors.js';
 import { failedRows } from '../contract/limits.js';
 import type { TableVersion } from '../contract/records.js';
-import { withMaintenanceLock } from '../deletion/maintenance-lock.js';
-import { readPendingMembers } from '../deletion/request.js';
 import { describeError } from '../log.js';
+import type { AdminContext } from '../operations/context.js';
+import { withMaintenanceLock } from '../privacy/deletion/maintenance-lock.js';
+import { readPendingMembers } from '../privacy/deletion/request.js';
 import { registryKeys } from '../redis/keys.js';
-import type { AdminContext } from './context.js';
+import { readLoadedRegistry } from '../registry/registry.js';
 
 /**
  * The oldest failed rows: where they come from and why they failed, never their values. If there are several servers, the rows of a

@@ -1,14 +1,15 @@
 // The index of idempotency keys, for administrators: how large it is, how far it reaches, and how to rebuild it.
 
 import { randomUUID } from 'node:crypto';
-import { readLoadedRegistry, StateNotLoaded } from '../accounts/registry.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { type KeyIndexSize, readKeyIndexSize, readMarkers } from '../clickhouse/key-index.js';
 import { serversOf, serversThere } from '../clickhouse/servers.js';
+import { StateNotLoaded } from '../contract/errors.js';
+import type { AdminContext } from '../operations/context.js';
 import { rebuildOf, rebuildText } from '../redis/key-rebuild.js';
 import { shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
-import type { AdminContext } from './context.js';
+import { readLoadedRegistry } from '../registry/registry.js';
 
 /**
  * The state of the index. `needed_since` is when the first key was forgotten, as far as this Redis knows; null while none was,

@@ -1,10 +1,10 @@
 // Watching what arrives in an environment.
 
-import { AdministrationError } from '../accounts/accounts.js';
-import { clickhouseOf } from '../accounts/shard-servers.js';
+import { AdministrationError } from '../contract/errors.js';
 import { live } from '../contract/limits.js';
-import { type LivePage, readArrivedSince, readPlace, signPlace } from '../traffic/live.js';
-import type { AdminContext } from './context.js';
+import { type LivePage, readArrivedSince, readPlace, signPlace } from '../insights/traffic/live.js';
+import type { AdminContext } from '../operations/context.js';
+import { clickhouseOf } from '../registry/shard-servers.js';
 import { environmentOf, isTimeout, TakesTooLong } from './users.js';
 
 /** Begins to watch what arrives from now on. */

@@ -1,16 +1,15 @@
 // `npm run admin -- …`: runs one command and prints its result as JSON.
 
-import { AdministrationError } from '../accounts/accounts.js';
-import { NotCopied } from '../accounts/mirror.js';
-import { StateNotLoaded } from '../accounts/registry.js';
-import { checkServers, refreshShardTable } from '../accounts/shard-servers.js';
-import { AuditLogFull } from '../audit/audit.js';
 import { tablesOf } from '../clickhouse/client.js';
 import { connectServers, serversOf } from '../clickhouse/servers.js';
 import { readConfigBesideStart, readConfigOrExit } from '../config.js';
+import { AdministrationError, StateNotLoaded } from '../contract/errors.js';
 import { administration } from '../contract/limits.js';
 import { createLog, describeError } from '../log.js';
 import { connect, untilReady } from '../redis/client.js';
+import { AuditLogFull } from '../registry/audit/audit.js';
+import { NotCopied } from '../registry/mirror.js';
+import { checkServers, refreshShardTable } from '../registry/shard-servers.js';
 import { createAdministration } from './administration.js';
 import { runCommandLine, runWithoutService } from './command-line.js';
 import { commandLineActor } from './command-line-actor.js';

@@ -1,22 +1,22 @@
 // The console's first page: for everybody whether all is well, for operators also the parts of the deployment. Every open page
 // asks every few seconds, so this reads little: some keys of Redis, and one statement of ClickHouse.
 
-import { AdministrationError } from '../accounts/accounts.js';
-import { readLoadedRegistry, readRegistry } from '../accounts/registry.js';
 import { readRow, readRows } from '../clickhouse/answers.js';
 import { type ClickHouseClient, endingAfter } from '../clickhouse/client.js';
 import { serversOf, setBackIn } from '../clickhouse/servers.js';
 import { countSetAside, describeSetAside } from '../clickhouse/set-aside-parts.js';
+import { AdministrationError } from '../contract/errors.js';
 import { overview } from '../contract/limits.js';
-import { observePending } from '../deletion/request.js';
+import { readRejections, readTraffic, type Span, spans } from '../insights/traffic/charts.js';
 import { describeError } from '../log.js';
+import type { AdminContext } from '../operations/context.js';
+import { observePending } from '../privacy/deletion/request.js';
+import { secondsOverdue } from '../privacy/retention/due.js';
 import { type Backlog, readBacklog } from '../redis/backlog.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { listProcesses } from '../redis/processes.js';
-import { secondsOverdue } from '../retention/due.js';
-import { readRejections, readTraffic, type Span, spans } from '../traffic/charts.js';
+import { readLoadedRegistry, readRegistry } from '../registry/registry.js';
 import { retentionRuns } from '../tuning.js';
-import type { AdminContext } from './context.js';
 
 /** What is not well, if anything, in parts of a sentence for people; how soon records can be queried; pending deletions. */
 export async function readOverview(context: AdminContext, accountId: string) {

@@ -1,6 +1,6 @@
 // The parameters of a command, from a request or from the command line: checked by the schemas that the OpenAPI document shows.
 
-import { AdministrationError } from '../accounts/accounts.js';
+import { AdministrationError } from '../contract/errors.js';
 import { Compile, Type } from '../contract/typebox.js';
 import { type Command, type Fields, isWholeNumber, shapeOf } from './command.js';
 

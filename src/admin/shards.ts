@@ -1,12 +1,12 @@
 // The shards and the ClickHouse servers that have their rows, for administrators.
 
-import { AdministrationError } from '../accounts/accounts.js';
-import { readLoadedRegistry } from '../accounts/registry.js';
 import { readSizes } from '../clickhouse/move-rows.js';
 import { serversOf, serversThere } from '../clickhouse/servers.js';
+import { AdministrationError } from '../contract/errors.js';
+import type { AdminContext } from '../operations/context.js';
+import { goalOf, moveShard } from '../operations/move-shard.js';
 import { readBacklog } from '../redis/backlog.js';
-import type { AdminContext } from './context.js';
-import { goalOf, moveShard } from './move-shard.js';
+import { readLoadedRegistry } from '../registry/registry.js';
 
 export type ShardView = {
   readonly shard: number;

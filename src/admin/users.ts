@@ -1,20 +1,20 @@
 // Users as privacy officers see them in the console: what is held about one, and keeping some out.
 
-import { AdministrationError } from '../accounts/accounts.js';
-import { readLoadedRegistry, readRegistry } from '../accounts/registry.js';
-import { clickhouseOf } from '../accounts/shard-servers.js';
 import { codeOfFault, faultCodes } from '../clickhouse/client.js';
+import { AdministrationError } from '../contract/errors.js';
 import { lengths } from '../contract/lengths.js';
 import { createCrashPoint } from '../crash-point.js';
-import { isLongerThan } from '../ingest/code-points.js';
-import { TooManyNames } from '../suppression/change.js';
-import { countSuppressed, lookUpUser as lookUpSuppression } from '../suppression/look-up.js';
-import type { User } from '../suppression/names.js';
-import { freeUsers, NotStoredYet, suppressUsers, userOf } from '../suppression/submit.js';
-import { countUserEvents, lookUpUser } from '../users/look-up.js';
-import { findSimilar } from '../users/similar.js';
-import { readCursor, readTimeLine } from '../users/time-line.js';
-import type { AdminContext } from './context.js';
+import { countUserEvents, lookUpUser } from '../insights/users/look-up.js';
+import { findSimilar } from '../insights/users/similar.js';
+import { readCursor, readTimeLine } from '../insights/users/time-line.js';
+import type { AdminContext } from '../operations/context.js';
+import { isLongerThan } from '../parsing/code-points.js';
+import { TooManyNames } from '../privacy/suppression/change.js';
+import { countSuppressed, lookUpUser as lookUpSuppression } from '../privacy/suppression/look-up.js';
+import type { User } from '../privacy/suppression/names.js';
+import { freeUsers, NotStoredYet, suppressUsers, userOf } from '../privacy/suppression/submit.js';
+import { readLoadedRegistry, readRegistry } from '../registry/registry.js';
+import { clickhouseOf } from '../registry/shard-servers.js';
 import { deploymentOf, targetsOfUsers } from './exports.js';
 
 /** One user, by exactly one of identity, user_id and anonymous_id. */

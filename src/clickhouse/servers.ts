@@ -35,7 +35,7 @@ export type Servers = {
   isUnsettled(shard: number): boolean;
   /** Why CLICKHOUSE_URL of this process does not fit, by the last checks; empty if it does. */
   misfits(): readonly string[];
-  /** Indexes of the servers that were set back to older data (accounts/witness.ts). */
+  /** Indexes of the servers that were set back to older data (registry/witness.ts). */
   setBack(): readonly number[];
   noteSetBack(numbers: readonly number[]): void;
   readonly compare: RightServers['compare'];

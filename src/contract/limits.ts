@@ -1,7 +1,7 @@
 // Every bound that is promised: that callers, administrators or people can meet, with its unit in its name. The end of the
 // file asserts the relations between them. Three kinds are elsewhere: bounds of single records in `lengths.ts`, what a
-// variable may be set to in `config.ts`, and what a library holds back by itself in `client/core/limits.ts` and
-// `producer/limits.ts`. Numbers that callers cannot observe are not promised. If other numbers depend on one, it is in
+// variable may be set to in `config.ts`, and what a library holds back by itself in `libraries/client/core/limits.ts` and
+// `libraries/producer/limits.ts`. Numbers that callers cannot observe are not promised. If other numbers depend on one, it is in
 // `tuning.ts`, else beside the code that uses it.
 
 import { arrayDelimiter, counts, lengths } from './lengths.js';

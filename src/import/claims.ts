@@ -2,7 +2,7 @@
 // is a folder beside the file, which names the process, as for a spool; the claim of a process that is gone counts as free.
 
 import { mkdirSync, rmdirSync } from 'node:fs';
-import { claimFolder, releaseFolder } from '../producer/spool-folder.js';
+import { claimFolder, releaseFolder } from '../libraries/producer/spool-folder.js';
 import { ImportError, type ImportOptions } from './options.js';
 
 /** Claims both files; the result gives them free. Throws ImportError if another import has one of them. */

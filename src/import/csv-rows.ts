@@ -3,7 +3,7 @@
 
 import { type Options, parse as parseCsv } from 'csv-parse';
 import { imports } from '../contract/limits.js';
-import { declaredSeparator, mostFrequent, separatorsIn } from '../csv/separator.js';
+import { declaredSeparator, mostFrequent, separatorsIn } from '../parsing/csv/separator.js';
 import { type Input, textIn } from './inputs.js';
 import { ImportError } from './options.js';
 import {

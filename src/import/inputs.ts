@@ -15,8 +15,8 @@ import {
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { kindOfContent } from '../csv/content-kind.js';
-import { createDecoder, type Encoding, markedEncoding, WrongEncoding } from '../csv/text.js';
+import { kindOfContent } from '../parsing/csv/content-kind.js';
+import { createDecoder, type Encoding, markedEncoding, WrongEncoding } from '../parsing/csv/text.js';
 import { unpackZip } from './archive.js';
 import { assertSound, type Compression, contentOf, type Source } from './content.js';
 import { type Format, ImportError } from './options.js';

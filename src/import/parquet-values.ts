@@ -2,7 +2,7 @@
 // without a time, texts that are UTF-8. hyparquet decodes what is stored; what a type makes of it is decided here. Pure.
 
 import type { SchemaElement, SchemaTree } from 'hyparquet';
-import { parseDocument } from '../ingest/document.js';
+import { parseDocument } from '../parsing/document.js';
 import { ImportError } from './options.js';
 
 /** Why a row cannot be read, in words that go on a sentence about it. */

@@ -1,7 +1,7 @@
 // The rows of a file, in chunks, from a place on. A place is a row's number in its file; it is the same whenever the file is
 // read, so keys and the state of an import rest on it.
 
-import { parseDocument } from '../ingest/document.js';
+import { parseDocument } from '../parsing/document.js';
 import { contentOf } from './content.js';
 import { readCsv } from './csv-rows.js';
 import { type Input, textIn } from './inputs.js';

@@ -2,16 +2,17 @@
 // groups into one answer per message. Messages that are limited alike share groups: some events of one user, or everything
 // where nothing is limited. Pure.
 
-import type { LiveEnvironment } from '../accounts/environments.js';
 import type { MessageAnswer } from '../contract/answers.js';
 import { collectEventsTogetherMax, flattened, type LimitName } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
 import { type CollectInput, collectSchema } from '../contract/schemas.js';
 import { Compile } from '../contract/typebox.js';
-import type { Suppressions } from '../suppression/suppressions.js';
+import type { Document } from '../parsing/document.js';
+import { explain } from '../parsing/explain.js';
+import type { Steps } from '../parsing/steps.js';
+import type { Suppressions } from '../privacy/suppression/suppressions.js';
+import type { LiveEnvironment } from '../registry/environments.js';
 import type { CommitResult } from './attempts.js';
-import type { Document } from './document.js';
-import { explain } from './explain.js';
 import { fieldNames, type IgnoredFields, noIgnoredFields, noteIgnored } from './ignored-fields.js';
 import type { LimitKeys } from './limit-key.js';
 import { type Mending, mendTimestamp, refuseSeconds } from './mend.js';
@@ -19,7 +20,6 @@ import { type CheckedMessage, checkMessage } from './message.js';
 import { encodedRecords, type Group, packedBytesMax, recordBytesMax } from './pack.js';
 import type { ElementError } from './prepare.js';
 import { environmentLimits, type NamedLimit } from './request-limits.js';
-import type { Steps } from './steps.js';
 import { createSubmission, markUsers, type Submission } from './submission.js';
 import { readInstant } from './timestamp.js';
 

@@ -7,7 +7,7 @@
 import { commits } from '../contract/limits.js';
 import { describeError } from '../log.js';
 import { commitRecords, commitSeconds, commitWaitingBytes } from '../metrics.js';
-import type { Suppressions } from '../suppression/suppressions.js';
+import type { Suppressions } from '../privacy/suppression/suppressions.js';
 import { commitBatches } from '../tuning.js';
 import { type AttemptOptions, type CommitResult, createAttempts, type OverloadReason } from './attempts.js';
 import { createCommitQueue, type Queued } from './commit-queue.js';

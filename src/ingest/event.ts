@@ -6,8 +6,9 @@ import { type Rejection, rejection } from '../contract/outcomes.js';
 import { type EventInput, eventSchema, tables } from '../contract/records.js';
 import { bulkEventsSchema } from '../contract/schemas.js';
 import { Compile } from '../contract/typebox.js';
+import { isUserId } from '../contract/user-id.js';
+import { explain, refuseLoneSurrogates } from '../parsing/explain.js';
 import { eventIdOfKey, type Keyspace, uniqueEventId } from './event-id.js';
-import { explain, refuseLoneSurrogates } from './explain.js';
 import { fieldNames } from './ignored-fields.js';
 import { mendEvent } from './mend.js';
 import type { IngestRecord } from './pack.js';
@@ -16,7 +17,6 @@ import { checkProperties, type Properties } from './properties.js';
 import type { CheckContext, Checked, RecordKind } from './record-kind.js';
 import { type RowFields, rowEncoder } from './row.js';
 import { readTimestamp, timestampAdvice } from './timestamp.js';
-import { isUserId } from './user-id.js';
 
 export type CheckedEvent = Checked & {
   readonly fields: RowFields;

@@ -5,15 +5,15 @@ import { wouldMergeStrangers } from '../contract/identities.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
 import { type IdentifyInput, identifySchema, tables } from '../contract/records.js';
 import { Compile } from '../contract/typebox.js';
+import { isUserId } from '../contract/user-id.js';
+import { explain, refuseLoneSurrogates } from '../parsing/explain.js';
 import { invalidUserId } from './event.js';
 import { noEventId } from './event-id.js';
-import { explain, refuseLoneSurrogates } from './explain.js';
 import { fieldNames } from './ignored-fields.js';
 import { mendEvent } from './mend.js';
 import type { CheckContext, Checked, RecordKind } from './record-kind.js';
 import { rowEncoder } from './row.js';
 import { readTimestamp, timestampAdvice } from './timestamp.js';
-import { isUserId } from './user-id.js';
 
 type CheckedIdentify = Checked & {
   readonly userId: string;

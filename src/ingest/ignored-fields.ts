@@ -2,9 +2,9 @@
 // `propertys` would go unnoticed if the answer did not name it. Plain events have no such fields and do not come here.
 
 import { ignoredFields } from '../contract/limits.js';
-import type { Document } from './document.js';
+import type { Document } from '../parsing/document.js';
+import type { Steps } from '../parsing/steps.js';
 import type { RecordKind } from './record-kind.js';
-import type { Steps } from './steps.js';
 
 /** What one request has of them. */
 export type IgnoredFields = {

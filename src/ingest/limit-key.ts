@@ -2,7 +2,7 @@
 // deployment's secret, so that Redis holds no identity.
 
 import { hash } from 'node:crypto';
-import type { LiveEnvironment } from '../accounts/environments.js';
+import type { LiveEnvironment } from '../registry/environments.js';
 import type { Checked } from './record-kind.js';
 
 /** Makes the digests (24 hexadecimal digits) of one deployment. `counter` names what is counted. */

@@ -11,7 +11,7 @@ import {
 } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
 import { eventSchema } from '../contract/records.js';
-import { cutToCodePoints, isLongerThan } from './code-points.js';
+import { cutToCodePoints, isLongerThan } from '../parsing/code-points.js';
 import { joinArray } from './properties.js';
 import { completeTimestamp, isInSeconds, timestampOfEpochMs } from './timestamp.js';
 

@@ -17,9 +17,10 @@ import {
   userPropertiesMessageSchema,
 } from '../contract/schemas.js';
 import { Compile } from '../contract/typebox.js';
+import { isUserId } from '../contract/user-id.js';
+import { explain, refuseLoneSurrogates, type Validator } from '../parsing/explain.js';
 import { eventKind, invalidUserId } from './event.js';
 import { eventIdOfKey, type Keyspace } from './event-id.js';
-import { explain, refuseLoneSurrogates, type Validator } from './explain.js';
 import { identifyKind, refuseStrangers } from './identify.js';
 import { fieldNames, type IgnoredFields, noteIgnored } from './ignored-fields.js';
 import { type Mend, type MendContext, mendEventMessage, mendUserPropertiesMessage } from './mend.js';
@@ -27,7 +28,6 @@ import type { IngestRecord } from './pack.js';
 import { checkProperties, type Properties } from './properties.js';
 import type { Checked } from './record-kind.js';
 import { readInstant, textOfEpochMs } from './timestamp.js';
-import { isUserId } from './user-id.js';
 import { userPropertiesKind } from './user-properties.js';
 
 export type MessageContext = {

@@ -6,9 +6,16 @@
 import { isUtf8 } from 'node:buffer';
 import { bodies, counts, lengths, reservedEventPropertyKeys } from '../contract/limits.js';
 import { type EventInput, eventSchema } from '../contract/records.js';
-import { endOfNumber, endOfText, haveSameBytes, matchesAt, nowhere, skipBlanks } from './plain-json.js';
+import { isUserId } from '../contract/user-id.js';
+import {
+  endOfNumber,
+  endOfText,
+  haveSameBytes,
+  matchesAt,
+  nowhere,
+  skipBlanks,
+} from '../parsing/plain-json.js';
 import { isCommonTimestamp, readTimestamp } from './timestamp.js';
-import { isUserId } from './user-id.js';
 
 type FieldName = keyof EventInput | 'app_id';
 const fieldNames = [...Object.keys(eventSchema.properties), 'app_id'] as readonly FieldName[];

@@ -1,11 +1,11 @@
 // The rows of plain events, copied from the body to the commit.
 
 import { type ColumnType, recordColumns, tables } from '../contract/records.js';
-import type { SuppressedUsers } from '../suppression/suppressions.js';
+import { copyCompact } from '../parsing/plain-json.js';
+import type { SuppressedUsers } from '../privacy/suppression/suppressions.js';
 import { eventIdOfKey, writeUniqueEventId } from './event-id.js';
 import type { Mark, Records } from './pack.js';
 import { fields, type PlainEvents, spansEach, textOf } from './plain-events.js';
-import { copyCompact } from './plain-json.js';
 import type { Checked } from './record-kind.js';
 import type { Marks } from './submission.js';
 

@@ -1,12 +1,13 @@
 // From a request's document to a group for the commit: one record or many of a kind, checked, limited and encoded. Pure,
 // except for the unique ids of events without a key. For what it cannot accept it returns reasons.
 
-import type { LiveEnvironment } from '../accounts/environments.js';
 import { commits, flattened } from '../contract/limits.js';
 import { type OutcomeCode, type Rejection, rejection } from '../contract/outcomes.js';
-import type { Suppressions } from '../suppression/suppressions.js';
-import type { Document } from './document.js';
-import { explain } from './explain.js';
+import type { Document } from '../parsing/document.js';
+import { explain } from '../parsing/explain.js';
+import { atOnce, type Steps } from '../parsing/steps.js';
+import type { Suppressions } from '../privacy/suppression/suppressions.js';
+import type { LiveEnvironment } from '../registry/environments.js';
 import type { MendContext, Mending } from './mend.js';
 import {
   encodedRecords,
@@ -26,7 +27,6 @@ import {
   type NamedLimit,
   singleLimits,
 } from './request-limits.js';
-import { atOnce, type Steps } from './steps.js';
 import { createSubmission, markUsers, type Submission } from './submission.js';
 
 /** The result of a request before its commit. */

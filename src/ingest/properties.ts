@@ -2,7 +2,7 @@
 
 import { arrayDelimiter, counts, lengths } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
-import { cutToCodePoints, isLongerThan } from './code-points.js';
+import { cutToCodePoints, isLongerThan } from '../parsing/code-points.js';
 
 /** Values are numbers, strings, or arrays of these. */
 export type Properties = Readonly<Record<string, unknown>>;

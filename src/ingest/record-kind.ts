@@ -2,8 +2,8 @@
 
 import type { LimitName } from '../contract/limits.js';
 import type { Rejection } from '../contract/outcomes.js';
-import type { Validator } from './explain.js';
-import type { RecordList } from './large-document.js';
+import type { Validator } from '../parsing/explain.js';
+import type { RecordList } from '../parsing/large-document.js';
 import type { Mend } from './mend.js';
 import type { IngestRecord } from './pack.js';
 import type { readPlainEvents } from './plain-events.js';

@@ -1,7 +1,7 @@
 // The rate limits that a request must pass, each with the digest of what it counts. Pure.
 
-import type { LiveEnvironment } from '../accounts/environments.js';
 import type { LimitName } from '../contract/limits.js';
+import type { LiveEnvironment } from '../registry/environments.js';
 import type { LimitKeys } from './limit-key.js';
 import type { LimitCheck } from './pack.js';
 import type { Checked, RecordKind } from './record-kind.js';

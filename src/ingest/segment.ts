@@ -5,16 +5,16 @@ import { commits, flattened } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
 import { type SegmentType, segmentBatchSchema, segmentTypes } from '../contract/segment.js';
 import { Compile } from '../contract/typebox.js';
-import type { Suppressions } from '../suppression/suppressions.js';
-import type { Document } from './document.js';
-import { explain } from './explain.js';
+import type { Document } from '../parsing/document.js';
+import { explain } from '../parsing/explain.js';
+import type { Steps } from '../parsing/steps.js';
+import type { Suppressions } from '../privacy/suppression/suppressions.js';
 import type { Mending } from './mend.js';
 import { encodedRecords, packedBytesMax, recordBytesMax } from './pack.js';
 import type { ElementError, LimitedGroup } from './prepare.js';
 import type { Checked } from './record-kind.js';
 import { bulkLimits, environmentLimits, type LimitContext, type NamedLimit } from './request-limits.js';
 import { checkSegmentMessage, readSegmentTime, type SegmentRecord } from './segment-message.js';
-import type { Steps } from './steps.js';
 import { createSubmission, markUsers, type Submission } from './submission.js';
 
 export type PreparedSegment =

@@ -2,9 +2,9 @@
 // the suppressions have changed by the time of the commit: such a record is decided and answered like any other, so that nobody can
 // tell by an answer who is suppressed, but it has no row.
 
-import type { LiveEnvironment } from '../accounts/environments.js';
 import { suppressions as bounds } from '../contract/limits.js';
-import type { SuppressedUsers, Suppressions } from '../suppression/suppressions.js';
+import type { SuppressedUsers, Suppressions } from '../privacy/suppression/suppressions.js';
+import type { LiveEnvironment } from '../registry/environments.js';
 import type { LimitKeys } from './limit-key.js';
 import type { Group, Mark } from './pack.js';
 import type { Checked } from './record-kind.js';

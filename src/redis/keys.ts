@@ -55,7 +55,7 @@ export const registryKeys = {
   documents: '{registry}:documents',
   /** Counts the changes of the documents; readers poll it. */
   version: '{registry}:version',
-  /** Hash: the number of the witness, and `kept:<server>`: the number that a ClickHouse server has (accounts/witness.ts). */
+  /** Hash: the number of the witness, and `kept:<server>`: the number that a ClickHouse server has (registry/witness.ts). */
   witness: '{registry}:witness',
   /** Present for a while after a process counted on. */
   witnessTurn: '{registry}:witness_turn',

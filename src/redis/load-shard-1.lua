@@ -31,7 +31,7 @@ end
 if tonumber(ARGV[7]) > tonumber(redis.call('HGET', state_key, 'witness') or '0') then
   redis.call('HSET', state_key, 'witness', ARGV[7])
 end
--- The count goes on from what ClickHouse has seen, so that later copies compare with earlier ones (admin/recover.ts).
+-- The count goes on from what ClickHouse has seen, so that later copies compare with earlier ones (operations/recover.ts).
 for field, seen in pairs({ stored_to = ARGV[8], stored_records = ARGV[9] }) do
   if tonumber(seen) > tonumber(redis.call('HGET', state_key, field) or '0') then redis.call('HSET', state_key, field, seen) end
 end

@@ -6,10 +6,10 @@ import { addEnvironment, createAccount, setEnvironment } from '../../src/account
 import { createApiKey, rotateApiKey } from '../../src/accounts/api-keys.js';
 import { setCallback } from '../../src/accounts/callbacks.js';
 import { parseOrigins } from '../../src/accounts/origins.js';
-import { readRegistry } from '../../src/accounts/registry.js';
 import { createWriteKey } from '../../src/accounts/write-keys.js';
 import { administration, callbacks, lengths } from '../../src/contract/limits.js';
 import type { Redis } from '../../src/packages/ioredis.js';
+import { readRegistry } from '../../src/registry/registry.js';
 import { type EmptyRegistry, startEmptyRegistry } from '../support/empty-registry.js';
 
 let registry: EmptyRegistry;

@@ -3,60 +3,55 @@
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import { atPort } from '../../harness/clickhouse.js';
-import type { ClickHouseGate } from '../../harness/clickhouse-gate.js';
-import { tablesUnderTest } from '../../harness/environment.js';
-import { startTcpProxy } from '../../harness/tcp-proxy.js';
-import { until } from '../../harness/wait.js';
-import {
-  AdministrationError,
-  addEnvironment,
-  createAccount,
-  listAccounts,
-  setEnvironment,
-} from '../../src/accounts/accounts.js';
+import { addEnvironment, createAccount, listAccounts, setEnvironment } from '../../src/accounts/accounts.js';
 import { createApiKey, revokeApiKey, rotateApiKey, showApiKey } from '../../src/accounts/api-keys.js';
-import { readBackups } from '../../src/accounts/backups.js';
 import { readCallback } from '../../src/accounts/callbacks.js';
-import { createDemoAccount, findDemoAccount, loadDeployment } from '../../src/accounts/deployment.js';
-import { deploymentKey } from '../../src/accounts/documents.js';
-import { followEnvironments, type LiveEnvironment } from '../../src/accounts/environments.js';
-import { hashKey } from '../../src/accounts/keys.js';
-import { LoadInterrupted, type Loading } from '../../src/accounts/loading.js';
-import { mirrorRegistry, readMirror } from '../../src/accounts/mirror.js';
-import { readRegistry, StateNotLoaded } from '../../src/accounts/registry.js';
-import { compareOnce } from '../../src/accounts/witness.js';
+import { findPerson } from '../../src/accounts/people/people.js';
 import { createAdministration } from '../../src/admin/administration.js';
 import { commandLineActor } from '../../src/admin/command-line-actor.js';
 import { commands } from '../../src/admin/commands.js';
 import { readParameters } from '../../src/admin/parameters.js';
-import { showState } from '../../src/admin/recover.js';
 import { AnswerCutOff } from '../../src/clickhouse/answers.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { insertSegment, isInsertRunning, isRefusedSegment } from '../../src/clickhouse/store.js';
 import { markerRows } from '../../src/clickhouse/tables.js';
 import { readConfig } from '../../src/config.js';
+import { AdministrationError, StateNotLoaded } from '../../src/contract/errors.js';
 import { loads } from '../../src/contract/limits.js';
 import { tables } from '../../src/contract/records.js';
 import { noCrash } from '../../src/crash-point.js';
-import { restoreDeletions } from '../../src/deletion/mirror.js';
+import { createLog } from '../../src/log.js';
+import { createDemoAccount, findDemoAccount, loadDeployment } from '../../src/operations/deployment.js';
+import { showState } from '../../src/operations/recover.js';
+import { Redis } from '../../src/packages/ioredis.js';
+import { restoreDeletions } from '../../src/privacy/deletion/mirror.js';
 import {
   type DeletionRequest,
   endDeletion,
   markTargetsLost,
   readDeletion,
-} from '../../src/deletion/request.js';
-import { readExport } from '../../src/export/request.js';
-import { createLog } from '../../src/log.js';
-import { Redis } from '../../src/packages/ioredis.js';
-import { findPerson } from '../../src/people/people.js';
+} from '../../src/privacy/deletion/request.js';
+import { readExport } from '../../src/privacy/export/request.js';
+import { raiseShards, suppressNames } from '../../src/privacy/suppression/change.js';
+import { lookUpUser } from '../../src/privacy/suppression/look-up.js';
+import { mirrorSuppressions } from '../../src/privacy/suppression/mirror.js';
+import { createNameHasher } from '../../src/privacy/suppression/names.js';
+import { followSuppressions } from '../../src/privacy/suppression/suppressions.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
-import { raiseShards, suppressNames } from '../../src/suppression/change.js';
-import { lookUpUser } from '../../src/suppression/look-up.js';
-import { mirrorSuppressions } from '../../src/suppression/mirror.js';
-import { createNameHasher } from '../../src/suppression/names.js';
-import { followSuppressions } from '../../src/suppression/suppressions.js';
+import { readBackups } from '../../src/registry/backups.js';
+import { deploymentKey } from '../../src/registry/documents.js';
+import { followEnvironments, type LiveEnvironment } from '../../src/registry/environments.js';
+import { hashKey } from '../../src/registry/keys.js';
+import { LoadInterrupted, type Loading } from '../../src/registry/loading.js';
+import { mirrorRegistry, readMirror } from '../../src/registry/mirror.js';
+import { readRegistry } from '../../src/registry/registry.js';
+import { compareOnce } from '../../src/registry/witness.js';
 import { stateLoads } from '../../src/tuning.js';
+import { atPort } from '../harness/clickhouse.js';
+import type { ClickHouseGate } from '../harness/clickhouse-gate.js';
+import { tablesUnderTest } from '../harness/environment.js';
+import { startTcpProxy } from '../harness/tcp-proxy.js';
+import { until } from '../harness/wait.js';
 import { commit, eventRecord, group } from '../support/shard.js';
 import { type GatedStores, startGatedStores } from '../support/stores.js';
 

@@ -2,13 +2,13 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { createTestAccount } from '../../harness/accounts.js';
-import { administer, ask, basic, deletionPaths, readStatus } from '../../harness/deletion.js';
-import { withRedis } from '../../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
 import { administration } from '../../src/contract/limits.js';
 import { registryKeys } from '../../src/redis/keys.js';
+import { createTestAccount } from '../harness/accounts.js';
+import { administer, ask, basic, deletionPaths, readStatus } from '../harness/deletion.js';
+import { withRedis } from '../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 
 type Created = {
   readonly app_id: string;

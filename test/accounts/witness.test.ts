@@ -2,15 +2,15 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
+import { witnesses } from '../../src/tuning.js';
+import { type ClickHouseGate, startClickHouseGate } from '../harness/clickhouse-gate.js';
 import {
   type ClickHouseHandle,
   type SluiceHandle,
   startClickHouse,
   startSluice,
-} from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
-import { witnesses } from '../../src/tuning.js';
+} from '../harness/services.js';
+import { until } from '../harness/wait.js';
 
 let clickhouse: ClickHouseHandle;
 let gate: ClickHouseGate;

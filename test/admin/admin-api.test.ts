@@ -2,15 +2,15 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { operatorsToken } from '../../harness/configured.js';
-import { readMetric } from '../../harness/fault-checks.js';
-import { isAccepted, paths, post } from '../../harness/ingestion.js';
-import { type ApiHandle, type SluiceHandle, startSluice } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { readConfig } from '../../src/config.js';
 import { lengths } from '../../src/contract/lengths.js';
 import { administration, bearerMax } from '../../src/contract/limits.js';
+import { operatorsToken } from '../harness/configured.js';
+import { readMetric } from '../harness/fault-checks.js';
+import { isAccepted, paths, post } from '../harness/ingestion.js';
+import { type ApiHandle, type SluiceHandle, startSluice } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 
 const rightToken = operatorsToken;
 let sluice: SluiceHandle;

@@ -5,7 +5,18 @@ import assert from 'node:assert/strict';
 import { hostname } from 'node:os';
 import type { Readable } from 'node:stream';
 import { after, before, mock, test } from 'node:test';
-import type { TestAccount } from '../../harness/accounts.js';
+import type { showKeyIndex } from '../../src/admin/key-index.js';
+import type { Question } from '../../src/clickhouse/answers.js';
+import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { crashPoints } from '../../src/crash-point.js';
+import type { BackupView } from '../../src/operations/backups.js';
+import type { RestoredBackup } from '../../src/operations/restore-plan.js';
+import { keepDeletedUsers, readDeletedUsers } from '../../src/privacy/deletion/deleted-users.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { claimBackup, forgetBackup, keepsSince, readBackups } from '../../src/registry/backups.js';
+import { type Backup, deploymentKey } from '../../src/registry/documents.js';
+import { deletionRounds, maintenanceLock } from '../../src/tuning.js';
+import type { TestAccount } from '../harness/accounts.js';
 import {
   administer,
   getToken,
@@ -16,23 +27,12 @@ import {
   type User,
   untilComplete,
   untilStored,
-} from '../../harness/deletion.js';
-import { forgetKeys } from '../../harness/forgotten-keys.js';
-import { withRedis } from '../../harness/redis-client.js';
-import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
-import { runProgram } from '../../harness/sluice.js';
-import { until } from '../../harness/wait.js';
-import { claimBackup, forgetBackup, keepsSince, readBackups } from '../../src/accounts/backups.js';
-import { type Backup, deploymentKey } from '../../src/accounts/documents.js';
-import type { BackupView } from '../../src/admin/backups.js';
-import type { showKeyIndex } from '../../src/admin/key-index.js';
-import type { RestoredBackup } from '../../src/admin/restore-plan.js';
-import type { Question } from '../../src/clickhouse/answers.js';
-import { connectClickHouse } from '../../src/clickhouse/client.js';
-import { crashPoints } from '../../src/crash-point.js';
-import { keepDeletedUsers, readDeletedUsers } from '../../src/deletion/deleted-users.js';
-import { registryKeys } from '../../src/redis/keys.js';
-import { deletionRounds, maintenanceLock } from '../../src/tuning.js';
+} from '../harness/deletion.js';
+import { forgetKeys } from '../harness/forgotten-keys.js';
+import { withRedis } from '../harness/redis-client.js';
+import { type Child, type SluiceHandle, startSluice } from '../harness/services.js';
+import { runProgram } from '../harness/sluice.js';
+import { until } from '../harness/wait.js';
 
 let sluice: SluiceHandle;
 let worker: Child;

@@ -4,19 +4,19 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { runAdmin } from '../../harness/administration.js';
-import { startChild } from '../../harness/child.js';
-import { type Choice, type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
-import { send, untilStored } from '../../harness/deletion.js';
-import { forgetKeys } from '../../harness/forgotten-keys.js';
-import { withRedis } from '../../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { runProgram } from '../../harness/sluice.js';
-import { until } from '../../harness/wait.js';
-import { keepsSince, readBackups } from '../../src/accounts/backups.js';
-import type { BackupView } from '../../src/admin/backups.js';
-import type { RestoredBackup } from '../../src/admin/restore-plan.js';
+import type { BackupView } from '../../src/operations/backups.js';
+import type { RestoredBackup } from '../../src/operations/restore-plan.js';
 import { registryKeys } from '../../src/redis/keys.js';
+import { keepsSince, readBackups } from '../../src/registry/backups.js';
+import { runAdmin } from '../harness/administration.js';
+import { startChild } from '../harness/child.js';
+import { type Choice, type ClickHouseGate, startClickHouseGate } from '../harness/clickhouse-gate.js';
+import { send, untilStored } from '../harness/deletion.js';
+import { forgetKeys } from '../harness/forgotten-keys.js';
+import { withRedis } from '../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { runProgram } from '../harness/sluice.js';
+import { until } from '../harness/wait.js';
 
 const adminProgram = fileURLToPath(new URL('../../src/admin/main.js', import.meta.url));
 

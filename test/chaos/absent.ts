@@ -2,13 +2,13 @@
 // parts it should be, what the index says of its key, and what ClickHouse did with its parts. Each line is read for itself, since
 // after some faults not everything can be.
 
-import type { ClickHouseHandle } from '../../harness/clickhouse.js';
-import { keyAt } from '../../harness/endpoints.js';
-import { type Sending, sendingsOf } from '../../harness/exactly-once.js';
-import type { Invocation, Settlement } from '../../harness/load.js';
 import { storedTable } from '../../src/clickhouse/tables.js';
 import { tables } from '../../src/contract/records.js';
 import { eventIdOfKey } from '../../src/ingest/event-id.js';
+import type { ClickHouseHandle } from '../harness/clickhouse.js';
+import { keyAt } from '../harness/endpoints.js';
+import { type Sending, sendingsOf } from '../harness/exactly-once.js';
+import type { Invocation, Settlement } from '../harness/load.js';
 import type { Broken } from './broken.js';
 
 type Stored = { readonly marker: string; readonly segment: string; readonly part: string };

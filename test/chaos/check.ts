@@ -1,14 +1,14 @@
 // What every round must show at its end, from its histories and from what is stored. Pure functions.
 
-import type { TestAccount } from '../../harness/accounts.js';
+import type { TestAccount } from '../harness/accounts.js';
 import {
   findViolations,
   type Loss,
   type Sending,
   type StoredEvent,
   sendingsOf,
-} from '../../harness/exactly-once.js';
-import type { Invocation, Settlement } from '../../harness/load.js';
+} from '../harness/exactly-once.js';
+import type { Invocation, Settlement } from '../harness/load.js';
 import type { Broken } from './broken.js';
 import { type Call, findCallFaults } from './callbacks.js';
 import type { Submission } from './deletions.js';

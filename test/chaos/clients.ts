@@ -1,9 +1,9 @@
 // What the clients of a round send: single events, bulk requests, user properties, identifications and the client
 // library's messages, with and without keys. Some are repeats, and one user is above every limit.
 
-import type { Endpoint, SentEvent } from '../../harness/endpoints.js';
-import { keyAt } from '../../harness/endpoints.js';
-import type { Producer, Sending } from '../../harness/load.js';
+import type { Endpoint, SentEvent } from '../harness/endpoints.js';
+import { keyAt } from '../harness/endpoints.js';
+import type { Producer, Sending } from '../harness/load.js';
 
 /** Returns what a producer sends next, which depends on how much was sent before. */
 export function createMix(producer: Producer): () => Sending {

@@ -4,8 +4,8 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, rmdirSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
-import { until } from '../../harness/wait.js';
+import { removeTempDir, tempDir } from '../harness/temp-dir.js';
+import { until } from '../harness/wait.js';
 
 export type CutDisk = {
   mountAt(folder: string): void;

@@ -3,11 +3,11 @@
 
 import { closeSync, openSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import type { TestAccount } from '../../harness/accounts.js';
-import { askForToken, readStatus, submit, type User } from '../../harness/deletion.js';
-import type { Producer } from '../../harness/load.js';
-import type { SluiceHandle } from '../../harness/services.js';
-import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
+import type { TestAccount } from '../harness/accounts.js';
+import { askForToken, readStatus, submit, type User } from '../harness/deletion.js';
+import type { Producer } from '../harness/load.js';
+import type { SluiceHandle } from '../harness/services.js';
+import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 import type { Random } from './random.js';
 
 export type Poll = {

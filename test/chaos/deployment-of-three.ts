@@ -1,16 +1,16 @@
 // The other layout: a Redis Cluster of three masters and three ClickHouse servers, each behind a proxy that everybody but the
 // harness goes through, two API processes and two workers. Its shards are on all of them.
 
-import { atPort } from '../../harness/clickhouse.js';
-import { startRedisCluster } from '../../harness/redis-cluster.js';
+import type { ShardView } from '../../src/admin/shards.js';
+import { atPort } from '../harness/clickhouse.js';
+import { startRedisCluster } from '../harness/redis-cluster.js';
 import {
   type Child,
   type RedisHandle,
   startSluice,
   startTcpProxy,
   type TcpProxy,
-} from '../../harness/services.js';
-import type { ShardView } from '../../src/admin/shards.js';
+} from '../harness/services.js';
 import { type AnyDeployment, backlogBytesMax, jobLockMs, oursByPart } from './deployment.js';
 import type { Link, ProcessPart } from './parts.js';
 

@@ -4,9 +4,10 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Cluster, Redis } from 'ioredis';
-import { atPort } from '../../harness/clickhouse.js';
-import { type Choice, type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
-import { connectTestRedis } from '../../harness/redis-client.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { atPort } from '../harness/clickhouse.js';
+import { type Choice, type ClickHouseGate, startClickHouseGate } from '../harness/clickhouse-gate.js';
+import { connectTestRedis } from '../harness/redis-client.js';
 import {
   type Child,
   type ClickHouseHandle,
@@ -17,8 +18,7 @@ import {
   startSluice,
   startTcpProxy,
   type TcpProxy,
-} from '../../harness/services.js';
-import { registryKeys } from '../../src/redis/keys.js';
+} from '../harness/services.js';
 import { type CutDisk, createCutDisk } from './cut-disk.js';
 import type { Link, ProcessPart } from './parts.js';
 import { canSetRedisClock, createRedisClock, type RedisClock } from './redis-clock.js';

@@ -2,10 +2,10 @@
 // it is known exactly what a deletion at that moment would take. Half of them are then deleted; the checker of deletions says
 // whether that takes the same.
 
-import type { TestAccount } from '../../harness/accounts.js';
-import { askForToken, type User } from '../../harness/deletion.js';
-import type { Producer } from '../../harness/load.js';
-import { askForExport, type Line, readExportData } from '../../harness/user-export.js';
+import type { TestAccount } from '../harness/accounts.js';
+import { askForToken, type User } from '../harness/deletion.js';
+import type { Producer } from '../harness/load.js';
+import { askForExport, type Line, readExportData } from '../harness/user-export.js';
 import { again, type Submission } from './deletions.js';
 import { hold } from './fault.js';
 import { createOwnRecords } from './own-records.js';

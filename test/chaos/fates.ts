@@ -2,9 +2,9 @@
 // what was acknowledged before and after. A later deletion does not see records that the fence of an earlier one
 // covers. Of two things that were under way at the same time, either may have come first.
 
-import { keyAt } from '../../harness/endpoints.js';
-import { type Fate, type Sending, sendingsOf } from '../../harness/exactly-once.js';
-import type { Invocation, Settlement } from '../../harness/load.js';
+import { keyAt } from '../harness/endpoints.js';
+import { type Fate, type Sending, sendingsOf } from '../harness/exactly-once.js';
+import type { Invocation, Settlement } from '../harness/load.js';
 import type { Submission } from './deletions.js';
 
 /** Whom a deletion certainly reaches, and whom it may reach. */

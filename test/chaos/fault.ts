@@ -1,8 +1,8 @@
 // A fault: something that is done to the deployment for a while. It reports whether it took effect.
 
-import type { TestAccount } from '../../harness/accounts.js';
-import type { Loss } from '../../harness/exactly-once.js';
-import type { Producer } from '../../harness/load.js';
+import type { TestAccount } from '../harness/accounts.js';
+import type { Loss } from '../harness/exactly-once.js';
+import type { Producer } from '../harness/load.js';
 import type { AnyDeployment, Deployment } from './deployment.js';
 import type { Link, ProcessPart } from './parts.js';
 import type { Random } from './random.js';

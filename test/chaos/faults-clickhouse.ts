@@ -1,9 +1,9 @@
 // Faults of ClickHouse as its callers see them: errors by code, slowness, lost answers of executed inserts, late inserts,
 // tokens that are logged without their rows, and refused rows.
 
-import { type Choice, inserts } from '../../harness/clickhouse-gate.js';
-import { until } from '../../harness/wait.js';
-import { targetTable } from '../../src/deletion/places.js';
+import { targetTable } from '../../src/privacy/deletion/places.js';
+import { type Choice, inserts } from '../harness/clickhouse-gate.js';
+import { until } from '../harness/wait.js';
 import { ofOwnUser, poisonEvent } from './clients.js';
 import { type Fault, hold, type World } from './fault.js';
 

@@ -3,11 +3,11 @@
 
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import type { SentEvent } from '../../harness/endpoints.js';
-import { type Endpoint, keyAt } from '../../harness/endpoints.js';
-import type { Request } from '../../harness/load.js';
 import { eventIdOfKey } from '../../src/ingest/event-id.js';
 import { shardKeys } from '../../src/redis/keys.js';
+import type { SentEvent } from '../harness/endpoints.js';
+import { type Endpoint, keyAt } from '../harness/endpoints.js';
+import type { Request } from '../harness/load.js';
 import { ofOwnUser } from './clients.js';
 import type { Fault, World } from './fault.js';
 import { hold } from './fault.js';

@@ -1,13 +1,13 @@
 // Crash points of the code: a process is started so that it dies at the n-th passing of a point. Meanwhile the fault does
 // what makes the process pass there.
 
-import { inserts } from '../../harness/clickhouse-gate.js';
-import { getToken } from '../../harness/deletion.js';
-import type { Child } from '../../harness/services.js';
-import { runProgram } from '../../harness/sluice.js';
-import { within } from '../../harness/wait.js';
 import { type CrashPointName, crashPoints } from '../../src/crash-point.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
+import { inserts } from '../harness/clickhouse-gate.js';
+import { getToken } from '../harness/deletion.js';
+import type { Child } from '../harness/services.js';
+import { runProgram } from '../harness/sluice.js';
+import { within } from '../harness/wait.js';
 import { ofOwnUser, poisonEvent } from './clients.js';
 import { type Fault, hold, type World } from './fault.js';
 import { tooManyQueries } from './faults-clickhouse.js';

@@ -1,9 +1,9 @@
 // A shard that moves to another ClickHouse server while everything else happens. Half of the moves are killed at some step
 // and then continued. A move that fails because of other faults is repeated during the healing, where it has to succeed.
 
-import { runProgram } from '../../harness/sluice.js';
 import type { ShardView } from '../../src/admin/shards.js';
 import { crashPoints } from '../../src/crash-point.js';
+import { runProgram } from '../harness/sluice.js';
 import { type AnyWorld, type Fault, hold } from './fault.js';
 
 const triesMax = 3;

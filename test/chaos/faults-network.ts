@@ -1,7 +1,7 @@
 // Faults of the connections between processes: reset, refused, silent, slow, and lost replies.
 
-import type { TcpProxy } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
+import type { TcpProxy } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 import { type AnyWorld, type Fault, hold } from './fault.js';
 import type { Link } from './parts.js';
 import type { Random } from './random.js';

@@ -4,9 +4,9 @@
 
 import { cp, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
-import { until } from '../../harness/wait.js';
 import { registryKeys } from '../../src/redis/keys.js';
+import { removeTempDir, tempDir } from '../harness/temp-dir.js';
+import { until } from '../harness/wait.js';
 import { type Fault, hold, type Part, type World } from './fault.js';
 import { repeatKeyed, sendKeyed } from './faults-clocks.js';
 import { dumpSegments, type Held, recordsOf, restore } from './faults-redis.js';

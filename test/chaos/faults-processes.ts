@@ -1,6 +1,6 @@
 // Processes that are killed, asked to end, or paused for long enough that others take over their work.
 
-import type { Child } from '../../harness/services.js';
+import type { Child } from '../harness/services.js';
 import { type AnyWorld, type Fault, hold } from './fault.js';
 import type { ProcessPart } from './parts.js';
 

@@ -3,12 +3,12 @@
 
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { until } from '../../harness/wait.js';
 import { stampRows } from '../../src/clickhouse/stamps.js';
 import { columnsOf } from '../../src/clickhouse/tables.js';
 import { tableOf } from '../../src/contract/records.js';
 import { segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { rowsOfStored } from '../../workers/segment-bytes.js';
+import { until } from '../harness/wait.js';
 import { fatEvents } from './clients.js';
 import { memoryBytesMax } from './deployment.js';
 import { type Emptied, type Fault, hold, type World } from './fault.js';

@@ -1,9 +1,9 @@
 // Which deletion requests ClickHouse would bring back if Redis were emptied now: it has their second copies,
 // with all targets or with the note that these are no longer needed.
 
-import type { SluiceHandle } from '../../harness/services.js';
-import { targetTable } from '../../src/deletion/places.js';
-import type { DeletionRequest } from '../../src/deletion/request.js';
+import { targetTable } from '../../src/privacy/deletion/places.js';
+import type { DeletionRequest } from '../../src/privacy/deletion/request.js';
+import type { SluiceHandle } from '../harness/services.js';
 
 export type KeptDeletions = {
   readonly all: ReadonlySet<string>;

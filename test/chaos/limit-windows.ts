@@ -1,8 +1,8 @@
 // Checks that rate limits were kept: from the stored records, by the service's own times of acceptance.
 
-import type { Endpoint } from '../../harness/endpoints.js';
-import { type StoredEvent, sendingsOf } from '../../harness/exactly-once.js';
-import type { Invocation, Settlement } from '../../harness/load.js';
+import type { Endpoint } from '../harness/endpoints.js';
+import { type StoredEvent, sendingsOf } from '../harness/exactly-once.js';
+import type { Invocation, Settlement } from '../harness/load.js';
 import type { Broken } from './broken.js';
 
 /** Records of one user that an environment of a round accepts in bulk per minute. */

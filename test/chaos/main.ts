@@ -13,7 +13,7 @@
 //   SEED=n npm run chaos                the round with this seed, as a failure prints it
 
 import { randomInt } from 'node:crypto';
-import { readOptions } from '../../harness/options.js';
+import { readOptions } from '../harness/options.js';
 import { faultKinds } from './faults.js';
 import { crashFaults } from './faults-crashes.js';
 import { mutants, runMutant } from './mutants.js';

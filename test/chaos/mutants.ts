@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
+import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 
 type Patch = { readonly file: string; readonly find: string; readonly replace: string };
 
@@ -90,7 +90,7 @@ export const mutants: readonly Mutant[] = [
     name: 'skips the fence',
     patches: [
       {
-        file: 'src/deletion/choose-requests.js',
+        file: 'src/privacy/deletion/choose-requests.js',
         find: 'itsShards !== undefined && [...itsShards].every((shard) => isStoredIn(request, shard))',
         replace: 'true',
       },
@@ -113,12 +113,12 @@ export const mutants: readonly Mutant[] = [
     name: 'deletes beyond the fence',
     patches: [
       {
-        file: 'src/deletion/round-keys.js',
+        file: 'src/privacy/deletion/round-keys.js',
         find: '} >= segment)',
         replace: '} > 0)',
       },
       {
-        file: 'src/deletion/round-keys.js',
+        file: 'src/privacy/deletion/round-keys.js',
         find: 'AND segment <= $',
         replace: 'AND segment < 9 * $',
       },
@@ -130,7 +130,7 @@ export const mutants: readonly Mutant[] = [
     name: 'sees what an earlier deletion takes',
     patches: [
       {
-        file: 'src/deletion/resolve-users.js',
+        file: 'src/privacy/deletion/resolve-users.js',
         find: 'const waiting = sharesAccount(open, accounts)',
         replace: 'const waiting = false',
       },
@@ -141,7 +141,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'takes an emptied Redis for one without deletions',
     patches: [
-      { file: 'src/deletion/request.js', find: 'if (found !== epoch)', replace: 'if (false)' },
+      { file: 'src/privacy/deletion/request.js', find: 'if (found !== epoch)', replace: 'if (false)' },
       // Without this patch another check, which sees the same, ends the upkeep first.
       {
         file: 'workers/second-copies.js',
@@ -265,7 +265,7 @@ export const mutants: readonly Mutant[] = [
       },
       // Each process also looks twice a second, which hides the fault from every slower caller.
       {
-        file: 'src/suppression/suppressions.js',
+        file: 'src/privacy/suppression/suppressions.js',
         find: 'setInterval(() => void poll(), pollEveryMs)',
         replace: 'setInterval(() => void poll(), 60_000)',
       },
@@ -277,7 +277,7 @@ export const mutants: readonly Mutant[] = [
     name: 'restores no suppressions',
     patches: [
       {
-        file: 'src/suppression/mirror.js',
+        file: 'src/privacy/suppression/mirror.js',
         find: 'const accounts = await readAccounts(clickhouse);',
         replace: 'const accounts = [];',
       },
@@ -289,13 +289,13 @@ export const mutants: readonly Mutant[] = [
     name: 'exports what is stored by then',
     patches: [
       {
-        file: 'src/export/request.js',
+        file: 'src/privacy/export/request.js',
         find: 'if (waiting.length === 0)',
         replace: 'if (true)',
       },
       {
         // While it waits for a deletion, all that was accepted before is stored.
-        file: 'src/export/request.js',
+        file: 'src/privacy/export/request.js',
         find: 'scores.some((score) => score !== null)',
         replace: 'false',
       },
@@ -320,7 +320,7 @@ export const mutants: readonly Mutant[] = [
     name: 'signs calls with another secret',
     patches: [
       {
-        file: 'src/deletion/callback-call.js',
+        file: 'src/privacy/deletion/callback-call.js',
         find: 'signatureOf(secret, body, nowMs())',
         replace: "signatureOf('another', body, nowMs())",
       },
@@ -349,7 +349,7 @@ export const mutants: readonly Mutant[] = [
     name: 'goes on with an old copy of ClickHouse',
     patches: [
       {
-        file: 'src/accounts/witness.js',
+        file: 'src/registry/witness.js',
         find: 'return (parts.get(registry)?.number ?? 0) < kept;',
         replace: 'return false;',
       },

@@ -1,8 +1,8 @@
 // Records of users whom nobody else sends about: each is sent until it is acknowledged, before the next step begins. So it is
 // known exactly what came before what, whatever the timing.
 
-import type { Endpoint, SentEvent } from '../../harness/endpoints.js';
-import type { Producer } from '../../harness/load.js';
+import type { Endpoint, SentEvent } from '../harness/endpoints.js';
+import type { Producer } from '../harness/load.js';
 import { hold } from './fault.js';
 import type { Random } from './random.js';
 

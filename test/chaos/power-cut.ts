@@ -5,8 +5,8 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, statSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
-import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
-import { until } from '../../harness/wait.js';
+import { removeTempDir, tempDir } from '../harness/temp-dir.js';
+import { until } from '../harness/wait.js';
 
 export type PowerCut = {
   /** The number of bytes that a cut would lose now. */

@@ -4,7 +4,7 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
+import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 
 export type RedisClock = {
   /** The environment of a Redis that is to use this clock. */

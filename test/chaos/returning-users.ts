@@ -2,8 +2,8 @@
 // complete. Nobody else sends records of theirs, and each step waits for its answer. So it is known exactly whom the
 // second deletion reaches, whatever the timing.
 
-import type { User } from '../../harness/deletion.js';
-import type { Producer } from '../../harness/load.js';
+import type { User } from '../harness/deletion.js';
+import type { Producer } from '../harness/load.js';
 import { again, type Submission } from './deletions.js';
 import { hold } from './fault.js';
 import { createOwnRecords } from './own-records.js';

@@ -1,15 +1,15 @@
 // One round: clients send, faults happen, everything heals. When nothing is left to do, what the clients were told is
 // compared with what is stored.
 
-import { createTestAccount, type TestAccount, untilKnown } from '../../harness/accounts.js';
-import { administer, getToken } from '../../harness/deletion.js';
-import { untilDrained } from '../../harness/fault-checks.js';
-import { createMark, createProducer, type Load, type Producer, startLoad } from '../../harness/load.js';
-import type { Child } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
-import { observePending } from '../../src/deletion/request.js';
+import { observePending } from '../../src/privacy/deletion/request.js';
 import { segmentOfMember, shardKeys, shardOf } from '../../src/redis/keys.js';
 import { deletionJobOptions, deletionQueueName, storeJobId, storeQueueName } from '../../workers/queues.js';
+import { createTestAccount, type TestAccount, untilKnown } from '../harness/accounts.js';
+import { administer, getToken } from '../harness/deletion.js';
+import { untilDrained } from '../harness/fault-checks.js';
+import { createMark, createProducer, type Load, type Producer, startLoad } from '../harness/load.js';
+import type { Child } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 import { explainAbsent } from './absent.js';
 import type { Broken } from './broken.js';
 import { findUncalled, startCallReceiver } from './callbacks.js';

@@ -1,7 +1,7 @@
 // Everything that an environment has stored, in one form: events, user properties, identifications, and failed rows.
 
-import { type StoredEvent, storedEventsQuery } from '../../harness/exactly-once.js';
-import type { SluiceHandle } from '../../harness/services.js';
+import { type StoredEvent, storedEventsQuery } from '../harness/exactly-once.js';
+import type { SluiceHandle } from '../harness/services.js';
 
 const times = 'toString(toUnixTimestamp64Milli(received_at)) AS received_ms';
 

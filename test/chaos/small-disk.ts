@@ -4,7 +4,7 @@
 import { spawnSync } from 'node:child_process';
 import { rmdirSync, rmSync, statfsSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
+import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 
 export type SmallDisk = {
   readonly dir: string;

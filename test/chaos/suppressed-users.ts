@@ -1,11 +1,11 @@
 // Users who are suppressed: seen and identified before. Afterwards records about them are sent under every name and to every
 // endpoint that stores. Imports use the same endpoints. No table may hold what was sent after the answer.
 
-import type { TestAccount } from '../../harness/accounts.js';
-import { askForToken } from '../../harness/deletion.js';
-import type { Endpoint, SentEvent } from '../../harness/endpoints.js';
-import type { Producer } from '../../harness/load.js';
-import { submitSuppression } from '../../harness/suppression.js';
+import type { TestAccount } from '../harness/accounts.js';
+import { askForToken } from '../harness/deletion.js';
+import type { Endpoint, SentEvent } from '../harness/endpoints.js';
+import type { Producer } from '../harness/load.js';
+import { submitSuppression } from '../harness/suppression.js';
 import { again } from './deletions.js';
 import { hold } from './fault.js';
 import { createOwnRecords } from './own-records.js';

@@ -3,9 +3,6 @@
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
-import type { Answer, Choice } from '../../harness/clickhouse-gate.js';
-import type { Loading } from '../../src/accounts/loading.js';
-import { readMirror } from '../../src/accounts/mirror.js';
 import {
   AnswerCutOff,
   type Answering,
@@ -21,11 +18,14 @@ import { readKeyHashes, readMarkers } from '../../src/clickhouse/key-index.js';
 import { lookUpKeys } from '../../src/clickhouse/key-look-up.js';
 import { keyBytes } from '../../src/clickhouse/row-keys.js';
 import { isInsertRunning, isStored } from '../../src/clickhouse/store.js';
-import { restoreDeletions } from '../../src/deletion/mirror.js';
-import { readFoundRows } from '../../src/deletion/round-counts.js';
-import { countLeft } from '../../src/deletion/round-keys.js';
-import { createRoundTables, noteSizes, type RoundTables } from '../../src/deletion/round-tables.js';
-import { restoreSuppressions } from '../../src/suppression/mirror.js';
+import { restoreDeletions } from '../../src/privacy/deletion/mirror.js';
+import { readFoundRows } from '../../src/privacy/deletion/round-counts.js';
+import { countLeft } from '../../src/privacy/deletion/round-keys.js';
+import { createRoundTables, noteSizes, type RoundTables } from '../../src/privacy/deletion/round-tables.js';
+import { restoreSuppressions } from '../../src/privacy/suppression/mirror.js';
+import type { Loading } from '../../src/registry/loading.js';
+import { readMirror } from '../../src/registry/mirror.js';
+import type { Answer, Choice } from '../harness/clickhouse-gate.js';
 import { type GatedStores, startGatedStores } from '../support/stores.js';
 
 let stores: GatedStores;

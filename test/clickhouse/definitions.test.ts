@@ -5,8 +5,8 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import type { ClickHouseHandle } from '../../harness/clickhouse.js';
-import { startMigratedClickHouse } from '../../harness/migrated-database.js';
+import type { ClickHouseHandle } from '../harness/clickhouse.js';
+import { startMigratedClickHouse } from '../harness/migrated-database.js';
 
 let server: ClickHouseHandle;
 

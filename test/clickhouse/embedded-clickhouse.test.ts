@@ -15,16 +15,16 @@ import {
   serviceGrants,
   serviceRevokes,
 } from '../../deploy/local/clickhouse/users.js';
-import { type ClickHouseHandle, startClickHouse } from '../../harness/clickhouse.js';
-import { inShell } from '../../harness/shell.js';
-import { runProgram } from '../../harness/sluice.js';
-import { until } from '../../harness/wait.js';
 import {
   type ClickHouseClient,
   ClickHouseError,
   ClickHouseLogLevel,
   createClient,
 } from '../../src/packages/clickhouse.js';
+import { type ClickHouseHandle, startClickHouse } from '../harness/clickhouse.js';
+import { inShell } from '../harness/shell.js';
+import { runProgram } from '../harness/sluice.js';
+import { until } from '../harness/wait.js';
 import { ask, begin, longStatement, type Question, running } from '../support/clickhouse-requests.js';
 import { filesWith } from '../support/traces.js';
 

@@ -7,8 +7,8 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { untilLockFree } from '../../deploy/local/clickhouse/status-lock.js';
 import { killGroup, launch } from '../../deploy/local/launch.js';
-import { until } from '../../harness/wait.js';
 import { canMount, createSmallDisk } from '../chaos/small-disk.js';
+import { until } from '../harness/wait.js';
 
 const disks = canMount() ? [createSmallDisk(), createSmallDisk()] : [];
 const skip = disks.length === 0 ? 'this machine mounts nothing' : false;

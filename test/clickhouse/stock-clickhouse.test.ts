@@ -5,10 +5,10 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { keptFreeBytesMax } from '../../deploy/local/clickhouse/limits.js';
-import { runMigrations } from '../../harness/administration.js';
-import type { Child } from '../../harness/child.js';
-import { tempDir } from '../../harness/temp-dir.js';
-import { until } from '../../harness/wait.js';
+import { runMigrations } from '../harness/administration.js';
+import type { Child } from '../harness/child.js';
+import { tempDir } from '../harness/temp-dir.js';
+import { until } from '../harness/wait.js';
 import { readDeployFile } from '../support/deploy-file.js';
 import { startStockClickHouse } from '../support/stock-clickhouse.js';
 

@@ -4,9 +4,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { BrowserContext, CDPSession, Page } from 'playwright-core';
-import { withoutBrowser } from '../../harness/browser.js';
-import { until } from '../../harness/wait.js';
-import { snippet } from '../../src/client/web/snippet.js';
+import { snippet } from '../../src/libraries/client/web/snippet.js';
+import { withoutBrowser } from '../harness/browser.js';
+import { until } from '../harness/wait.js';
 import { type ClientRig, type PageOptions, startClientRig, warningsOf } from '../support/client-page.js';
 import type { SentMessage } from '../support/collect-front.js';
 

@@ -4,9 +4,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, type TestContext, test } from 'node:test';
 import type { Page } from 'playwright-core';
-import { crash, withoutBrowser } from '../../harness/browser.js';
-import { until } from '../../harness/wait.js';
-import { clientLimits } from '../../src/client/core/limits.js';
+import { clientLimits } from '../../src/libraries/client/core/limits.js';
+import { crash, withoutBrowser } from '../harness/browser.js';
+import { until } from '../harness/wait.js';
 import {
   createLifeModel,
   type LifeOptions,

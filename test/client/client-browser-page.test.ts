@@ -8,10 +8,10 @@ import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 import type { Page } from 'playwright-core';
-import { faultsOf, wholeBrowser, withoutBrowser } from '../../harness/browser.js';
-import { startUndrivenBrowser } from '../../harness/undriven-browser.js';
-import { until } from '../../harness/wait.js';
-import { snippet, snippetCallsMax } from '../../src/client/web/snippet.js';
+import { snippet, snippetCallsMax } from '../../src/libraries/client/web/snippet.js';
+import { faultsOf, wholeBrowser, withoutBrowser } from '../harness/browser.js';
+import { startUndrivenBrowser } from '../harness/undriven-browser.js';
+import { until } from '../harness/wait.js';
 import {
   type ClientRig,
   libraryIn,
@@ -403,7 +403,7 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
 
     // The page for web developers has the same policies.
     const policies = [
-      ...readFileSync(new URL('../../../src/client/README.md', import.meta.url), 'utf8').matchAll(
+      ...readFileSync(new URL('../../../src/libraries/client/README.md', import.meta.url), 'utf8').matchAll(
         /^\| (in the page|in a file|nowhere)(.*?) \| `(script-src .*)` \|$/gm,
       ),
     ];
@@ -508,7 +508,7 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
         contents: `
           import { createElement, useEffect, useState } from 'react';
           import { createRoot } from 'react-dom/client';
-          import { SluiceProvider, useSluice } from './dist/src/client/react.js';
+          import { SluiceProvider, useSluice } from './dist/src/libraries/client/react.js';
           function Orders() {
             useEffect(() => { setTimeout(() => { document.title = 'Orders'; }, 150); }, []);
             return null;
@@ -574,7 +574,7 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
       mappings: string;
     };
     assert.equal(map.version, 3);
-    assert.ok(map.sources.some((source) => source.endsWith('src/client/web/script.ts')));
+    assert.ok(map.sources.some((source) => source.endsWith('src/libraries/client/web/script.ts')));
     for (const source of map.sources) assert.doesNotMatch(source, /^\/|node_modules/);
     assert.equal(map.sourcesContent.length, map.sources.length);
     const counts = { lines: map.mappings.split(';').length, ...lastsOf(map.mappings, map.sourcesContent) };

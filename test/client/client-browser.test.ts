@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { withoutBrowser } from '../../harness/browser.js';
-import { until } from '../../harness/wait.js';
+import { withoutBrowser } from '../harness/browser.js';
+import { until } from '../harness/wait.js';
 import { type ClientRig, libraryIn, startClientRig, userOf, warningsOf } from '../support/client-page.js';
 import type { SentMessage } from '../support/collect-front.js';
 

@@ -4,8 +4,8 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Transport, TransportAnswer } from '../../src/client/core/adapters.js';
-import { clientLimits } from '../../src/client/core/limits.js';
+import type { Transport, TransportAnswer } from '../../src/libraries/client/core/adapters.js';
+import { clientLimits } from '../../src/libraries/client/core/limits.js';
 import { createWorld, failure, type TestPage, testSettings } from '../support/client-world.js';
 import fc from '../support/fast-check.js';
 

@@ -3,8 +3,8 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { clientLimits } from '../../src/client/core/limits.js';
-import { connect } from '../../src/client/web/sluice.js';
+import { clientLimits } from '../../src/libraries/client/core/limits.js';
+import { connect } from '../../src/libraries/client/web/sluice.js';
 import { createTestBrowser } from '../support/client-browser.js';
 import {
   createLateStorage,

@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { createSluice, type LoadOptions, type Sluice } from '../../src/client/web/sluice.js';
+import { createSluice, type LoadOptions, type Sluice } from '../../src/libraries/client/web/sluice.js';
 import {
   createTestBrowser,
   type TestBrowser,

@@ -2,10 +2,10 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { TransportAnswer } from '../../src/client/core/adapters.js';
-import { clientLimits } from '../../src/client/core/limits.js';
-import type { EventMessage } from '../../src/client/core/messages.js';
-import { createSluice, type Sluice } from '../../src/client/web/sluice.js';
+import type { TransportAnswer } from '../../src/libraries/client/core/adapters.js';
+import { clientLimits } from '../../src/libraries/client/core/limits.js';
+import type { EventMessage } from '../../src/libraries/client/core/messages.js';
+import { createSluice, type Sluice } from '../../src/libraries/client/web/sluice.js';
 import { createTestBrowser, type TestWindow, type WindowOptions } from '../support/client-browser.js';
 import {
   createLifeModel,

@@ -2,9 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { type AndroidSluice, createAndroidSluice } from '../../src/client/android.js';
-import type { TransportAnswer } from '../../src/client/core/adapters.js';
-import { createIosSluice, type IosSluice } from '../../src/client/ios.js';
+import { type AndroidSluice, createAndroidSluice } from '../../src/libraries/client/android.js';
+import type { TransportAnswer } from '../../src/libraries/client/core/adapters.js';
+import { createIosSluice, type IosSluice } from '../../src/libraries/client/ios.js';
 import { failure } from '../support/client-world.js';
 import { createPhone, opened, type Phone, type Run, settle } from '../support/phone.js';
 

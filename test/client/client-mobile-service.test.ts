@@ -3,15 +3,15 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { createEnvironments } from '../../harness/accounts.js';
-import { readMetric } from '../../harness/fault-checks.js';
-import { readUsers } from '../../harness/ingestion.js';
-import { type SluiceHandle, startSluice, startTcpProxy, type TcpProxy } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
-import { createAndroidSluice } from '../../src/client/android.js';
-import { createIosSluice } from '../../src/client/ios.js';
-import type { DeviceStorage } from '../../src/client/mobile/adapters.js';
-import { createReactNativeSluice } from '../../src/client/react-native.js';
+import { createAndroidSluice } from '../../src/libraries/client/android.js';
+import { createIosSluice } from '../../src/libraries/client/ios.js';
+import type { DeviceStorage } from '../../src/libraries/client/mobile/adapters.js';
+import { createReactNativeSluice } from '../../src/libraries/client/react-native.js';
+import { createEnvironments } from '../harness/accounts.js';
+import { readMetric } from '../harness/fault-checks.js';
+import { readUsers } from '../harness/ingestion.js';
+import { type SluiceHandle, startSluice, startTcpProxy, type TcpProxy } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 import { type LivePage, openLivePage } from '../support/visualizer.js';
 
 let sluice: SluiceHandle;

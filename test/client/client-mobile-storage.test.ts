@@ -2,9 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { EventMessage } from '../../src/client/core/messages.js';
-import { createLoadedStorage } from '../../src/client/mobile/storage.js';
-import { createReactNativeSluice } from '../../src/client/react-native.js';
+import type { EventMessage } from '../../src/libraries/client/core/messages.js';
+import { createLoadedStorage } from '../../src/libraries/client/mobile/storage.js';
+import { createReactNativeSluice } from '../../src/libraries/client/react-native.js';
 import { createTestClock, failure } from '../support/client-world.js';
 import fc from '../support/fast-check.js';
 import { createPhone, type Phone, settle } from '../support/phone.js';

@@ -3,13 +3,13 @@
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { createAndroidSluice } from '../../src/client/android.js';
-import { clientLimits } from '../../src/client/core/limits.js';
-import type { EventMessage, Message } from '../../src/client/core/messages.js';
-import { createIosSluice } from '../../src/client/ios.js';
-import { createReactNativeSluice } from '../../src/client/react-native.js';
 import { noIgnoredFields } from '../../src/ingest/ignored-fields.js';
 import { checkMessage } from '../../src/ingest/message.js';
+import { createAndroidSluice } from '../../src/libraries/client/android.js';
+import { clientLimits } from '../../src/libraries/client/core/limits.js';
+import type { EventMessage, Message } from '../../src/libraries/client/core/messages.js';
+import { createIosSluice } from '../../src/libraries/client/ios.js';
+import { createReactNativeSluice } from '../../src/libraries/client/react-native.js';
 import { failure } from '../support/client-world.js';
 import fc from '../support/fast-check.js';
 import { baseUrl, createPhone, type Phone, type Run, settle } from '../support/phone.js';

@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { clientLimits } from '../../src/client/core/limits.js';
-import type { EventMessage, Message } from '../../src/client/core/messages.js';
+import { clientLimits } from '../../src/libraries/client/core/limits.js';
+import type { EventMessage, Message } from '../../src/libraries/client/core/messages.js';
 import { createWorld, testSettings } from '../support/client-world.js';
 
 /** A world with one page that records for the app 1. */

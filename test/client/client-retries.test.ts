@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { clientLimits } from '../../src/client/core/limits.js';
+import { clientLimits } from '../../src/libraries/client/core/limits.js';
 import { isNamed, openTab, started, watchTimes } from '../support/client-sending.js';
 import { createSharedStorage, createWorld, failure, testSettings } from '../support/client-world.js';
 

@@ -2,8 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { decodeProperties, encodeProperties } from '../../src/client/core/event-properties.js';
-import { clientLimits } from '../../src/client/core/limits.js';
+import { counts } from '../../src/contract/limits.js';
+import { decodeProperties, encodeProperties } from '../../src/libraries/client/core/event-properties.js';
+import { clientLimits } from '../../src/libraries/client/core/limits.js';
 import {
   autocaptureRules,
   checkEventName,
@@ -12,9 +13,13 @@ import {
   eventRules,
   mergeProperties,
   userRules,
-} from '../../src/client/core/sanitize.js';
-import { cutToCodePoints, hasLoneSurrogate, isLongerThan, utf8Bytes } from '../../src/client/core/text.js';
-import { counts } from '../../src/contract/limits.js';
+} from '../../src/libraries/client/core/sanitize.js';
+import {
+  cutToCodePoints,
+  hasLoneSurrogate,
+  isLongerThan,
+  utf8Bytes,
+} from '../../src/libraries/client/core/text.js';
 import fc from '../support/fast-check.js';
 
 const runs = { numRuns: 1000 };

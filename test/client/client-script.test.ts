@@ -8,8 +8,8 @@ import { fileURLToPath } from 'node:url';
 import { createContext, runInContext } from 'node:vm';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
 import { transformSync } from 'esbuild';
-import type { Sluice } from '../../src/client/web/sluice.js';
-import { snippet, snippetCallsMax, snippetVersion } from '../../src/client/web/snippet.js';
+import type { Sluice } from '../../src/libraries/client/web/sluice.js';
+import { snippet, snippetCallsMax, snippetVersion } from '../../src/libraries/client/web/snippet.js';
 import { createTestBrowser, type TestBrowser, type TestWindow } from '../support/client-browser.js';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
@@ -49,9 +49,9 @@ test('is under 13 KiB compressed, and contains nothing that only the server need
 test('has a source map that names its sources and holds their text', () => {
   assert.match(script, /\n\/\/# sourceMappingURL=sdk\.js\.map$/);
   const map = JSON.parse(readFileSync(join(root, 'dist/sdk.js.map'), 'utf8'));
-  assert.ok(map.sources.includes('../src/client/core/client.ts') && map.sources.length > 20);
+  assert.ok(map.sources.includes('../src/libraries/client/core/client.ts') && map.sources.length > 20);
   for (const [at, source] of (map.sources as string[]).entries()) {
-    assert.match(source, /^\.\.\/src\/(client|contract)\//);
+    assert.match(source, /^\.\.\/src\/(libraries\/client|contract)\//);
     assert.ok(existsSync(join(root, 'dist', source)), source);
     assert.equal(map.sourcesContent[at], readFileSync(join(root, 'dist', source), 'utf8'));
   }
@@ -263,7 +263,9 @@ test('a `sluice` that cannot be replaced breaks nothing', () => {
 test('the page for web pages shows the snippet as it is', () => {
   const code = snippet({ appId: '1234567890', baseUrl: 'https://events.example.com' });
   assert.ok(
-    readFileSync(join(root, 'src/client/README.md'), 'utf8').includes(`<script>\n${code}\n</script>`),
+    readFileSync(join(root, 'src/libraries/client/README.md'), 'utf8').includes(
+      `<script>\n${code}\n</script>`,
+    ),
   );
 });
 

@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { TransportAnswer } from '../../src/client/core/adapters.js';
-import { clientLimits } from '../../src/client/core/limits.js';
+import type { TransportAnswer } from '../../src/libraries/client/core/adapters.js';
+import { clientLimits } from '../../src/libraries/client/core/limits.js';
 import { openTab, started, waiting } from '../support/client-sending.js';
 import { createWorld, failure, settle, testSettings } from '../support/client-world.js';
 

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { clientLimits } from '../../src/client/core/limits.js';
+import { clientLimits } from '../../src/libraries/client/core/limits.js';
 import { openTab, started, waiting } from '../support/client-sending.js';
 import {
   createLateStorage,

@@ -10,7 +10,7 @@ import { sluice as web } from 'sluice/client';
 import { sluice as android } from 'sluice/client/android';
 import { sluice as ios } from 'sluice/client/ios';
 import { sluice as reactNative } from 'sluice/client/react-native';
-import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
+import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
 

@@ -2,10 +2,10 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { KeyValueStorage } from '../../src/client/core/adapters.js';
-import { clientLimits, requestMs } from '../../src/client/core/limits.js';
-import { takeBrowser } from '../../src/client/web/browser.js';
-import { createSendingTurn } from '../../src/client/web/tabs.js';
+import type { KeyValueStorage } from '../../src/libraries/client/core/adapters.js';
+import { clientLimits, requestMs } from '../../src/libraries/client/core/limits.js';
+import { takeBrowser } from '../../src/libraries/client/web/browser.js';
+import { createSendingTurn } from '../../src/libraries/client/web/tabs.js';
 import { createTestBrowser, type WindowOptions } from '../support/client-browser.js';
 import { failure, settle } from '../support/client-world.js';
 import { begin, events, names, openPage } from '../support/web-page.js';

@@ -2,10 +2,10 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { clientLimits } from '../../src/client/core/limits.js';
-import { takeBrowser } from '../../src/client/web/browser.js';
-import { createLocalStorage } from '../../src/client/web/local-storage.js';
-import { createSluice } from '../../src/client/web/sluice.js';
+import { clientLimits } from '../../src/libraries/client/core/limits.js';
+import { takeBrowser } from '../../src/libraries/client/web/browser.js';
+import { createLocalStorage } from '../../src/libraries/client/web/local-storage.js';
+import { createSluice } from '../../src/libraries/client/web/sluice.js';
 import { createTestBrowser, type TestWindow } from '../support/client-browser.js';
 import { failure } from '../support/client-world.js';
 import { baseUrl, begin, events, lastWaiting, names, openPage } from '../support/web-page.js';

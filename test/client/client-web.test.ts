@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { clientLimits } from '../../src/client/core/limits.js';
-import { createSluice } from '../../src/client/web/sluice.js';
+import { clientLimits } from '../../src/libraries/client/core/limits.js';
+import { createSluice } from '../../src/libraries/client/web/sluice.js';
 import { createTestBrowser } from '../support/client-browser.js';
 import { baseUrl, begin, events, names, openPage } from '../support/web-page.js';
 

@@ -9,12 +9,12 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
-import { freePort } from '../../harness/free-port.js';
-import { startSluice } from '../../harness/services.js';
-import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
 import { sdkRoutes } from '../../src/http/pages/sdk.js';
 import { listen, type Server } from '../../src/http/protocol/server.js';
 import { createLog } from '../../src/log.js';
+import { freePort } from '../harness/free-port.js';
+import { startSluice } from '../harness/services.js';
+import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 
 const script = `(()=>{${'globalThis.sluice ??= {};'.repeat(200)}})();\n//# sourceMappingURL=sdk.js.map\n`;
 const map = JSON.stringify({ version: 3, sources: ['a.ts'], mappings: 'AAAA' });

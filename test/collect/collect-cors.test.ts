@@ -3,10 +3,10 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { event, request } from '../../harness/collect.js';
-import { askRaw, openRaw, type RawReply } from '../../harness/raw-http.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { bodies } from '../../src/contract/limits.js';
+import { event, request } from '../harness/collect.js';
+import { askRaw, openRaw, type RawReply } from '../harness/raw-http.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
 
 let sluice: SluiceHandle;
 

@@ -3,7 +3,8 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { answersOf, event, type Fields, identify, storeAll, userProperties } from '../../harness/collect.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { answersOf, event, type Fields, identify, storeAll, userProperties } from '../harness/collect.js';
 import {
   assertExact,
   dumpPlaces,
@@ -12,10 +13,9 @@ import {
   type User,
   untilComplete,
   untilStored,
-} from '../../harness/deletion.js';
-import { withRedis } from '../../harness/redis-client.js';
-import { until } from '../../harness/wait.js';
-import { registryKeys } from '../../src/redis/keys.js';
+} from '../harness/deletion.js';
+import { withRedis } from '../harness/redis-client.js';
+import { until } from '../harness/wait.js';
 import { deletionWorld } from '../support/deletion-world.js';
 import { keysWith } from '../support/traces.js';
 

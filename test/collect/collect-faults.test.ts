@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
-import { createEnvironments } from '../../harness/accounts.js';
+import { createEnvironments } from '../harness/accounts.js';
 import {
   answersOf,
   type CollectReply,
@@ -13,9 +13,9 @@ import {
   identify,
   request,
   userProperties,
-} from '../../harness/collect.js';
-import { untilStored } from '../../harness/ingestion.js';
-import { until } from '../../harness/wait.js';
+} from '../harness/collect.js';
+import { untilStored } from '../harness/ingestion.js';
+import { until } from '../harness/wait.js';
 import { redisWorld } from '../support/redis-world.js';
 
 const { server, proxy, sluice } = await redisWorld('apiEnv', { BACKLOG_BYTES_MAX: '200000' });

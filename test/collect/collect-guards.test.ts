@@ -5,7 +5,9 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { after, before, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { createEnvironment } from '../../harness/accounts.js';
+import { collectEventsTogetherMax, rateLimits } from '../../src/contract/limits.js';
+import { createByteAllowance } from '../../src/http/endpoints/byte-allowance.js';
+import { createEnvironment } from '../harness/accounts.js';
 import {
   answersOf,
   collect,
@@ -16,13 +18,11 @@ import {
   newId,
   request,
   userProperties,
-} from '../../harness/collect.js';
-import { administer } from '../../harness/deletion.js';
-import { untilStored } from '../../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
-import { collectEventsTogetherMax, rateLimits } from '../../src/contract/limits.js';
-import { createByteAllowance } from '../../src/http/endpoints/byte-allowance.js';
+} from '../harness/collect.js';
+import { administer } from '../harness/deletion.js';
+import { untilStored } from '../harness/ingestion.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 import { forwardLimitClock } from '../support/limit-clock.js';
 
 const addressBytesMax = 1024 * 1024;

@@ -4,7 +4,11 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { constants, gzipSync } from 'node:zlib';
-import { createEnvironments } from '../../harness/accounts.js';
+import { bodies, counts, lengths } from '../../src/contract/limits.js';
+import { type OutcomeCode, outcomes } from '../../src/contract/outcomes.js';
+import { listRejected } from '../../src/insights/data-quality/rejected-records.js';
+import { Redis } from '../../src/packages/ioredis.js';
+import { createEnvironments } from '../harness/accounts.js';
 import {
   answersOf,
   type CollectReply,
@@ -15,15 +19,11 @@ import {
   newId,
   request,
   userProperties,
-} from '../../harness/collect.js';
-import { readMetric } from '../../harness/fault-checks.js';
-import { untilStored } from '../../harness/ingestion.js';
-import { type ApiHandle, type SluiceHandle, startSluice } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
-import { bodies, counts, lengths } from '../../src/contract/limits.js';
-import { type OutcomeCode, outcomes } from '../../src/contract/outcomes.js';
-import { listRejected } from '../../src/data-quality/rejected-records.js';
-import { Redis } from '../../src/packages/ioredis.js';
+} from '../harness/collect.js';
+import { readMetric } from '../harness/fault-checks.js';
+import { untilStored } from '../harness/ingestion.js';
+import { type ApiHandle, type SluiceHandle, startSluice } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 
 let sluice: SluiceHandle;
 let api: ApiHandle;

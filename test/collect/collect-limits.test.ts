@@ -3,12 +3,12 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { createEnvironments } from '../../harness/accounts.js';
-import { answersOf, event, type Fields, identify, userProperties } from '../../harness/collect.js';
-import { readMetric } from '../../harness/fault-checks.js';
-import { paths, post, untilStored } from '../../harness/ingestion.js';
-import { type ApiHandle, type SluiceHandle, startSluice } from '../../harness/services.js';
 import { rateLimits } from '../../src/contract/limits.js';
+import { createEnvironments } from '../harness/accounts.js';
+import { answersOf, event, type Fields, identify, userProperties } from '../harness/collect.js';
+import { readMetric } from '../harness/fault-checks.js';
+import { paths, post, untilStored } from '../harness/ingestion.js';
+import { type ApiHandle, type SluiceHandle, startSluice } from '../harness/services.js';
 import fc from '../support/fast-check.js';
 import { forwardLimitClock } from '../support/limit-clock.js';
 

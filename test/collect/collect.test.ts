@@ -3,7 +3,8 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { createEnvironments } from '../../harness/accounts.js';
+import { counts, timestampAheadMsMax } from '../../src/contract/limits.js';
+import { createEnvironments } from '../harness/accounts.js';
 import {
   answersOf,
   event,
@@ -12,10 +13,9 @@ import {
   newId,
   storeAll,
   userProperties,
-} from '../../harness/collect.js';
-import { paths, post, readUserEvents, readUsers, untilStored } from '../../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { counts, timestampAheadMsMax } from '../../src/contract/limits.js';
+} from '../harness/collect.js';
+import { paths, post, readUserEvents, readUsers, untilStored } from '../harness/ingestion.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
 
 let sluice: SluiceHandle;
 let appIds: string[];

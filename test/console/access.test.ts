@@ -4,11 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import type { TSchema } from 'typebox';
-import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
 import { type CommandName, commands, forConsole } from '../../src/admin/commands.js';
-import type { AuditEntry } from '../../src/audit/mirror.js';
 import type { Role } from '../../src/contract/roles.js';
 import { Compile } from '../../src/contract/typebox.js';
 import { type AdminApiOptions, adminApiRoutes } from '../../src/http/endpoints/admin-api.js';
@@ -20,6 +16,10 @@ import {
 import { type SignInOptions, signInRoutes } from '../../src/http/endpoints/sign-in.js';
 import { type SignOnOptions, signOnRoutes } from '../../src/http/endpoints/sign-on.js';
 import { accountExportRoute, type ExportApiOptions } from '../../src/http/endpoints/user-export.js';
+import type { AuditEntry } from '../../src/registry/audit/mirror.js';
+import { createTestAccount, type TestAccount } from '../harness/accounts.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 import { ConsolePage, password, signedIn } from '../support/console.js';
 
 let sluice: SluiceHandle;

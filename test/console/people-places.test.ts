@@ -2,15 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import { until } from '../../harness/wait.js';
 import { createAccessWatch } from '../../src/accounts/access-watch.js';
 import { createAccount } from '../../src/accounts/accounts.js';
-import type { Person } from '../../src/accounts/documents.js';
-import { followEnvironments } from '../../src/accounts/environments.js';
-import { readRegistry } from '../../src/accounts/registry.js';
-import { accessWatch, people as bounds } from '../../src/contract/limits.js';
-import { createLog } from '../../src/log.js';
-import type { Redis } from '../../src/packages/ioredis.js';
 import {
   acceptInvitation,
   enterByProvider,
@@ -20,8 +13,15 @@ import {
   invitePerson,
   listPeople,
   removePerson,
-} from '../../src/people/people.js';
-import { beginSession, endSession, findSession, listSessions } from '../../src/people/sessions.js';
+} from '../../src/accounts/people/people.js';
+import { beginSession, endSession, findSession, listSessions } from '../../src/accounts/people/sessions.js';
+import { accessWatch, people as bounds } from '../../src/contract/limits.js';
+import { createLog } from '../../src/log.js';
+import type { Redis } from '../../src/packages/ioredis.js';
+import type { Person } from '../../src/registry/documents.js';
+import { followEnvironments } from '../../src/registry/environments.js';
+import { readRegistry } from '../../src/registry/registry.js';
+import { until } from '../harness/wait.js';
 import { type EmptyRegistry, startEmptyRegistry } from '../support/empty-registry.js';
 
 let registry: EmptyRegistry;

@@ -8,7 +8,7 @@ import {
   readUserList,
   type UserKind,
   type UserList,
-} from '../../src/csv/user-list.js';
+} from '../../src/parsing/csv/user-list.js';
 
 function namesIn(list: UserList): (string | undefined)[] {
   return list.users.map((user) => Object.values(user)[0]);

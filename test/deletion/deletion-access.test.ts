@@ -5,7 +5,11 @@ import { createHash, randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
+import { deletionStates } from '../../src/contract/deletion-states.js';
+import { deletions } from '../../src/contract/limits.js';
+import type { Target } from '../../src/privacy/deletion/targets.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { createTestAccount, type TestAccount } from '../harness/accounts.js';
 import {
   type Ask,
   administer,
@@ -17,16 +21,12 @@ import {
   readStatus,
   submit,
   submitAccepted,
-} from '../../harness/deletion.js';
-import { withRedis } from '../../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { lookUp } from '../../harness/suppression.js';
-import { submitExport } from '../../harness/user-export.js';
-import { until } from '../../harness/wait.js';
-import { deletionStates } from '../../src/contract/deletion-states.js';
-import { deletions } from '../../src/contract/limits.js';
-import type { Target } from '../../src/deletion/targets.js';
-import { registryKeys } from '../../src/redis/keys.js';
+} from '../harness/deletion.js';
+import { withRedis } from '../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { lookUp } from '../harness/suppression.js';
+import { submitExport } from '../harness/user-export.js';
+import { until } from '../harness/wait.js';
 import { filesWith, keysWith } from '../support/traces.js';
 import * as badInput from './bad-input.js';
 

@@ -9,7 +9,23 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { createTestAccount, restoreState, type TestAccount } from '../../harness/accounts.js';
+import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { ConfigError, readConfig } from '../../src/config.js';
+import { StateNotLoaded } from '../../src/contract/errors.js';
+import { callbacks } from '../../src/contract/limits.js';
+import { createLog } from '../../src/log.js';
+import { createAddressCheck } from '../../src/privacy/deletion/callback-addresses.js';
+import { call } from '../../src/privacy/deletion/callback-call.js';
+import { createResolve } from '../../src/privacy/deletion/callback-names.js';
+import { tryCallback } from '../../src/privacy/deletion/callbacks.js';
+import type { DeletionRequest } from '../../src/privacy/deletion/request.js';
+import type { Redis } from '../../src/redis/client.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { readRegistry } from '../../src/registry/registry.js';
+import { callbackJobs } from '../../src/tuning.js';
+import { callbackPauseMs, createLine } from '../../workers/callback-queue.js';
+import { runDeletionRound } from '../../workers/delete.js';
+import { createTestAccount, restoreState, type TestAccount } from '../harness/accounts.js';
 import {
   administer,
   getToken,
@@ -17,27 +33,12 @@ import {
   showDeletion,
   submitAccepted,
   untilComplete,
-} from '../../harness/deletion.js';
-import { assertDocumentedCall } from '../../harness/documented-answers.js';
-import { withRedis } from '../../harness/redis-client.js';
-import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
-import { tempDir } from '../../harness/temp-dir.js';
-import { until } from '../../harness/wait.js';
-import { readRegistry, StateNotLoaded } from '../../src/accounts/registry.js';
-import { connectClickHouse } from '../../src/clickhouse/client.js';
-import { ConfigError, readConfig } from '../../src/config.js';
-import { callbacks } from '../../src/contract/limits.js';
-import { createAddressCheck } from '../../src/deletion/callback-addresses.js';
-import { call } from '../../src/deletion/callback-call.js';
-import { createResolve } from '../../src/deletion/callback-names.js';
-import { tryCallback } from '../../src/deletion/callbacks.js';
-import type { DeletionRequest } from '../../src/deletion/request.js';
-import { createLog } from '../../src/log.js';
-import type { Redis } from '../../src/redis/client.js';
-import { registryKeys } from '../../src/redis/keys.js';
-import { callbackJobs } from '../../src/tuning.js';
-import { callbackPauseMs, createLine } from '../../workers/callback-queue.js';
-import { runDeletionRound } from '../../workers/delete.js';
+} from '../harness/deletion.js';
+import { assertDocumentedCall } from '../harness/documented-answers.js';
+import { withRedis } from '../harness/redis-client.js';
+import { type Child, type SluiceHandle, startSluice } from '../harness/services.js';
+import { tempDir } from '../harness/temp-dir.js';
+import { until } from '../harness/wait.js';
 import { startDnsServer } from '../support/dns-server.js';
 
 type Received = { readonly request: IncomingMessage; readonly body: string };

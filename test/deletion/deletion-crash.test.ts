@@ -4,7 +4,14 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { afterEach, test } from 'node:test';
-import { restoreState } from '../../harness/accounts.js';
+import { StateNotLoaded } from '../../src/contract/errors.js';
+import { deletions } from '../../src/contract/limits.js';
+import { readStored } from '../../src/privacy/deletion/fences.js';
+import { type DeletionRequest, readPendingMembers } from '../../src/privacy/deletion/request.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { readRegistry } from '../../src/registry/registry.js';
+import { deletionRounds } from '../../src/tuning.js';
+import { restoreState } from '../harness/accounts.js';
 import {
   administer,
   assertExact,
@@ -20,16 +27,10 @@ import {
   untilComplete,
   untilStored,
   writeHistory,
-} from '../../harness/deletion.js';
-import { withRedis } from '../../harness/redis-client.js';
-import type { Child } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
-import { readRegistry, StateNotLoaded } from '../../src/accounts/registry.js';
-import { deletions } from '../../src/contract/limits.js';
-import { readStored } from '../../src/deletion/fences.js';
-import { type DeletionRequest, readPendingMembers } from '../../src/deletion/request.js';
-import { registryKeys } from '../../src/redis/keys.js';
-import { deletionRounds } from '../../src/tuning.js';
+} from '../harness/deletion.js';
+import { withRedis } from '../harness/redis-client.js';
+import type { Child } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 import { gatedDeletionWorld } from '../support/deletion-world.js';
 import { filesWith, keysWith } from '../support/traces.js';
 

@@ -3,7 +3,11 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
-import { createTestAccount, untilKnown } from '../../harness/accounts.js';
+import { type DeletionState, deletionStates } from '../../src/contract/deletion-states.js';
+import { deletions } from '../../src/contract/limits.js';
+import { digestOfReference } from '../../src/privacy/deletion/references.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { createTestAccount, untilKnown } from '../harness/accounts.js';
 import {
   callWithToken,
   deleteNow,
@@ -21,13 +25,9 @@ import {
   type User,
   untilComplete,
   untilStored,
-} from '../../harness/deletion.js';
-import { withRedis } from '../../harness/redis-client.js';
-import { until } from '../../harness/wait.js';
-import { type DeletionState, deletionStates } from '../../src/contract/deletion-states.js';
-import { deletions } from '../../src/contract/limits.js';
-import { digestOfReference } from '../../src/deletion/references.js';
-import { registryKeys } from '../../src/redis/keys.js';
+} from '../harness/deletion.js';
+import { withRedis } from '../harness/redis-client.js';
+import { until } from '../harness/wait.js';
 import { deletionWorld } from '../support/deletion-world.js';
 
 let { sluice, worker, account, token, strangerToken, main, staging } = await deletionWorld();

@@ -9,7 +9,20 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { createTestAccount } from '../../harness/accounts.js';
+import { keyIdOf } from '../../src/accounts/signing-key.js';
+import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { createScratch, scratchName } from '../../src/clickhouse/scratch.js';
+import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
+import { evidence, previews } from '../../src/contract/limits.js';
+import { canonicalJson, verifyCertificate } from '../../src/privacy/deletion/certificate.js';
+import { placesInOrder } from '../../src/privacy/deletion/places.js';
+import { createPreviews } from '../../src/privacy/deletion/preview.js';
+import type { FoundRows } from '../../src/privacy/deletion/request.js';
+import { dropStrayPreviews } from '../../src/privacy/deletion/round-tables.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { signingKeyKey } from '../../src/registry/documents.js';
+import { readRegistry } from '../../src/registry/registry.js';
+import { createTestAccount } from '../harness/accounts.js';
 import {
   administer,
   callWithToken,
@@ -30,23 +43,10 @@ import {
   untilComplete,
   untilStored,
   writeHistory,
-} from '../../harness/deletion.js';
-import { withRedis } from '../../harness/redis-client.js';
-import { lookUpAll } from '../../harness/suppression.js';
-import { tempDir } from '../../harness/temp-dir.js';
-import { signingKeyKey } from '../../src/accounts/documents.js';
-import { readRegistry } from '../../src/accounts/registry.js';
-import { keyIdOf } from '../../src/accounts/signing-key.js';
-import { connectClickHouse } from '../../src/clickhouse/client.js';
-import { createScratch, scratchName } from '../../src/clickhouse/scratch.js';
-import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
-import { evidence, previews } from '../../src/contract/limits.js';
-import { canonicalJson, verifyCertificate } from '../../src/deletion/certificate.js';
-import { placesInOrder } from '../../src/deletion/places.js';
-import { createPreviews } from '../../src/deletion/preview.js';
-import type { FoundRows } from '../../src/deletion/request.js';
-import { dropStrayPreviews } from '../../src/deletion/round-tables.js';
-import { registryKeys } from '../../src/redis/keys.js';
+} from '../harness/deletion.js';
+import { withRedis } from '../harness/redis-client.js';
+import { lookUpAll } from '../harness/suppression.js';
+import { tempDir } from '../harness/temp-dir.js';
 import { deletionWorld } from '../support/deletion-world.js';
 import { keysWith } from '../support/traces.js';
 

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Candidate, fillRound, requestIdsInTurns } from '../../src/deletion/round-choice.js';
+import { type Candidate, fillRound, requestIdsInTurns } from '../../src/privacy/deletion/round-choice.js';
 import fc from '../support/fast-check.js';
 
 type Numbered = Candidate & { readonly id: number; readonly ready: boolean };

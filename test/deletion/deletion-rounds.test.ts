@@ -4,7 +4,20 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { createTestAccount } from '../../harness/accounts.js';
+import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
+import { commandLong, readLong } from '../../src/clickhouse/long-statement.js';
+import { deleteRows, findMutationId, killMutations, readProgress } from '../../src/clickhouse/mutate.js';
+import { createScratch, scratchName } from '../../src/clickhouse/scratch.js';
+import { administration, deletions } from '../../src/contract/limits.js';
+import { noCrash } from '../../src/crash-point.js';
+import { createLog } from '../../src/log.js';
+import { readDeletion } from '../../src/privacy/deletion/request.js';
+import { dropRoundTables } from '../../src/privacy/deletion/round-tables.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { readRegistry } from '../../src/registry/registry.js';
+import { deletionRounds } from '../../src/tuning.js';
+import { runDeletionRound } from '../../workers/delete.js';
+import { createTestAccount } from '../harness/accounts.js';
 import {
   getToken,
   readStatus,
@@ -14,22 +27,9 @@ import {
   submitAccepted,
   untilComplete,
   untilStored,
-} from '../../harness/deletion.js';
-import { withRedis } from '../../harness/redis-client.js';
-import { until } from '../../harness/wait.js';
-import { readRegistry } from '../../src/accounts/registry.js';
-import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
-import { commandLong, readLong } from '../../src/clickhouse/long-statement.js';
-import { deleteRows, findMutationId, killMutations, readProgress } from '../../src/clickhouse/mutate.js';
-import { createScratch, scratchName } from '../../src/clickhouse/scratch.js';
-import { administration, deletions } from '../../src/contract/limits.js';
-import { noCrash } from '../../src/crash-point.js';
-import { readDeletion } from '../../src/deletion/request.js';
-import { dropRoundTables } from '../../src/deletion/round-tables.js';
-import { createLog } from '../../src/log.js';
-import { registryKeys } from '../../src/redis/keys.js';
-import { deletionRounds } from '../../src/tuning.js';
-import { runDeletionRound } from '../../workers/delete.js';
+} from '../harness/deletion.js';
+import { withRedis } from '../harness/redis-client.js';
+import { until } from '../harness/wait.js';
 import { gatedDeletionWorld } from '../support/deletion-world.js';
 import fc from '../support/fast-check.js';
 import { testSeed } from '../support/seed.js';

@@ -2,9 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { sendEvents, submitAccepted, untilComplete } from '../../harness/deletion.js';
-import type { Child } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
+import { sendEvents, submitAccepted, untilComplete } from '../harness/deletion.js';
+import type { Child } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 import { deletionWorld } from '../support/deletion-world.js';
 
 const { sluice, token, main: appId } = await deletionWorld({ env: {} });

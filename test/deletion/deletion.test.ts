@@ -5,8 +5,18 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { untilKnown } from '../../harness/accounts.js';
-import { type ClickHouseGate, inserts, startClickHouseGate } from '../../harness/clickhouse-gate.js';
+import { deletionStates } from '../../src/contract/deletion-states.js';
+import { placesInOrder, targetTable } from '../../src/privacy/deletion/places.js';
+import {
+  Overtaken,
+  pendingMember,
+  readDeletion,
+  updateDeletion,
+} from '../../src/privacy/deletion/request.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { runScript, scripts } from '../../src/redis/scripts.js';
+import { untilKnown } from '../harness/accounts.js';
+import { type ClickHouseGate, inserts, startClickHouseGate } from '../harness/clickhouse-gate.js';
 import {
   administer,
   assertExact,
@@ -24,14 +34,9 @@ import {
   untilComplete,
   untilStored,
   writeHistory,
-} from '../../harness/deletion.js';
-import { withRedis } from '../../harness/redis-client.js';
-import { until } from '../../harness/wait.js';
-import { deletionStates } from '../../src/contract/deletion-states.js';
-import { placesInOrder, targetTable } from '../../src/deletion/places.js';
-import { Overtaken, pendingMember, readDeletion, updateDeletion } from '../../src/deletion/request.js';
-import { registryKeys } from '../../src/redis/keys.js';
-import { runScript, scripts } from '../../src/redis/scripts.js';
+} from '../harness/deletion.js';
+import { withRedis } from '../harness/redis-client.js';
+import { until } from '../harness/wait.js';
 import { deletionWorld } from '../support/deletion-world.js';
 import { filesWith, keysWith } from '../support/traces.js';
 

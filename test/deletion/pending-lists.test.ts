@@ -2,15 +2,15 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { type RedisHandle, startRedis } from '../../harness/services.js';
 import { noCrash } from '../../src/crash-point.js';
-import { completeDeletion, readDeletion } from '../../src/deletion/request.js';
-import { type SubmitOptions, submitDeletion } from '../../src/deletion/submit.js';
-import { readExport } from '../../src/export/request.js';
-import { submitExport } from '../../src/export/submit.js';
 import { Redis } from '../../src/packages/ioredis.js';
+import { completeDeletion, readDeletion } from '../../src/privacy/deletion/request.js';
+import { type SubmitOptions, submitDeletion } from '../../src/privacy/deletion/submit.js';
+import { readExport } from '../../src/privacy/export/request.js';
+import { submitExport } from '../../src/privacy/export/submit.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
+import { type RedisHandle, startRedis } from '../harness/services.js';
 import { epoch, loadShard } from '../support/shard.js';
 
 const accountId = '7';

@@ -6,9 +6,9 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { send } from '../../harness/deletion.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
+import { send } from '../harness/deletion.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 import { type Alerting, startAlerting } from '../support/alerting.js';
 
 type Posted = {

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { assertConfigures, operatorsToken } from '../../harness/configured.js';
+import { assertConfigures, operatorsToken } from '../harness/configured.js';
 import { type ComposeService, findInvalid, readCompose } from '../support/compose.js';
 import { readRedisSettings } from '../support/configured-redis.js';
 import { deployPath, parseYaml, readDeployFile, readEnvironment, root } from '../support/deploy-file.js';

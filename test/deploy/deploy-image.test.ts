@@ -7,17 +7,12 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { validate } from 'dockerfile-utils';
-import { type Child, startChild } from '../../harness/child.js';
-import { plainEnvironment } from '../../harness/environment.js';
-import { freePort } from '../../harness/free-port.js';
-import {
-  type ClickHouseHandle,
-  type RedisHandle,
-  startClickHouse,
-  startRedis,
-} from '../../harness/services.js';
-import { track } from '../../harness/track.js';
-import { until } from '../../harness/wait.js';
+import { type Child, startChild } from '../harness/child.js';
+import { plainEnvironment } from '../harness/environment.js';
+import { freePort } from '../harness/free-port.js';
+import { type ClickHouseHandle, type RedisHandle, startClickHouse, startRedis } from '../harness/services.js';
+import { track } from '../harness/track.js';
+import { until } from '../harness/wait.js';
 import { readDeployFile, root } from '../support/deploy-file.js';
 import { buildImage, type Image } from '../support/dockerfile.js';
 

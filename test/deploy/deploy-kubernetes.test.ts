@@ -11,8 +11,8 @@ import {
   serviceGrants,
   serviceRevokes,
 } from '../../deploy/local/clickhouse/users.js';
-import { assertConfigures, operatorsToken } from '../../harness/configured.js';
-import { tempDir } from '../../harness/temp-dir.js';
+import { assertConfigures, operatorsToken } from '../harness/configured.js';
+import { tempDir } from '../harness/temp-dir.js';
 import { deployPath, readDeployFile, readYaml, root } from '../support/deploy-file.js';
 import { kustomize } from '../support/kubectl.js';
 import {

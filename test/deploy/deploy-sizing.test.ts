@@ -140,5 +140,8 @@ test('the page on exports has the published tables', () => {
   const lines = section.split('\n').filter((line) => line.startsWith('|'));
   assert.ok(lines.length > 0);
   for (const line of lines)
-    assert.ok(read('src/export/README.md').includes(`${line}\n`), `src/export/README.md lacks\n${line}`);
+    assert.ok(
+      read('src/privacy/export/README.md').includes(`${line}\n`),
+      `src/privacy/export/README.md lacks\n${line}`,
+    );
 });

@@ -4,8 +4,8 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { assertConfigures, operatorsToken } from '../../harness/configured.js';
 import { readConfig } from '../../src/config.js';
+import { assertConfigures, operatorsToken } from '../harness/configured.js';
 import { readEnvironment, root } from '../support/deploy-file.js';
 import { copyUnits, listUnits, systemdAnalyze, valuesOf } from '../support/systemd.js';
 

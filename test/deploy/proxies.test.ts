@@ -9,11 +9,11 @@ import { text } from 'node:stream/consumers';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
-import { basic, deletionPaths } from '../../harness/deletion.js';
-import { plainEnvironment } from '../../harness/environment.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { tempDir } from '../../harness/temp-dir.js';
 import { deletions } from '../../src/contract/limits.js';
+import { basic, deletionPaths } from '../harness/deletion.js';
+import { plainEnvironment } from '../harness/environment.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { tempDir } from '../harness/temp-dir.js';
 import { checkCaddyfile, type StartedProxy, startCaddy, startNginx } from '../support/proxies.js';
 
 let sluice: SluiceHandle;

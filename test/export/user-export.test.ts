@@ -6,8 +6,17 @@ import { readFileSync } from 'node:fs';
 import { type IncomingMessage, request } from 'node:http';
 import { after, before, test } from 'node:test';
 import { gunzipSync } from 'node:zlib';
-import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
-import { atPort } from '../../harness/clickhouse.js';
+import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { columnsOf } from '../../src/clickhouse/tables.js';
+import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
+import { userExports } from '../../src/contract/limits.js';
+import { resolveAlone } from '../../src/privacy/deletion/resolve-users.js';
+import { similarPredicate } from '../../src/privacy/deletion/round-counts.js';
+import { mutationPredicate } from '../../src/privacy/deletion/round-keys.js';
+import { createRoundTables } from '../../src/privacy/deletion/round-tables.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { createTestAccount, type TestAccount } from '../harness/accounts.js';
+import { atPort } from '../harness/clickhouse.js';
 import {
   ask,
   type Dump,
@@ -22,8 +31,8 @@ import {
   submitAccepted,
   untilComplete,
   untilStored,
-} from '../../harness/deletion.js';
-import { withRedis } from '../../harness/redis-client.js';
+} from '../harness/deletion.js';
+import { withRedis } from '../harness/redis-client.js';
 import {
   type Child,
   type ClickHouseHandle,
@@ -32,7 +41,7 @@ import {
   startSluice,
   startTcpProxy,
   type TcpProxy,
-} from '../../harness/services.js';
+} from '../harness/services.js';
 import {
   askForExport,
   exportPath,
@@ -44,17 +53,8 @@ import {
   recordsOf,
   submitExport,
   untilExportComplete,
-} from '../../harness/user-export.js';
-import { until, within } from '../../harness/wait.js';
-import { connectClickHouse } from '../../src/clickhouse/client.js';
-import { columnsOf } from '../../src/clickhouse/tables.js';
-import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
-import { userExports } from '../../src/contract/limits.js';
-import { resolveAlone } from '../../src/deletion/resolve-users.js';
-import { similarPredicate } from '../../src/deletion/round-counts.js';
-import { mutationPredicate } from '../../src/deletion/round-keys.js';
-import { createRoundTables } from '../../src/deletion/round-tables.js';
-import { registryKeys } from '../../src/redis/keys.js';
+} from '../harness/user-export.js';
+import { until, within } from '../harness/wait.js';
 import { type ConsolePage, signedIn } from '../support/console.js';
 import fc from '../support/fast-check.js';
 

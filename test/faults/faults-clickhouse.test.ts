@@ -4,21 +4,21 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
-import { createTestAccount } from '../../harness/accounts.js';
+import { registryKeys, shardKeys } from '../../src/redis/keys.js';
+import { createTestAccount } from '../harness/accounts.js';
 import {
   type Choice,
   type ClickHouseGate,
   inserts,
   markerLooks,
   startClickHouseGate,
-} from '../../harness/clickhouse-gate.js';
-import { getToken, readStatus, sendEvents, submitAccepted, untilComplete } from '../../harness/deletion.js';
-import { assertKept, newProducer, readMetric, unknownMax, untilDrained } from '../../harness/fault-checks.js';
-import { countOutcomes, type Producer, startLoad, whileRunning } from '../../harness/load.js';
-import { connectTestRedis } from '../../harness/redis-client.js';
-import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
-import { registryKeys, shardKeys } from '../../src/redis/keys.js';
+} from '../harness/clickhouse-gate.js';
+import { getToken, readStatus, sendEvents, submitAccepted, untilComplete } from '../harness/deletion.js';
+import { assertKept, newProducer, readMetric, unknownMax, untilDrained } from '../harness/fault-checks.js';
+import { countOutcomes, type Producer, startLoad, whileRunning } from '../harness/load.js';
+import { connectTestRedis } from '../harness/redis-client.js';
+import { type Child, type SluiceHandle, startSluice } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 
 const backlogBytesMax = 300_000;
 

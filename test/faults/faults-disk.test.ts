@@ -2,11 +2,6 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
-import { findViolations, type StoredEvent, storedEventsQuery } from '../../harness/exactly-once.js';
-import { assertKept, newProducer, untilDrained } from '../../harness/fault-checks.js';
-import { type Load, type Producer, startLoad, whileRunning } from '../../harness/load.js';
-import { type ClickHouseHandle, startClickHouse } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
 import { AnswerCutOff, readBytes, readRow, readRows, streamRows } from '../../src/clickhouse/answers.js';
 import { type ClickHouseClient, connectClickHouse, isConnectionFault } from '../../src/clickhouse/client.js';
 import { ClickHouseError } from '../../src/packages/clickhouse.js';
@@ -15,6 +10,11 @@ import { type Deployment, type DeploymentOptions, startDeployment } from '../cha
 import { watchForPowerCut } from '../chaos/power-cut.js';
 import { createSmallDisk } from '../chaos/small-disk.js';
 import { findTools, type Tool } from '../chaos/tools.js';
+import { findViolations, type StoredEvent, storedEventsQuery } from '../harness/exactly-once.js';
+import { assertKept, newProducer, untilDrained } from '../harness/fault-checks.js';
+import { type Load, type Producer, startLoad, whileRunning } from '../harness/load.js';
+import { type ClickHouseHandle, startClickHouse } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 
 const tools = await findTools();
 let deployment: Deployment | undefined;

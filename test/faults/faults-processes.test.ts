@@ -4,10 +4,10 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
-import { assertKept, newProducer, untilDrained } from '../../harness/fault-checks.js';
-import { type Load, startLoad, whileRunning } from '../../harness/load.js';
-import { connectTestRedis } from '../../harness/redis-client.js';
-import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
+import { assertKept, newProducer, untilDrained } from '../harness/fault-checks.js';
+import { type Load, startLoad, whileRunning } from '../harness/load.js';
+import { connectTestRedis } from '../harness/redis-client.js';
+import { type Child, type SluiceHandle, startSluice } from '../harness/services.js';
 
 let sluice: SluiceHandle;
 let redis: Redis;

@@ -3,11 +3,11 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
-import type { SentEvent } from '../../harness/endpoints.js';
-import { assertKept, newProducer, unknownMax, untilDrained } from '../../harness/fault-checks.js';
-import { type Load, type Outcome, type Request, startLoad, whileRunning } from '../../harness/load.js';
-import { until } from '../../harness/wait.js';
 import { shardKeys } from '../../src/redis/keys.js';
+import type { SentEvent } from '../harness/endpoints.js';
+import { assertKept, newProducer, unknownMax, untilDrained } from '../harness/fault-checks.js';
+import { type Load, type Outcome, type Request, startLoad, whileRunning } from '../harness/load.js';
+import { until } from '../harness/wait.js';
 import { redisWorld } from '../support/redis-world.js';
 
 const { proxy, sluice, redis } = await redisWorld('workerEnv');

@@ -4,15 +4,9 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
-import {
-  answerMsMax,
-  assertKept,
-  newProducer,
-  readMetric,
-  untilDrained,
-} from '../../harness/fault-checks.js';
-import { type Request, startLoad, whileRunning } from '../../harness/load.js';
-import { connectTestRedis } from '../../harness/redis-client.js';
+import { answerMsMax, assertKept, newProducer, readMetric, untilDrained } from '../harness/fault-checks.js';
+import { type Request, startLoad, whileRunning } from '../harness/load.js';
+import { connectTestRedis } from '../harness/redis-client.js';
 import {
   type RedisHandle,
   type SluiceHandle,
@@ -20,8 +14,8 @@ import {
   startSluice,
   startTcpProxy,
   type TcpProxy,
-} from '../../harness/services.js';
-import { within } from '../../harness/wait.js';
+} from '../harness/services.js';
+import { within } from '../harness/wait.js';
 
 let server: RedisHandle;
 let sluice: SluiceHandle;

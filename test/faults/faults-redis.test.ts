@@ -3,6 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
+import { shardKeys } from '../../src/redis/keys.js';
 import {
   answerMsMax,
   assertAnsweredInTime,
@@ -10,10 +11,9 @@ import {
   newProducer,
   readMetric,
   untilDrained,
-} from '../../harness/fault-checks.js';
-import { type Load, type Outcome, type Request, startLoad, whileRunning } from '../../harness/load.js';
-import { until } from '../../harness/wait.js';
-import { shardKeys } from '../../src/redis/keys.js';
+} from '../harness/fault-checks.js';
+import { type Load, type Outcome, type Request, startLoad, whileRunning } from '../harness/load.js';
+import { until } from '../harness/wait.js';
 import { redisWorld } from '../support/redis-world.js';
 
 const unavailable: readonly Outcome[] = ['overloaded', 'unknown'];

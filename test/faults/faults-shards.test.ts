@@ -4,13 +4,13 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
-import { restoreState } from '../../harness/accounts.js';
-import { assertKept, newProducer } from '../../harness/fault-checks.js';
-import type { Producer } from '../../harness/load.js';
-import { connectTestRedis } from '../../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
 import { shardKeys, shardOf } from '../../src/redis/keys.js';
+import { restoreState } from '../harness/accounts.js';
+import { assertKept, newProducer } from '../harness/fault-checks.js';
+import type { Producer } from '../harness/load.js';
+import { connectTestRedis } from '../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 
 const shards = 2;
 let sluice: SluiceHandle;

@@ -4,12 +4,12 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
-import { assertKept, newProducer, untilDrained } from '../../harness/fault-checks.js';
-import { type Producer, startLoad, whileRunning } from '../../harness/load.js';
-import { connectTestRedis } from '../../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
 import { shardKeys } from '../../src/redis/keys.js';
+import { assertKept, newProducer, untilDrained } from '../harness/fault-checks.js';
+import { type Producer, startLoad, whileRunning } from '../harness/load.js';
+import { connectTestRedis } from '../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 import { textOf } from '../support/traces.js';
 
 let sluice: SluiceHandle;

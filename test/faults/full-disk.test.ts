@@ -5,8 +5,15 @@ import { spawnSync } from 'node:child_process';
 import { rmSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, test } from 'node:test';
-import { createTestAccount } from '../../harness/accounts.js';
-import { type ClickHouseHandle, startClickHouse } from '../../harness/clickhouse.js';
+import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { changeDefinition, NoRoom } from '../../src/clickhouse/definitions.js';
+import { withMaintenanceLock } from '../../src/privacy/deletion/maintenance-lock.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { createCutDisk } from '../chaos/cut-disk.js';
+import { createSmallDisk } from '../chaos/small-disk.js';
+import { findTools, type Tool } from '../chaos/tools.js';
+import { createTestAccount } from '../harness/accounts.js';
+import { type ClickHouseHandle, startClickHouse } from '../harness/clickhouse.js';
 import {
   getToken,
   readStatus,
@@ -14,18 +21,11 @@ import {
   submitAccepted,
   untilComplete,
   untilStored,
-} from '../../harness/deletion.js';
-import { withRedis } from '../../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../../harness/sluice.js';
-import { tempDir } from '../../harness/temp-dir.js';
-import { until } from '../../harness/wait.js';
-import { connectClickHouse } from '../../src/clickhouse/client.js';
-import { changeDefinition, NoRoom } from '../../src/clickhouse/definitions.js';
-import { withMaintenanceLock } from '../../src/deletion/maintenance-lock.js';
-import { registryKeys } from '../../src/redis/keys.js';
-import { createCutDisk } from '../chaos/cut-disk.js';
-import { createSmallDisk } from '../chaos/small-disk.js';
-import { findTools, type Tool } from '../chaos/tools.js';
+} from '../harness/deletion.js';
+import { withRedis } from '../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../harness/sluice.js';
+import { tempDir } from '../harness/temp-dir.js';
+import { until } from '../harness/wait.js';
 
 const tools = await findTools();
 const needs = (tool: Tool) => ({ skip: tools.has(tool) ? false : `there is no ${tool} here` });

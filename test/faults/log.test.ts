@@ -4,11 +4,11 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { type Child, startChild } from '../../harness/child.js';
-import { freePort } from '../../harness/free-port.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { track, untilStored } from '../../harness/track.js';
-import { until } from '../../harness/wait.js';
+import { type Child, startChild } from '../harness/child.js';
+import { freePort } from '../harness/free-port.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { track, untilStored } from '../harness/track.js';
+import { until } from '../harness/wait.js';
 import { root } from '../support/deploy-file.js';
 
 let sluice: SluiceHandle;

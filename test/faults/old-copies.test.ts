@@ -6,7 +6,8 @@ import { cpSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
-import { createTestAccount, type TestAccount, unlimited } from '../../harness/accounts.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { createTestAccount, type TestAccount, unlimited } from '../harness/accounts.js';
 import {
   askForToken,
   deleteNow,
@@ -14,14 +15,13 @@ import {
   readStatus,
   submitAccepted,
   untilComplete,
-} from '../../harness/deletion.js';
-import { paths, post, untilStored } from '../../harness/ingestion.js';
-import { connectTestRedis } from '../../harness/redis-client.js';
-import { type SluiceHandle, startRedis, startSluice } from '../../harness/services.js';
-import { setSuppressed } from '../../harness/suppression.js';
-import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
-import { until } from '../../harness/wait.js';
-import { registryKeys } from '../../src/redis/keys.js';
+} from '../harness/deletion.js';
+import { paths, post, untilStored } from '../harness/ingestion.js';
+import { connectTestRedis } from '../harness/redis-client.js';
+import { type SluiceHandle, startRedis, startSluice } from '../harness/services.js';
+import { setSuppressed } from '../harness/suppression.js';
+import { removeTempDir, tempDir } from '../harness/temp-dir.js';
+import { until } from '../harness/wait.js';
 
 let sluice: SluiceHandle;
 let redis: Redis;

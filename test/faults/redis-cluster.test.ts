@@ -4,7 +4,9 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, before, test } from 'node:test';
-import { createTestAccount } from '../../harness/accounts.js';
+import { ConfigError, readConfig } from '../../src/config.js';
+import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
+import { createTestAccount } from '../harness/accounts.js';
 import {
   deletionPaths,
   getToken,
@@ -13,21 +15,19 @@ import {
   submit,
   submitAccepted,
   untilComplete,
-} from '../../harness/deletion.js';
-import { assertAnsweredInTime, assertKept, newProducer } from '../../harness/fault-checks.js';
-import { post } from '../../harness/ingestion.js';
-import { countOutcomes, type Load, type Producer, startLoad, whileRunning } from '../../harness/load.js';
-import { ask, type RedisClusterHandle, startRedisCluster } from '../../harness/redis-cluster.js';
+} from '../harness/deletion.js';
+import { assertAnsweredInTime, assertKept, newProducer } from '../harness/fault-checks.js';
+import { post } from '../harness/ingestion.js';
+import { countOutcomes, type Load, type Producer, startLoad, whileRunning } from '../harness/load.js';
+import { ask, type RedisClusterHandle, startRedisCluster } from '../harness/redis-cluster.js';
 import {
   type ApiHandle,
   type ClickHouseHandle,
   type RedisHandle,
   type SluiceHandle,
   startSluice,
-} from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
-import { ConfigError, readConfig } from '../../src/config.js';
-import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
+} from '../harness/services.js';
+import { until } from '../harness/wait.js';
 import { beginPairing, collect, openLivePage } from '../support/visualizer.js';
 
 const shards = 4;

@@ -1,12 +1,12 @@
 // Nobody can tell from answers who is suppressed. Two accounts are alike, and get the same requests in the same order; in one of them
 // all users that the requests name are suppressed. Status, headers but dates, and body of each answer are compared.
 
-import { createTestAccount, untilKnown } from '../../harness/accounts.js';
-import { getToken } from '../../harness/deletion.js';
-import { untilStored } from '../../harness/ingestion.js';
-import { askRaw, type RawReply } from '../../harness/raw-http.js';
-import type { ApiHandle, SluiceHandle } from '../../harness/services.js';
-import { setSuppressed } from '../../harness/suppression.js';
+import { createTestAccount, untilKnown } from '../harness/accounts.js';
+import { getToken } from '../harness/deletion.js';
+import { untilStored } from '../harness/ingestion.js';
+import { askRaw, type RawReply } from '../harness/raw-http.js';
+import type { ApiHandle, SluiceHandle } from '../harness/services.js';
+import { setSuppressed } from '../harness/suppression.js';
 import { readDocument, readRequest } from './framing.js';
 import { randomOf } from './random.js';
 import { type RequestContext, validRequests } from './requests.js';

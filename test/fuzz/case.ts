@@ -1,7 +1,7 @@
 // One case: mutated bytes on a connection, then a valid request whose answer names its marker. Reports what is wrong with
 // the answers.
 
-import type { RawReply } from '../../harness/raw-http.js';
+import type { RawReply } from '../harness/raw-http.js';
 import type { FuzzConnection } from './connection.js';
 import { readRequest } from './framing.js';
 

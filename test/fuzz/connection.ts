@@ -1,7 +1,7 @@
 // A bare connection for the fuzzer. It waits for events instead of polling, since there are thousands of short cases.
 
 import { connect, type Socket } from 'node:net';
-import { type RawReply, takeReply } from '../../harness/raw-http.js';
+import { type RawReply, takeReply } from '../harness/raw-http.js';
 
 export type FuzzConnection = {
   /** Complete replies since the last `forget`. */

@@ -1,11 +1,11 @@
 // Runs the fuzzer against a whole private deployment, and checks the deployment afterwards: its process, its memory, its
 // rows. Single answers are checked by `case.ts`.
 
-import { createEnvironments, createTestAccount, unlimited } from '../../harness/accounts.js';
-import { getToken, submitAccepted } from '../../harness/deletion.js';
-import { untilStored } from '../../harness/ingestion.js';
-import type { ApiHandle, SluiceHandle } from '../../harness/services.js';
-import { submitExport } from '../../harness/user-export.js';
+import { createEnvironments, createTestAccount, unlimited } from '../harness/accounts.js';
+import { getToken, submitAccepted } from '../harness/deletion.js';
+import { untilStored } from '../harness/ingestion.js';
+import type { ApiHandle, SluiceHandle } from '../harness/services.js';
+import { submitExport } from '../harness/user-export.js';
 import { type Alike, compareAnswers, faultsOfAlike } from './alike.js';
 import { startNeighbour } from './neighbour.js';
 import { quantile, residentMib } from './process-figures.js';

@@ -5,8 +5,8 @@
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describeInWords, describeMachine } from '../../bench/machine.js';
-import { readOptions } from '../../harness/options.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { readOptions } from '../harness/options.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { abuseDeployment, abusesWithin, describeAbuses } from './abuse.js';
 import { type FuzzReport, faultsOf, fuzzDeployment, p99MsMaxOf } from './deployment.js';
 import { describeFault } from './run.js';

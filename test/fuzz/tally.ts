@@ -1,6 +1,6 @@
 // Counts how many records the service said it had stored, by table, from the requests and answers.
 
-import type { RawReply } from '../../harness/raw-http.js';
+import type { RawReply } from '../harness/raw-http.js';
 import { type ReadRequest, readDocument, readRequest } from './framing.js';
 
 export type Table = 'events' | 'user_properties' | 'user_identities';

@@ -7,13 +7,13 @@ import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { createEnvironments, unlimited } from '../../harness/accounts.js';
-import { post } from '../../harness/ingestion.js';
-import { openRaw, type RawConnection } from '../../harness/raw-http.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { bodies } from '../../src/contract/limits.js';
 import { type Neighbour, startNeighbour } from '../fuzz/neighbour.js';
 import { peakMib, quantile } from '../fuzz/process-figures.js';
+import { createEnvironments, unlimited } from '../harness/accounts.js';
+import { post } from '../harness/ingestion.js';
+import { openRaw, type RawConnection } from '../harness/raw-http.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
 
 const MiB = 1024 * 1024;
 const residentMibMax = 400;

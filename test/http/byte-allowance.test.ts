@@ -2,11 +2,11 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { LiveEnvironment } from '../../src/accounts/environments.js';
 import { hashImportToken } from '../../src/accounts/import-tokens.js';
 import { type RateLimit, rateLimitOf } from '../../src/contract/limits.js';
 import { largeBodiesOfServers } from '../../src/http/endpoints/byte-allowance.js';
 import type { Exchange } from '../../src/http/protocol/exchange.js';
+import type { LiveEnvironment } from '../../src/registry/environments.js';
 
 const MiB = 1024 * 1024;
 const addressBytesMax = 40 * MiB;

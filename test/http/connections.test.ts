@@ -5,12 +5,12 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import { WebSocket } from 'ws';
-import { freePort } from '../../harness/free-port.js';
-import { until } from '../../harness/wait.js';
 import { createCallerAddress } from '../../src/http/protocol/caller-address.js';
 import { createConnectionGate, limitConnections } from '../../src/http/protocol/connections.js';
 import { listen, type Server } from '../../src/http/protocol/server.js';
 import { createLog } from '../../src/log.js';
+import { freePort } from '../harness/free-port.js';
+import { until } from '../harness/wait.js';
 
 const max = 40;
 const limit = limitConnections(max);

@@ -6,13 +6,13 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { after, before, beforeEach, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { createEnvironments } from '../../harness/accounts.js';
-import { askRaw, openRaw, type RawConnection } from '../../harness/raw-http.js';
-import { type ApiHandle, type SluiceHandle, startSluice } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
 import { bodies } from '../../src/contract/limits.js';
 import { type Neighbour, startNeighbour } from '../fuzz/neighbour.js';
 import { openDescriptors, quantile, residentMib } from '../fuzz/process-figures.js';
+import { createEnvironments } from '../harness/accounts.js';
+import { askRaw, openRaw, type RawConnection } from '../harness/raw-http.js';
+import { type ApiHandle, type SluiceHandle, startSluice } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 
 /** The parser's timer: 10 s in steps of 4 s, and time for a busy machine. */
 const timerMsMax = 60_000;

@@ -2,9 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { faultsOf, fuzzDeployment } from '../fuzz/deployment.js';
 import { describeFault } from '../fuzz/run.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
 
 let sluice: SluiceHandle;
 

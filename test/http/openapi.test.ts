@@ -5,7 +5,6 @@ import { after, before, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import type { TSchema } from 'typebox';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { bodies } from '../../src/contract/limits.js';
 import { type OutcomeCode, outcomes } from '../../src/contract/outcomes.js';
 import { eventSchema, identifySchema, userPropertiesSchema } from '../../src/contract/records.js';
@@ -18,6 +17,7 @@ import {
 import { Compile } from '../../src/contract/typebox.js';
 import { openApiDocument } from '../../src/http/openapi/document.js';
 import { ingestPart } from '../../src/http/openapi/ingest.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
 
 type Example = { readonly summary: string; readonly value: object; readonly 'x-request'?: object };
 type Content = Readonly<

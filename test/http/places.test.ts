@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { until } from '../../harness/wait.js';
 import { createPlaces, type EndPlace, type MakesWay } from '../../src/places.js';
+import { until } from '../harness/wait.js';
 
 const limits = {
   atOnceMax: 6,

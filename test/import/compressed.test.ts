@@ -6,12 +6,12 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import xxhash from 'xxhash-wasm';
-import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
 import { contentOf } from '../../src/import/content.js';
 import { assertAllSound, type Input, openInputs } from '../../src/import/inputs.js';
 import { ImportError, type ImportOptions, readOptions } from '../../src/import/options.js';
 import { runDry, runImport } from '../../src/import/run.js';
 import { unzstd } from '../../src/import/zstd.js';
+import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 import { type AnsweringServer, startAnsweringServer } from '../support/answering-server.js';
 
 const goesOn = new AbortController().signal;

@@ -5,7 +5,6 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { crc32, deflateRawSync, gzipSync } from 'node:zlib';
-import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
 import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
 import { type Input, openInputs, type Told } from '../../src/import/inputs.js';
 import { splitArray } from '../../src/import/json-elements.js';
@@ -14,6 +13,7 @@ import { type ImportOptions, readOptions } from '../../src/import/options.js';
 import type { ReadOptions, Row } from '../../src/import/row.js';
 import { readRows } from '../../src/import/rows.js';
 import { readTime, readTimeFormat, type TimeFormat } from '../../src/import/times.js';
+import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 
 let folder: string;
 before(() => {

@@ -5,10 +5,10 @@ import { appendFileSync, existsSync, readFileSync, rmSync, writeFileSync } from 
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
 import { ImportError, type ImportOptions, readOptions } from '../../src/import/options.js';
 import { createNotes, runDry, runImport } from '../../src/import/run.js';
 import { createSender } from '../../src/import/sender.js';
+import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 import { type AnsweringServer, startAnsweringServer, type ToAnswer } from '../support/answering-server.js';
 
 let folder: string;

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { openLogFile } from '../../deploy/local/log-file.js';
 import { logLineText } from '../../deploy/local/log-line.js';
-import { tempDir } from '../../harness/temp-dir.js';
+import { tempDir } from '../harness/temp-dir.js';
 
 const MiB = 1024 * 1024;
 

@@ -9,9 +9,9 @@ import { fileURLToPath } from 'node:url';
 import { greeting } from '../../deploy/local/greeting.js';
 import { lockDataDir } from '../../deploy/local/lock.js';
 import { findOrMakeSecret } from '../../deploy/local/secrets.js';
-import { tempDir } from '../../harness/temp-dir.js';
-import { until } from '../../harness/wait.js';
 import { readConfig } from '../../src/config.js';
+import { tempDir } from '../harness/temp-dir.js';
+import { until } from '../harness/wait.js';
 
 const setupScript = fileURLToPath(new URL('../../../deploy/local/setup.mjs', import.meta.url));
 

@@ -6,7 +6,7 @@ import { chmodSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { tempDir } from '../../harness/temp-dir.js';
+import { tempDir } from '../harness/temp-dir.js';
 
 const script = fileURLToPath(new URL('../../../deploy/local/unpack.mjs', import.meta.url));
 

@@ -20,9 +20,9 @@ import { fileURLToPath } from 'node:url';
 import { checkPackage, createPackageFromTarballData } from '@arethetypeswrong/core';
 import { resolve as resolveByMetro } from 'metro-resolver';
 import { publint } from 'publint';
-import { launchBrowser } from '../../harness/browser.js';
-import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
-import { until } from '../../harness/wait.js';
+import { launchBrowser } from '../harness/browser.js';
+import { removeTempDir, tempDir } from '../harness/temp-dir.js';
+import { until } from '../harness/wait.js';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
 const names = ['sluice-client', 'sluice-server'] as const;

@@ -2,14 +2,14 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
-import { until } from '../../harness/wait.js';
 import {
   createSluice,
   type Dropped,
   type Ignored,
   type Problem,
   type Refusal,
-} from '../../src/producer/index.js';
+} from '../../src/libraries/producer/index.js';
+import { until } from '../harness/wait.js';
 import type { AnsweringServer } from '../support/answering-server.js';
 import { type ProducerWorld, startProducerWorld, track } from '../support/producer-world.js';
 

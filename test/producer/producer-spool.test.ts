@@ -8,10 +8,15 @@ import { mkdirSync, readdirSync, readFileSync, rmdirSync, rmSync, writeFileSync 
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
-import { tempDir } from '../../harness/temp-dir.js';
-import { until } from '../../harness/wait.js';
-import type { Dropped, Problem, Sluice } from '../../src/producer/index.js';
-import { claimFolder, findClaims, releaseFolder, takeFolder } from '../../src/producer/spool-folder.js';
+import type { Dropped, Problem, Sluice } from '../../src/libraries/producer/index.js';
+import {
+  claimFolder,
+  findClaims,
+  releaseFolder,
+  takeFolder,
+} from '../../src/libraries/producer/spool-folder.js';
+import { tempDir } from '../harness/temp-dir.js';
+import { until } from '../harness/wait.js';
 import type { AnsweringServer } from '../support/answering-server.js';
 import { type ProducerWorld, startProducerWorld, track } from '../support/producer-world.js';
 
@@ -288,7 +293,7 @@ describe('the folder of a spool', () => {
 
   test('is refused to another copy of the library in the same process', async () => {
     claimFolder(spoolFolder);
-    const copy = new URL('../../src/producer/spool-folder.js?copy', import.meta.url).href;
+    const copy = new URL('../../src/libraries/producer/spool-folder.js?copy', import.meta.url).href;
     const { claimFolder: claimByCopy } = (await import(copy)) as { claimFolder: typeof claimFolder };
     assert.throws(() => claimByCopy(spoolFolder), /in use by process/);
   });

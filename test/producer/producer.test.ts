@@ -8,14 +8,14 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { createEnvironments, createTestAccount, unlimited } from '../../harness/accounts.js';
-import { readUsers, untilStored } from '../../harness/ingestion.js';
-import { withRedis } from '../../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { startTcpProxy, type TcpProxy } from '../../harness/tcp-proxy.js';
-import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
-import { until } from '../../harness/wait.js';
-import { createSluice, type Problem, type Refusal, SluiceError } from '../../src/producer/index.js';
+import { createSluice, type Problem, type Refusal, SluiceError } from '../../src/libraries/producer/index.js';
+import { createEnvironments, createTestAccount, unlimited } from '../harness/accounts.js';
+import { readUsers, untilStored } from '../harness/ingestion.js';
+import { withRedis } from '../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { startTcpProxy, type TcpProxy } from '../harness/tcp-proxy.js';
+import { removeTempDir, tempDir } from '../harness/temp-dir.js';
+import { until } from '../harness/wait.js';
 
 let sluice: SluiceHandle;
 let proxy: TcpProxy;
@@ -264,7 +264,7 @@ test('a spool that is in use is refused', async () => {
 
 test('what waits is sent before SIGTERM ends a process', async () => {
   const program = `
-    import { createSluice } from ${JSON.stringify(new URL('../../src/producer/index.js', import.meta.url).href)};
+    import { createSluice } from ${JSON.stringify(new URL('../../src/libraries/producer/index.js', import.meta.url).href)};
     const client = createSluice({ appId: '${appId}', baseUrl: '${baseUrl}', intervalMs: 60000 });
     client.closeOnSignals();
     for (let n = 0; n < 300; n++) client.track({ event: 'Ended', identity: 'u' + n, properties: { n } });
@@ -283,7 +283,7 @@ test('what waits is sent before SIGTERM ends a process', async () => {
 test('a program in JavaScript is told how many records of each kind were refused, however it ends', async () => {
   for (const end of ['', "process.kill(process.pid, 'SIGTERM'); setInterval(() => {}, 1000);"]) {
     const program = `
-      import { createSluice } from ${JSON.stringify(new URL('../../src/producer/index.js', import.meta.url).href)};
+      import { createSluice } from ${JSON.stringify(new URL('../../src/libraries/producer/index.js', import.meta.url).href)};
       const client = createSluice({ appId: '${appId}', baseUrl: '${baseUrl}' });
       client.closeOnSignals();
       const identity = 'u';
@@ -324,7 +324,7 @@ test('a program in JavaScript is told how many records of each kind were refused
 
 test('a program that ends by itself first sends what waits', async () => {
   const program = `
-    import { createSluice } from ${JSON.stringify(new URL('../../src/producer/index.js', import.meta.url).href)};
+    import { createSluice } from ${JSON.stringify(new URL('../../src/libraries/producer/index.js', import.meta.url).href)};
     const client = createSluice({ appId: '${appId}', baseUrl: '${baseUrl}' });
     for (let n = 0; n < 30; n++) client.track({ event: 'Finished', identity: 'u' + n, properties: { n } });`;
   const child = spawn(process.execPath, ['--input-type=module', '-e', program], { stdio: 'inherit' });

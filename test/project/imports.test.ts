@@ -9,27 +9,45 @@ import { fileURLToPath } from 'node:url';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
 
-/** Layers from the top; a file belongs to the first whose form it has. */
-const layers: readonly (readonly [name: string, form: RegExp])[] = [
-  ['wiring', /^(src\/(main|migrate|stop)|src\/admin\/main|src\/import\/main|workers\/main)\.ts$/],
-  ['edges', /^(src\/http\/|src\/import\/|src\/admin\/command-line\.ts$|workers\/)/],
-  ['administration', /^src\/admin\//],
-  ['exports', /^src\/export\//],
-  [
-    'subjects',
-    /^src\/(audit|data-quality|ingest|accounts|deletion|suppression|retention|people|traffic|users|visualizer)\//,
-  ],
-  ['adapters', /^src\/(redis|clickhouse)\//],
-  ['process', /^src\/(config|tuning|log|metrics|process-metrics|hot-histogram|crash-point|places|wait)\.ts$/],
-  ['libraries', /^src\/(client|console|producer)\//],
-  ['packages', /^src\/(packages|csv)\//],
-  ['contract', /^src\/contract\//],
+/**
+ * The rooms from the top: each imports only rooms below it, so there is no circle. A room is a folder, and the rooms within a
+ * folder are named where they have an order. What stands above or below all rooms is not a folder.
+ */
+const rooms: readonly string[] = [
+  'wiring',
+  'workers',
+  'src/http',
+  'src/import',
+  'src/admin',
+  'src/insights',
+  'src/ingest',
+  'src/operations',
+  'src/privacy/export',
+  'src/privacy/retention',
+  'src/privacy/suppression',
+  'src/privacy/deletion',
+  'src/accounts',
+  'src/registry',
+  'src/registry/audit',
+  'src/clickhouse',
+  'src/redis',
+  'process',
+  'src/console',
+  'src/libraries',
+  'src/parsing',
+  'src/packages',
+  'src/contract',
 ];
+const wiring = /^(src\/(main|migrate|stop)|src\/admin\/main|src\/import\/main|workers\/main)\.ts$/;
+const process_ =
+  /^src\/(config|tuning|log|metrics|process-metrics|hot-histogram|crash-point|places|wait)\.ts$/;
 
-function layerOf(file: string): number {
-  const layer = layers.findIndex(([, form]) => form.test(file));
-  assert.notEqual(layer, -1, `${file} belongs to no layer`);
-  return layer;
+function roomOf(file: string): number {
+  if (wiring.test(file)) return rooms.indexOf('wiring');
+  if (process_.test(file)) return rooms.indexOf('process');
+  const inner = rooms.filter((room) => file.startsWith(`${room}/`)).sort((a, b) => b.length - a.length)[0];
+  assert.ok(inner !== undefined, `${file} belongs to no room`);
+  return rooms.indexOf(inner);
 }
 
 function listFiles(folders: readonly string[]): string[] {
@@ -56,23 +74,30 @@ function sourceOf(path: string): string {
   return existsSync(join(root, source)) ? source : `${source}x`;
 }
 
-test('imports point down the layers', () => {
-  const upward = imports().filter(({ from, to }) => layerOf(from) > layerOf(to));
+test('a room imports only rooms below it', () => {
+  const upward = imports().filter(({ from, to }) => roomOf(from) > roomOf(to));
   assert.deepEqual(upward, []);
   assert.ok(imports().length > 100, 'the imports were found');
 });
 
+test('a newcomer sees at most sixteen folders in src', () => {
+  const folders = readdirSync(join(root, 'src'), { withFileTypes: true }).filter((each) =>
+    each.isDirectory(),
+  );
+  assert.ok(folders.length <= 16, folders.map(({ name }) => name).join());
+});
+
 test('the service imports neither the harness nor its users, and the harness neither tests nor the bench', () => {
   const known = (from: string) =>
-    from.startsWith('harness/') ? /^(harness|src|workers|deploy)\// : /^(src|workers|deploy)\//;
-  for (const { from, to } of imports(['src', 'workers', 'deploy', 'harness'])) {
+    from.startsWith('test/harness/') ? /^(test\/harness|src|workers|deploy)\// : /^(src|workers|deploy)\//;
+  for (const { from, to } of imports(['src', 'workers', 'deploy', 'test/harness'])) {
     assert.match(to, known(from), `${from} imports ${to}`);
   }
 });
 
 test('no imports go in a circle, not even imports of types', () => {
   const importedBy = new Map<string, string[]>();
-  for (const { from, to } of imports(['src', 'workers', 'deploy', 'harness', 'test', 'bench'])) {
+  for (const { from, to } of imports(['src', 'workers', 'deploy', 'test', 'bench'])) {
     importedBy.set(from, [...(importedBy.get(from) ?? []), to]);
   }
   const done = new Set<string>();
@@ -113,7 +138,9 @@ function packagesLoadedBy(text: string): string[] {
  */
 function isLoadedAsItIs(file: string, name: string): boolean {
   return (
-    name === 'uWebSockets.js' || /^src\/(import|console|csv)\//.test(file) || file === 'src/client/react.ts'
+    name === 'uWebSockets.js' ||
+    /^src\/(import|console|parsing\/csv)\//.test(file) ||
+    file === 'src/libraries/client/react.ts'
   );
 }
 
@@ -127,23 +154,23 @@ test('Redis and ClickHouse do not know each other', () => {
 });
 
 test('within HTTP, endpoints and pages know the protocol and the documents of routes, but not each other', () => {
-  const roomOf = (file: string) => /^src\/http\/([^/]+)\//.exec(file)?.[1];
-  const rooms = new Set(imports().map(({ from }) => roomOf(from)));
-  rooms.delete(undefined);
-  assert.deepEqual([...rooms].sort(), ['endpoints', 'openapi', 'pages', 'protocol']);
+  const partOf = (file: string) => /^src\/http\/([^/]+)\//.exec(file)?.[1];
+  const parts = new Set(imports().map(({ from }) => partOf(from)));
+  parts.delete(undefined);
+  assert.deepEqual([...parts].sort(), ['endpoints', 'openapi', 'pages', 'protocol']);
   const across = imports().filter(
     ({ from, to }) =>
       from.startsWith('src/http/') &&
       to.startsWith('src/http/') &&
-      ![roomOf(from), 'protocol'].includes(roomOf(to)) &&
-      (roomOf(to) !== 'openapi' || roomOf(from) === 'protocol'),
+      ![partOf(from), 'protocol'].includes(partOf(to)) &&
+      (partOf(to) !== 'openapi' || partOf(from) === 'protocol'),
   );
   assert.deepEqual(across, []);
 });
 
 test('ingestion does not depend on how administrators see refused or mended records', () => {
   const upward = imports().filter(
-    ({ from, to }) => from.startsWith('src/ingest/') && to.startsWith('src/data-quality/'),
+    ({ from, to }) => from.startsWith('src/ingest/') && to.startsWith('src/insights/data-quality/'),
   );
   assert.deepEqual(upward, []);
 });
@@ -156,20 +183,20 @@ test('lengths, outcomes, identities and roles import nothing, so that they fit i
 });
 
 test('the client library imports only itself and the contract, and the server only its snippet, for the demo', () => {
-  const known = /^src\/(client\/.*|contract\/(lengths|limits|outcomes|identities)\.ts)$/;
+  const known = /^src\/(libraries\/client\/.*|contract\/(lengths|limits|outcomes|identities)\.ts)$/;
   for (const { from, to } of imports()) {
-    if (from.startsWith('src/client/')) assert.match(to, known, from);
+    if (from.startsWith('src/libraries/client/')) assert.match(to, known, from);
     else if (from.startsWith('src/console/demo/')) continue;
-    else if (from !== 'src/http/pages/demo.ts') assert.doesNotMatch(to, /^src\/client\//, from);
-    else if (to.startsWith('src/client/')) assert.equal(to, 'src/client/web/snippet.ts');
+    else if (from !== 'src/http/pages/demo.ts') assert.doesNotMatch(to, /^src\/libraries\/client\//, from);
+    else if (to.startsWith('src/libraries/client/')) assert.equal(to, 'src/libraries/client/web/snippet.ts');
   }
 });
 
 test('the console imports only itself, the contract and the reader of lists, and nothing imports it', () => {
   /** A document of its own, which shows what the library does. */
-  const ofDemo = /^src\/(console\/(?!pages\/)|client\/)/;
+  const ofDemo = /^src\/(console\/(?!pages\/)|libraries\/client\/)/;
   const known =
-    /^src\/(console\/.*|csv\/.*|contract\/(administration-answers|deletion-states|lengths|limits|outcomes|roles)\.ts)$/;
+    /^src\/(console\/.*|parsing\/csv\/.*|contract\/(administration-answers|deletion-states|lengths|limits|outcomes|roles)\.ts)$/;
   for (const { from, to } of imports()) {
     if (from.startsWith('src/console/')) assert.match(to, from.includes('/demo/') ? ofDemo : known, from);
     else assert.doesNotMatch(to, /^src\/console\//, from);
@@ -183,29 +210,29 @@ test('the console imports only itself, the contract and the reader of lists, and
 });
 
 test('the library for servers imports only itself, the contract, and Node', () => {
-  const known = /^src\/(producer\/.*|contract\/(deletion-states|lengths|limits|outcomes)\.ts)$/;
+  const known = /^src\/(libraries\/producer\/.*|contract\/(deletion-states|lengths|limits|outcomes)\.ts)$/;
   for (const { from, to } of imports()) {
-    if (from.startsWith('src/producer/')) assert.match(to, known, from);
+    if (from.startsWith('src/libraries/producer/')) assert.match(to, known, from);
     // An import claims its files as a spool claims its folder.
-    else if (from !== 'src/import/claims.ts') assert.doesNotMatch(to, /^src\/producer\//, from);
+    else if (from !== 'src/import/claims.ts') assert.doesNotMatch(to, /^src\/libraries\/producer\//, from);
   }
-  for (const file of readdirSync(join(root, 'src/producer'))) {
-    const text = readFileSync(join(root, 'src/producer', file), 'utf8');
+  for (const file of readdirSync(join(root, 'src/libraries/producer'))) {
+    const text = readFileSync(join(root, 'src/libraries/producer', file), 'utf8');
     if (file.endsWith('.ts')) assert.doesNotMatch(text, / from '(?!\.|node:)/, file);
   }
 });
 
 test('the client library needs no package, except React in its part for React', () => {
-  const files = readdirSync(join(root, 'src/client'), { recursive: true, encoding: 'utf8' });
+  const files = readdirSync(join(root, 'src/libraries/client'), { recursive: true, encoding: 'utf8' });
   for (const file of files.filter((name) => name.endsWith('.ts') && name !== 'react.ts')) {
-    const text = readFileSync(join(root, 'src/client', file), 'utf8');
+    const text = readFileSync(join(root, 'src/libraries/client', file), 'utf8');
     assert.doesNotMatch(text, /from '[^.']|import\('|import '[^.]/, file);
   }
 });
 
 test('edges, administration and the subjects take all bounds that callers meet from the contract', () => {
-  const rooms =
-    /^src\/(accounts|admin|audit|data-quality|export|http|import|people|suppression|traffic|users|visualizer)\//;
+  const bounded =
+    /^src\/(accounts|admin|http|import|insights|privacy\/(export|suppression)|registry\/audit)\//;
   const forms = [
     // A constant or a property with a unit in its name.
     /^(?:export )?(?:const| +) *\w+(?:Max|Min|Seconds)\b[^=:\n]*[=:] *[\d(].*/gm,
@@ -216,7 +243,7 @@ test('edges, administration and the subjects take all bounds that callers meet f
     /max-age=\d.*/g,
   ];
   const found = listFiles(['src'])
-    .filter((file) => rooms.test(file))
+    .filter((file) => bounded.test(file))
     .flatMap((file) => {
       const text = readFileSync(join(root, file), 'utf8').replaceAll(/^ *(\/\/|\*|\/\*).*$/gm, '');
       return forms.flatMap((form) => [...text.matchAll(form)].map(([line]) => `${file}: ${line.trim()}`));
@@ -237,7 +264,7 @@ test('edges, administration and the subjects take all bounds that callers meet f
 const ownNumbers: readonly (readonly [file: string, text: string])[] = [
   // Forms: of names, of what the service itself makes, and of what is compared with a bound afterwards.
   ['src/admin/commands/deletions.ts', '{1,9}$/.test(from)'],
-  ['src/data-quality/rejected-records.ts', '{0,63}$/'],
+  ['src/insights/data-quality/rejected-records.ts', '{0,63}$/'],
   ['src/http/endpoints/admin-caller.ts', '{1,300}$/'],
   ['src/http/endpoints/deletion-status.ts', '{1,9}$/'],
   ['src/http/openapi/collect.ts', '{0,15})$'],
@@ -249,8 +276,8 @@ const ownNumbers: readonly (readonly [file: string, text: string])[] = [
   ['src/import/times.ts', '{1,2})'],
   ['src/import/values.ts', '{1,3}(?:'],
   ['src/import/values.ts', '{1,3},'],
-  ['src/traffic/live.ts', '{1,20}$/'],
-  ['src/users/time-line.ts', '{1,15} '],
+  ['src/insights/traffic/live.ts', '{1,20}$/'],
+  ['src/insights/users/time-line.ts', '{1,15} '],
   // Times: what a clock, an offset and a date can be.
   ['src/import/times.ts', 'instantMax'],
   ['src/import/times.ts', '> 12'],
@@ -260,16 +287,16 @@ const ownNumbers: readonly (readonly [file: string, text: string])[] = [
   ['src/admin/command-line.ts', '> 60 ?'],
   // How work is divided and repeated.
   ['src/admin/failed.ts', 'tokensMax'],
-  ['src/export/tables.ts', 'waitMs *= 2'],
+  ['src/privacy/export/tables.ts', 'waitMs *= 2'],
   ['src/import/row.ts', 'chunkBytesMax'],
   ['src/import/parquet-rows.ts', 'decodedRowsMax'],
   ['src/import/sender.ts', 'pauseMsMax'],
   ['src/import/sender.ts', 'asked++'],
-  ['src/visualizer/pairings.ts', 'codeAttemptsMax'],
+  ['src/insights/visualizer/pairings.ts', 'codeAttemptsMax'],
   // The layout of names in memory.
-  ['src/suppression/name-set.ts', 'slotsMin'],
-  ['src/suppression/name-set.ts', 'loadMax'],
-  ['src/suppression/names.ts', '> 16 ?'],
+  ['src/privacy/suppression/name-set.ts', 'slotsMin'],
+  ['src/privacy/suppression/name-set.ts', 'loadMax'],
+  ['src/privacy/suppression/names.ts', '> 16 ?'],
 ];
 
 test('only the protocol of HTTP uses uWebSockets.js, endpoints and pages only its types, and only the configuration reads the environment', () => {
@@ -293,7 +320,7 @@ const sending: Readonly<Record<string, string>> = {
   'src/clickhouse/error-texts.ts': 'the statement only fails',
   'src/clickhouse/move-rows.ts': 'copies rows, which are compared afterwards',
   'src/clickhouse/store.ts': 'inserts',
-  'src/deletion/round-parts.ts': 'inserts',
+  'src/privacy/deletion/round-parts.ts': 'inserts',
 };
 
 test('nobody reads an answer of ClickHouse past the proof that it is whole', () => {

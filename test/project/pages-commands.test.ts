@@ -5,12 +5,12 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { freePort } from '../../harness/free-port.js';
-import { untilStored } from '../../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { tempDir } from '../../harness/temp-dir.js';
-import { until } from '../../harness/wait.js';
 import { eventIdOfKey } from '../../src/ingest/event-id.js';
+import { freePort } from '../harness/free-port.js';
+import { untilStored } from '../harness/ingestion.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { tempDir } from '../harness/temp-dir.js';
+import { until } from '../harness/wait.js';
 import { root } from '../support/deploy-file.js';
 import { type Block, readBlocks, runBlock } from '../support/runbook.js';
 
@@ -86,7 +86,7 @@ test('README: the first event is tracked, and its query finds it and sums its pr
 });
 
 test('deletion: the walk-through ends with a complete request, its evidence, and nothing left', async () => {
-  const blocks = blocksOf('src/deletion/README.md');
+  const blocks = blocksOf('src/privacy/deletion/README.md');
   assert.equal(
     blocks.length,
     15,
@@ -131,7 +131,7 @@ test('deletion: the walk-through ends with a complete request, its evidence, and
 });
 
 test('suppression: the walk-through keeps a user out, counts what it left out, and frees the user', async () => {
-  const blocks = blocksOf('src/suppression/README.md');
+  const blocks = blocksOf('src/privacy/suppression/README.md');
   assert.equal(blocks.length, 6, 'token, suppression, an event, look-ups, deletion, freeing');
   const commands = blocks.map((block) => block.commands).join('\necho\n');
   const said = await runBlock(sluice, { section: 'Walk-through', commands }, folder, {
@@ -148,7 +148,7 @@ test('suppression: the walk-through keeps a user out, counts what it left out, a
 });
 
 test('export: the walk-through ends with the event and the last line', async () => {
-  const blocks = blocksOf('src/export/README.md');
+  const blocks = blocksOf('src/privacy/export/README.md');
   assert.equal(blocks.length, 6, 'an event, token, request, status, data, archive');
   const commands = blocks.map((block) => block.commands).join('\necho\n');
   const said = await runBlock(sluice, { section: 'Walk-through', commands }, folder, {

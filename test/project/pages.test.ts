@@ -121,7 +121,7 @@ test('the page on tests has a row for every folder of test/, and the tour one fo
 });
 
 test('every file that the tour names exists', () => {
-  const files = ['src', 'workers', 'deploy', 'harness', 'test', 'bench'].flatMap((folder) =>
+  const files = ['src', 'workers', 'deploy', 'test', 'bench'].flatMap((folder) =>
     readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map(
       (file) => `/${folder}/${file}`,
     ),
@@ -172,7 +172,7 @@ test('the table of error codes says what the contract says', () => {
 
 test('the table of states of a pending deletion says what the contract says', () => {
   assert.deepEqual(
-    readRows('src/deletion/README.md', '| state | meaning |'),
+    readRows('src/privacy/deletion/README.md', '| state | meaning |'),
     Object.entries(deletionStates)
       .filter(([state]) => state !== 'complete')
       .map(([state, meaning]) => [`\`${state}\``, meaning]),

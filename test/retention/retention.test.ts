@@ -6,12 +6,6 @@ import { randomUUID } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
 import { pino } from 'pino';
-import { createEnvironment, createTestAccount } from '../../harness/accounts.js';
-import { administer, deleteNow, getToken } from '../../harness/deletion.js';
-import { isAccepted, paths, post, untilStored } from '../../harness/ingestion.js';
-import { connectTestRedis } from '../../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { readRegistry } from '../../src/accounts/registry.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { noteReplication } from '../../src/clickhouse/replication.js';
 import { insertSegment, isRefusedSegment } from '../../src/clickhouse/store.js';
@@ -19,9 +13,10 @@ import { storedTable } from '../../src/clickhouse/tables.js';
 import { retention } from '../../src/contract/limits.js';
 import { tables } from '../../src/contract/records.js';
 import { type CrashPoint, crashPoints, noCrash } from '../../src/crash-point.js';
-import { withMaintenanceLock } from '../../src/deletion/maintenance-lock.js';
+import { withMaintenanceLock } from '../../src/privacy/deletion/maintenance-lock.js';
+import { secondsOverdue } from '../../src/privacy/retention/due.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
-import { secondsOverdue } from '../../src/retention/due.js';
+import { readRegistry } from '../../src/registry/registry.js';
 import { retentionRuns } from '../../src/tuning.js';
 import {
   earliestClock,
@@ -29,6 +24,11 @@ import {
   expireRowsIfDue,
   type RetentionContext,
 } from '../../workers/retention.js';
+import { createEnvironment, createTestAccount } from '../harness/accounts.js';
+import { administer, deleteNow, getToken } from '../harness/deletion.js';
+import { isAccepted, paths, post, untilStored } from '../harness/ingestion.js';
+import { connectTestRedis } from '../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
 import fc from '../support/fast-check.js';
 
 const dayMs = 24 * 60 * 60 * 1000;

@@ -12,15 +12,15 @@ import { gzipSync } from 'node:zlib';
 import RudderAnalytics from '@rudderstack/rudder-sdk-node';
 import { Analytics } from '@segment/analytics-node';
 import { build } from 'esbuild';
-import { createEnvironments, createTestAccount } from '../../harness/accounts.js';
-import { launchBrowser, withoutBrowser } from '../../harness/browser.js';
-import { getToken, submit, untilComplete } from '../../harness/deletion.js';
-import { untilStored } from '../../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
-import { pageViewEvent } from '../../src/client/web/page-views.js';
 import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
 import { counts, lengths } from '../../src/contract/limits.js';
+import { pageViewEvent } from '../../src/libraries/client/web/page-views.js';
+import { createEnvironments, createTestAccount } from '../harness/accounts.js';
+import { launchBrowser, withoutBrowser } from '../harness/browser.js';
+import { getToken, submit, untilComplete } from '../harness/deletion.js';
+import { untilStored } from '../harness/ingestion.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 
 type StoredEvent = {
   readonly event: string;

@@ -3,16 +3,16 @@
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
-import { createTestAccount } from '../../harness/accounts.js';
-import { runAdmin } from '../../harness/administration.js';
-import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
-import { send } from '../../harness/deletion.js';
-import { withRedis } from '../../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
-import { readRegistry } from '../../src/accounts/registry.js';
-import type { BackupView } from '../../src/admin/backups.js';
+import type { BackupView } from '../../src/operations/backups.js';
 import { registryKeys, shardOf } from '../../src/redis/keys.js';
+import { readRegistry } from '../../src/registry/registry.js';
+import { createTestAccount } from '../harness/accounts.js';
+import { runAdmin } from '../harness/administration.js';
+import { type ClickHouseGate, startClickHouseGate } from '../harness/clickhouse-gate.js';
+import { send } from '../harness/deletion.js';
+import { withRedis } from '../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 
 const shards = 2;
 

@@ -6,8 +6,8 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, before, test } from 'node:test';
-import { type ClickHouseHandle, startClickHouse } from '../../harness/services.js';
 import { migrate, readMigrations } from '../../src/clickhouse/migrate.js';
+import { type ClickHouseHandle, startClickHouse } from '../harness/services.js';
 
 let clickhouse: ClickHouseHandle;
 let server: Server;

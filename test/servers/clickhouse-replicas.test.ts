@@ -5,10 +5,15 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { createTestAccount } from '../../harness/accounts.js';
-import { runAdmin } from '../../harness/administration.js';
-import type { Child } from '../../harness/child.js';
-import { type ClickHouseGate, type Statement, startClickHouseGate } from '../../harness/clickhouse-gate.js';
+import { type ClickHouseClient, codeOfFault, connectClickHouse } from '../../src/clickhouse/client.js';
+import { deleteRows } from '../../src/clickhouse/mutate.js';
+import { engineOf, settingsFor, settingsOfAll, syncReplicas } from '../../src/clickhouse/replication.js';
+import { createScratch } from '../../src/clickhouse/scratch.js';
+import { insertNameOf, insertSettings, isInsertRunning, isStored } from '../../src/clickhouse/store.js';
+import { createTestAccount } from '../harness/accounts.js';
+import { runAdmin } from '../harness/administration.js';
+import type { Child } from '../harness/child.js';
+import { type ClickHouseGate, type Statement, startClickHouseGate } from '../harness/clickhouse-gate.js';
 import {
   assertExact,
   dumpPlaces,
@@ -17,21 +22,16 @@ import {
   untilComplete,
   untilStored,
   writeHistory,
-} from '../../harness/deletion.js';
-import { freePort } from '../../harness/free-port.js';
+} from '../harness/deletion.js';
+import { freePort } from '../harness/free-port.js';
 import {
   type ClickHouseHandle,
   type SluiceHandle,
   startClickHouse,
   startSluice,
-} from '../../harness/services.js';
-import { readRecords, submitExport, untilExportComplete } from '../../harness/user-export.js';
-import { until } from '../../harness/wait.js';
-import { type ClickHouseClient, codeOfFault, connectClickHouse } from '../../src/clickhouse/client.js';
-import { deleteRows } from '../../src/clickhouse/mutate.js';
-import { engineOf, settingsFor, settingsOfAll, syncReplicas } from '../../src/clickhouse/replication.js';
-import { createScratch } from '../../src/clickhouse/scratch.js';
-import { insertNameOf, insertSettings, isInsertRunning, isStored } from '../../src/clickhouse/store.js';
+} from '../harness/services.js';
+import { readRecords, submitExport, untilExportComplete } from '../harness/user-export.js';
+import { until } from '../harness/wait.js';
 import { readDeployFile } from '../support/deploy-file.js';
 import { startKeeper } from '../support/keeper.js';
 import { startStockClickHouse } from '../support/stock-clickhouse.js';

@@ -3,8 +3,40 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { createTestAccount, type TestAccount, untilRegistryIsRead } from '../../harness/accounts.js';
-import { atPort, type ClickHouseHandle, credentials } from '../../harness/clickhouse.js';
+import type { ShardView } from '../../src/admin/shards.js';
+import { readArrived } from '../../src/clickhouse/arrived.js';
+import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
+import { migrateServers } from '../../src/clickhouse/migrate.js';
+import { movedTables } from '../../src/clickhouse/move-rows.js';
+import { deleteRows } from '../../src/clickhouse/mutate.js';
+import { WrongServer } from '../../src/clickhouse/right-servers.js';
+import { connectServers, serversOf, serversThere } from '../../src/clickhouse/servers.js';
+import { spanningViews } from '../../src/clickhouse/spanning-views.js';
+import { readConfig } from '../../src/config.js';
+import { crashPoints, noCrash } from '../../src/crash-point.js';
+import { createLog } from '../../src/log.js';
+import type { BackupView } from '../../src/operations/backups.js';
+import { moveShard } from '../../src/operations/move-shard.js';
+import type { RestoredBackup } from '../../src/operations/restore-plan.js';
+import { chooseRequests } from '../../src/privacy/deletion/choose-requests.js';
+import { placesInOrder } from '../../src/privacy/deletion/places.js';
+import { createPreviews } from '../../src/privacy/deletion/preview.js';
+import { readUsersRecords } from '../../src/privacy/export/read.js';
+import { readExport } from '../../src/privacy/export/request.js';
+import { activateCopy, copyIdentifications } from '../../src/privacy/retention/removed-identifications.js';
+import { suppressUsers } from '../../src/privacy/suppression/submit.js';
+import { connect, untilReady } from '../../src/redis/client.js';
+import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
+import { readRegistry } from '../../src/registry/registry.js';
+import {
+  clickhouseOf,
+  followShardTable,
+  refreshShardTable,
+  spreadEvenly,
+} from '../../src/registry/shard-servers.js';
+import { expireRows, type RetentionContext } from '../../workers/retention.js';
+import { createTestAccount, type TestAccount, untilRegistryIsRead } from '../harness/accounts.js';
+import { atPort, type ClickHouseHandle, credentials } from '../harness/clickhouse.js';
 import {
   callWithToken,
   deleteNow,
@@ -17,45 +49,13 @@ import {
   submitAccepted,
   submitWith,
   untilComplete,
-} from '../../harness/deletion.js';
-import { paths, post } from '../../harness/ingestion.js';
-import { withRedis } from '../../harness/redis-client.js';
-import { type SluiceHandle, startSluice, startTcpProxy } from '../../harness/services.js';
-import { runProgram } from '../../harness/sluice.js';
-import { readRecords, submitExport, untilExportComplete } from '../../harness/user-export.js';
-import { until, within } from '../../harness/wait.js';
-import { readRegistry } from '../../src/accounts/registry.js';
-import {
-  clickhouseOf,
-  followShardTable,
-  refreshShardTable,
-  spreadEvenly,
-} from '../../src/accounts/shard-servers.js';
-import type { BackupView } from '../../src/admin/backups.js';
-import { moveShard } from '../../src/admin/move-shard.js';
-import type { RestoredBackup } from '../../src/admin/restore-plan.js';
-import type { ShardView } from '../../src/admin/shards.js';
-import { readArrived } from '../../src/clickhouse/arrived.js';
-import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
-import { migrateServers } from '../../src/clickhouse/migrate.js';
-import { movedTables } from '../../src/clickhouse/move-rows.js';
-import { deleteRows } from '../../src/clickhouse/mutate.js';
-import { WrongServer } from '../../src/clickhouse/right-servers.js';
-import { connectServers, serversOf, serversThere } from '../../src/clickhouse/servers.js';
-import { spanningViews } from '../../src/clickhouse/spanning-views.js';
-import { readConfig } from '../../src/config.js';
-import { crashPoints, noCrash } from '../../src/crash-point.js';
-import { chooseRequests } from '../../src/deletion/choose-requests.js';
-import { placesInOrder } from '../../src/deletion/places.js';
-import { createPreviews } from '../../src/deletion/preview.js';
-import { readUsersRecords } from '../../src/export/read.js';
-import { readExport } from '../../src/export/request.js';
-import { createLog } from '../../src/log.js';
-import { connect, untilReady } from '../../src/redis/client.js';
-import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
-import { activateCopy, copyIdentifications } from '../../src/retention/removed-identifications.js';
-import { suppressUsers } from '../../src/suppression/submit.js';
-import { expireRows, type RetentionContext } from '../../workers/retention.js';
+} from '../harness/deletion.js';
+import { paths, post } from '../harness/ingestion.js';
+import { withRedis } from '../harness/redis-client.js';
+import { type SluiceHandle, startSluice, startTcpProxy } from '../harness/services.js';
+import { runProgram } from '../harness/sluice.js';
+import { readRecords, submitExport, untilExportComplete } from '../harness/user-export.js';
+import { until, within } from '../harness/wait.js';
 
 const serverCount = 3;
 const shards = 6;

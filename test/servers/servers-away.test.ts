@@ -4,10 +4,10 @@ import assert from 'node:assert/strict';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, test } from 'node:test';
-import { until, within } from '../../harness/wait.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { guardServers } from '../../src/clickhouse/right-servers.js';
 import { connectServers, serversOf, serversThere } from '../../src/clickhouse/servers.js';
+import { until, within } from '../harness/wait.js';
 
 /** Stands in for a ClickHouse that hangs as long as `hangs` is set. */
 async function startServer(number: number) {

@@ -1,7 +1,7 @@
 // Kills every kind of process, one after another, a minute apart. The first API process and the first worker are skipped,
 // since their memory is measured.
 
-import type { Child, SluiceHandle } from '../../harness/services.js';
+import type { Child, SluiceHandle } from '../harness/services.js';
 
 export type FaultEvent = { readonly atMs: number; readonly what: string };
 

@@ -3,7 +3,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { Agent, request } from 'undici';
-import type { SluiceHandle } from '../../harness/services.js';
+import type { SluiceHandle } from '../harness/services.js';
 
 const acknowledged = 1;
 const absent = 2;

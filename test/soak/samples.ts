@@ -1,10 +1,10 @@
 // What a soak measures, and how: each series by its name, with the growth that does not count.
 
 import { memoryFloorMib, type Point } from '../../bench/report/trend.js';
-import type { Child, SluiceHandle } from '../../harness/services.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import { openDescriptors, residentMib } from '../fuzz/process-figures.js';
+import type { Child, SluiceHandle } from '../harness/services.js';
 
 export type SeriesName = keyof typeof series;
 

@@ -3,8 +3,6 @@
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import { withRedisClock } from '../../harness/redis-clock.js';
-import { type RedisHandle, startRedis } from '../../harness/services.js';
 import { generationAbove } from '../../src/clickhouse/key-index.js';
 import { claims } from '../../src/contract/limits.js';
 import { Redis } from '../../src/packages/ioredis.js';
@@ -13,6 +11,8 @@ import { createClaimAging } from '../../src/redis/claim-window.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
 import { claimSweeps } from '../../src/tuning.js';
+import { withRedisClock } from '../harness/redis-clock.js';
+import { type RedisHandle, startRedis } from '../harness/services.js';
 import fc from '../support/fast-check.js';
 import { commit, epoch, eventIdOf, eventRecord, group, loadShard } from '../support/shard.js';
 

@@ -2,7 +2,6 @@
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
-import { loadDeployment } from '../../src/accounts/deployment.js';
 import { retryFailed } from '../../src/admin/failed.js';
 import type { ClickHouseClient } from '../../src/clickhouse/client.js';
 import { migrate, readMigrations } from '../../src/clickhouse/migrate.js';
@@ -20,6 +19,7 @@ import {
 } from '../../src/contract/records.js';
 import { noCrash } from '../../src/crash-point.js';
 import { createLog } from '../../src/log.js';
+import { loadDeployment } from '../../src/operations/deployment.js';
 import type { Redis } from '../../src/packages/ioredis.js';
 import { memberOf, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';

@@ -2,7 +2,6 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { startRedis } from '../../harness/services.js';
 import { commits } from '../../src/contract/limits.js';
 import type { CommitResult } from '../../src/ingest/attempts.js';
 import { createCommitter } from '../../src/ingest/commit.js';
@@ -10,6 +9,7 @@ import { createLog } from '../../src/log.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { connectForCommits, untilReady } from '../../src/redis/client.js';
 import { commitBatches } from '../../src/tuning.js';
+import { startRedis } from '../harness/services.js';
 import { epoch, eventRecord, group, loadShard, noSuppressions, submissionOf } from '../support/shard.js';
 
 test('a reply still counts if it came while the process stood still for longer than a commit may take', async () => {

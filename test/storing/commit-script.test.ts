@@ -2,9 +2,6 @@
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import { withRedisClock } from '../../harness/redis-clock.js';
-import { type RedisHandle, startRedis } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
 import { stampRows } from '../../src/clickhouse/stamps.js';
 import { columns } from '../../src/clickhouse/tables.js';
 import { claims, limitEntriesMax, rateLimitOf } from '../../src/contract/limits.js';
@@ -17,6 +14,9 @@ import { claimBucketCount, claimWindowMinutes } from '../../src/redis/claim-wind
 import { classifyRedisFault } from '../../src/redis/faults.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
+import { withRedisClock } from '../harness/redis-clock.js';
+import { type RedisHandle, startRedis } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 import fc from '../support/fast-check.js';
 import { commit, dumpAll, epoch, eventRecord, group, loadShard } from '../support/shard.js';
 

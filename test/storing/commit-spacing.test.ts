@@ -2,13 +2,13 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { startRedis } from '../../harness/services.js';
 import type { CommitResult } from '../../src/ingest/attempts.js';
 import { createCommitter } from '../../src/ingest/commit.js';
 import { createLog } from '../../src/log.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { connectForCommits, untilReady } from '../../src/redis/client.js';
 import { commitBatches } from '../../src/tuning.js';
+import { startRedis } from '../harness/services.js';
 import { epoch, eventRecord, group, loadShard, noSuppressions, submissionOf } from '../support/shard.js';
 
 test('requests that keep coming share commits: each has several times as many as come while Redis answers', async () => {

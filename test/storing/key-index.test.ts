@@ -4,7 +4,6 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, before, beforeEach, test } from 'node:test';
-import { withRedisClock } from '../../harness/redis-clock.js';
 import { listFailed } from '../../src/admin/failed.js';
 import type { Question } from '../../src/clickhouse/answers.js';
 import type { ClickHouseClient } from '../../src/clickhouse/client.js';
@@ -37,6 +36,7 @@ import { indexKeys } from '../../workers/index-keys.js';
 import { createKeyFilter } from '../../workers/key-filter.js';
 import { KeyIndexIncomplete } from '../../workers/late-repeats.js';
 import { storeSegment } from '../../workers/store.js';
+import { withRedisClock } from '../harness/redis-clock.js';
 import fc from '../support/fast-check.js';
 import { commit, epoch, eventIdOf, eventRecord, group, loadShard } from '../support/shard.js';
 import { type Stores, startStores } from '../support/stores.js';

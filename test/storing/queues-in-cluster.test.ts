@@ -1,14 +1,14 @@
 // Workers of BullMQ on a Redis Cluster. The connection on which they wait for jobs must come back after every fault.
 
 import { after, before, test } from 'node:test';
-import { ask, type RedisClusterHandle, startRedisCluster } from '../../harness/redis-cluster.js';
-import { until } from '../../harness/wait.js';
 import { readConfig } from '../../src/config.js';
 import { createLog } from '../../src/log.js';
 import { Worker } from '../../src/packages/bullmq.js';
 import { connectForQueue } from '../../src/redis/client.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import { openQueue, storeJobOptions, storeQueueName, workerOptions } from '../../workers/queues.js';
+import { ask, type RedisClusterHandle, startRedisCluster } from '../harness/redis-cluster.js';
+import { until } from '../harness/wait.js';
 
 const shard = 0;
 /** Chance decides which master answers the check of a connection, so one worker alone shows little. */

@@ -2,8 +2,6 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { type RedisHandle, startRedis } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
 import { createLog } from '../../src/log.js';
 import { Worker } from '../../src/packages/bullmq.js';
 import { Redis } from '../../src/packages/ioredis.js';
@@ -16,6 +14,8 @@ import {
   storeQueueName,
   undoEffectsOfWrongClocks,
 } from '../../workers/queues.js';
+import { type RedisHandle, startRedis } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 
 let server: RedisHandle;
 let redis: Redis;

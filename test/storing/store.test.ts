@@ -2,9 +2,6 @@
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import type { ClickHouseGate } from '../../harness/clickhouse-gate.js';
-import { until } from '../../harness/wait.js';
-import { loadDeployment } from '../../src/accounts/deployment.js';
 import { listFailed, retryFailed } from '../../src/admin/failed.js';
 import {
   type ClickHouseClient,
@@ -31,6 +28,7 @@ import {
 import { type CrashPoint, type CrashPointName, noCrash } from '../../src/crash-point.js';
 import { noEventId } from '../../src/ingest/event-id.js';
 import { createLog } from '../../src/log.js';
+import { loadDeployment } from '../../src/operations/deployment.js';
 import type { Redis } from '../../src/packages/ioredis.js';
 import { readBacklog } from '../../src/redis/backlog.js';
 import { registryKeys, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
@@ -38,6 +36,8 @@ import { runScript, scripts } from '../../src/redis/scripts.js';
 import { commitBatches, insertTokens } from '../../src/tuning.js';
 import { MarkerCheckTooOld } from '../../workers/marker-check.js';
 import { maySkipMarkerCheck, storeSegment } from '../../workers/store.js';
+import type { ClickHouseGate } from '../harness/clickhouse-gate.js';
+import { until } from '../harness/wait.js';
 import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
 import { type GatedStores, startGatedStores } from '../support/stores.js';
 

@@ -2,10 +2,10 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { freePort } from '../../harness/free-port.js';
-import { type Child, type SluiceHandle, startSluice } from '../../harness/services.js';
-import { track } from '../../harness/track.js';
-import { until } from '../../harness/wait.js';
+import { freePort } from '../harness/free-port.js';
+import { type Child, type SluiceHandle, startSluice } from '../harness/services.js';
+import { track } from '../harness/track.js';
+import { until } from '../harness/wait.js';
 
 let sluice: SluiceHandle;
 let worker: Child;

@@ -2,10 +2,10 @@
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { type Child, startChild } from '../../harness/child.js';
-import { plainEnvironment } from '../../harness/environment.js';
-import { freePort } from '../../harness/free-port.js';
-import { tempDir } from '../../harness/temp-dir.js';
+import { type Child, startChild } from '../harness/child.js';
+import { plainEnvironment } from '../harness/environment.js';
+import { freePort } from '../harness/free-port.js';
+import { tempDir } from '../harness/temp-dir.js';
 import { readDeployFile, readYaml } from './deploy-file.js';
 import { programPath } from './proxies.js';
 

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { type IncomingMessage, request } from 'node:http';
-import { type ClickHouseHandle, type ClickHouseUser, credentials } from '../../harness/clickhouse.js';
+import { type ClickHouseHandle, type ClickHouseUser, credentials } from '../harness/clickhouse.js';
 
 /** Runs until it is killed, and uses no CPU. */
 export const longStatement =

@@ -2,7 +2,7 @@
 // real browsers of the browser tests, this one can be made to refuse, to crash and to wait.
 
 import { webcrypto } from 'node:crypto';
-import type { FetchResponse, PageEvent, WebStorage, Window } from '../../src/client/web/browser.js';
+import type { FetchResponse, PageEvent, WebStorage, Window } from '../../src/libraries/client/web/browser.js';
 import {
   createTestClock,
   createTestServer,

@@ -3,7 +3,7 @@
 // steps, nothing arrives twice, for another user, or from a visitor who had opted out.
 
 import assert from 'node:assert/strict';
-import { clientLimits } from '../../src/client/core/limits.js';
+import { clientLimits } from '../../src/libraries/client/core/limits.js';
 import fc from './fast-check.js';
 
 export const tabsMax = 3;

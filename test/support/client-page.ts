@@ -6,12 +6,12 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { TestContext } from 'node:test';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
-import { createEnvironments } from '../../harness/accounts.js';
-import { launchBrowser } from '../../harness/browser.js';
-import { collect, event, newId, request } from '../../harness/collect.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
-import { type SnippetOptions, snippet } from '../../src/client/web/snippet.js';
+import { type SnippetOptions, snippet } from '../../src/libraries/client/web/snippet.js';
+import { createEnvironments } from '../harness/accounts.js';
+import { launchBrowser } from '../harness/browser.js';
+import { collect, event, newId, request } from '../harness/collect.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 import { type CollectFront, startCollectFront } from './collect-front.js';
 
 export type StoredRow = {

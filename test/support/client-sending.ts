@@ -1,6 +1,6 @@
 // A started client of the library in its world, and what tests of its sending ask about it.
 
-import type { Message } from '../../src/client/core/messages.js';
+import type { Message } from '../../src/libraries/client/core/messages.js';
 import { createWorld, type TestPage, testSettings, type World } from './client-world.js';
 
 export function started(settings = {}): World & TestPage {

@@ -1,10 +1,15 @@
 // The surroundings of a client of the library in tests: a clock that the test turns, storage that survives pages and is
 // shared by tabs, and a server that keeps what it accepted and fails on demand.
 
-import type { Adapters, Clock, KeyValueStorage, TransportAnswer } from '../../src/client/core/adapters.js';
-import { type Client, createClient, type Settings } from '../../src/client/core/client.js';
-import type { CollectRequest, Message, MessageAnswer } from '../../src/client/core/messages.js';
-import { createStoredProperties } from '../../src/client/core/stored-properties.js';
+import type {
+  Adapters,
+  Clock,
+  KeyValueStorage,
+  TransportAnswer,
+} from '../../src/libraries/client/core/adapters.js';
+import { type Client, createClient, type Settings } from '../../src/libraries/client/core/client.js';
+import type { CollectRequest, Message, MessageAnswer } from '../../src/libraries/client/core/messages.js';
+import { createStoredProperties } from '../../src/libraries/client/core/stored-properties.js';
 
 export type TestClock = Clock & {
   /** Moves the clock forward and runs the timers that become due, each with everything that follows from it. */

@@ -3,7 +3,7 @@
 
 import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, request, type ServerResponse } from 'node:http';
-import { freePort } from '../../harness/free-port.js';
+import { freePort } from '../harness/free-port.js';
 
 export type SentMessage = {
   readonly type: string;

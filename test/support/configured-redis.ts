@@ -2,10 +2,10 @@
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { freePort } from '../../harness/free-port.js';
-import { removeTempDir, tempDir } from '../../harness/temp-dir.js';
-import { until } from '../../harness/wait.js';
 import { Redis } from '../../src/packages/ioredis.js';
+import { freePort } from '../harness/free-port.js';
+import { removeTempDir, tempDir } from '../harness/temp-dir.js';
+import { until } from '../harness/wait.js';
 
 /** The values of some settings of a Redis that is started by this command with these arguments. */
 export async function readRedisSettings(

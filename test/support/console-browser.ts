@@ -4,10 +4,10 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser, Frame, Page } from 'playwright-core';
-import { faultsOf } from '../../harness/browser.js';
-import type { SluiceHandle } from '../../harness/sluice.js';
-import { until } from '../../harness/wait.js';
 import type { Role } from '../../src/contract/roles.js';
+import { faultsOf } from '../harness/browser.js';
+import type { SluiceHandle } from '../harness/sluice.js';
+import { until } from '../harness/wait.js';
 import { password } from './console.js';
 import { root } from './deploy-file.js';
 

@@ -1,7 +1,7 @@
 // People of the console, played by programs with real requests, cookies and the headers of a browser's page.
 
-import type { SluiceHandle } from '../../harness/sluice.js';
 import type { Role } from '../../src/contract/roles.js';
+import type { SluiceHandle } from '../harness/sluice.js';
 
 export type Answer = {
   readonly status: number;

@@ -2,10 +2,10 @@
 // loaded, and ended after its tests.
 
 import { after } from 'node:test';
-import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
-import { startClickHouseGate } from '../../harness/clickhouse-gate.js';
-import { getToken } from '../../harness/deletion.js';
-import { type Child, type SluiceHandle, startClickHouse, startSluice } from '../../harness/services.js';
+import { createTestAccount, type TestAccount } from '../harness/accounts.js';
+import { startClickHouseGate } from '../harness/clickhouse-gate.js';
+import { getToken } from '../harness/deletion.js';
+import { type Child, type SluiceHandle, startClickHouse, startSluice } from '../harness/services.js';
 
 type Options = Parameters<typeof startSluice>[0];
 

@@ -6,7 +6,7 @@ import { spawnSync } from 'node:child_process';
 import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, symlinkSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { type Copy, DockerfileParser, type From, type Instruction } from 'dockerfile-ast';
-import { tempDir } from '../../harness/temp-dir.js';
+import { tempDir } from '../harness/temp-dir.js';
 import { deployPath, root } from './deploy-file.js';
 
 export type Image = {

@@ -1,8 +1,8 @@
 // A registry without accounts on a real Redis, for tests of what is in it. It needs neither ClickHouse nor processes of ours.
 
-import { type RedisHandle, startRedis } from '../../harness/services.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { registryKeys } from '../../src/redis/keys.js';
+import { type RedisHandle, startRedis } from '../harness/services.js';
 
 export type EmptyRegistry = {
   readonly redis: Redis;

@@ -3,10 +3,10 @@
 import { existsSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { delimiter, join } from 'node:path';
-import { type Child, startChild } from '../../harness/child.js';
-import { plainEnvironment } from '../../harness/environment.js';
-import { freePort } from '../../harness/free-port.js';
-import { tempDir } from '../../harness/temp-dir.js';
+import { type Child, startChild } from '../harness/child.js';
+import { plainEnvironment } from '../harness/environment.js';
+import { freePort } from '../harness/free-port.js';
+import { tempDir } from '../harness/temp-dir.js';
 import { root } from './deploy-file.js';
 
 /** Where Debian's packages put libraries of Java, and where deploy/local/unpack.mjs does. */

@@ -6,7 +6,7 @@ import { spawnSync } from 'node:child_process';
 import { symlinkSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import { tempDir } from '../../harness/temp-dir.js';
+import { tempDir } from '../harness/temp-dir.js';
 import { listDeployFiles, parseYaml, readDeployFile, root } from './deploy-file.js';
 
 export type Labels = Readonly<Record<string, string>>;

@@ -1,7 +1,7 @@
 // The clock of rate limits. It is Redis's own clock plus an offset in the state of a shard.
 
-import { withRedis } from '../../harness/redis-client.js';
 import { shardKeys } from '../../src/redis/keys.js';
+import { withRedis } from '../harness/redis-client.js';
 
 /**
  * Moves the clock of rate limits forward, for all users of all environments of a deployment with one shard. It is for tests

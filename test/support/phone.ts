@@ -1,13 +1,13 @@
 // A phone for tests of the mobile surfaces: storage that survives its apps and answers later, a network that leads to a
 // test server, sensors that tests move, and a clock that they turn.
 
-import type { Clock, TransportAnswer } from '../../src/client/core/adapters.js';
+import type { Clock, TransportAnswer } from '../../src/libraries/client/core/adapters.js';
 import type {
   DeviceAdapters,
   DeviceStorage,
   PairingAdapters,
   RuntimeAdapters,
-} from '../../src/client/mobile/adapters.js';
+} from '../../src/libraries/client/mobile/adapters.js';
 import {
   createTestClock,
   createTestServer,

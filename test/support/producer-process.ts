@@ -3,7 +3,7 @@
 
 import { closeSync, openSync, writeSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { createSluice } from '../../src/producer/index.js';
+import { createSluice } from '../../src/libraries/producer/index.js';
 
 const { values } = parseArgs({
   options: {

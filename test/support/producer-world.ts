@@ -7,7 +7,7 @@ import {
   type Refusal,
   type Sluice,
   type SluiceOptions,
-} from '../../src/producer/index.js';
+} from '../../src/libraries/producer/index.js';
 import { type AnsweringServer, startAnsweringServer } from './answering-server.js';
 
 export type ProducerWorld = {

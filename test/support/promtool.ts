@@ -3,7 +3,7 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
-import { tempDir } from '../../harness/temp-dir.js';
+import { tempDir } from '../harness/temp-dir.js';
 import { root } from './deploy-file.js';
 
 /** The path where deploy/local/unpack.mjs puts it. */

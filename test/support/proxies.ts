@@ -4,10 +4,10 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { delimiter, join } from 'node:path';
-import { type Child, startChild } from '../../harness/child.js';
-import { plainEnvironment } from '../../harness/environment.js';
-import { freePort } from '../../harness/free-port.js';
-import { tempDir } from '../../harness/temp-dir.js';
+import { type Child, startChild } from '../harness/child.js';
+import { plainEnvironment } from '../harness/environment.js';
+import { freePort } from '../harness/free-port.js';
+import { tempDir } from '../harness/temp-dir.js';
 import { readDeployFile, root } from './deploy-file.js';
 
 export type StartedProxy = Child & {

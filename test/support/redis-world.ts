@@ -2,8 +2,8 @@
 // loaded, and ended after its tests.
 
 import { after } from 'node:test';
-import { connectTestRedis } from '../../harness/redis-client.js';
-import { startRedis, startSluice, startTcpProxy } from '../../harness/services.js';
+import { connectTestRedis } from '../harness/redis-client.js';
+import { startRedis, startSluice, startTcpProxy } from '../harness/services.js';
 
 /** `redis` is the test's own connection, which no proxy disturbs. */
 export async function redisWorld(processes: 'apiEnv' | 'workerEnv', env: Record<string, string> = {}) {

@@ -5,7 +5,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
-import type { SluiceHandle } from '../../harness/services.js';
+import type { SluiceHandle } from '../harness/services.js';
 import { root } from './deploy-file.js';
 
 export type Block = { readonly section: string; readonly commands: string };

@@ -15,9 +15,9 @@ import {
 } from '../../src/ingest/pack.js';
 import { rowEncoder } from '../../src/ingest/row.js';
 import type { Submission } from '../../src/ingest/submission.js';
+import type { Suppressions } from '../../src/privacy/suppression/suppressions.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import { runScript, type Script, scripts } from '../../src/redis/scripts.js';
-import type { Suppressions } from '../../src/suppression/suppressions.js';
 
 export const epoch = 'e'.repeat(32);
 

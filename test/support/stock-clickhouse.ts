@@ -5,10 +5,10 @@
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Child, startChild } from '../../harness/child.js';
-import { plainEnvironment } from '../../harness/environment.js';
-import { freePort } from '../../harness/free-port.js';
-import { tempDir } from '../../harness/temp-dir.js';
+import { type Child, startChild } from '../harness/child.js';
+import { plainEnvironment } from '../harness/environment.js';
+import { freePort } from '../harness/free-port.js';
+import { tempDir } from '../harness/temp-dir.js';
 import { root } from './deploy-file.js';
 
 const month = 'toYYYYMM(event_date)';

@@ -1,17 +1,12 @@
 // A Redis and a migrated ClickHouse without the service, for tests of its parts.
 
-import { type ClickHouseGate, startClickHouseGate } from '../../harness/clickhouse-gate.js';
-import { tablesUnderTest } from '../../harness/environment.js';
-import type { RedisOptions } from '../../harness/redis.js';
-import {
-  type ClickHouseHandle,
-  type RedisHandle,
-  startClickHouse,
-  startRedis,
-} from '../../harness/services.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { migrate } from '../../src/clickhouse/migrate.js';
 import { Redis } from '../../src/packages/ioredis.js';
+import { type ClickHouseGate, startClickHouseGate } from '../harness/clickhouse-gate.js';
+import { tablesUnderTest } from '../harness/environment.js';
+import type { RedisOptions } from '../harness/redis.js';
+import { type ClickHouseHandle, type RedisHandle, startClickHouse, startRedis } from '../harness/services.js';
 
 export type Stores = {
   readonly redisServer: RedisHandle;

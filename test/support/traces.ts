@@ -3,7 +3,7 @@
 import { type Dirent, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Redis } from 'ioredis';
-import { withRedis } from '../../harness/redis-client.js';
+import { withRedis } from '../harness/redis-client.js';
 
 /** The keys of Redis that hold a text, in their names or values. */
 export async function keysWith(sluice: { readonly redisUrl: string }, text: string): Promise<string[]> {

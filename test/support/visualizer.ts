@@ -2,7 +2,7 @@
 
 import { request } from 'node:http';
 import { WebSocket } from 'ws';
-import { until } from '../../harness/wait.js';
+import { until } from '../harness/wait.js';
 
 export type Pairing = { readonly pairing: string; readonly code: string; readonly expires_in: number };
 

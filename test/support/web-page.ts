@@ -1,7 +1,7 @@
 // A page that has loaded the client library, without a browser, and what tests ask about it.
 
-import type { EventMessage } from '../../src/client/core/messages.js';
-import { createSluice, type LoadOptions, type Sluice } from '../../src/client/web/sluice.js';
+import type { EventMessage } from '../../src/libraries/client/core/messages.js';
+import { createSluice, type LoadOptions, type Sluice } from '../../src/libraries/client/web/sluice.js';
 import type { TestBrowser, TestWindow, WindowOptions } from './client-browser.js';
 
 export const baseUrl = 'https://events.example';

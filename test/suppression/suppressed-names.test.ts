@@ -3,9 +3,14 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';
-import { createNameSet, type NameHash } from '../../src/suppression/name-set.js';
-import { createNameHasher, inEnvironment, readName, textOfHash } from '../../src/suppression/names.js';
-import { createSipHash, type SipHash } from '../../src/suppression/siphash.js';
+import { createNameSet, type NameHash } from '../../src/privacy/suppression/name-set.js';
+import {
+  createNameHasher,
+  inEnvironment,
+  readName,
+  textOfHash,
+} from '../../src/privacy/suppression/names.js';
+import { createSipHash, type SipHash } from '../../src/privacy/suppression/siphash.js';
 import fc from '../support/fast-check.js';
 
 /** SipHash-1-3-128 in 64-bit words, written as in its specification. */

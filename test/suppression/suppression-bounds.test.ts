@@ -2,10 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import { type RedisHandle, startRedis } from '../../harness/services.js';
 import { suppressions as bounds } from '../../src/contract/limits.js';
 import { Redis } from '../../src/packages/ioredis.js';
-import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import {
   areFree,
   areSuppressed,
@@ -15,10 +13,12 @@ import {
   type Suppressed,
   suppressNames,
   TooManyNames,
-} from '../../src/suppression/change.js';
-import { joinTo, moveJoins, moveSomeJoins } from '../../src/suppression/joins.js';
-import { createNameHasher, inEnvironment } from '../../src/suppression/names.js';
+} from '../../src/privacy/suppression/change.js';
+import { joinTo, moveJoins, moveSomeJoins } from '../../src/privacy/suppression/joins.js';
+import { createNameHasher, inEnvironment } from '../../src/privacy/suppression/names.js';
+import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { suppressionChanges } from '../../src/tuning.js';
+import { type RedisHandle, startRedis } from '../harness/services.js';
 import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
 
 const accountId = '7';

@@ -4,12 +4,12 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
-import { collect, event, identify, request } from '../../harness/collect.js';
-import { getToken } from '../../harness/deletion.js';
-import { isAccepted, paths, post, untilStored } from '../../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { setSuppressed } from '../../harness/suppression.js';
+import { createTestAccount, type TestAccount } from '../harness/accounts.js';
+import { collect, event, identify, request } from '../harness/collect.js';
+import { getToken } from '../harness/deletion.js';
+import { isAccepted, paths, post, untilStored } from '../harness/ingestion.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { setSuppressed } from '../harness/suppression.js';
 import fc from '../support/fast-check.js';
 
 const historiesAtOnce = 8;

@@ -8,7 +8,7 @@ import { BenchError } from '../../bench/failure.js';
 import { compare, compareResults } from '../../bench/report/compare.js';
 import { guard, guardTable } from '../../bench/report/guard.js';
 import { readResults } from '../../bench/results.js';
-import { tempDir } from '../../harness/temp-dir.js';
+import { tempDir } from '../harness/temp-dir.js';
 import { halfLoadOf, resultsOf, runOf, wayOf, withCommits } from '../support/bench-results.js';
 
 const costs = 'Highest rates, and the cost of a record';

@@ -19,9 +19,9 @@ import { chooseWrk } from '../../bench/session.js';
 import { measure, type Subject } from '../../bench/throughput/measure.js';
 import { loadOf } from '../../bench/throughput/throughput.js';
 import { wayNamed } from '../../bench/throughput/ways.js';
-import { plainEnvironment } from '../../harness/environment.js';
-import { freePort } from '../../harness/free-port.js';
-import { until } from '../../harness/wait.js';
+import { plainEnvironment } from '../harness/environment.js';
+import { freePort } from '../harness/free-port.js';
+import { until } from '../harness/wait.js';
 
 type Handle = (body: string, response: ServerResponse, request: IncomingMessage) => void;
 

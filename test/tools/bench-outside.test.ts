@@ -22,11 +22,11 @@ import { runOutside } from '../../bench/outside/run.js';
 import { resultOf, searchRate } from '../../bench/outside/search.js';
 import { createProgress } from '../../bench/progress.js';
 import { wayNamed } from '../../bench/throughput/ways.js';
-import { createTestAccount, type TestAccount } from '../../harness/accounts.js';
-import { plainEnvironment } from '../../harness/environment.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { tempDir } from '../../harness/temp-dir.js';
-import { until } from '../../harness/wait.js';
+import { createTestAccount, type TestAccount } from '../harness/accounts.js';
+import { plainEnvironment } from '../harness/environment.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { tempDir } from '../harness/temp-dir.js';
+import { until } from '../harness/wait.js';
 
 const main = fileURLToPath(new URL('../../bench/main.js', import.meta.url));
 const dir = tempDir('bench-outside');

@@ -4,10 +4,6 @@
 import assert from 'node:assert/strict';
 import { createHash, createHmac } from 'node:crypto';
 import { test } from 'node:test';
-import type { Endpoint, SentEvent } from '../../harness/endpoints.js';
-import type { StoredEvent } from '../../harness/exactly-once.js';
-import type { Invocation, Outcome, Settlement } from '../../harness/load.js';
-import { startRedis } from '../../harness/services.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { scripts } from '../../src/redis/scripts.js';
 import { type Evidence, findBroken } from '../chaos/check.js';
@@ -16,6 +12,10 @@ import { commitScriptOf, mutants, patchedText } from '../chaos/mutants.js';
 import { readTrace } from '../chaos/power-cut.js';
 import { canSetRedisClock, createRedisClock } from '../chaos/redis-clock.js';
 import { without } from '../chaos/shrink.js';
+import type { Endpoint, SentEvent } from '../harness/endpoints.js';
+import type { StoredEvent } from '../harness/exactly-once.js';
+import type { Invocation, Outcome, Settlement } from '../harness/load.js';
+import { startRedis } from '../harness/services.js';
 import { commit, eventRecord, group, loadShard } from '../support/shard.js';
 
 type Entry = Invocation & Partial<Settlement>;

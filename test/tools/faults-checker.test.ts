@@ -3,9 +3,9 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { SentEvent } from '../../harness/endpoints.js';
-import { findViolations, type StoredEvent } from '../../harness/exactly-once.js';
-import type { Invocation, Outcome, Settlement } from '../../harness/load.js';
+import type { SentEvent } from '../harness/endpoints.js';
+import { findViolations, type StoredEvent } from '../harness/exactly-once.js';
+import type { Invocation, Outcome, Settlement } from '../harness/load.js';
 
 type Entry = Invocation & Partial<Settlement>;
 

@@ -4,10 +4,10 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { test } from 'node:test';
-import { freePort } from '../../harness/free-port.js';
+import { freePort } from '../harness/free-port.js';
 
 test('never gives a port that another test process may get, even if nobody listens there', async () => {
-  const module = new URL('../../harness/free-port.js', import.meta.url).href;
+  const module = new URL('../harness/free-port.js', import.meta.url).href;
   const code = `const { freePort } = await import('${module}');
     const ports = [];
     for (let n = 0; n < 200; n += 1) ports.push(await freePort());

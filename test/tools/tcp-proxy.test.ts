@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { connect, type Socket } from 'node:net';
 import { after, before, test } from 'node:test';
-import { type RedisHandle, startRedis, startTcpProxy, type TcpProxy } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
+import { type RedisHandle, startRedis, startTcpProxy, type TcpProxy } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 
 type Client = { send(command: string): void; readonly text: string; readonly ended: string | undefined };
 

@@ -7,8 +7,8 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import { basename, dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { tempDir } from '../../harness/temp-dir.js';
-import { until } from '../../harness/wait.js';
+import { tempDir } from '../harness/temp-dir.js';
+import { until } from '../harness/wait.js';
 import { watchIdleCores } from '../runner/idle-cores.js';
 import { filesAtOnce, isQuick, laneOf, namedFiles, nameOf } from '../runner/lanes.js';
 import { inOrder, nextFile, type Planned } from '../runner/schedule.js';

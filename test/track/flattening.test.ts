@@ -5,11 +5,11 @@ import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { createEnvironments, unlimited } from '../../harness/accounts.js';
-import { post, untilStored } from '../../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { bodies, counts, flattened } from '../../src/contract/limits.js';
 import { mendEvent } from '../../src/ingest/mend.js';
+import { createEnvironments, unlimited } from '../harness/accounts.js';
+import { post, untilStored } from '../harness/ingestion.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
 import fc from '../support/fast-check.js';
 
 let sluice: SluiceHandle;

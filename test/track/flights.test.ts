@@ -4,12 +4,12 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { unlimited } from '../../harness/accounts.js';
-import { forgetKeys } from '../../harness/forgotten-keys.js';
-import { untilStored } from '../../harness/ingestion.js';
-import { withRedis } from '../../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
+import { unlimited } from '../harness/accounts.js';
+import { forgetKeys } from '../harness/forgotten-keys.js';
+import { untilStored } from '../harness/ingestion.js';
+import { withRedis } from '../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 
 type Flight = {
   /** `2001/01/01 00:47`, taken as UTC. */

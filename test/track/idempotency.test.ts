@@ -3,15 +3,15 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { createEnvironments } from '../../harness/accounts.js';
-import { collect, event } from '../../harness/collect.js';
-import { forgetKeys } from '../../harness/forgotten-keys.js';
-import { type Answer, isAccepted, paths, post, untilStored } from '../../harness/ingestion.js';
-import { withRedis } from '../../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { runProgram } from '../../harness/sluice.js';
-import { until } from '../../harness/wait.js';
 import { shardKeys } from '../../src/redis/keys.js';
+import { createEnvironments } from '../harness/accounts.js';
+import { collect, event } from '../harness/collect.js';
+import { forgetKeys } from '../harness/forgotten-keys.js';
+import { type Answer, isAccepted, paths, post, untilStored } from '../harness/ingestion.js';
+import { withRedis } from '../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { runProgram } from '../harness/sluice.js';
+import { until } from '../harness/wait.js';
 
 let sluice: SluiceHandle;
 let appId: string;

@@ -3,14 +3,14 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { counts } from '../../src/contract/limits.js';
-import { parseDocument } from '../../src/ingest/document.js';
 import { eventKind } from '../../src/ingest/event.js';
 import { ignoredOf } from '../../src/ingest/ignored-fields.js';
-import { readLargeDocument } from '../../src/ingest/large-document.js';
 import { createLimitKeys } from '../../src/ingest/limit-key.js';
 import { type PrepareContext, prepareLarge } from '../../src/ingest/prepare.js';
 import { prepareSegment } from '../../src/ingest/segment.js';
-import { atOnce, type Steps } from '../../src/ingest/steps.js';
+import { parseDocument } from '../../src/parsing/document.js';
+import { readLargeDocument } from '../../src/parsing/large-document.js';
+import { atOnce, type Steps } from '../../src/parsing/steps.js';
 import fc from '../support/fast-check.js';
 import { noSuppressions } from '../support/shard.js';
 

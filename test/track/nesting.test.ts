@@ -3,12 +3,12 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { createEnvironments, createTestAccount, unlimited } from '../../harness/accounts.js';
-import { deletionPaths, getToken } from '../../harness/deletion.js';
-import { isAccepted, post as send } from '../../harness/ingestion.js';
-import { type ApiHandle, type SluiceHandle, startSluice } from '../../harness/services.js';
 import { bodies, counts } from '../../src/contract/limits.js';
-import { parseDocument } from '../../src/ingest/document.js';
+import { parseDocument } from '../../src/parsing/document.js';
+import { createEnvironments, createTestAccount, unlimited } from '../harness/accounts.js';
+import { deletionPaths, getToken } from '../harness/deletion.js';
+import { isAccepted, post as send } from '../harness/ingestion.js';
+import { type ApiHandle, type SluiceHandle, startSluice } from '../harness/services.js';
 import fc from '../support/fast-check.js';
 import { openLivePage } from '../support/visualizer.js';
 

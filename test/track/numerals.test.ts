@@ -3,12 +3,12 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { createEnvironments, createTestAccount, unlimited } from '../../harness/accounts.js';
-import { deletionPaths, getToken } from '../../harness/deletion.js';
-import { post, untilStored } from '../../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
 import { counts, lengths } from '../../src/contract/limits.js';
-import { parseDocument } from '../../src/ingest/document.js';
+import { parseDocument } from '../../src/parsing/document.js';
+import { createEnvironments, createTestAccount, unlimited } from '../harness/accounts.js';
+import { deletionPaths, getToken } from '../harness/deletion.js';
+import { post, untilStored } from '../harness/ingestion.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
 import fc from '../support/fast-check.js';
 import { testSeed } from '../support/seed.js';
 

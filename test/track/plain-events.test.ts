@@ -3,12 +3,10 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import type { LiveEnvironment } from '../../src/accounts/environments.js';
 import { bodies, rateLimits } from '../../src/contract/limits.js';
 import { eventSchema } from '../../src/contract/records.js';
 import { readJsonBody } from '../../src/http/protocol/body.js';
 import type { Exchange } from '../../src/http/protocol/exchange.js';
-import { parseDocument } from '../../src/ingest/document.js';
 import { eventKind } from '../../src/ingest/event.js';
 import { createLimitKeys } from '../../src/ingest/limit-key.js';
 import { packGroups } from '../../src/ingest/pack.js';
@@ -21,6 +19,8 @@ import {
   type Ready,
 } from '../../src/ingest/prepare.js';
 import type { NamedLimit } from '../../src/ingest/request-limits.js';
+import { parseDocument } from '../../src/parsing/document.js';
+import type { LiveEnvironment } from '../../src/registry/environments.js';
 import fc from '../support/fast-check.js';
 import { noSuppressions } from '../support/shard.js';
 

@@ -4,11 +4,11 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { createEnvironments } from '../../harness/accounts.js';
-import { type Answer, isAccepted, paths, post, readUsers, untilStored } from '../../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
 import { rateLimits } from '../../src/contract/limits.js';
+import { createEnvironments } from '../harness/accounts.js';
+import { type Answer, isAccepted, paths, post, readUsers, untilStored } from '../harness/ingestion.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 
 const windowMs = 30_000;
 const driftMs = 50;

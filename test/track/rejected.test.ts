@@ -2,14 +2,18 @@
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
 import { rejectedRecords } from '../../src/contract/limits.js';
-import { keepRejectedIn, listRejected, type RejectedEntry } from '../../src/data-quality/rejected-records.js';
+import {
+  keepRejectedIn,
+  listRejected,
+  type RejectedEntry,
+} from '../../src/insights/data-quality/rejected-records.js';
 import { createLog } from '../../src/log.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { rejectedWrites } from '../../src/tuning.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 import { filesWith } from '../support/traces.js';
 
 const log = createLog('test', 'silent');

@@ -4,9 +4,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { freePort } from '../../harness/free-port.js';
-import { openRaw } from '../../harness/raw-http.js';
-import { startRedis } from '../../harness/services.js';
 import { overloadedRetrySeconds } from '../../src/contract/limits.js';
 import { outcomes } from '../../src/contract/outcomes.js';
 import { readJsonBody } from '../../src/http/protocol/body.js';
@@ -21,6 +18,9 @@ import { Redis } from '../../src/packages/ioredis.js';
 import { pino } from '../../src/packages/pino.js';
 import { connectForCommits, untilReady } from '../../src/redis/client.js';
 import { commitBatches } from '../../src/tuning.js';
+import { freePort } from '../harness/free-port.js';
+import { openRaw } from '../harness/raw-http.js';
+import { startRedis } from '../harness/services.js';
 import { epoch, eventRecord, group, loadShard, noSuppressions, submissionOf } from '../support/shard.js';
 
 const secret = 'grace@example.com';

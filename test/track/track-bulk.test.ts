@@ -3,8 +3,10 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { type Reply, track } from '../../harness/track.js';
+import { counts, lengths, rateLimits } from '../../src/contract/limits.js';
+import type { OutcomeCode } from '../../src/contract/outcomes.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { type Reply, track } from '../harness/track.js';
 import {
   checkAccepted,
   checkRefused,
@@ -15,10 +17,8 @@ import {
   type Stored,
   sends,
   type ValidEvent,
-} from '../../harness/track-rows.js';
-import { until } from '../../harness/wait.js';
-import { counts, lengths, rateLimits } from '../../src/contract/limits.js';
-import type { OutcomeCode } from '../../src/contract/outcomes.js';
+} from '../harness/track-rows.js';
+import { until } from '../harness/wait.js';
 
 /** The deadline of an answer, 2 s, plus time for a busy machine. */
 const answeredMsMax = 3_000;

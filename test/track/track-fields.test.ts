@@ -4,9 +4,10 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { createEnvironments } from '../../harness/accounts.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { type Reply, track } from '../../harness/track.js';
+import { ignoredFields, lengths, timestampAheadMsMax } from '../../src/contract/limits.js';
+import { createEnvironments } from '../harness/accounts.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { type Reply, track } from '../harness/track.js';
 import {
   accepts,
   checkAccepted,
@@ -21,9 +22,8 @@ import {
   sends,
   sendsText,
   withProperty,
-} from '../../harness/track-rows.js';
-import { until } from '../../harness/wait.js';
-import { ignoredFields, lengths, timestampAheadMsMax } from '../../src/contract/limits.js';
+} from '../harness/track-rows.js';
+import { until } from '../harness/wait.js';
 
 let sluice: SluiceHandle;
 let ledger: Ledger;

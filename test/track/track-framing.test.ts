@@ -8,11 +8,11 @@
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { after, before, describe, test } from 'node:test';
-import { openRaw, type RawConnection, type RawReply } from '../../harness/raw-http.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
 import { bodies, receiving } from '../../src/contract/limits.js';
 import { type OutcomeCode, outcomes } from '../../src/contract/outcomes.js';
+import { openRaw, type RawConnection, type RawReply } from '../harness/raw-http.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 
 /** The parser's timer: 10 s in steps of 4 s, and time for a busy machine. */
 const timerMsMax = 40_000;

@@ -6,8 +6,9 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { constants, deflateRawSync, gzipSync } from 'node:zlib';
 import { cpuMicroseconds } from '../../bench/deployment/processes.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { type Sent, track } from '../../harness/track.js';
+import { bodies, counts } from '../../src/contract/limits.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { type Sent, track } from '../harness/track.js';
 import {
   accepts,
   checkAccepted,
@@ -20,8 +21,7 @@ import {
   sends,
   sendsText,
   withProperty,
-} from '../../harness/track-rows.js';
-import { bodies, counts } from '../../src/contract/limits.js';
+} from '../harness/track-rows.js';
 
 let sluice: SluiceHandle;
 let ledger: Ledger;

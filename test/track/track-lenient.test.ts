@@ -4,9 +4,12 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { createEnvironment } from '../../harness/accounts.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { type Reply, type Sent, track } from '../../harness/track.js';
+import { counts, lengths, timestampAheadMsMax } from '../../src/contract/limits.js';
+import type { OutcomeCode } from '../../src/contract/outcomes.js';
+import { mendEvent } from '../../src/ingest/mend.js';
+import { createEnvironment } from '../harness/accounts.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { type Reply, type Sent, track } from '../harness/track.js';
 import {
   checkAccepted,
   checkRefused,
@@ -19,11 +22,8 @@ import {
   type Stored,
   sends,
   withProperty,
-} from '../../harness/track-rows.js';
-import { until } from '../../harness/wait.js';
-import { counts, lengths, timestampAheadMsMax } from '../../src/contract/limits.js';
-import type { OutcomeCode } from '../../src/contract/outcomes.js';
-import { mendEvent } from '../../src/ingest/mend.js';
+} from '../harness/track-rows.js';
+import { until } from '../harness/wait.js';
 
 let sluice: SluiceHandle;
 let strict: Ledger;

@@ -5,16 +5,16 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { createEnvironment, unlimited } from '../../harness/accounts.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { type Between, storedEvents, track, untilStored } from '../../harness/track.js';
-import { checkAccepted, type Ledger, openLedger } from '../../harness/track-rows.js';
 import { lengths, reservedEventPropertyKeys, timestampAheadMsMax } from '../../src/contract/limits.js';
 import { type OutcomeCode, outcomes } from '../../src/contract/outcomes.js';
-import { cutToCodePoints } from '../../src/ingest/code-points.js';
+import { isUserId } from '../../src/contract/user-id.js';
 import { joinArray } from '../../src/ingest/properties.js';
 import { readTimestamp } from '../../src/ingest/timestamp.js';
-import { isUserId } from '../../src/ingest/user-id.js';
+import { cutToCodePoints } from '../../src/parsing/code-points.js';
+import { createEnvironment, unlimited } from '../harness/accounts.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { type Between, storedEvents, track, untilStored } from '../harness/track.js';
+import { checkAccepted, type Ledger, openLedger } from '../harness/track-rows.js';
 import fc from '../support/fast-check.js';
 
 const pureRuns = 10_000;

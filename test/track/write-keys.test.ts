@@ -3,14 +3,14 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { createEnvironments } from '../../harness/accounts.js';
-import { answersOf, event, identify } from '../../harness/collect.js';
-import { administer, ask, basic, type Reply } from '../../harness/deletion.js';
-import { paths, readUsers, untilStored } from '../../harness/ingestion.js';
-import { withRedis } from '../../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
 import { administration } from '../../src/contract/limits.js';
+import { createEnvironments } from '../harness/accounts.js';
+import { answersOf, event, identify } from '../harness/collect.js';
+import { administer, ask, basic, type Reply } from '../harness/deletion.js';
+import { paths, readUsers, untilStored } from '../harness/ingestion.js';
+import { withRedis } from '../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 import { filesWith, keysWith } from '../support/traces.js';
 
 type Created = {

@@ -3,7 +3,9 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { createEnvironments } from '../../harness/accounts.js';
+import { connectClickHouse } from '../../src/clickhouse/client.js';
+import { readMerged } from '../../src/privacy/suppression/merged-names.js';
+import { createEnvironments } from '../harness/accounts.js';
 import {
   type Answer,
   isAccepted,
@@ -13,10 +15,8 @@ import {
   readUsers,
   type StoredUser,
   untilStored,
-} from '../../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { connectClickHouse } from '../../src/clickhouse/client.js';
-import { readMerged } from '../../src/suppression/merged-names.js';
+} from '../harness/ingestion.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
 
 let sluice: SluiceHandle;
 let strict: string;

@@ -3,9 +3,9 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { createEnvironments } from '../../harness/accounts.js';
-import { paths, post, untilStored } from '../../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
+import { createEnvironments } from '../harness/accounts.js';
+import { paths, post, untilStored } from '../harness/ingestion.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
 import fc from '../support/fast-check.js';
 import { type EventOf, IdentityModel, type PropertiesOf } from '../support/identity-model.js';
 import { testSeed } from '../support/seed.js';

@@ -2,13 +2,13 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import type { ClickHouseHandle } from '../../harness/clickhouse.js';
-import { startMigratedClickHouse } from '../../harness/migrated-database.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { userLookUps } from '../../src/contract/limits.js';
-import { countUserEvents, lookUpUser } from '../../src/users/look-up.js';
-import { findSimilar } from '../../src/users/similar.js';
-import { readCursor, readTimeLine, type TimeLine } from '../../src/users/time-line.js';
+import { countUserEvents, lookUpUser } from '../../src/insights/users/look-up.js';
+import { findSimilar } from '../../src/insights/users/similar.js';
+import { readCursor, readTimeLine, type TimeLine } from '../../src/insights/users/time-line.js';
+import type { ClickHouseHandle } from '../harness/clickhouse.js';
+import { startMigratedClickHouse } from '../harness/migrated-database.js';
 
 const appId = '1000000001';
 const dayMs = 24 * 60 * 60 * 1000;

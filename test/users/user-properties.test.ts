@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { createEnvironments } from '../../harness/accounts.js';
+import { createEnvironments } from '../harness/accounts.js';
 import {
   type Answer,
   isAccepted,
@@ -13,8 +13,8 @@ import {
   readUsers,
   type StoredUser,
   untilStored,
-} from '../../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
+} from '../harness/ingestion.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
 
 let sluice: SluiceHandle;
 let strict: string;

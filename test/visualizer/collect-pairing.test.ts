@@ -3,11 +3,6 @@
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import { collect, event, type Fields, request } from '../../harness/collect.js';
-import { freePort } from '../../harness/free-port.js';
-import { connectTestRedis } from '../../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { type Environments, followEnvironments } from '../../src/accounts/environments.js';
 import { lengths } from '../../src/contract/limits.js';
 import { noCrash } from '../../src/crash-point.js';
 import { collectRoutes } from '../../src/http/endpoints/collect.js';
@@ -17,7 +12,12 @@ import { type Committer, createCommitter } from '../../src/ingest/commit.js';
 import { createLimitKeys } from '../../src/ingest/limit-key.js';
 import { createLog } from '../../src/log.js';
 import { connectForCommits, type Redis, untilReady } from '../../src/redis/client.js';
+import { type Environments, followEnvironments } from '../../src/registry/environments.js';
 import { commitBatches } from '../../src/tuning.js';
+import { collect, event, type Fields, request } from '../harness/collect.js';
+import { freePort } from '../harness/free-port.js';
+import { connectTestRedis } from '../harness/redis-client.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { noSuppressions } from '../support/shard.js';
 
 let sluice: SluiceHandle;

@@ -4,10 +4,10 @@ import assert from 'node:assert/strict';
 import { request } from 'node:http';
 import { after, afterEach, before, describe, test } from 'node:test';
 import type { Browser, Page } from 'playwright-core';
-import { createEnvironment } from '../../harness/accounts.js';
-import { faultsOf, launchBrowser, withoutBrowser } from '../../harness/browser.js';
-import { type SluiceHandle, startSluice } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
+import { createEnvironment } from '../harness/accounts.js';
+import { faultsOf, launchBrowser, withoutBrowser } from '../harness/browser.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 import { enter, openPage as openConsolePage } from '../support/console-browser.js';
 
 let sluice: SluiceHandle;

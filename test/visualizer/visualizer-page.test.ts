@@ -4,9 +4,9 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, afterEach, before, describe, test } from 'node:test';
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
-import { faultsOf, launchBrowser, withoutBrowser } from '../../harness/browser.js';
-import { type ApiHandle, type SluiceHandle, startSluice } from '../../harness/services.js';
-import { until } from '../../harness/wait.js';
+import { faultsOf, launchBrowser, withoutBrowser } from '../harness/browser.js';
+import { type ApiHandle, type SluiceHandle, startSluice } from '../harness/services.js';
+import { until } from '../harness/wait.js';
 import { enter, openPage as openConsolePage } from '../support/console-browser.js';
 import { beginPairing, collect, openLivePage, stopPairing } from '../support/visualizer.js';
 

@@ -5,19 +5,10 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { redisConfig } from '../../deploy/local/redis-config.js';
-import { startChild } from '../../harness/child.js';
-import { freePort } from '../../harness/free-port.js';
-import { type RedisHandle, startRedis } from '../../harness/services.js';
-import { tempDir } from '../../harness/temp-dir.js';
-import { until } from '../../harness/wait.js';
 import { visualizer } from '../../src/contract/limits.js';
-import { createLog } from '../../src/log.js';
-import { connect, connectForMessages, type Redis, untilReady } from '../../src/redis/client.js';
-import { visualizerKeys } from '../../src/redis/keys.js';
-import { runScript, scripts } from '../../src/redis/scripts.js';
-import { type Channel, type ChannelMessage, createChannel } from '../../src/visualizer/channel.js';
-import { makeCode, readCode } from '../../src/visualizer/code.js';
-import { observePairings } from '../../src/visualizer/observe.js';
+import { type Channel, type ChannelMessage, createChannel } from '../../src/insights/visualizer/channel.js';
+import { makeCode, readCode } from '../../src/insights/visualizer/code.js';
+import { observePairings } from '../../src/insights/visualizer/observe.js';
 import {
   type BegunPairing,
   beginPairing,
@@ -28,9 +19,18 @@ import {
   pairingIdOfSecret,
   readPairingState,
   renewPairing,
-} from '../../src/visualizer/pairings.js';
-import { createBatchPublisher } from '../../src/visualizer/show.js';
-import { createUnpairedPages } from '../../src/visualizer/unpaired-pages.js';
+} from '../../src/insights/visualizer/pairings.js';
+import { createBatchPublisher } from '../../src/insights/visualizer/show.js';
+import { createUnpairedPages } from '../../src/insights/visualizer/unpaired-pages.js';
+import { createLog } from '../../src/log.js';
+import { connect, connectForMessages, type Redis, untilReady } from '../../src/redis/client.js';
+import { visualizerKeys } from '../../src/redis/keys.js';
+import { runScript, scripts } from '../../src/redis/scripts.js';
+import { startChild } from '../harness/child.js';
+import { freePort } from '../harness/free-port.js';
+import { type RedisHandle, startRedis } from '../harness/services.js';
+import { tempDir } from '../harness/temp-dir.js';
+import { until } from '../harness/wait.js';
 import fc from '../support/fast-check.js';
 
 const log = createLog('test', 'silent');

@@ -1,7 +1,6 @@
 // Commands: accounts, their callbacks and environments, people, and the audit log.
 
 import {
-  AdministrationError,
   addEnvironment,
   createAccount,
   type EnvironmentSettings,
@@ -11,16 +10,17 @@ import {
   showEnvironment,
 } from '../../accounts/accounts.js';
 import { removeCallback, setCallback, showCallback } from '../../accounts/callbacks.js';
-import { findDemoAccount } from '../../accounts/deployment.js';
 import { parseOrigins } from '../../accounts/origins.js';
-import { readRegistry } from '../../accounts/registry.js';
-import { mirrorAudit, readAuditLog } from '../../audit/mirror.js';
+import { invitePerson, listPeople, removePerson } from '../../accounts/people/people.js';
+import { AdministrationError } from '../../contract/errors.js';
 import { administration, type LimitName, lengths, rateLimits, retention } from '../../contract/limits.js';
 import { administrators, everyone, integrators, operatorsOnly, roles } from '../../contract/roles.js';
 import { type Static, type TObject, Type } from '../../contract/typebox.js';
-import { callOptionsOf, isForbidden, isTaken } from '../../deletion/callback-call.js';
-import { callForTest } from '../../deletion/callbacks.js';
-import { invitePerson, listPeople, removePerson } from '../../people/people.js';
+import { findDemoAccount } from '../../operations/deployment.js';
+import { callOptionsOf, isForbidden, isTaken } from '../../privacy/deletion/callback-call.js';
+import { callForTest } from '../../privacy/deletion/callbacks.js';
+import { mirrorAudit, readAuditLog } from '../../registry/audit/mirror.js';
+import { readRegistry } from '../../registry/registry.js';
 import { does, onCommandLine, oneOf, scope, shows, text, texts, wholeNumber } from '../command.js';
 import { copied, copiedOrFails } from '../copied.js';
 

@@ -1,18 +1,18 @@
 // Commands: deletion requests, their evidence and certificates.
 
 import { readFileSync } from 'node:fs';
-import { AdministrationError } from '../../accounts/accounts.js';
-import { readRegistry } from '../../accounts/registry.js';
 import { publicPartOf, readSigningKey } from '../../accounts/signing-key.js';
+import { AdministrationError } from '../../contract/errors.js';
 import { administration, bodies } from '../../contract/limits.js';
 import { everyone, operatorsOnly } from '../../contract/roles.js';
 import { Type } from '../../contract/typebox.js';
-import { certify, readPublicKey, verifyCertificate } from '../../deletion/certificate.js';
-import { listEvidence } from '../../deletion/evidence.js';
-import { isListCursor, listOfAccounts } from '../../deletion/listed.js';
-import { type DeletionRequest, endDeletion, readDeletion } from '../../deletion/request.js';
+import type { AdminContext } from '../../operations/context.js';
+import { certify, readPublicKey, verifyCertificate } from '../../privacy/deletion/certificate.js';
+import { listEvidence } from '../../privacy/deletion/evidence.js';
+import { isListCursor, listOfAccounts } from '../../privacy/deletion/listed.js';
+import { type DeletionRequest, endDeletion, readDeletion } from '../../privacy/deletion/request.js';
+import { readRegistry } from '../../registry/registry.js';
 import { does, type Fields, onCommandLine, scope, shows, text, wholeNumber } from '../command.js';
-import type { AdminContext } from '../context.js';
 
 const cursor = Type.Optional(Type.String({ description: 'Of the page before.' }));
 

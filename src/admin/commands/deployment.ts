@@ -1,34 +1,34 @@
 // Commands: the deployment as a whole, for operators: refused rows, the index of keys, shards, backups, and the state of Redis.
 
-import { AdministrationError } from '../../accounts/accounts.js';
+import { listPeople } from '../../accounts/people/people.js';
+import { makeSigningKey } from '../../accounts/signing-key.js';
+import { AdministrationError } from '../../contract/errors.js';
+import { administration, backups, loads, storing } from '../../contract/limits.js';
+import { operatorsOnly } from '../../contract/roles.js';
+import { Type } from '../../contract/typebox.js';
+import { createCrashPoint } from '../../crash-point.js';
+import { describeError } from '../../log.js';
+import { createBackup, listBackups } from '../../operations/backups.js';
+import type { AdminContext } from '../../operations/context.js';
 import {
   createDemoAccount,
   findDemoAccount,
   type LoadOptions,
   loadDeployment,
-} from '../../accounts/deployment.js';
-import type { Loading } from '../../accounts/loading.js';
-import { mirrorRegistry } from '../../accounts/mirror.js';
-import { readRegistry } from '../../accounts/registry.js';
-import { makeSigningKey } from '../../accounts/signing-key.js';
-import { compareOnce } from '../../accounts/witness.js';
-import { readCopiedAt } from '../../accounts/witness-copies.js';
-import { administration, backups, loads, storing } from '../../contract/limits.js';
-import { operatorsOnly } from '../../contract/roles.js';
-import { Type } from '../../contract/typebox.js';
-import { createCrashPoint } from '../../crash-point.js';
-import { restoreDeletions } from '../../deletion/mirror.js';
-import { describeError } from '../../log.js';
-import { listPeople } from '../../people/people.js';
+} from '../../operations/deployment.js';
+import { recoverState, showState } from '../../operations/recover.js';
+import { restoreBackup } from '../../operations/restore-backup.js';
+import { checkNoneCutOff, checkNoRestore } from '../../operations/restore-plan.js';
+import { restoreDeletions } from '../../privacy/deletion/mirror.js';
+import type { Loading } from '../../registry/loading.js';
+import { mirrorRegistry } from '../../registry/mirror.js';
+import { readRegistry } from '../../registry/registry.js';
+import { compareOnce } from '../../registry/witness.js';
+import { readCopiedAt } from '../../registry/witness-copies.js';
 import { keyIndex } from '../../tuning.js';
-import { createBackup, listBackups } from '../backups.js';
 import { type CommandContext, does, onCommandLine, optional, shows, text, wholeNumber } from '../command.js';
-import type { AdminContext } from '../context.js';
 import { listFailed, retryFailed } from '../failed.js';
 import { rebuildKeyIndex, showKeyIndex } from '../key-index.js';
-import { recoverState, showState } from '../recover.js';
-import { restoreBackup } from '../restore-backup.js';
-import { checkNoneCutOff, checkNoRestore } from '../restore-plan.js';
 import { balanceShards, listShards, moveShards } from '../shards.js';
 
 const may = operatorsOnly;

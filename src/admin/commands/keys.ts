@@ -8,11 +8,11 @@ import {
   rotateApiKey,
   showApiKey,
 } from '../../accounts/api-keys.js';
-import { assertCopyable } from '../../accounts/mirror.js';
 import { createWriteKey, listWriteKeys, revokeWriteKey } from '../../accounts/write-keys.js';
 import { administration } from '../../contract/limits.js';
 import { administrators, everyone } from '../../contract/roles.js';
 import { Type } from '../../contract/typebox.js';
+import { assertCopyable } from '../../registry/mirror.js';
 import { does, optional, shows, text } from '../command.js';
 import { copied, copiedOrFails } from '../copied.js';
 

@@ -1,14 +1,14 @@
 // Commands: what comes in, what was refused or mended, and whether all is well.
 
-import { AdministrationError } from '../../accounts/accounts.js';
-import { readRegistry } from '../../accounts/registry.js';
-import { clickhouseOf } from '../../accounts/shard-servers.js';
+import { AdministrationError } from '../../contract/errors.js';
 import { administration, lengths } from '../../contract/limits.js';
 import { everyone, integrators, operatorsOnly } from '../../contract/roles.js';
 import { Type } from '../../contract/typebox.js';
-import { readEnvironmentCounts } from '../../data-quality/environment-counts.js';
-import { listEventNames, listEventProperties } from '../../data-quality/event-names.js';
-import { listRejected } from '../../data-quality/rejected-records.js';
+import { readEnvironmentCounts } from '../../insights/data-quality/environment-counts.js';
+import { listEventNames, listEventProperties } from '../../insights/data-quality/event-names.js';
+import { listRejected } from '../../insights/data-quality/rejected-records.js';
+import { readRegistry } from '../../registry/registry.js';
+import { clickhouseOf } from '../../registry/shard-servers.js';
 import { does, oneOf, shows, wholeNumber } from '../command.js';
 import { beginLive, readLive } from '../live.js';
 import { readDeploymentParts, readOverview, readRejectionsOf, readTrafficOf } from '../overview.js';

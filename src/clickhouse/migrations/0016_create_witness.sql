@@ -1,6 +1,6 @@
 -- What this server has seen of the deployment: the highest number of the witness in Redis's registry and in each shard, and
 -- how far a shard was stored then. The part `copies` was written while all changes had their second copy. Whoever knows a lower number
--- is older than this server (accounts/witness.ts). No backup has it: a restore sets rows back on purpose.
+-- is older than this server (registry/witness.ts). No backup has it: a restore sets rows back on purpose.
 CREATE TABLE IF NOT EXISTS witness {{on_cluster}}
 (
   part String,

@@ -1,8 +1,8 @@
 // Buttons and forms for what the client library can do in a page.
 
 import type { ComponentChildren, InputHTMLAttributes } from 'preact';
-import type { PropertyInput } from '../../client/core/messages.js';
-import type { Sluice } from '../../client/web/surface.js';
+import type { PropertyInput } from '../../libraries/client/core/messages.js';
+import type { Sluice } from '../../libraries/client/web/surface.js';
 import { hasEvent, makeCall, mark, type Outcome, refused, wasRefused } from './calls.js';
 import { Card } from './card.js';
 

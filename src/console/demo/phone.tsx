@@ -2,7 +2,7 @@
 // storage of its own.
 
 import { signal } from '@preact/signals';
-import { createIosSluice } from '../../client/ios.js';
+import { createIosSluice } from '../../libraries/client/ios.js';
 import { hasEvent, makeCall, mark } from './calls.js';
 
 /** So that what the phone keeps is not taken for what the page's library keeps. */

@@ -1,7 +1,7 @@
 // Users: finds a user by a name, and shows what is held about them.
 
 import { useState } from 'preact/hooks';
-import type { UserKind } from '../../csv/user-list.js';
+import type { UserKind } from '../../parsing/csv/user-list.js';
 import { type Account, ApiError, call, type EnvironmentOfList, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { useEnvironment } from '../parts/environment.js';

@@ -3,7 +3,7 @@
 
 import { useEffect, useState } from 'preact/hooks';
 
-export type ListReader = typeof import('../../csv/user-list.js');
+export type ListReader = typeof import('../../parsing/csv/user-list.js');
 
 const script = '/user-lists.js';
 let loaded: ListReader | undefined;

@@ -3,7 +3,7 @@
 
 import { useMemo, useState } from 'preact/hooks';
 import { counts } from '../../contract/lengths.js';
-import type { ListChoices, UserKind, UserList } from '../../csv/user-list.js';
+import type { ListChoices, UserKind, UserList } from '../../parsing/csv/user-list.js';
 import { type Account, ApiError, call, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { may } from '../session.js';

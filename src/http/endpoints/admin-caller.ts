@@ -4,13 +4,13 @@
 
 import type { HttpRequest } from 'uWebSockets.js';
 import { createHash } from 'node:crypto';
-import type { Person } from '../../accounts/documents.js';
+import { findSession, type SignedIn } from '../../accounts/people/sessions.js';
 import { operator, type Principal } from '../../admin/access.js';
-import type { Actor } from '../../audit/audit.js';
 import { rejection } from '../../contract/outcomes.js';
 import { type Allowed, mayDo, roles } from '../../contract/roles.js';
-import { findSession, type SignedIn } from '../../people/sessions.js';
 import type { Redis } from '../../redis/client.js';
+import type { Actor } from '../../registry/audit/audit.js';
+import type { Person } from '../../registry/documents.js';
 import { adminTags } from '../openapi/administration.js';
 import { isAdministrator, readBearer } from '../protocol/authorization.js';
 import type { Exchange } from '../protocol/exchange.js';

@@ -1,15 +1,14 @@
 // What went wrong with a request of the administration or the console, as an answer.
 
-import { AdministrationError } from '../../accounts/accounts.js';
-import { NotCopied } from '../../accounts/mirror.js';
-import { StateNotLoaded } from '../../accounts/registry.js';
+import { TooManyPasswords } from '../../accounts/people/passwords.js';
 import { Forbidden } from '../../admin/access.js';
 import { TakesTooLong } from '../../admin/users.js';
-import { AuditLogFull } from '../../audit/audit.js';
 import { NoRoom } from '../../clickhouse/definitions.js';
+import { AdministrationError, StateNotLoaded } from '../../contract/errors.js';
 import { outcomes, rejection } from '../../contract/outcomes.js';
 import { describeError, type Log } from '../../log.js';
-import { TooManyPasswords } from '../../people/passwords.js';
+import { AuditLogFull } from '../../registry/audit/audit.js';
+import { NotCopied } from '../../registry/mirror.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { isOwnFault } from '../protocol/fault.js';
 

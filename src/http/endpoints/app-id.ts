@@ -1,10 +1,10 @@
 // From a request's app_id to its environment. Shared by the endpoints that take records.
 
-import type { Environments, LiveEnvironment } from '../../accounts/environments.js';
 import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
 import { envelopeSchema } from '../../contract/schemas.js';
 import { Compile } from '../../contract/typebox.js';
-import { explain, wrongType } from '../../ingest/explain.js';
+import { explain, wrongType } from '../../parsing/explain.js';
+import type { Environments, LiveEnvironment } from '../../registry/environments.js';
 
 const envelope = Compile(envelopeSchema);
 

@@ -2,11 +2,11 @@
 // fills up again steadily. Kept in the process, since it protects the process: refusing costs a look-up, before anything is parsed.
 // Bytes count as they are after inflating.
 
-import type { Environments, LiveEnvironment } from '../../accounts/environments.js';
 import { hashImportToken } from '../../accounts/import-tokens.js';
 import { addressAllowances, type RateLimit, receiving } from '../../contract/limits.js';
 import { rejection } from '../../contract/outcomes.js';
 import { requestsLimited } from '../../metrics.js';
+import type { Environments, LiveEnvironment } from '../../registry/environments.js';
 import { readBasic, readBasicName, readBearer } from '../protocol/authorization.js';
 import { type BodyTypes, readJsonBody, type TakeBody } from '../protocol/body.js';
 import { networkOf } from '../protocol/caller-address.js';

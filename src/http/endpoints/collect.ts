@@ -1,7 +1,6 @@
 // POST /api/collect, the endpoint of the client library: body → entrance → messages → one commit → one answer per message.
 // Open to the pages of any site, unless the environment lists origins; only the body of a request counts.
 
-import type { LiveEnvironment } from '../../accounts/environments.js';
 import { isAllowedOrigin } from '../../accounts/origins.js';
 import { bodies, counts, lengths } from '../../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
@@ -12,7 +11,8 @@ import {
   type PreparedMessages,
   prepareMessages,
 } from '../../ingest/collect.js';
-import { atOnce, type Steps } from '../../ingest/steps.js';
+import { atOnce, type Steps } from '../../parsing/steps.js';
+import type { LiveEnvironment } from '../../registry/environments.js';
 import { collectDoc, collectPreflightDoc } from '../openapi/collect.js';
 import { operation } from '../openapi/document.js';
 import { type TakeBody, typesOfBrowsers } from '../protocol/body.js';

@@ -2,22 +2,22 @@
 // 404 has the same bytes for an unknown request and for another account's request.
 
 import type { HttpRequest } from 'uWebSockets.js';
-import { StateNotLoaded } from '../../accounts/registry.js';
 import { readSigningKey } from '../../accounts/signing-key.js';
 import type { Caller } from '../../accounts/tokens.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { deletionStates } from '../../contract/deletion-states.js';
+import { StateNotLoaded } from '../../contract/errors.js';
 import { bodies, counts, deletions, evidence } from '../../contract/limits.js';
 import { outcomes, rejection } from '../../contract/outcomes.js';
 import { lookupSchema } from '../../contract/schemas.js';
-import { certify } from '../../deletion/certificate.js';
-import { evidenceHasher, listEvidence, lookUpEvidence } from '../../deletion/evidence.js';
-import { isListCursor, listOfAccount } from '../../deletion/listed.js';
-import { type DeletionRequest, readDeletion } from '../../deletion/request.js';
-import { readLookup } from '../../deletion/targets.js';
-import { statusOf } from '../../deletion/view.js';
 import type { Log } from '../../log.js';
 import type { Places } from '../../places.js';
+import { certify } from '../../privacy/deletion/certificate.js';
+import { evidenceHasher, listEvidence, lookUpEvidence } from '../../privacy/deletion/evidence.js';
+import { isListCursor, listOfAccount } from '../../privacy/deletion/listed.js';
+import { type DeletionRequest, readDeletion } from '../../privacy/deletion/request.js';
+import { readLookup } from '../../privacy/deletion/targets.js';
+import { statusOf } from '../../privacy/deletion/view.js';
 import type { Redis } from '../../redis/client.js';
 import { deletionTag } from '../openapi/deletion.js';
 import { documents, ignoredHeader, inPath, json, ref } from '../openapi/document.js';

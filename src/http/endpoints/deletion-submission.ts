@@ -1,22 +1,28 @@
 // Submissions of deletions: under a token, or on ADMIN_PORT by a person who may delete users of the account. A dry run only says what
 // a deletion would find.
 
-import { readLoadedRegistry, StateNotLoaded } from '../../accounts/registry.js';
 import type { Caller } from '../../accounts/tokens.js';
 import { refusalOf, rightsElsewhere } from '../../admin/access.js';
-import { type Actor, type AuditOptions, audited } from '../../audit/audit.js';
 import { deletionSubmittedSchema } from '../../contract/answers.js';
+import { StateNotLoaded } from '../../contract/errors.js';
 import { bodies, counts, limitedRetrySeconds } from '../../contract/limits.js';
 import { outcomes, rejection } from '../../contract/outcomes.js';
 import { deletionSchema } from '../../contract/schemas.js';
-import type { Previews } from '../../deletion/preview.js';
-import { readDeletion } from '../../deletion/request.js';
-import { type SubmitOptions, submitDeletion } from '../../deletion/submit.js';
-import { readSubmission, type Submission, type TargetList, targetsOf } from '../../deletion/targets.js';
-import { rowsOf } from '../../deletion/view.js';
-import type { Document } from '../../ingest/document.js';
 import { describeError, type Log } from '../../log.js';
-import { NotStoredYet, type SuppressOptions, suppressUsers } from '../../suppression/submit.js';
+import type { Document } from '../../parsing/document.js';
+import type { Previews } from '../../privacy/deletion/preview.js';
+import { readDeletion } from '../../privacy/deletion/request.js';
+import { type SubmitOptions, submitDeletion } from '../../privacy/deletion/submit.js';
+import {
+  readSubmission,
+  type Submission,
+  type TargetList,
+  targetsOf,
+} from '../../privacy/deletion/targets.js';
+import { rowsOf } from '../../privacy/deletion/view.js';
+import { NotStoredYet, type SuppressOptions, suppressUsers } from '../../privacy/suppression/submit.js';
+import { type Actor, type AuditOptions, audited } from '../../registry/audit/audit.js';
+import { readLoadedRegistry } from '../../registry/registry.js';
 import { deletionTag } from '../openapi/deletion.js';
 import { ignoredHeader, inPath, json, operation, ref } from '../openapi/document.js';
 import { bodyGuard } from '../protocol/body.js';

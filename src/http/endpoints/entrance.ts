@@ -2,24 +2,24 @@
 // endpoint's own steps. What is refused is counted here in one way for all of them, and noted for administrators once its
 // environment is known; `record-counts.ts` counts what is committed.
 
-import type { Environments, LiveEnvironment } from '../../accounts/environments.js';
 import { receiving } from '../../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
-import type { EnvironmentCounts } from '../../data-quality/environment-counts.js';
-import type { EndpointName, RejectedRecords } from '../../data-quality/rejected-records.js';
 import type { CommitResult } from '../../ingest/attempts.js';
 import type { Committer } from '../../ingest/commit.js';
-import { type Document, parseDocument } from '../../ingest/document.js';
 import { type IgnoredFields, textOfIgnored } from '../../ingest/ignored-fields.js';
-import { type RecordList, readLargeDocument } from '../../ingest/large-document.js';
 import type { LimitKeys } from '../../ingest/limit-key.js';
 import type { ElementError } from '../../ingest/prepare.js';
 import type { NamedLimit } from '../../ingest/request-limits.js';
-import type { Steps } from '../../ingest/steps.js';
 import type { Submission } from '../../ingest/submission.js';
+import type { EnvironmentCounts } from '../../insights/data-quality/environment-counts.js';
+import type { EndpointName, RejectedRecords } from '../../insights/data-quality/rejected-records.js';
+import type { MinuteCounts } from '../../insights/traffic/minute-counts.js';
 import { recordsRejected, requestsUnavailable } from '../../metrics.js';
-import type { Suppressions } from '../../suppression/suppressions.js';
-import type { MinuteCounts } from '../../traffic/minute-counts.js';
+import { type Document, parseDocument } from '../../parsing/document.js';
+import { type RecordList, readLargeDocument } from '../../parsing/large-document.js';
+import type { Steps } from '../../parsing/steps.js';
+import type { Suppressions } from '../../privacy/suppression/suppressions.js';
+import type { Environments, LiveEnvironment } from '../../registry/environments.js';
 import { bodyGuard } from '../protocol/body.js';
 import { ignoredFieldsHeader } from '../protocol/cors.js';
 import type { Exchange } from '../protocol/exchange.js';

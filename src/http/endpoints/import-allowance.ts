@@ -1,8 +1,8 @@
 // The allowance for imports: a request that carries its token passes without the limits of bulk requests.
 
-import type { LiveEnvironment } from '../../accounts/environments.js';
 import { hashImportToken } from '../../accounts/import-tokens.js';
 import { rejection } from '../../contract/outcomes.js';
+import type { LiveEnvironment } from '../../registry/environments.js';
 
 /** The environment as it is for a request with this token; undefined if the token gives no allowance now. */
 export function withAllowance(

@@ -1,7 +1,6 @@
 // The ingestion endpoints, one record or many: body → (plain events go a short way | entrance → prepared group) → commit →
 // answer.
 
-import type { LiveEnvironment } from '../../accounts/environments.js';
 import { bodies } from '../../contract/limits.js';
 import type { Rejection } from '../../contract/outcomes.js';
 import type { CommitResult } from '../../ingest/attempts.js';
@@ -18,8 +17,9 @@ import {
   type Ready,
 } from '../../ingest/prepare.js';
 import type { Checked, RecordKind } from '../../ingest/record-kind.js';
-import { atOnce, type Steps } from '../../ingest/steps.js';
 import { userPropertiesKind } from '../../ingest/user-properties.js';
+import { atOnce, type Steps } from '../../parsing/steps.js';
+import type { LiveEnvironment } from '../../registry/environments.js';
 import { operation } from '../openapi/document.js';
 import { ingestDocs } from '../openapi/ingest.js';
 import { tooLarge } from '../protocol/body.js';

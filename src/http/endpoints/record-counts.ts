@@ -2,9 +2,10 @@
 // endpoint, in the counts of the environment, and for its charts.
 
 import type { Rejection } from '../../contract/outcomes.js';
-import type { EnvironmentCounts } from '../../data-quality/environment-counts.js';
-import type { EndpointName } from '../../data-quality/rejected-records.js';
 import type { Mending } from '../../ingest/mend.js';
+import type { EnvironmentCounts } from '../../insights/data-quality/environment-counts.js';
+import type { EndpointName } from '../../insights/data-quality/rejected-records.js';
+import type { MinuteCounts } from '../../insights/traffic/minute-counts.js';
 import {
   recordsAccepted,
   recordsRejected,
@@ -13,7 +14,6 @@ import {
   requestsLimited,
   usersUnjoined,
 } from '../../metrics.js';
-import type { MinuteCounts } from '../../traffic/minute-counts.js';
 
 /** A record is a message where the endpoint takes messages. */
 export type RecordOutcomes = {

@@ -2,14 +2,14 @@
 // entrance → messages → one commit → answer. Also what its library for pages asks for when it starts.
 
 import type { HttpRequest } from 'uWebSockets.js';
-import type { LiveEnvironment } from '../../accounts/environments.js';
 import { bodies, browserCaches, counts } from '../../contract/limits.js';
 import { type Rejection, rejection } from '../../contract/outcomes.js';
 import { type SegmentType, segmentTypes } from '../../contract/segment.js';
 import type { CommitResult } from '../../ingest/attempts.js';
 import type { ElementError } from '../../ingest/prepare.js';
 import { type PreparedSegment, prepareSegment } from '../../ingest/segment.js';
-import { atOnce, type Steps } from '../../ingest/steps.js';
+import { atOnce, type Steps } from '../../parsing/steps.js';
+import type { LiveEnvironment } from '../../registry/environments.js';
 import { operation } from '../openapi/document.js';
 import { segmentDoc } from '../openapi/segment.js';
 import { readBasicName } from '../protocol/authorization.js';

@@ -3,18 +3,8 @@
 
 import type { HttpRequest } from 'uWebSockets.js';
 import { setTimeout as pause } from 'node:timers/promises';
-import { AdministrationError } from '../../accounts/accounts.js';
-import type { Person, SecondFactor } from '../../accounts/documents.js';
-import { StateNotLoaded } from '../../accounts/registry.js';
-import { type Action, type AuditOptions, audited } from '../../audit/audit.js';
-import { administrationAnswers as answers } from '../../contract/administration-answers.js';
-import { bodies, people as bounds } from '../../contract/limits.js';
-import { rejection } from '../../contract/outcomes.js';
-import { type Schema, Type } from '../../contract/typebox.js';
-import { parseDocument } from '../../ingest/document.js';
-import type { Log } from '../../log.js';
-import { attemptOf, bookAttempt, forgiveAttempt, knownBrowser } from '../../people/attempts.js';
-import type { Passwords } from '../../people/passwords.js';
+import { attemptOf, bookAttempt, forgiveAttempt, knownBrowser } from '../../accounts/people/attempts.js';
+import type { Passwords } from '../../accounts/people/passwords.js';
 import {
   acceptInvitation,
   changePassword,
@@ -22,8 +12,8 @@ import {
   findInvited,
   findPerson,
   viewPerson,
-} from '../../people/people.js';
-import { isSecret, newSecret, useCode } from '../../people/second-factor.js';
+} from '../../accounts/people/people.js';
+import { isSecret, newSecret, useCode } from '../../accounts/people/second-factor.js';
 import {
   beginSession,
   endSession,
@@ -31,8 +21,17 @@ import {
   listSessions,
   type Session,
   type SignedIn,
-} from '../../people/sessions.js';
+} from '../../accounts/people/sessions.js';
+import { administrationAnswers as answers } from '../../contract/administration-answers.js';
+import { AdministrationError, StateNotLoaded } from '../../contract/errors.js';
+import { bodies, people as bounds } from '../../contract/limits.js';
+import { rejection } from '../../contract/outcomes.js';
+import { type Schema, Type } from '../../contract/typebox.js';
+import type { Log } from '../../log.js';
+import { parseDocument } from '../../parsing/document.js';
 import type { Redis } from '../../redis/client.js';
+import { type Action, type AuditOptions, audited } from '../../registry/audit/audit.js';
+import type { Person, SecondFactor } from '../../registry/documents.js';
 import { adminOperation, adminTags } from '../openapi/administration.js';
 import { readJsonBody } from '../protocol/body.js';
 import { networkOf } from '../protocol/caller-address.js';

@@ -4,12 +4,7 @@
 
 import type { HttpRequest } from 'uWebSockets.js';
 import { createHmac } from 'node:crypto';
-import type { Person } from '../../accounts/documents.js';
-import { StateNotLoaded } from '../../accounts/registry.js';
-import { AuditLogFull, audited } from '../../audit/audit.js';
-import { people as bounds, signOn } from '../../contract/limits.js';
-import { describeError } from '../../log.js';
-import { enterByProvider, type NotEntered } from '../../people/people.js';
+import { enterByProvider, type NotEntered } from '../../accounts/people/people.js';
 import {
   type NotVouched,
   type Provider,
@@ -18,10 +13,15 @@ import {
   signAttempt,
   useAttempt,
   type Vouched,
-} from '../../people/provider.js';
-import { beginSession } from '../../people/sessions.js';
+} from '../../accounts/people/provider.js';
+import { beginSession } from '../../accounts/people/sessions.js';
+import { StateNotLoaded } from '../../contract/errors.js';
+import { people as bounds, signOn } from '../../contract/limits.js';
+import { describeError } from '../../log.js';
 import { registryKeys } from '../../redis/keys.js';
 import { countWithin } from '../../redis/transactions.js';
+import { AuditLogFull, audited } from '../../registry/audit/audit.js';
+import type { Person } from '../../registry/documents.js';
 import { adminTags } from '../openapi/administration.js';
 import { operation } from '../openapi/document.js';
 import { networkOf } from '../protocol/caller-address.js';

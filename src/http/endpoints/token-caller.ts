@@ -1,25 +1,25 @@
 // What all endpoints under tokens of the deletion API share: who calls, how often a token may ask, how a body is read, and how
 // an error is answered. A 401 of one endpoint has the same bytes for every cause.
 
-import { StateNotLoaded } from '../../accounts/registry.js';
 import {
   allowStatusRequest,
   allowSuppressionRequest,
   type Caller,
   callerOfToken,
 } from '../../accounts/tokens.js';
-import { AuditLogFull } from '../../audit/audit.js';
+import { StateNotLoaded } from '../../contract/errors.js';
 import { limitedRetrySeconds, receiving } from '../../contract/limits.js';
 import { type OutcomeCode, outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
 import { deletionSchema } from '../../contract/schemas.js';
-import { type Document, parseDocument } from '../../ingest/document.js';
 import { fieldNames, noIgnoredFields, noteIgnored, textOfIgnored } from '../../ingest/ignored-fields.js';
-import { type RecordList, readLargeDocument } from '../../ingest/large-document.js';
-import type { Steps } from '../../ingest/steps.js';
 import { describeError, type Log } from '../../log.js';
+import { type Document, parseDocument } from '../../parsing/document.js';
+import { type RecordList, readLargeDocument } from '../../parsing/large-document.js';
+import type { Steps } from '../../parsing/steps.js';
+import { TooManyNames } from '../../privacy/suppression/change.js';
+import { NotStoredYet } from '../../privacy/suppression/submit.js';
 import type { Redis } from '../../redis/client.js';
-import { TooManyNames } from '../../suppression/change.js';
-import { NotStoredYet } from '../../suppression/submit.js';
+import { AuditLogFull } from '../../registry/audit/audit.js';
 import { readBearer } from '../protocol/authorization.js';
 import { bodyGuard, readJsonBody } from '../protocol/body.js';
 import { ignoredFieldsHeader } from '../protocol/cors.js';

@@ -3,23 +3,23 @@
 
 import type { HttpRequest } from 'uWebSockets.js';
 import type { WatchAccess } from '../../accounts/access-watch.js';
-import { StateNotLoaded } from '../../accounts/registry.js';
 import { type Caller, isKeyGood } from '../../accounts/tokens.js';
 import { refusalOf, rightsElsewhere } from '../../admin/access.js';
-import { type Action, type Actor, type AuditOptions, audited } from '../../audit/audit.js';
 import { exportFormats, exportLineSchema, userExportSchema } from '../../contract/answers.js';
+import { StateNotLoaded } from '../../contract/errors.js';
 import { bodies, counts, limitedRetrySeconds, userExports } from '../../contract/limits.js';
 import { outcomes } from '../../contract/outcomes.js';
 import { mayDo } from '../../contract/roles.js';
 import { exportSchema } from '../../contract/schemas.js';
-import type { SubmitOptions } from '../../deletion/submit.js';
-import type { Downloads } from '../../export/downloads.js';
-import { readExportTargets } from '../../export/input.js';
-import { ExportEnded, type ReadOptions } from '../../export/read.js';
-import { isComplete, readExport, type StoredExport } from '../../export/request.js';
-import { submitExport } from '../../export/submit.js';
-import type { Document } from '../../ingest/document.js';
 import type { Log } from '../../log.js';
+import type { Document } from '../../parsing/document.js';
+import type { SubmitOptions } from '../../privacy/deletion/submit.js';
+import type { Downloads } from '../../privacy/export/downloads.js';
+import { readExportTargets } from '../../privacy/export/input.js';
+import { ExportEnded, type ReadOptions } from '../../privacy/export/read.js';
+import { isComplete, readExport, type StoredExport } from '../../privacy/export/request.js';
+import { submitExport } from '../../privacy/export/submit.js';
+import { type Action, type Actor, type AuditOptions, audited } from '../../registry/audit/audit.js';
 import {
   documents,
   ignoredHeader,

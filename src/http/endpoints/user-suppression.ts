@@ -1,24 +1,24 @@
 // Suppressed users: a list to suppress or to free, whether users are suppressed, and how many are. Under the access tokens
 // of the deletion API, with its 401.
 
-import { StateNotLoaded } from '../../accounts/registry.js';
 import type { Caller } from '../../accounts/tokens.js';
-import { type AuditOptions, audited } from '../../audit/audit.js';
 import { suppressedSchema, suppressionLookupSchema, suppressionSchemas } from '../../contract/answers.js';
+import { StateNotLoaded } from '../../contract/errors.js';
 import { bodies, counts, suppressions } from '../../contract/limits.js';
 import { suppressionSchema, suppressionUsersSchema } from '../../contract/schemas.js';
-import { readLookup } from '../../deletion/targets.js';
-import type { Document } from '../../ingest/document.js';
 import type { Log } from '../../log.js';
-import { readUser, readWish, type SuppressionWish } from '../../suppression/input.js';
-import { countSuppressed, lookUpUser, type SuppressionOfUser } from '../../suppression/look-up.js';
+import type { Document } from '../../parsing/document.js';
+import { readLookup } from '../../privacy/deletion/targets.js';
+import { readUser, readWish, type SuppressionWish } from '../../privacy/suppression/input.js';
+import { countSuppressed, lookUpUser, type SuppressionOfUser } from '../../privacy/suppression/look-up.js';
 import {
   appIdsOf,
   freeUsers,
   type SuppressOptions,
   suppressUsers,
   userOf,
-} from '../../suppression/submit.js';
+} from '../../privacy/suppression/submit.js';
+import { type AuditOptions, audited } from '../../registry/audit/audit.js';
 import { documents, ignoredHeader, json, type OpenApiPart, ref } from '../openapi/document.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { readParameters } from '../protocol/query.js';

@@ -13,11 +13,7 @@ import type {
 import { setTimeout as pause } from 'node:timers/promises';
 import type { WatchAccess } from '../../accounts/access-watch.js';
 import { visualizer } from '../../contract/limits.js';
-import { parseDocument } from '../../ingest/document.js';
-import { describeError, type Log } from '../../log.js';
-import { visualizerMessages, visualizerPages } from '../../metrics.js';
-import type { Redis } from '../../redis/client.js';
-import type { Channel, ChannelMessage } from '../../visualizer/channel.js';
+import type { Channel, ChannelMessage } from '../../insights/visualizer/channel.js';
 import {
   countFailure,
   endPairing,
@@ -28,8 +24,12 @@ import {
   type LivePairing,
   readAppOfPairing,
   renewPairing,
-} from '../../visualizer/pairings.js';
-import { createUnpairedPages } from '../../visualizer/unpaired-pages.js';
+} from '../../insights/visualizer/pairings.js';
+import { createUnpairedPages } from '../../insights/visualizer/unpaired-pages.js';
+import { describeError, type Log } from '../../log.js';
+import { visualizerMessages, visualizerPages } from '../../metrics.js';
+import { parseDocument } from '../../parsing/document.js';
+import type { Redis } from '../../redis/client.js';
 import { isAdministrator } from '../protocol/authorization.js';
 import { type CallerAddress, networkOf } from '../protocol/caller-address.js';
 import { isOwnFault, noteFault } from '../protocol/fault.js';

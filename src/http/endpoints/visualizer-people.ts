@@ -3,9 +3,9 @@
 
 import { refusalOf } from '../../admin/access.js';
 import { commands } from '../../admin/commands.js';
-import { type AuditOptions, audited } from '../../audit/audit.js';
 import { mayDo } from '../../contract/roles.js';
 import type { Redis } from '../../redis/client.js';
+import { type AuditOptions, audited } from '../../registry/audit/audit.js';
 import { findCaller } from './admin-caller.js';
 
 /** A person who is signed in. */

@@ -1,22 +1,22 @@
 // The devices' side of the Event Visualizer, on the public port and open to pages. A device begins a pairing and shows the
 // code that it gets. With the secret that only it has, it asks for the code again and ends the pairing.
 
-import type { Environments } from '../../accounts/environments.js';
 import { pairingSchema } from '../../contract/answers.js';
 import { bodies, visualizer as bounds, limitedRetrySeconds } from '../../contract/limits.js';
 import { type Rejection, rejection } from '../../contract/outcomes.js';
 import { pairingRequestSchema, pairingStopSchema } from '../../contract/schemas.js';
-import { parseDocument } from '../../ingest/document.js';
-import { describeError, type Log } from '../../log.js';
-import type { Redis } from '../../redis/client.js';
-import type { Channel } from '../../visualizer/channel.js';
+import type { Channel } from '../../insights/visualizer/channel.js';
 import {
   type BegunPairing,
   beginPairing,
   endPairing,
   findPairing,
   pairingIdOfSecret,
-} from '../../visualizer/pairings.js';
+} from '../../insights/visualizer/pairings.js';
+import { describeError, type Log } from '../../log.js';
+import { parseDocument } from '../../parsing/document.js';
+import type { Redis } from '../../redis/client.js';
+import type { Environments } from '../../registry/environments.js';
 import { documents, json, type OpenApiPart, ref } from '../openapi/document.js';
 import { bodyGuard, readJsonBody, typesOfBrowsers } from '../protocol/body.js';
 import { networkOf } from '../protocol/caller-address.js';

@@ -1,8 +1,8 @@
 // Who may write to an environment on the server endpoints: everybody, or only callers with one of its write keys, as HTTP Basic
 // credentials (app_id and key) or as a bearer token. Decided from memory: keys are known while Redis is away.
 
-import type { Environments, LiveEnvironment } from '../../accounts/environments.js';
 import { rejection } from '../../contract/outcomes.js';
+import type { Environments, LiveEnvironment } from '../../registry/environments.js';
 import { writeAccess } from '../../tuning.js';
 import { readBasic, readBearer } from '../protocol/authorization.js';
 import type { Guard } from '../protocol/guard.js';

@@ -1,7 +1,7 @@
 // Long work of requests, a few milliseconds at a time, so that other requests are answered in between. One piece of
 // work is done at a time, since each holds what it has read; networks take turns.
 
-import type { Steps } from '../../ingest/steps.js';
+import type { Steps } from '../../parsing/steps.js';
 import { largeBodies } from '../../tuning.js';
 import { networkOf } from './caller-address.js';
 import type { Exchange } from './exchange.js';

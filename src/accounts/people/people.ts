@@ -1,0 +1,447 @@
+// Who may use the console: invited by an operator or an account's administrator, with a link by which they choose a
+// password. They are documents of the registry, so they exist twice. Every function settles when the change is in Redis.
+
+import { hash, randomBytes } from 'node:crypto';
+import { AdministrationError } from '../../contract/errors.js';
+import { people as bounds } from '../../contract/limits.js';
+import type { Role } from '../../contract/roles.js';
+import type { Redis } from '../../redis/client.js';
+import { registryKeys } from '../../redis/keys.js';
+import type { FormerPeople, Person, SecondFactor } from '../../registry/documents.js';
+import {
+  type Change,
+  changeRegistry,
+  type RegistrySnapshot,
+  readLoaded,
+  readRegistry,
+  readTime,
+} from '../../registry/registry.js';
+import type { NotVouched, Subject, Vouched } from './provider.js';
+
+export type PersonView = {
+  readonly person_id: string;
+  readonly email: string;
+  readonly role: Role;
+  /** Null for operators. */
+  readonly account_id: string | null;
+  readonly created_at: string;
+  /** `invited`: has not chosen a password yet. */
+  readonly state: 'invited' | 'active';
+  /** Whether the provider vouches for them, instead of a password. */
+  readonly signs_on: boolean;
+  readonly second_factor: boolean;
+  /** Until when an invitation can be accepted; null if there is none that can. */
+  readonly invited_until: string | null;
+};
+
+export type Invitation = {
+  readonly email: string;
+  readonly role: Role;
+  /** Needed for every role but `operator`. */
+  readonly accountId?: string | undefined;
+};
+
+/**
+ * Invites a person, or lets one who is there choose a new password. Only this call returns the secret of the link; the
+ * former link ends. Whoever takes such a link acts in that person's name, so for people who have access, or had it, only an operator
+ * makes one. Administrators are told nothing of an address's access elsewhere: their invitation stands beside it.
+ */
+export async function invitePerson(
+  redis: Redis,
+  { email: given, role, accountId }: Invitation,
+  by: 'operator' | 'administrator' = 'operator',
+): Promise<PersonView & { readonly secret: string }> {
+  const email = parseEmail(given);
+  if ((role === 'operator') !== (accountId === undefined)) {
+    throw new AdministrationError(
+      role === 'operator'
+        ? 'an operator is of no account'
+        : `a person with the role ${role} needs an account`,
+    );
+  }
+  const nowMs = await readTime(redis);
+  return changeRegistry(redis, (snapshot) => {
+    if (accountId !== undefined && !snapshot.accounts.has(accountId))
+      throw new AdministrationError(`there is no account ${accountId}`);
+    const known = snapshot.people.get(personIdOf(email));
+    const active = known === undefined || credentialOf(known) === undefined ? undefined : known;
+    if (by === 'administrator') checkNeverActive(snapshot, email, accountId, active);
+    else checkSame(active, role, accountId);
+    const former =
+      by === 'operator' && active !== undefined ? active : invitedBefore(snapshot, email, accountId);
+    const room = makeRoom(snapshot, { replaced: former, accountId }, nowMs);
+    const person_id =
+      active !== undefined && former === active ? active.person_id : invitedIdOf(email, accountId);
+    const secret = `${person_id}.${randomBytes(32).toString('base64url')}`;
+    const person: Person = {
+      ...(former === active && active !== undefined
+        ? active
+        : {
+            email,
+            role,
+            ...(accountId === undefined ? {} : { account_id: accountId }),
+            created_at: former?.created_at ?? new Date(nowMs).toISOString(),
+          }),
+      person_id,
+      invitation: { hash: hashOf(secret), ends_at: new Date(nowMs + bounds.invitationMs).toISOString() },
+    };
+    const replaced = former === undefined || former.person_id === person_id ? [] : [former];
+    return {
+      changes: [...removalsOf(snapshot, [...room, ...replaced]), changeOf(person)],
+      result: { ...viewPerson(person, nowMs), secret },
+    };
+  });
+}
+
+/** Throws AdministrationError if a person has access to the account, or had it. */
+function checkNeverActive(
+  { formerPeople }: RegistrySnapshot,
+  email: string,
+  accountId: string | undefined,
+  active: Person | undefined,
+): void {
+  if (active !== undefined && active.account_id === accountId)
+    throw new AdministrationError('this person has access: only an operator can make another link for them');
+  if (formerPeople.get(accountId ?? '')?.person_ids.includes(personIdOf(email)) === true)
+    throw new AdministrationError('this person had access: only an operator can invite them again');
+}
+
+/** Throws AdministrationError if the address has access with another role or account, or by the provider. */
+function checkSame(active: Person | undefined, role: Role, accountId: string | undefined): void {
+  if (active === undefined) return;
+  if (active.role !== role || active.account_id !== accountId)
+    throw new AdministrationError(
+      'this address belongs to somebody with another role or account, who has to be removed first',
+    );
+  if (active.provider !== undefined)
+    throw new AdministrationError('this address signs in by the provider: it needs no invitation');
+}
+
+/** Who was invited to an account by an address, and has not accepted. Earlier versions gave them the id of who accepts. */
+function invitedBefore(
+  { people }: RegistrySnapshot,
+  email: string,
+  accountId: string | undefined,
+): Person | undefined {
+  return [people.get(invitedIdOf(email, accountId)), people.get(personIdOf(email))].find(
+    (person) => person !== undefined && person.account_id === accountId && credentialOf(person) === undefined,
+  );
+}
+
+/**
+ * Makes room for a person of an account, or for an operator: returns whom to remove, people whose invitations have ended, and no
+ * more than it takes. Throws AdministrationError if that does not suffice. Whoever is replaced leaves their place.
+ */
+function makeRoom(
+  { people }: Pick<RegistrySnapshot, 'people'>,
+  { replaced, accountId }: { readonly replaced: Person | undefined; readonly accountId: string | undefined },
+  nowMs: number,
+): Person[] {
+  if (replaced !== undefined && replaced.account_id === accountId) return [];
+  const stay = new Set([...people.values()].filter((person) => person !== replaced));
+  const removed: Person[] = [];
+  const leaveOne = (counts: (person: Person) => boolean, max: number, whose: string) => {
+    const counted = [...stay].filter(counts);
+    const surplus = Math.max(0, counted.length + 1 - max);
+    const leaving = counted
+      .filter((person) => hasLapsed(person, nowMs))
+      .sort((a, b) => endOf(a) - endOf(b))
+      .slice(0, surplus);
+    if (leaving.length < surplus)
+      throw new AdministrationError(`${whose} can have ${max} people: remove somebody first`);
+    for (const person of leaving) stay.delete(person);
+    removed.push(...leaving);
+  };
+  if (accountId !== undefined) {
+    leaveOne(({ account_id }) => account_id === accountId, bounds.perAccountMax, 'an account');
+    const max = bounds.countMax - bounds.operatorPlaces;
+    leaveOne(({ account_id }) => account_id !== undefined, max, 'all accounts together');
+  }
+  leaveOne(() => true, bounds.countMax, 'a deployment');
+  return removed;
+}
+
+/** Whether a person has never got in, and cannot any more: their invitation has ended. */
+function hasLapsed(person: Person, nowMs: number): boolean {
+  return credentialOf(person) === undefined && !(endOf(person) > nowMs);
+}
+
+function endOf({ invitation }: Person): number {
+  return Date.parse(invitation?.ends_at ?? '') || 0;
+}
+
+/** Somebody from the provider who is not let in. `account_id`: of the access that they had until now. */
+export type NotEntered = {
+  readonly refused: NotVouched['refused'] | 'no_account' | 'address_taken' | 'no_place';
+  readonly account_id?: string;
+};
+
+/**
+ * The person whom the provider vouches for, with the role that it gives now. People are known by issuer and subject: whatever the
+ * same one had before, perhaps under another address, ends if it differs or if they are not let in.
+ */
+export async function enterByProvider(redis: Redis, who: Vouched | NotVouched): Promise<Person | NotEntered> {
+  const nowMs = await readTime(redis);
+  return changeRegistry<Person | NotEntered>(redis, (snapshot) => {
+    const own = [...snapshot.people.values()].filter(({ provider }) => isSubject(provider, who));
+    const others = new Map([...snapshot.people].filter(([, person]) => !own.includes(person)));
+    const entered =
+      'refused' in who ? who.refused : entryOf({ ...snapshot, people: others }, own, who, nowMs);
+    if (typeof entered === 'string') {
+      const account_id = own.find((person) => person.account_id !== undefined)?.account_id;
+      const result = { refused: entered, ...(account_id === undefined ? {} : { account_id }) };
+      return { changes: removalsOf(snapshot, own), result };
+    }
+    const { person, room } = entered;
+    const removed = [...room, ...own.filter(({ person_id }) => person_id !== person.person_id)];
+    const isNew = !own.includes(person);
+    return {
+      changes: [...removalsOf(snapshot, removed), ...(isNew ? [changeOf(person)] : [])],
+      result: person,
+    };
+  });
+}
+
+/** Who enters, and whom to remove for that; or why they do not. `own` are not among the people of the snapshot. */
+function entryOf(
+  snapshot: RegistrySnapshot,
+  own: readonly Person[],
+  { issuer, subject, role, accountId, email: given }: Vouched,
+  nowMs: number,
+): { readonly person: Person; readonly room: readonly Person[] } | NotEntered['refused'] {
+  let email: string;
+  try {
+    email = parseEmail(given);
+  } catch (error) {
+    if (error instanceof AdministrationError) return 'no_email';
+    throw error;
+  }
+  const person_id = personIdOf(email);
+  if (accountId !== undefined && !snapshot.accounts.has(accountId)) return 'no_account';
+  const there = snapshot.people.get(person_id);
+  // Anybody can invite an address; the provider says whose it is.
+  if (there !== undefined && credentialOf(there) !== undefined) return 'address_taken';
+  const known = own.find((person) => person.person_id === person_id);
+  if (known !== undefined && known.role === role && known.account_id === accountId)
+    return { person: known, room: [] };
+  const invited = invitedBefore(snapshot, email, accountId);
+  let room: readonly Person[];
+  try {
+    room = makeRoom(snapshot, { replaced: known ?? invited, accountId }, nowMs);
+  } catch (error) {
+    if (error instanceof AdministrationError) return 'no_place';
+    throw error;
+  }
+  const person: Person = {
+    person_id,
+    email,
+    role,
+    ...(accountId === undefined ? {} : { account_id: accountId }),
+    created_at: known?.created_at ?? new Date(nowMs).toISOString(),
+    provider: { issuer, subject, id: randomBytes(8).toString('hex') },
+  };
+  return { person, room: invited === undefined ? room : [...room, invited] };
+}
+
+function isSubject(provider: Person['provider'], { issuer, subject }: Subject): boolean {
+  return provider?.issuer === issuer && provider.subject === subject;
+}
+
+/** What a session depends on: the password under which it began, or the role that the provider gave. */
+export function credentialOf({ password, provider }: Person): string | undefined {
+  return password?.id ?? provider?.id;
+}
+
+/** The people of an account, or all of them, by their addresses. */
+export async function listPeople(redis: Redis, accountId?: string): Promise<PersonView[]> {
+  const [{ people }, nowMs] = await Promise.all([readRegistry(redis), readTime(redis)]);
+  return [...people.values()]
+    .filter((person) => accountId === undefined || person.account_id === accountId)
+    .sort((a, b) => a.email.localeCompare(b.email, 'en'))
+    .map((person) => viewPerson(person, nowMs));
+}
+
+/** The person of an id, or of the one that they had while invited. */
+export function personNamed({ people }: RegistrySnapshot, id: string): Person | undefined {
+  return people.get(id) ?? [...people.values()].find(({ invited_as }) => invited_as === id);
+}
+
+/** Ends a person's access; their sessions end with the next request, and within a second what goes on under them. */
+export async function removePerson(
+  redis: Redis,
+  personId: string,
+): Promise<{ person_id: string; removed: true }> {
+  return changeRegistry(redis, (snapshot) => {
+    const person = personNamed(snapshot, personId);
+    if (person === undefined) throw new AdministrationError(`there is no person ${personId}`);
+    return {
+      changes: removalsOf(snapshot, [person]),
+      result: { person_id: personId, removed: true as const },
+    };
+  });
+}
+
+/** The person who has access by an address, or the one of an id. Throws StateNotLoaded when Redis was emptied. */
+export async function findPerson(redis: Redis, name: string): Promise<Person | undefined> {
+  const id = name.includes('@') ? personIdOf(name.trim().toLowerCase()) : name;
+  const [document] = await readLoaded(redis, (transaction) =>
+    transaction.hget(registryKeys.documents, `person:${id}`),
+  );
+  return typeof document === 'string' ? (JSON.parse(document) as Person) : undefined;
+}
+
+/** Whom a link invites; undefined if it was used, has ended, or never was. */
+export async function findInvited(redis: Redis, secret: string): Promise<Person | undefined> {
+  const [person, nowMs] = await Promise.all([findPerson(redis, idInSecret(secret)), readTime(redis)]);
+  return isInvitedBy(person, secret, nowMs) ? person : undefined;
+}
+
+/**
+ * Gives the invited person a password and uses the link up. A second factor goes: its device may be lost. Undefined if the link is
+ * not good, or somebody else has access by the address.
+ */
+export async function acceptInvitation(
+  redis: Redis,
+  secret: string,
+  passwordHash: string,
+): Promise<Person | undefined> {
+  const nowMs = await readTime(redis);
+  return changeRegistry<Person | undefined>(redis, (snapshot) => {
+    const { people } = snapshot;
+    const invited = people.get(idInSecret(secret));
+    if (invited === undefined || !isInvitedBy(invited, secret, nowMs))
+      return { changes: [], result: undefined };
+    const person_id = personIdOf(invited.email);
+    const there = people.get(person_id);
+    if (there !== undefined && there !== invited && credentialOf(there) !== undefined)
+      return { changes: [], result: undefined };
+    const { invitation: _, second_factor: __, ...rest } = invited;
+    const former = invited.person_id === person_id ? [] : [invited];
+    const person: Person = {
+      ...rest,
+      person_id,
+      ...(former.length === 0 ? {} : { invited_as: invited.person_id }),
+      password: newPassword(passwordHash, nowMs),
+    };
+    return { changes: [...removalsOf(snapshot, former), changeOf(person)], result: person };
+  });
+}
+
+/** Replaces a person's password, which ends all of their sessions; undefined if the former one was replaced meanwhile. */
+export async function changePassword(
+  redis: Redis,
+  { person_id, password }: Person,
+  passwordHash: string,
+): Promise<Person | undefined> {
+  const nowMs = await readTime(redis);
+  return changePerson(redis, person_id, (person) =>
+    person.password?.id === password?.id
+      ? { ...person, password: newPassword(passwordHash, nowMs) }
+      : undefined,
+  );
+}
+
+/** Sets, replaces or removes a person's second factor. `expected`: the one that the caller read before deciding. */
+export async function changeSecondFactor(
+  redis: Redis,
+  personId: string,
+  expected: SecondFactor | undefined,
+  next: SecondFactor | undefined,
+): Promise<Person | undefined> {
+  return changePerson(redis, personId, ({ second_factor, ...person }) => {
+    const isExpected =
+      second_factor?.secret === expected?.secret && second_factor?.last_code === expected?.last_code;
+    if (!isExpected) return undefined;
+    return next === undefined ? person : { ...person, second_factor: next };
+  });
+}
+
+/** Settles with the changed person; undefined if there is none, or `decide` refuses. */
+async function changePerson(
+  redis: Redis,
+  personId: string,
+  decide: (person: Person) => Person | undefined,
+): Promise<Person | undefined> {
+  return changeRegistry(redis, ({ people }) => {
+    const known = people.get(personId);
+    const person = known === undefined ? undefined : decide(known);
+    return { changes: person === undefined ? [] : [changeOf(person)], result: person };
+  });
+}
+
+export function viewPerson(person: Person, nowMs: number): PersonView {
+  const { person_id, email, role, account_id = null, created_at, second_factor, invitation } = person;
+  const isInvited = invitation !== undefined && Date.parse(invitation.ends_at) > nowMs;
+  return {
+    person_id,
+    email,
+    role,
+    account_id,
+    created_at,
+    state: credentialOf(person) === undefined ? 'invited' : 'active',
+    signs_on: person.provider !== undefined,
+    second_factor: second_factor !== undefined,
+    invited_until: isInvited ? invitation.ends_at : null,
+  };
+}
+
+function parseEmail(text: string): string {
+  const email = text.trim().toLowerCase();
+  // What follows a dash would be an option on the command line.
+  const isAddress = /^[^\s@\p{Cc}-][^\s@\p{Cc}]*@[^\s@\p{Cc}]+$/u.test(email) && email.isWellFormed();
+  if (!isAddress || email.length > bounds.emailMax)
+    throw new AdministrationError('an e-mail address such as ada@example.com is needed');
+  return email;
+}
+
+/** Made from the address, so that an address is one person with access, who is found without reading the others. */
+function personIdOf(email: string): string {
+  return `pe_${hashOf(email).slice(0, 16)}`;
+}
+
+/** Of somebody who is invited and has not accepted yet: each account has its own, and so have operators. */
+function invitedIdOf(email: string, accountId = ''): string {
+  return `pe_${hashOf(`${email}\0${accountId}`).slice(0, 16)}`;
+}
+
+function idInSecret(secret: string): string {
+  return secret.split('.')[0] as string;
+}
+
+/** Callers cannot choose the hash of a secret, so the time of the comparison reveals nothing. */
+function isInvitedBy(person: Person | undefined, secret: string, nowMs: number): boolean {
+  const { hash: hashed, ends_at = '' } = person?.invitation ?? {};
+  return hashed === hashOf(secret) && Date.parse(ends_at) > nowMs;
+}
+
+function newPassword(hashed: string, nowMs: number): NonNullable<Person['password']> {
+  return { id: randomBytes(8).toString('hex'), hash: hashed, set_at: new Date(nowMs).toISOString() };
+}
+
+function hashOf(secret: string): string {
+  return hash('sha256', secret, 'hex');
+}
+
+function changeOf(person: Person): Change {
+  return { key: `person:${person.person_id}`, document: person };
+}
+
+/** Removes people. Those who had access to an account are noted there. */
+function removalsOf({ formerPeople }: RegistrySnapshot, removed: readonly Person[]): Change[] {
+  const changes: Change[] = removed.map(({ person_id }) => ({
+    key: `person:${person_id}`,
+    document: undefined,
+  }));
+  const hadAccess = removed.filter((person) => credentialOf(person) !== undefined);
+  for (const account_id of new Set(hadAccess.map((person) => person.account_id))) {
+    if (account_id === undefined) continue;
+    const now = hadAccess
+      .filter((person) => person.account_id === account_id)
+      .map(({ person_id }) => person_id);
+    const before = formerPeople.get(account_id)?.person_ids ?? [];
+    const person_ids = [...before.filter((id) => !now.includes(id)), ...now].slice(-bounds.formerMax);
+    const document: FormerPeople = { account_id, person_ids };
+    changes.push({ key: `former_people:${account_id}`, document });
+  }
+  return changes;
+}

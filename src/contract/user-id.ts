@@ -1,0 +1,10 @@
+// The form of a user_id: the text that the client library makes.
+
+import { userIdMax } from './limits.js';
+
+const form = /^(?:0|[1-9][0-9]{0,15})$/;
+
+/** Whether `text` is the canonical decimal form of an integer from 0 to 2^53 - 1. */
+export function isUserId(text: string): boolean {
+  return form.test(text) && (text.length < 16 || Number(text) <= userIdMax);
+}

@@ -1,0 +1,84 @@
+// Which events an environment has sent lately, how often, and what their properties look like. It reads the event names of
+// the time that is asked for, and a sample of the properties; no value leaves ClickHouse.
+
+import { readRows } from '../../clickhouse/answers.js';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { isoTime } from '../../clickhouse/iso-time.js';
+import { storedTable } from '../../clickhouse/tables.js';
+import { eventNames } from '../../contract/limits.js';
+
+export type EventName = {
+  readonly event: string;
+  readonly count: number;
+  /** When the first and the last one were accepted. */
+  readonly first_seen: string;
+  readonly last_seen: string;
+};
+
+export type EventProperty = {
+  readonly property: string;
+  /** In how many of the sampled events it occurs. */
+  readonly count: number;
+  /** How many of its values look like a number, a date and so on, since values are stored as text. */
+  readonly number: number;
+  readonly boolean: number;
+  readonly time: number;
+  readonly text: number;
+};
+
+/** The events that were accepted in the last days, the most frequent first. */
+export async function listEventNames(
+  client: ClickHouseClient,
+  appId: string,
+  days: number,
+): Promise<readonly EventName[]> {
+  return readRows<EventName>(client, {
+    query: `SELECT event, toFloat64(count()) AS count, ${takenAt('min')} AS first_seen, ${takenAt('max')} AS last_seen
+      FROM ${storedTable('events')} WHERE app_id = {appId:String} AND ${isSince}
+      GROUP BY event ORDER BY count DESC, event LIMIT ${eventNames.listedMax}`,
+    query_params: { appId, days },
+    clickhouse_settings: {
+      max_execution_time: eventNames.querySecondsMax,
+      // The rows of an environment are sorted by their events: no hash tables.
+      optimize_aggregation_in_order: 1,
+    },
+  });
+}
+
+/** The properties of some of the events of one name that were accepted in the last days, the most frequent first. */
+export async function listEventProperties(
+  client: ClickHouseClient,
+  appId: string,
+  event: string,
+  days: number,
+): Promise<readonly EventProperty[]> {
+  return readRows<EventProperty>(client, {
+    query: `SELECT property, toUInt32(count()) AS count, toUInt32(countIf(kind = 'number')) AS number,
+        toUInt32(countIf(kind = 'boolean')) AS boolean, toUInt32(countIf(kind = 'time')) AS time,
+        toUInt32(countIf(kind = 'text')) AS text
+      FROM (
+        SELECT property, multiIf(
+          match(value, '^-?[0-9]+([.][0-9]+)?([eE][-+]?[0-9]+)?$'), 'number',
+          value IN ('true', 'false'), 'boolean',
+          match(value, '^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9:.]+(Z|[-+][0-9:]+)?)?$'), 'time',
+          'text') AS kind
+        FROM (
+          SELECT properties FROM ${storedTable('events')}
+          WHERE app_id = {appId:String} AND event = {event:String} AND ${isSince} LIMIT ${eventNames.sampledMax}
+        ) ARRAY JOIN mapKeys(properties) AS property, mapValues(properties) AS value
+      ) GROUP BY property ORDER BY count DESC, property LIMIT ${eventNames.listedMax}`,
+    query_params: { appId, event, days },
+    clickhouse_settings: { max_execution_time: eventNames.querySecondsMax },
+  });
+}
+
+/**
+ * When the first or the last one was accepted, to the opening of its segment. What senders say about the time would be a column
+ * more to read.
+ */
+function takenAt(which: 'min' | 'max'): string {
+  return isoTime(`toDateTime64(fromUnixTimestamp64Micro(toInt64(${which}(segment))), 3)`);
+}
+
+/** The number of a segment is the microsecond of its opening. Of older ones nothing is read, thanks to the index `by_segment`. */
+const isSince = 'segment >= toUnixTimestamp64Micro(now64(6) - toIntervalDay({days:UInt32}))';

@@ -1,0 +1,125 @@
+// The traffic of an account's environments over the last hour or week, for charts and rates, and why records were rejected.
+
+import { readRows } from '../../clickhouse/answers.js';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { traffic } from '../../contract/limits.js';
+import { minuteWrites } from '../../tuning.js';
+import {
+  minuteCountsTable,
+  minuteRejectionsTable,
+  outcomesOfTraffic,
+  type TrafficOutcome,
+} from './minute-counts.js';
+
+export const spans = {
+  hour: { seconds: 3_600, stepSeconds: 60 },
+  week: { seconds: 7 * 86_400, stepSeconds: 3_600 },
+} as const;
+export type Span = keyof typeof spans;
+
+export type Traffic = {
+  readonly step_seconds: number;
+  /** The begin of each step, in seconds since 1970, without gaps. */
+  readonly at: readonly number[];
+} & Readonly<Record<TrafficOutcome, readonly number[]>>;
+
+/** How long after its end a minute may be written: before that it looks as if nothing had come. */
+const writtenMsMax = minuteWrites.everyMs + minuteWrites.insertMsMax;
+
+/** The steps of a span that ends with the last minute that every process has written. */
+function stepsOf(span: Span, nowMs: number) {
+  const { seconds, stepSeconds } = spans[span];
+  const end = Math.floor((nowMs - writtenMsMax) / 60_000) * 60;
+  const from = Math.floor((end - seconds) / stepSeconds) * stepSeconds;
+  const at = Array.from({ length: Math.ceil((end - from) / stepSeconds) }, (_, i) => from + i * stepSeconds);
+  return { stepSeconds, from, end, at };
+}
+
+/** The records of environments, by their outcome. */
+export async function readTraffic(
+  client: ClickHouseClient,
+  appIds: readonly string[],
+  span: Span,
+  nowMs: number,
+): Promise<Traffic> {
+  const { stepSeconds, from, end, at } = stepsOf(span, nowMs);
+  const rows = await readRows<Record<TrafficOutcome | 'at', number | string>>(client, {
+    query: `SELECT intDiv(toUnixTimestamp(minute), {step:UInt32}) * {step:UInt32} AS at,
+        ${outcomesOfTraffic.map((name) => `sum(${name}) AS ${name}`).join(', ')}
+      FROM ${minuteCountsTable} FINAL
+      WHERE app_id IN ({appIds:Array(String)}) AND minute >= {from:UInt32} AND minute < {end:UInt32}
+      GROUP BY at`,
+    query_params: { appIds, from, end, step: stepSeconds },
+  });
+  const byStep = new Map(rows.map((row) => [Number(row.at), row]));
+  const countsOf = (name: TrafficOutcome) => at.map((step) => Number(byStep.get(step)?.[name] ?? 0));
+  return {
+    step_seconds: stepSeconds,
+    at,
+    accepted: countsOf('accepted'),
+    repeated: countsOf('repeated'),
+    limited: countsOf('limited'),
+    rejected: countsOf('rejected'),
+  };
+}
+
+export type Rejections = {
+  readonly step_seconds: number;
+  readonly at: readonly number[];
+  /** The most frequent first. */
+  readonly reasons: readonly {
+    /** Null for the sum of the less frequent ones. */
+    readonly code: string | null;
+    /** Null for the whole record. */
+    readonly field: string | null;
+    readonly counts: readonly number[];
+  }[];
+};
+
+/** The rejected records of an environment, by code and field. */
+export async function readRejections(
+  client: ClickHouseClient,
+  appId: string,
+  span: Span,
+  nowMs: number,
+): Promise<Rejections> {
+  const { stepSeconds, from, end, at } = stepsOf(span, nowMs);
+  const rows = await readRows<{
+    code: string;
+    field: string;
+    steps: readonly [number | string, number][];
+  }>(client, {
+    query: `SELECT code, field, groupArray((at, rejected)) AS steps
+      FROM (
+        SELECT code, field, intDiv(toUnixTimestamp(minute), {step:UInt32}) * {step:UInt32} AS at,
+          toFloat64(sum(rejected)) AS rejected
+        FROM ${minuteRejectionsTable} FINAL
+        WHERE app_id = {appId:String} AND minute >= {from:UInt32} AND minute < {end:UInt32}
+        GROUP BY code, field, at
+      )
+      GROUP BY code, field ORDER BY arraySum(steps.2) DESC, code, field`,
+    query_params: { appId, from, end, step: stepSeconds },
+  });
+  const countsOf = (reasons: readonly (typeof rows)[number][]) => {
+    const counts = at.map(() => 0);
+    for (const { steps } of reasons)
+      for (const [step, count] of steps) {
+        const index = (Number(step) - from) / stepSeconds;
+        counts[index] = (counts[index] ?? 0) + count;
+      }
+    return counts;
+  };
+  const others = rows.slice(traffic.reasonsMax);
+  return {
+    step_seconds: stepSeconds,
+    at,
+    reasons: [
+      ...rows.slice(0, traffic.reasonsMax).map((row) => ({
+        code: row.code,
+        field: row.field === '' ? null : row.field,
+        counts: countsOf([row]),
+      })),
+      ...(others.length === 0 ? [] : [{ code: null, field: null, counts: countsOf(others) }]),
+    ],
+  };
+}

@@ -1,0 +1,84 @@
+// Some of the events that arrive in an environment now, read back from ClickHouse. Nothing is stored for it, and events cost no
+// more while a page watches. A page asks every two seconds for what came since its last request. The first request leaves
+// a line in the audit log and returns a signed place, which every later one needs. So nobody watches without that line.
+
+import { createHmac, timingSafeEqual } from 'node:crypto';
+import { readRows } from '../../clickhouse/answers.js';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { isoTime } from '../../clickhouse/iso-time.js';
+import { storedTable } from '../../clickhouse/tables.js';
+import { live } from '../../contract/limits.js';
+
+export type LiveEvent = {
+  readonly event_id: string;
+  readonly event: string;
+  readonly user_id: string | null;
+  readonly identity: string;
+  readonly received_at: string;
+  readonly properties: Readonly<Record<string, string>>;
+};
+
+export type LivePage = {
+  /** The latest events, the newest first. */
+  readonly events: readonly LiveEvent[];
+  /** How many arrived since the page before. */
+  readonly arrived: number;
+  readonly place: string;
+};
+
+/** A place is signed for its environment, and is valid for a while. */
+export function signPlace(secret: string, appId: string, segment: string, untilMs: number): string {
+  const text = `${segment}.${untilMs}`;
+  return `${text}.${signatureOf(secret, appId, text)}`;
+}
+
+export type Place = { readonly segment: string; readonly untilMs: number };
+
+/** What a signed place says; undefined if it is not genuine, of another environment, or over. */
+export function readPlace(secret: string, appId: string, place: string, nowMs: number): Place | undefined {
+  const [segment = '', until = '', signature = ''] = place.split('.');
+  if (!/^\d{1,20}$/.test(segment) || !/^\d{1,15}$/.test(until)) return undefined;
+  const expected = Buffer.from(signatureOf(secret, appId, `${segment}.${until}`));
+  const given = Buffer.from(signature);
+  if (given.length !== expected.length || !timingSafeEqual(given, expected)) return undefined;
+  return Number(until) > nowMs ? { segment, untilMs: Number(until) } : undefined;
+}
+
+function signatureOf(secret: string, appId: string, text: string): string {
+  return createHmac('sha256', secret).update(`live ${appId} ${text}`).digest('base64url');
+}
+
+/** What is stored in segments after this one. A segment that is stored after a later one is missed: this is a sample. */
+export async function readArrivedSince(
+  client: ClickHouseClient,
+  appId: string,
+  segment: string,
+): Promise<{ readonly events: readonly LiveEvent[]; readonly arrived: number; readonly segment: string }> {
+  const ask = async <Row>(query: string) => {
+    return readRows<Row>(client, {
+      query,
+      query_params: { appId, segment },
+      clickhouse_settings: { max_execution_time: live.querySecondsMax },
+    });
+  };
+  const where = 'WHERE app_id = {appId:String} AND segment > {segment:UInt64}';
+  const stamps = '(segment, commit_number, row_number)';
+  const latestFirst = 'ORDER BY segment DESC, commit_number DESC, row_number DESC';
+  const [newest] = await ask<{ arrived: number; latest: string }>(
+    `SELECT toFloat64(count()) AS arrived, toString(max(segment)) AS latest FROM ${storedTable('events')} ${where}`,
+  );
+  if (newest === undefined || newest.arrived === 0) return { events: [], arrived: 0, segment };
+  // Only of these are the properties read.
+  const events = await ask<LiveEvent>(
+    `SELECT event_id, event, toString(e.user_id) AS user_id, identity, properties,
+        ${isoTime('e.received_at')} AS received_at
+      FROM (
+        SELECT * FROM ${storedTable('events')} ${where} AND ${stamps} IN (
+          SELECT segment, commit_number, row_number FROM ${storedTable('events')} ${where}
+            ${latestFirst} LIMIT ${live.eventsPerPage}
+        )
+      ) AS e
+      ${latestFirst}`,
+  );
+  return { events, arrived: newest.arrived, segment: newest.latest };
+}

@@ -1,0 +1,95 @@
+// What is held about a user in one environment: names, properties, and which events how often, from when to when.
+
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { isoTime } from '../../clickhouse/iso-time.js';
+import { storedTable } from '../../clickhouse/tables.js';
+import { userLookUps } from '../../contract/limits.js';
+import type { User } from '../../privacy/suppression/names.js';
+import { type Ask, findMergedUser, isNamed, withNames } from './merged-user.js';
+
+export type EventOfUser = {
+  readonly event: string;
+  readonly count: number;
+  readonly first_seen: string;
+  readonly last_seen: string;
+};
+
+export type FoundUser = {
+  readonly found: boolean;
+  /** Null for an anonymous user. */
+  readonly identity: string | null;
+  readonly user_ids: readonly string[];
+  readonly has_more_user_ids: boolean;
+  readonly properties: Readonly<Record<string, string>>;
+};
+
+/**
+ * What is held about the merged user that a name means, but for events. Rejects when ClickHouse fails or takes too long, as the
+ * other functions of this file do.
+ */
+export async function lookUpUser(client: ClickHouseClient, appId: string, user: User): Promise<FoundUser> {
+  const { identity, userIds, hasMore } = await findMergedUser(client, appId, user);
+  const identities = identity === undefined ? [] : [identity];
+  const { hasEvents, properties } = await withNames(client, identities, userIds, async (ask) => ({
+    hasEvents: await findEvent(ask, appId),
+    properties: await readProperties(ask, appId),
+  }));
+  // An identified user has such a row; a name alone has none.
+  const wasIdentified = identity !== undefined && userIds.length > 0;
+  return {
+    found: wasIdentified || hasEvents || properties.length > 0,
+    identity: identity ?? null,
+    user_ids: userIds,
+    has_more_user_ids: hasMore,
+    properties: Object.fromEntries(properties.map(({ key, value }) => [key, value])),
+  };
+}
+
+async function findEvent(ask: Ask, appId: string): Promise<boolean> {
+  const [found] = await ask(
+    `SELECT 1 FROM ${storedTable('events')} WHERE app_id = {appId:String} AND ${isNamed} LIMIT 1`,
+    { appId },
+  );
+  return found !== undefined;
+}
+
+/**
+ * The events of the merged user by name, the most frequent first. ClickHouse reads the whole of every granule that has one of them,
+ * so this takes seconds when a user is in all granules of a large table.
+ */
+export async function countUserEvents(
+  client: ClickHouseClient,
+  appId: string,
+  user: User,
+): Promise<readonly EventOfUser[]> {
+  const { identity, userIds } = await findMergedUser(client, appId, user);
+  return withNames(client, identity === undefined ? [] : [identity], userIds, (ask) =>
+    countEvents(ask, appId),
+  );
+}
+
+async function countEvents(ask: Ask, appId: string): Promise<EventOfUser[]> {
+  const rows = await ask<Omit<EventOfUser, 'count'> & { count: string | number }>(
+    `SELECT event, count() AS count, ${isoTime('min(time)')} AS first_seen, ${isoTime('max(time)')} AS last_seen
+      FROM ${storedTable('events')} WHERE app_id = {appId:String} AND ${isNamed}
+      GROUP BY event ORDER BY count DESC, event LIMIT ${userLookUps.eventNamesMax}`,
+    { appId },
+  );
+  return rows.map((row) => ({ ...row, count: Number(row.count) }));
+}
+
+/** From when the values of a call count, as in the view merged_user_properties. */
+const propertiesSince =
+  'if(time < received_at, least(toUInt64(toUnixTimestamp64Micro(time)), segment), segment)';
+
+/** The latest value of each key, under any of the user's names. */
+function readProperties(ask: Ask, appId: string): Promise<{ key: string; value: string }[]> {
+  return ask(
+    `SELECT key, argMax(value, (since, segment, commit_number, row_number)) AS value FROM (
+        SELECT ${propertiesSince} AS since, segment, commit_number, row_number, properties
+        FROM ${storedTable('user_properties')} WHERE app_id = {appId:String} AND ${isNamed}
+      ) ARRAY JOIN mapKeys(properties) AS key, mapValues(properties) AS value
+      GROUP BY key ORDER BY key LIMIT ${userLookUps.propertiesMax}`,
+    { appId },
+  );
+}

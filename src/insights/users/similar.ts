@@ -1,0 +1,35 @@
+// Users whose identities look like another one: the same in lower case and without blanks around them.
+
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { namedUsers } from '../../clickhouse/named-users.js';
+import { differsAndHas, plainForm } from '../../clickhouse/plain-form.js';
+import { storedTable } from '../../clickhouse/tables.js';
+import { userLookUps } from '../../contract/limits.js';
+import { tables } from '../../contract/records.js';
+import { withNames } from './merged-user.js';
+
+/** Other identities in an environment that look like this one, in order. */
+export async function findSimilar(
+  client: ClickHouseClient,
+  appId: string,
+  identity: string,
+): Promise<readonly string[]> {
+  const { similarMax, similarSecondsMax } = userLookUps;
+  // The rows of the user itself, perhaps millions, are not read: of its plain form one row is enough.
+  const ofPlainForm = `identity IN (SELECT ${plainForm('identity')} AS plain FROM ${namedUsers} WHERE plain NOT IN ('', identity))`;
+  const others = `${differsAndHas(`SELECT ${plainForm('identity')} FROM ${namedUsers}`)}
+    AND identity NOT IN ('', {identity:String})`;
+  const found = tables.flatMap((table) => [
+    `(SELECT identity FROM ${storedTable(table)} WHERE app_id = {appId:String} AND ${ofPlainForm} LIMIT 1)`,
+    `SELECT DISTINCT identity FROM ${storedTable(table)} WHERE app_id = {appId:String} AND ${others}`,
+  ]);
+  // When the time is over, what was found by then is shown: parts without an index are read as a whole.
+  const rows = await withNames(client, [identity], [], (ask) =>
+    ask<{ identity: string }>(
+      `SELECT DISTINCT identity FROM (${found.join(' UNION ALL ')})
+        LIMIT ${similarMax} SETTINGS max_execution_time = ${similarSecondsMax}, timeout_overflow_mode = 'break'`,
+      { appId, identity },
+    ),
+  );
+  return rows.map((row) => row.identity).sort();
+}

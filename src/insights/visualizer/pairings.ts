@@ -1,0 +1,173 @@
+// Pairings of devices with the Event Visualizer, in Redis: a device begins one and shows its code; an
+// administrator's page enters the code; from then on it lives while a page renews it. Redis holds a hash of
+// the secret, the code, the app_id and a keyed digest of the device's address, all for a limited time.
+
+import { createHash, createHmac, randomBytes } from 'node:crypto';
+import { visualizer } from '../../contract/limits.js';
+import type { Redis } from '../../redis/client.js';
+import { visualizerKeys } from '../../redis/keys.js';
+import { runScript, scripts } from '../../redis/scripts.js';
+import { countWithin } from '../../redis/transactions.js';
+import { makeCode, readCode } from './code.js';
+
+/** What the device gets. While it is paired, it sends the secret with everything. */
+export type BegunPairing = {
+  readonly pairing: string;
+  readonly code: string;
+  readonly expiresInSeconds: number;
+};
+
+/** A pairing whose code was entered. */
+export type LivePairing = { readonly id: string; readonly appId: string; readonly endsInMs: number };
+
+const secretForm = /^slp_[A-Za-z0-9_-]{43}$/;
+const codeAttemptsMax = 5;
+
+/**
+ * Begins a pairing of an existing environment. Settles with `too_many` when too many pairings of the environment or the
+ * address wait, and with `full` when too many of the deployment do. `secret` is the deployment's.
+ */
+export async function beginPairing(
+  redis: Redis,
+  secret: string,
+  appId: string,
+  address: string,
+): Promise<BegunPairing | 'too_many' | 'full'> {
+  const pairing = `slp_${randomBytes(32).toString('base64url')}`;
+  const id = idOf(pairing);
+  const digest = digestOfAddress(secret, address);
+  for (let attempt = 0; attempt < codeAttemptsMax; attempt++) {
+    const code = makeCode();
+    const reply = await runScript(
+      redis,
+      scripts.beginPairing,
+      [
+        visualizerKeys.pairing(id),
+        visualizerKeys.code(code),
+        visualizerKeys.waiting,
+        visualizerKeys.waitingOfApp(appId),
+        visualizerKeys.waitingOfAddress(digest),
+      ],
+      [
+        id,
+        appId,
+        code,
+        digest,
+        visualizer.waitingMsMax,
+        visualizer.waitingMax,
+        visualizer.waitingPerAppMax,
+        visualizer.waitingPerAddressMax,
+      ],
+    );
+    if (Number(reply) === 1) return { pairing, code, expiresInSeconds: visualizer.waitingMsMax / 1000 };
+    if (Number(reply) === -3) return 'full';
+    if (Number(reply) < 0) return 'too_many';
+  }
+  return 'full';
+}
+
+/** A device's pairing, by its secret, if it still waits or lives, and for how long its code stays good at least. */
+export async function findPairing(
+  redis: Redis,
+  pairing: string,
+  appId: string,
+): Promise<BegunPairing | undefined> {
+  const id = pairingIdOfSecret(pairing);
+  if (id === undefined) return undefined;
+  const key = visualizerKeys.pairing(id);
+  const [[of, code], leftMs] = await Promise.all([redis.hmget(key, 'app_id', 'code'), redis.pttl(key)]);
+  if (of !== appId || typeof code !== 'string' || leftMs <= 0) return undefined;
+  return { pairing, code, expiresInSeconds: Math.ceil(leftMs / 1000) };
+}
+
+/** The id of the pairing that waits or lives with a code, given as it was typed; undefined if there is none. */
+export async function findPairingIdByCode(redis: Redis, text: string): Promise<string | undefined> {
+  const code = readCode(text);
+  return code === undefined ? undefined : ((await redis.get(visualizerKeys.code(code))) ?? undefined);
+}
+
+/** The environment of a pairing that waits or lives. */
+export async function readAppOfPairing(redis: Redis, id: string): Promise<string | undefined> {
+  return (await redis.hget(visualizerKeys.pairing(id), 'app_id')) ?? undefined;
+}
+
+/** Enters a code: its pairing lives from now on. Undefined if there is no such pairing. May be called again. */
+export async function enterCode(redis: Redis, text: string): Promise<LivePairing | undefined> {
+  const code = readCode(text);
+  if (code === undefined) return undefined;
+  const reply = await runScript(
+    redis,
+    scripts.enterPairing,
+    [visualizerKeys.code(code), visualizerKeys.waiting, visualizerKeys.live],
+    [visualizer.leaseMs, visualizer.liveMsMax],
+  );
+  if (!Array.isArray(reply)) return undefined;
+  const [id, appId, endsInMs] = reply as [string, string, number];
+  return { id, appId, endsInMs: Number(endsInMs) };
+}
+
+/** Keeps a live pairing for another while. Settles with false when it has ended. */
+export async function renewPairing(redis: Redis, id: string): Promise<boolean> {
+  const keys = [visualizerKeys.pairing(id), visualizerKeys.live];
+  return Number(await runScript(redis, scripts.renewPairing, keys, [id, visualizer.leaseMs])) > 0;
+}
+
+/** Ends a pairing by its id. Settles with whether there was one. */
+export async function endPairing(redis: Redis, id: string, appId: string): Promise<boolean> {
+  const keys = [visualizerKeys.pairing(id), visualizerKeys.waiting, visualizerKeys.live];
+  return Number(await runScript(redis, scripts.endPairing, keys, [id, appId])) === 1;
+}
+
+/** Whether what a device sends with this secret is shown, not shown yet, or no longer shown. */
+export async function readPairingState(
+  redis: Redis,
+  id: string,
+  appId: string,
+): Promise<'live' | 'waiting' | 'ended'> {
+  const [of, state] = await redis.hmget(visualizerKeys.pairing(id), 'app_id', 'state');
+  if (of !== appId) return 'ended';
+  return state === 'live' ? 'live' : 'waiting';
+}
+
+/** The id of a pairing from its secret; undefined for a text that is not a secret. */
+export function pairingIdOfSecret(pairing: string): string | undefined {
+  return secretForm.test(pairing) ? idOf(pairing) : undefined;
+}
+
+/** What can be wrong. The two are counted separately, since callers without a token must not hold up those with one. */
+export type Failure = 'token' | 'code';
+
+/** Whether a network has sent too many wrong tokens, or codes, within the last minute. */
+export async function hasTooManyFailures(
+  redis: Redis,
+  secret: string,
+  network: string,
+  failure: Failure,
+): Promise<boolean> {
+  const failures = await redis.get(failuresKey(secret, network, failure));
+  return Number(failures ?? 0) >= visualizer.failuresPerMinuteMax;
+}
+
+/** Counts a wrong token or code from a network. Settles with whether that makes too many. */
+export async function countFailure(
+  redis: Redis,
+  secret: string,
+  network: string,
+  failure: Failure,
+): Promise<boolean> {
+  const key = failuresKey(secret, network, failure);
+  return (await countWithin(redis, key, 60_000)) > visualizer.failuresPerMinuteMax;
+}
+
+function failuresKey(secret: string, network: string, failure: Failure): string {
+  return visualizerKeys.failures(digestOfAddress(secret, `${failure}\0${network}`));
+}
+
+function idOf(pairing: string): string {
+  return createHash('sha256').update(pairing).digest('hex');
+}
+
+/** With a key, since all addresses could be tried against a plain hash. */
+function digestOfAddress(secret: string, address: string): string {
+  return createHmac('sha256', secret).update(`visualizer\0${address}`).digest('hex').slice(0, 32);
+}

@@ -1,0 +1,84 @@
+// Shows what a paired device has sent. It is called when the server's answer is known, publishes both while the pairing
+// lives, and says so if it has ended. Best effort: nothing here may fail or delay the answer.
+
+import { visualizer } from '../../contract/limits.js';
+import type { Collected, OnCollected } from '../../ingest/collect.js';
+import { describeError, type Log } from '../../log.js';
+import { visualizerMessages } from '../../metrics.js';
+import type { Redis } from '../../redis/client.js';
+import type { Channel } from './channel.js';
+import { pairingIdOfSecret, readPairingState } from './pairings.js';
+
+export type BatchPublisherOptions = { readonly redis: Redis; readonly channel: Channel; readonly log: Log };
+
+/**
+ * Makes the function that is called with every batch that carries a pairing. It settles within `lookupMsMax`, never
+ * rejects, and returns false only when the pairing is known to have ended.
+ */
+export function createBatchPublisher({ redis, channel, log }: BatchPublisherOptions): OnCollected {
+  async function show(collected: Collected): Promise<boolean> {
+    const { pairing, appId } = collected;
+    const id = pairingIdOfSecret(pairing);
+    if (id === undefined) return false;
+    const state = await readPairingState(redis, id, appId);
+    if (state === 'live') publish(id, collected);
+    return state !== 'ended';
+  }
+
+  function publish(id: string, collected: Collected): void {
+    const { json, count, leftOut } = describeBatch(collected, Date.now());
+    if (leftOut > 0) visualizerMessages.inc({ result: 'missed' }, leftOut);
+    channel.publish(id, { kind: 'batch', count, json }).catch(noteFault);
+  }
+
+  function noteFault(error: unknown): void {
+    log.debug({ error: describeError(error) }, 'a batch was not shown in the visualizer');
+  }
+
+  return async (collected) => {
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<true>((resolve) => {
+      timer = setTimeout(resolve, visualizer.lookupMsMax, true);
+    });
+    try {
+      return await Promise.race([show(collected), late]);
+    } catch (error) {
+      noteFault(error);
+      return true;
+    } finally {
+      clearTimeout(timer);
+    }
+  };
+}
+
+const shownFields = [
+  'type',
+  'id',
+  'user_id',
+  'identity',
+  'session_id',
+  'time',
+  'event',
+  'properties',
+  'autocaptured',
+] as const;
+
+/** A batch as the page gets it, cut to the allowed size. */
+function describeBatch({ messages, answers }: Collected, nowMs: number) {
+  const parts: string[] = [];
+  let bytes = 0;
+  for (const [index, message] of messages.entries()) {
+    const part = JSON.stringify({ ...pick(message), answer: answers[index] });
+    bytes += Buffer.byteLength(part) + 1;
+    if (bytes > visualizer.batchBytesMax) break;
+    parts.push(part);
+  }
+  const leftOut = messages.length - parts.length;
+  const head = JSON.stringify({ type: 'batch', at: new Date(nowMs).toISOString(), left_out: leftOut });
+  return { json: `${head.slice(0, -1)},"messages":[${parts.join(',')}]}`, count: parts.length, leftOut };
+}
+
+function pick(message: unknown): Record<string, unknown> {
+  if (typeof message !== 'object' || message === null) return {};
+  return Object.fromEntries(shownFields.map((name) => [name, (message as Record<string, unknown>)[name]]));
+}

@@ -1,0 +1,28 @@
+// Pages that are connected and have not yet sent a token and a code. Anybody who reaches the port can open them, so few are
+// allowed, per address and in all. The other places of a process are left for callers who have both.
+
+import { visualizer } from '../../contract/limits.js';
+
+/** Counts one more page of a network; returns what ends that, or undefined if it is one too many. */
+export type UnpairedPages = (network: string) => (() => void) | undefined;
+
+export function createUnpairedPages(): UnpairedPages {
+  const ofNetwork = new Map<string, number>();
+  let all = 0;
+  const change = (network: string, by: number) => {
+    all += by;
+    const own = (ofNetwork.get(network) ?? 0) + by;
+    if (own === 0) ofNetwork.delete(network);
+    else ofNetwork.set(network, own);
+  };
+  return (network) => {
+    const own = ofNetwork.get(network) ?? 0;
+    if (all >= visualizer.unpairedMax || own >= visualizer.unpairedPerAddressMax) return undefined;
+    change(network, 1);
+    let isCounted = true;
+    return () => {
+      if (isCounted) change(network, -1);
+      isCounted = false;
+    };
+  };
+}

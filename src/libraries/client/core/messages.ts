@@ -1,0 +1,79 @@
+// What goes over the wire to `POST /api/collect`, and what comes back. Types only.
+
+import type { OutcomeCode } from '../../../contract/outcomes.js';
+
+/** A property's value as the contract takes it. */
+export type PropertyValue = string | number;
+/** What calls may pass. Booleans become texts, lists are joined with `||`, and what is null or undefined is left out. */
+export type PropertyInput = PropertyValue | boolean | null | undefined | readonly (PropertyValue | boolean)[];
+/** The same for objects of an interface, which has no index signature. */
+export type PropertiesInput<T> = object & { readonly [Key in keyof T]: PropertyInput };
+export type Properties = { readonly [key: string]: PropertyValue };
+
+type Common = {
+  /** Unique: the server does not store a second message with the same id. */
+  readonly id: string;
+  /** The user at the call: an integer from 0 to 2^53 - 1 as text. */
+  readonly user_id: string;
+  readonly session_id: string;
+  /** RFC 3339 with milliseconds, by the client's clock at the call. */
+  readonly time: string;
+};
+
+export type EventMessage = Common & {
+  readonly type: 'event';
+  /** Present when the user was identified at the call. */
+  readonly identity?: string | undefined;
+  readonly event: string;
+  readonly properties: Properties;
+  /** Recorded by the library itself: a page view or screen view. */
+  readonly autocaptured?: true | undefined;
+};
+
+export type IdentifyMessage = Common & { readonly type: 'identify'; readonly identity: string };
+
+export type UserPropertiesMessage = Common & {
+  readonly type: 'user_properties';
+  readonly identity?: string | undefined;
+  readonly properties: Properties;
+};
+
+export type Message = EventMessage | IdentifyMessage | UserPropertiesMessage;
+
+export type CollectRequest = {
+  readonly app_id: string;
+  /** RFC 3339 with milliseconds, by the client's clock when the request was made. */
+  readonly sent_at: string;
+  /** While paired with the Event Visualizer. */
+  readonly pairing?: string;
+  readonly messages: readonly Message[];
+};
+
+/** The server's answer to one message. */
+export type MessageAnswer =
+  | { readonly id?: string; readonly status: 'stored' | 'repeat' }
+  | {
+      readonly id?: string;
+      readonly status: 'limited';
+      readonly code: 'rate_limited';
+      /** Whole seconds. */
+      readonly retry_after: number;
+    }
+  | {
+      readonly id?: string;
+      readonly status: 'rejected';
+      readonly code: OutcomeCode;
+      readonly field?: string;
+      readonly message: string;
+    };
+
+export type CollectAnswer = {
+  /** One for each message, in their order. */
+  readonly messages: readonly MessageAnswer[];
+  /** The Event Visualizer no longer knows the pairing. */
+  readonly pairing?: 'ended';
+};
+
+export type ErrorAnswer = {
+  readonly err: { readonly code: OutcomeCode; readonly message: string; readonly field?: string };
+};

@@ -1,0 +1,125 @@
+// The current user of an app: a random id, and an identity once identified. Storage is the truth and is read at each
+// call, so tabs share one user. If tabs open at once before there is a user, each makes one, since none sees the others'
+// at first. Storage keeps the last one written; tabs that made another one take that over.
+
+import { lengths } from '../../../contract/lengths.js';
+import type { Clock, KeyValueStorage, RandomBytes } from './adapters.js';
+import { clientLimits } from './limits.js';
+import { isUserId, randomUserId } from './random-ids.js';
+import { faultOfText, hasOwn } from './sanitize.js';
+import { couldNotSeeEachOther } from './time.js';
+
+export type User = {
+  readonly id: string;
+  /** Always an own property: a property that a page adds to every object does not count. */
+  readonly identity: string | undefined;
+  /** When the user was made, if there was none before: another tab may have made one too. */
+  readonly firstMs?: number | undefined;
+};
+
+export type UserState = {
+  /** The user, if there is one yet. */
+  peek(): User | undefined;
+  /** The user, made now if there is none. */
+  current(): User;
+  /** Gives the current user an identity. */
+  identify(identity: string): void;
+  /** Begins a new user. */
+  renew(identity?: string): void;
+  /** Milliseconds for which another tab's user may still take the place of this one. */
+  unsettledMs(): number;
+};
+
+export type UserStateOptions = {
+  readonly storage: KeyValueStorage;
+  readonly key: string;
+  readonly clock: Clock;
+  readonly randomBytes: RandomBytes;
+  /** Called when a user gave way to the one that another tab made at the same time. */
+  readonly onReplaced: (lostId: string, keptId: string) => void;
+};
+
+export function createUserState({
+  storage,
+  key,
+  clock,
+  randomBytes,
+  onReplaced,
+}: UserStateOptions): UserState {
+  let knownText: string | undefined;
+  let known: User | undefined;
+
+  function peek(): User | undefined {
+    const text = storage.get(key);
+    if (text !== knownText) {
+      const former = known;
+      knownText = text;
+      known = text === undefined ? undefined : parseUser(text);
+      if (former !== undefined && known !== undefined) takeOver(former, known);
+    }
+    return known;
+  }
+
+  function takeOver(lost: User, kept: User): void {
+    if (lost.id === kept.id || !couldNotSeeEachOther(lost.firstMs, kept.firstMs)) return;
+    const { identity } = lost;
+    // Both were already identified, as different people: then they are two users.
+    if (identity !== undefined && kept.identity !== undefined && identity !== kept.identity) return;
+    if (identity !== undefined) keep({ ...kept, identity });
+    onReplaced(lost.id, kept.id);
+  }
+
+  function keep(user: User): boolean {
+    known = user;
+    knownText = JSON.stringify(user);
+    return storage.set(key, knownText);
+  }
+
+  const first = (): User => ({
+    id: randomUserId(randomBytes),
+    identity: undefined,
+    firstMs: clock.now(),
+  });
+
+  function begin(): User {
+    const user = first();
+    keep(user);
+    return user;
+  }
+
+  return {
+    peek,
+    current: () => peek() ?? begin(),
+    identify: (identity) => void keep({ ...(peek() ?? first()), identity }),
+    renew(identity) {
+      const user = { id: randomUserId(randomBytes), identity };
+      if (keep(user)) return;
+      // Otherwise the former user would be back at the next start; no user is better.
+      storage.remove(key);
+      keep(user);
+    },
+    unsettledMs() {
+      const { firstMs } = peek() ?? {};
+      if (firstMs === undefined || storage.onChange === undefined) return 0;
+      const ms = firstMs + clientLimits.settleMs - clock.now();
+      // Longer than any such wait: the clock was set back since.
+      return ms > 0 && ms <= clientLimits.settleMs ? ms : 0;
+    },
+  };
+}
+
+/** The user in a stored text; undefined if it is damaged; then a new user begins. */
+function parseUser(text: string): User | undefined {
+  try {
+    const stored = JSON.parse(text) ?? {};
+    const { id, firstMs } = stored;
+    const identity = hasOwn(stored, 'identity') ? stored.identity : undefined;
+    if (!isUserId(id)) return undefined;
+    // The server would refuse every message of a user that it does not accept.
+    if (identity !== undefined && faultOfText(identity, lengths.clientIdentityMax) !== undefined)
+      return undefined;
+    return { id, identity, firstMs: typeof firstMs === 'number' ? firstMs : undefined };
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,113 @@
+// What an answer means for the records of a request. Only the service itself settles a record: what a proxy or a
+// wrong address answers is tried again, except that a request is too large.
+
+import type { LimitName } from '../../contract/limits.js';
+import { aboutSending, type OutcomeCode, outcomes } from '../../contract/outcomes.js';
+import { producerLimits as limits } from './limits.js';
+import type { Problem } from './reports.js';
+import type { Answer } from './transport.js';
+
+export type ElementRefusal = {
+  readonly index: number;
+  readonly code: string;
+  readonly message: string;
+  readonly field?: string;
+};
+
+export type Verdict =
+  /** All records are settled: these were refused, the others accepted. */
+  | { readonly kind: 'settled'; readonly refusals: readonly ElementRefusal[] }
+  /** Refused as a whole, perhaps because of some of its records. */
+  | { readonly kind: 'refused'; readonly code: string; readonly message: string; readonly field?: string }
+  /** Some of its users have sent too much: they have to wait this long, others need not. */
+  | { readonly kind: 'users_limited'; readonly ms: number; readonly problem: Problem }
+  /** To be sent again, not before the time that the service asked for. */
+  | { readonly kind: 'later'; readonly ms: number; readonly problem: Problem };
+
+/** The limit of one user in a bulk request: the other users of the request may go on. */
+const limitOfUser: LimitName = 'bulk_identity';
+
+export function judge(answer: Answer): Verdict {
+  const body = parseObject(answer.text);
+  if (answer.status === 200 && body !== undefined) return { kind: 'settled', refusals: readErrors(body) };
+  const error = errorOf(body);
+  // A gateway that takes no request of this size will not take it later either.
+  if (error === undefined && answer.status === 413)
+    return {
+      kind: 'refused',
+      code: codeOfFault(answer),
+      message: 'a gateway before Sluice takes no request of this size',
+    };
+  if (error === undefined) return later(answer, { code: codeOfFault(answer), message: faultOf(answer) });
+  const { code, message, field } = error;
+  const limit = code === 'rate_limited' ? limitOf(answer) : undefined;
+  const problem: Problem = limit === undefined ? { code, message } : { code, message, limit };
+  if (limit === limitOfUser) return { kind: 'users_limited', ms: retryAfterMs(answer), problem };
+  if (aboutSending.has(code) || isForLater(code, answer.status)) return later(answer, problem);
+  const refusals = readErrors(body as object);
+  if (refusals.length > 0) return { kind: 'settled', refusals };
+  return { kind: 'refused', code, message, ...(field === undefined ? {} : { field }) };
+}
+
+/** The service's own word about a refusal, if the answer is the service's. */
+export function errorOf(body: object | undefined): Omit<ElementRefusal, 'index'> | undefined {
+  const { err } = (body ?? {}) as { err?: { code?: unknown; message?: unknown; field?: unknown } };
+  if (typeof err?.code !== 'string') return undefined;
+  return {
+    code: err.code,
+    message: String(err.message ?? ''),
+    ...(typeof err.field === 'string' ? { field: err.field } : {}),
+  };
+}
+
+/** By the code, or by the status if a newer service has a code that is not known here. */
+function isForLater(code: string, status: number): boolean {
+  const known = Object.hasOwn(outcomes, code) ? outcomes[code as OutcomeCode] : undefined;
+  return known === undefined ? status === 429 || status >= 500 : known.retry === 'later';
+}
+
+function later(answer: Answer, problem: Problem): Verdict {
+  return { kind: 'later', ms: retryAfterMs(answer), problem };
+}
+
+/** The name of the limit that has no room; undefined if the answer does not say. */
+function limitOf(answer: Answer): string | undefined {
+  return /^"([^"]+)"/.exec(headerOf(answer, 'ratelimit-policy'))?.[1];
+}
+
+export function codeOfFault({ status, fault }: Answer): string {
+  return status === 0 ? (fault ?? 'no_answer') : `http_${status}`;
+}
+
+export function faultOf({ status, fault }: Answer): string {
+  return status === 0 ? `no answer came (${fault})` : `the answer ${status} is not from Sluice`;
+}
+
+/** Milliseconds that `Retry-After` asks for, in seconds or as a date; 0 when it asks for nothing. */
+export function retryAfterMs(answer: Answer): number {
+  const header = headerOf(answer, 'retry-after').trim();
+  if (header === '') return 0;
+  const ms = /^\d+$/.test(header) ? Number(header) * 1000 : Date.parse(header) - Date.now();
+  return ms > 0 ? Math.min(ms, limits.retryAfterMsMax) : 0;
+}
+
+function headerOf({ headers }: Answer, name: string): string {
+  return String(headers[name] ?? '');
+}
+
+function readErrors(body: object): ElementRefusal[] {
+  const { errors } = body as { errors?: unknown };
+  if (!Array.isArray(errors)) return [];
+  return errors.filter(
+    (error): error is ElementRefusal => Number.isSafeInteger(error?.index) && typeof error?.code === 'string',
+  );
+}
+
+export function parseObject(text: string): object | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}

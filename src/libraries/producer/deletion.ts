@@ -1,0 +1,247 @@
+// Deletes any number of users in requests of at most 10,000, each watched until it is complete. The caller learns what was
+// submitted before anything else happens, so a killed process can continue where it was.
+
+import { isStuck } from '../../contract/deletion-states.js';
+import { counts } from '../../contract/lengths.js';
+import { type OutcomeCode, outcomes } from '../../contract/outcomes.js';
+import { codeOfFault, errorOf, faultOf, parseObject, retryAfterMs } from './answers.js';
+import { createBackoff } from './backoff.js';
+import { producerLimits as limits } from './limits.js';
+import type { Settings } from './options.js';
+import { type Answer, bodyOf, type Transport } from './transport.js';
+
+export type UserToDelete =
+  | { readonly identity: string; readonly userId?: undefined }
+  | { readonly userId: string | number; readonly identity?: undefined };
+
+export type DeletionRequest = { readonly id: string; readonly isComplete: boolean };
+
+/** As JSON it can be kept, and given as `resume`. */
+export type DeletionProgress = {
+  /** In the order of the submission. */
+  readonly requests: readonly DeletionRequest[];
+  /** How many of the users were submitted, from the first on. */
+  readonly submittedUsers: number;
+  /** All are submitted, and every request is complete. */
+  readonly isComplete: boolean;
+};
+
+export type DeleteOptions = {
+  /**
+   * Where an earlier call was: its requests are watched, and the first `submittedUsers` of the users are left out. Give the
+   * same users in the same order, or none if all were submitted.
+   */
+  readonly resume?: Pick<DeletionProgress, 'requests' | 'submittedUsers'> | undefined;
+  /** Ends the watching; the requests go on. */
+  readonly signal?: AbortSignal | undefined;
+};
+
+export type Deletion = AsyncIterable<DeletionProgress> & {
+  /** Goes through all of it; settles with the last progress, rejects with SluiceError. */
+  done(): Promise<DeletionProgress>;
+};
+
+/** A refusal of the deletion API. */
+export class SluiceError extends Error {
+  override readonly name = 'SluiceError';
+  readonly code: string;
+  readonly status: number;
+  /** How far it was, to resume. */
+  readonly progress: DeletionProgress;
+
+  constructor(message: string, code: string, status: number, progress: DeletionProgress) {
+    super(message);
+    this.code = code;
+    this.status = status;
+    this.progress = progress;
+  }
+}
+
+const base = '/api/public/v0';
+
+export function deleteUsers(
+  settings: Settings,
+  transport: Transport,
+  users: Iterable<UserToDelete> | AsyncIterable<UserToDelete>,
+  options: DeleteOptions = {},
+): Deletion {
+  if (settings.apiKey === undefined) throw new TypeError('deleteUsers needs the option apiKey');
+  const run = () => runDeletion(settings, transport, users, options);
+  return {
+    [Symbol.asyncIterator]: run,
+    async done() {
+      let last: DeletionProgress | undefined;
+      for await (const progress of run()) last = progress;
+      return last as DeletionProgress;
+    },
+  };
+}
+
+type Watched = {
+  id: string;
+  isComplete: boolean;
+  /** Absent if another process submitted them. */
+  readonly users: readonly UserToDelete[] | undefined;
+};
+
+async function* runDeletion(
+  settings: Settings,
+  transport: Transport,
+  users: Iterable<UserToDelete> | AsyncIterable<UserToDelete>,
+  { resume, signal }: DeleteOptions,
+): AsyncGenerator<DeletionProgress, void, undefined> {
+  const watched: Watched[] = (resume?.requests ?? []).map(({ id, isComplete }) => ({
+    id,
+    isComplete,
+    users: undefined,
+  }));
+  let submittedUsers = resume?.submittedUsers ?? 0;
+  let isSubmitted = false;
+  let token: string | undefined;
+
+  const progress = (): DeletionProgress => ({
+    requests: watched.map(({ id, isComplete }) => ({ id, isComplete })),
+    submittedUsers,
+    isComplete: isSubmitted && watched.every(({ isComplete }) => isComplete),
+  });
+
+  const fail = (answer: Answer): SluiceError => {
+    const error = errorOf(parseObject(answer.text));
+    const message = error === undefined ? faultOf(answer) : error.message;
+    return new SluiceError(message, error?.code ?? codeOfFault(answer), answer.status, progress());
+  };
+
+  /** Repeats the request until the answer is final. */
+  async function ask(
+    method: 'GET' | 'POST',
+    path: string,
+    authorization: string,
+    body?: string,
+  ): Promise<Answer> {
+    const backoff = createBackoff();
+    const sent = body === undefined ? undefined : await bodyOf(body, settings.gzip);
+    for (;;) {
+      signal?.throwIfAborted();
+      const answer = await transport.send({ method, path, authorization, ...(sent && { body: sent }) });
+      if (!isForLater(answer)) return answer;
+      if (answer.fault === 'closed') throw fail(answer);
+      await pause(backoff.fail(retryAfterMs(answer)), signal);
+    }
+  }
+
+  /** With a token, which is asked for again when it has ended. */
+  async function askWithToken(method: 'GET' | 'POST', path: string, body?: string): Promise<Answer> {
+    for (const isLast of [false, true]) {
+      token ??= await getToken();
+      const answer = await ask(method, path, `Bearer ${token}`, body);
+      if (answer.status !== 401 || isLast) return answer;
+      token = undefined;
+    }
+    throw new Error('unreachable');
+  }
+
+  async function getToken(): Promise<string> {
+    const credentials = Buffer.from(`${settings.appId}:${settings.apiKey}`).toString('base64');
+    const answer = await ask('POST', `${base}/auth_token`, `Basic ${credentials}`);
+    const { access_token: accessToken } = (parseObject(answer.text) ?? {}) as { access_token?: unknown };
+    if (answer.status !== 200 || typeof accessToken !== 'string') throw fail(answer);
+    return accessToken;
+  }
+
+  async function submit(chunk: readonly UserToDelete[]): Promise<string> {
+    const body = JSON.stringify({ users: chunk.map(targetOf) });
+    const answer = await askWithToken('POST', `${base}/user_deletion`, body);
+    const { deletion_request_id: id } = (parseObject(answer.text) ?? {}) as { deletion_request_id?: unknown };
+    if (answer.status !== 201 || typeof id !== 'string') throw fail(answer);
+    return id;
+  }
+
+  /** Whether the request became complete, or was submitted once more because its list was lost. */
+  async function checkRequest(request: Watched): Promise<boolean> {
+    const answer = await askWithToken('GET', `${base}/deletion_status/${request.id}`);
+    const { status, state } = (parseObject(answer.text) ?? {}) as { status?: unknown; state?: unknown };
+    if (answer.status !== 200) throw fail(answer);
+    if (status === 'complete') {
+      request.isComplete = true;
+      return true;
+    }
+    if (!isStuck(String(state))) return false;
+    if (request.users === undefined) {
+      throw new SluiceError(
+        `the list of users of the request ${request.id} was lost, so they have to be submitted again`,
+        String(state),
+        answer.status,
+        progress(),
+      );
+    }
+    request.id = await submit(request.users);
+    return true;
+  }
+
+  for await (const chunk of chunksOf(users, submittedUsers)) {
+    watched.push({ id: await submit(chunk), isComplete: false, users: chunk });
+    submittedUsers += chunk.length;
+    yield progress();
+  }
+  isSubmitted = true;
+  let waitMs: number = limits.pollMsMin;
+  for (;;) {
+    const open = watched.filter(({ isComplete }) => !isComplete);
+    if (open.length === 0) break;
+    // Requests complete nearly in their order, so the others are not asked for before the first.
+    let changed = 0;
+    for (const request of open) {
+      if (!(await checkRequest(request))) break;
+      changed++;
+      if (changed < open.length) yield progress();
+    }
+    if (changed === open.length) continue;
+    waitMs = changed > 0 ? limits.pollMsMin : Math.min(waitMs * 1.5, limits.pollMsMax);
+    await pause(waitMs, signal);
+  }
+  yield progress();
+}
+
+/** As the deletion API names users. */
+function targetOf({ identity, userId }: UserToDelete): object {
+  return identity === undefined ? { user_id: userId } : { identity };
+}
+
+async function* chunksOf(
+  users: Iterable<UserToDelete> | AsyncIterable<UserToDelete>,
+  skipped: number,
+): AsyncGenerator<UserToDelete[], void, undefined> {
+  let chunk: UserToDelete[] = [];
+  let number = 0;
+  for await (const user of users) {
+    if (number++ < skipped) continue;
+    chunk.push(user);
+    if (chunk.length < counts.deletionTargetsMax) continue;
+    yield chunk;
+    chunk = [];
+  }
+  if (chunk.length > 0) yield chunk;
+}
+
+function isForLater(answer: Answer): boolean {
+  const code = errorOf(parseObject(answer.text))?.code;
+  if (code === undefined) return answer.status === 0 || answer.status === 429 || answer.status >= 500;
+  return Object.hasOwn(outcomes, code)
+    ? outcomes[code as OutcomeCode].retry === 'later'
+    : answer.status === 429 || answer.status >= 500;
+}
+
+function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((settle, reject) => {
+    const timer = setTimeout(end, ms);
+    function end(): void {
+      signal?.removeEventListener('abort', abort);
+      settle();
+    }
+    function abort(): void {
+      clearTimeout(timer);
+      reject(signal?.reason);
+    }
+    signal?.addEventListener('abort', abort, { once: true });
+  });
+}

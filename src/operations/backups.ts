@@ -1,0 +1,229 @@
+// Backups of ClickHouse: making and listing them; restore-backup.ts restores them. With several servers, each makes one under the
+// same name. The home comes first: what its backup calls a complete deletion is then gone from the backups of the others, too.
+
+import { createHash } from 'node:crypto';
+import {
+  BackupExists,
+  BackupFailed,
+  BackupMissing,
+  backupOf,
+  backupStates,
+  keysOfBackup,
+  makeBackup,
+  makeKeysBackup,
+  markEnd,
+  readTableIds,
+} from '../clickhouse/backups.js';
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { tablesOfSchema } from '../clickhouse/migrate.js';
+import { serversOf, serversThere } from '../clickhouse/servers.js';
+import type { Config } from '../config.js';
+import { AdministrationError } from '../contract/errors.js';
+import { backups } from '../contract/limits.js';
+import { createCrashPoint } from '../crash-point.js';
+import { mirrorDeletions } from '../privacy/deletion/mirror.js';
+import type { Redis } from '../redis/client.js';
+import { registryKeys } from '../redis/keys.js';
+import { type Lease, withProcessLock } from '../redis/lease.js';
+import { claimBackup, forgetBackup, noteBackup, readBackups } from '../registry/backups.js';
+import type { Backup } from '../registry/documents.js';
+import { mirrorRegistry } from '../registry/mirror.js';
+import { readRegistry, readTime } from '../registry/registry.js';
+import type { AdminContext } from './context.js';
+import { isRestoring } from './restore-plan.js';
+
+export type BackupView = Omit<Backup, 'tables' | 'marks_end'> & {
+  readonly status: 'running' | 'complete' | 'unknown';
+};
+
+export type CreateOptions = {
+  readonly name?: string | undefined;
+  /** A backup of which the new one holds only what has changed. */
+  readonly base?: string | undefined;
+  readonly keepDays?: number | undefined;
+};
+
+/**
+ * Makes a backup, or continues one that was interrupted; settles when it is on the disks. One process at a time makes a backup of a
+ * name.
+ */
+export async function createBackup(context: AdminContext, options: CreateOptions): Promise<BackupView> {
+  const { redis, clickhouse, config } = context;
+  checkPlainTables(config);
+  const began = new Date(await readTime(redis));
+  const { base, keepDays = backups.keepDays } = options;
+  const name = checkName(options.name ?? began.toISOString().replaceAll(/[-:]|\.\d+/g, ''));
+  if (base !== undefined) checkName(base);
+  if (!(keepDays >= 1 && keepDays <= backups.keepDaysMax))
+    throw new AdministrationError(`a backup is kept for 1 to ${backups.keepDaysMax} days`);
+  const keepMs = keepDays * 24 * 60 * 60_000;
+  await checkAllThere(clickhouse);
+  const made = await withProcessLock(redis, registryKeys.backupLock(name), async (lock) => {
+    const moved = await movesEnded(redis);
+    const tables = await tablesInUse(context);
+    if (await isRestoring(context))
+      throw new AdministrationError(
+        'a backup is being restored, or its restore was cut off: let that be done first',
+      );
+    const claim: Backup = {
+      name,
+      began_at: began.toISOString(),
+      keep_until: new Date(began.getTime() + keepMs).toISOString(),
+      tables,
+      marks_end: true,
+      ...(moved > 0 && { moved }),
+    };
+    const backup = await claimBackup(redis, claim);
+    const isContinued = backup !== claim;
+    // A default name may already belong to another backup, which began in the same second.
+    if (backup.ended_at !== undefined || (isContinued && options.name === undefined))
+      throw new AdministrationError(`there is a backup ${name}`);
+    return makeParts(context, backup, base, isContinued, lock);
+  });
+  if (made === 'locked') throw new AdministrationError(`another process is making the backup ${name}`);
+  return made;
+}
+
+/** Makes what the backup still lacks. It is noted by then, so no deletion completes unnoticed meanwhile. */
+async function makeParts(
+  context: AdminContext,
+  backup: Backup,
+  base: string | undefined,
+  isContinued: boolean,
+  lock: Lease,
+): Promise<BackupView> {
+  const { redis, clickhouse, config } = context;
+  const { clickhouseDatabase: database } = config;
+  const { name } = backup;
+  const crash = createCrashPoint(config.crashAt);
+  try {
+    await mirrorRegistry(redis, clickhouse);
+    await mirrorDeletions(redis, clickhouse);
+    const makeFirst = async (client: ClickHouseClient, server: number) => {
+      const makeFrom = (from: string | undefined) =>
+        makeBackup(client, database, backupOf(name, server), from, isContinued);
+      if (base === undefined) return makeFrom(undefined);
+      return makeFrom(backupOf(base, server)).catch((error: unknown) => {
+        // It was added since the base was made, so it makes a whole one.
+        if (server > 0 && error instanceof BackupMissing) return makeFrom(undefined);
+        throw error;
+      });
+    };
+    const make = async (client: ClickHouseClient, server: number) => {
+      const first = await makeFirst(client, server);
+      crash('rows_backed_up');
+      return first + (await makeKeysBackup(client, database, backupOf(name, server), isContinued));
+    };
+    const [home, ...others] = serversOf(clickhouse).all as readonly [ClickHouseClient, ...ClickHouseClient[]];
+    const sizes = [await make(home, 0)];
+    crash('home_backed_up');
+    sizes.push(...(await Promise.all(others.map((client, index) => make(client, index + 1)))));
+    if ((await movesEnded(redis)) !== (backup.moved ?? 0))
+      throw new BackupFailed('a shard was moved meanwhile');
+    const tables = await tablesInUse(context);
+    if (backup.tables !== undefined && backup.tables !== tables)
+      throw new BackupFailed('another backup was restored meanwhile');
+    crash('parts_compared');
+    await markEnd(home, database, name, isContinued);
+    crash('end_marked');
+    const bytes = sizes.reduce((sum, size) => sum + size, 0);
+    const complete = { ...backup, ended_at: new Date().toISOString(), bytes };
+    if (!(await noteBackup(redis, complete))) throw new BackupFailed('its note is gone');
+    return viewOf(complete, 'complete');
+  } catch (error) {
+    if (error instanceof BackupExists && isContinued)
+      throw new AdministrationError(
+        `the backup ${name} cannot be continued, since ClickHouse was restarted: make one with another name`,
+      );
+    if (!(error instanceof BackupFailed)) throw error;
+    // This process may have stood still, and another one have gone on with the backup meanwhile.
+    if (!(await lock.isHeld()) || !(await forgetBackup(redis, backup)))
+      throw new AdministrationError(`another process has gone on with the backup ${name}: see "backup list"`);
+    throw new AdministrationError(`the backup failed: ${error.message}`);
+  }
+}
+
+/**
+ * A text that stands for the tables in use, of all servers. A restore that exchanges them meanwhile would make the backup a mixture of
+ * two times. Since each restored table has an id of its own, who reads the same text twice knows that there was none.
+ */
+async function tablesInUse({ clickhouse, config }: AdminContext): Promise<string> {
+  const schema = tablesOfSchema();
+  const ids: string[] = [];
+  for (const client of serversOf(clickhouse).all)
+    for (const [table, id] of await readTableIds(client, config.clickhouseDatabase))
+      if (schema.has(table)) ids.push(id);
+  return createHash('sha256').update(ids.join()).digest('hex').slice(0, 16);
+}
+
+function viewOf({ tables: _, marks_end: __, ...backup }: Backup, status: BackupView['status']): BackupView {
+  return { ...backup, status };
+}
+
+/**
+ * Throws AdministrationError where ClickHouse keeps replicas of the tables: a replica's backup may lack rows that the others have,
+ * and ClickHouse does not restore replicated tables beside those in use.
+ */
+export function checkPlainTables({ clickhouseTables: tables }: Pick<Config, 'clickhouseTables'>): void {
+  if (tables === 'replicated' || tables === 'shared')
+    throw new AdministrationError(
+      `Sluice makes and restores no backups of tables that are ${tables}: use ClickHouse's own backups (see "ClickHouse replicas" in the runbook)`,
+    );
+}
+
+/** Rejects with AdministrationError, which names the server, if one of several does not answer. */
+export async function checkAllThere(clickhouse: ClickHouseClient): Promise<void> {
+  const servers = serversOf(clickhouse);
+  const there = await serversThere(servers, true);
+  const away = servers.all.findIndex((_, server) => !there.has(server));
+  if (away !== -1)
+    throw new AdministrationError(
+      `ClickHouse server ${away} (from 0) does not answer: backups are of all servers`,
+    );
+}
+
+/** How many moves of shards have ended. Rejects with AdministrationError while one is under way. */
+async function movesEnded(redis: Redis): Promise<number> {
+  const { shardServers } = await readRegistry(redis);
+  checkNoMove(shardServers?.moves);
+  return shardServers?.moved ?? 0;
+}
+
+/** The rows of a shard that is being moved are on two servers. */
+export function checkNoMove(moves: readonly { readonly shard: number }[] = []): void {
+  const [move] = moves;
+  if (move !== undefined)
+    throw new AdministrationError(
+      `shard ${move.shard} is being moved to another server: let that be done first (shards list)`,
+    );
+}
+
+/**
+ * The backups that are kept still. One whose `create` was cut off is not complete even if ClickHouse has made all its parts: nobody
+ * has compared whether they belong together.
+ */
+export async function listBackups({ redis, clickhouse }: AdminContext): Promise<BackupView[]> {
+  const servers = serversOf(clickhouse);
+  const there = await serversThere(servers);
+  const [noted, ...states] = await Promise.all([
+    readBackups(redis),
+    ...servers.all.map((client, server) => (there.has(server) ? backupStates(client) : undefined)),
+  ]);
+  return noted.map((backup) => {
+    const parts = states.flatMap((known, server) => {
+      const first = backupOf(backup.name, server);
+      return [known?.get(first), known?.get(keysOfBackup(first))];
+    });
+    if (backup.ended_at !== undefined) return viewOf(backup, 'complete');
+    return viewOf(backup, parts.includes('CREATING_BACKUP') ? 'running' : 'unknown');
+  });
+}
+
+export function checkName(name: string): string {
+  if (!/^[\w-]+$/.test(name) || name.length > backups.nameCharactersMax) {
+    throw new AdministrationError(
+      `the name of a backup is up to ${backups.nameCharactersMax} letters, digits, dashes and underscores`,
+    );
+  }
+  return name;
+}

@@ -1,0 +1,363 @@
+// The life of a deployment's state: created at the first start, found at later starts, and loaded again from
+// ClickHouse when Redis was emptied. Until it is loaded, the commit script refuses every commit.
+
+import { randomBytes } from 'node:crypto';
+import { createAccount, listAccounts } from '../accounts/accounts.js';
+import { createApiKey } from '../accounts/api-keys.js';
+import { readRows } from '../clickhouse/answers.js';
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { syncReplicas } from '../clickhouse/replication.js';
+import { serversOf } from '../clickhouse/servers.js';
+import { refuseSegments } from '../clickhouse/shard-limits.js';
+import { isInsertRunning } from '../clickhouse/store.js';
+import { storedTable } from '../clickhouse/tables.js';
+import { AdministrationError } from '../contract/errors.js';
+import { tables } from '../contract/records.js';
+import type { CrashPoint } from '../crash-point.js';
+import { restoreSuppressions } from '../privacy/suppression/mirror.js';
+import { claimBucketCount } from '../redis/claim-window.js';
+import { mastersOf, type Redis } from '../redis/client.js';
+import { registryKeys, shardKeys } from '../redis/keys.js';
+import { runScript, scripts } from '../redis/scripts.js';
+import {
+  type Deployment,
+  type DocumentKey,
+  deploymentKey,
+  type ShardServers,
+  shardServersKey,
+} from '../registry/documents.js';
+import {
+  beginLoading,
+  inScriptCalls,
+  LoadInterrupted,
+  type Loading,
+  versionAfterLoss,
+} from '../registry/loading.js';
+import { type MirroredRegistry, mirrorRegistry, readMirror } from '../registry/mirror.js';
+import { readRegistry } from '../registry/registry.js';
+import { checkShardServers, settleShardServers, spreadEvenly, tableOf } from '../registry/shard-servers.js';
+import { readSeen, type Seen } from '../registry/witness-copies.js';
+import { stateLoads } from '../tuning.js';
+import { untilTrue } from '../wait.js';
+
+export type LoadOptions = {
+  readonly redis: Redis;
+  readonly clickhouse: ClickHouseClient;
+  /** For a new deployment. */
+  readonly shards: number;
+  /** Whether the deployment must have that many: someone asked for them. */
+  readonly areShardsGiven?: boolean;
+  readonly claimBytesMax: number;
+  /** Loads other data with a second copy into an emptied Redis, before that Redis may be used. */
+  readonly restoreMore?: (loading: Loading) => Promise<unknown>;
+  /** Rejects if nothing may be loaded now. Called when this process has the right to load. */
+  readonly checkLoad?: () => Promise<void>;
+  /** Rejects if no new deployment may be created now, although ClickHouse has none. */
+  readonly checkCreation?: () => Promise<void>;
+  /** How long to wait for another load. */
+  readonly waitMsMax?: number;
+  readonly crash: CrashPoint;
+};
+
+/** `created`: a first start. `restored`: from ClickHouse, into an emptied Redis. `found`: Redis has it. */
+export type Loaded = { readonly how: 'created' | 'restored' | 'found'; readonly deployment: Deployment };
+
+/**
+ * Settles when Redis holds the deployment's state on every shard. May be called again, after a crash too. Throws
+ * AdministrationError when another load runs for too long, or when Redis is emptied meanwhile.
+ */
+export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
+  const { redis, clickhouse, waitMsMax = 0 } = options;
+  const loading = await beginLoading(redis, waitMsMax);
+  if (loading === undefined) return checkShards(options);
+  try {
+    const loaded = await createOrRestore(options, loading);
+    // By now the epoch is set, which copying needs.
+    await settleShardServers(redis, clickhouse, loaded.deployment.shards);
+    await mirrorRegistry(redis, clickhouse);
+    return loaded;
+  } finally {
+    await loading.end();
+  }
+}
+
+/** For a loaded Redis; on a cluster a single shard may have lost its state. Only reads the registry. */
+async function checkShards(options: LoadOptions): Promise<Loaded> {
+  const { redis } = options;
+  const { deployment, version: registry } = await readRegistry(redis);
+  if (deployment === undefined) throw new LoadInterrupted();
+  const confirm = async () => {
+    if ((await redis.get(registryKeys.epoch)) !== deployment.epoch) throw new LoadInterrupted();
+  };
+  const loaded: Loaded = { how: 'found', deployment };
+  await settleShardServers(redis, options.clickhouse, deployment.shards);
+  const suppressions = (await redis.hget(registryKeys.suppressions, 'version')) ?? '0';
+  const right = { nonce: randomBytes(16).toString('hex'), confirm };
+  const witness = (await redis.hget(registryKeys.witness, 'number')) ?? '0';
+  await loadShards(options, loaded, right, { suppressions, registry, witness });
+  await confirm();
+  return loaded;
+}
+
+/** Data that survives the loss of Redis. Replicas are synced first: one that lags would return only a part of it. */
+const secondCopies = [
+  'registry',
+  'deletion_requests',
+  'deletion_targets',
+  'deletion_references',
+  'suppressed_names',
+];
+
+async function createOrRestore(options: LoadOptions, loading: Loading): Promise<Loaded> {
+  const { clickhouse, crash } = options;
+  await options.checkLoad?.();
+  await syncReplicas(clickhouse, secondCopies);
+  const mirror = await readMirror(clickhouse);
+  const mirrored = mirror.documents[deploymentKey];
+  if (mirrored === undefined) {
+    await options.checkCreation?.();
+    await checkEmpty(clickhouse);
+    const witness = await loadWitness(clickhouse, loading);
+    const loaded: Loaded = { how: 'created', deployment: await createDeployment(options, loading) };
+    await loadShards(options, loaded, loading, { suppressions: '0', registry: '0', witness });
+    await loading.finish(loaded.deployment, 'created');
+    return loaded;
+  }
+  await clearLeftovers(options.redis, loading);
+  const witness = await loadWitness(clickhouse, loading);
+  const registry = await restoreDocuments(loading, mirror);
+  crash('documents_restored');
+  // Before the shards, which take commits as soon as they are loaded.
+  const suppressions = await restoreSuppressions(clickhouse, loading);
+  crash('suppressions_restored');
+  const loaded: Loaded = { how: 'restored', deployment: JSON.parse(mirrored) as Deployment };
+  takeOverShardServers(clickhouse, mirror, loaded.deployment.shards);
+  await loadShards(options, loaded, loading, { suppressions, registry, witness });
+  crash('shards_restored');
+  await options.restoreMore?.(loading);
+  crash('deletions_restored');
+  // The epoch of the registry comes last: a process that finds it finds everything else too.
+  await loading.finish(loaded.deployment, 'restored');
+  crash('epoch_restored');
+  return loaded;
+}
+
+/** What only a deployment can have written. */
+const tablesOfDeployments = [...secondCopies, ...tables.map(storedTable), 'failed_events', 'stored_keys'];
+
+/** Rejects where there was a deployment: a new one would have another epoch and secret, and nobody could reach its rows. */
+async function checkEmpty(clickhouse: ClickHouseClient): Promise<void> {
+  for (const [number, client] of serversOf(clickhouse).all.entries()) {
+    const counts = tablesOfDeployments.map(
+      (table) => `SELECT '${table}' AS name, count() AS rows FROM ${table}`,
+    );
+    const rows = await readRows<{ name: string }>(client, {
+      query: `SELECT name FROM (${counts.join(' UNION ALL ')}) WHERE rows > 0 ORDER BY name`,
+    });
+    if (rows.length === 0) continue;
+    throw new AdministrationError(
+      `ClickHouse server ${number} has no deployment's document, but rows in ${rows.map(({ name }) => name).join(', ')}: no new deployment is created over the data of another one. Restore a backup, or set CLICKHOUSE_DATABASE to a new database`,
+    );
+  }
+}
+
+/** The account that a first start creates, with its environments and, this once, its API key. */
+export async function createDemoAccount(redis: Redis) {
+  const account = await createAccount(redis, demoAccountName, ['Main Production', 'Development']);
+  const main = account.environments[0];
+  if (main === undefined) throw new Error('an account was created without environments');
+  const { api_key } = await createApiKey(redis, main.app_id);
+  return { account, apiKey: api_key };
+}
+
+export const demoAccountName = 'demo';
+
+/** The demo account, unless an administrator removed it. */
+export async function findDemoAccount(redis: Redis) {
+  return (await listAccounts(redis)).find(({ name }) => name === demoAccountName);
+}
+
+/** The new deployment's document. If a first start was cut off and left one, that one is used. */
+async function createDeployment({ shards, clickhouse }: LoadOptions, loading: Loading): Promise<Deployment> {
+  const created: Deployment = {
+    epoch: randomBytes(16).toString('hex'),
+    secret: randomBytes(32).toString('hex'),
+    shards,
+    created_at: new Date().toISOString(),
+  };
+  const create = (key: DocumentKey, document: object) =>
+    loading.write(
+      scripts.createDeployment,
+      [registryKeys.documents, registryKeys.unmirrored, registryKeys.version],
+      [key, JSON.stringify(document)],
+    );
+  const servers = serversOf(clickhouse);
+  const spread = servers.isOne ? undefined : spreadEvenly(shards, servers.all.length);
+  const stands = JSON.parse((await create(deploymentKey, created)) as string) as Deployment;
+  if (spread !== undefined) await create(shardServersKey, spread);
+  return stands;
+}
+
+/** To load the shards, a process must know where their rows are. */
+function takeOverShardServers(clickhouse: ClickHouseClient, mirror: MirroredRegistry, shards: number): void {
+  const servers = serversOf(clickhouse);
+  const text = mirror.documents[shardServersKey];
+  if (text === undefined) return;
+  const document = JSON.parse(text) as ShardServers;
+  checkShardServers(document, shards, servers.all.length);
+  servers.setTable(tableOf(document));
+}
+
+/** What belongs to processes that run now. All else of the registry is of an earlier time. */
+const keptKeys = [
+  registryKeys.loading,
+  registryKeys.processes,
+  registryKeys.restoreLock,
+  registryKeys.restoringBackup,
+  registryKeys.maintenanceLock,
+  registryKeys.backupLock(''),
+  registryKeys.metrics(''),
+];
+
+async function clearLeftovers(redis: Redis, loading: Loading): Promise<void> {
+  for (const master of mastersOf(redis)) {
+    let cursor = '0';
+    do {
+      const [next, keys] = await master.scan(cursor, 'MATCH', '{registry}:*', 'COUNT', keysPerScan);
+      cursor = next;
+      const left = keys.filter(
+        (key) => !keptKeys.some((kept) => key === kept || (kept.endsWith(':') && key.startsWith(kept))),
+      );
+      if (left.length > 0) await loading.write(scripts.clearLeftovers, [], left);
+    } while (cursor !== '0');
+  }
+}
+
+const keysPerScan = 1_000;
+
+/** Processes and ClickHouse may have seen any number until the loss; settles with one above. */
+async function loadWitness(clickhouse: ClickHouseClient, loading: Loading): Promise<string> {
+  let highest = 0;
+  for (const client of serversOf(clickhouse).all)
+    for (const { number } of (await readSeen(client)).values()) highest = Math.max(highest, number);
+  const number = versionAfterLoss(String(highest));
+  await loading.write(
+    scripts.loadDocuments,
+    [registryKeys.witness, registryKeys.version],
+    ['0', 'number', number],
+  );
+  return number;
+}
+
+/** Settles with the version of the registry that it has loaded. */
+async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Promise<string> {
+  // Never one that the lost registry had: a process may still know that one's documents by it.
+  const version = versionAfterLoss(mirror.version);
+  const entries = Object.entries(mirror.documents);
+  for await (const call of inScriptCalls(entries, ([, document]) => document.length)) {
+    await loading.write(
+      scripts.loadDocuments,
+      [registryKeys.documents, registryKeys.version],
+      [version, ...call.flat()],
+    );
+  }
+  return version;
+}
+
+/** A shard refuses commits of processes that know older ones. */
+type Versions = { readonly suppressions: string; readonly registry: string; readonly witness: string };
+
+async function loadShards(
+  options: LoadOptions,
+  loaded: Loaded,
+  right: Right,
+  versions: Versions,
+): Promise<void> {
+  const { shards } = loaded.deployment;
+  if (options.areShardsGiven !== false && shards !== options.shards) {
+    throw new AdministrationError(
+      `SHARDS is ${options.shards}, but this deployment was first started with ${shards}`,
+    );
+  }
+  for (let shard = 0; shard < shards; shard++) await loadShard(options, loaded, right, shard, versions);
+}
+
+/** On a cluster a shard's script cannot check who may load. So the shard notes who reserved its numbers. */
+type Right = Pick<Loading, 'nonce' | 'confirm'>;
+
+/**
+ * Makes one shard ready. A worker may have read segments of the shard before it was emptied, and not sent them yet. From
+ * here on ClickHouse refuses those segments, so the next deletion need not wait for them, nor reach above them.
+ */
+async function loadShard(
+  { redis, clickhouse, claimBytesMax }: LoadOptions,
+  { how, deployment: { epoch, shards } }: Loaded,
+  { nonce, confirm }: Right,
+  shard: number,
+  versions: Versions,
+): Promise<void> {
+  const state = shardKeys.state(shard);
+  let floor = await highestNumber(clickhouse, shard);
+  // Also considers this process's clock: Redis may have moved to a machine whose clock is behind.
+  const known = how === 'created' ? floor : higher(floor, String(Date.now() * 1000));
+  await confirm();
+  const reserved = await runScript(redis, scripts.reserveNumbers, [state], [epoch, known, nonce]);
+  let seen: Seen = { number: 0, storedTo: 0, storedRecords: 0 };
+  if (reserved !== null && how !== 'created') {
+    // All servers: the shard may have been on its way from one to another.
+    for (const client of serversOf(clickhouse).all) {
+      const latest = (await readSeen(client)).get(String(shard));
+      if (latest !== undefined && latest.number >= seen.number) seen = latest;
+      await refuseSegments(client, shard, String(reserved));
+      await untilNoInsertRuns(client);
+      await syncReplicas(client, numberedTables);
+    }
+    floor = higher(String(reserved), await highestNumber(clickhouse, shard));
+  }
+  await confirm();
+  const bucketCount = claimBucketCount(claimBytesMax / shards);
+  const { suppressions, registry, witness } = versions;
+  const wasLoaded = await runScript(
+    redis,
+    scripts.loadShard,
+    [state],
+    [epoch, floor, bucketCount, nonce, suppressions, registry, witness, seen.storedTo, seen.storedRecords],
+  );
+  if (wasLoaded === null) throw new LoadInterrupted();
+}
+
+/** Waits for inserts that ClickHouse had begun before, since it does not refuse those. */
+async function untilNoInsertRuns(clickhouse: ClickHouseClient): Promise<void> {
+  const noneRuns = async () => !(await isInsertRunning(clickhouse));
+  if (!(await untilTrue(noneRuns, { msMax: stateLoads.insertMsMax })))
+    throw new AdministrationError('an insert still runs in ClickHouse; try again when it has ended');
+}
+
+/** The tables whose rows tell numbers of segments. */
+const numberedTables = [...tables.map(storedTable), 'failed_events'];
+
+/**
+ * The highest number that a shard can have given, as far as ClickHouse knows: the highest of the segments of all shards,
+ * and of the fences of deletion requests. No new number may be at or below a fence.
+ */
+async function highestNumber(clickhouse: ClickHouseClient, shard: number): Promise<string> {
+  const numbers = await Promise.all(
+    serversOf(clickhouse).all.map((client) => highestNumberOn(client, shard)),
+  );
+  return numbers.reduce(higher, '0');
+}
+
+async function highestNumberOn(clickhouse: ClickHouseClient, shard: number): Promise<string> {
+  const rows = await readRows<{ number: string }>(clickhouse, {
+    query: `${numberedTables.map((table) => `SELECT toString(max(segment)) AS number FROM ${table}`).join(' UNION ALL ')}
+      UNION ALL
+      SELECT toString(max(toUInt64OrZero(JSONExtractString(deletion_requests.document, 'fences', {shard:String})))) AS number
+      FROM deletion_requests`,
+    query_params: { shard: String(shard) },
+  });
+  return rows.map(({ number }) => number).reduce(higher, '0');
+}
+
+function higher(a: string, b: string): string {
+  return BigInt(a) > BigInt(b) ? a : b;
+}

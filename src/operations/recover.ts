@@ -1,0 +1,214 @@
+// ClickHouse servers that were set back to older data: what they lack, and how the service goes on without it. Until then nothing is
+// stored and no deletion completes (registry/witness.ts). What Redis knows stands: accounts, keys, requests, and the records that
+// wait. What the servers lost is lost, and its senders may send it again.
+
+import { readRow } from '../clickhouse/answers.js';
+import { readShards } from '../clickhouse/backups.js';
+import { type ClickHouseClient, tablesOf } from '../clickhouse/client.js';
+import { generationAbove, raiseGeneration, readMarkers } from '../clickhouse/key-index.js';
+import { migrateServers } from '../clickhouse/migrate.js';
+import { serversOf } from '../clickhouse/servers.js';
+import { shardNumberSpacing } from '../clickhouse/store.js';
+import { storedTable } from '../clickhouse/tables.js';
+import { AdministrationError, StateNotLoaded } from '../contract/errors.js';
+import { tables } from '../contract/records.js';
+import { createCrashPoint } from '../crash-point.js';
+import { deleteAgain } from '../privacy/deletion/delete-again.js';
+import { copySuppressions } from '../privacy/suppression/mirror.js';
+import { registryKeys, shardKeys } from '../redis/keys.js';
+import { withProcessLock } from '../redis/lease.js';
+import { runScript, scripts } from '../redis/scripts.js';
+import { readLoadedRegistry, readRegistry } from '../registry/registry.js';
+import { type Comparison, compareOnce } from '../registry/witness.js';
+import { forgetKept, readSeen, type Seen } from '../registry/witness-copies.js';
+import { checkAllThere, checkNoMove } from './backups.js';
+import type { AdminContext } from './context.js';
+import {
+  copyAll,
+  type Deleted,
+  findDeleted,
+  readCompleteIds,
+  resetDeletions,
+  submitAgainOf,
+  withoutDeletions,
+} from './restore-backup.js';
+
+/** What a shard lacks. */
+type Missing = {
+  readonly shard: number;
+  readonly server: number;
+  /** About: what was stored within seconds of the copy may be counted or not. Null: Redis counts less than the server had. */
+  readonly records: number | null;
+  /** All of it was accepted after this time, and until that one. Null: from the beginning. */
+  readonly after: string | null;
+  readonly until: string | null;
+};
+
+/** Compares the two stores, and says what ClickHouse lacks. */
+export async function showState(context: AdminContext) {
+  const { redis, clickhouse } = context;
+  const { setBack } = await compare(context);
+  const { deployment } = await readRegistry(redis);
+  return {
+    redis: deployment === undefined ? ('not_loaded' as const) : ('current' as const),
+    clickhouse: serversOf(clickhouse).all.map((_, server) => ({
+      server,
+      state: setBack.includes(server) ? ('set_back' as const) : ('current' as const),
+    })),
+    missing: deployment === undefined ? [] : await readMissing(context, deployment.shards, setBack),
+  };
+}
+
+/**
+ * Goes on with servers that were set back: deletes again the users whom requests have deleted since, copies accounts, requests and
+ * suppressions to them again, and frees the keys of the records that are gone. May be called again, after a crash too.
+ */
+export async function recoverState(context: AdminContext) {
+  const { redis, clickhouse, config } = context;
+  const done = await withProcessLock(redis, registryKeys.restoreLock, async () => {
+    await checkAllThere(clickhouse);
+    const { setBack } = await compare(context);
+    const { deployment, shardServers } = await readLoadedRegistry(redis);
+    checkNoMove(shardServers?.moves);
+    const missing = await readMissing(context, deployment.shards, setBack);
+    if (setBack.length === 0) return { recovered: [], missing, ...nothing };
+    // Even the database may be gone.
+    await migrateServers({
+      urls: config.clickhouseUrls,
+      ...tablesOf(config),
+      database: config.clickhouseDatabase,
+    });
+    await checkPlaces(context, setBack);
+    const crash = createCrashPoint(config.crashAt);
+    const result = await withoutDeletions(context, async () => {
+      const deleted = await deleteOn(context, setBack);
+      crash('users_deleted_again');
+      await resetDeletions(context);
+      await copySuppressions(redis, clickhouse);
+      await copyAll(context);
+      crash('copies_rewritten');
+      await freeKeys(context, setBack, deployment.epoch);
+      // What should have expired since is there again.
+      await redis.del(registryKeys.retentionRun);
+      await forgetKept(redis, setBack);
+      return deleted;
+    });
+    return { recovered: setBack, missing, ...result };
+  });
+  if (done === 'locked')
+    throw new AdministrationError('a backup is being restored, or another recovery runs: try again later');
+  return done;
+}
+
+const nothing = { deleted_again: { requests: 0, rows: 0 }, submit_again: [] };
+
+async function compare({ redis, clickhouse, log }: AdminContext): Promise<Comparison> {
+  const { deployment } = await readRegistry(redis);
+  if (deployment === undefined) return { setBack: [] };
+  return compareOnce({ redis, clickhouse, deployment: () => deployment, log });
+}
+
+async function readMissing(
+  { redis, clickhouse }: AdminContext,
+  shards: number,
+  setBack: readonly number[],
+): Promise<Missing[]> {
+  const servers = serversOf(clickhouse);
+  const missing: Missing[] = [];
+  for (const server of setBack) {
+    const client = servers.all[server] as ClickHouseClient;
+    const seen = await readSeen(client);
+    for (let shard = 0; shard < shards; shard++) {
+      if (servers.numberOf(shard) !== server) continue;
+      const [to, records] = await redis.hmget(shardKeys.state(shard), 'stored_to', 'stored_records');
+      const then: Seen = seen.get(String(shard)) ?? { number: 0, storedTo: 0, storedRecords: 0 };
+      const later = seen.size === 0 ? 0 : await countLater(client, shard, then.storedTo);
+      const since = Number(records ?? 0) - then.storedRecords;
+      missing.push({
+        shard,
+        server,
+        records: since < 0 ? null : Math.max(0, since - later),
+        after: timeOf(then.storedTo),
+        until: timeOf(Number(to ?? 0)),
+      });
+    }
+  }
+  return missing;
+}
+
+/** How many records of a shard a server has in segments above a number. */
+async function countLater(client: ClickHouseClient, shard: number, number: number): Promise<number> {
+  const ofTable = (table: string) =>
+    `SELECT count() AS records FROM ${table} WHERE app_id != '' AND segment > {number:UInt64} AND segment % ${shardNumberSpacing} = ${shard}`;
+  const { records } = await readRow<{ records: number }>(client, {
+    query: `SELECT toFloat64(sum(records)) AS records FROM (${tables.map((table) => ofTable(storedTable(table))).join(' UNION ALL ')})`,
+    query_params: { number },
+  });
+  return records;
+}
+
+function timeOf(number: number): string | null {
+  return number === 0 ? null : new Date(number / 1000).toISOString();
+}
+
+/** Rejects with AdministrationError if a server has rows of a shard that was moved to another one since. */
+async function checkPlaces({ clickhouse }: AdminContext, setBack: readonly number[]): Promise<void> {
+  const servers = serversOf(clickhouse);
+  for (const server of setBack) {
+    const shards = await readShards(servers.all[server] as ClickHouseClient);
+    const moved = shards.filter((shard) => servers.numberOf(shard) !== server);
+    if (moved.length > 0)
+      throw new AdministrationError(
+        `server ${server} has rows of shards that were moved away since: ${moved.join(', ')}. Remove them there first: in each table, ALTER TABLE … DELETE WHERE segment % ${shardNumberSpacing} IN (${moved.join(', ')})`,
+      );
+  }
+}
+
+/** Deletes from the servers the users whom requests have deleted, as far as they are known. */
+async function deleteOn(context: AdminContext, setBack: readonly number[]) {
+  const { redis, clickhouse } = context;
+  const { deployment, environments } = await readLoadedRegistry(redis);
+  // A request that the home had as complete was carried out on all servers by then.
+  const complete = setBack.includes(0) ? await readCompleteIds(clickhouse) : new Set<string>();
+  const { known, unknown }: Deleted = await findDeleted(redis, (request) =>
+    complete.has(request.deletion_request_id),
+  );
+  let rows = 0;
+  for (const server of setBack) {
+    const where = {
+      redis,
+      clickhouse: serversOf(clickhouse).all[server] as ClickHouseClient,
+      shards: deployment.shards,
+      environments: [...environments.values()],
+    };
+    rows += await deleteAgain(where, known);
+  }
+  return { deleted_again: { requests: known.length, rows }, submit_again: unknown.map(submitAgainOf) };
+}
+
+/** Frees the keys of the shards: from here on the index of what is there decides, once it has what waits. */
+async function freeKeys(context: AdminContext, setBack: readonly number[], epoch: string): Promise<void> {
+  const { redis, clickhouse } = context;
+  const servers = serversOf(clickhouse);
+  for (const server of setBack) {
+    const client = servers.all[server] as ClickHouseClient;
+    const shards = servers.table()?.servers.length ?? (await readRegistry(redis)).deployment?.shards ?? 0;
+    for (let shard = 0; shard < shards; shard++) {
+      if (servers.numberOf(shard) !== server) continue;
+      const state = shardKeys.state(shard);
+      const known = await redis.hget(state, 'keys_generation');
+      // Workers drop what they have of a former index.
+      const generation =
+        (await raiseGeneration(client, shard, known)) ??
+        generationAbove(known, (await readMarkers(client)).get(shard)?.generation);
+      const keys = [
+        state,
+        shardKeys.claims(shard),
+        shardKeys.claimCounts(shard),
+        shardKeys.claimMinutes(shard),
+      ];
+      if ((await runScript(redis, scripts.freeKeys, keys, [epoch, generation])) === null)
+        throw new StateNotLoaded();
+    }
+  }
+}

@@ -1,0 +1,96 @@
+// The callbacks of complete deletions: what is sent, and the tries in the request's document. That document is the truth of
+// what is due; jobs are derived from it and may be lost. A crash after a call and before its note repeats the call.
+
+import { createHash } from 'node:crypto';
+import { readCallback } from '../../accounts/callbacks.js';
+import { callbacks } from '../../contract/limits.js';
+import { type CrashPoint, noCrash } from '../../crash-point.js';
+import type { Redis } from '../../redis/client.js';
+import { registryKeys } from '../../redis/keys.js';
+import { endTurn, newOwner, takeTurn } from '../../redis/lease.js';
+import { runScript, scripts } from '../../redis/scripts.js';
+import { callbackJobs } from '../../tuning.js';
+import { type CallOptions, type CallResult, call, isTaken } from './callback-call.js';
+import type { DeletionRequest } from './request.js';
+import { statusOf } from './view.js';
+
+/** The requests whose callbacks are due, some of them if there are many. */
+export async function readDueCallbacks(redis: Redis): Promise<string[]> {
+  return redis.srandmember(registryKeys.dueCallbacks, callbackJobs.perTurnMax);
+}
+
+/** Makes a call of an account, or settles with `'busy'` when as many of its calls run as may. */
+export type WithinShare = (
+  accountId: string,
+  makeCall: () => Promise<CallResult>,
+) => Promise<CallResult | 'busy'>;
+
+/**
+ * Calls once. Settles with whether the callback is over: the call succeeded, was given up, or is not due (any more); `'busy'` if
+ * the account has no room for the call, which was not tried. Rejects when Redis fails; the call is then still due.
+ */
+export async function tryCallback(
+  redis: Redis,
+  requestId: string,
+  options: CallOptions,
+  crash: CrashPoint = noCrash,
+  withinShare: WithinShare = (_, makeCall) => makeCall(),
+): Promise<'ended' | 'due' | 'busy'> {
+  const text = await redis.hget(registryKeys.deletions, requestId);
+  if (text === null) return 'ended';
+  const request = JSON.parse(text) as DeletionRequest;
+  if (request.callback?.state !== 'pending') return 'ended';
+  const { account_id, completed_at = '', callback } = request;
+  const nowMs = (options.nowMs ?? Date.now)();
+  const target = await readCallback(redis, account_id);
+  const result: CallResult | { readonly error: 'callback_removed' } | 'busy' =
+    target === undefined
+      ? { error: 'callback_removed' }
+      : await withinShare(account_id, () => call(target, messageOf(request), options));
+  if (result === 'busy') return 'busy';
+  crash('call_answered');
+  const isOver = target === undefined || nowMs - Date.parse(completed_at) >= callbacks.triedForMs;
+  const state = 'answer' in result && isTaken(result) ? 'delivered' : isOver ? 'failed' : 'pending';
+  const tries = [...callback.tries, { at: new Date(nowMs).toISOString(), ...result }];
+  const changed: DeletionRequest = {
+    ...request,
+    callback: { state, tries: tries.slice(-callbacks.triesKept) },
+  };
+  await runScript(
+    redis,
+    scripts.noteCallback,
+    [registryKeys.deletions, registryKeys.unmirroredDeletions, registryKeys.dueCallbacks],
+    [
+      requestId,
+      createHash('sha1').update(text).digest('hex'),
+      JSON.stringify(changed),
+      state === 'pending' ? '' : '1',
+    ],
+  );
+  return state === 'pending' ? 'due' : 'ended';
+}
+
+/** What is sent: the status without the callback, so every try has the same bytes. */
+export function messageOf({ callback: _, ...request }: DeletionRequest): string {
+  return JSON.stringify({
+    type: 'deletion.complete',
+    account_id: request.account_id,
+    ...statusOf(request),
+  });
+}
+
+/** Calls an account to try out its callback; undefined if it has none, `'busy'` while another such call of the account runs. */
+export async function callForTest(
+  redis: Redis,
+  accountId: string,
+  options: CallOptions,
+): Promise<CallResult | 'busy' | undefined> {
+  const target = await readCallback(redis, accountId);
+  if (target === undefined) return undefined;
+  const turn = registryKeys.callbackTest(accountId);
+  const owner = newOwner();
+  if (!(await takeTurn(redis, turn, 2 * callbacks.callMsMax, owner))) return 'busy';
+  const result = await call(target, JSON.stringify({ type: 'test', account_id: accountId }), options);
+  await endTurn(redis, turn, owner);
+  return result;
+}

@@ -1,0 +1,155 @@
+// The certificate of a complete deletion: what was deleted when, by which request, with the counts, signed by the
+// deployment. It is made of the request's document, so it says no more than was counted and names no user, and it is the
+// same whenever it is asked for.
+
+import { createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
+import { keyIdOf, privatePartOf } from '../../accounts/signing-key.js';
+import type { SigningKey } from '../../registry/documents.js';
+import type { DeletionRequest } from './request.js';
+import { rowsOf } from './view.js';
+
+export type SignedCertificate = {
+  readonly certificate: object;
+  readonly signature: {
+    readonly algorithm: 'Ed25519';
+    readonly key_id: string;
+    /** In base64, of the certificate's canonical text in UTF-8. */
+    readonly value: string;
+  };
+};
+
+const statement =
+  'After the deletion every table in tables_counted was counted and held no row of the named users that was acknowledged before the submission.';
+
+/** The certificate of a complete request; undefined while it is not complete. */
+export function certify(request: DeletionRequest, key: SigningKey): SignedCertificate | undefined {
+  if (request.status !== 'complete') return undefined;
+  const { found = [], verified_tables, users_found, reference, submitted_by } = request;
+  const certificate = {
+    type: 'sluice-deletion-1',
+    deletion_request_id: request.deletion_request_id,
+    account_id: request.account_id,
+    app_id: request.app_id,
+    // Who has no key has no time of one. Requests of an earlier version keep the text that was signed before.
+    ...(submitted_by === undefined ? { key_created_at: request.key_created_at } : { submitted_by }),
+    ...(reference === undefined ? {} : { reference }),
+    submitted_at: request.submitted_at,
+    verified_at: request.verified_at,
+    completed_at: request.completed_at,
+    users: request.targets,
+    // A version before this one noted neither of the two.
+    ...(users_found === undefined ? {} : { users_found }),
+    rows_deleted: rowsOf(found),
+    found,
+    ...(verified_tables === undefined ? {} : { tables_counted: verified_tables, statement }),
+  };
+  const value = sign(null, Buffer.from(canonicalJson(certificate)), privatePartOf(key)).toString('base64');
+  return { certificate, signature: { algorithm: 'Ed25519', key_id: key.key_id, value } };
+}
+
+/** Whether a certificate is one that the owner of the key has signed, and why not. */
+export type Verification =
+  | { readonly genuine: true; readonly key_id: string; readonly certificate: object }
+  | { readonly genuine: false; readonly reason: string };
+
+/** Checks the text of a certificate. Any text may be given. */
+export function verifyCertificate(text: string, publicKey: KeyObject): Verification {
+  const document = parse(text);
+  if (document === undefined || isDeep(text)) return { genuine: false, reason: 'this is not a certificate' };
+  const { certificate, signature } = fieldsOf(document);
+  const { algorithm, key_id, value } = fieldsOf(signature);
+  if (typeof certificate !== 'object' || certificate === null || typeof value !== 'string') {
+    return { genuine: false, reason: 'this is not a certificate' };
+  }
+  const known = keyIdOf(publicKey);
+  if (algorithm !== 'Ed25519' || key_id !== known) {
+    return { genuine: false, reason: `it does not name the key ${known}` };
+  }
+  const isSigned = verify(
+    null,
+    Buffer.from(canonicalJson(certificate)),
+    publicKey,
+    Buffer.from(value, 'base64'),
+  );
+  if (!isSigned) return { genuine: false, reason: 'the signature does not belong to this certificate' };
+  // Of two values under one name only the last is checked, but a reader may see the other one.
+  if (countNames(text) !== countFields(document)) return { genuine: false, reason: 'it has a name twice' };
+  // The signature is of the values, but a reader may take -0, 0e999 or 1e-400 for something else than 0.
+  if (!hasPlainNumbers(text))
+    return { genuine: false, reason: 'it has a number in another form than was signed' };
+  return { genuine: true, key_id: known, certificate };
+}
+
+/** Reads a public key in PEM, or the answer of the endpoint that shows it; undefined if it is neither. */
+export function readPublicKey(text: string): KeyObject | undefined {
+  const { public_key: ofAnswer } = fieldsOf(parse(text));
+  try {
+    const key = createPublicKey(typeof ofAnswer === 'string' ? ofAnswer : text);
+    return key.asymmetricKeyType === 'ed25519' ? key : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * A text that depends on the content of a document only: without blanks, the names of each object sorted by UTF-16 units.
+ * @see https://www.rfc-editor.org/rfc/rfc8785 (our documents have texts, whole numbers, lists and objects)
+ */
+export function canonicalJson(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+  const entries = Object.entries(value).filter(([, field]) => field !== undefined);
+  const sorted = entries.sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${sorted.map(([name, field]) => `${JSON.stringify(name)}:${canonicalJson(field)}`).join(',')}}`;
+}
+
+/** More than a certificate has, and few enough to go down by recursion. */
+const levelsMax = 16;
+
+/** Strings and numbers as a whole, and what structures a document otherwise. For texts that are JSON. */
+const tokens = /"[^"\\]*(?:\\.[^"\\]*)*"|[[\]{}:]|-?\d[\d.eE+-]*/g;
+
+function isDeep(text: string): boolean {
+  let level = 0;
+  for (const [token] of text.matchAll(tokens)) {
+    if (token === '{' || token === '[') level += 1;
+    else if (token === '}' || token === ']') level -= 1;
+    if (level > levelsMax) return true;
+  }
+  return false;
+}
+
+/** How many names the objects of a text have, repeats included. */
+function countNames(text: string): number {
+  let count = 0;
+  for (const [token] of text.matchAll(tokens)) if (token === ':') count += 1;
+  return count;
+}
+
+/** Whether each number of a text is written as JSON.stringify writes it. */
+function hasPlainNumbers(text: string): boolean {
+  for (const [token] of text.matchAll(tokens)) {
+    if (/^[-\d]/.test(token) && JSON.stringify(Number(token)) !== token) return false;
+  }
+  return true;
+}
+
+/** How many fields the objects of a document have. */
+function countFields(value: unknown): number {
+  if (typeof value !== 'object' || value === null) return 0;
+  const fields: unknown[] = Object.values(value);
+  const own = Array.isArray(value) ? 0 : fields.length;
+  return fields.reduce((sum: number, field) => sum + countFields(field), own);
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function fieldsOf(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
+}

@@ -1,0 +1,104 @@
+// The requests of the next round, as Redis has them, with the environments that they reach. A request is ready when every
+// record acknowledged before it is stored. Accounts take turns (round-choice.ts).
+
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { serversOf, serversThere } from '../../clickhouse/servers.js';
+import type { Redis } from '../../redis/client.js';
+import { registryKeys, shardOf } from '../../redis/keys.js';
+import type { Environment } from '../../registry/documents.js';
+import { readLoadedRegistry } from '../../registry/registry.js';
+import { refreshShardTable } from '../../registry/shard-servers.js';
+import { deletionRounds } from '../../tuning.js';
+import { readStored } from './fences.js';
+import { type DeletionRequest, readDeletions, readPendingMembers, updateDeletion } from './request.js';
+import { fillRound, requestIdsInTurns } from './round-choice.js';
+
+export type ChooseOptions = {
+  readonly redis: Redis;
+  readonly clickhouse: ClickHouseClient;
+  readonly epoch: string;
+  readonly shards: number;
+};
+
+export type ChosenRequests = {
+  /** In the order of submission. */
+  readonly requests: readonly DeletionRequest[];
+  /** All environments of their accounts. */
+  readonly environments: readonly Environment[];
+  /** There are none, since all wait for a server that is away or for the move of a shard. */
+  readonly waitsForServers: boolean;
+};
+
+/** Chooses the requests of a round and notes in the others what they wait for. Throws StateNotLoaded when Redis was emptied. */
+export async function chooseRequests({
+  redis,
+  clickhouse,
+  epoch,
+  shards,
+}: ChooseOptions): Promise<ChosenRequests> {
+  const members = await readPendingMembers(redis, epoch);
+  const ids = requestIdsInTurns(members, deletionRounds.requestsMax);
+  const pending = await readDeletions(redis, ids.flat());
+  // Read after the requests: a record that was acknowledged before one of them is stored, or is found outstanding here.
+  const isStored = await readStored({ redis, epoch, shards });
+  const isStoredIn = (request: DeletionRequest, shard: number) => isStored(shard, request.fences[shard]);
+  const mayBeReady = (request: DeletionRequest) =>
+    request.verified_at !== undefined ||
+    Array.from({ length: shards }).some((_, shard) => isStoredIn(request, shard));
+  // The registry is read as a whole, so not if all requests wait.
+  const environments = pending.some(mayBeReady) ? await readEnvironments(redis) : [];
+  const isServed = environments.length === 0 ? () => true : await servedShards(redis, clickhouse);
+  const shardsOf = new Map<string, Set<number>>();
+  for (const { app_id, account_id } of environments) {
+    const shardsOfAccount = shardsOf.get(account_id) ?? new Set();
+    shardsOf.set(account_id, shardsOfAccount.add(shardOf(app_id, shards)));
+  }
+
+  const waiting: DeletionRequest[] = [];
+  const unserved: DeletionRequest[] = [];
+  const unkept: string[] = [];
+  const isReady = (request: DeletionRequest) => {
+    if (request.verified_at !== undefined) return true;
+    const itsShards = shardsOf.get(request.account_id);
+    const isItStored = itsShards !== undefined && [...itsShards].every((shard) => isStoredIn(request, shard));
+    if (request.targets_kept !== true) unkept.push(request.deletion_request_id);
+    else if (itsShards !== undefined && ![...itsShards].every(isServed)) unserved.push(request);
+    else if (isItStored) return true;
+    else waiting.push(request);
+    return false;
+  };
+  const byId = new Map(pending.map((request) => [request.deletion_request_id, request]));
+  const turns = ids.map((turn) => turn.flatMap((id) => byId.get(id) ?? []));
+  const placeOf = new Map(members.map(({ requestId }, place) => [requestId, place]));
+  const place = ({ deletion_request_id }: DeletionRequest) => placeOf.get(deletion_request_id) ?? 0;
+  const requests = fillRound(turns, isReady).sort((a, b) => place(a) - place(b));
+
+  if (unkept.length > 0) await redis.sadd(registryKeys.unkeptDeletions, ...unkept);
+  for (const request of waiting) {
+    if (request.state === 'waiting_for_backlog') continue;
+    await updateDeletion(redis, request, { state: 'waiting_for_backlog' });
+  }
+  for (const request of unserved) {
+    if (request.state === 'clickhouse_unavailable') continue;
+    await updateDeletion(redis, request, { state: 'clickhouse_unavailable' });
+  }
+  const accounts = new Set(requests.map(({ account_id }) => account_id));
+  return {
+    requests,
+    environments: environments.filter(({ account_id }) => accounts.has(account_id)),
+    waitsForServers: unserved.length > 0 && requests.length + waiting.length + unkept.length === 0,
+  };
+}
+
+/** Which shards' rows can be reached: their server is named and answers, and they are nowhere else. */
+async function servedShards(redis: Redis, clickhouse: ClickHouseClient): Promise<(shard: number) => boolean> {
+  const servers = serversOf(clickhouse);
+  await refreshShardTable(redis, servers);
+  const there = await serversThere(servers);
+  return (shard) => there.has(servers.numberOf(shard)) && !servers.isUnsettled(shard);
+}
+
+async function readEnvironments(redis: Redis): Promise<readonly Environment[]> {
+  const { environments } = await readLoadedRegistry(redis);
+  return [...environments.values()];
+}

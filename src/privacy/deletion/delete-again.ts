@@ -1,0 +1,121 @@
+// Repeats deletions on older data: on a restored backup that nobody can query yet, and on a server that was set back, whose data is
+// being queried. The users are found by their hashes among all users of that data. The rest is a round of deletions there: the same
+// keys, fences and counts, so nobody else's rows are touched, and nothing above a fence.
+
+import { randomBytes } from 'node:crypto';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { keepKeysOf } from '../../clickhouse/key-index.js';
+import { deleteRows } from '../../clickhouse/mutate.js';
+import { createScratch, fillScratch, insertScratch, scratchName } from '../../clickhouse/scratch.js';
+import type { Redis } from '../../redis/client.js';
+import { shardOf } from '../../redis/keys.js';
+import type { Environment } from '../../registry/documents.js';
+import { hashOfUser, withHashKey } from './deleted-users.js';
+import { placesInOrder } from './places.js';
+import type { DeletionRequest } from './request.js';
+import { countLeft, fillKeys, inEnvironments, mutationPredicate } from './round-keys.js';
+import { accountOf } from './round-lookups.js';
+import {
+  createRoundTables,
+  dropRoundTables,
+  namePrefix,
+  noteSizes,
+  type RoundTables,
+} from './round-tables.js';
+
+export type DeletedRequest = {
+  readonly request: DeletionRequest;
+  /** Of the users that it reached, in hexadecimal digits. */
+  readonly hashes: readonly string[];
+};
+
+export type DeleteAgainOptions = {
+  readonly redis: Redis;
+  /** Connected to the restored database, or to the server that was set back. */
+  readonly clickhouse: ClickHouseClient;
+  readonly shards: number;
+  readonly environments: readonly Environment[];
+};
+
+/** Settles with how many rows it deleted, when none is left. May be repeated. */
+export async function deleteAgain(
+  { redis, clickhouse, shards, environments }: DeleteAgainOptions,
+  deleted: readonly DeletedRequest[],
+): Promise<number> {
+  await dropRoundTables(clickhouse);
+  if (deleted.length === 0) return 0;
+  const tables = await createRoundTables(
+    clickhouse,
+    randomBytes(6).toString('hex'),
+    deleted.map(({ request }) => ({
+      requestId: request.deletion_request_id,
+      accountId: request.account_id,
+      fences: Array.from({ length: shards }, (_, shard) => request.fences[shard] ?? '0'),
+      resolved: true,
+    })),
+    environments.map(({ app_id, account_id }) => ({
+      appId: app_id,
+      accountId: account_id,
+      shard: shardOf(app_id, shards),
+    })),
+  );
+  await findByHash(redis, clickhouse, tables, deleted);
+  await fillKeys(clickhouse, tables, '1');
+  const fenceMax = deleted
+    .flatMap(({ request }) => Object.values(request.fences))
+    .reduce((highest, fence) => (BigInt(fence) > BigInt(highest) ? fence : highest), '0');
+  let rows = 0;
+  for (const place of placesInOrder) {
+    const left = await countLeft(clickhouse, tables, place);
+    if (left.size === 0) continue;
+    const predicate = mutationPredicate(tables, [...left.keys()], fenceMax);
+    // The index there may lack them: it is older than these deletions.
+    await keepKeysOf(clickhouse, place, predicate);
+    await deleteRows(clickhouse, place, predicate, tables.mark);
+    if ((await countLeft(clickhouse, tables, place)).size > 0) throw new Error(`rows are left in ${place}`);
+    rows += [...left.values()].reduce((sum, count) => sum + count, 0);
+  }
+  await dropRoundTables(clickhouse);
+  return rows;
+}
+
+/** Adds the users of the older data whose hash one of the requests has. */
+async function findByHash(
+  redis: Redis,
+  clickhouse: ClickHouseClient,
+  tables: RoundTables,
+  deleted: readonly DeletedRequest[],
+): Promise<void> {
+  const hashes = scratchName(clickhouse, `${namePrefix}${randomBytes(6).toString('hex')}_hashes`);
+  await createScratch(clickhouse, hashes, 'account_id String, request UInt32, hash String');
+  for (const [request, { request: document, hashes: values }] of deleted.entries()) {
+    await insertScratch(
+      clickhouse,
+      hashes,
+      values.map((hash) => ({ account_id: document.account_id, request, hash })),
+    );
+  }
+  tables.sizes.set(
+    hashes,
+    deleted.reduce((sum, each) => sum + each.hashes.length, 0),
+  );
+  await withHashKey(redis, clickhouse, async (key) => {
+    for (const place of placesInOrder) {
+      const users = (columns: string, condition: string) =>
+        `SELECT DISTINCT account_id, arrayJoin(['', row_app_id]) AS app_id, ${columns} FROM (
+          SELECT ${accountOf(tables)} AS account_id,
+            app_id AS row_app_id, identity AS row_identity, user_id AS row_user_id
+          FROM ${place} WHERE ${inEnvironments(tables)} AND ${condition})`;
+      await fillScratch(
+        clickhouse,
+        tables.users,
+        `SELECT h.request, u.app_id, u.identity, u.user_id, '' FROM (
+            SELECT account_id, app_id, identity, user_id, lower(hex(${hashOfUser(key)})) AS hash FROM (
+              ${users("row_identity AS identity, CAST(NULL, 'Nullable(UInt64)') AS user_id", "identity != ''")}
+              UNION ALL ${users("'' AS identity, row_user_id AS user_id", 'user_id IS NOT NULL')})
+          ) AS u INNER JOIN ${hashes} AS h ON u.account_id = h.account_id AND u.hash = h.hash`,
+      );
+    }
+    await noteSizes(clickhouse, tables, [tables.users]);
+  });
+}

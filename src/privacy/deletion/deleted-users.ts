@@ -1,0 +1,126 @@
+// The users that completed requests have deleted, as keyed hashes, so that they can be deleted again from a restored backup, or from a
+// ClickHouse that was set back. A request's targets are forgotten when it is complete. Older data still has their rows. So for a
+// month, and as long as such a backup is kept, Redis keeps a hash of each user that the request reached, merged ones included:
+// SipHash with 128 bits, under a key that only the registry has.
+
+import { createHmac, randomBytes } from 'node:crypto';
+import { streamRows } from '../../clickhouse/answers.js';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { createScratch, dropScratch, insertScratch, scratchName } from '../../clickhouse/scratch.js';
+import { StateNotLoaded } from '../../contract/errors.js';
+import { deletions } from '../../contract/limits.js';
+import type { Redis } from '../../redis/client.js';
+import { registryKeys } from '../../redis/keys.js';
+import { readBackups } from '../../registry/backups.js';
+import { readLoadedRegistry, readTime } from '../../registry/registry.js';
+import { deletionRounds } from '../../tuning.js';
+import { targetTable } from './places.js';
+import { namePrefix } from './round-tables.js';
+
+const hashBytes = 16;
+/** This many ids fit the text of a statement (262,144 bytes). */
+const idsPerStatementMax = 1_000;
+
+/**
+ * Keeps the hashes of the users that these requests reach, as far as ClickHouse has them among the targets. May be repeated, also
+ * when some of the targets are gone already. At least for a month: ClickHouse may be set back.
+ */
+export async function keepDeletedUsers(
+  redis: Redis,
+  clickhouse: ClickHouseClient,
+  requestIds: readonly string[],
+): Promise<void> {
+  if (requestIds.length === 0) return;
+  const backups = await readBackups(redis);
+  const keptUntil = Math.max(0, ...backups.map(({ keep_until }) => Date.parse(keep_until)));
+  const keepMs = Math.max(deletions.deletedUsersKeptMs, keptUntil - (await readTime(redis)));
+  for (let first = 0; first < requestIds.length; first += idsPerStatementMax) {
+    const ids = requestIds.slice(first, first + idsPerStatementMax);
+    await withHashKey(redis, clickhouse, async (key) => {
+      // An answer that breaks off in the middle of a request makes the next call keep the longer list.
+      for await (const { id, found } of eachRequest(clickhouse, key, ids))
+        await keep(redis, id, found, keepMs);
+    });
+  }
+}
+
+/** Hashes of an earlier call stay if there are more of them: since then targets may have been removed. */
+async function keep(redis: Redis, requestId: string, found: Buffer, keepMs: number): Promise<void> {
+  const key = registryKeys.deletedUsers(requestId);
+  if ((await redis.strlen(key)) >= found.length) {
+    await redis.pexpire(key, keepMs, 'GT');
+    return;
+  }
+  // In pieces, since commits wait for each write; under another name until it is whole.
+  const unfinished = `${key}:${randomBytes(6).toString('hex')}`;
+  for (let at = 0; at < found.length; at += deletionRounds.hashBytesPerWrite) {
+    const piece = found.subarray(at, at + deletionRounds.hashBytesPerWrite);
+    if (at === 0) await redis.set(unfinished, piece, 'PX', keepMs);
+    // Redis was emptied meanwhile.
+    else if ((await redis.append(unfinished, piece)) !== at + piece.length) throw new StateNotLoaded();
+  }
+  await redis.rename(unfinished, key);
+}
+
+/** The hashes of one request after the other: one may reach a hundred thousand users. */
+async function* eachRequest(
+  clickhouse: ClickHouseClient,
+  key: string,
+  requestIds: readonly string[],
+): AsyncGenerator<{ readonly id: string; readonly found: Buffer }> {
+  const rows = streamRows<{ request_id: string; hash: string }>(clickhouse, {
+    query: `SELECT DISTINCT request_id, hex(${hashOfUser(key)}) AS hash FROM ${targetTable}
+      WHERE request_id IN ({requestIds:Array(String)}) ORDER BY request_id`,
+    query_params: { requestIds },
+  });
+  let id: string | undefined;
+  let found: Buffer[] = [];
+  for await (const { request_id: next, hash } of rows) {
+    if (id !== undefined && id !== next) {
+      yield { id, found: Buffer.concat(found) };
+      found = [];
+    }
+    id = next;
+    const bytes = Buffer.from(hash, 'hex');
+    if (bytes.length !== hashBytes) throw new Error('clickhouse lost the key of the hashes');
+    found.push(bytes);
+  }
+  if (id !== undefined) yield { id, found: Buffer.concat(found) };
+}
+
+/** The hashes of the users that a request reached, in hexadecimal digits; undefined if they are not kept, or no longer. */
+export async function readDeletedUsers(redis: Redis, requestId: string): Promise<string[] | undefined> {
+  const bytes = await redis.getBuffer(registryKeys.deletedUsers(requestId));
+  if (bytes === null) return undefined;
+  const hashes: string[] = [];
+  for (let at = 0; at < bytes.length; at += hashBytes) hashes.push(bytes.toString('hex', at, at + hashBytes));
+  return hashes;
+}
+
+/**
+ * The hash of a user, as an expression over the columns app_id (empty for all of an account), identity and user_id.
+ * `key` is the expression that `withHashKey` gives.
+ */
+export function hashOfUser(key: string): string {
+  const user = "if(user_id IS NULL, concat(' i', identity), concat(' u', toString(assumeNotNull(user_id))))";
+  return `sipHash128Keyed(${key}, concat(app_id, ${user}))`;
+}
+
+/** Puts the key of the hashes into a table of its own while `work` runs, since texts of statements are logged. */
+export async function withHashKey<Result>(
+  redis: Redis,
+  clickhouse: ClickHouseClient,
+  work: (key: string) => Promise<Result>,
+): Promise<Result> {
+  const { deployment } = await readLoadedRegistry(redis);
+  const key = createHmac('sha256', deployment.secret).update('deleted users').digest();
+  const table = scratchName(clickhouse, `${namePrefix}${randomBytes(6).toString('hex')}_hash_key`);
+  await createScratch(clickhouse, table, 'first UInt64, second UInt64');
+  try {
+    const [first, second] = [String(key.readBigUInt64LE(0)), String(key.readBigUInt64LE(8))];
+    await insertScratch(clickhouse, table, [{ first, second }]);
+    return await work(`(SELECT (first, second) FROM ${table})`);
+  } finally {
+    await dropScratch(clickhouse, table);
+  }
+}

@@ -1,0 +1,256 @@
+// The second copy of deletion requests, in ClickHouse: written within seconds of a change, read when Redis was
+// emptied. The targets of pending ones are copied by the first round that sees them.
+
+import { createHash } from 'node:crypto';
+import { readRows, streamRows } from '../../clickhouse/answers.js';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { type CrashPoint, noCrash } from '../../crash-point.js';
+import type { Redis } from '../../redis/client.js';
+import { registryKeys } from '../../redis/keys.js';
+import { runScript, scripts } from '../../redis/scripts.js';
+import { mirrorAudit } from '../../registry/audit/mirror.js';
+import { inScriptCalls, type Loading } from '../../registry/loading.js';
+import { readUnmirrored, type Unmirrored } from '../../registry/mirror.js';
+import { stateLoads } from '../../tuning.js';
+import { listedMember } from './listed.js';
+import { targetTable } from './places.js';
+import { restoreReferences } from './references.js';
+import { type DeletionRequest, type PlacedTarget, pendingMember } from './request.js';
+import { type TargetList, weightOfList } from './targets.js';
+
+/**
+ * Copies the requests that have changed; settles with how many. By then ClickHouse has every change that was made before
+ * the call. Several processes may call it at once. Throws StateNotLoaded when Redis does not hold the deployment.
+ */
+export async function mirrorDeletions(
+  redis: Redis,
+  clickhouse: ClickHouseClient,
+  crash: CrashPoint = noCrash,
+): Promise<number> {
+  const { version, documents } = await readUnmirrored(
+    redis,
+    {
+      version: registryKeys.deletionVersion,
+      unmirrored: registryKeys.unmirroredDeletions,
+      documents: registryKeys.deletions,
+    },
+    'raise',
+  );
+  if (documents.length === 0) return 0;
+  await mirrorAudit(redis, clickhouse);
+  await insertDocuments(clickhouse, documents, Number(version));
+  crash('deletions_copied');
+  await runScript(
+    redis,
+    scripts.mirroredDeletions,
+    [registryKeys.unmirroredDeletions, registryKeys.deletions],
+    documents.flatMap(({ key, document }) => [key, createHash('sha1').update(document).digest('hex')]),
+  );
+  return documents.length;
+}
+
+/** Copies requests that are about to be marked complete in Redis, so that no caller is told of a completion that could be lost. */
+export async function mirrorCompleted(
+  redis: Redis,
+  clickhouse: ClickHouseClient,
+  requests: readonly DeletionRequest[],
+): Promise<void> {
+  const version = await redis.incr(registryKeys.deletionVersion);
+  const documents = requests.map((request) => ({
+    key: request.deletion_request_id,
+    document: JSON.stringify(request),
+  }));
+  await insertDocuments(clickhouse, documents, version);
+}
+
+async function insertDocuments(
+  clickhouse: ClickHouseClient,
+  documents: Unmirrored['documents'],
+  version: number,
+): Promise<void> {
+  await clickhouse.insert({
+    table: 'deletion_requests',
+    values: documents.map(({ key, document }) => ({
+      request_id: key,
+      document,
+      version: versionOf(document, version),
+    })),
+    format: 'JSONEachRow',
+    clickhouse_settings: { async_insert: 0 },
+  });
+}
+
+/** A completed form of a request takes precedence over every pending one, also if another worker copied that later. */
+function versionOf(document: string, version: number): number {
+  return (JSON.parse(document) as DeletionRequest).status === 'complete' ? completeOffset + version : version;
+}
+
+const completeOffset = 2 ** 50;
+
+/** Loads the requests, and the targets of pending ones, into an emptied Redis; settles with how many requests. */
+export async function restoreDeletions(clickhouse: ClickHouseClient, loading: Loading): Promise<number> {
+  const open: DeletionRequest[] = [];
+  let count = 0;
+  let highest = 0n;
+  // Written while it is read: these are all requests that ever were. Parsing them all at once would take longer than the
+  // right to load lasts without a renewal.
+  for await (const call of inScriptCalls(readRequests(clickhouse), ({ document }) => document.length)) {
+    const args: string[] = [];
+    const listed: string[] = [];
+    const due: string[] = [];
+    for (const { document, counted } of call) {
+      const request = JSON.parse(document) as DeletionRequest;
+      const kind = kindOf(request);
+      // A worker checks again whether all targets are there.
+      const { targets_kept: _, ...unkept } = request;
+      args.push(request.deletion_request_id, kind === 'unkept' ? JSON.stringify(unkept) : document);
+      if (kind !== 'over') open.push(request);
+      listed.push(listedMember(request));
+      if (request.callback?.state === 'pending') due.push(request.deletion_request_id);
+      if (counted > highest) highest = counted;
+    }
+    count += call.length;
+    await loading.write(
+      scripts.loadDocuments,
+      [registryKeys.deletions, registryKeys.deletionVersion],
+      // A worker that stood still may yet copy a request under a version that was given before.
+      [(highest + stateLoads.lostVersionsMax).toString(), ...args],
+    );
+    await loading.write(scripts.loadListedDeletions, [registryKeys.listedDeletions], listed);
+    if (due.length > 0) await loading.write(scripts.loadDueCallbacks, [registryKeys.dueCallbacks], due);
+  }
+  open.sort(byFences);
+  await restoreOpen(clickhouse, loading, open);
+  await restoreReferences(clickhouse, loading);
+  return count;
+}
+
+type MirroredRequest = { readonly document: string; readonly counted: bigint };
+
+/** The second copy: the latest form of every request, with its version, one after another. */
+async function* readRequests(clickhouse: ClickHouseClient): AsyncGenerator<MirroredRequest> {
+  const rows = streamRows<{ document: string; version: string }>(clickhouse, {
+    query: `SELECT argMax(deletion_requests.document, deletion_requests.version) AS document, toString(max(deletion_requests.version)) AS version
+      FROM deletion_requests GROUP BY request_id`,
+  });
+  for await (const { document, version } of rows) {
+    yield { document, counted: BigInt(version) % BigInt(completeOffset) };
+  }
+}
+
+/** How a request that is not over is restored, in the script's words. */
+function kindOf({ status, state, verified_at }: DeletionRequest): 'unkept' | 'pending' | 'lost' | 'over' {
+  if (status === 'complete' || state === 'ended') return 'over';
+  if (state === 'targets_lost') return 'lost';
+  return verified_at === undefined ? 'unkept' : 'pending';
+}
+
+/** Restores the waiting requests, the oldest first, and the targets of all but the lost ones. */
+async function restoreOpen(
+  clickhouse: ClickHouseClient,
+  loading: Loading,
+  inOrder: readonly DeletionRequest[],
+): Promise<void> {
+  const placeOf = new Map(inOrder.map((request, place) => [request, place]));
+  for (const requests of inQueries(inOrder)) {
+    const targetsOf = await readKeptTargets(clickhouse, requests);
+    const entries = requests.map((request) => {
+      const id = request.deletion_request_id;
+      const targets = JSON.stringify(listOf(targetsOf.get(id) ?? []));
+      const weight = weightOfList(targets, request.targets);
+      return [
+        id,
+        pendingMember(request),
+        placeOf.get(request) ?? 0,
+        kindOf(request),
+        targets,
+        weight,
+      ] as const;
+    });
+    for await (const call of inScriptCalls(entries, ([, , , , targets]) => targets.length)) {
+      await loading.write(
+        scripts.loadPendingDeletions,
+        [
+          registryKeys.pendingDeletions,
+          registryKeys.lostDeletions,
+          registryKeys.unkeptDeletions,
+          registryKeys.deletionTargets(''),
+          registryKeys.deletionWeights,
+          registryKeys.pendingDeletionsByAccount,
+        ],
+        call.flat(),
+      );
+    }
+  }
+}
+
+/** Divides requests, in the order of their ids, into groups whose targets one query asks for. */
+function* inQueries(requests: readonly DeletionRequest[]): Generator<DeletionRequest[]> {
+  let group: DeletionRequest[] = [];
+  let targets = 0;
+  for (const request of requests.toSorted(byId)) {
+    if (group.length > 0 && targets + request.targets > stateLoads.targetsPerQueryMax) {
+      yield group;
+      group = [];
+      targets = 0;
+    }
+    group.push(request);
+    targets += request.targets;
+  }
+  if (group.length > 0) yield group;
+}
+
+function byId(a: DeletionRequest, b: DeletionRequest): number {
+  return a.deletion_request_id < b.deletion_request_id ? -1 : 1;
+}
+
+/** The targets of requests. The requests are sorted by id, as the table is. */
+async function readKeptTargets(
+  clickhouse: ClickHouseClient,
+  sorted: readonly DeletionRequest[],
+): Promise<ReadonlyMap<string, PlacedTarget[]>> {
+  const waiting = sorted.filter((request) => kindOf(request) !== 'lost');
+  const targetsOf = new Map<string, PlacedTarget[]>(waiting.map(({ deletion_request_id: id }) => [id, []]));
+  if (waiting.length === 0) return targetsOf;
+  const rows = await readRows<{
+    request_id: string;
+    identity: string;
+    user_id: string | null;
+    place: number;
+  }>(clickhouse, {
+    query: `SELECT DISTINCT request_id, identity, toString(user_id) AS user_id, place FROM ${targetTable}
+      WHERE request_id BETWEEN {first:String} AND {last:String} AND app_id = ''`,
+    query_params: {
+      first: waiting[0]?.deletion_request_id,
+      last: waiting.at(-1)?.deletion_request_id,
+    },
+  });
+  for (const { request_id: id, identity, user_id: userId, place } of rows) {
+    targetsOf.get(id)?.push({ target: userId === null ? `i${identity}` : `u${userId}`, place });
+  }
+  return targetsOf;
+}
+
+/** Targets at their places again. An earlier version kept none; what finds its place taken follows the others. */
+function listOf(placed: readonly PlacedTarget[]): TargetList {
+  const list: TargetList[number][] = [];
+  const unplaced: PlacedTarget[] = [];
+  for (const each of placed.toSorted((a, b) => a.place - b.place)) {
+    if (list.length > each.place) {
+      unplaced.push(each);
+      continue;
+    }
+    while (list.length < each.place) list.push('');
+    list.push(each.target);
+  }
+  return [...list, ...unplaced.map(({ target }) => target)];
+}
+
+/** The order of submission, by the fences: the clocks of API processes differ. */
+function byFences(a: DeletionRequest, b: DeletionRequest): number {
+  for (const [shard, fence] of Object.entries(a.fences)) {
+    const other = b.fences[shard] ?? '0';
+    if (fence !== other) return BigInt(fence) < BigInt(other) ? -1 : 1;
+  }
+  return a.submitted_at.localeCompare(b.submitted_at);
+}

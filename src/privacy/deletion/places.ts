@@ -1,0 +1,19 @@
+// Every table of ClickHouse that holds a user, in the order in which deletion empties them: the tables of all kinds of records,
+// and the failed rows. The table from which merged users are resolved comes last; otherwise a crash in between would
+// forget whom a request means.
+
+import { type StoredTable, storedTable } from '../../clickhouse/tables.js';
+import { type TableName, tables } from '../../contract/records.js';
+
+export type Place = StoredTable | 'failed_events';
+
+const resolvedFrom: TableName = 'user_identities';
+
+export const placesInOrder: readonly Place[] = [
+  ...tables.filter((table) => table !== resolvedFrom).map(storedTable),
+  'failed_events',
+  storedTable(resolvedFrom),
+];
+
+/** Tables with a user column that hold targets, not users' data. They are emptied separately. */
+export const targetTable = 'deletion_targets';

@@ -1,0 +1,135 @@
+// What a deletion would find, without deleting: the steps of a round up to its counts, on tables of its own in ClickHouse's
+// memory. It stores nothing, takes no place among the requests, and sees users that pending requests will take.
+
+import { randomBytes } from 'node:crypto';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { endLongWhen } from '../../clickhouse/long-statement.js';
+import { serversOf } from '../../clickhouse/servers.js';
+import { previews } from '../../contract/limits.js';
+import { createPlaces } from '../../places.js';
+import { shardOf } from '../../redis/keys.js';
+import { readLoadedRegistry } from '../../registry/registry.js';
+import { readUnmoved } from '../../registry/shard-servers.js';
+import { takeFences, untilStored } from './fences.js';
+import type { FoundRows } from './request.js';
+import { resolveAlone } from './resolve-users.js';
+import {
+  countReachedRows,
+  findSimilarIdentities,
+  type NamedUser,
+  readFoundRows,
+  readNamedUsers,
+} from './round-counts.js';
+import { createParts, distributeUsers, gatherCounts, gatherUsers } from './round-parts.js';
+import { dropTables, nameUsers, previewPrefix, type RoundEnvironment } from './round-tables.js';
+import type { SubmitOptions } from './submit.js';
+import type { Target } from './targets.js';
+
+export type Preview = {
+  readonly usersFound: number;
+  readonly found: readonly FoundRows[];
+  /** The named users of whom nothing was found, and the ones that have similar users. */
+  readonly unclear: readonly Pick<NamedUser, 'target' | 'rows' | 'similar'>[];
+};
+
+export type PreviewOptions = Pick<SubmitOptions, 'redis' | 'epoch' | 'shards'>;
+
+export type Previews = {
+  /**
+   * What a deletion of these users would find now, in turn with the previews of other accounts. `busy`: there was no place in time. `too_long`: it did not end within
+   * its time. Rejects when ClickHouse or Redis fails, and with StateNotLoaded.
+   */
+  preview(
+    options: PreviewOptions,
+    accountId: string,
+    targets: readonly Target[],
+  ): Promise<Preview | 'busy' | 'too_long'>;
+};
+
+/** The previews of one process. */
+export function createPreviews(clickhouse: ClickHouseClient, msMax: number = previews.msMax): Previews {
+  const places = createPlaces(previews.places);
+  return {
+    preview: async (options, accountId, targets) => {
+      const giveUpAt = performance.now() + msMax;
+      const endPlace = await places.take({ account: accountId });
+      if (endPlace === undefined) return 'busy';
+      const work = lookUp({ ...options, clickhouse, giveUpAt }, accountId, targets).finally(endPlace);
+      // A statement that still runs when the time is over is ended soon. The answer does not wait for that.
+      work.catch(() => undefined);
+      let timer: NodeJS.Timeout | undefined;
+      const late = new Promise<'too_long'>((resolve) => {
+        timer = setTimeout(() => resolve('too_long'), giveUpAt - performance.now());
+      });
+      return Promise.race([work, late]).finally(() => clearTimeout(timer));
+    },
+  };
+}
+
+type LookUp = PreviewOptions & {
+  readonly clickhouse: ClickHouseClient;
+  readonly giveUpAt: number;
+};
+
+async function lookUp(
+  { clickhouse, giveUpAt, ...fenced }: LookUp,
+  accountId: string,
+  targets: readonly Target[],
+): Promise<Preview | 'busy' | 'too_long'> {
+  const isOver = () => performance.now() >= giveUpAt;
+  const { redis, shards } = fenced;
+  const fences = await takeFences(fenced);
+  const { environments } = await readLoadedRegistry(redis);
+  const reached = [...environments.values()]
+    .filter(({ account_id }) => account_id === accountId)
+    .map(({ app_id }) => ({ appId: app_id, accountId, shard: shardOf(app_id, shards) }));
+  const ownShards = new Set(reached.map(({ shard }) => shard));
+  if (!(await untilStored(fenced, fences, ownShards, { msMax: giveUpAt - performance.now() })))
+    return 'too_long';
+  const count = () => countAll(clickhouse, accountId, fences, reached, targets, isOver);
+  const found = await readUnmoved(redis, clickhouse, ownShards, count);
+  return found === 'moved' ? 'busy' : found;
+}
+
+/** Finds the users that the targets reach, and counts their rows, as a round of deletions would. */
+async function countAll(
+  clickhouse: ClickHouseClient,
+  accountId: string,
+  fences: readonly string[],
+  reached: readonly RoundEnvironment[],
+  targets: readonly Target[],
+  isOver: () => boolean,
+): Promise<Preview | 'too_long'> {
+  const id = randomBytes(6).toString('hex');
+  const request = { requestId: 'preview', accountId, fences, resolved: false };
+  const servers = serversOf(clickhouse).all;
+  const stopEnding = endLongWhen(servers, `${previewPrefix}${id}`, isOver);
+  try {
+    const parts = await createParts(clickhouse, id, [request], reached, previewPrefix);
+    const { tables } = parts.home;
+    await nameUsers(clickhouse, tables, targets);
+    await distributeUsers(parts);
+    for (const part of parts.all) await resolveAlone(part.client, part.tables);
+    await gatherUsers(parts, [0]);
+    if (isOver()) return 'too_long';
+    for (const part of parts.all) await countReachedRows(part.client, part.tables);
+    await gatherCounts(parts, 'reached');
+    if (isOver()) return 'too_long';
+    const found = await readFoundRows(clickhouse, tables);
+    for (const part of parts.all) await findSimilarIdentities(part.client, part.tables);
+    await gatherCounts(parts, 'alike');
+    if (isOver()) return 'too_long';
+    let usersFound = 0;
+    const unclear: Preview['unclear'][number][] = [];
+    for await (const { target, rows, similar } of readNamedUsers(clickhouse, tables, false)) {
+      if (rows !== '0') usersFound += 1;
+      if (rows === '0' || similar > 0) unclear.push({ target, rows, similar });
+    }
+    return { found: found.get(0) ?? [], usersFound, unclear };
+  } finally {
+    stopEnding();
+    const drops = servers.map((client) => dropTables(client, `${previewPrefix}${id}`));
+    await Promise.allSettled(drops.slice(1));
+    await drops[0];
+  }
+}

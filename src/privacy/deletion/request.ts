@@ -1,0 +1,220 @@
+// Deletion requests: their documents, and reading and writing them in Redis. A document holds no identity, so it can stay
+// as the evidence when the data is gone.
+
+import type { DeletionState } from '../../contract/deletion-states.js';
+import { StateNotLoaded } from '../../contract/errors.js';
+import type { Redis } from '../../redis/client.js';
+import { registryKeys } from '../../redis/keys.js';
+import { runScript, scripts } from '../../redis/scripts.js';
+import { transactionValues } from '../../redis/transactions.js';
+import { readLoaded } from '../../registry/registry.js';
+import type { CallbackProgress } from './callback-call.js';
+import type { Target, TargetList } from './targets.js';
+
+export type DeletionRequest = {
+  readonly deletion_request_id: string;
+  readonly account_id: string;
+  /** The key of the caller: its environment, and when it was created. */
+  readonly app_id: string;
+  readonly key_created_at: string;
+  /** Only without a key: a person in the console, or a program with ADMIN_TOKEN. Then `app_id` is the main environment. */
+  readonly submitted_by?: 'person' | 'admin_token';
+  readonly submitted_at: string;
+  /** The caller's own name for it. */
+  readonly reference?: string;
+  /** How many distinct users were named. */
+  readonly targets: number;
+  /** What their list weighs; not known of requests of an earlier version. */
+  readonly weight?: number;
+  /** For each shard the highest segment number given before the submission was answered. */
+  readonly fences: Readonly<Record<string, string>>;
+  readonly status: 'pending' | 'complete';
+  /** Counts the writes of its progress, so that a worker writes nothing after another one has overtaken it. */
+  readonly revision?: number;
+  /** What a pending request is doing or waiting for. */
+  readonly state: DeletionState;
+  /** ClickHouse has the targets, so they outlive an emptied Redis. */
+  readonly targets_kept?: true;
+  /** The users are resolved and kept, and will not be resolved again. */
+  readonly resolved: boolean;
+  /** Rows found before any was deleted, by environment and table; undefined until they are counted. */
+  readonly found?: readonly FoundRows[];
+  /** How many of the named users had rows; known with `found`. */
+  readonly users_found?: number;
+  /** Until then the counts of each named user are kept; known with `found`. */
+  readonly evidence_until?: string;
+  /** How many of those rows are left while it runs, by environment and table. */
+  readonly left?: readonly FoundRows[];
+  /** Every issued mutation, with the mark in its text, and its id once that is known. */
+  readonly mutations: readonly {
+    readonly table: string;
+    readonly mark: string;
+    readonly mutation_id?: string;
+  }[];
+  /** When every place was counted and held nothing. */
+  readonly verified_at?: string;
+  /** The tables that were counted then. */
+  readonly verified_tables?: readonly string[];
+  readonly completed_at?: string;
+  /** Only if its account wanted to be called when it was complete. */
+  readonly callback?: CallbackProgress;
+  /** When an administrator ended it without it being carried out. */
+  readonly ended_at?: string;
+};
+
+export type FoundRows = { readonly app_id: string; readonly table: string; readonly rows: number };
+
+export function pendingMember(request: DeletionRequest): string {
+  return `${request.account_id} ${request.deletion_request_id}`;
+}
+
+/**
+ * A request by its id. Throws StateNotLoaded when Redis was emptied: then it knows no request, and an unknown id means
+ * nothing.
+ */
+export async function readDeletion(redis: Redis, requestId: string): Promise<DeletionRequest | undefined> {
+  const [text] = await readLoaded(redis, (transaction) =>
+    transaction.hget(registryKeys.deletions, requestId),
+  );
+  return text === null ? undefined : (JSON.parse(text as string) as DeletionRequest);
+}
+
+/** Requests by their ids, in the order of the ids; requests that Redis does not have are missing. */
+export async function readDeletions(redis: Redis, ids: readonly string[]): Promise<DeletionRequest[]> {
+  if (ids.length === 0) return [];
+  const texts = await redis.hmget(registryKeys.deletions, ...ids);
+  return texts.flatMap((text) => (text === null ? [] : [JSON.parse(text) as DeletionRequest]));
+}
+
+export type PendingMember = { readonly accountId: string; readonly requestId: string };
+
+/**
+ * The pending requests, the oldest first. Read in one step with the epoch: an emptied Redis has none either, and a caller that
+ * trusted it would drop the targets of all requests. Throws StateNotLoaded when the epoch is another one.
+ */
+export async function readPendingMembers(redis: Redis, epoch: string): Promise<PendingMember[]> {
+  const replies = await redis
+    .multi()
+    .get(registryKeys.epoch)
+    .zrange(registryKeys.pendingDeletions, '0', '-1')
+    .exec();
+  const [found, members] = transactionValues(replies);
+  if (found !== epoch) throw new StateNotLoaded();
+  return (members as string[]).map(memberOfText);
+}
+
+function memberOfText(text: string): PendingMember {
+  const gap = text.indexOf(' ');
+  return { accountId: text.slice(0, gap), requestId: text.slice(gap + 1) };
+}
+
+/** The pending requests, and the ones that can never be carried out, for observers. Nothing is decided by it. */
+export async function observePending(
+  redis: Redis,
+): Promise<{ pending: DeletionRequest[]; lost: PendingMember[] }> {
+  const [members, lost] = await Promise.all([
+    redis.zrange(registryKeys.pendingDeletions, '0', '-1'),
+    redis.zrange(registryKeys.lostDeletions, '0', '-1'),
+  ]);
+  const ids = members.map((member) => memberOfText(member).requestId);
+  return { pending: await readDeletions(redis, ids), lost: lost.map(memberOfText) };
+}
+
+/** The text of a pending request's list of users; empty if Redis does not have it, or no longer. */
+export async function readDeletionTargets(redis: Redis, requestId: string): Promise<string> {
+  return (await redis.get(registryKeys.deletionTargets(requestId))) ?? '';
+}
+
+/** The targets in such a text, each with its place in the list; undefined unless there are as many as the request has. */
+export function targetsOfText(request: DeletionRequest, text: string): PlacedTarget[] | undefined {
+  if (text === '') return undefined;
+  const placed = (JSON.parse(text) as TargetList).flatMap((target, place) =>
+    target === '' ? [] : [{ target, place }],
+  );
+  return placed.length === request.targets ? placed : undefined;
+}
+
+export type PlacedTarget = { readonly target: Target; readonly place: number };
+
+/** Another process has changed or ended the request since it was read. */
+export class Overtaken extends Error {}
+
+/** Writes progress. Settles with the changed document, or throws Overtaken and has written nothing. */
+export async function updateDeletion(
+  redis: Redis,
+  request: DeletionRequest,
+  changes: Partial<DeletionRequest>,
+): Promise<DeletionRequest> {
+  const changed = { ...request, ...changes, revision: (request.revision ?? 0) + 1 };
+  const written = await runScript(
+    redis,
+    scripts.updateDeletion,
+    [registryKeys.deletions, registryKeys.pendingDeletions, registryKeys.unmirroredDeletions],
+    [request.deletion_request_id, JSON.stringify(changed), pendingMember(request), changed.revision],
+  );
+  if (Number(written) === 0) throw new Overtaken('another worker continues this deletion');
+  return changed;
+}
+
+/** Marks a request complete and forgets its targets. ClickHouse must know already that it is complete. */
+export async function completeDeletion(redis: Redis, request: DeletionRequest): Promise<void> {
+  await runScript(
+    redis,
+    scripts.completeDeletion,
+    [
+      registryKeys.deletions,
+      registryKeys.pendingDeletions,
+      registryKeys.deletionTargets(request.deletion_request_id),
+      registryKeys.rewriteWanted,
+      registryKeys.dueCallbacks,
+      registryKeys.deletionWeights,
+      registryKeys.pendingDeletionsByAccount,
+    ],
+    [
+      request.deletion_request_id,
+      JSON.stringify(request),
+      pendingMember(request),
+      request.callback === undefined ? '' : '1',
+    ],
+  );
+}
+
+/** Notes that the targets of a request are lost, so it is no longer pending. `seen`: what Redis has of them. */
+export async function markTargetsLost(redis: Redis, request: DeletionRequest, seen: string): Promise<void> {
+  const lost: DeletionRequest = { ...request, state: 'targets_lost' };
+  await runScript(
+    redis,
+    scripts.loseDeletionTargets,
+    [
+      registryKeys.deletions,
+      registryKeys.pendingDeletions,
+      registryKeys.lostDeletions,
+      registryKeys.unmirroredDeletions,
+      registryKeys.unkeptDeletions,
+      registryKeys.deletionTargets(request.deletion_request_id),
+      registryKeys.deletionWeights,
+      registryKeys.pendingDeletionsByAccount,
+    ],
+    [request.deletion_request_id, JSON.stringify(lost), pendingMember(request), seen],
+  );
+}
+
+/** Ends a request whose targets are lost. Settles with the request, or with undefined if they are not lost. */
+export async function endDeletion(
+  redis: Redis,
+  request: DeletionRequest,
+): Promise<DeletionRequest | undefined> {
+  const ended: DeletionRequest = { ...request, state: 'ended', ended_at: new Date().toISOString() };
+  const written = await runScript(
+    redis,
+    scripts.endDeletion,
+    [
+      registryKeys.deletions,
+      registryKeys.lostDeletions,
+      registryKeys.unmirroredDeletions,
+      registryKeys.deletionTargets(request.deletion_request_id),
+    ],
+    [request.deletion_request_id, JSON.stringify(ended), pendingMember(request)],
+  );
+  return Number(written) === 1 ? ended : undefined;
+}

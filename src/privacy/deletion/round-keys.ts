@@ -1,0 +1,145 @@
+// Whom a round reaches, by key. A named user is one key for all environments of the account; a merged user is a key in its
+// environment. Each key has the fences of its requests by shard. This file also says what that means for a row of a
+// table: whether the round reaches it, by which requests, and the predicate of the mutations. Targets never occur in
+// the text of a statement: ten thousand exceed its length, and quoting by hand has deleted whole tables.
+
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { readLong } from '../../clickhouse/long-statement.js';
+import { emptyScratch, fillScratch } from '../../clickhouse/scratch.js';
+import type { Place } from './places.js';
+import { accountOf, fenceOfKeys, requestsOfKeys, shardOfRow } from './round-lookups.js';
+import { assertIntact, noteSizes, type RoundTables } from './round-tables.js';
+
+/** Fills the keys with the users of the requests whose number meets a condition. */
+export async function fillKeys(
+  client: ClickHouseClient,
+  tables: RoundTables,
+  isWanted: string,
+): Promise<void> {
+  const filled = [tables.keys, tables.identities, tables.userIds];
+  await emptyScratch(
+    client,
+    filled.filter((table) => tables.sizes.has(table)),
+  );
+  const users = `(SELECT * FROM ${tables.users} WHERE ${isWanted})`;
+  await fillScratch(
+    client,
+    tables.keys,
+    `SELECT key, maxForEach(fences), groupUniqArray(request) FROM (
+      SELECT
+        multiIf(
+          u.app_id = '' AND u.user_id IS NULL, ${keyOf('I', 'r.account_id', 'u.identity')},
+          u.app_id = '', ${keyOf('U', 'r.account_id', 'toString(assumeNotNull(u.user_id))')},
+          u.user_id IS NULL, ${keyOf('i', 'u.app_id', 'u.identity')},
+          ${keyOf('u', 'u.app_id', 'toString(assumeNotNull(u.user_id))')}
+        ) AS key,
+        r.fences AS fences, r.request AS request
+      FROM ${users} AS u INNER JOIN ${tables.requests} AS r ON u.request = r.request
+    ) GROUP BY key`,
+  );
+  await fillScratch(
+    client,
+    tables.identities,
+    `SELECT DISTINCT identity FROM ${users} WHERE user_id IS NULL`,
+  );
+  await fillScratch(
+    client,
+    tables.userIds,
+    `SELECT DISTINCT assumeNotNull(user_id) FROM ${users} WHERE user_id IS NOT NULL`,
+  );
+  await noteSizes(client, tables, filled);
+}
+
+/** The environments in which a table still has rows of the round, and how many. */
+export async function countLeft(
+  client: ClickHouseClient,
+  tables: RoundTables,
+  place: Place,
+): Promise<Map<string, number>> {
+  const rows = await readLong<{ app_id: string; rows: number }>(client, {
+    query: `SELECT app_id, count() AS rows FROM ${place}
+      WHERE ${inEnvironments(tables)} AND ${isReached(tables)} GROUP BY app_id`,
+  });
+  await assertIntact(client, tables);
+  return new Map(rows.map((row) => [row.app_id, Number(row.rows)]));
+}
+
+/** No more environments than this fit the text of a statement (262,144 bytes). */
+const namedEnvironmentsMax = 5_000;
+
+/** The predicate of a mutation: the rows of these environments that the round reaches. */
+export function mutationPredicate(tables: RoundTables, appIds: readonly string[], fenceMax: string): string {
+  for (const text of [...appIds, fenceMax])
+    if (!/^\d+$/.test(text)) throw new Error('an app_id or fence is not decimal');
+  if (appIds.length === 0) throw new Error('a mutation must name its environments');
+  // Naming the environments lets ClickHouse skip whole parts and granules.
+  const list =
+    appIds.length > namedEnvironmentsMax
+      ? inEnvironments(tables)
+      : `app_id IN (${appIds.map((appId) => `'${appId}'`).join(', ')})`;
+  return `${list} AND segment <= ${fenceMax} AND ${isReached(tables)}`;
+}
+
+/** Each row of a table, with its columns, once for each request that reaches it. */
+export function rowsReached(tables: RoundTables, place: Place, columns: string): string {
+  return `SELECT ${columns}, e.request AS request FROM (
+      SELECT ${columns}, segment AS row_segment, ${shardOfRow(tables)} AS shard,
+        arrayJoin(${requestsOfKeys(tables, keysOfRow(tables))}) AS request
+      FROM ${place} WHERE ${inEnvironments(tables)} AND ${isNamed(tables)}
+    ) AS e INNER JOIN (SELECT request, fences FROM ${tables.requests}) AS r ON e.request = r.request
+    WHERE row_segment <= r.fences[shard + 1]`;
+}
+
+/** The environments that the round reaches. */
+export function inEnvironments(tables: RoundTables): string {
+  return `app_id IN (SELECT app_id FROM ${tables.environments})`;
+}
+
+/** The account and the shard of a row. */
+export function environmentOf(tables: RoundTables): string {
+  return `${accountOf(tables)} AS account_id, ${shardOfRow(tables)} AS shard`;
+}
+
+function isReached(tables: RoundTables): string {
+  return `(${isNamed(tables)} AND ${fenceOfKeys(tables, keysOfRow(tables))} >= segment)`;
+}
+
+/** A Bloom filter of a granule is asked about each user; for more of them than this, reading the granule is cheaper. */
+const indexedUsersMax = 1_000;
+
+/** Whether the indexes are asked about the round's users. */
+export function hasFewUsers({ sizes, users }: RoundTables): boolean {
+  return (sizes.get(users) ?? Number.POSITIVE_INFINITY) <= indexedUsersMax;
+}
+
+/**
+ * A first filter: passes all rows that the round reaches, and perhaps others. Making keys for every row and looking up
+ * their fences takes twice as long. In this form few users are looked up in the indexes by_identity and by_user_id, which do
+ * not know what a table of the engine Set holds.
+ */
+function isNamed(tables: RoundTables): string {
+  const { users, identities, userIds } = tables;
+  if (!hasFewUsers(tables)) return `(identity IN ${identities} OR assumeNotNull(user_id) IN ${userIds})`;
+  const named = `FROM ${users} WHERE user_id IS`;
+  return `(identity IN (SELECT identity ${named} NULL)
+    OR user_id IN (SELECT assumeNotNull(user_id) ${named} NOT NULL))`;
+}
+
+/**
+ * The keys of a row. The kind comes first, since the identity "7" and the user_id 7 are two users. Capital letters are the
+ * kinds of whole accounts, since ids of accounts look like ids of environments.
+ */
+function keysOfRow(tables: RoundTables): readonly string[] {
+  const account = accountOf(tables);
+  const userId = "ifNull(toString(user_id), '')";
+  return [
+    keyOf('I', account, 'identity'),
+    keyOf('U', account, userId),
+    keyOf('i', 'app_id', 'identity'),
+    keyOf('u', 'app_id', userId),
+  ];
+}
+
+function keyOf(kind: 'I' | 'U' | 'i' | 'u', place: string, id: string): string {
+  return `concat('${kind}', ${place}, ' ', ${id})`;
+}

@@ -1,0 +1,248 @@
+// The tables of one round of deletions (clickhouse/scratch.ts): in ClickHouse's memory where there is one server. They
+// hold the round's requests, the environments that it reaches, the named and the found users, and
+// the same users by key for the predicate of the mutations. They are as large as the lists of targets, however many
+// environments an account has, since a named user is named for all of them. They are checked after every use: a restart
+// empties them, and an empty table finds nothing.
+
+import { readRows } from '../../clickhouse/answers.js';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { endLong } from '../../clickhouse/long-statement.js';
+import { killMutations } from '../../clickhouse/mutate.js';
+import { hasReplicas, syncReplicas } from '../../clickhouse/replication.js';
+import {
+  createScratch,
+  dropScratch,
+  fillScratch,
+  insertScratch,
+  listScratch,
+  type ScratchKind,
+  scratchName,
+} from '../../clickhouse/scratch.js';
+import { placesInOrder, targetTable } from './places.js';
+import type { Target } from './targets.js';
+
+/** A request of a round. Its number is its place in the list, from 0. Within an account that is the order of submission. */
+export type RoundRequest = {
+  readonly requestId: string;
+  readonly accountId: string;
+  /** By shard, from 0: the highest segment number that it reaches. */
+  readonly fences: readonly string[];
+  /** Its users are resolved and kept already. */
+  readonly resolved: boolean;
+};
+
+/** An environment of an account with requests in the round. */
+export type RoundEnvironment = {
+  readonly appId: string;
+  readonly accountId: string;
+  readonly shard: number;
+};
+
+export type RoundTables = {
+  /** Not in the memory of one server: all replicas have them. */
+  readonly areOnDisk: boolean;
+  /** A name that occurs only in the texts of this round's mutations. */
+  readonly mark: string;
+  readonly requests: string;
+  readonly environments: string;
+  /**
+   * Whom the requests reach: the named users (with an empty app_id), and the users found in single environments, with the
+   * identity that a user_id was merged into there.
+   */
+  readonly users: string;
+  /** What is counted before anything is deleted: rows by request, environment, table and the user in the row. */
+  readonly reached: string;
+  /** Identities that look like named ones, each with the first segment in which it stands, by account and shard. */
+  readonly alike: string;
+  /** Identities that requests ask about, to find out which requests have to wait for others. */
+  readonly asked: string;
+  /** The user_ids whose identifications requests may look at, each with the first such request. */
+  readonly linked: string;
+  /** The identifications that requests of the round take, each with the first such request. */
+  readonly covered: string;
+  /** For each key: its fences by shard, and the requests that reach it. */
+  readonly keys: string;
+  /** Every user that is reached in any environment up to any fence: one lookup rules out all other rows. */
+  readonly identities: string;
+  readonly userIds: string;
+  /** How many rows the tables must have; a restart of ClickHouse empties them. */
+  readonly sizes: Map<string, number>;
+};
+
+/** Begins the names of all tables of rounds. */
+export const namePrefix = 'deletion_round_';
+/** Begins the names of the tables of previews, which no round drops. */
+export const previewPrefix = 'deletion_preview_';
+
+/** Makes the tables of a round and fills in its requests and environments. `round` is letters and digits. */
+export async function createRoundTables(
+  client: ClickHouseClient,
+  round: string,
+  requests: readonly RoundRequest[],
+  environments: readonly RoundEnvironment[],
+  prefix = namePrefix,
+): Promise<RoundTables> {
+  const name = (table: string) => scratchName(client, `${prefix}${round}_${table}`);
+  const tables: RoundTables = {
+    areOnDisk: hasReplicas(client),
+    mark: name('keys'),
+    requests: name('requests'),
+    environments: name('environments'),
+    users: name('users'),
+    reached: name('reached'),
+    alike: name('alike'),
+    asked: name('asked'),
+    linked: name('linked'),
+    covered: name('covered'),
+    keys: name('keys'),
+    identities: name('identities'),
+    userIds: name('user_ids'),
+    sizes: new Map(),
+  };
+  const structures: readonly [table: string, structure: string, kind?: ScratchKind][] = [
+    [
+      tables.requests,
+      'request UInt32, request_id String, account_id String, fences Array(UInt64), resolved UInt8',
+    ],
+    [tables.environments, 'app_id String, account_id String, shard UInt16', { lookUp: 'app_id' }],
+    [
+      tables.users,
+      'request UInt32, app_id String, identity String, user_id Nullable(UInt64), merged_identity String',
+    ],
+    [
+      tables.reached,
+      'request UInt32, app_id String, place String, identity String, user_id Nullable(UInt64), rows UInt64',
+    ],
+    [tables.alike, 'account_id String, shard UInt16, identity String, since UInt64'],
+    [tables.asked, 'request UInt32, app_id String, identity String'],
+    [tables.linked, 'app_id String, user_id UInt64, first_request UInt32'],
+    [
+      tables.covered,
+      'app_id String, segment UInt64, commit_number UInt32, row_number UInt32, first_request UInt32',
+    ],
+    [tables.keys, 'key String, fences Array(UInt64), requests Array(UInt32)', { lookUp: 'key' }],
+    [tables.identities, 'identity String', 'Set'],
+    [tables.userIds, 'user_id UInt64', 'Set'],
+  ];
+  for (const [table, structure, kind] of structures) await createScratch(client, table, structure, kind);
+  // From here on every replica finds what was stored before.
+  await syncReplicas(client, [...placesInOrder, targetTable]);
+  const insert = async (table: string, values: readonly object[]) => {
+    await insertScratch(client, table, values);
+    tables.sizes.set(table, values.length);
+  };
+  await insert(
+    tables.requests,
+    requests.map(({ requestId, accountId, fences, resolved }, request) => ({
+      request,
+      request_id: requestId,
+      account_id: accountId,
+      fences,
+      resolved: resolved ? 1 : 0,
+    })),
+  );
+  await insert(
+    tables.environments,
+    environments.map(({ appId, accountId, shard }) => ({ app_id: appId, account_id: accountId, shard })),
+  );
+  // Finds again what a round that was cut off had found: a crash may have left only a part of it.
+  await fillScratch(
+    client,
+    tables.users,
+    `SELECT DISTINCT r.request, t.app_id, t.identity, t.user_id, t.merged_identity
+      FROM ${targetTable} AS t INNER JOIN ${tables.requests} AS r ON t.request_id = r.request_id
+      WHERE t.app_id = '' OR r.resolved = 1`,
+  );
+  await noteSizes(client, tables, [tables.users]);
+  return tables;
+}
+
+/** Names users for the only request of a preview, whose users are not in the table of targets. */
+export async function nameUsers(
+  client: ClickHouseClient,
+  tables: RoundTables,
+  targets: readonly Target[],
+): Promise<void> {
+  await insertScratch(
+    client,
+    tables.users,
+    targets.map((target) => ({
+      request: 0,
+      app_id: '',
+      identity: target.startsWith('i') ? target.slice(1) : '',
+      user_id: target.startsWith('u') ? target.slice(1) : null,
+      merged_identity: '',
+    })),
+  );
+  tables.sizes.set(tables.users, targets.length);
+}
+
+/** Drops the tables of all rounds, and ends the mutations that need them. */
+export async function dropRoundTables(client: ClickHouseClient): Promise<void> {
+  // Without its table a mutation is stuck for ever.
+  await dropTables(client, namePrefix, () => killMutations(client, namePrefix));
+}
+
+/** Drops the tables of previews whose process has ended: no preview takes as long as these are old. */
+export async function dropStrayPreviews(client: ClickHouseClient, ageSecondsMin: number): Promise<void> {
+  await dropTables(client, previewPrefix, async () => undefined, ageSecondsMin);
+}
+
+/** Drops the tables whose names begin like this, and which are at least so old. `before` comes first: after a restart there may be none. */
+export async function dropTables(
+  client: ClickHouseClient,
+  prefix: string,
+  before: () => Promise<void> = async () => undefined,
+  ageSecondsMin = 0,
+): Promise<void> {
+  const names = await listScratch(client, prefix, ageSecondsMin);
+  // A statement of a process that was killed goes on, and its table would wait for it.
+  await endLong(client, names);
+  await before();
+  for (const name of names) await dropScratch(client, name);
+}
+
+/** How many distinct users each request of the round names, by number of the request. */
+export async function countNamed(
+  client: ClickHouseClient,
+  tables: RoundTables,
+): Promise<ReadonlyMap<number, number>> {
+  const rows = await readRows<{ request: number; users: number | string }>(client, {
+    query: `SELECT request, count() AS users FROM ${tables.users} WHERE app_id = '' GROUP BY request`,
+  });
+  await assertIntact(client, tables);
+  return new Map(rows.map(({ request, users }) => [Number(request), Number(users)]));
+}
+
+/**
+ * Rejects when a table of the round does not have the rows that it was filled with. If it settles, every count before this
+ * call saw complete tables, since an emptied table is never filled again.
+ */
+export async function assertIntact(client: ClickHouseClient, tables: RoundTables): Promise<void> {
+  const sizes = await readSizes(client, [...tables.sizes.keys()]);
+  for (const [table, rows] of tables.sizes) {
+    if (sizes.get(table) !== rows) throw new Error('clickhouse lost a table of the round');
+  }
+}
+
+/** Checks that the other tables lost no rows, then remembers how many rows these tables have now. */
+export async function noteSizes(
+  client: ClickHouseClient,
+  tables: RoundTables,
+  changed: readonly string[],
+): Promise<void> {
+  const sizes = await readSizes(client, [...new Set([...tables.sizes.keys(), ...changed])]);
+  for (const table of changed) tables.sizes.set(table, sizes.get(table) ?? Number.NaN);
+  for (const [table, rows] of tables.sizes) {
+    if (sizes.get(table) !== rows) throw new Error('clickhouse lost a table of the round');
+  }
+}
+
+/** The number of rows of tables in memory. One statement asks for all, since a statement costs ten milliseconds. */
+async function readSizes(client: ClickHouseClient, names: readonly string[]): Promise<Map<string, number>> {
+  const rows = await readRows<{ sized: string; rows: string | null }>(client, {
+    query: `SELECT concat(database, '.', name) AS sized, toString(total_rows) AS rows FROM system.tables
+      WHERE (database, name) IN (${names.map((name) => `('${name.replace('.', "', '")}')`).join(', ')})`,
+  });
+  return new Map(rows.map(({ sized, rows: count }) => [sized, Number(count ?? Number.NaN)]));
+}

@@ -1,0 +1,105 @@
+// Submitting a deletion: first the fence, then the request is stored durably, then it may be answered. Every record
+// acknowledged before the submission is at or below the fence, and every record acknowledged after the answer is above
+// it. No clocks are compared.
+
+import { randomUUID } from 'node:crypto';
+import type { Caller } from '../../accounts/tokens.js';
+import { StateNotLoaded } from '../../contract/errors.js';
+import { deletions } from '../../contract/limits.js';
+import type { CrashPoint } from '../../crash-point.js';
+import type { Redis } from '../../redis/client.js';
+import { registryKeys } from '../../redis/keys.js';
+import { runScript, scripts } from '../../redis/scripts.js';
+import { takeFences } from './fences.js';
+import { digestOfReference, hashOfList } from './references.js';
+import type { DeletionRequest } from './request.js';
+import { type Submission, targetsOf, weightOfList } from './targets.js';
+
+export type SubmitOptions = {
+  readonly redis: Redis;
+  readonly epoch: string;
+  readonly shards: number;
+  /** Of the deployment, for keyed hashes. */
+  readonly secret: string;
+  readonly crash: CrashPoint;
+};
+
+/**
+ * `stored`: it is in Redis's append-only file. `known`: the account has submitted the same users by the same reference
+ * before. `reference_taken`: other users. `too_many`: the account has too many pending requests. `too_heavy`: too many users, or
+ * too long names, are in them. `full`: in those of all accounts.
+ */
+export type Submitted =
+  | { readonly how: 'stored' | 'known'; readonly requestId: string }
+  | { readonly how: 'reference_taken' | 'too_many' | 'too_heavy' | 'full'; readonly requestId?: never };
+
+/** Stores a request. Throws StateNotLoaded while Redis does not belong to the deployment. */
+export async function submitDeletion(
+  { redis, epoch, shards, secret, crash }: SubmitOptions,
+  caller: Caller,
+  { list, reference }: Submission,
+): Promise<Submitted> {
+  const targets = targetsOf(list);
+  const fences = Object.fromEntries((await takeFences({ redis, epoch, shards })).entries());
+  crash('fence_taken');
+  const text = JSON.stringify(list);
+  const weight = weightOfList(text, targets.length);
+  const request: DeletionRequest = {
+    deletion_request_id: randomUUID(),
+    account_id: caller.accountId,
+    app_id: caller.appId,
+    key_created_at: caller.keyCreatedAt,
+    ...(caller.submittedBy === undefined ? {} : { submitted_by: caller.submittedBy }),
+    submitted_at: new Date().toISOString(),
+    ...(reference === undefined ? {} : { reference }),
+    targets: targets.length,
+    weight,
+    fences,
+    status: 'pending',
+    state: 'submitted',
+    resolved: false,
+    mutations: [],
+  };
+  const stored = await runScript(
+    redis,
+    scripts.submitDeletion,
+    [
+      registryKeys.epoch,
+      registryKeys.deletions,
+      registryKeys.pendingDeletions,
+      registryKeys.deletionTargets(request.deletion_request_id),
+      registryKeys.unmirroredDeletions,
+      registryKeys.unkeptDeletions,
+      registryKeys.listedDeletions,
+      registryKeys.deletionReference(
+        reference === undefined ? 'none' : digestOfReference(caller.accountId, reference),
+      ),
+      registryKeys.deletionWeights,
+      registryKeys.pendingDeletionsByAccount,
+    ],
+    [
+      epoch,
+      request.deletion_request_id,
+      JSON.stringify(request),
+      text,
+      caller.accountId,
+      deletions.pendingPerAccountMax,
+      reference === undefined ? '' : hashOfList(secret, targets),
+      deletions.referenceMs,
+      weight,
+      deletions.pendingWeightPerAccountMax,
+      deletions.pendingWeightMax,
+    ],
+  );
+  crash('deletion_stored');
+  if (stored === -2) throw new StateNotLoaded();
+  if (stored === 1) return { how: 'stored', requestId: request.deletion_request_id };
+  if (typeof stored === 'string') return { how: 'known', requestId: stored };
+  return { how: howRefused.get(Number(stored)) ?? 'reference_taken' };
+}
+
+const howRefused: ReadonlyMap<number, 'too_many' | 'too_heavy' | 'full'> = new Map([
+  [0, 'too_many'],
+  [-3, 'too_heavy'],
+  [-4, 'full'],
+]);

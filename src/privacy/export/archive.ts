@@ -1,0 +1,88 @@
+// An export as a zip archive, for the person whom it is about: pages to read and, beside each, the same lines of JSON. A page has
+// so few records that a browser shows it at once, and so many are in memory at a time. The list of files ends an archive, so one that broke
+// off opens nowhere.
+
+import { Readable } from 'node:stream';
+import type { Lines } from '../../clickhouse/answers.js';
+import { userExports } from '../../contract/limits.js';
+import { ZipFile } from '../../packages/yazl.js';
+import { exportPageStepCharacters } from '../../tuning.js';
+import { type ExportedLine, pageOf } from './page.js';
+
+type File = { readonly name: string; readonly pieces: Iterable<Buffer> };
+
+/** Yields the archive of all lines of an export, the last one included. Throws what `lines` throws, before the archive has its end. */
+export async function* archiveOf(lines: AsyncIterable<Lines>): AsyncGenerator<Buffer> {
+  const zip = new ZipFile();
+  const output = zip.outputStream as Readable;
+  const fill = async () => {
+    for await (const file of filesOf(lines)) await add(zip, file);
+    zip.end();
+  };
+  fill().catch((error) => output.destroy(error as Error));
+  for await (const bytes of output) yield bytes as Buffer;
+}
+
+/** Settles when the archive's reader has taken nearly all of the file. */
+function add(zip: ZipFile, { name, pieces }: File): Promise<void> {
+  // The archive keeps what begins its files until its end; it must not keep what is in them.
+  let unread: Iterable<Buffer> | undefined = pieces;
+  return new Promise((settle, reject) => {
+    // The fastest level, as for lines.
+    zip.addReadStreamLazy(name, { compressionLevel: 1 }, (take) => {
+      const stream = Readable.from(unread as Iterable<Buffer>, { objectMode: false });
+      unread = undefined;
+      take(null, stream.once('end', settle).once('error', reject));
+    });
+  });
+}
+
+/** A text in pieces; between two of them, which take a few milliseconds to make, the CPU does other work. */
+function* piecesOf(parts: Iterable<string>): Generator<Buffer> {
+  let piece = '';
+  for (const part of parts) {
+    piece += part;
+    if (piece.length < exportPageStepCharacters) continue;
+    yield Buffer.from(piece);
+    piece = '';
+  }
+  yield Buffer.from(piece);
+}
+
+async function* filesOf(lines: AsyncIterable<Lines>): AsyncGenerator<File> {
+  const at = new Date();
+  const nameOf = (page: number, ending: string) => `data-${page}.${ending}`;
+  let number = 0;
+  for await (const { texts, isLast } of groupsOf(lines)) {
+    number += 1;
+    const links = {
+      previous: number > 1 ? nameOf(number - 1, 'html') : undefined,
+      next: isLast ? undefined : nameOf(number + 1, 'html'),
+      lines: nameOf(number, 'ndjson'),
+    };
+    const page = pageOf(
+      texts.map((text) => JSON.parse(text) as ExportedLine),
+      { at, number, links },
+    );
+    yield { name: nameOf(number, 'html'), pieces: piecesOf(page) };
+    yield { name: nameOf(number, 'ndjson'), pieces: piecesOf(texts.map((text) => `${text}\n`)) };
+  }
+}
+
+/** The lines of one page after another. */
+async function* groupsOf(lines: AsyncIterable<Lines>): AsyncGenerator<{ texts: string[]; isLast: boolean }> {
+  let texts: string[] = [];
+  let length = 0;
+  for await (const { bytes } of lines) {
+    for (const text of bytes.toString('utf8').split('\n')) {
+      if (text === '') continue;
+      if (texts.length >= userExports.pageRecordsMax || length >= userExports.pageCharactersMax) {
+        yield { texts, isLast: false };
+        [texts, length] = [[], 0];
+      }
+      texts.push(text);
+      length += text.length;
+    }
+  }
+  yield { texts, isLast: true };
+}

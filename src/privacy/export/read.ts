@@ -1,0 +1,188 @@
+// Reads an export: every record that a deletion at the moment of its request would take, from every table that a deletion
+// empties. The code of deletions finds them: users are resolved as in a round that has this request alone, and the rows are
+// the ones that its mutations would delete. The names of users are in tables in ClickHouse's memory, never in a statement.
+
+import { randomBytes } from 'node:crypto';
+import { type Lines, streamLines } from '../../clickhouse/answers.js';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { endLongWhen } from '../../clickhouse/long-statement.js';
+import { insertScratch } from '../../clickhouse/scratch.js';
+import { serversOf } from '../../clickhouse/servers.js';
+import { columnsOf, storedTable } from '../../clickhouse/tables.js';
+import { waits } from '../../contract/limits.js';
+import {
+  type ColumnType,
+  earlierColumns,
+  exportedKinds,
+  recordColumns,
+  tables as recordTables,
+  type TableVersion,
+} from '../../contract/records.js';
+import type { Redis } from '../../redis/client.js';
+import { shardOf } from '../../redis/keys.js';
+import { readLoadedRegistry } from '../../registry/registry.js';
+import { byServer, refreshShardTable } from '../../registry/shard-servers.js';
+import { resolveAlone } from '../deletion/resolve-users.js';
+import { mutationPredicate } from '../deletion/round-keys.js';
+import { assertIntact, createRoundTables, type RoundTables } from '../deletion/round-tables.js';
+import type { Target } from '../deletion/targets.js';
+import { readExport, type StoredExport } from './request.js';
+import { endDownload, exportPrefix } from './tables.js';
+
+export type ReadOptions = {
+  readonly redis: Redis;
+  readonly clickhouse: ClickHouseClient;
+};
+
+/** The export ended after the download had begun and before its first query. */
+export class ExportEnded extends Error {}
+
+/**
+ * Yields the lines of an export: users who were merged, then every record. Throws when anything of it could not be read, and
+ * ExportEnded. When it has ended, or `signal` is aborted, nothing of it is left in ClickHouse; if ClickHouse fails just then, as
+ * soon as it answers again.
+ */
+export async function* readUsersRecords(
+  { redis, clickhouse }: ReadOptions,
+  request: StoredExport,
+  signal: AbortSignal,
+): AsyncGenerator<Lines & { readonly records: number }> {
+  const names = `${exportPrefix(request.user_export_id)}_${randomBytes(6).toString('hex')}`;
+  const stopEnding = endLongWhen(serversOf(clickhouse).all, names, () => signal.aborted);
+  try {
+    const { environments } = await readLoadedRegistry(redis);
+    const ofAccount = [...environments.values()].filter(
+      ({ account_id }) => account_id === request.account_id,
+    );
+    const servers = serversOf(clickhouse);
+    await refreshShardTable(redis, servers);
+    const divided = byServer(
+      clickhouse,
+      ofAccount.map(({ app_id }) => app_id),
+    );
+    const table = servers.table();
+    if (ofAccount.some(({ app_id }) => servers.isMoving(shardOf(app_id, request.fences.length))))
+      throw new Error('rows are on their way to another ClickHouse server');
+    const parts: Part[] = [];
+    for (const [client, appIds] of divided) {
+      const tables = await createTables(client, names, request, appIds);
+      parts.push({ client, tables, reached: mutationPredicate(tables, appIds, highestOf(request.fences)) });
+    }
+    // A deletion that ends the export drops its tables after it has removed the request.
+    if ((await readExport(redis, request.user_export_id)) === undefined) throw new ExportEnded();
+    // Of all servers first the users, then each kind of record.
+    const kindCount = statements('', '').length;
+    for (let kind = 0; kind < kindCount; kind++) {
+      for (const { client, tables, reached } of parts) {
+        const { query, hasRecords } = statements(reached, tables.users)[kind] as Statement;
+        for await (const lines of readLines(client, query, `${names}_${kind}`, signal)) {
+          yield { ...lines, records: hasRecords ? lines.count : 0 };
+        }
+        // A restart of ClickHouse empties the tables. Then nothing would be found.
+        await assertIntact(client, tables);
+      }
+    }
+    await refreshShardTable(redis, servers);
+    // Rows that left a server while it was read may be missing.
+    if (JSON.stringify(servers.table()) !== JSON.stringify(table))
+      throw new Error('rows were moved to another ClickHouse server meanwhile');
+  } finally {
+    stopEnding();
+    await endDownload(clickhouse, names);
+  }
+}
+
+/** What one server has of an export. */
+type Part = { readonly client: ClickHouseClient; readonly tables: RoundTables; readonly reached: string };
+
+function highestOf(fences: readonly string[]): string {
+  return fences.reduce((highest, fence) => (BigInt(fence) > BigInt(highest) ? fence : highest), '0');
+}
+
+/** Makes the tables and finds the merged users of the named ones. */
+async function createTables(
+  clickhouse: ClickHouseClient,
+  names: string,
+  { user_export_id: requestId, account_id: accountId, fences, targets }: StoredExport,
+  appIds: readonly string[],
+): Promise<RoundTables> {
+  const tables = await createRoundTables(
+    clickhouse,
+    '',
+    [{ requestId, accountId, fences, resolved: false }],
+    appIds.map((appId) => ({ appId, accountId, shard: shardOf(appId, fences.length) })),
+    names,
+  );
+  await insertScratch(clickhouse, tables.users, targets.map(namedRow));
+  tables.sizes.set(tables.users, targets.length);
+  await resolveAlone(clickhouse, tables);
+  return tables;
+}
+
+function namedRow(target: Target) {
+  return {
+    request: 0,
+    app_id: '',
+    identity: target.startsWith('i') ? target.slice(1) : '',
+    user_id: target.startsWith('u') ? target.slice(1) : null,
+  };
+}
+
+function readLines(
+  clickhouse: ClickHouseClient,
+  query: string,
+  queryId: string,
+  signal: AbortSignal,
+): AsyncGenerator<Lines> {
+  return streamLines(clickhouse, {
+    query,
+    query_id: queryId,
+    abort_signal: signal,
+    clickhouse_settings: {
+      date_time_output_format: 'iso',
+      // The reader decides how long it takes, within the limits of a download.
+      max_execution_time: 0,
+      http_send_timeout: String(waits.clickhouseMsMax / 1_000) as never,
+    },
+  });
+}
+
+type Statement = { readonly query: string; readonly hasRecords: boolean };
+
+/**
+ * The statements of an export, with the predicate of a deletion's mutations. `users`: the users that were found. A row may be
+ * reached by its identity although its user_id is merged with another one, so the rows do not say who is merged with whom.
+ */
+function statements(reached: string, users: string): readonly Statement[] {
+  const merged = `SELECT 'user' AS kind, app_id, merged_identity AS identity, arrayMap(id -> toString(id), arraySort(groupUniqArray(assumeNotNull(user_id)))) AS user_ids
+    FROM ${users} WHERE app_id != '' AND user_id IS NOT NULL GROUP BY app_id, merged_identity`;
+  // What says most about a user comes first, however many events follow.
+  const ofTables = recordTables.toReversed().map((table) => {
+    const described: Readonly<Record<string, ColumnType>> = recordColumns[table];
+    const columns = [...Object.keys(described), 'received_at'];
+    const shown = columns.map((column) => (column === 'user_id' ? 'toString(r.user_id) AS user_id' : column));
+    return `SELECT '${exportedKinds[table].kind}' AS kind, ${shown.join(', ')}
+      FROM (SELECT ${columns.join(', ')} FROM ${storedTable(table)} WHERE ${reached}) AS r`;
+  });
+  const failed = `SELECT 'failed_record' AS kind, app_id, toString(r.user_id) AS user_id, identity, table_name AS table,
+      ${columnsByVersion()} AS columns, row, failed_at
+    FROM (SELECT app_id, user_id, identity, table_name, row, failed_at FROM failed_events WHERE ${reached}) AS r`;
+  return [
+    { query: merged, hasRecords: false },
+    ...[...ofTables, failed].map((query) => ({ query, hasRecords: true })),
+  ];
+}
+
+/** The names of the values in the text of a failed row, by the version of its table. */
+function columnsByVersion(): string {
+  const versions = recordTables.flatMap((table) => {
+    const count = 1 + (earlierColumns[table]?.length ?? 0);
+    return Array.from({ length: count }, (_, index) => (index === 0 ? table : `${table}.${index + 1}`));
+  }) as TableVersion[];
+  const listOf = (version: TableVersion) =>
+    `[${columnsOf(version)
+      .map((column) => `'${column}'`)
+      .join(', ')}]`;
+  const cases = versions.map((version) => `table_name = '${version}', ${listOf(version)}`);
+  return `multiIf(${cases.join(', ')}, CAST([], 'Array(String)'))`;
+}

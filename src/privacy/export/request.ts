@@ -1,0 +1,104 @@
+// Requests for exports, in Redis only and for a day. A request names users, so a deletion of one of them ends it (end.ts). It
+// is complete when ClickHouse has every record acknowledged before it and no deletion before it is pending. Nothing is written
+// when that happens: the next request about it finds out.
+
+import { StateNotLoaded } from '../../contract/errors.js';
+import { userExports } from '../../contract/limits.js';
+import type { Redis } from '../../redis/client.js';
+import { registryKeys, shardOf } from '../../redis/keys.js';
+import { transactionValues } from '../../redis/transactions.js';
+import { readLoaded, readLoadedRegistry } from '../../registry/registry.js';
+import { exportEnds } from '../../tuning.js';
+import { readStored } from '../deletion/fences.js';
+import type { Target } from '../deletion/targets.js';
+
+export type ExportRequest = {
+  readonly user_export_id: string;
+  readonly account_id: string;
+  readonly targets: readonly Target[];
+  /** By shard, from 0: the highest segment number given before the request was answered. */
+  readonly fences: readonly string[];
+};
+
+export type StoredExport = ExportRequest & {
+  /** The account's deletions that were pending when it was stored: what they take is not exported. */
+  readonly earlierDeletions: readonly string[];
+};
+
+/** A request by its id; undefined once it has ended. Throws StateNotLoaded when Redis was emptied. */
+export async function readExport(redis: Redis, id: string): Promise<StoredExport | undefined> {
+  const [text] = await readLoaded(redis, (transaction) => transaction.get(registryKeys.export(id)));
+  return text === null ? undefined : exportOfText(text as string);
+}
+
+function exportOfText(text: string): StoredExport {
+  const lineEnd = text.indexOf('\n');
+  const earlierDeletions = text.slice(0, lineEnd).split(' ').filter(Boolean);
+  return { ...(JSON.parse(text.slice(lineEnd + 1)) as ExportRequest), earlierDeletions };
+}
+
+export type ListedExport = { readonly id: string; readonly submittedAt: string; readonly endsAt: string };
+
+/** The latest exports of an account, the newest first. */
+export async function listExports(
+  redis: Redis,
+  accountId: string,
+  countMax: number,
+): Promise<readonly ListedExport[]> {
+  const members = await redis.zrevrange(registryKeys.exports, '0', '-1', 'WITHSCORES');
+  const listed: ListedExport[] = [];
+  for (let at = 0; at < members.length && listed.length < countMax; at += 2) {
+    const [of, id = ''] = (members[at] ?? '').split(' ');
+    const endMs = Number(members[at + 1]);
+    if (of !== accountId) continue;
+    const timeOf = (ms: number) => new Date(ms).toISOString();
+    listed.push({ id, submittedAt: timeOf(endMs - userExports.keptMs), endsAt: timeOf(endMs) });
+  }
+  return listed;
+}
+
+/** The ids of the live exports of these accounts, by account. */
+export async function exportIdsOf(
+  redis: Redis,
+  accountIds: ReadonlySet<string>,
+): Promise<ReadonlyMap<string, readonly string[]>> {
+  const members = await redis.zrange(registryKeys.exports, '0', '-1');
+  const listed = new Map<string, string[]>();
+  for (const member of members) {
+    const [accountId = '', id = ''] = member.split(' ');
+    if (!accountIds.has(accountId)) continue;
+    const its = listed.get(accountId);
+    if (its === undefined) listed.set(accountId, [id]);
+    else its.push(id);
+  }
+  return listed;
+}
+
+/** Exports by their ids, one after another, since each may name many users; those that have ended are missing. */
+export async function* readExports(redis: Redis, ids: readonly string[]): AsyncGenerator<StoredExport> {
+  const { exportsPerRead } = exportEnds;
+  for (let first = 0; first < ids.length; first += exportsPerRead) {
+    const texts = await redis.mget(...ids.slice(first, first + exportsPerRead).map(registryKeys.export));
+    for (const text of texts) if (text !== null) yield exportOfText(text);
+  }
+}
+
+/** Whether everything that the export is to have can be read. It stays so. */
+export async function isComplete(redis: Redis, epoch: string, request: StoredExport): Promise<boolean> {
+  const { account_id: accountId, earlierDeletions, fences } = request;
+  if (earlierDeletions.length > 0) {
+    const pending = redis.multi().get(registryKeys.epoch);
+    for (const id of earlierDeletions) pending.zscore(registryKeys.pendingDeletions, `${accountId} ${id}`);
+    const [found, ...scores] = transactionValues(await pending.exec());
+    if (found !== epoch) throw new StateNotLoaded();
+    if (scores.some((score) => score !== null)) return false;
+  }
+  const isStored = await readStored({ redis, epoch, shards: fences.length });
+  const waiting = [...fences.keys()].filter((shard) => !isStored(shard, fences[shard]));
+  if (waiting.length === 0) return true;
+  // The registry is read as a whole, so only now: what happens to shards of others does not hold up the export.
+  const { environments } = await readLoadedRegistry(redis);
+  return [...environments.values()].every(
+    ({ account_id, app_id }) => account_id !== accountId || !waiting.includes(shardOf(app_id, fences.length)),
+  );
+}

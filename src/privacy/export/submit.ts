@@ -1,0 +1,53 @@
+// Requesting an export. First comes the fence, as for a deletion, then the request is stored, then it may be answered. Every
+// record acknowledged before is at or below the fence, and every record accepted after the answer is above it.
+
+import { randomUUID } from 'node:crypto';
+import { StateNotLoaded } from '../../contract/errors.js';
+import { userExports } from '../../contract/limits.js';
+import { registryKeys } from '../../redis/keys.js';
+import { runScript, scripts } from '../../redis/scripts.js';
+import { type Fenced, takeFences } from '../deletion/fences.js';
+import { type Target, weightOfList } from '../deletion/targets.js';
+import type { ExportRequest } from './request.js';
+
+/**
+ * Stores a request. Settles with it, or with `too_many` when the account has as many exports, or exports of as many users, as it may, and
+ * with `full` when all accounts together have. Throws StateNotLoaded while Redis does not belong to the deployment.
+ */
+export async function submitExport(
+  fenced: Fenced,
+  accountId: string,
+  targets: readonly Target[],
+): Promise<ExportRequest | 'too_many' | 'full'> {
+  const { redis, epoch } = fenced;
+  const fences = await takeFences(fenced);
+  const request = { user_export_id: randomUUID(), account_id: accountId, targets, fences };
+  const text = JSON.stringify(request);
+  const stored = await runScript(
+    redis,
+    scripts.submitExport,
+    [
+      registryKeys.epoch,
+      registryKeys.exports,
+      registryKeys.export(request.user_export_id),
+      registryKeys.pendingDeletions,
+      registryKeys.exportWeights,
+      registryKeys.exportsByAccount,
+      registryKeys.pendingDeletionsByAccount,
+    ],
+    [
+      epoch,
+      request.user_export_id,
+      text,
+      accountId,
+      userExports.keptMs,
+      userExports.perAccountMax,
+      weightOfList(text, targets.length),
+      userExports.weightPerAccountMax,
+      userExports.weightMax,
+    ],
+  );
+  if (Number(stored) === -2) throw new StateNotLoaded();
+  if (Number(stored) === 1) return request;
+  return Number(stored) === -4 ? 'full' : 'too_many';
+}

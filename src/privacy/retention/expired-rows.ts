@@ -1,0 +1,194 @@
+// Which rows of an environment have expired: events that were accepted longer ago than it retains them, and what it knows of users
+// who have sent no event since. By the time of acceptance, not the time of the event, which the caller chooses: otherwise a
+// load of old history would be deleted as soon as it is stored.
+//
+// A user is a merged user: an event of one user_id keeps the properties and identifications of all of them. What identifies
+// a user goes last, when nothing younger of that user is left: without it a deletion would not find the rest, and a later
+// identification of the same user_id would merge it with another user. Users may return meanwhile: see
+// removed-identifications.ts.
+
+import { anySize } from '../../clickhouse/any-size.js';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { readLong } from '../../clickhouse/long-statement.js';
+import { syncReplicas } from '../../clickhouse/replication.js';
+import { createScratch, fillScratch, scratchName } from '../../clickhouse/scratch.js';
+import { storedTable } from '../../clickhouse/tables.js';
+import { type Place, placesInOrder } from '../deletion/places.js';
+
+/** Environments that retain equally long, and the time of acceptance below which their rows have expired. */
+export type Retained = { readonly appIds: readonly string[]; readonly cutoffMs: number };
+
+/** Sets of names in ClickHouse's memory. A restart drops them; what names them then fails, so nothing is deleted. */
+export type ExpiredUsers = {
+  /** A name that occurs only in the texts of this run's mutations. */
+  readonly mark: string;
+  /** Users without events since the cutoff, by the names that rows have. */
+  readonly names: string;
+  /** user_ids of users without a record that is newer than the cutoff. */
+  readonly userIds: string;
+};
+
+/** Begins the names of the tables and marks of all runs. */
+export const namePrefix = 'retention_run_';
+
+const events = storedTable('events');
+const identifications = storedTable('user_identities');
+
+/** When the rows of a place were accepted. */
+function timeIn(place: Place): string {
+  return place === 'failed_events' ? 'failed_at' : 'received_at';
+}
+
+/** The users that rows of these places name, as the text of a query; of an identification that is its user_id. */
+export function usersIn(places: readonly Place[], conditionOf: (place: Place) => string): string {
+  const namesOf = (place: Place) =>
+    place === identifications ? "'' AS identity, toNullable(user_id) AS user_id" : 'identity, user_id';
+  return places
+    .map((place) => `SELECT DISTINCT app_id, ${namesOf(place)} FROM ${place} WHERE ${conditionOf(place)}`)
+    .join('\n    UNION DISTINCT ');
+}
+
+/** Groups environments by how long they retain. */
+export function retainedOf(
+  environments: Iterable<{ readonly app_id: string; readonly retain_days?: number }>,
+  nowMs: number,
+): Retained[] {
+  const byDays = new Map<number, string[]>();
+  for (const { app_id, retain_days: days } of environments) {
+    if (days === undefined) continue;
+    if (!/^\d+$/.test(app_id)) throw new Error('an app_id is not decimal');
+    byDays.set(days, [...(byDays.get(days) ?? []), app_id]);
+  }
+  const dayMs = 24 * 60 * 60 * 1000;
+  return [...byDays].map(([days, appIds]) => ({ appIds, cutoffMs: nowMs - days * dayMs }));
+}
+
+function compared(retained: readonly Retained[], column: string, comparison: '<' | '>='): string {
+  const conditions = retained.map(({ appIds, cutoffMs }) => {
+    const list = appIds.map((appId) => `'${appId}'`).join(', ');
+    return `(app_id IN (${list}) AND ${column} ${comparison} fromUnixTimestamp64Milli(${Math.floor(cutoffMs)}, 'UTC'))`;
+  });
+  return `(${conditions.join(' OR ')})`;
+}
+
+/** Finds the users whose data has expired. Call it before anything is deleted. */
+export async function findExpiredUsers(
+  client: ClickHouseClient,
+  retained: readonly Retained[],
+  run: string,
+): Promise<ExpiredUsers> {
+  const mark = `${namePrefix}${run}`;
+  const users: ExpiredUsers = {
+    mark,
+    names: scratchName(client, `${mark}_names`),
+    userIds: scratchName(client, `${mark}_user_ids`),
+  };
+  for (const table of [users.names, users.userIds]) await createScratch(client, table, 'name String', 'Set');
+  await syncReplicas(client, placesInOrder);
+  const appIds = retained.flatMap((each) => each.appIds.map((appId) => `'${appId}'`)).join(', ');
+  const { merged, withUser, usersOf } = mergedBy(
+    `SELECT * FROM ${identifications} WHERE app_id IN (${appIds})`,
+  );
+  const isRecent = (place: Place) => compared(retained, timeIn(place), '>=');
+  const recentEvents = usersIn([events], isRecent);
+  const recentRows = usersIn(placesInOrder, isRecent);
+  // Events go by their time alone.
+  const candidates = usersIn(
+    placesInOrder.filter((place) => place !== events && place !== identifications),
+    (place) => compared(retained, timeIn(place), '<'),
+  );
+  await fillScratch(
+    client,
+    users.names,
+    `SELECT DISTINCT ${nameOfRow} FROM (${withUser(candidates)})
+      WHERE (app_id, merged_user) NOT IN (${usersOf(recentEvents)})`,
+  );
+  await fillScratch(
+    client,
+    users.userIds,
+    `SELECT concat(app_id, ' u', toString(user_id)) FROM (${merged})
+      WHERE (app_id, concat('i', merged_identity)) NOT IN (${usersOf(recentRows)})`,
+  );
+  return users;
+}
+
+/** The merged users of rows, as texts of queries, by these identifications. */
+export function mergedBy(rowsOfIdentifications: string) {
+  const merged = `SELECT app_id, user_id, argMin(identity, (segment, commit_number, row_number)) AS merged_identity
+    FROM (${rowsOfIdentifications}) GROUP BY app_id, user_id`;
+  // A row has an identity or a user_id.
+  const withUser = (rows: string) => `SELECT r.app_id AS app_id, r.identity AS identity, r.user_id AS user_id,
+      multiIf(r.identity != '', concat('i', r.identity), m.merged_identity != '', concat('i', m.merged_identity),
+        concat('u', ifNull(toString(r.user_id), ''))) AS merged_user
+    FROM (${rows}) AS r LEFT ANY JOIN (${merged}) AS m ON r.app_id = m.app_id AND assumeNotNull(r.user_id) = m.user_id`;
+  const usersOf = (rows: string) => `SELECT app_id, merged_user FROM (${withUser(rows)})`;
+  return { merged, withUser, usersOf };
+}
+
+const nameOfRow =
+  "concat(app_id, if(identity != '', concat(' i', identity), concat(' u', ifNull(toString(user_id), ''))))";
+
+/** The predicate of the expired rows of a table. */
+export function expiredPredicate(
+  place: Place,
+  retained: readonly Retained[],
+  { mark, names, userIds }: ExpiredUsers,
+): string {
+  const isMarked = `notEmpty('${mark}')`;
+  const isOver = compared(retained, timeIn(place), '<');
+  if (place === 'failed_events') {
+    const isEvent = "(table_name = 'events' OR startsWith(table_name, 'events.'))";
+    return `${isOver} AND (${isEvent} OR ${nameOfRow} IN ${names}) AND ${isMarked}`;
+  }
+  if (place === events) return `${isOver} AND ${isMarked}`;
+  if (place === identifications)
+    return `${isOver} AND concat(app_id, ' u', toString(user_id)) IN ${userIds} AND ${isMarked}`;
+  return `${isOver} AND ${nameOfRow} IN ${names} AND ${isMarked}`;
+}
+
+/** How many rows have expired, by environment. */
+export async function countExpired(
+  client: ClickHouseClient,
+  place: Place,
+  predicate: string,
+): Promise<ReadonlyMap<string, number>> {
+  const rows = await readLong<{ app_id: string; rows: string | number }>(client, {
+    query: `SELECT app_id, count() AS rows FROM ${place} WHERE ${predicate} GROUP BY app_id`,
+  });
+  return new Map(rows.map((row) => [row.app_id, Number(row.rows)]));
+}
+
+const partitionOf = (segment: string) => `toYYYYMM(fromUnixTimestamp64Micro(toInt64(${segment}), 'UTC'))`;
+
+/** The partitions before a segment's partition in which only markers would be left. */
+export async function findWholePartitions(
+  client: ClickHouseClient,
+  place: Place,
+  predicate: string,
+  beforeSegment: string,
+): Promise<string[]> {
+  const partitions = await readLong<{ partition: string }>(client, {
+    query: `SELECT toString(month) AS partition FROM (
+        SELECT ${partitionOf('segment')} AS month, countIf(app_id != '') AS rows, countIf(app_id != '' AND ${predicate}) AS expired
+        FROM ${place} GROUP BY month
+      ) WHERE rows = expired AND rows > 0 AND month < ${partitionOf('{beforeSegment:UInt64}')} ORDER BY month`,
+    query_params: { beforeSegment },
+  });
+  return partitions.map(({ partition }) => partition);
+}
+
+export function inPartition(partition: string): string {
+  return `${partitionOf('segment')} = ${partition} AND app_id != ''`;
+}
+
+export async function dropPartition(
+  client: ClickHouseClient,
+  place: Place,
+  partition: string,
+): Promise<void> {
+  if (!/^\d{6}$/.test(partition)) throw new Error('a partition is not a month');
+  await client.command({
+    query: `ALTER TABLE ${place} DROP PARTITION ${partition}`,
+    clickhouse_settings: anySize,
+  });
+}

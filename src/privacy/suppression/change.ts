@@ -1,0 +1,223 @@
+// Changes of the suppressions in Redis: first the names, then the version of every shard. From then on no commit of an API
+// process that does not know the change stores anything, so no clock and no message decides when it holds.
+
+import { StateNotLoaded } from '../../contract/errors.js';
+import { suppressions as bounds } from '../../contract/limits.js';
+import type { Redis } from '../../redis/client.js';
+import { registryKeys, shardKeys } from '../../redis/keys.js';
+import { runScript, scripts } from '../../redis/scripts.js';
+import { readLoaded } from '../../registry/registry.js';
+import { suppressionChanges } from '../../tuning.js';
+import type { NameText } from './names.js';
+
+export type ChangeOptions = {
+  readonly redis: Redis;
+  readonly epoch: string;
+  readonly shards: number;
+  /** Names that an account may have, if not the bound of all deployments. */
+  readonly namesPerAccountMax?: number;
+};
+
+/** A name, and the name because of which it is suppressed. `-`: itself. */
+export type Suppressed = readonly [name: NameText, root: NameText];
+
+/** The name of an anonymous user in its environment, and the name of the suppressed identity that it was identified as. */
+export type Joined = readonly [name: NameText, identity: NameText];
+
+/** The account would have more names than it may. */
+export class TooManyNames extends Error {
+  constructor() {
+    super('The account has as many suppressed users as it may have.');
+  }
+}
+
+/**
+ * Settles, with how many pairs are new, when the names are in Redis. To be followed by `raiseShards`. Throws TooManyNames or
+ * StateNotLoaded.
+ */
+export async function suppressNames(
+  options: ChangeOptions,
+  accountId: string,
+  names: readonly Suppressed[],
+): Promise<number> {
+  return changeAll(options, accountId, 'suppress', names);
+}
+
+/**
+ * Suppresses anonymous users who were identified as suppressed ones, for everything for whose sake those are. Settles with how
+ * many found no room. To be followed by `raiseShards`.
+ */
+export async function joinNames(
+  options: ChangeOptions,
+  accountId: string,
+  joined: readonly Joined[],
+): Promise<number> {
+  return changeAll(options, accountId, 'join', joined);
+}
+
+/** Removes everything for whose sake the names are suppressed, including other users. To be followed by `raiseShards`. */
+export async function freeNames(
+  options: ChangeOptions,
+  accountId: string,
+  names: Iterable<NameText>,
+): Promise<void> {
+  for (const some of inPieces(names)) {
+    const values = await readNames(options.redis, accountId, some);
+    // Most names are not there: each user may be suppressed in any environment.
+    const there = some.filter((_, index) => values[index] != null);
+    for (let first = 0; first < there.length; ) {
+      const { done } = await change(options, accountId, 'free', there.slice(first, first + namesPerCall));
+      first += done;
+    }
+  }
+  for (let left = 1; left > 0; ) ({ said: left } = await change(options, accountId, 'free', []));
+}
+
+/**
+ * Whether the names are suppressed in Redis, each for the sake of its root. To be asked once ClickHouse has the change: Redis
+ * may have been emptied before that, and loaded again without it.
+ */
+export async function areSuppressed(
+  { redis }: Pick<ChangeOptions, 'redis'>,
+  accountId: string,
+  names: Iterable<Suppressed>,
+): Promise<boolean> {
+  for (const some of inPieces(names)) {
+    const asked = some.map(([name]) => name);
+    const values = await readNames(redis, accountId, asked);
+    const has = ([, root]: Suppressed, index: number) => {
+      const roots = values[index]?.split(' ').slice(1) ?? [];
+      return roots.includes(root) || (root !== '-' && roots.length >= bounds.rootsPerNameMax);
+    };
+    if (!some.every(has)) return false;
+  }
+  return true;
+}
+
+/** The same for names that were freed. */
+export async function areFree(
+  { redis }: Pick<ChangeOptions, 'redis'>,
+  accountId: string,
+  names: Iterable<NameText>,
+): Promise<boolean> {
+  for (const some of inPieces(names)) {
+    const values = await readNames(redis, accountId, some);
+    if (values.some((value) => value !== null)) return false;
+  }
+  return true;
+}
+
+async function readNames(
+  redis: Redis,
+  accountId: string,
+  names: readonly NameText[],
+): Promise<(string | null)[]> {
+  const [found] = await readLoaded(redis, (transaction) =>
+    transaction.hmget(registryKeys.suppressedNames(accountId), ...names),
+  );
+  return found as (string | null)[];
+}
+
+function* inPieces<T>(all: Iterable<T>): Generator<T[]> {
+  let some: T[] = [];
+  for (const each of all) {
+    some.push(each);
+    if (some.length < suppressionChanges.namesPerReadMax) continue;
+    yield some;
+    some = [];
+  }
+  if (some.length > 0) yield some;
+}
+
+const namesPerCall = suppressionChanges.workMax;
+
+/** A script ends when it has done so much work, so it is called until all is done. Settles with the sum of what it says. */
+async function changeAll(
+  options: ChangeOptions,
+  accountId: string,
+  action: 'suppress' | 'join',
+  pairs: readonly (readonly [string, string])[],
+): Promise<number> {
+  let sum = 0;
+  for (let first = 0; first < pairs.length; ) {
+    const some = pairs.slice(first, first + namesPerCall);
+    const { done, said } = await change(options, accountId, action, some.flat());
+    first += done / 2;
+    sum += said;
+  }
+  return sum;
+}
+
+async function change(
+  { redis, epoch, namesPerAccountMax = bounds.namesPerAccountMax }: ChangeOptions,
+  accountId: string,
+  action: 'suppress' | 'join' | 'free',
+  args: readonly string[],
+): Promise<{ done: number; said: number }> {
+  const reply = await runScript(
+    redis,
+    scripts.changeSuppressions,
+    [
+      registryKeys.epoch,
+      registryKeys.suppressions,
+      registryKeys.suppressionChanges,
+      registryKeys.suppressedNames(accountId),
+      registryKeys.suppressedBy(accountId, ''),
+      registryKeys.freedRoots(accountId),
+    ],
+    [
+      epoch,
+      accountId,
+      action,
+      namesPerAccountMax,
+      suppressionChanges.keptMax,
+      bounds.rootsPerNameMax,
+      bounds.joinedPerIdentityMax,
+      bounds.joinedPerAccountMax,
+      suppressionChanges.workMax,
+      ...args,
+    ],
+  );
+  if (reply === null) throw new StateNotLoaded();
+  if (reply === 'full') throw new TooManyNames();
+  const [, done, said] = reply as [string, number, number];
+  return { done, said };
+}
+
+type Raise = Promise<readonly string[]>;
+
+/** The last raise over each connection, and the next one, if somebody waits for it. */
+const raises = new WeakMap<Redis, { last: Raise | undefined; next: Raise | undefined; beganMs: number }>();
+
+/**
+ * Makes the present version of the suppressions binding for every shard. Settles with the fence of each shard: what was stored
+ * without knowing that version is at or below it. Throws StateNotLoaded. Each raise costs every API process a refused commit, of all
+ * accounts, so calls that come soon after one share the next.
+ */
+export function raiseShards(options: ChangeOptions): Raise {
+  const { redis } = options;
+  const lane = raises.get(redis) ?? { last: undefined, next: undefined, beganMs: Number.NEGATIVE_INFINITY };
+  raises.set(redis, lane);
+  const raise = async () => {
+    await lane.last?.catch(() => undefined);
+    const waitMs = lane.beganMs + suppressionChanges.raiseEveryMs - performance.now();
+    if (waitMs > 0) await new Promise((resolve) => setTimeout(resolve, waitMs));
+    lane.beganMs = performance.now();
+    lane.last = lane.next;
+    lane.next = undefined;
+    return raiseOnce(options);
+  };
+  lane.next ??= raise();
+  return lane.next;
+}
+
+async function raiseOnce({ redis, epoch, shards }: ChangeOptions): Raise {
+  const version = (await redis.hget(registryKeys.suppressions, 'version')) ?? '0';
+  const raise = async (shard: number) => {
+    const keys = [shardKeys.state(shard)];
+    const fence = await runScript(redis, scripts.raiseSuppressions, keys, [epoch, version]);
+    if (fence === null) throw new StateNotLoaded();
+    return String(fence);
+  };
+  return Promise.all(Array.from({ length: shards }, (_, shard) => raise(shard)));
+}

@@ -1,0 +1,63 @@
+// What administrators and compliance callers may ask: whether a user is suppressed, and how many users of an account are.
+
+import type { Redis } from '../../redis/client.js';
+import { registryKeys } from '../../redis/keys.js';
+import { readLoaded } from '../../registry/registry.js';
+import { createNameHasher, inEnvironment, type User } from './names.js';
+
+export type SuppressionOfUser = {
+  readonly suppressed: boolean;
+  /** The time since when the user is suppressed. */
+  readonly since?: string;
+  /** The environments, if not all of the account. */
+  readonly app_ids?: readonly string[];
+};
+
+export async function lookUpUser(
+  redis: Redis,
+  secret: string,
+  accountId: string,
+  appIds: readonly string[],
+  user: User,
+): Promise<SuppressionOfUser> {
+  const name = createNameHasher(secret, accountId).textOf(user);
+  const names = [name, ...appIds.map((appId) => inEnvironment(name, appId))];
+  const [values] = await readLoaded(redis, (transaction) =>
+    transaction.hmget(registryKeys.suppressedNames(accountId), ...names),
+  );
+  const [everywhere, ...somewhere] = values as (string | null)[];
+  const found = [everywhere, ...somewhere].flatMap((value) => value ?? []);
+  if (found.length === 0) return { suppressed: false };
+  const sinceUs = Math.min(...found.map((value) => Number(value.slice(0, value.indexOf(' ')))));
+  const since = new Date(sinceUs / 1000).toISOString();
+  if (everywhere != null) return { suppressed: true, since };
+  return { suppressed: true, since, app_ids: appIds.filter((_, i) => somewhere[i] != null) };
+}
+
+export type SuppressionCounts = {
+  /** Users that submissions named. */
+  readonly users: number;
+  /** Their names, and the names of users with whom they are merged. */
+  readonly names: number;
+  /** Their records that were answered 200 and not stored. */
+  readonly records: number;
+};
+
+export async function countSuppressed(
+  redis: Redis,
+  accountId: string,
+  appIds: readonly string[],
+): Promise<SuppressionCounts> {
+  const [users, names, records] = await Promise.all([
+    redis.hget(registryKeys.suppressions, `users:${accountId}`),
+    redis.hlen(registryKeys.suppressedNames(accountId)),
+    appIds.length === 0
+      ? []
+      : redis.hmget(registryKeys.counts, ...appIds.map((appId) => `${appId}:suppressed`)),
+  ]);
+  return {
+    users: Number(users ?? 0),
+    names,
+    records: records.reduce((sum, count) => sum + Number(count ?? 0), 0),
+  };
+}

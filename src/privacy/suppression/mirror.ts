@@ -1,0 +1,195 @@
+// The second copy of the suppressions, in ClickHouse: written before a submission is answered, and within a second of an
+// anonymous user who was suppressed by an identification; read when Redis was emptied.
+
+import { readRow, readRows, streamRows } from '../../clickhouse/answers.js';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { StateNotLoaded } from '../../contract/errors.js';
+import type { Redis } from '../../redis/client.js';
+import { registryKeys } from '../../redis/keys.js';
+import { scripts } from '../../redis/scripts.js';
+import { transactionValues } from '../../redis/transactions.js';
+import { mirrorAudit } from '../../registry/audit/mirror.js';
+import { inScriptCalls, type Loading, versionAfterLoss } from '../../registry/loading.js';
+import { suppressionChanges as sizes } from '../../tuning.js';
+
+export const suppressedNamesTable = 'suppressed_names';
+
+/**
+ * Copies the changes that ClickHouse does not have. Several processes may call it at once. Throws StateNotLoaded when Redis
+ * does not hold the deployment.
+ */
+export async function mirrorSuppressions(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
+  const { suppressions, suppressionChanges } = registryKeys;
+  const mirrored = (await redis.hget(suppressions, 'mirrored')) ?? '0';
+  const [epoch, found] = transactionValues(
+    await redis
+      .multi()
+      .get(registryKeys.epoch)
+      .zrangebyscore(suppressionChanges, `(${mirrored}`, '+inf', 'LIMIT', 0, changesPerCopy)
+      .exec(),
+  );
+  if (epoch === null) throw new StateNotLoaded();
+  const changes = found as string[];
+  if (changes.length === 0) return;
+  await mirrorAudit(redis, clickhouse);
+  await clickhouse.insert({
+    table: suppressedNamesTable,
+    values: changes.flatMap(rowsOf),
+    format: 'JSONEachRow',
+    clickhouse_settings: { async_insert: 0 },
+  });
+  const last = String(changes.at(-1)).split(' ', 1)[0] as string;
+  await redis.hset(suppressions, 'mirrored', last);
+  if (changes.length === changesPerCopy) await mirrorSuppressions(redis, clickhouse);
+}
+
+const changesPerCopy = 50;
+
+function rowsOf(change: string): object[] {
+  const [head = '', added = '', removed = ''] = change.split('\n');
+  const [version = '', account_id = ''] = head.split(' ');
+  const rows = (line: string, suppressed: 0 | 1) =>
+    line === ''
+      ? []
+      : line.split(' ').map((pair) => {
+          const [name, root] = pair.split('|');
+          return { account_id, name, root, version, suppressed };
+        });
+  return [...rows(added, 1), ...rows(removed, 0)];
+}
+
+/** Loads the suppressions into an emptied Redis; settles with their version, which is above every one that was known before. */
+export async function restoreSuppressions(clickhouse: ClickHouseClient, loading: Loading): Promise<string> {
+  const version = await versionAfter(clickhouse);
+  if (version === '0') return version;
+  const accounts = await readAccounts(clickhouse);
+  for (const { account_id: accountId, users } of accounts) {
+    const keys = [
+      registryKeys.suppressions,
+      registryKeys.suppressedNames(accountId),
+      registryKeys.suppressedBy(accountId, ''),
+    ];
+    await loading.write(scripts.loadSuppressions, keys, [accountId, 'first', users]);
+    const entries = readNames(clickhouse, accountId);
+    for await (const call of inScriptCalls(entries, ([name, value]) => name.length + value.length))
+      await loading.write(scripts.loadSuppressions, keys, [accountId, 'more', users, ...call.flat()]);
+  }
+  // Last: a process that reads half of the names finds no version, or an older one, and reads again.
+  await loading.write(scripts.endLoadSuppressions, [registryKeys.suppressions], [version]);
+  return version;
+}
+
+/**
+ * Makes ClickHouse's copy what Redis has, whatever it lacks: it was set back. What changes meanwhile is copied as usual. Holds some
+ * names at a time: an account may have millions. May be repeated.
+ */
+export async function copySuppressions(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
+  const state = await redis.hgetall(registryKeys.suppressions);
+  const version = state.version ?? '0';
+  const here = Object.keys(state).flatMap((field) => (field.startsWith('users:') ? [field.slice(6)] : []));
+  const there = (await readAccounts(clickhouse)).map(({ account_id }) => account_id);
+  for (const account_id of new Set([...here, ...there])) {
+    // As old as they are; only where ClickHouse has something later, which is wrong, as new as the latest change.
+    await insertRows(clickhouse, account_id, readPairs(redis, account_id));
+    await insertRows(clickhouse, account_id, corrections(redis, clickhouse, account_id, version));
+  }
+}
+
+type Pair = { readonly name: string; readonly root: string };
+type CopiedRow = Pair & { readonly version: string; readonly suppressed: 0 | 1 };
+
+/** The names of an account in Redis, each with each of its roots. */
+async function* readPairs(redis: Redis, accountId: string): AsyncGenerator<CopiedRow> {
+  let cursor = '0';
+  do {
+    const key = registryKeys.suppressedNames(accountId);
+    const [next, entries] = await redis.hscan(key, cursor, 'COUNT', sizes.namesPerReadMax);
+    for (let at = 0; at < entries.length; at += 2) {
+      const [version = '0', ...roots] = (entries[at + 1] as string).split(' ');
+      for (const root of roots) yield { name: entries[at] as string, root, version, suppressed: 1 };
+    }
+    cursor = next;
+  } while (cursor !== '0');
+}
+
+/** What ClickHouse says otherwise than Redis, whose pairs it has by now. */
+async function* corrections(
+  redis: Redis,
+  clickhouse: ClickHouseClient,
+  accountId: string,
+  version: string,
+): AsyncGenerator<CopiedRow> {
+  const pairs = streamRows<Pair & { is_suppressed: 0 | 1 }>(clickhouse, {
+    query: `SELECT name, root, is_suppressed
+      FROM (${latest} WHERE account_id = {accountId:String} GROUP BY account_id, name, root)`,
+    query_params: { accountId },
+  });
+  for await (const some of inPieces(pairs, sizes.namesPerReadMax)) {
+    const values = await redis.hmget(
+      registryKeys.suppressedNames(accountId),
+      ...some.map(({ name }) => name),
+    );
+    for (const [at, { name, root, is_suppressed }] of some.entries()) {
+      const suppressed = values[at]?.split(' ').slice(1).includes(root) ? 1 : 0;
+      if (suppressed !== is_suppressed) yield { name, root, version, suppressed };
+    }
+  }
+}
+
+async function insertRows(
+  clickhouse: ClickHouseClient,
+  account_id: string,
+  rows: AsyncIterable<CopiedRow>,
+): Promise<void> {
+  for await (const some of inPieces(rows, sizes.rowsPerInsertMax)) {
+    await clickhouse.insert({
+      table: suppressedNamesTable,
+      values: some.map((row) => ({ account_id, ...row })),
+      format: 'JSONEachRow',
+      clickhouse_settings: { async_insert: 0 },
+    });
+  }
+}
+
+async function* inPieces<Item>(items: AsyncIterable<Item>, itemsMax: number): AsyncGenerator<Item[]> {
+  let some: Item[] = [];
+  for await (const item of items) {
+    some.push(item);
+    if (some.length < itemsMax) continue;
+    yield some;
+    some = [];
+  }
+  if (some.length > 0) yield some;
+}
+
+async function versionAfter(clickhouse: ClickHouseClient): Promise<string> {
+  const row = await readRow<{ version: string }>(clickhouse, {
+    query: `SELECT toString(max(version)) AS version FROM ${suppressedNamesTable}`,
+  });
+  return row.version === '0' ? '0' : versionAfterLoss(row.version);
+}
+
+const latest = `SELECT account_id, name, root, argMax(suppressed, version) AS is_suppressed, max(version) AS since
+  FROM ${suppressedNamesTable}`;
+
+/** All accounts that ever had a suppressed user, with how many they have. */
+async function readAccounts(clickhouse: ClickHouseClient) {
+  return readRows<{ account_id: string; users: string }>(clickhouse, {
+    query: `SELECT account_id, toString(countIf(root = '-' AND is_suppressed)) AS users
+      FROM (${latest} GROUP BY account_id, name, root) GROUP BY account_id`,
+  });
+}
+
+/** The suppressed names of an account, each with its value in Redis. */
+async function* readNames(
+  clickhouse: ClickHouseClient,
+  accountId: string,
+): AsyncGenerator<readonly [name: string, value: string]> {
+  const rows = streamRows<{ name: string; since: string; roots: string[] }>(clickhouse, {
+    query: `SELECT name, toString(min(since)) AS since, groupArray(root) AS roots
+      FROM (${latest} WHERE account_id = {accountId:String} GROUP BY account_id, name, root)
+      WHERE is_suppressed GROUP BY name`,
+    query_params: { accountId },
+  });
+  for await (const { name, since, roots } of rows) yield [name, [since, ...roots].join(' ')];
+}

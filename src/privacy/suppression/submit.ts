@@ -1,0 +1,144 @@
+// Suppressing users, or freeing them. When it settles it holds for every record that is sent from then on, in every API
+// process, and both Redis and ClickHouse have it. Each step may be repeated: a submission that was cut off is sent again.
+
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { suppressions } from '../../contract/limits.js';
+import type { CrashPoint } from '../../crash-point.js';
+import { shardOf } from '../../redis/keys.js';
+import { readRegistry } from '../../registry/registry.js';
+import { byServer, readUnmoved } from '../../registry/shard-servers.js';
+import { untilStored } from '../deletion/fences.js';
+import type { Target } from '../deletion/targets.js';
+import {
+  areFree,
+  areSuppressed,
+  type ChangeOptions,
+  freeNames,
+  raiseShards,
+  type Suppressed,
+  suppressNames,
+} from './change.js';
+import { moveJoins } from './joins.js';
+import { findMergedNames } from './merged-names.js';
+import { mirrorSuppressions } from './mirror.js';
+import { createNameHasher, inEnvironment, type NameText, type User } from './names.js';
+
+export type SuppressOptions = ChangeOptions & {
+  readonly clickhouse: ClickHouseClient;
+  readonly secret: string;
+  readonly crash: CrashPoint;
+};
+
+/**
+ * What was accepted before is not stored yet, or is moving between ClickHouse servers. So it is unknown with whom the users are
+ * merged.
+ */
+export class NotStoredYet extends Error {
+  constructor() {
+    super('records that were accepted before are not stored yet');
+  }
+}
+
+/** Redis was emptied before the change was copied, and loaded without it; or another submission has undone it meanwhile. */
+export class ChangeLost extends Error {
+  constructor() {
+    super('the change of the suppressions is no longer in Redis');
+  }
+}
+
+/**
+ * Suppresses users, each with the users that it is merged with. Rejects with TooManyNames, NotStoredYet, ChangeLost or StateNotLoaded; the
+ * users themselves may then be suppressed already.
+ */
+export async function suppressUsers(
+  options: SuppressOptions,
+  accountId: string,
+  targets: readonly Target[],
+): Promise<void> {
+  const { redis, clickhouse, secret, crash } = options;
+  const hasher = createNameHasher(secret, accountId);
+  const users = targets.map(userOf);
+  const named = users.map((user): Suppressed => [hasher.textOf(user), '-']);
+  // They are suppressed for the sake of whom they were identified as by then.
+  await moveJoins(options, await shardsOf(options, accountId));
+  await suppressNames(options, accountId, named);
+  crash('suppressed');
+  /** Passes on the names of whom they are merged with, some at a time. */
+  const forMerged = async (appIds: readonly string[], take: (some: Suppressed[]) => Promise<void>) => {
+    for (const [client, ofServer] of byServer(clickhouse, appIds))
+      for await (const some of findMergedNames(client, ofServer, users, hasher)) await take(some);
+  };
+  let appIds: readonly string[] = [];
+  // Until the identity of a user_id is suppressed too, another user may be identified with it. So this is repeated after that.
+  for (let isNew = true; isNew; ) {
+    // From here on no identification of the suppressed is stored, so there are none above the fences.
+    const fences = await raiseShards(options);
+    crash('suppression_raised');
+    appIds = await appIdsOf(options, accountId);
+    const shards = new Set(appIds.map((appId) => shardOf(appId, options.shards)));
+    if (!(await untilStored(options, fences, shards, storedTimes))) throw new NotStoredYet();
+    const found = await readUnmoved(redis, clickhouse, shards, async () => {
+      let added = 0;
+      await forMerged(appIds, async (some) => {
+        added += await suppressNames(options, accountId, some);
+      });
+      return added;
+    });
+    if (found === 'moved') throw new NotStoredYet();
+    isNew = found > 0;
+  }
+  crash('suppression_resolved');
+  await mirrorSuppressions(redis, clickhouse);
+  const check = async (some: readonly Suppressed[]) => {
+    if (!(await areSuppressed(options, accountId, some))) throw new ChangeLost();
+  };
+  await check(named);
+  await forMerged(appIds, check);
+}
+
+/** Frees users from every suppression that reaches them. Others that are suppressed for the same reason are freed too. */
+export async function freeUsers(
+  options: SuppressOptions,
+  accountId: string,
+  targets: readonly Target[],
+): Promise<void> {
+  const { redis, clickhouse, secret } = options;
+  const hasher = createNameHasher(secret, accountId);
+  const appIds = await appIdsOf(options, accountId);
+  function* names(): Generator<NameText> {
+    for (const target of targets) {
+      const name = hasher.textOf(userOf(target));
+      yield name;
+      for (const appId of appIds) yield inEnvironment(name, appId);
+    }
+  }
+  const shards = new Set(appIds.map((appId) => shardOf(appId, options.shards)));
+  await moveJoins(options, shards);
+  await freeNames(options, accountId, names());
+  await raiseShards(options);
+  // Whoever was joined to one of them meanwhile is forgotten.
+  await moveJoins(options, shards);
+  await mirrorSuppressions(redis, clickhouse);
+  if (!(await areFree(options, accountId, names()))) throw new ChangeLost();
+}
+
+export function userOf(target: Target): User {
+  const text = target.slice(1);
+  return target.startsWith('i') ? { identity: text } : { userId: text };
+}
+
+async function shardsOf(options: ChangeOptions, accountId: string): Promise<Set<number>> {
+  return new Set((await appIdsOf(options, accountId)).map((appId) => shardOf(appId, options.shards)));
+}
+
+export async function appIdsOf(
+  { redis }: Pick<ChangeOptions, 'redis'>,
+  accountId: string,
+): Promise<string[]> {
+  const { environments } = await readRegistry(redis);
+  return [...environments.values()]
+    .filter((environment) => environment.account_id === accountId)
+    .map(({ app_id }) => app_id);
+}
+
+const storedTimes = { everyMs: 25, msMax: suppressions.storedMsMax };

@@ -1,0 +1,233 @@
+// The suppressions in the memory of an API process: for each account with suppressed users a set of their names, and the version
+// of the list that was read last. It is read twice a second, and at once when the commit script says that there is a later one.
+
+import { describeError, type Log } from '../../log.js';
+import type { Redis } from '../../redis/client.js';
+import { registryKeys } from '../../redis/keys.js';
+import { runScript, scripts } from '../../redis/scripts.js';
+import { transactionValues } from '../../redis/transactions.js';
+import type { Deployment } from '../../registry/documents.js';
+import type { LiveEnvironment } from '../../registry/environments.js';
+import { suppressionChanges } from '../../tuning.js';
+import { joinTo } from './joins.js';
+import { createNameSet, type NameSet } from './name-set.js';
+import { createNameHasher, inEnvironment, type NameHasher, type NameText, readName } from './names.js';
+
+/** Who is suppressed in one environment. */
+export type SuppressedUsers = {
+  hasIdentity(identity: string): boolean;
+  hasUserId(userId: string): boolean;
+  hasIdentityBytes(bytes: Uint8Array, start: number, end: number): boolean;
+  hasUserIdBytes(bytes: Uint8Array, start: number, end: number): boolean;
+  /** The name under which a commit may join an anonymous user in this environment. */
+  nameOfUserId(userId: string): NameText;
+  /** What a commit notes beside that name for a user who is identified as this suppressed identity. */
+  joinOf(identity: string): string;
+};
+
+export type Suppressions = {
+  /** The version that is known; -1 before the first read. */
+  readonly version: () => number;
+  /** Who is suppressed in an environment; undefined if no user of its account is. Valid until the next turn of the event loop. */
+  of(environment: LiveEnvironment): SuppressedUsers | undefined;
+  /** Settles when at least this version is known. Rejects when Redis does not answer, or does not hold the deployment. */
+  reach(version: number): Promise<void>;
+  close(): void;
+};
+
+type OfAccount = {
+  readonly hasher: NameHasher;
+  readonly names: NameSet;
+  /** Numbers of environments from 1 on; 0 is all of them. */
+  readonly scopes: Map<string, number>;
+  readonly views: Map<string, SuppressedUsers>;
+};
+
+const pollEveryMs = 500;
+
+/** Starts to follow the suppressions. Settles after the first attempt to read them, successful or not. */
+export async function followSuppressions(
+  redis: Redis,
+  deployment: () => Deployment | undefined,
+  log: Log,
+): Promise<Suppressions> {
+  let version = -1;
+  let accounts = new Map<string, OfAccount>();
+  let reading: Promise<void> | undefined;
+  let reported = '';
+
+  async function read(): Promise<void> {
+    const known = deployment();
+    if (known === undefined) return;
+    for (;;) {
+      const { latest, changesFrom, changes } = await readState(known.epoch);
+      if (latest === version) return;
+      // Fewer than before: Redis has lost something.
+      if (version < changesFrom || latest < version) {
+        await readAll(known);
+        continue;
+      }
+      for (const change of changes) {
+        apply(change, known.secret);
+        version = Number(change.slice(0, change.indexOf(' ')));
+        // Many names may have been suppressed, and requests wait meanwhile.
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      if (changes.length === suppressionChanges.changesPerReadMax) continue;
+      version = latest;
+      return;
+    }
+  }
+
+  /** In one step, so that no change is dropped between the look at how far they reach and their reading. */
+  async function readState(wanted: string) {
+    const { suppressions: state, suppressionChanges: changes } = registryKeys;
+    const [epoch, fields, found] = transactionValues(
+      await redis
+        .multi()
+        .get(registryKeys.epoch)
+        .hmget(state, 'version', 'changes_from')
+        .zrangebyscore(changes, `(${version}`, '+inf', 'LIMIT', 0, suppressionChanges.changesPerReadMax)
+        .exec(),
+    );
+    // An emptied Redis decides nothing.
+    if (epoch !== wanted) throw new Error('Redis does not hold the deployment');
+    const [latest, changesFrom] = fields as (string | null)[];
+    return {
+      latest: Number(latest ?? 0),
+      changesFrom: Number(changesFrom ?? 0),
+      changes: found as string[],
+    };
+  }
+
+  /**
+   * Reads all names. What changes meanwhile is among the changes after the version that was read before. If Redis is emptied
+   * meanwhile, names are missing; but it is loaded with a higher version, which it gets after the names.
+   */
+  async function readAll({ secret }: Deployment): Promise<void> {
+    const state = await redis.hgetall(registryKeys.suppressions);
+    const read = new Map<string, OfAccount>();
+    for (const field of Object.keys(state)) {
+      if (!field.startsWith('users:')) continue;
+      const accountId = field.slice('users:'.length);
+      const key = registryKeys.suppressedNames(accountId);
+      const account = emptyAccount(secret, accountId, await redis.hlen(key));
+      let cursor = '0';
+      do {
+        const [next, entries] = await redis.hscan(key, cursor, 'COUNT', suppressionChanges.namesPerReadMax);
+        for (let at = 0; at < entries.length; at += 2) addName(account, entries[at] as string);
+        cursor = next;
+      } while (cursor !== '0');
+      if (account.names.size() > 0) read.set(accountId, account);
+    }
+    accounts = read;
+    version = Number(state.version ?? 0);
+  }
+
+  function apply(change: string, secret: string): void {
+    const [head = '', added = '', , freed = ''] = change.split('\n');
+    const accountId = head.slice(head.indexOf(' ') + 1);
+    let account = accounts.get(accountId);
+    if (account === undefined) {
+      account = emptyAccount(secret, accountId, 0);
+      accounts.set(accountId, account);
+    }
+    for (const pair of wordsOf(added)) addName(account, pair.slice(0, pair.indexOf('|')));
+    for (const name of wordsOf(freed)) removeName(account, name);
+    if (account.names.size() === 0) accounts.delete(accountId);
+  }
+
+  function readOnce(): Promise<void> {
+    reading ??= read().finally(() => {
+      reading = undefined;
+    });
+    return reading;
+  }
+
+  async function reach(wanted: number): Promise<void> {
+    if (version >= wanted) return;
+    await readOnce();
+    // A read that began earlier may have missed the newest changes.
+    if (version < wanted) await readOnce();
+    const known = deployment();
+    if (version >= wanted || known === undefined) return;
+    const keys = [registryKeys.epoch, registryKeys.suppressions];
+    await runScript(redis, scripts.floorSuppressions, keys, [known.epoch, wanted]);
+    await readOnce();
+  }
+
+  async function poll(): Promise<void> {
+    try {
+      await readOnce();
+      reported = '';
+    } catch (error) {
+      const described = describeError(error);
+      if (described.message !== reported) log.warn({ error: described }, 'the suppressions cannot be read');
+      reported = described.message;
+    }
+  }
+
+  await poll();
+  const timer = setInterval(() => void poll(), pollEveryMs);
+  return {
+    version: () => version,
+    of: ({ accountId, appId }) => {
+      if (accounts.size === 0) return undefined;
+      const account = accounts.get(accountId);
+      return account === undefined ? undefined : viewOf(account, accountId, appId);
+    },
+    reach,
+    close: () => clearInterval(timer),
+  };
+}
+
+function emptyAccount(secret: string, accountId: string, room: number): OfAccount {
+  const hasher = createNameHasher(secret, accountId);
+  return { hasher, names: createNameSet(room), scopes: new Map(), views: new Map() };
+}
+
+function addName(account: OfAccount, text: string): void {
+  const { hash, appId } = readName(text);
+  account.names.add(hash, appId === undefined ? 0 : scopeOf(account, appId));
+}
+
+function removeName(account: OfAccount, text: string): void {
+  const { hash, appId } = readName(text);
+  account.names.remove(hash, appId === undefined ? 0 : scopeOf(account, appId));
+}
+
+function scopeOf({ scopes }: OfAccount, appId: string): number {
+  const known = scopes.get(appId);
+  if (known !== undefined) return known;
+  scopes.set(appId, scopes.size + 1);
+  return scopes.size;
+}
+
+function viewOf(account: OfAccount, accountId: string, appId: string): SuppressedUsers {
+  const known = account.views.get(appId);
+  if (known !== undefined) return known;
+  const view = usersOfSet(account.hasher, account.names, scopeOf(account, appId), { accountId, appId });
+  account.views.set(appId, view);
+  return view;
+}
+
+/** The users whose names are in a set under this scope or under 0. */
+export function usersOfSet(
+  hasher: NameHasher,
+  names: NameSet,
+  scope: number,
+  { accountId, appId }: Pick<LiveEnvironment, 'accountId' | 'appId'>,
+): SuppressedUsers {
+  return {
+    hasIdentity: (identity) => names.has(hasher.ofIdentity(identity), scope),
+    hasUserId: (userId) => names.has(hasher.ofUserId(userId), scope),
+    hasIdentityBytes: (bytes, start, end) => names.has(hasher.ofIdentityBytes(bytes, start, end), scope),
+    hasUserIdBytes: (bytes, start, end) => names.has(hasher.ofUserIdBytes(bytes, start, end), scope),
+    nameOfUserId: (userId) => inEnvironment(hasher.textOf({ userId }), appId),
+    joinOf: (identity) => joinTo(accountId, hasher.textOf({ identity })),
+  };
+}
+
+function wordsOf(line: string): readonly string[] {
+  return line === '' ? [] : line.split(' ');
+}

@@ -1,0 +1,123 @@
+// The audit log: who did what to which account, environment, key or deletion request, when and from where. A line is kept
+// before its action begins, so nothing is done without one. Another line says how the action ended. Lines wait in Redis until
+// a worker, or the process that copies the action's change, moves them to ClickHouse (mirror.ts). They name no user.
+
+import { randomUUID } from 'node:crypto';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import type { AuditAction } from '../../contract/audit-actions.js';
+import { StateNotLoaded } from '../../contract/errors.js';
+import { audit } from '../../contract/limits.js';
+import { describeError, type Log } from '../../log.js';
+import type { Redis } from '../../redis/client.js';
+import { registryKeys } from '../../redis/keys.js';
+import { runScript, scripts } from '../../redis/scripts.js';
+import type { Actor, AuditLine, AuditOutcome, Subjects } from './line.js';
+import { insertLines } from './mirror.js';
+
+export type { Actor, Subjects } from './line.js';
+
+export type Action = Subjects & {
+  readonly action: AuditAction;
+  readonly details: Readonly<Record<string, unknown>>;
+};
+
+/** What is known only at the end. */
+export type Ending = Subjects & { readonly outcome: AuditOutcome; readonly details?: Action['details'] };
+
+/** More lines wait for ClickHouse than may: nothing was done. */
+export class AuditLogFull extends Error {
+  constructor() {
+    super('the audit log waits for ClickHouse and is full: try again when ClickHouse is back');
+  }
+}
+
+export type AuditOptions = {
+  readonly redis: Redis;
+  readonly clickhouse: ClickHouseClient;
+  readonly log: Log;
+};
+
+/**
+ * Runs `work` with a line in the audit log before and after it; settles as `work` does. `endingOf` makes the last line from its
+ * result, `outcomeOfError` from its rejection. Rejects with AuditLogFull or StateNotLoaded before `work` begins if no line can be
+ * kept. An action that `loadsState` may begin while Redis is empty; its line goes to ClickHouse at once.
+ */
+export async function audited<Result>(
+  { redis, clickhouse, log }: AuditOptions,
+  actor: Actor,
+  action: Action,
+  work: () => Promise<Result>,
+  judge: {
+    readonly endingOf: (result: Result) => Ending;
+    readonly outcomeOfError: (error: unknown) => AuditOutcome;
+    readonly loadsState?: boolean;
+  },
+): Promise<Result> {
+  const begun = lineOf(actor, action);
+  const kept = await keep(redis, begun, audit.waitingLinesMax);
+  if (kept === 'full') throw new AuditLogFull();
+  if (kept === 'not_loaded') {
+    if (judge.loadsState !== true) throw new StateNotLoaded();
+    // ClickHouse may have lost its tables too; then the line that says how it ended is the only one.
+    await insertLines(clickhouse, [begun]).catch((error: unknown) =>
+      log.warn(
+        { action: action.action, error: describeError(error) },
+        'the beginning of a load was not audited',
+      ),
+    );
+  }
+  const end = async ({ outcome, details, ...subjects }: Ending) => {
+    const merged = JSON.stringify({ ...action.details, ...details });
+    const line: AuditLine = { ...begun, ...subjects, details: merged, stage: 1, outcome };
+    // The first line is kept. To lose the result, such as a key that is shown once, would be worse than to lose the second line.
+    await keep(redis, line, 0).catch((error: unknown) =>
+      log.warn(
+        { action: action.action, error: describeError(error) },
+        'the end of an action was not audited',
+      ),
+    );
+  };
+  let result: Result;
+  try {
+    result = await work();
+  } catch (error) {
+    await end({ outcome: judge.outcomeOfError(error) });
+    throw error;
+  }
+  await end(judge.endingOf(result));
+  return result;
+}
+
+function lineOf(actor: Actor, { action, details, ...subjects }: Action): AuditLine {
+  return {
+    at: new Date().toISOString().replace('T', ' ').replace('Z', ''),
+    id: randomUUID(),
+    stage: 0,
+    actor: actor.kind,
+    actor_name: actor.name,
+    address: actor.address,
+    action,
+    account_id: '',
+    app_id: '',
+    key_id: '',
+    deletion_request_id: '',
+    ...subjects,
+    details: JSON.stringify(details),
+    outcome: 'begun',
+  };
+}
+
+async function keep(
+  redis: Redis,
+  line: AuditLine,
+  linesMax: number,
+): Promise<'kept' | 'full' | 'not_loaded'> {
+  const reply = await runScript(
+    redis,
+    scripts.addAuditLine,
+    [registryKeys.epoch, registryKeys.audit],
+    [`${line.id} ${line.stage}`, JSON.stringify(line), linesMax],
+  );
+  if (Number(reply) === -2) return 'not_loaded';
+  return Number(reply) === 0 ? 'full' : 'kept';
+}

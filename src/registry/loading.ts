@@ -1,0 +1,103 @@
+// The right to load a deployment's state into an emptied Redis. One process at a time has it, and each of its writes
+// checks it. So the process notices if Redis is emptied meanwhile, or if another load has begun.
+
+import { AdministrationError } from '../contract/errors.js';
+import type { Redis } from '../redis/client.js';
+import { registryKeys } from '../redis/keys.js';
+import { holdLease, newOwner } from '../redis/lease.js';
+import { runScript, type Script, scripts } from '../redis/scripts.js';
+import { stateLoads } from '../tuning.js';
+import { untilTrue } from '../wait.js';
+import { type Deployment, deploymentKey } from './documents.js';
+
+export class LoadInterrupted extends AdministrationError {
+  constructor() {
+    super(
+      'Redis was emptied while its state was loaded, or another restore took over: run "npm run admin -- restore" again',
+    );
+  }
+}
+
+export type Loading = {
+  readonly nonce: string;
+  /**
+   * Runs a script that writes only while this process has the right. Adds the first keys and the first argument, by which
+   * the script checks that. Throws LoadInterrupted when the right is lost.
+   */
+  write(script: Script, keys: string[], args?: (string | number)[]): Promise<unknown>;
+  /** Throws LoadInterrupted when the right is lost. */
+  confirm(): Promise<void>;
+  /** The last step: from then on Redis belongs to the deployment. */
+  finish(deployment: Deployment, how: 'created' | 'restored'): Promise<void>;
+  /** Releases the right, unless it was released before. */
+  end(): Promise<void>;
+};
+
+/** Takes the right, waiting at most this long for another load. Settles with undefined when Redis is already loaded. */
+export async function beginLoading(redis: Redis, waitMsMax: number): Promise<Loading | undefined> {
+  const nonce = newOwner();
+  const keys = [registryKeys.epoch, registryKeys.loading, registryKeys.documents];
+  const take = () => runScript(redis, scripts.beginLoad, keys, [nonce, stateLoads.holdMs, deploymentKey]);
+  const taken = await untilTrue(take, { everyMs: 100, msMax: waitMsMax });
+  if (taken === 0) throw new AdministrationError('another restore is running; try again when it has ended');
+  return taken === -1 ? undefined : hold(redis, nonce);
+}
+
+function hold(redis: Redis, nonce: string): Loading {
+  const { isHeld, end } = holdLease(redis, registryKeys.loading, nonce, stateLoads);
+
+  async function write(script: Script, keys: string[], args: (string | number)[] = []): Promise<unknown> {
+    const guards = [registryKeys.epoch, registryKeys.loading];
+    const reply = await runScript(redis, script, [...guards, ...keys], [nonce, ...args]);
+    if (reply === null) throw new LoadInterrupted();
+    return reply;
+  }
+
+  return {
+    nonce,
+    write,
+    confirm: async () => {
+      if (!(await isHeld())) throw new LoadInterrupted();
+    },
+    finish: async ({ epoch }, how) => {
+      await write(
+        scripts.endLoad,
+        [registryKeys.documents, registryKeys.rewriteWanted],
+        [epoch, deploymentKey, how === 'restored' ? 'restored' : ''],
+      );
+    },
+    end,
+  };
+}
+
+/**
+ * A version above every one that was given before a loss, of which a copy knows this one as the highest: neither the changes that the
+ * copy lacks nor a clock that is behind may make a version that was given before.
+ */
+export function versionAfterLoss(known: string): string {
+  const above = BigInt(known) + stateLoads.lostVersionsMax;
+  const now = BigInt(Date.now()) * 1000n;
+  return String(above > now ? above : now);
+}
+
+/** Divides what has to be written into calls of a script, and yields each call as soon as it is complete. */
+export async function* inScriptCalls<Item>(
+  items: Iterable<Item> | AsyncIterable<Item>,
+  bytesOf: (item: Item) => number,
+): AsyncGenerator<Item[]> {
+  let call: Item[] = [];
+  let bytes = 0;
+  for await (const item of items) {
+    if (
+      call.length > 0 &&
+      (call.length >= stateLoads.documentsPerCallMax || bytes >= stateLoads.bytesPerCallMax)
+    ) {
+      yield call;
+      call = [];
+      bytes = 0;
+    }
+    call.push(item);
+    bytes += bytesOf(item);
+  }
+  if (call.length > 0) yield call;
+}

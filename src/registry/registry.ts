@@ -1,0 +1,199 @@
+// The registry: documents in one Redis hash, changed by optimistic writes. Owns reading and changing them;
+// what a change means is in accounts.ts.
+
+import { StateNotLoaded } from '../contract/errors.js';
+import { administration } from '../contract/limits.js';
+import type { Redis } from '../redis/client.js';
+import { registryKeys } from '../redis/keys.js';
+import { runScript, scripts } from '../redis/scripts.js';
+import { transactionValues } from '../redis/transactions.js';
+import {
+  type Account,
+  type ApiKeys,
+  type Backup,
+  backupsKey,
+  type Callback,
+  type Deployment,
+  type DocumentKey,
+  deploymentKey,
+  type Environment,
+  type FormerPeople,
+  type KeyUse,
+  type Person,
+  type ShardServers,
+  type SigningKey,
+  shardServersKey,
+  signingKeyKey,
+  type WriteKeys,
+} from './documents.js';
+
+/** All documents as they were at one version. */
+export type RegistrySnapshot = {
+  readonly version: string;
+  /** Undefined if this Redis has none: at a first start, or after it was emptied. */
+  readonly deployment: Deployment | undefined;
+  readonly accounts: ReadonlyMap<string, Account>;
+  readonly environments: ReadonlyMap<string, Environment>;
+  readonly apiKeys: ReadonlyMap<string, ApiKeys>;
+  /** By the id of the key. */
+  readonly keyUses: ReadonlyMap<string, KeyUse>;
+  readonly backups: readonly Backup[];
+  readonly writeKeys: ReadonlyMap<string, WriteKeys>;
+  readonly people: ReadonlyMap<string, Person>;
+  /** By account. */
+  readonly formerPeople: ReadonlyMap<string, FormerPeople>;
+  /** Undefined if it is not made yet. */
+  readonly signingKey: SigningKey | undefined;
+  /** By account. */
+  readonly callbacks: ReadonlyMap<string, Callback>;
+  /** Undefined until there is more than one ClickHouse server. */
+  readonly shardServers: ShardServers | undefined;
+};
+
+export type Change = { readonly key: DocumentKey; readonly document: object | undefined };
+
+/**
+ * Reads in one step with the epoch, since an emptied Redis has none of what is read either. Settles with the values of what `read`
+ * adds to the transaction. Throws StateNotLoaded when Redis was emptied.
+ */
+export async function readLoaded(
+  redis: Redis,
+  read: (transaction: Transaction) => Transaction,
+): Promise<unknown[]> {
+  const replies = await read(redis.multi().exists(registryKeys.epoch)).exec();
+  const [isLoaded, ...values] = transactionValues(replies);
+  if (isLoaded === 0) throw new StateNotLoaded();
+  return values;
+}
+
+type Transaction = ReturnType<Redis['multi']>;
+
+/** The registry's version, which changes whenever a document does, and how many times sessions were ended. */
+export async function readChanges(redis: Redis): Promise<{ version: string; endings: string }> {
+  const [version, endings] = await redis.mget(registryKeys.version, registryKeys.sessionEndings);
+  return { version: version ?? '0', endings: endings ?? '0' };
+}
+
+/** Milliseconds since 1970 by Redis's clock, by which keys and invitations end for all processes at once. */
+export async function readTime(redis: Redis): Promise<number> {
+  const [seconds, micros] = await redis.time();
+  return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
+}
+
+/** Reads all documents and their common version. */
+export async function readRegistry(redis: Redis): Promise<RegistrySnapshot> {
+  const replies = await redis
+    .multi()
+    .get(registryKeys.version)
+    .hgetall(registryKeys.documents)
+    .get(registryKeys.epoch)
+    .exec();
+  const [version, documents, epoch] = transactionValues(replies);
+  return snapshotOf(
+    (version as string | null) ?? '0',
+    documents as Record<string, string>,
+    epoch !== null && epoch !== undefined,
+  );
+}
+
+/** The same of a Redis that holds the deployment. Throws StateNotLoaded when it was emptied. */
+export async function readLoadedRegistry(
+  redis: Redis,
+): Promise<RegistrySnapshot & { readonly deployment: Deployment }> {
+  const { deployment, ...others } = await readRegistry(redis);
+  if (deployment === undefined) throw new StateNotLoaded();
+  return { ...others, deployment };
+}
+
+export function snapshotOf(
+  version: string,
+  documents: Readonly<Record<string, string>>,
+  loaded: boolean,
+): RegistrySnapshot {
+  const accounts = new Map<string, Account>();
+  const environments = new Map<string, Environment>();
+  const apiKeys = new Map<string, ApiKeys>();
+  const keyUses = new Map<string, KeyUse>();
+  const writeKeys = new Map<string, WriteKeys>();
+  const people = new Map<string, Person>();
+  const formerPeople = new Map<string, FormerPeople>();
+  const callbacks = new Map<string, Callback>();
+  for (const [key, text] of Object.entries(documents)) {
+    const colon = key.indexOf(':');
+    const id = key.slice(colon + 1);
+    const document: unknown = JSON.parse(text);
+    if (key.startsWith('account:')) accounts.set(id, document as Account);
+    else if (key.startsWith('environment:')) environments.set(id, document as Environment);
+    else if (key.startsWith('api_key:')) apiKeys.set(id, document as ApiKeys);
+    else if (key.startsWith('key_use:')) keyUses.set(id, document as KeyUse);
+    else if (key.startsWith('write_keys:')) writeKeys.set(id, document as WriteKeys);
+    else if (key.startsWith('person:')) people.set(id, document as Person);
+    else if (key.startsWith('former_people:')) formerPeople.set(id, document as FormerPeople);
+    else if (key.startsWith('callback:')) callbacks.set(id, document as Callback);
+  }
+  const deploymentText = documents[deploymentKey];
+  const deployment =
+    loaded && deploymentText !== undefined ? (JSON.parse(deploymentText) as Deployment) : undefined;
+  const backups = JSON.parse(documents[backupsKey] ?? '[]') as Backup[];
+  const signingKeyText = documents[signingKeyKey];
+  const signingKey = signingKeyText === undefined ? undefined : (JSON.parse(signingKeyText) as SigningKey);
+  const shardServersText = documents[shardServersKey];
+  const shardServers =
+    shardServersText === undefined ? undefined : (JSON.parse(shardServersText) as ShardServers);
+  return {
+    version,
+    deployment,
+    accounts,
+    environments,
+    apiKeys,
+    keyUses,
+    writeKeys,
+    people,
+    formerPeople,
+    backups,
+    signingKey,
+    callbacks,
+    shardServers,
+  };
+}
+
+/**
+ * Changes documents: `decide` gets a snapshot and returns the changes and a result. It is called again if another writer
+ * came first. Throws StateNotLoaded when this Redis does not belong to the deployment.
+ */
+export async function changeRegistry<T>(
+  redis: Redis,
+  decide: (snapshot: RegistrySnapshot) => { changes: Change[]; result: T },
+): Promise<T> {
+  for (let attempt = 0; attempt < administration.changeAttemptsMax; attempt++) {
+    const snapshot = await readLoadedRegistry(redis);
+    const { changes, result } = decide(snapshot);
+    if (changes.length === 0) return result;
+    const written = await writeChanges(redis, snapshot.deployment.epoch, snapshot.version, changes);
+    if (written === -2) throw new StateNotLoaded();
+    if (written !== -1) return result;
+  }
+  throw new Error('the registry kept changing while it was updated');
+}
+
+async function writeChanges(
+  redis: Redis,
+  epoch: string,
+  version: string,
+  changes: Change[],
+): Promise<number> {
+  const reply = await runScript(
+    redis,
+    scripts.writeRegistry,
+    [registryKeys.epoch, registryKeys.documents, registryKeys.version, registryKeys.unmirrored],
+    [
+      epoch,
+      version,
+      ...changes.flatMap(({ key, document }) => [
+        key,
+        document === undefined ? '' : JSON.stringify(document),
+      ]),
+    ],
+  );
+  return Number(reply);
+}

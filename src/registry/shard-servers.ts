@@ -1,0 +1,155 @@
+// Which ClickHouse server each shard stores to: a document of the registry, made when CLICKHOUSE_URL first names several
+// servers. The shards of a new deployment are spread evenly. If the deployment had a single server, its shards stay where
+// their rows are, until they are moved.
+
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { checkAll, notNamed, type Servers, type ShardTable, serversOf } from '../clickhouse/servers.js';
+import { AdministrationError } from '../contract/errors.js';
+import { describeError, type Log } from '../log.js';
+import type { Redis } from '../redis/client.js';
+import { registryKeys, shardOf } from '../redis/keys.js';
+import { type Deployment, deploymentKey, type ShardServers, shardServersKey } from './documents.js';
+import { changeRegistry } from './registry.js';
+
+/** The table of a new deployment. Throws AdministrationError if a server would have no shard: their number is for ever. */
+export function spreadEvenly(shards: number, servers: number): ShardServers {
+  if (shards < servers)
+    throw new AdministrationError(
+      `SHARDS is ${shards}, but CLICKHOUSE_URL names ${servers} servers, each of which needs a shard: set SHARDS to a few times as many`,
+    );
+  return { servers: Array.from({ length: shards }, (_, shard) => shard % servers) };
+}
+
+export function tableOf({ servers, moves = [] }: ShardServers): ShardTable {
+  const closed = moves.filter(({ stage }) => stage !== 'remove');
+  return {
+    servers,
+    moving: closed.map(({ shard }) => shard),
+    unsettled: moves.map(({ shard }) => shard),
+  };
+}
+
+/** Throws AdministrationError if a shard is on a server that CLICKHOUSE_URL does not name, or if the shards are others. */
+export function checkShardServers({ servers }: ShardServers, shards: number, serverCount: number): void {
+  const lacking = servers.findIndex((number) => number >= serverCount);
+  if (lacking !== -1)
+    throw new AdministrationError(notNamed(serverCount, lacking, servers[lacking] as number));
+  if (servers.length !== shards)
+    throw new AdministrationError(
+      `the servers of ${servers.length} shards are known, but there are ${shards}`,
+    );
+}
+
+/** Makes the table if there are several servers and none is noted, checks it otherwise, and takes it over. */
+export async function settleShardServers(
+  redis: Redis,
+  clickhouse: ClickHouseClient,
+  shards: number,
+): Promise<void> {
+  const servers = serversOf(clickhouse);
+  const text = await readNoted(redis, servers);
+  if (text === null && servers.isOne) return;
+  const noted =
+    text === null
+      ? await changeRegistry(redis, ({ shardServers }) => {
+          const document = shardServers ?? { servers: Array.from({ length: shards }, () => 0) };
+          const changes = shardServers === undefined ? [{ key: shardServersKey, document }] : [];
+          return { changes, result: document };
+        })
+      : (JSON.parse(text) as ShardServers);
+  checkShardServers(noted, shards, servers.all.length);
+  servers.setTable(tableOf(noted));
+}
+
+/** Reads the document, and takes over which deployment Redis has. */
+async function readNoted(redis: Redis, servers: Servers): Promise<string | null> {
+  const [noted = null, deployment = null] = await redis.hmget(
+    registryKeys.documents,
+    shardServersKey,
+    deploymentKey,
+  );
+  if (deployment !== null) servers.setEpoch((JSON.parse(deployment) as Deployment).epoch);
+  return noted;
+}
+
+/** Takes over the table that Redis has; does nothing while Redis has none. It may name servers that CLICKHOUSE_URL lacks. */
+export async function refreshShardTable(redis: Redis, servers: Servers): Promise<void> {
+  const text = await readNoted(redis, servers);
+  if (text !== null) servers.setTable(tableOf(JSON.parse(text) as ShardServers));
+}
+
+/** Rejects with AdministrationError unless CLICKHOUSE_URL names the servers that answer, in their order, and all that have shards. */
+export async function checkServers(servers: Servers): Promise<void> {
+  if (!servers.isOne || servers.table() !== undefined) await checkAll(servers);
+  const [misfit] = servers.misfits();
+  if (misfit !== undefined) throw new AdministrationError(misfit);
+}
+
+const pollEveryMs = 500;
+
+/**
+ * Follows the table, since shards may be moved. A process that has one server follows it too: others may have been added since it
+ * was started. Settles after the first look, with a function that ends it. Rejects with AdministrationError if CLICKHOUSE_URL
+ * does not fit.
+ */
+export async function followShardTable(
+  redis: Redis,
+  clickhouse: ClickHouseClient,
+  log: Log,
+): Promise<() => void> {
+  const servers = serversOf(clickhouse);
+  const refresh = () =>
+    refreshShardTable(redis, servers).catch((error: unknown) =>
+      log.warn({ error: describeError(error) }, 'the servers of the shards cannot be read'),
+    );
+  await refresh();
+  await checkServers(servers);
+  const timer = setInterval(() => void refresh(), pollEveryMs);
+  return () => clearInterval(timer);
+}
+
+/** The server that has an environment's rows. */
+export function clickhouseOf(clickhouse: ClickHouseClient, appId: string): ClickHouseClient {
+  const servers = serversOf(clickhouse);
+  const count = servers.table()?.servers.length;
+  return count === undefined ? clickhouse : servers.ofShard(shardOf(appId, count));
+}
+
+/** Environments by the server that has their rows, in the order of the servers. Throws ServerNotNamed. */
+export function byServer(
+  clickhouse: ClickHouseClient,
+  appIds: readonly string[],
+): readonly (readonly [ClickHouseClient, readonly string[]])[] {
+  const { all } = serversOf(clickhouse);
+  const divided = new Map(all.map((client) => [client, [] as string[]]));
+  for (const appId of appIds) divided.get(clickhouseOf(clickhouse, appId))?.push(appId);
+  return [...divided].filter(([, here]) => here.length > 0);
+}
+
+/**
+ * Reads rows of some shards, on the servers that have them now. Settles with `moved` if one of the shards is or was on its way
+ * to another server, where rows may have been missing.
+ */
+export async function readUnmoved<T>(
+  redis: Redis,
+  clickhouse: ClickHouseClient,
+  shards: Iterable<number>,
+  read: () => Promise<T>,
+): Promise<T | 'moved'> {
+  const servers = serversOf(clickhouse);
+  const asked = [...shards];
+  const places = () => JSON.stringify(asked.map(servers.numberOf));
+  await refreshShardTable(redis, servers);
+  if (asked.some(servers.isMoving)) return 'moved';
+  const before = places();
+  const result = await read();
+  await refreshShardTable(redis, servers);
+  return asked.some(servers.isMoving) || places() !== before ? 'moved' : result;
+}
+
+/** For the start of a process: says in one line that CLICKHOUSE_URL does not fit, and ends the process. */
+export function exitAfter(error: unknown): never {
+  if (!(error instanceof AdministrationError)) throw error;
+  process.stderr.write(`sluice: ${error.message}\n`);
+  process.exit(1);
+}

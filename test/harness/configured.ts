@@ -1,0 +1,22 @@
+// Checks that a process accepts the environment that a file of deploy/ gives it.
+
+import assert from 'node:assert/strict';
+import { type Config, readConfig } from '../../src/config.js';
+
+/** Reads the configuration as a process would; fails when a value is bad or a variable is unknown. */
+export function assertConfigures(env: NodeJS.ProcessEnv, what: string): Config {
+  const read = new Set<string>();
+  const watched = new Proxy(env, {
+    get(target, name) {
+      read.add(String(name));
+      return target[String(name)];
+    },
+  });
+  const config = readConfig(watched);
+  const unread = Object.keys(env).filter((name) => !read.has(name));
+  assert.deepEqual(unread, [], `${what} sets variables that nothing reads`);
+  return config;
+}
+
+/** What an operator puts in place of an empty or placeholding ADMIN_TOKEN. */
+export const operatorsToken = '0f3b9c57d1e8246a90bd73e5c1f2846a7d05e9b3';

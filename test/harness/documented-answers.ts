@@ -1,0 +1,111 @@
+// Compares answers of the deletion API with what the OpenAPI document says of them: every answer that a test gets is checked, so
+// the document is true of all that the tests see.
+
+import assert from 'node:assert/strict';
+import { Compile } from '../../src/contract/typebox.js';
+import { type DeletionApiOptions, deletionRoutes } from '../../src/http/endpoints/deletion.js';
+import { type ExportApiOptions, exportPart, exportRoutes } from '../../src/http/endpoints/user-export.js';
+import {
+  type SuppressionApiOptions,
+  suppressionPart,
+  suppressionRoutes,
+} from '../../src/http/endpoints/user-suppression.js';
+import { deletionPart } from '../../src/http/openapi/deletion.js';
+import { openApiDocument } from '../../src/http/openapi/document.js';
+
+type Json = Readonly<Record<string, unknown>>;
+type Answer = {
+  readonly headers?: Readonly<Record<string, { readonly required?: boolean }>>;
+  readonly content?: Readonly<Record<string, { readonly schema: object }>>;
+};
+type Operation = { readonly responses: Readonly<Record<string, Answer>> };
+type Reply = {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly text: string;
+};
+
+const document = openApiDocument(
+  '',
+  [deletionPart, suppressionPart, exportPart],
+  [
+    ...deletionRoutes({} as DeletionApiOptions),
+    ...suppressionRoutes({} as SuppressionApiOptions),
+    ...exportRoutes({} as ExportApiOptions),
+  ],
+);
+const operations = Object.entries(
+  document.paths as Readonly<Record<string, Readonly<Record<string, Operation>>>>,
+).flatMap(([path, its]) =>
+  Object.entries(its).map(([method, operation]) => ({
+    method: method.toUpperCase(),
+    path: new RegExp(`^${path.replaceAll(/\{\w+\}/g, '[^/?]+')}(?:\\?|$)`),
+    operation,
+  })),
+);
+
+/** Lines of an export that are checked; the others of a long one are like them. */
+const linesMax = 100;
+
+/** Throws if an operation of the deletion API is answered otherwise than documented. Other requests are not looked at. */
+export function assertDocumented(method: string, path: string, reply: Reply): void {
+  const found = operations.find((each) => each.method === method && each.path.test(path));
+  if (found === undefined) return;
+  const what = `${method} ${path.slice(0, 100)}: ${reply.status}`;
+  const answer = found.operation.responses[reply.status];
+  assert.ok(answer, `${what} is not documented: ${reply.text.slice(0, 300)}`);
+  for (const [name, { required }] of Object.entries(answer.headers ?? {}))
+    if (required) assert.ok(reply.headers[name.toLowerCase()], `${what} has no ${name}`);
+  const type = String(reply.headers['content-type']);
+  const schema = answer.content?.[type]?.schema;
+  assert.ok(schema, `${what} is not documented as ${type}`);
+  const documents = type === 'application/x-ndjson' ? linesOf(reply.text) : [reply.text];
+  for (const text of documents) assertHolds(schema, JSON.parse(text), what);
+}
+
+/** Throws if a call to an account is other than documented. */
+export function assertDocumentedCall(body: string): void {
+  const { post } = document.webhooks.deletionComplete as { post: { requestBody: Answer } };
+  assertHolds(post.requestBody.content?.['application/json']?.schema as object, JSON.parse(body), 'a call');
+}
+
+/** The first lines; the last one may be cut off. */
+function linesOf(text: string): string[] {
+  return text.split('\n').slice(0, -1).slice(0, linesMax);
+}
+
+const compiled = new Map<object, ReturnType<typeof Compile>>();
+
+function assertHolds(schema: object, value: unknown, what: string): void {
+  let its = compiled.get(schema);
+  if (its === undefined) {
+    its = Compile(resolved(schema));
+    compiled.set(schema, its);
+  }
+  if (its.Check(value)) return;
+  assert.fail(
+    `${what}: ${JSON.stringify(its.Errors(value).slice(0, 3))} of ${JSON.stringify(value).slice(0, 500)}`,
+  );
+}
+
+/**
+ * The schema with the ones that it refers to, and with a ban on fields that it does not name: clients ignore what they do not
+ * know, but the service documents what it sends.
+ */
+function resolved(schema: unknown): object {
+  if (Array.isArray(schema)) return schema.map((each) => (isObject(each) ? resolved(each) : each));
+  const { $ref: name, ...rest } = schema as Json;
+  if (typeof name === 'string') {
+    const named = document.components.schemas[name.replace('#/components/schemas/', '')];
+    return resolved(named);
+  }
+  const inner = Object.fromEntries(
+    Object.entries(rest).map(([key, value]) => [key, isObject(value) ? resolved(value) : value]),
+  );
+  const isClosed = rest.type === 'object' && rest.additionalProperties === undefined;
+  return isClosed ? { ...inner, additionalProperties: false } : inner;
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
+}

@@ -1,0 +1,19 @@
+// The environment of the processes that tests start. From the surrounding one it keeps only what any program needs, so
+// that no setting of the caller's shell changes what is tested.
+
+import type { TableKind } from '../../src/config.js';
+
+const kept = ['PATH', 'HOME', 'TMPDIR', 'TZ', 'LANG', 'NODE_OPTIONS', 'NODE_V8_COVERAGE', 'LD_LIBRARY_PATH'];
+
+/**
+ * `TEST_TABLES=rehearsed npm test -- deletion` runs tests with the statements for replicas. A test that looks into the memory
+ * of ClickHouse's tables, or counts statements, may fail then.
+ */
+export const tablesUnderTest: TableKind = process.env.TEST_TABLES === 'rehearsed' ? 'rehearsed' : 'plain';
+
+export function plainEnvironment(): NodeJS.ProcessEnv {
+  const entries = kept
+    .filter((name) => process.env[name] !== undefined)
+    .map((name) => [name, process.env[name]]);
+  return { CLICKHOUSE_TABLES: tablesUnderTest, ...Object.fromEntries(entries) };
+}

@@ -1,0 +1,143 @@
+// A private Redis Cluster for tests: masters on loopback without replicas, each configured like the embedded Redis.
+
+import { execFile } from 'node:child_process';
+import { appendFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { Cluster } from '../../src/packages/ioredis.js';
+import { freePort } from './free-port.js';
+import { type RedisHandle, type RedisOptions, startRedis } from './redis.js';
+import { until } from './wait.js';
+
+const slotCount = 16_384;
+
+export type RedisClusterHandle = {
+  /** All masters, as `REDIS_URL` names them, by their proxies if they have some. */
+  readonly url: string;
+  /** In the order of their slots; each has as many. */
+  readonly masters: readonly RedisHandle[];
+  /** The master that holds a key. */
+  masterOf(key: string): Promise<RedisHandle>;
+  /** The test's own connection, without a proxy, which waits for a master without a limit. */
+  readonly redis: Cluster;
+  /** Settles when every running master serves its slots. */
+  untilOk(): Promise<void>;
+  remove(): Promise<void>;
+};
+
+export type RedisClusterOptions = Pick<RedisOptions, 'appendfsync' | 'maxmemory'> & {
+  /** 3 by default. */
+  readonly count?: number;
+  /** Gives the port of a proxy to a master's port: the cluster tells its clients to come by that. */
+  readonly announced?: (port: number) => number | Promise<number>;
+  /** Further lines of each redis.conf. */
+  readonly more?: readonly string[];
+};
+
+/** Starts the masters and makes them a cluster; settles when all slots are served. */
+export async function startRedisCluster(options: RedisClusterOptions = {}): Promise<RedisClusterHandle> {
+  // Most tests are about processes, not disks.
+  const { count = 3, appendfsync = 'no', maxmemory, announced = (port) => port } = options;
+  const masters: RedisHandle[] = [];
+  const busPorts: number[] = [];
+  try {
+    for (let number = 1; number <= count; number += 1) {
+      const busPort = await freePort();
+      busPorts.push(busPort);
+      const more = [
+        'cluster-enabled yes',
+        `cluster-port ${busPort}`,
+        'cluster-node-timeout 2000',
+        // A master that is away stops only its own shards.
+        'cluster-require-full-coverage no',
+        ...(options.more ?? []),
+      ];
+      masters.push(await startRedis({ appendfsync, more, ...(maxmemory && { maxmemory }) }));
+    }
+    await meet(masters, busPorts);
+  } catch (error) {
+    await Promise.all(masters.map((master) => master.remove()));
+    throw error;
+  }
+  const ports = await announce(masters, announced);
+  const redis = new Cluster(
+    masters.map(({ port }) => ({ host: '127.0.0.1', port })),
+    {
+      // A master may be away for the whole test.
+      maxRedirections: 1_000,
+      retryDelayOnFailover: 100,
+      clusterRetryStrategy: () => 50,
+      natMap: Object.fromEntries(
+        masters.map(({ port }, index) => [`127.0.0.1:${ports[index]}`, { host: '127.0.0.1', port }]),
+      ),
+    },
+  );
+  redis.on('error', () => {
+    // The client reconnects by itself; a test that waits too long fails by its own deadline.
+  });
+  redis.on('node error', () => undefined);
+
+  const cluster: RedisClusterHandle = {
+    url: ports.map((port) => `redis://127.0.0.1:${port}`).join(','),
+    masters,
+    redis,
+    masterOf: async (key) => {
+      const slot = await redis.cluster('KEYSLOT', key);
+      return masters[Math.floor((Number(slot) * masters.length) / slotCount)] as RedisHandle;
+    },
+    untilOk: async () => {
+      for (const { port } of masters.filter(({ running }) => running)) {
+        await until(async () => (await ask(port, 'cluster', 'info')).includes('cluster_state:ok'), {
+          deadlineMs: 30_000,
+          what: `the master on port ${port} serves its slots`,
+        });
+      }
+    },
+    remove: async () => {
+      redis.disconnect();
+      await Promise.all(masters.map((master) => master.remove()));
+    },
+  };
+  await cluster.untilOk();
+  return cluster;
+}
+
+/** Gives each master its slots and lets all know each other. `redis-cli --cluster create` wants three masters at least. */
+async function meet(masters: readonly RedisHandle[], busPorts: readonly number[]): Promise<void> {
+  const firstSlot = (index: number) => Math.ceil((index * slotCount) / masters.length);
+  const [first] = masters;
+  for (const [index, { port }] of masters.entries()) {
+    // Masters with the same epoch would agree on others by themselves, but only after a while.
+    await ask(port, 'cluster', 'set-config-epoch', String(index + 1));
+    const slots = [firstSlot(index), firstSlot(index + 1) - 1].map(String);
+    await ask(port, 'cluster', 'addslotsrange', ...slots);
+    if (first !== undefined && index > 0)
+      await ask(first.port, 'cluster', 'meet', '127.0.0.1', String(port), String(busPorts[index]));
+  }
+  for (const { port } of masters)
+    await until(
+      async () => (await ask(port, 'cluster', 'info')).includes(`cluster_slots_assigned:${slotCount}`),
+      { deadlineMs: 30_000, what: `the master on port ${port} knows all others` },
+    );
+}
+
+/** Lets each master announce a port, also after it was restarted; settles with these ports. */
+async function announce(
+  masters: readonly RedisHandle[],
+  announced: (port: number) => number | Promise<number>,
+): Promise<readonly number[]> {
+  const ports = await Promise.all(masters.map(({ port }) => announced(port)));
+  for (const [index, { port, dir }] of masters.entries()) {
+    const setting = ['cluster-announce-port', String(ports[index])] as const;
+    if (ports[index] === port) continue;
+    appendFileSync(join(dir, 'redis.conf'), `${setting.join(' ')}\n`);
+    await ask(port, 'config', 'set', ...setting);
+  }
+  return ports;
+}
+
+/** What `redis-cli` prints for a command to one server. */
+export async function ask(port: number, ...command: readonly string[]): Promise<string> {
+  const { stdout } = await promisify(execFile)('redis-cli', ['-p', String(port), ...command]);
+  return stdout;
+}

@@ -1,0 +1,80 @@
+// A private redis-server for tests, configured like the embedded one.
+
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { redisConfig } from '../../deploy/local/redis-config.js';
+import { readyRedisPid } from '../../deploy/local/redis-probe.js';
+import { type Child, startChild } from './child.js';
+import { freePort } from './free-port.js';
+import { removeTempDir, tempDir } from './temp-dir.js';
+
+export type RedisHandle = Child & {
+  readonly url: string;
+  /** Path of the Unix socket on which it also listens. */
+  readonly socket: string;
+  readonly port: number;
+  /** Holds `appendonlydir/`; kept over kill9 and restart, removed by `remove` or with the process. */
+  readonly dir: string;
+  /** Kills it and removes its data. */
+  remove(): Promise<void>;
+};
+
+export type RedisOptions = {
+  /**
+   * `always` by default. With `no` writes still survive the process and no answer waits for a disk. That is for tests of
+   * other subjects: if the disk stalls for longer than a commit may take, the outcome of the commit stays unknown.
+   */
+  readonly appendfsync?: 'always' | 'everysec' | 'no';
+  /** Bytes; 1 GiB by default. */
+  readonly maxmemory?: number;
+  readonly port?: number;
+  readonly dir?: string;
+  /** Further environment of the process. */
+  readonly env?: NodeJS.ProcessEnv;
+  /** Further lines of its redis.conf. */
+  readonly more?: readonly string[];
+};
+
+/** Starts redis-server on a loopback port; settles when it has loaded its data and answers PING. */
+export async function startRedis(options: RedisOptions = {}): Promise<RedisHandle> {
+  const ownDir = options.dir === undefined;
+  const dir = options.dir ?? tempDir('redis');
+  mkdirSync(dir, { recursive: true });
+  for (let attempt = 1; ; attempt += 1) {
+    const port = options.port ?? (await freePort());
+    const file = join(dir, 'redis.conf');
+    const memoryBytesMax = options.maxmemory ?? 1024 ** 3;
+    const config = redisConfig({
+      port,
+      dir,
+      hasSocket: true,
+      appendfsync: options.appendfsync ?? 'always',
+      memoryBytesMax,
+    });
+    writeFileSync(file, [config, ...(options.more ?? []), ''].join('\n'));
+    try {
+      const child = await startChild({
+        name: 'redis-server',
+        program: { command: 'redis-server', args: [file], env: { ...process.env, ...options.env } },
+        healthy: async ({ pid }) => (await readyRedisPid(port)) === pid,
+        healthyDeadlineMs: 60_000,
+      });
+      return Object.defineProperties(child as RedisHandle, {
+        url: { value: `redis://127.0.0.1:${port}` },
+        socket: { value: join(dir, 'redis.sock') },
+        port: { value: port },
+        dir: { value: dir },
+        remove: {
+          value: async () => {
+            await child.kill9();
+            if (ownDir) removeTempDir(dir);
+          },
+        },
+      });
+    } catch (error) {
+      // Another process took the port between the check and the bind.
+      const collided = String((error as Error).message).includes('Address already in use');
+      if (!collided || options.port !== undefined || attempt === 5) throw error;
+    }
+  }
+}
