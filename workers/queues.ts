@@ -92,7 +92,7 @@ export function asJob<Arguments extends unknown[]>(
     try {
       await work(...args);
     } catch (error) {
-      // It says that the job waits, which is no failure.
+      // It says that the job waits, which is not a failure.
       if (error instanceof DelayedError) throw error;
       throw new JobFailed(error);
     }

@@ -92,7 +92,7 @@ function amountOf(count: number, what: string): string {
   return count === 1 ? `1 ${what} is` : `${count} ${what}s are`;
 }
 
-/** Each shard has its own ticks. One that rests for a moment, or that has nothing to do, is no reason to worry. */
+/** Each shard has its own ticks. One that pauses for a moment, or has nothing to do, is not a reason to worry. */
 function withoutWorker(shards: readonly Shard[]): string[] {
   if (shards.every(({ works }) => !works)) return ['no worker runs, so records are taken and wait'];
   const idle = shards.flatMap(({ works, oldestMs }, shard) =>

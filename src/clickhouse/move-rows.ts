@@ -84,7 +84,7 @@ export async function readFingerprint(
   const columns = await columnsOf(client, table);
   const { rows, sum, xor } = await readRowLong<{ rows: string; sum: string; xor: string }>(client, {
     // Of a tuple: the hash of several values is null if one of them is null, and sums leave it out.
-    // Its name is no column's: ClickHouse would take it for the column in the condition.
+    // Its name must not be a column's: ClickHouse would take it for the column in the condition.
     query: `SELECT toString(count()) AS rows, toString(sum(row_hash)) AS sum, toString(groupBitXor(row_hash)) AS xor
       FROM (SELECT sipHash64((${columns})) AS row_hash FROM ${from} WHERE _partition_id = {partition:String} AND ${where})`,
     query_params: { partition },

@@ -11,7 +11,7 @@ export type Time = {
 
 export const realTime: Time = {
   nowMs: () => performance.now(),
-  // It rejects only when it is aborted, which is no error here.
+  // It rejects only when it is aborted, which is not an error here.
   pause: (ms, signal) => pause(ms, undefined, { signal }).catch(() => undefined),
 };
 

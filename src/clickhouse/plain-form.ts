@@ -20,6 +20,6 @@ export function hasPlainForm(plainForms: string): string {
  * (by_plain_form of the stored tables).
  */
 export function differsAndHas(plainForms: string): string {
-  // A blank is no plain form, so it stands for all identities that are their own.
+  // A blank is not a plain form, so it stands for all identities that are their own.
   return `if(${plainForm('identity')} = identity, ' ', ${plainForm('identity')}) IN (${plainForms})`;
 }

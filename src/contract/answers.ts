@@ -51,7 +51,7 @@ export const bulkErrorSchema = Type.Object({
 });
 
 const messageId = Type.Optional(
-  Type.String({ description: 'The id of the message; absent when it was no string.' }),
+  Type.String({ description: 'The id of the message; absent when it was not a string.' }),
 );
 
 /** The result of one message of the client library. */

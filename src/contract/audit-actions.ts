@@ -1,4 +1,4 @@
-// The actions of the audit log that are no commands of administrators, each with its words for people. A command says its words
+// The actions of the audit log that are not commands of administrators, each with its words for people. A command says its words
 // itself (admin/command.ts).
 
 export const otherActions = {

@@ -442,7 +442,7 @@ export const administration = {
   daysMax: 9_999,
   /** The highest number that an option of a command counts to. */
   countMax: 999_999_999,
-  /** Characters of an ADMIN_TOKEN, and how many different ones: a repeated word is no secret. */
+  /** Characters of an ADMIN_TOKEN, and how many different ones: a repeated word is not a secret. */
   tokenLengthMin: 32,
   tokenSymbolsMin: 8,
   /** How late a wrong ADMIN_TOKEN is answered, and how many such answers wait at once. */
@@ -531,10 +531,10 @@ export const moves = {
 
 /** The importer of files. */
 export const imports = {
-  /** A longer row of a CSV file is no row, but a quote that nothing closes. */
+  /** A longer row of a CSV file is not a row, but a quote that nothing closes. */
   rowCharactersMax: MiB,
   headerBytesMax: 64 * KiB,
-  /** A longer line or element of a JSON file is no row; the file may have another format. */
+  /** A longer line or element of a JSON file is not a row; the file may have another format. */
   elementBytesMax: 64 * MiB,
   /** More than zstd itself takes unless told otherwise; a decoder keeps so much of the content. */
   zstdWindowBytesMax: 128 * MiB,

@@ -1,5 +1,5 @@
 // The content of a file, decompressed, as a stream of bytes. Compressed content is read to its end, whatever it is made of:
-// what is wrong in it, or is no part of it, is an error.
+// what is wrong in it, or is not a part of it, is an error.
 
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';

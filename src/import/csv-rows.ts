@@ -32,7 +32,7 @@ export async function* readCsv(input: Input, options: ReadOptions): AsyncGenerat
     const content = textIn(input, options.onShare);
     const head = await headOf(content);
     const text = head.toString('utf8').replace(/^\ufeff/, '');
-    // Excel's first line is no row.
+    // Excel's first line is not a row.
     const declared = declaredSeparator(text);
     const begin = declared === undefined ? head : Buffer.from(text.slice(declared.end));
     const isTabs = /\.tsv(\.|$)/i.test(input.name);

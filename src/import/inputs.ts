@@ -248,7 +248,7 @@ function assertReadable(
   const start = head.subarray(0, 64);
   const zeros = start.filter((byte) => byte === 0).length;
   if (format !== 'parquet' && encoding === 'utf-8' && zeros * 3 > start.length)
-    throw new ImportError(`${name}: it is no text, or UTF-16 without a byte order mark; save it as UTF-8`);
+    throw new ImportError(`${name}: it is not text, or it is UTF-16 without a byte order mark; save it as UTF-8`);
 }
 
 function compressionOf(head: Buffer): Compression {
@@ -268,7 +268,7 @@ function formatOfName(name: string): Format | undefined {
   return formats[/\.([a-z]+)$/i.exec(inner)?.[1]?.toLowerCase() ?? ''];
 }
 
-/** JSON whose first line is no whole object is written over several lines: an array, or objects one after another. */
+/** JSON whose first line is not a whole object is written over several lines: an array, or objects one after another. */
 function formatOfContent(head: Buffer, encoding: Encoding): Format {
   if (head.subarray(0, 4).toString('latin1') === 'PAR1') return 'parquet';
   const text = textOf(head, encoding).trimStart();

@@ -2,7 +2,7 @@
 
 import { counts, imports } from '../contract/limits.js';
 
-/** The content is no such list. */
+/** The content is not such a list. */
 class Malformed extends Error {}
 
 /** Its number, counted from 1, and its bytes. */

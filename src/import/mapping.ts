@@ -128,7 +128,7 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
     ];
   }
 
-  /** A number that is no safe integer may stand for several users, so it stays a number and is refused. */
+  /** A number that is not a safe integer may stand for several users, so it stays a number and is refused. */
   function userOf(row: Fields): Fields {
     for (const [field, column] of userColumns) {
       const name = mapping[column];

@@ -163,7 +163,7 @@ function leaf(element: SchemaElement, name: string, isTop: boolean): Convert {
     case 'BYTE_ARRAY':
       return (value) => {
         if (typeof value === 'string') return value;
-        throw new ValueFault(`has bytes in the column ${name} that are no UTF-8`);
+        throw new ValueFault(`has bytes in the column ${name} that are not UTF-8`);
       };
     default:
       return (value) => value;
@@ -220,7 +220,7 @@ function decimal(unscaled: bigint, scale: number): number | string {
 
 function dateText(days: number): string {
   const date = new Date(days * 86_400_000);
-  if (Number.isNaN(date.getTime())) throw new ValueFault('has a date that is no date');
+  if (Number.isNaN(date.getTime())) throw new ValueFault('has a date that does not exist');
   return date.toISOString().slice(0, -14);
 }
 
@@ -267,7 +267,7 @@ function uuid(bytes: Uint8Array): string {
 /** Any field may become a property, so every long number keeps its digits. */
 function json(bytes: Uint8Array, name: string): unknown {
   const document = parseDocument(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), 'all');
-  if ('code' in document) throw new ValueFault(`has something in the column ${name} that is no JSON`);
+  if ('code' in document) throw new ValueFault(`has something in the column ${name} that is not JSON`);
   return document.value;
 }
 

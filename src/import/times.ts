@@ -23,7 +23,7 @@ export const zoneWanted = '--time-zone must say which: UTC, +02:00 or a name suc
 
 const units: Readonly<Record<string, number>> = { s: 1e9, ms: 1e6, us: 1e3, ns: 1 };
 const nsPerMs = 1e6;
-/** A number in plain decimals: what else JavaScript takes for one (blanks, 0x10, lists) is no time. */
+/** A number in plain decimals: what else JavaScript takes for one (blanks, 0x10, lists) is not a time. */
 const decimal = /^([+-]?)(\d+)(?:\.(\d*))?$/;
 /** No Date is farther from 1970. */
 const instantMax = 8.64e15;
@@ -64,7 +64,7 @@ export function readTime(value: unknown, format: TimeFormat): TimeResult {
 }
 
 function instantOf(value: unknown, { kind, unitNs, pattern, zone }: TimeFormat): TimeResult {
-  if (value instanceof Date) return Number.isNaN(value.getTime()) ? 'is no date' : value.getTime();
+  if (value instanceof Date) return Number.isNaN(value.getTime()) ? 'is not a date' : value.getTime();
   if (kind === 'number') return timeOfNumber(value, unitNs as number);
   if (kind === 'pattern') {
     const match = typeof value === 'string' ? pattern?.form.exec(value.trim()) : undefined;
@@ -75,7 +75,7 @@ function instantOf(value: unknown, { kind, unitNs, pattern, zone }: TimeFormat):
     if (Number(value) >= epochSeconds.endsBefore) return timeOfNumber(value, nsPerMs);
     return 'is a number that would be a day in 1970 to 1973 as milliseconds; if these are seconds, say --timestamp-format s';
   }
-  if (typeof value !== 'string') return 'is no time';
+  if (typeof value !== 'string') return 'is not a time';
   const given = value
     .trim()
     .replace(/^(\d{4}-\d\d-\d\d) (?=\d)/, '$1T')

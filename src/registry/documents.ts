@@ -79,7 +79,7 @@ export type ApiKeys = {
   readonly created_at: string;
 };
 
-/** When a key was last used. It is copied like all documents, but a change of it is no new version of the registry. */
+/** When a key was last used. It is copied like all documents, but a change of it does not make a new version of the registry. */
 export type KeyUse = { readonly used_at: string };
 /** A backup of ClickHouse, made by `npm run admin -- backup create`. */
 export type Backup = {

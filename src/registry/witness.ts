@@ -142,7 +142,7 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
 
   const learn = (part: Part, number: number) => known.set(part, Math.max(known.get(part) ?? 0, number));
 
-  /** A Redis that does not wait for its disk may lose its last second; that is no older copy. */
+  /** A Redis that does not wait for its disk may lose its last second; that is not an older copy. */
   async function readSlack(): Promise<void> {
     // A Redis that does not tell is taken for one that may lose a second.
     const policy = await redis.call('CONFIG', 'GET', 'appendfsync').catch(() => undefined);

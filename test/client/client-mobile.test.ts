@@ -629,11 +629,11 @@ describe('a surface', () => {
       [null, /./],
       [{ warn }, /baseUrl is missing/],
       [{ baseUrl: 5, warn }, /baseUrl is missing/],
-      [{ baseUrl: '', warn }, /baseUrl is no http or https address/],
-      [{ baseUrl: 'events.example', warn }, /baseUrl is no http or https address/],
-      [{ baseUrl: 'ftp://events.example', warn }, /baseUrl is no http or https address/],
-      [{ baseUrl: 'https://', warn }, /baseUrl is no http or https address/],
-      [{ baseUrl: 'https://events.example?x=1', warn }, /baseUrl is no http or https address/],
+      [{ baseUrl: '', warn }, /baseUrl must be an http or https address/],
+      [{ baseUrl: 'events.example', warn }, /baseUrl must be an http or https address/],
+      [{ baseUrl: 'ftp://events.example', warn }, /baseUrl must be an http or https address/],
+      [{ baseUrl: 'https://', warn }, /baseUrl must be an http or https address/],
+      [{ baseUrl: 'https://events.example?x=1', warn }, /baseUrl must be an http or https address/],
     ];
     context.mock.method(console, 'warn', warn);
     for (const [options, reason] of refused) {

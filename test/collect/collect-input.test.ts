@@ -333,7 +333,7 @@ describe('a request as a whole', () => {
           : ('invalid_type' as const),
     })),
     {
-      name: 'bytes that are no UTF-8',
+      name: 'bytes that are not UTF-8',
       body: () => Buffer.concat([Buffer.from('{"app_id":"'), Buffer.from([0xff]), Buffer.from('"}')]),
       code: 'invalid_json',
     },

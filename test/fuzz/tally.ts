@@ -105,14 +105,14 @@ export function createTally(): Tally {
         if (segmentPath.test(request.path)) {
           if (request.method === 'POST') {
             const document = readDocument(request.body);
-            if (document === undefined) return 'acknowledges a body that is no JSON document in UTF-8';
+            if (document === undefined) return 'acknowledges a body that is not a JSON document in UTF-8';
             countSegment(document);
           }
           continue;
         }
         if (kind === undefined) continue;
         const document = readDocument(request.body);
-        if (document === undefined) return 'acknowledges a body that is no JSON document in UTF-8';
+        if (document === undefined) return 'acknowledges a body that is not a JSON document in UTF-8';
         countAccepted(kind, document, reply);
       }
       for (;;) {

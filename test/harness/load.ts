@@ -209,7 +209,7 @@ function parse(body: string): AnswerBody {
   try {
     return JSON.parse(body) as AnswerBody;
   } catch {
-    return {}; // An answer that is no JSON has no code, and so no expected outcome.
+    return {}; // An answer that is not JSON has no code, and so no expected outcome.
   }
 }
 

@@ -254,5 +254,5 @@ async function queryRows<Row>(clickhouse: ClickHouseHandle, database: string, sq
 }
 
 function compiled(path: string): string {
-  return fileURLToPath(new URL(`../${path}`, import.meta.url));
+  return fileURLToPath(new URL(`../../${path}`, import.meta.url));
 }

@@ -307,7 +307,7 @@ describe('a file', () => {
       /The row has 16 bytes without a type in the column big, which may be anything/,
     );
     const named = await into('1', ...berlin, '--properties', 'name');
-    assert.match(named.words, /The row has bytes in the column name that are no UTF-8/);
+    assert.match(named.words, /The row has bytes in the column name that are not UTF-8/);
   });
 
   test('may have columns named like properties of every object', async () => {
@@ -594,7 +594,7 @@ describe('rows that are refused', () => {
     assert.deepEqual(await stored(appId), []);
   });
 
-  test('include rows whose time in a Parquet file is no date', async () => {
+  test('include rows whose time in a Parquet file is not a date', async () => {
     // The second time is replaced by a number of microseconds that ClickHouse would not write.
     const sql = `SELECT number AS id, 'LAX' AS origin, toDateTime64(1234567890 + number, 6, 'UTC') AS date FROM numbers(3)
       SETTINGS output_format_parquet_compression_method = 'none'`;
@@ -614,7 +614,7 @@ describe('rows that are refused', () => {
       assert.equal(code, 1);
       assert.match(
         words,
-        /1 × The row has a time in the column date that is no date\. \(no-date\.parquet:2\)/,
+        /1 × The row has a time in the column date that is not a date\. \(no-date\.parquet:2\)/,
       );
       assert.match(words, /3 rows read, 1 would be refused/);
     }

@@ -242,7 +242,7 @@ describe('a time', () => {
       { u: 'ada', t: ' 1700000000000 ' },
     );
     const [list, text] = await timesOf(input, ...seconds.slice(0, -2));
-    assert.equal(list, 'The row has a time in the column t that is no time.');
+    assert.equal(list, 'The row has a time in the column t that is not a time.');
     assert.equal(text, '2023-11-14T22:13:20.000Z');
   });
 });

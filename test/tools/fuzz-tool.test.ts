@@ -187,7 +187,7 @@ test('finds an acknowledged body that is not a document', async () => {
   const fault = await faultFoundIn(({ method, body }) =>
     method === 'POST' && body.includes('é') ? { status: 200, body: '{}' } : undefined,
   );
-  assert.match(fault?.what ?? '', /acknowledges a body that is no JSON/);
+  assert.match(fault?.what ?? '', /acknowledges a body that is not a JSON/);
 });
 
 test('makes the same cases from the same seed, and different ones from another', () => {

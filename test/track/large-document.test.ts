@@ -71,7 +71,7 @@ describe('a large document', () => {
     }
   });
 
-  test('that is no JSON is refused as that, wherever it is wrong', () => {
+  test('that is not JSON is refused as that, wherever it is wrong', () => {
     for (const text of [
       '',
       '{',

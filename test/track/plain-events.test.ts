@@ -197,7 +197,7 @@ describe('leaves to the full way', () => {
     'more events than are accepted': bulk(...Array.from({ length: 1001 }, () => usual)),
     'no events': bulk(),
     'a second document': `${single(usual)}{}`,
-    'bytes that are no UTF-8': 'x',
+    'bytes that are not UTF-8': 'x',
     ...Object.fromEntries(
       ['-0', '1.50', '1.0', '1e3', '0.0000001', '1234567890123456', '01', '1.', '.5', '-', '0x1', '--1'].map(
         (number) => [`the number ${number}`, withProperties(`{"a":${number}}`)],
@@ -206,7 +206,7 @@ describe('leaves to the full way', () => {
   };
   for (const [what, body] of Object.entries(bodies)) {
     test(what, () => {
-      const bytes = what === 'bytes that are no UTF-8' ? invalidUtf8() : Buffer.from(body);
+      const bytes = what === 'bytes that are not UTF-8' ? invalidUtf8() : Buffer.from(body);
       assert.equal(agreesOn(bytes), false);
     });
   }

@@ -125,7 +125,7 @@ async function findDeletion({ redis }: AdminContext, id: string): Promise<Deleti
 /** Checks a certificate by a public key. Throws AdministrationError when the key is none. */
 function checkCertificate(certificate: string, keyText: string) {
   const key = readPublicKey(keyText);
-  if (key === undefined) throw new AdministrationError('the key is no Ed25519 public key');
+  if (key === undefined) throw new AdministrationError('the key is not an Ed25519 public key');
   return verifyCertificate(certificate, key);
 }
 

@@ -53,7 +53,7 @@ export function Reference({ account }: { readonly account: Account | undefined }
   useEffect(() => {
     if (ready !== key || document === undefined) return;
     const shown: Shown = { document, own: { app_id: appId, account_id: accountId } };
-    // The frame has no origin that could be named here. What is sent is no secret.
+    // The frame has no origin that could be named here. What is sent is not a secret.
     frame.current?.contentWindow?.postMessage(shown, '*');
   }, [ready, document, key]);
   return (

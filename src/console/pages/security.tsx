@@ -23,7 +23,7 @@ export function Security({ account }: { readonly account: Account }) {
       <h1>Privacy and security</h1>
       <section class="card">
         <h2>Environments</h2>
-        <p class="muted">Every record that is sent names the app ID. It is no secret.</p>
+        <p class="muted">Every record that is sent names the app ID. It is not a secret.</p>
         <Table
           caption="App IDs"
           rows={account.environments}

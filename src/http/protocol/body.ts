@@ -113,7 +113,7 @@ function collect(exchange: Exchange, bytesMax: number, takeAtOnce: TakeBody): vo
 }
 
 /**
- * The parser closes the connection if something that is no request follows a chunked body, such as trailers: then the client is told
+ * The parser closes the connection if something that is not a request follows a chunked body, such as trailers: then the client is told
  * that its request failed, and nothing of it may be stored.
  */
 function inNextTurn(exchange: Exchange, take: TakeBody): TakeBody {

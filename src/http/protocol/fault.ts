@@ -18,7 +18,7 @@ export function noteFault(log: Log, path: string, error: unknown): void {
 }
 
 function whereThrown(error: unknown): { readonly fault: string; readonly frames?: readonly string[] } {
-  if (!(error instanceof Error)) return { fault: 'something that is no error was thrown' };
+  if (!(error instanceof Error)) return { fault: 'something that is not an error was thrown' };
   const { message, stack = '' } = error;
   const frames = stack
     .slice(Math.max(0, stack.indexOf(message)) + message.length)

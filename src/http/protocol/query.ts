@@ -11,7 +11,7 @@ export function readParameters(query: string): URLSearchParams | Rejection {
 }
 
 function isText(query: string): boolean {
-  // Bytes that came as they are and were no UTF-8.
+  // Bytes that came unescaped and are not UTF-8.
   if (query.includes('\ufffd')) return false;
   try {
     decodeURIComponent(query);

@@ -29,7 +29,7 @@ const kinds: readonly (ContentKind & { readonly begins: readonly number[]; reado
 const workbook: ContentKind = { name: 'an Excel workbook (.xlsx)', advice: asCsv };
 const sheet: ContentKind = { name: 'an OpenDocument file, such as .ods', advice: asCsv };
 
-/** What is no text; undefined if it may be text. `head`: the first 4 KiB. */
+/** What is not text; undefined if it may be text. `head`: the first 4 KiB. */
 export function kindOfContent(head: Uint8Array): ContentKind | undefined {
   const found = kinds.find(({ begins, at = 0 }) => begins.every((byte, index) => head[at + index] === byte));
   if (found?.begins[0] !== 0x50 || found.begins[1] !== 0x4b) return found;

@@ -3,7 +3,7 @@
 export const separators = [',', ';', '\t'] as const;
 export type Separator = (typeof separators)[number];
 
-/** Excel's first line `sep=;`, which is no record: the separator that it names, and where the text goes on after it. */
+/** Excel's first line `sep=;`, which is not a record: the separator that it names, and where the text goes on after it. */
 export function declaredSeparator(
   text: string,
 ): { readonly separator: string; readonly end: number } | undefined {

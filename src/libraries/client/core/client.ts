@@ -267,7 +267,7 @@ export function createClient(adapters: Adapters): Client {
       }, true);
     },
     removeEventProperty(property) {
-      if (typeof property !== 'string') warn('removeEventProperty is ignored: the key is no text.');
+      if (typeof property !== 'string') warn('removeEventProperty is ignored: the key must be a string.');
       else whenStarted(({ eventProperties }) => eventProperties.remove(property));
     },
     clearEventProperties: () => whenStarted(({ eventProperties }) => eventProperties.clear()),
@@ -287,7 +287,7 @@ export function createClient(adapters: Adapters): Client {
     optIn: () => whenStarted(({ outbox }) => outbox.optIn()),
     changeInterval(ms) {
       if (!(Number.isFinite(ms) && ms > 0)) {
-        return warn('changeInterval is ignored: it is no positive number.');
+        return warn('changeInterval is ignored: it must be a positive number.');
       }
       changedIntervalMs = ms;
     },
@@ -322,10 +322,10 @@ export function createClient(adapters: Adapters): Client {
 }
 
 function faultOfStart(appId: unknown, settings: Settings): string | undefined {
-  if (typeof appId !== 'string' || appId === '' || hasLoneSurrogate(appId)) return 'app_id is no text';
+  if (typeof appId !== 'string' || appId === '' || hasLoneSurrogate(appId)) return 'app_id must be a string';
   const baseUrl: unknown = settings?.baseUrl;
   if (typeof baseUrl !== 'string' || !/^https?:\/\/[^\s?#]+$/i.test(baseUrl)) {
-    return 'baseUrl is no http or https URL';
+    return 'baseUrl must be an http or https URL';
   }
   return undefined;
 }

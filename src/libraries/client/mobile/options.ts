@@ -34,7 +34,7 @@ export function readOptions(given: MobileOptions): ReadOptions | FaultyOptions {
     const { warn, clock, randomBytes } = runtimeOf(Object(given));
     if (typeof baseUrl !== 'string') return { warn, fault: 'baseUrl is missing' };
     if (!/^https?:\/\/[^\s?#]+$/i.test(baseUrl))
-      return { warn, fault: 'baseUrl is no http or https address' };
+      return { warn, fault: 'baseUrl must be an http or https address' };
     if (randomBytes === undefined) {
       return { warn, fault: 'there is no crypto.getRandomValues; add it, or give randomBytes' };
     }

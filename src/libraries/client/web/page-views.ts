@@ -140,7 +140,7 @@ function campaignOf(url: string): Properties {
       try {
         found[key] = decodeURIComponent(value.replace(/\+/g, ' '));
       } catch {
-        // It is no text.
+        // It is not a string.
       }
       return all;
     },
