@@ -32,7 +32,8 @@ function destination(): ReturnType<typeof pino.destination> {
  * the message, since the message quotes the data that could not be read.
  */
 export function describeError(error: unknown): { name: string; code?: string; message: string } {
-  if (!(error instanceof Error)) return { name: 'unknown', message: 'something that is not an error was thrown' };
+  if (!(error instanceof Error))
+    return { name: 'unknown', message: 'something that is not an error was thrown' };
   const { code, type } = error as { code?: unknown; type?: unknown };
   const { name } = error.constructor;
   return {

@@ -16,11 +16,11 @@ import { createCrashPoint } from './crash-point.js';
 import { adminRoutes } from './http/endpoints/admin.js';
 import { adminApiRoutes } from './http/endpoints/admin-api.js';
 import { createAdminCallers } from './http/endpoints/admin-caller.js';
+import type { Ingestion } from './http/endpoints/admission.js';
 import { largeBodiesOfServers } from './http/endpoints/byte-allowance.js';
 import { collectRoutes } from './http/endpoints/collect.js';
 import { type DeletionApiOptions, deletionRoutes } from './http/endpoints/deletion.js';
 import { accountDeletionRoute } from './http/endpoints/deletion-submission.js';
-import type { Ingestion } from './http/endpoints/entrance.js';
 import { healthPart, healthRoutes, type Readiness } from './http/endpoints/health.js';
 import { ingestRoutes } from './http/endpoints/ingest.js';
 import { segmentRoutes } from './http/endpoints/segment.js';
@@ -209,7 +209,7 @@ function readiness(): Readiness {
   const ready = missing.length < (environments.deployment()?.shards ?? 1);
   // Records are accepted without ClickHouse until the backlog is full, so no process is taken out for it.
   const servers = serversOf(clickhouse);
-  const ofServers = [...serversWatch.away(), ...setBackIn(servers), ...servers.misfits()];
+  const ofServers = [...serversWatch.away(), ...setBackIn(servers), ...servers.misconfigurations()];
   return { ready, missing: [...missing, ...ofServers, ...describeSetAside(setAside.counts())] };
 }
 

@@ -11,9 +11,9 @@ import {
   isConnectionFault,
 } from '../src/clickhouse/client.js';
 import { assertRoom, NoRoom } from '../src/clickhouse/definitions.js';
-import { keepKeysOf } from '../src/clickhouse/key-index.js';
+import { indexKeysOf } from '../src/clickhouse/key-index.js';
 import { deleteRows, findMutationId, MutationFailed } from '../src/clickhouse/mutate.js';
-import { serversOf, serversThere } from '../src/clickhouse/servers.js';
+import { reachableServers, serversOf } from '../src/clickhouse/servers.js';
 import type { DeletionState } from '../src/contract/deletion-states.js';
 import { evidence } from '../src/contract/limits.js';
 import type { CrashPoint } from '../src/crash-point.js';
@@ -24,12 +24,11 @@ import { keepEvidence } from '../src/privacy/deletion/evidence.js';
 import { keepTargets, purgeTargets } from '../src/privacy/deletion/kept-targets.js';
 import { untilNoRetryRuns, withMaintenanceLock } from '../src/privacy/deletion/maintenance-lock.js';
 import { mirrorCompleted, mirrorDeletions } from '../src/privacy/deletion/mirror.js';
-import { type Place, placesInOrder } from '../src/privacy/deletion/places.js';
 import {
+  ConcurrentUpdate,
   completeDeletion,
   type DeletionRequest,
   type FoundRows,
-  Overtaken,
   readDeletion,
   updateDeletion,
 } from '../src/privacy/deletion/request.js';
@@ -50,6 +49,7 @@ import {
   type RoundParts,
 } from '../src/privacy/deletion/round-parts.js';
 import { countNamed, dropRoundTables } from '../src/privacy/deletion/round-tables.js';
+import { type UserTable, userTables } from '../src/privacy/deletion/user-tables.js';
 import { endExportsOf } from '../src/privacy/export/end.js';
 import { undoRuns } from '../src/privacy/retention/removed-identifications.js';
 import { mastersOf, type Redis } from '../src/redis/client.js';
@@ -83,7 +83,7 @@ export type RoundOptions = {
 export async function runDeletionRound(options: RoundOptions): Promise<number> {
   let ids: readonly string[] = [];
   try {
-    ids = await options.redis.smembers(registryKeys.unkeptDeletions);
+    ids = await options.redis.smembers(registryKeys.deletionsAwaitingTargetCopy);
     await keepNewTargets(options);
     // Requests gather between rounds. Choosing among them reads the whole registry, which is too much ten times a second.
     const turn = [options.redis, registryKeys.deletionRound, deletionRounds.everyMs] as const;
@@ -101,7 +101,7 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
     return done === 'locked' ? 0 : done;
   } catch (error) {
     // Another worker has continued with its requests.
-    if (error instanceof Overtaken) return 0;
+    if (error instanceof ConcurrentUpdate) return 0;
     const state = stateOfFault(error);
     options.log.error(
       { requests: ids.length, state, error: describeError(error) },
@@ -124,7 +124,7 @@ async function isBackupRestored(redis: Redis): Promise<boolean> {
  * loss has lost its targets only if Redis was emptied between the two.
  */
 async function keepNewTargets({ redis, clickhouse, crash }: RoundOptions): Promise<void> {
-  if ((await redis.scard(registryKeys.unkeptDeletions)) === 0) return;
+  if ((await redis.scard(registryKeys.deletionsAwaitingTargetCopy)) === 0) return;
   await mirrorDeletions(redis, clickhouse, crash);
   await keepTargets(redis, clickhouse);
   crash('targets_kept');
@@ -152,7 +152,7 @@ async function deleteTogether(
   endStep('count');
   options.crash('found_recorded');
 
-  for (const place of placesInOrder) {
+  for (const place of userTables) {
     await emptyPlace(options, round, place);
     endStep(place);
     await keepNewTargets(options);
@@ -164,7 +164,7 @@ async function deleteTogether(
   await update(options, round, () => ({
     left: [],
     verified_at: verifiedAt,
-    verified_tables: placesInOrder,
+    verified_tables: userTables,
   }));
   endStep('verify');
   options.crash('verified');
@@ -178,7 +178,7 @@ async function deleteTogether(
 /** A round under way: its tables, and its requests as they are in Redis now, by their numbers in the tables. */
 type Resolved = { readonly parts: RoundParts; readonly requests: Map<number, DeletionRequest> };
 /** The environments in which each place has rows that the round reaches. */
-type Round = Resolved & { readonly reached: ReadonlyMap<Place, readonly string[]> };
+type Round = Resolved & { readonly reached: ReadonlyMap<UserTable, readonly string[]> };
 
 /** The end of verified requests: removes their targets and what Redis noted of slow commands, then marks them complete. */
 async function finish(options: RoundOptions, requests: readonly DeletionRequest[]): Promise<void> {
@@ -221,7 +221,7 @@ async function finish(options: RoundOptions, requests: readonly DeletionRequest[
 /** A round that begins on a full disk cannot rewrite anything, and only adds to what ClickHouse tries there. */
 async function assertRoomEverywhere(clickhouse: ClickHouseClient): Promise<void> {
   const servers = serversOf(clickhouse);
-  const there = await serversThere(servers);
+  const there = await reachableServers(servers);
   for (const [number, client] of servers.all.entries())
     if (there.has(number)) await assertRoom(client, 'a round of deletions', deletionRounds.roomBytesMin);
 }
@@ -229,7 +229,7 @@ async function assertRoomEverywhere(clickhouse: ClickHouseClient): Promise<void>
 /** Drops the tables of all rounds. A server that is away has nothing in its memory when it is back, or is asked by a later round. */
 async function dropTablesEverywhere(clickhouse: ClickHouseClient): Promise<void> {
   const servers = serversOf(clickhouse);
-  const there = await serversThere(servers);
+  const there = await reachableServers(servers);
   for (const [number, client] of servers.all.entries()) {
     // The home must answer, so it is asked even if it seems to be away.
     if (number === 0 || there.has(number)) await dropRoundTables(client);
@@ -247,7 +247,7 @@ async function noteFailure(
     if (request === undefined) continue;
     await updateDeletion(redis, request, { state }).catch((error: unknown) => {
       // A request that another worker has picked up needs no note from this round; the others do.
-      if (!(error instanceof Overtaken)) throw error;
+      if (!(error instanceof ConcurrentUpdate)) throw error;
     });
   }
 }
@@ -305,7 +305,7 @@ async function resolve(
     // ClickHouse had its targets and lost them, since a backup was restored. The next round copies them from Redis again and
     // resolves their users again. If Redis has none either, the request is lost.
     await updateDeletion(redis, request, { resolved: false });
-    await redis.sadd(registryKeys.unkeptDeletions, request.deletion_request_id);
+    await redis.sadd(registryKeys.deletionsAwaitingTargetCopy, request.deletion_request_id);
   }
   const unresolved = [...unverified.keys()].filter(
     (number) => !unverified[number]?.resolved && !leftOut.has(number),
@@ -364,12 +364,12 @@ async function resolveUsers(
 async function countReached(
   options: RoundOptions,
   round: Resolved,
-): Promise<ReadonlyMap<Place, readonly string[]>> {
+): Promise<ReadonlyMap<UserTable, readonly string[]>> {
   const { parts } = round;
   const { client: clickhouse, tables } = parts.home;
-  const reached = new Map<Place, string[]>();
+  const reached = new Map<UserTable, string[]>();
   if ([...round.requests.values()].every((request) => request.found !== undefined)) {
-    for (const place of placesInOrder) {
+    for (const place of userTables) {
       const left = await Promise.all(parts.all.map((part) => countLeft(part.client, part.tables, place)));
       reached.set(
         place,
@@ -390,7 +390,7 @@ async function countReached(
   options.crash('evidence_kept');
   for (const part of parts.all) await forgetCounts(part.client, part.tables);
   const evidence_until = until.toISOString();
-  for (const place of placesInOrder) {
+  for (const place of userTables) {
     const rows = [...found.values()].flat().filter(({ table }) => table === place);
     reached.set(place, [...new Set(rows.map(({ app_id }) => app_id))]);
   }
@@ -403,7 +403,7 @@ async function countReached(
 }
 
 /** Deletes what the round reaches in one table. When all tables are done, a count shows that nothing is left. */
-async function emptyPlace(options: RoundOptions, round: Round, place: Place): Promise<void> {
+async function emptyPlace(options: RoundOptions, round: Round, place: UserTable): Promise<void> {
   const appIds = round.reached.get(place) ?? [];
   if (appIds.length === 0) return;
   for (const part of round.parts.all) {
@@ -417,7 +417,7 @@ async function emptyPlace(options: RoundOptions, round: Round, place: Place): Pr
 async function emptyPart(
   options: RoundOptions,
   round: Round,
-  place: Place,
+  place: UserTable,
   { client: clickhouse, tables }: RoundPart,
   appIds: readonly string[],
 ): Promise<void> {
@@ -431,7 +431,7 @@ async function emptyPart(
   await update(options, round, (request) => ({ mutations: [...request.mutations, mutation] }));
   // A repeat of a deleted record must never be stored. So its key goes into the index first: once the row is gone, nothing
   // else shows the repeat.
-  await keepKeysOf(clickhouse, place, predicate);
+  await indexKeysOf(clickhouse, place, predicate);
   crash('keys_kept');
   crash('before_mutation');
   await deleteRows(clickhouse, place, predicate, tables.mark);
@@ -468,7 +468,7 @@ async function findMutationIds(
 async function verify(options: RoundOptions, round: Round): Promise<void> {
   const left: FoundRows[] = [];
   for (const { client } of round.parts.all) await untilNoRetryRuns(client);
-  for (const place of placesInOrder) {
+  for (const place of userTables) {
     for (const { client, tables } of round.parts.all) {
       for (const [app_id, rows] of await countLeft(client, tables, place))
         left.push({ app_id, table: place, rows });

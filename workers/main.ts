@@ -46,7 +46,11 @@ function missing(): string[] {
   if (!working) return ['state: run "npm run admin -- restore" or start again'];
   // Without its only server a worker can do nothing; of several, the others' shards go on.
   const [away, servers] = [serversWatch?.away() ?? [], serversOf(clickhouse)];
-  return [...(away.length === servers.all.length ? away : []), ...setBackIn(servers), ...servers.misfits()];
+  return [
+    ...(away.length === servers.all.length ? away : []),
+    ...setBackIn(servers),
+    ...servers.misconfigurations(),
+  ];
 }
 
 /** With a port of its own a worker serves its metrics itself; otherwise the API process of its host does. */

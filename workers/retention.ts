@@ -6,16 +6,16 @@
 import { randomBytes } from 'node:crypto';
 import { readRow } from '../src/clickhouse/answers.js';
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
-import { keepKeysOf } from '../src/clickhouse/key-index.js';
+import { indexKeysOf } from '../src/clickhouse/key-index.js';
 import { deleteRows } from '../src/clickhouse/mutate.js';
-import { serversOf, serversThere } from '../src/clickhouse/servers.js';
+import { reachableServers, serversOf } from '../src/clickhouse/servers.js';
 import { refuseSegments } from '../src/clickhouse/shard-limits.js';
 import { isInsertRunning } from '../src/clickhouse/store.js';
 import { storedTable } from '../src/clickhouse/tables.js';
 import { takeFences, untilStored } from '../src/privacy/deletion/fences.js';
 import { untilNoRetryRuns, withMaintenanceLock } from '../src/privacy/deletion/maintenance-lock.js';
-import { type Place, placesInOrder } from '../src/privacy/deletion/places.js';
 import { readDeletions, readPendingMembers } from '../src/privacy/deletion/request.js';
+import { type UserTable, userTables } from '../src/privacy/deletion/user-tables.js';
 import { noteDue } from '../src/privacy/retention/due.js';
 import {
   countExpired,
@@ -163,7 +163,7 @@ async function partsOf(
   const servers = serversOf(clickhouse);
   const numbers = Array.from({ length: shards }, (_, shard) => shard);
   await refreshShardTable(redis, servers);
-  const there = await serversThere(servers);
+  const there = await reachableServers(servers);
   const parts: (Part | 'away')[] = [];
   for (const [number, client] of servers.all.entries()) {
     const ownShards = new Set(
@@ -198,7 +198,7 @@ async function expireOn(
   const { pending, counted } = await accountsThatDelete(context);
   const daysOf = new Map(environments.map(({ app_id, retain_days: days }) => [app_id, days]));
   let isUndone = false;
-  for (const place of placesInOrder) {
+  for (const place of userTables) {
     const heldUp = place === events ? counted : pending;
     const retained = retainedOf(
       environments.filter(({ account_id }) => !heldUp.has(account_id)),
@@ -248,7 +248,7 @@ async function accountsThatDelete({ redis, epoch }: RetentionContext) {
 
 /** What a run deletes from one table. */
 type Step = {
-  readonly place: Place;
+  readonly place: UserTable;
   readonly retained: readonly Retained[];
   readonly users: ExpiredUsers;
   readonly fences: readonly string[];
@@ -272,7 +272,7 @@ async function expirePlace(
   const left = await countExpired(clickhouse, place, predicate);
   if (left.size === 0) return rows;
   // A repeat of what is deleted must stay out, but after this its row no longer shows that it is one.
-  await keepKeysOf(clickhouse, place, predicate);
+  await indexKeysOf(clickhouse, place, predicate);
   crash('expired_keys_kept');
   if (!(await isHeld())) return without(rows, left);
   await deleteRows(clickhouse, place, predicate, users.mark);
@@ -304,7 +304,7 @@ async function expireIdentifications(
   const predicate = expiredPredicate(place, retained, users);
   const rows = await countExpired(clickhouse, place, predicate);
   if (rows.size === 0) return rows;
-  await keepKeysOf(clickhouse, place, predicate);
+  await indexKeysOf(clickhouse, place, predicate);
   crash('expired_keys_kept');
   await copyIdentifications(clickhouse, users.mark, predicate);
   if (!(await isHeld())) return undefined;
@@ -330,7 +330,7 @@ function least(fences: readonly string[]): string {
  */
 async function dropWholePartitions(
   { clickhouse, crash, log, isHeld }: Run,
-  place: Place,
+  place: UserTable,
   predicate: string,
   fences: readonly string[],
 ): Promise<void> {
@@ -340,7 +340,7 @@ async function dropWholePartitions(
   // ClickHouse does not refuse inserts that it had begun before.
   if (!(await untilTrue(async () => !(await isInsertRunning(clickhouse)), storedTimes))) return;
   for (const partition of await find()) {
-    await keepKeysOf(clickhouse, place, inPartition(partition));
+    await indexKeysOf(clickhouse, place, inPartition(partition));
     crash('expired_keys_kept');
     if (!(await isHeld())) return;
     await dropPartition(clickhouse, place, partition);

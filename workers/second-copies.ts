@@ -1,7 +1,7 @@
 // Writes the second copies of the registry, of deletion requests and of suppressions to ClickHouse, moves the audit log there,
 // and removes names of users that are no longer needed.
 
-import { serversOf, serversThere } from '../src/clickhouse/servers.js';
+import { reachableServers, serversOf } from '../src/clickhouse/servers.js';
 import { userExports } from '../src/contract/limits.js';
 import { usersUnjoined } from '../src/metrics.js';
 import { purgeStrayTargets } from '../src/privacy/deletion/kept-targets.js';
@@ -46,7 +46,7 @@ export async function writeSecondCopies(context: WorkerContext): Promise<void> {
 async function purgeStrays({ redis, clickhouse, epoch }: WorkerContext): Promise<void> {
   if (!(await takeTurn(redis, registryKeys.strayTargets, strayTargetsEveryMs))) return;
   const servers = serversOf(clickhouse);
-  const there = await serversThere(servers);
+  const there = await reachableServers(servers);
   for (const client of servers.all.filter((_, number) => there.has(number))) {
     await dropStrayPreviews(client, strayPreviewMsMin / 1_000);
     await dropExportTables(client, exportPrefix(), strayExportSecondsMin);

@@ -6,7 +6,7 @@ import { readRows } from '../clickhouse/answers.js';
 import { type ClickHouseClient, classifyFault, codeOfFault } from '../clickhouse/client.js';
 import { forgetErrorTexts } from '../clickhouse/error-texts.js';
 import { hasRow } from '../clickhouse/replication.js';
-import { type Servers, serversOf, serversThere } from '../clickhouse/servers.js';
+import { reachableServers, type Servers, serversOf } from '../clickhouse/servers.js';
 import { type FailedRow, insertFailedRow, isRowGone, shardNumberSpacing } from '../clickhouse/store.js';
 import { storedTable, UnknownColumns } from '../clickhouse/tables.js';
 import { AdministrationError } from '../contract/errors.js';
@@ -25,7 +25,7 @@ import { readLoadedRegistry } from '../registry/registry.js';
  */
 export async function listFailed(clickhouse: ClickHouseClient, countMax: number): Promise<unknown[]> {
   const servers = serversOf(clickhouse);
-  const there = await serversThere(servers);
+  const there = await reachableServers(servers);
   const asked = servers.all.filter((_, number) => there.has(number));
   const lists = await Promise.all(asked.map((client) => listFailedOn(client, countMax)));
   // With several servers, each has them in the same order.
@@ -57,7 +57,7 @@ export async function retryFailed(context: AdminContext): Promise<RetriedRows> {
       throw new AdministrationError('a backup is being restored: try again when that is done');
     const { epoch, accountOf } = await readAccounts(context);
     const servers = serversOf(clickhouse);
-    const there = await serversThere(servers);
+    const there = await reachableServers(servers);
     const rows = (
       await Promise.all(
         servers.all.map(async (client, number) => {

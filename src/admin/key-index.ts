@@ -3,7 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { type KeyIndexSize, readKeyIndexSize, readMarkers } from '../clickhouse/key-index.js';
-import { serversOf, serversThere } from '../clickhouse/servers.js';
+import { reachableServers, serversOf } from '../clickhouse/servers.js';
 import { StateNotLoaded } from '../contract/errors.js';
 import type { AdminContext } from '../operations/context.js';
 import { rebuildOf, rebuildText } from '../redis/key-rebuild.js';
@@ -20,7 +20,7 @@ import { readLoadedRegistry } from '../registry/registry.js';
 export async function showKeyIndex({ redis, clickhouse }: AdminContext) {
   const shards = await countShards(redis);
   const servers = serversOf(clickhouse);
-  const there = await serversThere(servers);
+  const there = await reachableServers(servers);
   const ofThose = <T>(read: (client: ClickHouseClient) => Promise<T>) =>
     Promise.all(servers.all.map((client, number) => (there.has(number) ? read(client) : undefined)));
   const [sizes, markersOf] = await Promise.all([

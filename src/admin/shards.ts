@@ -1,7 +1,7 @@
 // The shards and the ClickHouse servers that have their rows, for administrators.
 
 import { readSizes } from '../clickhouse/move-rows.js';
-import { serversOf, serversThere } from '../clickhouse/servers.js';
+import { reachableServers, serversOf } from '../clickhouse/servers.js';
 import { AdministrationError } from '../contract/errors.js';
 import type { AdminContext } from '../operations/context.js';
 import { goalOf, moveShard } from '../operations/move-shard.js';
@@ -28,7 +28,7 @@ export type ShardView = {
 export async function listShards({ redis, clickhouse }: AdminContext): Promise<ShardView[]> {
   const { deployment, shardServers } = await readLoadedRegistry(redis);
   const servers = serversOf(clickhouse);
-  const there = await serversThere(servers);
+  const there = await reachableServers(servers);
   const sizes = await Promise.all(
     servers.all.map((client, number) =>
       there.has(number) ? readSizes(client).catch(() => undefined) : undefined,

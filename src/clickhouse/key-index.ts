@@ -65,7 +65,7 @@ async function add(
  * Adds the keys of the rows that meet a condition. To be called before such rows are deleted: the index cannot be made anew
  * from rows that are gone.
  */
-export async function keepKeysOf(
+export async function indexKeysOf(
   client: ClickHouseClient,
   source: KeySource,
   condition: string,

@@ -8,7 +8,7 @@ import { randomUUID } from 'node:crypto';
 import { waits } from '../contract/limits.js';
 import { readRow, readRows } from './answers.js';
 import { type ClickHouseClient, patientOf } from './client.js';
-import { createPatience, realTime, type Time } from './patience.js';
+import { createProgressDeadline, realTime, type Time } from './progress-deadline.js';
 import { databaseIn, onAllReplicas, onCluster } from './replication.js';
 
 export class StandsStill extends Error {
@@ -73,7 +73,7 @@ async function watch(
   done: AbortSignal,
   { nowMs, pause }: Time,
 ): Promise<void> {
-  const standsStill = createPatience(waits.clickhouseMsMax, nowMs);
+  const standsStill = createProgressDeadline(waits.clickhouseMsMax, nowMs);
   for (;;) {
     await pause(lookEveryMs, done);
     if (done.aborted) return;

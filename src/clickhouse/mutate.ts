@@ -5,7 +5,7 @@
 import { waits } from '../contract/limits.js';
 import { readRow, readRows } from './answers.js';
 import type { ClickHouseClient } from './client.js';
-import { createPatience, realTime, type Time } from './patience.js';
+import { createProgressDeadline, realTime, type Time } from './progress-deadline.js';
 import { databaseIn, hasReplicas, onAllReplicas } from './replication.js';
 
 export class MutationFailed extends Error {}
@@ -34,7 +34,7 @@ export async function deleteRows(
   });
   const startedAt = nowMs();
   let askedAt = startedAt;
-  const standsStill = createPatience(waits.mutationStandstillMsMax, nowMs);
+  const standsStill = createProgressDeadline(waits.mutationStandstillMsMax, nowMs);
   let mutationId = '';
   for (;;) {
     const mutation = await readMutation(client, table, mark);

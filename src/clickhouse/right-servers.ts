@@ -6,7 +6,7 @@
 import { type ClickHouseClient, codeOfFault, faultCodes, guardStatements } from './client.js';
 import {
   foreignOf,
-  misfitOf,
+  misconfigurationOf,
   notOfRedis,
   readEpoch,
   readServerNumber,
@@ -25,7 +25,7 @@ export type RightServers = {
    */
   compare(place: number, signal?: AbortSignal): Promise<'right' | 'empty'>;
   /** What is wrong with the servers that were not right at their last check. */
-  misfits(): readonly string[];
+  misconfigurations(): readonly string[];
 };
 
 const comparedMsMax = 10_000;
@@ -40,7 +40,7 @@ type Compared = {
   /** When a connection to it failed last. */
   faultAtMs: number;
   noted: ServerNumber | undefined;
-  misfit: string | undefined;
+  misconfiguration: string | undefined;
   running: Promise<unknown> | undefined;
 };
 
@@ -58,7 +58,7 @@ export function guardServers(
       atMs: never,
       faultAtMs: never,
       noted: undefined,
-      misfit: undefined,
+      misconfiguration: undefined,
       running: undefined,
     }),
   );
@@ -86,19 +86,19 @@ export function guardServers(
     } catch (error) {
       server.atMs = never;
       if (codeOfFault(error) !== faultCodes.unknownDatabase) throw error;
-      server.misfit = undefined;
+      server.misconfiguration = undefined;
       return 'empty';
     }
     if (server === home) {
       const isForeign = foreignOf(epoch, epochInRedis());
       foreign = isForeign === undefined ? undefined : noted?.deployment;
       if (isForeign === undefined) server.noted = noted;
-      return settle(server, isForeign ?? misfitOf(place, noted, undefined), askedAtMs);
+      return settle(server, isForeign ?? misconfigurationOf(place, noted, undefined), askedAtMs);
     }
     server.noted = noted;
     const judge = () => {
       const isForeign = foreign !== undefined && noted?.deployment === foreign;
-      return isForeign ? notOfRedis(place) : misfitOf(place, noted, home?.noted?.deployment);
+      return isForeign ? notOfRedis(place) : misconfigurationOf(place, noted, home?.noted?.deployment);
     };
     // The home may have been created again since it was compared.
     if (judge() !== undefined && noted?.deployment !== home?.noted?.deployment)
@@ -106,15 +106,15 @@ export function guardServers(
     return settle(server, judge(), askedAtMs);
   }
 
-  function settle(server: Compared, misfit: string | undefined, askedAtMs: number): 'right' {
-    server.misfit = misfit;
-    server.atMs = misfit === undefined && server.faultAtMs < askedAtMs ? askedAtMs : never;
+  function settle(server: Compared, misconfiguration: string | undefined, askedAtMs: number): 'right' {
+    server.misconfiguration = misconfiguration;
+    server.atMs = misconfiguration === undefined && server.faultAtMs < askedAtMs ? askedAtMs : never;
     // While the home was away the others could not be compared with it.
     if (server === home)
       for (const other of servers)
         if (other.noted?.deployment !== server.noted?.deployment || other.noted?.deployment === foreign)
           other.atMs = never;
-    if (misfit !== undefined) throw new WrongServer(misfit);
+    if (misconfiguration !== undefined) throw new WrongServer(misconfiguration);
     return 'right';
   }
 
@@ -134,6 +134,6 @@ export function guardServers(
   }
   return {
     compare,
-    misfits: () => servers.flatMap(({ misfit }) => misfit ?? []),
+    misconfigurations: () => servers.flatMap(({ misconfiguration }) => misconfiguration ?? []),
   };
 }

@@ -24,15 +24,15 @@ export async function numberServers(clients: readonly ClickHouseClient[]): Promi
   // The first server may be a new one in the place of one that is lost.
   const deployment = noted.find((each) => each !== undefined)?.deployment ?? randomBytes(16).toString('hex');
   for (const [place, number] of noted.entries()) {
-    const misfit = number === undefined ? undefined : misfitOf(place, number, deployment);
-    if (misfit !== undefined) throw new MigrationError(misfit);
+    const misconfiguration = number === undefined ? undefined : misconfigurationOf(place, number, deployment);
+    if (misconfiguration !== undefined) throw new MigrationError(misconfiguration);
   }
   for (const [place, client] of clients.entries())
     if (noted[place] === undefined) await note(client, { number: place, deployment });
 }
 
 /** Why a server is not the one of its place, as it says itself; undefined if it is. */
-export function misfitOf(
+export function misconfigurationOf(
   place: number,
   noted: ServerNumber | undefined,
   deployment: string | undefined,

@@ -34,7 +34,7 @@ export type Servers = {
   isMoving(shard: number): boolean;
   isUnsettled(shard: number): boolean;
   /** Why CLICKHOUSE_URL of this process does not fit, by the last checks; empty if it does. */
-  misfits(): readonly string[];
+  misconfigurations(): readonly string[];
   /** Indexes of the servers that were set back to older data (registry/witness.ts). */
   setBack(): readonly number[];
   noteSetBack(numbers: readonly number[]): void;
@@ -110,7 +110,7 @@ function createServers(all: readonly ClickHouseClient[]): Servers {
   let current: ShardTable | undefined;
   let epoch: string | undefined;
   let setBack: readonly number[] = [];
-  const { compare, misfits } = guardServers(
+  const { compare, misconfigurations } = guardServers(
     all,
     () => !isOne || current !== undefined,
     () => epoch,
@@ -145,10 +145,13 @@ function createServers(all: readonly ClickHouseClient[]): Servers {
     isNamed: (shard) => all[numberOf(shard)] !== undefined,
     isMoving: (shard) => table()?.moving.includes(shard) ?? false,
     isUnsettled: (shard) => table()?.unsettled.includes(shard) ?? false,
-    misfits: () => {
+    misconfigurations: () => {
       const places = current?.servers ?? [];
       const shard = places.findIndex((number) => number >= all.length);
-      return [...(shard === -1 ? [] : [notNamed(all.length, shard, places[shard] as number)]), ...misfits()];
+      return [
+        ...(shard === -1 ? [] : [notNamed(all.length, shard, places[shard] as number)]),
+        ...misconfigurations(),
+      ];
     },
     setBack: () => setBack,
     noteSetBack: (numbers) => {
@@ -170,7 +173,7 @@ const answerMsMax = 5_000;
  * Indexes of the servers that answer now, answered at the last check, and are the right ones for their places. A single server is not
  * checked: its caller notices the failure. `mayBeEmpty`: a server without the database counts as well.
  */
-export async function serversThere(servers: Servers, mayBeEmpty = false): Promise<ReadonlySet<number>> {
+export async function reachableServers(servers: Servers, mayBeEmpty = false): Promise<ReadonlySet<number>> {
   if (servers.isOne) return new Set([0]);
   const seen = await checkAll(servers);
   return new Set(

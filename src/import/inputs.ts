@@ -248,7 +248,9 @@ function assertReadable(
   const start = head.subarray(0, 64);
   const zeros = start.filter((byte) => byte === 0).length;
   if (format !== 'parquet' && encoding === 'utf-8' && zeros * 3 > start.length)
-    throw new ImportError(`${name}: it is not text, or it is UTF-16 without a byte order mark; save it as UTF-8`);
+    throw new ImportError(
+      `${name}: it is not text, or it is UTF-16 without a byte order mark; save it as UTF-8`,
+    );
 }
 
 function compressionOf(head: Buffer): Compression {

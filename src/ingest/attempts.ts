@@ -8,7 +8,7 @@ import { currentVersionOf } from '../contract/records.js';
 import type { CrashPoint } from '../crash-point.js';
 import { describeError, type Log } from '../log.js';
 import { commitRepeats } from '../metrics.js';
-import { dropSilentConnection, type Redis, reachOf } from '../redis/client.js';
+import { dropSilentConnection, probeOf, type Redis } from '../redis/client.js';
 import { classifyRedisFault } from '../redis/faults.js';
 import { shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
@@ -75,7 +75,7 @@ export function createAttempts(options: AttemptOptions): Attempts {
   const { redis, shard, crash, log } = options;
   const keys = [shardKeys.state(shard), shardKeys.segments(shard), shardKeys.answers(shard)];
   const processId = randomBytes(9).toString('base64url');
-  const reach = reachOf(redis, shardKeys.state(shard));
+  const probe = probeOf(redis, shardKeys.state(shard));
   let sequence = 0;
 
   const make: Attempts['make'] = async (groups, versions, deadline) => {
@@ -97,10 +97,10 @@ export function createAttempts(options: AttemptOptions): Attempts {
     crash('commit_packed');
     let sent = false;
     for (let left = deadline - performance.now(); left > 0; left = deadline - performance.now()) {
-      if (await reach.reaches()) {
+      if (await probe.isReachable()) {
         if (sent) commitRepeats.inc();
         const reply = await attempt(args, left);
-        if (reply.kind !== 'answer') reach.doubt();
+        if (reply.kind !== 'answer') probe.markSuspect();
         if (reply.kind === 'answer') {
           if (reply.text.startsWith('v')) return { version: Number(reply.text.slice(1)) };
           // An earlier copy may still arrive at a time when there is room.

@@ -4,7 +4,7 @@
 // everything at once.
 //
 //   u16 logs,   { 12 B digest of what is limited, u32 window ms, u32 granularity ms } …
-//   u16 claims, { 13 B of the event id, its next byte xor the record's print, that byte } …
+//   u16 claims, { 13 B of the event id, its next byte xor the record's fingerprint, that byte } …
 //   u16 names, u16 joins among them, u32 bytes of what follows,
 //     { u8 bytes of the name, u8 bytes of what joins it or 0, name, and of a join: that, u16 log from 0, u32 max } …
 //   groups:
@@ -17,7 +17,7 @@
 
 import type { RateLimit } from '../contract/limits.js';
 import { recordColumns, type TableName, tables } from '../contract/records.js';
-import { printOfRow } from './print.js';
+import { fingerprintOfRow } from './fingerprint.js';
 
 /** One rate limit that a group must pass. */
 export type LimitCheck = {
@@ -167,8 +167,8 @@ export function packGroups(groups: readonly Group[]): Packed {
       const start = written.end;
       written.end = records.write(written.into, start, first, end, rowNumber);
       if (hasClaim) {
-        const print = printOfRow(written.view, start, written.end, timeColumns[table] as number);
-        packed[claimAt + claimedBytes - 1] = (packed[claimAt + claimedBytes] as number) ^ print;
+        const fingerprint = fingerprintOfRow(written.view, start, written.end, timeColumns[table] as number);
+        packed[claimAt + claimedBytes - 1] = (packed[claimAt + claimedBytes] as number) ^ fingerprint;
         claimAt += claimBytes;
       }
       if (isSkipped(mark)) written.end = start;

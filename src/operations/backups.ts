@@ -16,7 +16,7 @@ import {
 } from '../clickhouse/backups.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { tablesOfSchema } from '../clickhouse/migrate.js';
-import { serversOf, serversThere } from '../clickhouse/servers.js';
+import { reachableServers, serversOf } from '../clickhouse/servers.js';
 import type { Config } from '../config.js';
 import { AdministrationError } from '../contract/errors.js';
 import { backups } from '../contract/limits.js';
@@ -174,7 +174,7 @@ export function checkPlainTables({ clickhouseTables: tables }: Pick<Config, 'cli
 /** Rejects with AdministrationError, which names the server, if one of several does not answer. */
 export async function checkAllThere(clickhouse: ClickHouseClient): Promise<void> {
   const servers = serversOf(clickhouse);
-  const there = await serversThere(servers, true);
+  const there = await reachableServers(servers, true);
   const away = servers.all.findIndex((_, server) => !there.has(server));
   if (away !== -1)
     throw new AdministrationError(
@@ -204,7 +204,7 @@ export function checkNoMove(moves: readonly { readonly shard: number }[] = []): 
  */
 export async function listBackups({ redis, clickhouse }: AdminContext): Promise<BackupView[]> {
   const servers = serversOf(clickhouse);
-  const there = await serversThere(servers);
+  const there = await reachableServers(servers);
   const [noted, ...states] = await Promise.all([
     readBackups(redis),
     ...servers.all.map((client, server) => (there.has(server) ? backupStates(client) : undefined)),

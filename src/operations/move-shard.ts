@@ -21,7 +21,7 @@ import {
   removeRows,
   takeOver,
 } from '../clickhouse/move-rows.js';
-import { serversOf, serversThere } from '../clickhouse/servers.js';
+import { reachableServers, serversOf } from '../clickhouse/servers.js';
 import { closeShard, openShard, refuseSegments } from '../clickhouse/shard-limits.js';
 import { makeLocalViews } from '../clickhouse/spanning-views.js';
 import { copyNameOf, isCopyRunning, isInsertOfShardRunning } from '../clickhouse/store.js';
@@ -30,7 +30,12 @@ import { moves } from '../contract/limits.js';
 import { type CrashPoint, createCrashPoint } from '../crash-point.js';
 import { takeFence } from '../privacy/deletion/fences.js';
 import { withMaintenanceLock } from '../privacy/deletion/maintenance-lock.js';
-import { Overtaken, readDeletion, readPendingMembers, updateDeletion } from '../privacy/deletion/request.js';
+import {
+  ConcurrentUpdate,
+  readDeletion,
+  readPendingMembers,
+  updateDeletion,
+} from '../privacy/deletion/request.js';
 import { undoRuns } from '../privacy/retention/removed-identifications.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
@@ -257,7 +262,7 @@ async function checkServers(context: AdminContext, shard: number, to: number): P
   const ends = isOpen ? [from, to] : [move.from, move.to];
   // The home has the second copy of the registry. What changes nothing on a server needs no copy of it at once.
   const needed = isOpen && from === to ? [to] : [0, ...ends];
-  const there = await serversThere(servers);
+  const there = await reachableServers(servers);
   const away = needed.find((server) => servers.all[server] !== undefined && !there.has(server));
   if (away === undefined) return;
   const isAway = `ClickHouse server ${away} (from 0) does not answer`;
@@ -379,7 +384,7 @@ async function endRounds({ context: { redis }, source }: Moving): Promise<void> 
       const isDone = await updateDeletion(redis, request, {}).then(
         () => true,
         (error: unknown) => {
-          if (error instanceof Overtaken) return false;
+          if (error instanceof ConcurrentUpdate) return false;
           throw error;
         },
       );

@@ -50,8 +50,8 @@ import { takeFences } from '../privacy/deletion/fences.js';
 import { withMaintenanceLock } from '../privacy/deletion/maintenance-lock.js';
 import { mirrorDeletions } from '../privacy/deletion/mirror.js';
 import {
+  ConcurrentUpdate,
   type DeletionRequest,
-  Overtaken,
   readDeletion,
   readPendingMembers,
   updateDeletion,
@@ -817,10 +817,10 @@ export async function resetDeletions({ redis }: AdminContext): Promise<void> {
     const { left: _, verified_at: __, verified_tables: ___, targets_kept: ____, ...rest } = request;
     try {
       await updateDeletion(redis, rest, { state: 'submitted', resolved: false, mutations: [] });
-      await redis.sadd(registryKeys.unkeptDeletions, requestId);
+      await redis.sadd(registryKeys.deletionsAwaitingTargetCopy, requestId);
     } catch (error) {
       // It is no longer pending: its targets are lost.
-      if (!(error instanceof Overtaken)) throw error;
+      if (!(error instanceof ConcurrentUpdate)) throw error;
     }
   }
 }

@@ -1,5 +1,5 @@
 // Work that may take long: a generator that yields wherever other work may be done in between. Callers that know it to be
-// short do it at once; `http/protocol/turns.ts` does the rest in turns.
+// short do it at once; `http/protocol/slices.ts` does the rest in turns.
 
 export type Steps<T> = Generator<undefined, T, undefined>;
 

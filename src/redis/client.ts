@@ -218,28 +218,28 @@ export async function serversOf(redis: Redis): Promise<readonly Single[]> {
   return redis.nodes('all');
 }
 
-export type Reach = {
+export type NodeProbe = {
   /** Whether a command on the key would be sent now. Costs a round trip only after a failure. */
-  reaches(): Promise<boolean>;
+  isReachable(): Promise<boolean>;
   /** To be told when a command on the key failed. */
-  doubt(): void;
+  markSuspect(): void;
 };
 
 /**
  * Whether the server of a key is there. Asked before a command for which it matters whether it was sent: a cluster also
  * accepts commands for a master that is gone, and their failure does not show whether they were sent.
  */
-export function reachOf(redis: Redis, key: string): Reach {
+export function probeOf(redis: Redis, key: string): NodeProbe {
   if (!(redis instanceof Cluster)) {
-    return { reaches: async () => redis.status === 'ready', doubt: () => undefined };
+    return { isReachable: async () => redis.status === 'ready', markSuspect: () => undefined };
   }
   let known = false;
-  const doubt = () => {
+  const markSuspect = () => {
     known = false;
   };
-  redis.on('-node', doubt);
+  redis.on('-node', markSuspect);
   return {
-    reaches: async () => {
+    isReachable: async () => {
       if (redis.status !== 'ready') return false;
       known ||= await redis.exists(key).then(
         () => true,
@@ -247,7 +247,7 @@ export function reachOf(redis: Redis, key: string): Reach {
       );
       return known;
     },
-    doubt,
+    markSuspect,
   };
 }
 

@@ -187,7 +187,7 @@ local function renewed_log(i)
 end
 
 -- 3. Claims: a hash of buckets of 16-byte entries, oldest first: 2 bytes of minute, 13 bytes of event id, and its next byte
--- xor the print of the record (src/ingest/print.ts), which is never 0; of an entry by an earlier version just that byte. The first bits of
+-- xor the fingerprint of the record (src/ingest/fingerprint.ts), which is never 0; of an entry by an earlier version just that byte. The first bits of
 -- its ids, in 3 bytes, name a bucket. A bucket is rewritten as a whole, which drops expired entries; with few entries that
 -- costs less than a command per claim. Only age-claims-4.lua decides which entries have expired; it also removes them from
 -- buckets that are not written.
@@ -230,8 +230,8 @@ end
 
 -- Claims an id in memory. Returns the letter of its record.
 local function claim(i)
-  local print = claimed_as(i)
-  if print then return (print == prints[i] or print == unprinted[i]) and 'r' or 'd' end
+  local fingerprint = claimed_as(i)
+  if fingerprint then return (fingerprint == prints[i] or fingerprint == unprinted[i]) and 'r' or 'd' end
   local bucket = bucket_of_id[i]
   bucket_added[bucket] = (bucket_added[bucket] or '') .. minute_bytes .. ids[i] .. char(prints[i])
   claim_count = claim_count + 1

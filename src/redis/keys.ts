@@ -79,7 +79,7 @@ export const registryKeys = {
    */
   deletionWeights: '{registry}:deletion_weights',
   /** Set of pending requests whose targets ClickHouse does not have yet. */
-  unkeptDeletions: '{registry}:deletions_unkept',
+  deletionsAwaitingTargetCopy: '{registry}:deletions_unkept',
   /** Sorted set like the pending requests': requests that can never be carried out, until an administrator ends them. */
   lostDeletions: '{registry}:deletions_lost',
   /** Set of the requests that ClickHouse does not have in their present form. */

@@ -81,8 +81,8 @@ export async function refreshShardTable(redis: Redis, servers: Servers): Promise
 /** Rejects with AdministrationError unless CLICKHOUSE_URL names the servers that answer, in their order, and all that have shards. */
 export async function checkServers(servers: Servers): Promise<void> {
   if (!servers.isOne || servers.table() !== undefined) await checkAll(servers);
-  const [misfit] = servers.misfits();
-  if (misfit !== undefined) throw new AdministrationError(misfit);
+  const [misconfiguration] = servers.misconfigurations();
+  if (misconfiguration !== undefined) throw new AdministrationError(misconfiguration);
 }
 
 const pollEveryMs = 500;

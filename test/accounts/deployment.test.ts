@@ -32,7 +32,7 @@ import {
   readDeletion,
 } from '../../src/privacy/deletion/request.js';
 import { readExport } from '../../src/privacy/export/request.js';
-import { raiseShards, suppressNames } from '../../src/privacy/suppression/change.js';
+import { publishSuppressionVersion, suppressNames } from '../../src/privacy/suppression/change.js';
 import { lookUpUser } from '../../src/privacy/suppression/look-up.js';
 import { mirrorSuppressions } from '../../src/privacy/suppression/mirror.js';
 import { createNameHasher } from '../../src/privacy/suppression/names.js';
@@ -116,7 +116,7 @@ test('a process that reads the suppressions while they are loaded knows all of t
   const options = { redis, epoch: deployment.epoch, shards: 1 };
   const name = createNameHasher(deployment.secret, '7').textOf({ identity: 'ada' });
   await suppressNames(options, '7', [[name, '-']]);
-  await raiseShards(options);
+  await publishSuppressionVersion(options);
   await mirrorSuppressions(redis, clickhouse);
   // Redis is emptied after the reader has seen its epoch, and is half loaded when the reader goes on.
   let held: Awaited<ReturnType<typeof loadHeldAt>> | undefined;
@@ -423,7 +423,10 @@ async function assertRestored(): Promise<void> {
     [['ia', 'ib'], ['ic'], null],
   );
   assert.deepEqual(await redis.zrange(registryKeys.lostDeletions, '0', '-1'), ['an account lost']);
-  assert.deepEqual((await redis.smembers(registryKeys.unkeptDeletions)).toSorted(), ['first', 'second']);
+  assert.deepEqual((await redis.smembers(registryKeys.deletionsAwaitingTargetCopy)).toSorted(), [
+    'first',
+    'second',
+  ]);
 }
 
 test('does not report a state as loaded if Redis is emptied while the state is checked', async () => {

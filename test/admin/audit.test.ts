@@ -233,7 +233,7 @@ test('a text that is not Unicode is refused, and does not hold up the lines if o
 
 test('does nothing when its line cannot be kept', async () => {
   const token = await getToken(sluice, account);
-  await until(async () => (await redis.scard(registryKeys.unkeptDeletions)) === 0, {
+  await until(async () => (await redis.scard(registryKeys.deletionsAwaitingTargetCopy)) === 0, {
     deadlineMs: 60_000,
     what: 'the targets of earlier deletions are kept',
   });
@@ -253,7 +253,7 @@ test('does nothing when its line cannot be kept', async () => {
   assert.equal(reply.status, 503, reply.text);
   assert.equal(JSON.parse(reply.text).err.code, 'overloaded');
   assert.equal(JSON.stringify(await sluice.admin('accounts', 'list')), accounts);
-  assert.equal(await redis.scard(registryKeys.unkeptDeletions), 0);
+  assert.equal(await redis.scard(registryKeys.deletionsAwaitingTargetCopy), 0);
   await redis.del(registryKeys.audit);
   for (const worker of sluice.workers) worker.sigcont();
 });

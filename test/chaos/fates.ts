@@ -8,7 +8,11 @@ import type { Invocation, Settlement } from '../harness/load.js';
 import type { Submission } from './deletions.js';
 
 /** Whom a deletion certainly reaches, and whom it may reach. */
-type Reach = { readonly submission: Submission; readonly surely: Set<string>; readonly perhaps: Set<string> };
+type NodeProbe = {
+  readonly submission: Submission;
+  readonly surely: Set<string>;
+  readonly perhaps: Set<string>;
+};
 
 /** Everybody whom a deletion may reach if no other deletion took an identification from it. */
 type Widest = { readonly submission: Submission; readonly users: ReadonlySet<string> };
@@ -46,10 +50,10 @@ export function createFates(
       merges.filter(({ sending }) => sending.invokedMs < endOf(submission)),
     ),
   }));
-  const reaches: Reach[] = [];
+  const reaches: NodeProbe[] = [];
   for (const submission of inOrder) {
     const others = widest.filter((other) => other.submission !== submission);
-    reaches.push(reachOf(submission, merges, forgotten, reaches, others));
+    reaches.push(probeOf(submission, merges, forgotten, reaches, others));
   }
 
   return (sendings) => {
@@ -109,13 +113,13 @@ function asOne(sent: readonly Sending[], keysForgotten: boolean): Sending {
       };
 }
 
-function reachOf(
+function probeOf(
   submission: Submission,
   merges: readonly Merge[],
   forgotten: ReadonlySet<string>,
-  earlier: readonly Reach[],
+  earlier: readonly NodeProbe[],
   others: readonly Widest[],
-): Reach {
+): NodeProbe {
   const named = namedBy(submission);
   const there = merges.filter(
     (merge) =>
@@ -144,7 +148,7 @@ function reachOf(
  * Whether the fence of an earlier deletion of its user covers an identification: then it does not exist for a later
  * deletion, whether or not the earlier one is complete.
  */
-function isSurelyCovered({ users, sending }: Merge, earlier: Reach, later: Submission): boolean {
+function isSurelyCovered({ users, sending }: Merge, earlier: NodeProbe, later: Submission): boolean {
   const { submission, surely } = earlier;
   return (
     submission.outcome === 'accepted' &&

@@ -1,7 +1,7 @@
 // Faults of ClickHouse as its callers see them: errors by code, slowness, lost answers of executed inserts, late inserts,
 // tokens that are logged without their rows, and refused rows.
 
-import { targetTable } from '../../src/privacy/deletion/places.js';
+import { targetTable } from '../../src/privacy/deletion/user-tables.js';
 import { type Choice, inserts } from '../harness/clickhouse-gate.js';
 import { until } from '../harness/wait.js';
 import { ofOwnUser, poisonEvent } from './clients.js';

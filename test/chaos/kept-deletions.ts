@@ -1,8 +1,8 @@
 // Which deletion requests ClickHouse would bring back if Redis were emptied now: it has their second copies,
 // with all targets or with the note that these are no longer needed.
 
-import { targetTable } from '../../src/privacy/deletion/places.js';
 import type { DeletionRequest } from '../../src/privacy/deletion/request.js';
+import { targetTable } from '../../src/privacy/deletion/user-tables.js';
 import type { SluiceHandle } from '../harness/services.js';
 
 export type KeptDeletions = {

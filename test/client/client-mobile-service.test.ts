@@ -256,11 +256,11 @@ test('the Event Visualizer shows what an iPhone sends, from the code to the end'
   second.socket.send(JSON.stringify({ type: 'end' }));
   await second.untilClosed();
   // An answer that would wait too long for Redis does not say whether the pairing lives.
-  const isTold = () => {
+  const isClosing = () => {
     ios.track('Is Anybody There');
     return run.codes[3] === '';
   };
-  await until(isTold, {
+  await until(isClosing, {
     deadlineMs: 60_000,
     everyMs: 500,
     what: 'the device learns that the page ended the pairing',

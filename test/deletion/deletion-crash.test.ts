@@ -460,7 +460,8 @@ for (const { isLate, when } of looksForTargets) {
     // The statement itself may have arrived.
     await sluice.rows(`${purge} WHERE request_id = '${requestId}' SETTINGS mutations_sync = 2`);
     await restore();
-    if (isLate) await withRedis(sluice, (redis) => redis.sadd(registryKeys.unkeptDeletions, requestId));
+    if (isLate)
+      await withRedis(sluice, (redis) => redis.sadd(registryKeys.deletionsAwaitingTargetCopy, requestId));
     survivor.sigcont();
     await untilComplete(sluice, token, requestId, 60_000);
     await assertDeleted(prepared, requestId, {});

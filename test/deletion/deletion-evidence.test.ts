@@ -15,10 +15,10 @@ import { createScratch, scratchName } from '../../src/clickhouse/scratch.js';
 import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
 import { evidence, previews } from '../../src/contract/limits.js';
 import { canonicalJson, verifyCertificate } from '../../src/privacy/deletion/certificate.js';
-import { placesInOrder } from '../../src/privacy/deletion/places.js';
 import { createPreviews } from '../../src/privacy/deletion/preview.js';
 import type { FoundRows } from '../../src/privacy/deletion/request.js';
 import { dropStrayPreviews } from '../../src/privacy/deletion/round-tables.js';
+import { userTables } from '../../src/privacy/deletion/user-tables.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { signingKeyKey } from '../../src/registry/documents.js';
 import { readRegistry } from '../../src/registry/registry.js';
@@ -379,7 +379,7 @@ test('a complete deletion has a certificate that says what was counted, is alway
     users_found: 1,
     rows_deleted: 1,
     found: [{ app_id: main, table: 'stored_events', rows: 1 }],
-    tables_counted: placesInOrder,
+    tables_counted: userTables,
     statement: certificate.statement,
   });
   assert.ok(!reply.text.includes('certified user'));

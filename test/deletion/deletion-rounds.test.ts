@@ -204,7 +204,7 @@ test('a later request does not overtake one whose targets have to be copied agai
       const request = await readDeletion(redis, first);
       assert.ok(request);
       await redis.hset(registryKeys.deletions, first, JSON.stringify({ ...request, targets_kept: true }));
-      await redis.srem(registryKeys.unkeptDeletions, first);
+      await redis.srem(registryKeys.deletionsAwaitingTargetCopy, first);
     });
   });
   await assertLived([life]);

@@ -6,13 +6,13 @@ import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { deletionStates } from '../../src/contract/deletion-states.js';
-import { placesInOrder, targetTable } from '../../src/privacy/deletion/places.js';
 import {
-  Overtaken,
+  ConcurrentUpdate,
   pendingMember,
   readDeletion,
   updateDeletion,
 } from '../../src/privacy/deletion/request.js';
+import { targetTable, userTables } from '../../src/privacy/deletion/user-tables.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
 import { untilKnown } from '../harness/accounts.js';
@@ -107,7 +107,7 @@ test('knows every table of ClickHouse that has a column for users', async () => 
       AND table IN (SELECT name FROM system.tables WHERE database = currentDatabase() AND engine != 'View')`,
   );
   const tables = rows.map(({ table }) => table).filter((table) => !table.startsWith('deletion_round_'));
-  assert.deepEqual(tables.sort(), [...placesInOrder, targetTable].sort());
+  assert.deepEqual(tables.sort(), [...userTables, targetTable].sort());
 });
 
 /** Identities that a careless comparison or statement confuses with others. */
@@ -505,13 +505,16 @@ test('an overtaken round writes nothing about a request that another round has v
       const found = [{ app_id: main, table: 'stored_events', rows: 7 }];
       const changes = { resolved: true, found, verified_at: new Date().toISOString() };
       const verified = await updateDeletion(redis, early, changes);
-      await assert.rejects(updateDeletion(redis, early, { resolved: true, state: 'deleting' }), Overtaken);
+      await assert.rejects(
+        updateDeletion(redis, early, { resolved: true, state: 'deleting' }),
+        ConcurrentUpdate,
+      );
       // A worker that was paused may keep what it read earlier.
       const keys = [
         registryKeys.deletions,
         registryKeys.pendingDeletions,
         registryKeys.unmirroredDeletions,
-        registryKeys.unkeptDeletions,
+        registryKeys.deletionsAwaitingTargetCopy,
       ];
       await runScript(redis, scripts.keepDeletionTargets, keys, [requestId, pendingMember(early)]);
       assert.deepEqual(await readDeletion(redis, requestId), { targets_kept: true, ...verified });

@@ -13,7 +13,7 @@ import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/c
 import { readKeyHashes } from '../../src/clickhouse/key-index.js';
 import { StandsStill, whileItProgresses } from '../../src/clickhouse/long-statement.js';
 import { deleteRows, MutationFailed } from '../../src/clickhouse/mutate.js';
-import type { Time } from '../../src/clickhouse/patience.js';
+import type { Time } from '../../src/clickhouse/progress-deadline.js';
 import { waits } from '../../src/contract/limits.js';
 
 const minuteMs = 60_000;

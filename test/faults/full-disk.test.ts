@@ -103,7 +103,7 @@ for (const [kind, tool] of [
       const requestId = await withRedis(sluice, (redis) =>
         withMaintenanceLock(redis, 'restore', async () => {
           const id = await submitAccepted(sluice, token, [{ identity: 'ada' }]);
-          await until(async () => (await redis.scard(registryKeys.unkeptDeletions)) === 0, {
+          await until(async () => (await redis.scard(registryKeys.deletionsAwaitingTargetCopy)) === 0, {
             deadlineMs: 60_000,
             what: 'its users are kept',
           });

@@ -4,8 +4,8 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { type ClientRequest, request } from 'node:http';
-import { placesInOrder } from '../../src/privacy/deletion/places.js';
 import type { DeletionRequest } from '../../src/privacy/deletion/request.js';
+import { userTables } from '../../src/privacy/deletion/user-tables.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import type { TestAccount } from './accounts.js';
 import { assertDocumented } from './documented-answers.js';
@@ -331,7 +331,7 @@ export type Dump = ReadonlyMap<string, readonly string[]>;
 /** Dumps all tables that hold users, without the rows of `except`. */
 export async function dumpPlaces(sluice: SluiceHandle, except?: Dump): Promise<Dump> {
   const dump = new Map<string, string[]>();
-  for (const place of placesInOrder) {
+  for (const place of userTables) {
     const excepted = new Set(except?.get(place));
     const rows = await sluice.rows(`SELECT * FROM ${place} WHERE app_id != ''`);
     const texts = rows.map((row) => JSON.stringify(row)).filter((text) => !excepted.has(text));
@@ -361,7 +361,7 @@ export function assertExact(
   identificationsToGo: ReadonlySet<string>,
   accepted: Readonly<Record<string, number>> = {},
 ): void {
-  for (const place of placesInOrder) {
+  for (const place of userTables) {
     const stays = (before.get(place) ?? []).filter(
       (row) => fateOf(place, row, identificationsToGo) === 'stay',
     );

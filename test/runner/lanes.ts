@@ -54,7 +54,7 @@ const quick: readonly string[] = [
   'people-places',
   'places',
   'plain-events',
-  'print',
+  'fingerprint',
   'queues',
   'request-faults',
   'servers-away',

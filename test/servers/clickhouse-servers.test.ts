@@ -10,7 +10,7 @@ import { migrateServers } from '../../src/clickhouse/migrate.js';
 import { movedTables } from '../../src/clickhouse/move-rows.js';
 import { deleteRows } from '../../src/clickhouse/mutate.js';
 import { WrongServer } from '../../src/clickhouse/right-servers.js';
-import { connectServers, serversOf, serversThere } from '../../src/clickhouse/servers.js';
+import { connectServers, reachableServers, serversOf } from '../../src/clickhouse/servers.js';
 import { spanningViews } from '../../src/clickhouse/spanning-views.js';
 import { readConfig } from '../../src/config.js';
 import { crashPoints, noCrash } from '../../src/crash-point.js';
@@ -19,8 +19,8 @@ import type { BackupView } from '../../src/operations/backups.js';
 import { moveShard } from '../../src/operations/move-shard.js';
 import type { RestoredBackup } from '../../src/operations/restore-plan.js';
 import { chooseRequests } from '../../src/privacy/deletion/choose-requests.js';
-import { placesInOrder } from '../../src/privacy/deletion/places.js';
 import { createPreviews } from '../../src/privacy/deletion/preview.js';
+import { userTables } from '../../src/privacy/deletion/user-tables.js';
 import { readUsersRecords } from '../../src/privacy/export/read.js';
 import { readExport } from '../../src/privacy/export/request.js';
 import { activateCopy, copyIdentifications } from '../../src/privacy/retention/removed-identifications.js';
@@ -252,7 +252,7 @@ test('a dry run, an export and a deletion reach the rows on all servers, and not
       [false, 0],
     ],
   );
-  for (const place of placesInOrder) {
+  for (const place of userTables) {
     const left = place === 'stored_events' ? [1, 1, 1] : [0, 0, 0];
     assert.deepEqual(await counts(`${place} WHERE app_id != ''`), left, place);
   }
@@ -789,7 +789,7 @@ test('a process with another order of servers, or whose address leads to another
       followShardTable(redis, clickhouse, log),
       /server 1 of CLICKHOUSE_URL \(from 0\) is server 2/,
     );
-    assert.deepEqual([...(await serversThere(servers))], [0]);
+    assert.deepEqual([...(await reachableServers(servers))], [0]);
   });
   const target = { port: second.port };
   const proxy = await startTcpProxy(target);
@@ -801,7 +801,10 @@ test('a process with another order of servers, or whose address leads to another
     target.port = third.port;
     proxy.pass();
     await assert.rejects(readOn(servers.all[1]), isWrong);
-    assert.deepEqual([[...(await serversThere(servers))], servers.misfits().length], [[0, 2], 1]);
+    assert.deepEqual(
+      [[...(await reachableServers(servers))], servers.misconfigurations().length],
+      [[0, 2], 1],
+    );
     target.port = second.port;
     proxy.reset();
     // The next statement may meet the connection before its end is known.

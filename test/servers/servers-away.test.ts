@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { after, test } from 'node:test';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { guardServers } from '../../src/clickhouse/right-servers.js';
-import { connectServers, serversOf, serversThere } from '../../src/clickhouse/servers.js';
+import { connectServers, reachableServers, serversOf } from '../../src/clickhouse/servers.js';
 import { until, within } from '../harness/wait.js';
 
 /** Stands in for a ClickHouse that hangs as long as `hangs` is set. */
@@ -37,7 +37,7 @@ test('a server that hangs is waited for once, and is there again when it answers
   const [home, other] = [await startServer(0), await startServer(1)];
   const clickhouse = connectServers([home.url, other.url], 'sluice');
   const servers = serversOf(clickhouse);
-  const there = async () => [...(await serversThere(servers))];
+  const there = async () => [...(await reachableServers(servers))];
   assert.deepEqual(await there(), [0, 1]);
 
   other.hangs = true;

@@ -637,7 +637,10 @@ test('a commit of two thousand claims and limits is decided in one step', async 
   const repeats = await commit(redis, many('b'));
   assert.match(repeats, /^[rd](,[rd]){1999}$/);
   const unnoticed = repeats.split('r').length - 1;
-  assert.ok(unnoticed < 30, `${unnoticed} of 2,000 rows have the print of another one, about one in 255`);
+  assert.ok(
+    unnoticed < 30,
+    `${unnoticed} of 2,000 rows have the fingerprint of another one, about one in 255`,
+  );
   assert.match(await commit(redis, many('c')), /^l0:\d+(,l0:\d+){1999}$/);
 });
 

@@ -9,7 +9,7 @@ import type { Question } from '../../src/clickhouse/answers.js';
 import type { ClickHouseClient } from '../../src/clickhouse/client.js';
 import {
   generationAbove,
-  keepKeysOf,
+  indexKeysOf,
   raiseGeneration,
   readKeyIndexSize,
   readMarkers,
@@ -726,7 +726,7 @@ test('a repeat of a deleted record stays out, also when the index is rebuilt', a
   await worker.send('first', 'k');
   await worker.send('kept', 'k2');
   await worker.storeAll();
-  await keepKeysOf(clickhouse, 'stored_events', `app_id = '1000000001' AND event = 'first'`);
+  await indexKeysOf(clickhouse, 'stored_events', `app_id = '1000000001' AND event = 'first'`);
   await run(`ALTER TABLE stored_events DELETE WHERE event = 'first'`);
   await worker.loseRedis();
   await worker.index();
@@ -910,7 +910,7 @@ test('after random actions the first accepted record of each key is stored, and 
           const numbers = ['0', ...outstanding.map(({ number }) => number)].join(', ');
           const condition = `app_id != '' AND ${name} = '${known.name}' AND segment NOT IN (${numbers})`;
           const isFound = (await rowsOf(`SELECT 1 FROM ${table} WHERE ${condition}`)).length > 0;
-          await keepKeysOf(clickhouse, table, condition);
+          await indexKeysOf(clickhouse, table, condition);
           if (!isFound || crashAt === 'keys_kept') continue;
           await run(`ALTER TABLE ${table} DELETE WHERE ${condition}`);
           known.isDeleted = true;

@@ -9,7 +9,7 @@ import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
 import { counts, suppressions } from '../../src/contract/limits.js';
 import { crashPoints, noCrash } from '../../src/crash-point.js';
-import { placesInOrder } from '../../src/privacy/deletion/places.js';
+import { userTables } from '../../src/privacy/deletion/user-tables.js';
 import { suppressNames } from '../../src/privacy/suppression/change.js';
 import { copySuppressions, mirrorSuppressions } from '../../src/privacy/suppression/mirror.js';
 import { ChangeLost, freeUsers, suppressUsers } from '../../src/privacy/suppression/submit.js';
@@ -190,7 +190,7 @@ async function rowsNamed({ identities, userIds }: Names): Promise<number> {
   await untilStored(sluice);
   const ids = ['-1', ...userIds].join(', ');
   const names = identities.map((identity) => `'${identity}'`).join(', ');
-  const counts = placesInOrder.map(
+  const counts = userTables.map(
     (place) =>
       `SELECT count() AS rows FROM ${place} WHERE identity IN (${names}) OR toInt64(user_id) IN (${ids})`,
   );

@@ -1,4 +1,4 @@
-// POST /api/collect, the endpoint of the client library: body → entrance → messages → one commit → one answer per message.
+// POST /api/collect, the endpoint of the client library: body → admission → messages → one commit → one answer per message.
 // Open to the pages of any site, unless the environment lists origins; only the body of a request counts.
 
 import { isAllowedOrigin } from '../../accounts/origins.js';
@@ -19,9 +19,15 @@ import { type TakeBody, typesOfBrowsers } from '../protocol/body.js';
 import { openRoutes } from '../protocol/cors.js';
 import type { Exchange } from '../protocol/exchange.js';
 import type { Route } from '../protocol/server.js';
-import { takeTurns } from '../protocol/turns.js';
+import { runInSlices } from '../protocol/slices.js';
+import {
+  type Admitted,
+  admissionGuard,
+  createAdmission,
+  type IngestOptions,
+  rejectionOf,
+} from './admission.js';
 import { everyBody, readAllowedBody } from './byte-allowance.js';
-import { createEntrance, type Entered, entranceGuard, type IngestOptions, rejectionOf } from './entrance.js';
 
 export type CollectOptions = IngestOptions & {
   /** The Event Visualizer's function; without it no pairing lives. */
@@ -33,35 +39,35 @@ export type CollectOptions = IngestOptions & {
 const endpoint = 'collect';
 
 export function collectRoutes(options: CollectOptions): Route[] {
-  const entrance = createEntrance(endpoint, options, {
+  const admission = createAdmission(endpoint, options, {
     list: { field: 'messages', recordsMax: counts.collectMessagesMax },
     proceed,
   });
   const allowed = everyBody(options.addressBytesMax);
 
   function handle(exchange: Exchange): void {
-    const take: TakeBody = (body, owned) => entrance.receive(exchange, body, owned);
+    const take: TakeBody = (body, owned) => admission.receive(exchange, body, owned);
     readAllowedBody(exchange, endpoint, allowed, bodies.collectBytesMax, take, typesOfBrowsers);
   }
 
-  function proceed(exchange: Exchange, entered: Entered): void {
+  function proceed(exchange: Exchange, entered: Admitted): void {
     const { document, environment, ingestion, receivedMs } = entered;
     if (!isAllowedOrigin(environment.origins, exchange.framing.origin))
-      return entrance.refuseAndNote(exchange, notFromThisOrigin, entered);
+      return admission.refuseAndNote(exchange, notFromThisOrigin, entered);
     const { limitKeys, suppressions } = ingestion;
     const preparing = prepareMessages(document, { environment, limitKeys, suppressions, receivedMs });
     if (!document.isLarge) return conclude(exchange, entered, atOnce(preparing));
     const steps = function* (): Steps<void> {
       conclude(exchange, entered, yield* preparing);
     };
-    takeTurns(exchange, steps());
+    runInSlices(exchange, steps());
   }
 
-  function conclude(exchange: Exchange, entered: Entered, prepared: PreparedMessages | Rejection): void {
+  function conclude(exchange: Exchange, entered: Admitted, prepared: PreparedMessages | Rejection): void {
     const { document, environment, ingestion } = entered;
-    if ('code' in prepared) return entrance.refuseAndNote(exchange, prepared, entered);
-    entrance.noteIgnored(exchange, entered, prepared.ignored);
-    if (prepared.errors.length > 0) entrance.noteElements(entered, prepared.errors, prepared.messages);
+    if ('code' in prepared) return admission.refuseAndNote(exchange, prepared, entered);
+    admission.noteIgnored(exchange, entered, prepared.ignored);
+    if (prepared.errors.length > 0) admission.noteElements(entered, prepared.errors, prepared.messages);
     const request = { pairing: pairingOf(document.value), prepared, environment };
     if (prepared.accepted.length === 0) return answer(exchange, request, []);
     const settle = exchange.guard((results: readonly CommitResult[]) => answer(exchange, request, results));
@@ -75,7 +81,7 @@ export function collectRoutes(options: CollectOptions): Route[] {
     for (const result of results) {
       if (result.kind === 'failed') return exchange.fail(result.fault);
       if (result.kind === 'overloaded' || result.kind === 'unknown') {
-        return entrance.refuse(exchange, rejectionOf(result));
+        return admission.refuse(exchange, rejectionOf(result));
       }
       if (result.kind === 'committed' && result.differing !== undefined)
         differing = (differing ?? 0) + result.differing;
@@ -83,8 +89,8 @@ export function collectRoutes(options: CollectOptions): Route[] {
     const { answers, limited, ...outcomes } = answerMessages(prepared, results);
     const { appId } = environment;
     const { errors, mendings } = prepared;
-    entrance.countRecords(appId, { ...outcomes, differing, errors, mendings });
-    for (const [limit, count] of limited) entrance.countLimited(appId, limit, count, count);
+    admission.countRecords(appId, { ...outcomes, differing, errors, mendings });
+    for (const [limit, count] of limited) admission.countLimited(appId, limit, count, count);
 
     const reply = (lives: boolean) => {
       const body = lives ? { messages: answers } : { messages: answers, pairing: 'ended' };
@@ -106,7 +112,7 @@ export function collectRoutes(options: CollectOptions): Route[] {
     }
   }
 
-  const doc = operation(collectDoc, entranceGuard);
+  const doc = operation(collectDoc, admissionGuard);
   const preflight = operation(collectPreflightDoc);
   return openRoutes([{ method: 'post', path: '/api/collect', handle, doc }]).map((route) =>
     route.method === 'options' ? { ...route, doc: preflight } : route,

@@ -1,4 +1,4 @@
-// The ingestion endpoints, one record or many: body → (plain events go a short way | entrance → prepared group) → commit →
+// The ingestion endpoints, one record or many: body → (plain events go a short way | admission → prepared group) → commit →
 // answer.
 
 import { bodies } from '../../contract/limits.js';
@@ -25,23 +25,23 @@ import { ingestDocs } from '../openapi/ingest.js';
 import { tooLarge } from '../protocol/body.js';
 import type { Exchange } from '../protocol/exchange.js';
 import type { Handler, Route } from '../protocol/server.js';
-import { takeTurns } from '../protocol/turns.js';
-import { type ForStrangers, readAllowedBody } from './byte-allowance.js';
+import { runInSlices } from '../protocol/slices.js';
 import {
-  createEntrance,
-  type Entered,
-  entranceGuard,
+  type Admitted,
+  admissionGuard,
+  createAdmission,
   type Ingestion,
   type IngestOptions,
   type Received,
   rejectionOf,
   repeatsHeader,
-} from './entrance.js';
+} from './admission.js';
+import { type ForStrangers, readAllowedBody } from './byte-allowance.js';
 import { withAllowance } from './import-allowance.js';
 import { createWriteAccess, writeKeyGuard } from './write-access.js';
 
 export function ingestRoutes(options: IngestOptions & ForStrangers): Route[] {
-  const doc = (kind: keyof typeof ingestDocs) => operation(ingestDocs[kind], entranceGuard, writeKeyGuard);
+  const doc = (kind: keyof typeof ingestDocs) => operation(ingestDocs[kind], admissionGuard, writeKeyGuard);
   return [
     { method: 'post', path: '/api/track', handle: ingest(eventKind, options), doc: doc('track') },
     {
@@ -59,7 +59,7 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
   const { environments } = options;
   const bytesMax = kind.bulk === undefined ? bodies.singleBytesMax : bodies.bulkBytesMax;
   const mayWrite = createWriteAccess(environments);
-  const entrance = createEntrance(kind.name, options, {
+  const admission = createAdmission(kind.name, options, {
     list: kind.bulk,
     admits: mayWrite,
     takesImports: true,
@@ -69,7 +69,7 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
 
   function handle(exchange: Exchange): void {
     readAllowedBody(exchange, kind.name, options.largeBodies, bytesMax, (body, owned) => {
-      if (!receivePlain(exchange, body, owned)) entrance.receive(exchange, body, owned);
+      if (!receivePlain(exchange, body, owned)) admission.receive(exchange, body, owned);
     });
   }
 
@@ -83,7 +83,7 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
     const found = environments.get(events.appId);
     if (found === undefined) return false;
     if (!mayWrite(found, exchange.framing.authorization)) {
-      entrance.refuseStranger(exchange, found);
+      admission.refuseMissingWriteKey(exchange, found);
       return true;
     }
     const environment = withAllowance(found, exchange.framing.importToken, nowMs);
@@ -101,7 +101,7 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
     return tooLargeForOne ? tooLarge(bodies.singleBytesMax) : undefined;
   }
 
-  function proceed(exchange: Exchange, entered: Entered): void {
+  function proceed(exchange: Exchange, entered: Admitted): void {
     const { document, environment, ingestion } = entered;
     const context: PrepareContext = {
       environment,
@@ -111,32 +111,32 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
       strictBulk: isSet(exchange.query, 'strict'),
     };
     if (!document.isLarge) {
-      entrance.noteIgnored(exchange, entered, atOnce(ignoredOf(kind, document)));
+      admission.noteIgnored(exchange, entered, atOnce(ignoredOf(kind, document)));
       return conclude(exchange, entered, prepare(kind, document, context));
     }
     const steps = function* (): Steps<void> {
-      entrance.noteIgnored(exchange, entered, yield* ignoredOf(kind, document));
+      admission.noteIgnored(exchange, entered, yield* ignoredOf(kind, document));
       conclude(exchange, entered, yield* prepareLarge(kind, document, context));
     };
-    takeTurns(exchange, steps());
+    runInSlices(exchange, steps());
   }
 
-  function conclude(exchange: Exchange, entered: Entered, prepared: Prepared): void {
+  function conclude(exchange: Exchange, entered: Admitted, prepared: Prepared): void {
     const { environment, ingestion } = entered;
     if (prepared.kind === 'refused') {
       const { reason, errors } = prepared;
       // An import asks by an empty list whether its records would be taken: no record was refused.
       const isEmpty = reason.code === 'empty' && reason.field === kind.bulk?.field;
       if (isEmpty && isSet(exchange.query, 'check')) return exchange.refuse(reason);
-      if (errors === undefined) return entrance.refuseAndNote(exchange, reason, entered);
-      entrance.noteElements(entered, errors, elementsOf(entered));
-      return entrance.refuse(exchange, reason, { accepted: 0, rejected: errors.length, errors });
+      if (errors === undefined) return admission.refuseAndNote(exchange, reason, entered);
+      admission.noteElements(entered, errors, elementsOf(entered));
+      return admission.refuse(exchange, reason, { accepted: 0, rejected: errors.length, errors });
     }
-    if (prepared.errors.length > 0) entrance.noteElements(entered, prepared.errors, elementsOf(entered));
+    if (prepared.errors.length > 0) admission.noteElements(entered, prepared.errors, elementsOf(entered));
     submit(exchange, prepared, environment, ingestion);
   }
 
-  function elementsOf({ document }: Entered): readonly unknown[] {
+  function elementsOf({ document }: Admitted): readonly unknown[] {
     return (document.value as Record<string, unknown[]>)[kind.bulk?.field ?? ''] ?? [];
   }
 
@@ -162,11 +162,11 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
       case 'committed':
         return acknowledge(exchange, prepared, result, environment);
       case 'limited':
-        return entrance.refuseLimited(exchange, environment, prepared, result);
+        return admission.refuseLimited(exchange, environment, prepared, result);
       case 'failed':
         return exchange.fail(result.fault);
       default:
-        return entrance.refuse(exchange, rejectionOf(result));
+        return admission.refuse(exchange, rejectionOf(result));
     }
   }
 
@@ -185,7 +185,7 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
     }
     const suppressed = letters.length - stored - repeated;
     const outcomes = { stored, repeated, differing, suppressed, unjoined, errors, mendings };
-    entrance.countRecords(environment.appId, outcomes);
+    admission.countRecords(environment.appId, outcomes);
     if (repeated > 0) exchange.addHeader(repeatsHeader, String(repeated));
     if (errors.length === 0) return exchange.ok();
     exchange.reply(200, JSON.stringify({ accepted: records, rejected: errors.length, errors }));

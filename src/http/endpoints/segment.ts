@@ -1,5 +1,5 @@
 // Segment's protocol, /v1/*, for its libraries and others that use the protocol, on servers and in pages: body → credential →
-// entrance → messages → one commit → answer. Also what its library for pages asks for when it starts.
+// admission → messages → one commit → answer. Also what its library for pages asks for when it starts.
 
 import type { HttpRequest } from 'uWebSockets.js';
 import { bodies, browserCaches, counts } from '../../contract/limits.js';
@@ -18,17 +18,17 @@ import { openRoutes } from '../protocol/cors.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import type { Guard } from '../protocol/guard.js';
 import { type Route, withoutBody } from '../protocol/server.js';
-import { takeTurns } from '../protocol/turns.js';
-import { type ForStrangers, readAllowedBody } from './byte-allowance.js';
+import { runInSlices } from '../protocol/slices.js';
 import {
-  createEntrance,
-  type Entered,
-  type Entrance,
-  entranceGuard,
+  type Admission,
+  type Admitted,
+  admissionGuard,
+  createAdmission,
   type IngestOptions,
   rejectionOf,
   repeatsHeader,
-} from './entrance.js';
+} from './admission.js';
+import { type ForStrangers, readAllowedBody } from './byte-allowance.js';
 import { writeKeyGuard } from './write-access.js';
 
 export type SegmentOptions = IngestOptions &
@@ -66,8 +66,8 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
 
   function route(path: string, type: SegmentType | undefined): Route {
     const bytesMax = type === undefined ? bodies.segmentBytesMax : bodies.singleBytesMax;
-    const proceed = (exchange: Exchange, entered: Entered) => prepareAndSubmit(exchange, entered, type);
-    const entrance = createEntrance(endpoint, options, {
+    const proceed = (exchange: Exchange, entered: Admitted) => prepareAndSubmit(exchange, entered, type);
+    const admission = createAdmission(endpoint, options, {
       list: { field: 'batch', recordsMax: counts.segmentMessagesMax },
       propertyFields,
       proceed,
@@ -79,17 +79,17 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
       method: 'post',
       path: `/v1/${path}`,
       // Shorter names of the same are not in the document.
-      ...(path === (type ?? 'batch') && { doc: operation(segmentDoc(path), entranceGuard, keyGuard) }),
+      ...(path === (type ?? 'batch') && { doc: operation(segmentDoc(path), admissionGuard, keyGuard) }),
       handle: (exchange) => {
         exchange.saysWhyAtTop = true;
-        const take: TakeBody = (body, owned) => entrance.receive(exchange, body, owned);
+        const take: TakeBody = (body, owned) => admission.receive(exchange, body, owned);
         readAllowedBody(exchange, endpoint, options.largeBodies, bytesMax, take, anyType);
       },
     };
 
     function prepareAndSubmit(
       exchange: Exchange,
-      entered: Entered,
+      entered: Admitted,
       typeOfPath: SegmentType | undefined,
     ): void {
       const { document, environment, ingestion, receivedMs } = entered;
@@ -104,43 +104,43 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
       const steps = function* (): Steps<void> {
         submit(exchange, entered, typeOfPath, yield* preparing);
       };
-      takeTurns(exchange, steps());
+      runInSlices(exchange, steps());
     }
 
     function submit(
       exchange: Exchange,
-      entered: Entered,
+      entered: Admitted,
       typeOfPath: SegmentType | undefined,
       prepared: PreparedSegment,
     ): void {
       const { document, environment, ingestion } = entered;
       if (prepared.kind === 'refused' && prepared.errors === undefined)
-        return entrance.refuseAndNote(exchange, prepared.reason, entered);
+        return admission.refuseAndNote(exchange, prepared.reason, entered);
       const { errors = [] } = prepared;
       const { value } = document as { value: { batch: readonly unknown[] } };
       if (errors.length > 0)
-        entrance.noteElements(entered, errors, typeOfPath === undefined ? value.batch : [value]);
-      if (prepared.kind === 'refused') return answerRejected(exchange, entrance, environment, errors);
+        admission.noteElements(entered, errors, typeOfPath === undefined ? value.batch : [value]);
+      if (prepared.kind === 'refused') return answerRejected(exchange, admission, environment, errors);
       const settle = exchange.guard(([result]: readonly CommitResult[]) =>
         answer(exchange, entered, prepared, result as CommitResult),
       );
       ingestion.committerOf(environment.shard).submit(prepared.submission, settle);
     }
 
-    function answer(exchange: Exchange, entered: Entered, prepared: Ready, result: CommitResult): void {
+    function answer(exchange: Exchange, entered: Admitted, prepared: Ready, result: CommitResult): void {
       const { submission, recordsOf } = prepared;
       const { environment } = entered;
       switch (result.kind) {
         case 'committed':
-          return acknowledge(exchange, entrance, environment, prepared, result);
+          return acknowledge(exchange, admission, environment, prepared, result);
         case 'limited': {
           const request = { submission, records: recordsOf.length };
-          return entrance.refuseLimited(exchange, environment, request, result);
+          return admission.refuseLimited(exchange, environment, request, result);
         }
         case 'failed':
           return exchange.fail(result.fault);
         default:
-          return entrance.refuse(exchange, rejectionOf(result));
+          return admission.refuse(exchange, rejectionOf(result));
       }
     }
   }
@@ -151,11 +151,11 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
    */
   function answerRejected(
     exchange: Exchange,
-    entrance: Entrance,
+    admission: Admission,
     { appId }: LiveEnvironment,
     errors: readonly ElementError[],
   ): void {
-    entrance.countRecords(appId, {
+    admission.countRecords(appId, {
       stored: 0,
       repeated: 0,
       differing: 0,
@@ -169,7 +169,7 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
 
   function acknowledge(
     exchange: Exchange,
-    entrance: Entrance,
+    admission: Admission,
     { appId }: LiveEnvironment,
     { recordsOf, errors, mendings }: Ready,
     { letters, differing }: Extract<CommitResult, { kind: 'committed' }>,
@@ -185,7 +185,7 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
         if (letter === 'u') unjoined += 1;
       }
     }
-    entrance.countRecords(appId, { stored, repeated, differing, suppressed, unjoined, errors, mendings });
+    admission.countRecords(appId, { stored, repeated, differing, suppressed, unjoined, errors, mendings });
     if (repeated > 0) exchange.addHeader(repeatsHeader, String(repeated));
     if (errors.length === 0) return exchange.reply(200, '{"success":true}');
     const body = { success: true, accepted: recordsOf.length, rejected: errors.length, errors };

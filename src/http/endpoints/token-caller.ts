@@ -27,7 +27,7 @@ import type { Exchange, Headers } from '../protocol/exchange.js';
 import { isOwnFault } from '../protocol/fault.js';
 import type { Guard } from '../protocol/guard.js';
 import { withoutBody } from '../protocol/server.js';
-import { takeTurns } from '../protocol/turns.js';
+import { runInSlices } from '../protocol/slices.js';
 import { asUnauthorized, refuseUnauthorized } from '../protocol/unauthorized.js';
 import type { Refuse } from './admin-caller.js';
 
@@ -169,7 +169,7 @@ export function readDocument<Who extends Caller>(
         await take(caller, document);
       };
       if (kept.length <= receiving.largeBytesMin) return proceed(parseDocument(kept));
-      takeTurns(exchange, readLarge(exchange, failing, kept, list, proceed));
+      runInSlices(exchange, readLarge(exchange, failing, kept, list, proceed));
     });
   });
 }

@@ -98,7 +98,7 @@ type Page = {
   leave: (() => void) | undefined;
   missed: number;
   /** Whether it was told to disconnect. Its connection may stay open for a while. */
-  isTold: boolean;
+  isClosing: boolean;
   /** It is paired, or gone. */
   readonly endUnpaired: () => void;
   readonly address: string;
@@ -152,7 +152,7 @@ export function createLivePages(options: LiveOptions): LivePages {
       pairing: undefined,
       leave: undefined,
       missed: 0,
-      isTold: false,
+      isClosing: false,
       endUnpaired,
       address,
       network,
@@ -288,7 +288,7 @@ export function createLivePages(options: LiveOptions): LivePages {
     clearTimeout(page.timer);
     page.endWatch?.();
     page.endUnpaired();
-    if (page.isTold) setTimeout(options.onDisconnected, visualizer.closingMsMax).unref();
+    if (page.isClosing) setTimeout(options.onDisconnected, visualizer.closingMsMax).unref();
     else options.onDisconnected();
     page.leave?.();
     pages.delete(page);
@@ -334,13 +334,13 @@ function refuse(page: Page, reason: keyof typeof refusals): void {
 /** Says why, and closes. */
 function sendAndClose(page: Page, code: number, words: ClosingMessage): void {
   send(page, words);
-  page.isTold = true;
+  page.isClosing = true;
   page.socket?.end(code, words.reason);
 }
 
 /** The connection may be gone after every await. A page that was told to go gets nothing more, even if it stays connected. */
 function isGone(page: Page): boolean {
-  return page.stage === 'gone' || page.isTold;
+  return page.stage === 'gone' || page.isClosing;
 }
 
 function tellMissed(page: Page): void {

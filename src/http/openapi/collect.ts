@@ -92,7 +92,7 @@ export const collectPart: OpenApiPart = {
   },
 };
 
-/** The document of the route. The entrance adds its refusals. */
+/** The document of the route. The admission adds its refusals. */
 export const collectDoc: Doc = {
   id: 'collect',
   tag,

@@ -179,7 +179,7 @@ const refusalOf = (errors: Examples, isBulk: boolean) => ({
 });
 const bulkAnswers = { oneOf: [ref('Empty'), ref('BulkResult')] };
 
-/** The documents of the routes, by the kind of records. The guards and the entrance add theirs. */
+/** The documents of the routes, by the kind of records. The guards and the admission add theirs. */
 export const ingestDocs = {
   track: {
     id: 'track',

@@ -37,7 +37,7 @@ const batchExamples: Examples = {
   },
 };
 
-/** The document of a path of the protocol, `batch` or a type. The entrance and the look at the credentials add their refusals. */
+/** The document of a path of the protocol, `batch` or a type. The admission and the look at the credentials add their refusals. */
 export function segmentDoc(path: string): Doc {
   const isBatch = path === 'batch';
   return {

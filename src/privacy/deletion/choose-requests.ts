@@ -2,7 +2,7 @@
 // record acknowledged before it is stored. Accounts take turns (round-choice.ts).
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { serversOf, serversThere } from '../../clickhouse/servers.js';
+import { reachableServers, serversOf } from '../../clickhouse/servers.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys, shardOf } from '../../redis/keys.js';
 import type { Environment } from '../../registry/documents.js';
@@ -73,7 +73,7 @@ export async function chooseRequests({
   const place = ({ deletion_request_id }: DeletionRequest) => placeOf.get(deletion_request_id) ?? 0;
   const requests = fillRound(turns, isReady).sort((a, b) => place(a) - place(b));
 
-  if (unkept.length > 0) await redis.sadd(registryKeys.unkeptDeletions, ...unkept);
+  if (unkept.length > 0) await redis.sadd(registryKeys.deletionsAwaitingTargetCopy, ...unkept);
   for (const request of waiting) {
     if (request.state === 'waiting_for_backlog') continue;
     await updateDeletion(redis, request, { state: 'waiting_for_backlog' });
@@ -94,7 +94,7 @@ export async function chooseRequests({
 async function servedShards(redis: Redis, clickhouse: ClickHouseClient): Promise<(shard: number) => boolean> {
   const servers = serversOf(clickhouse);
   await refreshShardTable(redis, servers);
-  const there = await serversThere(servers);
+  const there = await reachableServers(servers);
   return (shard) => there.has(servers.numberOf(shard)) && !servers.isUnsettled(shard);
 }
 

@@ -4,14 +4,13 @@
 
 import { randomBytes } from 'node:crypto';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { keepKeysOf } from '../../clickhouse/key-index.js';
+import { indexKeysOf } from '../../clickhouse/key-index.js';
 import { deleteRows } from '../../clickhouse/mutate.js';
 import { createScratch, fillScratch, insertScratch, scratchName } from '../../clickhouse/scratch.js';
 import type { Redis } from '../../redis/client.js';
 import { shardOf } from '../../redis/keys.js';
 import type { Environment } from '../../registry/documents.js';
 import { hashOfUser, withHashKey } from './deleted-users.js';
-import { placesInOrder } from './places.js';
 import type { DeletionRequest } from './request.js';
 import { countLeft, fillKeys, inEnvironments, mutationPredicate } from './round-keys.js';
 import { accountOf } from './round-lookups.js';
@@ -22,6 +21,7 @@ import {
   noteSizes,
   type RoundTables,
 } from './round-tables.js';
+import { userTables } from './user-tables.js';
 
 export type DeletedRequest = {
   readonly request: DeletionRequest;
@@ -65,12 +65,12 @@ export async function deleteAgain(
     .flatMap(({ request }) => Object.values(request.fences))
     .reduce((highest, fence) => (BigInt(fence) > BigInt(highest) ? fence : highest), '0');
   let rows = 0;
-  for (const place of placesInOrder) {
+  for (const place of userTables) {
     const left = await countLeft(clickhouse, tables, place);
     if (left.size === 0) continue;
     const predicate = mutationPredicate(tables, [...left.keys()], fenceMax);
     // The index there may lack them: it is older than these deletions.
-    await keepKeysOf(clickhouse, place, predicate);
+    await indexKeysOf(clickhouse, place, predicate);
     await deleteRows(clickhouse, place, predicate, tables.mark);
     if ((await countLeft(clickhouse, tables, place)).size > 0) throw new Error(`rows are left in ${place}`);
     rows += [...left.values()].reduce((sum, count) => sum + count, 0);
@@ -100,7 +100,7 @@ async function findByHash(
     deleted.reduce((sum, each) => sum + each.hashes.length, 0),
   );
   await withHashKey(redis, clickhouse, async (key) => {
-    for (const place of placesInOrder) {
+    for (const place of userTables) {
       const users = (columns: string, condition: string) =>
         `SELECT DISTINCT account_id, arrayJoin(['', row_app_id]) AS app_id, ${columns} FROM (
           SELECT ${accountOf(tables)} AS account_id,

@@ -14,8 +14,8 @@ import { registryKeys } from '../../redis/keys.js';
 import { readBackups } from '../../registry/backups.js';
 import { readLoadedRegistry, readTime } from '../../registry/registry.js';
 import { deletionRounds } from '../../tuning.js';
-import { targetTable } from './places.js';
 import { namePrefix } from './round-tables.js';
+import { targetTable } from './user-tables.js';
 
 const hashBytes = 16;
 /** This many ids fit the text of a statement (262,144 bytes). */

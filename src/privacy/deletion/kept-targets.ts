@@ -8,7 +8,6 @@ import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { deletionRounds } from '../../tuning.js';
-import { targetTable } from './places.js';
 import { keepReferences } from './references.js';
 import {
   type DeletionRequest,
@@ -19,6 +18,7 @@ import {
   readDeletionTargets,
   targetsOfText,
 } from './request.js';
+import { targetTable } from './user-tables.js';
 
 type TargetRow = {
   readonly request_id: string;
@@ -34,7 +34,7 @@ type TargetRow = {
  * Redis nor ClickHouse still has them, the request is lost and no longer pending. May be repeated.
  */
 export async function keepTargets(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
-  const ids = await redis.smembers(registryKeys.unkeptDeletions);
+  const ids = await redis.smembers(registryKeys.deletionsAwaitingTargetCopy);
   for (let first = 0; first < ids.length; first += idsPerStatementMax) {
     const requests = await readDeletions(redis, ids.slice(first, first + idsPerStatementMax));
     for (const batch of inBatches(requests)) await keepBatch(redis, clickhouse, batch);
@@ -115,7 +115,7 @@ async function noteKept(redis: Redis, request: DeletionRequest): Promise<void> {
       registryKeys.deletions,
       registryKeys.pendingDeletions,
       registryKeys.unmirroredDeletions,
-      registryKeys.unkeptDeletions,
+      registryKeys.deletionsAwaitingTargetCopy,
     ],
     [request.deletion_request_id, pendingMember(request)],
   );

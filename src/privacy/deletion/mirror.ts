@@ -13,10 +13,10 @@ import { inScriptCalls, type Loading } from '../../registry/loading.js';
 import { readUnmirrored, type Unmirrored } from '../../registry/mirror.js';
 import { stateLoads } from '../../tuning.js';
 import { listedMember } from './listed.js';
-import { targetTable } from './places.js';
 import { restoreReferences } from './references.js';
 import { type DeletionRequest, type PlacedTarget, pendingMember } from './request.js';
 import { type TargetList, weightOfList } from './targets.js';
+import { targetTable } from './user-tables.js';
 
 /**
  * Copies the requests that have changed; settles with how many. By then ClickHouse has every change that was made before
@@ -173,7 +173,7 @@ async function restoreOpen(
         [
           registryKeys.pendingDeletions,
           registryKeys.lostDeletions,
-          registryKeys.unkeptDeletions,
+          registryKeys.deletionsAwaitingTargetCopy,
           registryKeys.deletionTargets(''),
           registryKeys.deletionWeights,
           registryKeys.pendingDeletionsByAccount,

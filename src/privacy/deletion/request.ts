@@ -137,9 +137,9 @@ export function targetsOfText(request: DeletionRequest, text: string): PlacedTar
 export type PlacedTarget = { readonly target: Target; readonly place: number };
 
 /** Another process has changed or ended the request since it was read. */
-export class Overtaken extends Error {}
+export class ConcurrentUpdate extends Error {}
 
-/** Writes progress. Settles with the changed document, or throws Overtaken and has written nothing. */
+/** Writes progress. Settles with the changed document, or throws ConcurrentUpdate and has written nothing. */
 export async function updateDeletion(
   redis: Redis,
   request: DeletionRequest,
@@ -152,7 +152,7 @@ export async function updateDeletion(
     [registryKeys.deletions, registryKeys.pendingDeletions, registryKeys.unmirroredDeletions],
     [request.deletion_request_id, JSON.stringify(changed), pendingMember(request), changed.revision],
   );
-  if (Number(written) === 0) throw new Overtaken('another worker continues this deletion');
+  if (Number(written) === 0) throw new ConcurrentUpdate('another worker continues this deletion');
   return changed;
 }
 
@@ -190,7 +190,7 @@ export async function markTargetsLost(redis: Redis, request: DeletionRequest, se
       registryKeys.pendingDeletions,
       registryKeys.lostDeletions,
       registryKeys.unmirroredDeletions,
-      registryKeys.unkeptDeletions,
+      registryKeys.deletionsAwaitingTargetCopy,
       registryKeys.deletionTargets(request.deletion_request_id),
       registryKeys.deletionWeights,
       registryKeys.pendingDeletionsByAccount,

@@ -11,9 +11,9 @@ import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { emptyScratch, fillScratch } from '../../clickhouse/scratch.js';
 import { storedTable } from '../../clickhouse/tables.js';
-import { targetTable } from './places.js';
 import { environmentOf, fillKeys, inEnvironments, rowsReached } from './round-keys.js';
 import { noteSizes, type RoundTables } from './round-tables.js';
+import { targetTable } from './user-tables.js';
 
 /** The most requests that may need the same identification and are resolved in one round; the others wait for the next. */
 const passesMax = 4;

@@ -5,16 +5,16 @@ import { readRows, streamRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { hasPlainForm, plainForm } from '../../clickhouse/plain-form.js';
 import { emptyScratch, fillScratch } from '../../clickhouse/scratch.js';
-import { placesInOrder, targetTable } from './places.js';
 import type { FoundRows } from './request.js';
 import { environmentOf, hasFewUsers, inEnvironments, rowsReached } from './round-keys.js';
 import { assertIntact, noteSizes, type RoundTables } from './round-tables.js';
 import type { Target } from './targets.js';
+import { targetTable, userTables } from './user-tables.js';
 
 /** Counts what the keyed requests of a round reach. The other functions of this file read what it has counted. */
 export async function countReachedRows(client: ClickHouseClient, tables: RoundTables): Promise<void> {
   const columns = 'app_id, identity, user_id';
-  const counts = placesInOrder.map(
+  const counts = userTables.map(
     (place) => `SELECT request, app_id, '${place}', identity, user_id, count()
       FROM (${rowsReached(tables, place, columns)}) GROUP BY request, app_id, identity, user_id`,
   );
@@ -24,7 +24,7 @@ export async function countReachedRows(client: ClickHouseClient, tables: RoundTa
 
 /** Finds the identities that look like a named one. Each is kept with the first segment in which it stands, by shard. */
 export async function findSimilarIdentities(client: ClickHouseClient, tables: RoundTables): Promise<void> {
-  const found = placesInOrder.map(
+  const found = userTables.map(
     (place) => `SELECT account_id, shard, identity, min(segment) FROM (
         SELECT ${environmentOf(tables)}, identity, segment FROM ${place}
         WHERE ${inEnvironments(tables)} AND ${similarPredicate(tables)}
@@ -60,7 +60,7 @@ export async function readFoundRows(
   });
   type Row = { request: number; app_id: string; place: string; rows: string };
   const found = new Map<number, FoundRows[]>();
-  const order = new Map<string, number>(placesInOrder.map((place, index) => [place, index]));
+  const order = new Map<string, number>(userTables.map((place, index) => [place, index]));
   for (const { request, app_id, place, rows: count } of rows) {
     const list = found.get(Number(request)) ?? [];
     list.push({ app_id, table: place, rows: Number(count) });

@@ -6,9 +6,9 @@
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { readLong } from '../../clickhouse/long-statement.js';
 import { emptyScratch, fillScratch } from '../../clickhouse/scratch.js';
-import type { Place } from './places.js';
 import { accountOf, fenceOfKeys, requestsOfKeys, shardOfRow } from './round-lookups.js';
 import { assertIntact, noteSizes, type RoundTables } from './round-tables.js';
+import type { UserTable } from './user-tables.js';
 
 /** Fills the keys with the users of the requests whose number meets a condition. */
 export async function fillKeys(
@@ -54,7 +54,7 @@ export async function fillKeys(
 export async function countLeft(
   client: ClickHouseClient,
   tables: RoundTables,
-  place: Place,
+  place: UserTable,
 ): Promise<Map<string, number>> {
   const rows = await readLong<{ app_id: string; rows: number }>(client, {
     query: `SELECT app_id, count() AS rows FROM ${place}
@@ -81,7 +81,7 @@ export function mutationPredicate(tables: RoundTables, appIds: readonly string[]
 }
 
 /** Each row of a table, with its columns, once for each request that reaches it. */
-export function rowsReached(tables: RoundTables, place: Place, columns: string): string {
+export function rowsReached(tables: RoundTables, place: UserTable, columns: string): string {
   return `SELECT ${columns}, e.request AS request FROM (
       SELECT ${columns}, segment AS row_segment, ${shardOfRow(tables)} AS shard,
         arrayJoin(${requestsOfKeys(tables, keysOfRow(tables))}) AS request

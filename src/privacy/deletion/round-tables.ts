@@ -18,8 +18,8 @@ import {
   type ScratchKind,
   scratchName,
 } from '../../clickhouse/scratch.js';
-import { placesInOrder, targetTable } from './places.js';
 import type { Target } from './targets.js';
+import { targetTable, userTables } from './user-tables.js';
 
 /** A request of a round. Its number is its place in the list, from 0. Within an account that is the order of submission. */
 export type RoundRequest = {
@@ -126,7 +126,7 @@ export async function createRoundTables(
   ];
   for (const [table, structure, kind] of structures) await createScratch(client, table, structure, kind);
   // From here on every replica finds what was stored before.
-  await syncReplicas(client, [...placesInOrder, targetTable]);
+  await syncReplicas(client, [...userTables, targetTable]);
   const insert = async (table: string, values: readonly object[]) => {
     await insertScratch(client, table, values);
     tables.sizes.set(table, values.length);

@@ -69,7 +69,7 @@ export async function submitDeletion(
       registryKeys.pendingDeletions,
       registryKeys.deletionTargets(request.deletion_request_id),
       registryKeys.unmirroredDeletions,
-      registryKeys.unkeptDeletions,
+      registryKeys.deletionsAwaitingTargetCopy,
       registryKeys.listedDeletions,
       registryKeys.deletionReference(
         reference === undefined ? 'none' : digestOfReference(caller.accountId, reference),

@@ -7,8 +7,8 @@ import type { ClickHouseClient } from '../../clickhouse/client.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
-import { targetTable } from '../deletion/places.js';
 import type { DeletionRequest } from '../deletion/request.js';
+import { targetTable } from '../deletion/user-tables.js';
 import { exportIdsOf, readExports } from './request.js';
 import { endReadingEverywhere, exportPrefix } from './tables.js';
 

@@ -5,7 +5,7 @@ import { setTimeout } from 'node:timers/promises';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { endLong } from '../../clickhouse/long-statement.js';
 import { dropScratch, listScratch } from '../../clickhouse/scratch.js';
-import { serversOf, serversThere } from '../../clickhouse/servers.js';
+import { reachableServers, serversOf } from '../../clickhouse/servers.js';
 
 const prefix = 'user_export_';
 
@@ -20,7 +20,7 @@ export function exportPrefix(exportId = ''): string {
  */
 export async function endReadingEverywhere(clickhouse: ClickHouseClient, names: string): Promise<void> {
   const servers = serversOf(clickhouse);
-  const there = await serversThere(servers);
+  const there = await reachableServers(servers);
   for (const [number, client] of servers.all.entries()) {
     if (there.has(number)) await endReading(client, names);
   }

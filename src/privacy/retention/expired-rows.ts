@@ -13,7 +13,7 @@ import { readLong } from '../../clickhouse/long-statement.js';
 import { syncReplicas } from '../../clickhouse/replication.js';
 import { createScratch, fillScratch, scratchName } from '../../clickhouse/scratch.js';
 import { storedTable } from '../../clickhouse/tables.js';
-import { type Place, placesInOrder } from '../deletion/places.js';
+import { type UserTable, userTables } from '../deletion/user-tables.js';
 
 /** Environments that retain equally long, and the time of acceptance below which their rows have expired. */
 export type Retained = { readonly appIds: readonly string[]; readonly cutoffMs: number };
@@ -35,13 +35,13 @@ const events = storedTable('events');
 const identifications = storedTable('user_identities');
 
 /** When the rows of a place were accepted. */
-function timeIn(place: Place): string {
+function timeIn(place: UserTable): string {
   return place === 'failed_events' ? 'failed_at' : 'received_at';
 }
 
 /** The users that rows of these places name, as the text of a query; of an identification that is its user_id. */
-export function usersIn(places: readonly Place[], conditionOf: (place: Place) => string): string {
-  const namesOf = (place: Place) =>
+export function usersIn(places: readonly UserTable[], conditionOf: (place: UserTable) => string): string {
+  const namesOf = (place: UserTable) =>
     place === identifications ? "'' AS identity, toNullable(user_id) AS user_id" : 'identity, user_id';
   return places
     .map((place) => `SELECT DISTINCT app_id, ${namesOf(place)} FROM ${place} WHERE ${conditionOf(place)}`)
@@ -84,17 +84,17 @@ export async function findExpiredUsers(
     userIds: scratchName(client, `${mark}_user_ids`),
   };
   for (const table of [users.names, users.userIds]) await createScratch(client, table, 'name String', 'Set');
-  await syncReplicas(client, placesInOrder);
+  await syncReplicas(client, userTables);
   const appIds = retained.flatMap((each) => each.appIds.map((appId) => `'${appId}'`)).join(', ');
   const { merged, withUser, usersOf } = mergedBy(
     `SELECT * FROM ${identifications} WHERE app_id IN (${appIds})`,
   );
-  const isRecent = (place: Place) => compared(retained, timeIn(place), '>=');
+  const isRecent = (place: UserTable) => compared(retained, timeIn(place), '>=');
   const recentEvents = usersIn([events], isRecent);
-  const recentRows = usersIn(placesInOrder, isRecent);
+  const recentRows = usersIn(userTables, isRecent);
   // Events go by their time alone.
   const candidates = usersIn(
-    placesInOrder.filter((place) => place !== events && place !== identifications),
+    userTables.filter((place) => place !== events && place !== identifications),
     (place) => compared(retained, timeIn(place), '<'),
   );
   await fillScratch(
@@ -130,7 +130,7 @@ const nameOfRow =
 
 /** The predicate of the expired rows of a table. */
 export function expiredPredicate(
-  place: Place,
+  place: UserTable,
   retained: readonly Retained[],
   { mark, names, userIds }: ExpiredUsers,
 ): string {
@@ -149,7 +149,7 @@ export function expiredPredicate(
 /** How many rows have expired, by environment. */
 export async function countExpired(
   client: ClickHouseClient,
-  place: Place,
+  place: UserTable,
   predicate: string,
 ): Promise<ReadonlyMap<string, number>> {
   const rows = await readLong<{ app_id: string; rows: string | number }>(client, {
@@ -163,7 +163,7 @@ const partitionOf = (segment: string) => `toYYYYMM(fromUnixTimestamp64Micro(toIn
 /** The partitions before a segment's partition in which only markers would be left. */
 export async function findWholePartitions(
   client: ClickHouseClient,
-  place: Place,
+  place: UserTable,
   predicate: string,
   beforeSegment: string,
 ): Promise<string[]> {
@@ -183,7 +183,7 @@ export function inPartition(partition: string): string {
 
 export async function dropPartition(
   client: ClickHouseClient,
-  place: Place,
+  place: UserTable,
   partition: string,
 ): Promise<void> {
   if (!/^\d{6}$/.test(partition)) throw new Error('a partition is not a month');

@@ -26,7 +26,7 @@ import { returnNameOf } from '../../clickhouse/store.js';
 import { columnsOf, storedTable } from '../../clickhouse/tables.js';
 import { retentionRuns } from '../../tuning.js';
 import { untilTrue } from '../../wait.js';
-import { placesInOrder } from '../deletion/places.js';
+import { userTables } from '../deletion/user-tables.js';
 import { mergedBy, namePrefix, usersIn } from './expired-rows.js';
 
 const identifications = storedTable('user_identities');
@@ -77,9 +77,9 @@ export async function returnUsers(
   for (const each of [...appIds, segment])
     if (!/^\d+$/.test(each)) throw new Error('a number is not decimal');
   const removed = removedBy(mark);
-  await syncReplicas(client, placesInOrder);
+  await syncReplicas(client, userTables);
   const isNew = `app_id IN (${appIds.map((appId) => `'${appId}'`).join(', ')}) AND segment > ${segment}`;
-  const newRows = usersIn(placesInOrder, () => isNew);
+  const newRows = usersIn(userTables, () => isNew);
   const { merged, usersOf } = mergedBy(
     `SELECT ${columns} FROM ${removed} UNION ALL SELECT ${columns} FROM ${identifications}
       WHERE app_id IN (SELECT app_id FROM ${removed})`,

@@ -32,7 +32,7 @@ export class TooManyNames extends Error {
 }
 
 /**
- * Settles, with how many pairs are new, when the names are in Redis. To be followed by `raiseShards`. Throws TooManyNames or
+ * Settles, with how many pairs are new, when the names are in Redis. To be followed by `publishSuppressionVersion`. Throws TooManyNames or
  * StateNotLoaded.
  */
 export async function suppressNames(
@@ -45,7 +45,7 @@ export async function suppressNames(
 
 /**
  * Suppresses anonymous users who were identified as suppressed ones, for everything for whose sake those are. Settles with how
- * many found no room. To be followed by `raiseShards`.
+ * many found no room. To be followed by `publishSuppressionVersion`.
  */
 export async function joinNames(
   options: ChangeOptions,
@@ -55,7 +55,7 @@ export async function joinNames(
   return changeAll(options, accountId, 'join', joined);
 }
 
-/** Removes everything for whose sake the names are suppressed, including other users. To be followed by `raiseShards`. */
+/** Removes everything for whose sake the names are suppressed, including other users. To be followed by `publishSuppressionVersion`. */
 export async function freeNames(
   options: ChangeOptions,
   accountId: string,
@@ -194,7 +194,7 @@ const raises = new WeakMap<Redis, { last: Raise | undefined; next: Raise | undef
  * without knowing that version is at or below it. Throws StateNotLoaded. Each raise costs every API process a refused commit, of all
  * accounts, so calls that come soon after one share the next.
  */
-export function raiseShards(options: ChangeOptions): Raise {
+export function publishSuppressionVersion(options: ChangeOptions): Raise {
   const { redis } = options;
   const lane = raises.get(redis) ?? { last: undefined, next: undefined, beganMs: Number.NEGATIVE_INFINITY };
   raises.set(redis, lane);

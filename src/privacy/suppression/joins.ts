@@ -5,7 +5,7 @@
 import { shardKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { suppressionChanges } from '../../tuning.js';
-import { type ChangeOptions, type Joined, joinNames, raiseShards } from './change.js';
+import { type ChangeOptions, type Joined, joinNames, publishSuppressionVersion } from './change.js';
 import type { NameText } from './names.js';
 
 /**
@@ -31,7 +31,7 @@ async function move(options: ChangeOptions, shards: Iterable<number>, roundsMax:
     const joined = byAccount(reads.flatMap(({ found }) => found));
     for (const [accountId, pairs] of joined) withoutRoom += await joinNames(options, accountId, pairs);
     if (joined.size > 0) {
-      await raiseShards(options);
+      await publishSuppressionVersion(options);
       await Promise.all(reads.map(({ shard, found }) => forget(options, shard, found)));
     }
     reads = reads.filter(({ cursor }) => cursor !== '0');

@@ -14,7 +14,7 @@ import {
   areSuppressed,
   type ChangeOptions,
   freeNames,
-  raiseShards,
+  publishSuppressionVersion,
   type Suppressed,
   suppressNames,
 } from './change.js';
@@ -72,7 +72,7 @@ export async function suppressUsers(
   // Until the identity of a user_id is suppressed too, another user may be identified with it. So this is repeated after that.
   for (let isNew = true; isNew; ) {
     // From here on no identification of the suppressed is stored, so there are none above the fences.
-    const fences = await raiseShards(options);
+    const fences = await publishSuppressionVersion(options);
     crash('suppression_raised');
     appIds = await appIdsOf(options, accountId);
     const shards = new Set(appIds.map((appId) => shardOf(appId, options.shards)));
@@ -115,7 +115,7 @@ export async function freeUsers(
   const shards = new Set(appIds.map((appId) => shardOf(appId, options.shards)));
   await moveJoins(options, shards);
   await freeNames(options, accountId, names());
-  await raiseShards(options);
+  await publishSuppressionVersion(options);
   // Whoever was joined to one of them meanwhile is forgotten.
   await moveJoins(options, shards);
   await mirrorSuppressions(redis, clickhouse);

@@ -37,7 +37,7 @@ export type Outbox = {
   optOut(): void;
   optIn(): void;
   /** If the user has opted out, removes everything that is stored for the app but the choice. Returns whether so. */
-  heedOut(): boolean;
+  applyOptOut(): boolean;
   /** Called before anything is sent; returns for how many milliseconds that still has to wait. */
   setBeforeSending(beforeSending: () => number): void;
   readonly sender: Sender;
@@ -80,7 +80,7 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
     intervalMs: options.intervalMs,
     pairing: () => options.pairing(appId),
     isOptedOut,
-    heedOut,
+    applyOptOut,
     beforeSending: () => beforeSending(),
     onDropped: options.onDropped,
     onAnswer: (answer, pairing) => options.onAnswer(appId, answer, pairing),
@@ -129,7 +129,7 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
     return fits ? { ...later, properties } : undefined;
   }
 
-  function heedOut(): boolean {
+  function applyOptOut(): boolean {
     const isOut = consent.choice() === 'out';
     if (isOut) {
       for (const key of storage.keys(keys.app))
@@ -159,7 +159,7 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
       isForgotten = false;
       consent.choose('out');
     },
-    heedOut,
+    applyOptOut,
     optIn: () => consent.choose('in'),
     setBeforeSending(called) {
       beforeSending = called;

@@ -62,7 +62,7 @@ export function createRecorder(
   );
 
   function agree(): void {
-    if (outbox.heedOut()) eventProperties.clear();
+    if (outbox.applyOptOut()) eventProperties.clear();
     user.peek();
     session.noticeReplacement();
   }

@@ -20,7 +20,7 @@ export type SenderOptions = DeliveryOptions & {
   readonly intervalMs: () => number;
   readonly pairing: () => string | undefined;
   readonly isOptedOut: () => boolean;
-  readonly heedOut: () => unknown;
+  readonly applyOptOut: () => unknown;
   /** Called before messages are chosen for sending; returns for how many milliseconds that still has to wait. */
   readonly beforeSending: () => number;
 };
@@ -128,7 +128,7 @@ export function createSender(options: SenderOptions): Sender {
   function isStopped(): boolean {
     // The user may have opted out in another tab, which cannot clear this page's memory. Where nobody has chosen, other
     // pages may record and send.
-    options.heedOut();
+    options.applyOptOut();
     return options.isOptedOut() || options.baseUrl() === undefined;
   }
 

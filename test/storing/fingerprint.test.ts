@@ -2,37 +2,37 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { printOfRow } from '../../src/ingest/print.js';
+import { fingerprintOfRow } from '../../src/ingest/fingerprint.js';
 import fc from '../support/fast-check.js';
 
-/** The print of a row at some place in a commit. */
-function printOf(row: string, number = 0, before = 0): number {
+/** The fingerprint of a row at some place in a commit. */
+function fingerprintOf(row: string, number = 0, before = 0): number {
   const bytes = Buffer.concat([
     Buffer.alloc(before, 0x2c),
     Buffer.from(`${row}${number}\n`),
     Buffer.alloc(9),
   ]);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-  return printOfRow(view, before, bytes.length - 9, 6);
+  return fingerprintOfRow(view, before, bytes.length - 9, 6);
 }
 
 const rowOf = (event: string, properties: object = {}, time: string | null = null) =>
   `${JSON.stringify(['1', 'id', event, null, 'ada', '', time, properties]).slice(0, -1)},`;
 
-test('the print of a row is the same wherever the row stands in a commit, and never 0', () => {
+test('the fingerprint of a row is the same wherever the row stands in a commit, and never 0', () => {
   fc.assert(
     fc.property(fc.string(), fc.nat(9_999), fc.nat(9), (event, number, before) => {
       const row = rowOf(event);
-      const print = printOf(row);
-      assert.ok(print >= 1 && print <= 255);
-      assert.equal(printOf(row, number, before), print);
+      const fingerprint = fingerprintOf(row);
+      assert.ok(fingerprint >= 1 && fingerprint <= 255);
+      assert.equal(fingerprintOf(row, number, before), fingerprint);
     }),
   );
 });
 
 test('rows that differ anywhere have different prints, except one in 255', () => {
   const row = rowOf('Order Completed', { amount: '12.5', currency: 'EUR' });
-  const print = printOf(row);
+  const fingerprint = fingerprintOf(row);
   let same = 0;
   let tried = 0;
   const time = row.lastIndexOf('null');
@@ -43,18 +43,18 @@ test('rows that differ anywhere have different prints, except one in 255', () =>
       const other = row.slice(0, at) + String.fromCharCode(code) + row.slice(at + 1);
       if (other === row || code === 0x5c) continue;
       tried += 1;
-      if (printOf(other) === print) same += 1;
+      if (fingerprintOf(other) === fingerprint) same += 1;
     }
   }
   assert.ok(tried > 3_000 && same / tried < 2 / 255, `${same} of ${tried}`);
   const swapped = rowOf('Order Completed', { currency: 'EUR', amount: '12.5' });
-  assert.notEqual(printOf(swapped), print);
+  assert.notEqual(fingerprintOf(swapped), fingerprint);
 });
 
-test('the print of a row does not depend on its time, given or not, even if the same text is elsewhere in it', () => {
+test('the fingerprint of a row does not depend on its time, given or not, even if the same text is elsewhere in it', () => {
   const [one, two] = ['2026-03-01 12:30:00.250', '2026-03-01 12:30:07.001'];
   const of = (time: string | null, event = 'Opened', properties = {}) =>
-    printOf(rowOf(event, properties, time));
+    fingerprintOf(rowOf(event, properties, time));
   assert.equal(of(one), of(two));
   assert.equal(of(one), of(null));
   const quoted = `\\",null,"${one}",`;

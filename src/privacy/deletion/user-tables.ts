@@ -5,11 +5,11 @@
 import { type StoredTable, storedTable } from '../../clickhouse/tables.js';
 import { type TableName, tables } from '../../contract/records.js';
 
-export type Place = StoredTable | 'failed_events';
+export type UserTable = StoredTable | 'failed_events';
 
 const resolvedFrom: TableName = 'user_identities';
 
-export const placesInOrder: readonly Place[] = [
+export const userTables: readonly UserTable[] = [
   ...tables.filter((table) => table !== resolvedFrom).map(storedTable),
   'failed_events',
   storedTable(resolvedFrom),

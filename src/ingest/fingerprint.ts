@@ -1,13 +1,13 @@
-// The print of a record: an eight-bit hash of its content without its time. Redis keeps it with the claim of an idempotency key.
+// The fingerprint of a record: an eight-bit hash of its content without its time. Redis keeps it with the claim of an idempotency key.
 // So a repeat with other content than the first record is noticed, with a probability of 254 in 255. A repeat with the same
-// content never counts as different: its row has the same print whatever its time is. Callers who repeat a call, and libraries,
+// content never counts as different: its row has the same fingerprint whatever its time is. Callers who repeat a call, and libraries,
 // take the time anew or correct it.
 
 /**
- * The print of a row in a buffer, from 1 to 255: from its beginning to the comma before its number in the commit. `timeColumn`:
+ * The fingerprint of a row in a buffer, from 1 to 255: from its beginning to the comma before its number in the commit. `timeColumn`:
  * which column is the time, from 0; -1 if none is.
  */
-export function printOfRow(rows: DataView, start: number, end: number, timeColumn: number): number {
+export function fingerprintOfRow(rows: DataView, start: number, end: number, timeColumn: number): number {
   // The row's number differs in each commit.
   while (rows.getUint8(end - 1) !== comma) end -= 1;
   if (timeColumn < 0) return reduced(hash(rows, start, end, 0));
@@ -33,12 +33,13 @@ function columnAt(rows: DataView, start: number, column: number): number {
 }
 
 function hash(rows: DataView, start: number, end: number, from: number): number {
-  let print = from;
+  let fingerprint = from;
   let at = start;
   // Four bytes at a time: 95 ns for a row of 241 bytes, where single bytes take 330.
-  for (; at + 4 <= end; at += 4) print = Math.imul(print ^ rows.getUint32(at), prime) ^ (print >>> 15);
-  for (; at < end; at++) print = Math.imul(print ^ rows.getUint8(at), prime);
-  return print;
+  for (; at + 4 <= end; at += 4)
+    fingerprint = Math.imul(fingerprint ^ rows.getUint32(at), prime) ^ (fingerprint >>> 15);
+  for (; at < end; at++) fingerprint = Math.imul(fingerprint ^ rows.getUint8(at), prime);
+  return fingerprint;
 }
 
 const timeBytes = '"2026-03-01 12:30:00.250"'.length;
@@ -48,7 +49,7 @@ const quote = 0x22;
 const backslash = 0x5c;
 const prime = 0x0100_0193;
 
-function reduced(print: number): number {
-  const mixed = Math.imul(print ^ (print >>> 15), 0x2c1b_3c6d);
+function reduced(fingerprint: number): number {
+  const mixed = Math.imul(fingerprint ^ (fingerprint >>> 15), 0x2c1b_3c6d);
   return 1 + (((mixed ^ (mixed >>> 12)) >>> 0) % 255);
 }

@@ -19,7 +19,10 @@ export const realTime: Time = {
  * What it returns is called with a sign of progress, again and again, and says whether the work makes no progress: whether the sign
  * has not changed for `msMax`. Undefined: ClickHouse could not be asked.
  */
-export function createPatience(msMax: number, nowMs: () => number): (sign: string | undefined) => boolean {
+export function createProgressDeadline(
+  msMax: number,
+  nowMs: () => number,
+): (sign: string | undefined) => boolean {
   let last: string | undefined;
   let sinceMs = nowMs();
   return (sign) => {

@@ -1,4 +1,4 @@
-// The entrance of the endpoints that take records: body → document → environment → may the caller write to it? → the
+// The admission of the endpoints that take records: body → document → environment → may the caller write to it? → the
 // endpoint's own steps. What is refused is counted here in one way for all of them, and noted for administrators once its
 // environment is known; `record-counts.ts` counts what is committed.
 
@@ -24,7 +24,7 @@ import { bodyGuard } from '../protocol/body.js';
 import { ignoredFieldsHeader } from '../protocol/cors.js';
 import type { Exchange } from '../protocol/exchange.js';
 import type { Guard } from '../protocol/guard.js';
-import { takeTurns } from '../protocol/turns.js';
+import { runInSlices } from '../protocol/slices.js';
 import { refuseUnauthorized } from '../protocol/unauthorized.js';
 import { appIdOf, findEnvironment, notLoaded, refuseNumericAppId } from './app-id.js';
 import { noAllowance, withAllowance } from './import-allowance.js';
@@ -59,18 +59,18 @@ export type Received = {
   readonly receivedMs: number;
 };
 
-/** A request that has passed the entrance. */
-export type Entered = Received & { readonly environment: LiveEnvironment; readonly ingestion: Ingestion };
+/** A request that has passed the admission. */
+export type Admitted = Received & { readonly environment: LiveEnvironment; readonly ingestion: Ingestion };
 
-export type Entrance = RecordCounts & {
+export type Admission = RecordCounts & {
   /** Reads a body, a large one in turns. If it is not `owned`, it may be changed or freed once this returns. */
   receive(exchange: Exchange, body: Buffer, owned: boolean): void;
   /** Answers with the reason, and counts it. `fields` are added to the answer. */
   refuse(exchange: Exchange, reason: Rejection, fields?: object): void;
   /** Refuses a request without a write key. */
-  refuseStranger(exchange: Exchange, environment: LiveEnvironment): void;
+  refuseMissingWriteKey(exchange: Exchange, environment: LiveEnvironment): void;
   /** Answers with the reason, counts it, and notes the request as rejected. */
-  refuseAndNote(exchange: Exchange, reason: Rejection, entered: Entered): void;
+  refuseAndNote(exchange: Exchange, reason: Rejection, entered: Admitted): void;
   /** Refuses a request for which a limit of its one group has no room. */
   refuseLimited(
     exchange: Exchange,
@@ -79,12 +79,12 @@ export type Entrance = RecordCounts & {
     limited: Extract<CommitResult, { kind: 'limited' }>,
   ): void;
   /** Names the fields that the service ignores in the answer, and counts them. */
-  noteIgnored(exchange: Exchange, entered: Entered, ignored: IgnoredFields): void;
+  noteIgnored(exchange: Exchange, entered: Admitted, ignored: IgnoredFields): void;
   /** Notes elements of a request as rejected. */
-  noteElements(entered: Entered, errors: readonly ElementError[], elements: readonly unknown[]): void;
+  noteElements(entered: Admitted, errors: readonly ElementError[], elements: readonly unknown[]): void;
 };
 
-export type EntranceSteps = {
+export type AdmissionSteps = {
   /** The records that a request may have. */
   readonly list: RecordList | undefined;
   /** The fields that have properties below them, if not `properties` alone: there numbers keep all their digits. */
@@ -100,7 +100,7 @@ export type EntranceSteps = {
   /** Whether the token of an import lifts limits here. Elsewhere it says nothing. */
   readonly takesImports?: boolean;
   /** Goes on with a request that has passed. */
-  readonly proceed: (exchange: Exchange, entered: Entered) => void;
+  readonly proceed: (exchange: Exchange, entered: Admitted) => void;
   /** Why a request is refused whatever its environment is. */
   readonly refusalOf?: (received: Received) => Rejection | undefined;
 };
@@ -109,24 +109,24 @@ export type EntranceSteps = {
 export const repeatsHeader = 'Sluice-Repeats';
 
 /** Its refusals: of the body, and of an environment that is missing or unknown. */
-export const entranceGuard: Guard = {
+export const admissionGuard: Guard = {
   parameters: bodyGuard.parameters ?? [],
   refuses: [...bodyGuard.refuses, 'missing_field', 'invalid_type', 'unknown_app_id', 'overloaded', 'unknown'],
 };
 
-/** Makes the entrance of one endpoint. */
-export function createEntrance(
+/** Makes the admission of one endpoint. */
+export function createAdmission(
   endpoint: EndpointName,
   { environments, ingestion, counts, rejected, traffic }: IngestOptions,
-  steps: EntranceSteps,
-): Entrance {
+  steps: AdmissionSteps,
+): Admission {
   const { countRecords, countLimited } = createRecordCounts(endpoint, { counts, traffic });
 
   function receive(exchange: Exchange, body: Buffer, owned: boolean): void {
     const receivedMs = Date.now();
     const bytes = body.length;
     if (bytes > receiving.largeBytesMin) {
-      takeTurns(exchange, readLarge(exchange, owned ? body : Buffer.from(body), receivedMs));
+      runInSlices(exchange, readLarge(exchange, owned ? body : Buffer.from(body), receivedMs));
     } else {
       admit(exchange, parseDocument(body, steps.propertyFields), bytes, receivedMs);
     }
@@ -168,7 +168,7 @@ export function createEntrance(
     const { admits, refusalOf } = steps;
     // Requests of strangers are not noted, so they cannot displace the producers' requests.
     if (admits?.(found, exchange.framing.authorization, received.document.value) === false)
-      return refuseStranger(exchange, found);
+      return refuseMissingWriteKey(exchange, found);
     const token = steps.takesImports ? exchange.framing.importToken : undefined;
     const environment = withAllowance(found, token, received.receivedMs);
     if (environment === undefined) return refuse(exchange, noAllowance);
@@ -194,14 +194,14 @@ export function createEntrance(
     else exchange.refuse(reason, fields);
   }
 
-  function refuseStranger(exchange: Exchange, { appId }: LiveEnvironment): void {
+  function refuseMissingWriteKey(exchange: Exchange, { appId }: LiveEnvironment): void {
     recordsRejected.inc({ endpoint, code: needsWriteKey.code });
     counts.add(appId, 'unauthorized', 1);
     traffic.addRejected(appId, [needsWriteKey]);
     refuseUnauthorized(exchange, needsWriteKey, writeKeyChallenge);
   }
 
-  function refuseAndNote(exchange: Exchange, reason: Rejection, entered: Entered): void {
+  function refuseAndNote(exchange: Exchange, reason: Rejection, entered: Admitted): void {
     note(entered.environment, reason, entered);
     refuse(exchange, reason);
   }
@@ -212,7 +212,7 @@ export function createEntrance(
   }
 
   function noteElements(
-    { environment }: Entered,
+    { environment }: Admitted,
     errors: readonly ElementError[],
     elements: readonly unknown[],
   ): void {
@@ -220,13 +220,18 @@ export function createEntrance(
     traffic.addRejected(environment.appId, errors);
   }
 
-  function noteIgnored(exchange: Exchange, { environment }: Entered, ignored: IgnoredFields): void {
+  function noteIgnored(exchange: Exchange, { environment }: Admitted, ignored: IgnoredFields): void {
     if (ignored.count === 0) return;
     exchange.addHeader(ignoredFieldsHeader, textOfIgnored(ignored));
     counts.add(environment.appId, 'ignored_fields', ignored.count);
   }
 
-  const refuseLimited: Entrance['refuseLimited'] = (exchange, { appId }, request, { limitIndex, waitMs }) => {
+  const refuseLimited: Admission['refuseLimited'] = (
+    exchange,
+    { appId },
+    request,
+    { limitIndex, waitMs },
+  ) => {
     const named = request.submission.groups[0]?.limits[limitIndex] as NamedLimit;
     countLimited(appId, named.name, 1, request.records);
     const { max, windowMs } = named.limit;
@@ -238,7 +243,7 @@ export function createEntrance(
   return {
     receive,
     refuse,
-    refuseStranger,
+    refuseMissingWriteKey,
     refuseAndNote,
     refuseLimited,
     noteIgnored,

@@ -16,10 +16,10 @@ let isStepping = false;
 let next: Work | undefined;
 
 /**
- * Does the steps of a request's work: now, if they are few and no other work is under way, otherwise in turns. If one
+ * Does the steps of a request's work: now, if they are few and no other work is under way, otherwise slice by slice. If one
  * fails, the request fails. They end early when the client is gone. Steps may ask for more work, which goes on at once.
  */
-export function takeTurns(exchange: Exchange, steps: Steps<void>): void {
+export function runInSlices(exchange: Exchange, steps: Steps<void>): void {
   if (exchange.ended) return;
   const work = { exchange, steps };
   if (isStepping) {
