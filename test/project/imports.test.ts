@@ -38,7 +38,8 @@ const rooms: readonly string[] = [
   'src/packages',
   'src/contract',
 ];
-const wiring = /^(src\/(main|migrate|stop)|src\/admin\/main|src\/import\/main|workers\/main)\.ts$/;
+const wiring =
+  /^(src\/(main|app|routes|parts|migrate|stop)|src\/admin\/main|src\/import\/main|workers\/main)\.ts$/;
 const process_ =
   /^src\/(config|tuning|log|metrics|process-metrics|hot-histogram|crash-point|places|wait)\.ts$/;
 

@@ -1,0 +1,156 @@
+// The API as one function of its configuration: it opens its parts, and listens.
+
+import { observeDisk } from './clickhouse/observe-disk.js';
+import { serversOf, setBackIn } from './clickhouse/servers.js';
+import { describeSetAside } from './clickhouse/set-aside-parts.js';
+import type { Config } from './config.js';
+import { commits } from './contract/limits.js';
+import { createAdminCallers } from './http/endpoints/admin-caller.js';
+import type { Readiness } from './http/endpoints/health.js';
+import { createLivePages } from './http/endpoints/visualizer-live.js';
+import { createFindWatcher } from './http/endpoints/visualizer-people.js';
+import { createCallerAddress, createProxyCheck } from './http/protocol/caller-address.js';
+import { divideConnections, limitConnections } from './http/protocol/connections.js';
+import { front } from './http/protocol/front.js';
+import { listen } from './http/protocol/server.js';
+import { createWrongTokens } from './http/protocol/wrong-tokens.js';
+import { observePairings } from './insights/visualizer/observe.js';
+import type { Log } from './log.js';
+import { bounds, deploymentRegistry } from './metrics.js';
+import { openParts, type Parts } from './parts.js';
+import { observeDeletions } from './privacy/deletion/observe.js';
+import { observeRetention } from './privacy/retention/due.js';
+import { watchProcess } from './process-metrics.js';
+import { observeBacklog } from './redis/backlog.js';
+import { observeServers } from './redis/observe-servers.js';
+import { announceProcess } from './redis/processes.js';
+import { readSharedMetrics, shareMetrics } from './redis/shared-metrics.js';
+import { administratorsRoutes, publicRoutes } from './routes.js';
+
+export type App = {
+  /** Settles when every accepted request is answered and everything is closed. */
+  close(): Promise<void>;
+};
+
+/** Settles when it listens. Rejects with PortTaken. */
+export async function startApp(config: Config, log: Log): Promise<App> {
+  const processName = `api-${process.pid}`;
+  const parts = await openParts(config, log);
+  const { redis } = parts;
+  const isProxy = createProxyCheck(config.trustedProxies);
+  const callerAddress = createCallerAddress(config.trustedProxies);
+  const connectionsMax = divideConnections(config.connectionsMax);
+  const adminConnections = limitConnections(connectionsMax.admin, isProxy);
+  const wrongTokens = createWrongTokens(log);
+  const callers = createAdminCallers({ ...config, redis, wrongTokens });
+  const livePages = createLivePages({
+    callerAddress,
+    callers,
+    watchAccess: parts.watchAccess,
+    wrongTokens,
+    adminToken: config.adminToken,
+    adminBaseUrl: config.adminBaseUrl,
+    redis,
+    channel: parts.channel,
+    log,
+    findWatcher: createFindWatcher({
+      redis,
+      audit: parts.audit,
+      accountOf: (appId) => parts.environments.get(appId)?.accountId,
+    }),
+    secret: () => parts.environments.deployment()?.secret,
+    onDisconnected: adminConnections.webSocketEnded,
+  });
+  let isStopping = false;
+  const readiness = (): Readiness =>
+    isStopping ? unready('running: the process is stopping') : readinessOf(parts);
+
+  watchProcess('api');
+  bounds.backlogBytes.set(config.backlogBytesMax);
+  bounds.claimBytes.set(config.claimBytesMax);
+  bounds.commitWaitingBytes.set(commits.waitingBytesMax);
+  front(config.headerBytesMax);
+  const isShared = config.apiProcesses > 1;
+  const ofPublic = publicRoutes(config, parts, readiness);
+  const limited = limitConnections(connectionsMax.public, isProxy);
+  const servers = [
+    await listen(
+      config.host,
+      config.port,
+      'PORT',
+      isShared,
+      ofPublic.all,
+      log,
+      callerAddress,
+      limited.attach,
+    ),
+    await listen(
+      config.adminHost,
+      config.adminPort,
+      'ADMIN_PORT',
+      isShared,
+      [
+        ...ofPublic.documents,
+        ...administratorsRoutes(config, parts, callers, () => readMetrics(parts, processName)),
+      ],
+      log,
+      callerAddress,
+      (app) => {
+        adminConnections.attach(app);
+        livePages.attach(app);
+      },
+    ),
+  ];
+  const stopSharing = shareMetrics(redis, processName, log);
+  const stopAnnouncing = announceProcess(redis, 'api', log);
+
+  async function close(): Promise<void> {
+    isStopping = true;
+    livePages.close();
+    parts.downloads.close();
+    // Accepted requests are answered before anything that they need is closed.
+    await Promise.all(servers.map((server) => server.close()));
+    await parts.ingestion.close();
+    await parts.counts.close();
+    await parts.rejected.close();
+    await parts.traffic.close();
+    await stopSharing();
+    await stopAnnouncing();
+    await parts.close();
+  }
+  return { close };
+}
+
+function unready(missing: string): Readiness {
+  return { ready: false, missing: [missing] };
+}
+
+function readinessOf(parts: Parts): Readiness {
+  const { commitRedis, environments, witness, shardStates, clickhouse, serversWatch, setAside } = parts;
+  const remedy = 'run "npm run admin -- restore" or start again';
+  if (commitRedis.status !== 'ready') return unready('redis');
+  if (!environments.isLoaded()) return unready(`state: ${remedy}`);
+  if (!witness.hasCompared()) return unready('state: it is being compared with ClickHouse');
+  // If one shard was emptied, the others go on.
+  const missing = shardStates.shardsWithoutState().map((shard) => `state of shard ${shard}: ${remedy}`);
+  const ready = missing.length < (environments.deployment()?.shards ?? 1);
+  // Records are accepted without ClickHouse until the backlog is full, so no process is taken out for it.
+  const servers = serversOf(clickhouse);
+  const ofServers = [...serversWatch.away(), ...setBackIn(servers), ...servers.misconfigurations()];
+  return { ready, missing: [...missing, ...ofServers, ...describeSetAside(setAside.counts())] };
+}
+
+async function readMetrics({ redis, clickhouse, environments }: Parts, processName: string): Promise<string> {
+  const shards = environments.deployment()?.shards ?? 0;
+  const deployment = await Promise.all([
+    observeBacklog(redis, shards),
+    observeDeletions(redis),
+    observeRetention(redis),
+    observePairings(redis),
+    observeServers(redis),
+    observeDisk(clickhouse),
+  ])
+    .then(() => deploymentRegistry.metrics())
+    .catch(() => '');
+  return `${await readSharedMetrics(redis, processName)}\n${deployment}`;
+}

@@ -1,0 +1,146 @@
+// What an API process has while it runs: its connections, what it follows of other processes, and what its routes share.
+
+import { createAccessWatch } from './accounts/access-watch.js';
+import { tablesOf } from './clickhouse/client.js';
+import { connectServers, watchServers } from './clickhouse/servers.js';
+import { watchSetAside } from './clickhouse/set-aside-parts.js';
+import type { Config } from './config.js';
+import { queries, waits } from './contract/limits.js';
+import { createCrashPoint } from './crash-point.js';
+import type { Ingestion } from './http/endpoints/admission.js';
+import { createCommitter } from './ingest/commit.js';
+import { createLimitKeys } from './ingest/limit-key.js';
+import { keepCountsIn } from './insights/data-quality/environment-counts.js';
+import { keepRejectedIn } from './insights/data-quality/rejected-records.js';
+import { keepMinuteCounts } from './insights/traffic/minute-counts.js';
+import { createChannel } from './insights/visualizer/channel.js';
+import type { Log } from './log.js';
+import { createPlaces } from './places.js';
+import { createPreviews } from './privacy/deletion/preview.js';
+import { createDownloads } from './privacy/export/downloads.js';
+import { followSuppressions } from './privacy/suppression/suppressions.js';
+import { connect, connectForCommits, connectForMessages, untilReady } from './redis/client.js';
+import { followEnvironments } from './registry/environments.js';
+import { exitAfter, followShardTable } from './registry/shard-servers.js';
+import { followShards } from './registry/shard-states.js';
+import { followWitness } from './registry/witness.js';
+import { commitBatches } from './tuning.js';
+
+/** What the routes share. */
+export type Parts = Awaited<ReturnType<typeof openParts>>;
+
+export async function openParts(config: Config, log: Log) {
+  const followed = await connectAndFollow(config, log);
+  const { redis, clickhouse, environments } = followed;
+  return {
+    ...followed,
+    ingestion: createIngestion(config, followed),
+    watchAccess: createAccessWatch(environments.onChange),
+    audit: { redis, clickhouse, log },
+    counts: keepCountsIn(redis, log),
+    rejected: keepRejectedIn(redis, log),
+    traffic: keepMinuteCounts({ clickhouse, log }),
+    downloads: createDownloads(),
+    queryPlaces: createPlaces(queries),
+    previews: createPreviews(clickhouse),
+  };
+}
+
+type Followed = Awaited<ReturnType<typeof connectAndFollow>>;
+
+async function connectAndFollow(config: Config, log: Log) {
+  const crash = createCrashPoint(config.crashAt);
+  const commitRedis = connectForCommits(config, commitBatches.attemptMs, log);
+  // A request that needs this connection is answered within 2 s, whatever happens to Redis.
+  const redis = connect(config, log, waits.requestMsMax);
+  await untilReady(redis, 2_000).catch(() => log.warn('redis does not answer yet'));
+  // Sending a list of ten thousand users takes longer.
+  const deletionRedis = connect(config, log);
+  const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase, tablesOf(config));
+  const stopFollowingShards = await followShardTable(redis, clickhouse, log).catch(exitAfter);
+  const serversWatch = watchServers(clickhouse);
+  const setAside = watchSetAside(clickhouse);
+  const environments = await followEnvironments(redis, log);
+  const shardStates = followShards(redis, environments.deployment);
+  const suppressions = await followSuppressions(redis, environments.deployment, log);
+  const witness = await followWitness({ redis, clickhouse, deployment: environments.deployment, log });
+  for (const connection of [redis, commitRedis, deletionRedis]) witness.guard(connection);
+  const channel = createChannel({
+    redis,
+    connectForMessages: () => connectForMessages(config, log),
+    log,
+  });
+  async function close(): Promise<void> {
+    environments.close();
+    witness.close();
+    channel.close();
+    shardStates.close();
+    stopFollowingShards();
+    serversWatch.close();
+    setAside.close();
+    suppressions.close();
+    await clickhouse.close();
+    commitRedis.disconnect();
+    deletionRedis.disconnect();
+    redis.disconnect();
+  }
+
+  return {
+    log,
+    crash,
+    redis,
+    commitRedis,
+    deletionRedis,
+    clickhouse,
+    serversWatch,
+    setAside,
+    environments,
+    shardStates,
+    suppressions,
+    witness,
+    channel,
+    close,
+  };
+}
+
+/** Commits are possible once the deployment is known. It never changes while the process lives. */
+function createIngestion(
+  config: Config,
+  { environments, witness, suppressions, commitRedis, crash, log }: Followed,
+) {
+  let started: (Ingestion & { readonly close: () => Promise<void> }) | undefined;
+
+  function get(): Ingestion | undefined {
+    const deployment = environments.deployment();
+    if (started !== undefined || deployment === undefined) return started;
+    if (!witness.hasCompared()) return undefined;
+    const committers = Array.from({ length: deployment.shards }, (_, shard) =>
+      createCommitter({
+        redis: commitRedis,
+        shard,
+        suppressions,
+        epoch: deployment.epoch,
+        backlogBytesMax: Math.floor(config.backlogBytesMax / deployment.shards),
+        segmentBytesMax: config.segmentBytesMax,
+        segmentAgeMsMax: config.segmentAgeMsMax,
+        crash,
+        log,
+      }),
+    );
+    started = {
+      limitKeys: createLimitKeys(deployment.secret),
+      suppressions,
+      committerOf: (shard) => {
+        const committer = committers[shard];
+        if (committer === undefined) throw new Error('there is no such shard');
+        return committer;
+      },
+      close: async () => {
+        await Promise.all(committers.map((committer) => committer.close()));
+      },
+    };
+    return started;
+  }
+
+  return { get, close: async () => started?.close() };
+}

@@ -1,0 +1,205 @@
+// The routes of the two servers: the public one, and the administrators'.
+
+import { fileURLToPath } from 'node:url';
+import { createPasswords } from './accounts/people/passwords.js';
+import { createProvider } from './accounts/people/provider.js';
+import { createAdministration } from './admin/administration.js';
+import { readArrived } from './clickhouse/arrived.js';
+import { serversOf } from './clickhouse/servers.js';
+import type { Config } from './config.js';
+import { adminRoutes } from './http/endpoints/admin.js';
+import { adminApiRoutes } from './http/endpoints/admin-api.js';
+import type { AdminCallers } from './http/endpoints/admin-caller.js';
+import { largeBodiesOfServers } from './http/endpoints/byte-allowance.js';
+import { collectRoutes } from './http/endpoints/collect.js';
+import { type DeletionApiOptions, deletionRoutes } from './http/endpoints/deletion.js';
+import { accountDeletionRoute } from './http/endpoints/deletion-submission.js';
+import { healthPart, healthRoutes, type Readiness } from './http/endpoints/health.js';
+import { ingestRoutes } from './http/endpoints/ingest.js';
+import { segmentRoutes } from './http/endpoints/segment.js';
+import { type SignInOptions, signInRoutes } from './http/endpoints/sign-in.js';
+import { signOnDocs, signOnRoutes } from './http/endpoints/sign-on.js';
+import {
+  accountExportRoute,
+  type ExportApiOptions,
+  exportPart,
+  exportRoutes,
+} from './http/endpoints/user-export.js';
+import { suppressionPart, suppressionRoutes } from './http/endpoints/user-suppression.js';
+import { pairingRoutes, visualizerPart } from './http/endpoints/visualizer.js';
+import { administrationPart } from './http/openapi/administration.js';
+import { collectPart } from './http/openapi/collect.js';
+import { deletionPart } from './http/openapi/deletion.js';
+import { openApiRoute } from './http/openapi/document.js';
+import { ingestPart } from './http/openapi/ingest.js';
+import { segmentPart } from './http/openapi/segment.js';
+import { demoRoutes } from './http/pages/demo.js';
+import { consoleRoutes } from './http/pages/pages.js';
+import { sdkRoutes } from './http/pages/sdk.js';
+import type { Route } from './http/protocol/server.js';
+import { createBatchPublisher } from './insights/visualizer/show.js';
+import { findDemoAccount } from './operations/deployment.js';
+import type { Parts } from './parts.js';
+import type { SubmitOptions } from './privacy/deletion/submit.js';
+import type { SuppressOptions } from './privacy/suppression/submit.js';
+import { clickhouseOf } from './registry/shard-servers.js';
+
+const publicParts = [
+  ingestPart,
+  collectPart,
+  segmentPart,
+  deletionPart,
+  suppressionPart,
+  exportPart,
+  visualizerPart,
+  healthPart,
+];
+
+/** What producers, apps and compliance callers ask. `documents`: the part of it that the administrators' server has, too. */
+export function publicRoutes(config: Config, parts: Parts, readiness: () => Readiness) {
+  const { environments, counts, rejected, traffic, redis, channel, deletionRedis, log } = parts;
+  const ingestion = {
+    environments,
+    ingestion: parts.ingestion.get,
+    counts,
+    rejected,
+    traffic,
+    largeBodies: largeBodiesOfServers(config.addressBytesMax, environments),
+  };
+  const routes: Route[] = [
+    ...ingestRoutes(ingestion),
+    ...collectRoutes({
+      ...ingestion,
+      addressBytesMax: config.collectAddressBytesMax,
+      onCollected: createBatchPublisher({ redis, channel, log }),
+    }),
+    ...segmentRoutes({ ...ingestion, publicBaseUrl: config.publicBaseUrl }),
+    ...sdkRoutes({ folder: fileURLToPath(new URL('..', import.meta.url)), log }),
+    ...deletionRoutes(deletionOptions(config, parts)),
+    ...suppressionRoutes({
+      suppression: () => suppression(parts),
+      audit: auditOfUsers(parts),
+      redis: deletionRedis,
+      log,
+    }),
+    ...exportRoutes(exportOptions(config, parts)),
+    ...pairingRoutes({ redis, environments, channel, log }),
+    ...healthRoutes(readiness),
+  ];
+  const documents = [openApiRoute(config.publicBaseUrl, publicParts, routes)];
+  return { all: [...routes, ...documents], documents };
+}
+
+/** What administrators and people who sign in ask, and their pages. */
+export function administratorsRoutes(
+  config: Config,
+  parts: Parts,
+  callers: AdminCallers,
+  readMetrics: () => Promise<string>,
+): Route[] {
+  const { redis, clickhouse, environments, audit, queryPlaces, log } = parts;
+  const signIn: SignInOptions = {
+    callers,
+    redis,
+    passwords: createPasswords(),
+    audit,
+    secret: () => environments.deployment()?.secret,
+    isSecure: config.adminBaseUrl.startsWith('https:'),
+    hasProvider: config.provider !== undefined,
+    log,
+  };
+  const administration: Route[] = [
+    ...adminApiRoutes({
+      callers,
+      administrationFor: (actor, principal) =>
+        createAdministration({ redis, clickhouse, config, log }, actor, principal, queryPlaces),
+      log,
+    }),
+    accountDeletionRoute(deletionOptions(config, parts), callers),
+    accountExportRoute(exportOptions(config, parts), callers),
+    ...signInRoutes(signIn),
+    ...(config.provider === undefined
+      ? []
+      : signOnRoutes({
+          ...signIn,
+          provider: createProvider(config.provider),
+          adminBaseUrl: config.adminBaseUrl,
+        })),
+  ];
+  const document = openApiRoute(
+    config.adminBaseUrl,
+    [administrationPart],
+    [...administration, ...signOnDocs],
+    '/admin/v1/openapi.json',
+  );
+  const built = fileURLToPath(new URL('./console/', import.meta.url));
+  return [
+    ...adminRoutes(readMetrics, log),
+    document,
+    ...administration,
+    ...consoleRoutes(built, config.adminToken !== '', log),
+    ...(config.demo ? demo(config, parts, built) : []),
+  ];
+}
+
+function demo(config: Config, { redis, clickhouse, environments, log }: Parts, built: string): Route[] {
+  return demoRoutes({
+    publicBaseUrl: config.publicBaseUrl,
+    host: config.adminHost,
+    adminPort: config.adminPort,
+    account: () => findDemoAccount(redis),
+    accountOf: (appId) => environments.get(appId)?.accountId,
+    readArrived: (query) =>
+      readArrived(clickhouseOf(clickhouse, query.appId), query, serversOf(clickhouse).table() !== undefined),
+    built,
+    log,
+  });
+}
+
+function deletionOptions({ publicBaseUrl }: Config, parts: Parts): DeletionApiOptions {
+  const { clickhouse, deletionRedis, queryPlaces, previews, crash, log } = parts;
+  return {
+    submission: () => submission(parts),
+    suppression: () => suppression(parts),
+    clickhouse,
+    previews,
+    queries: queryPlaces,
+    audit: auditOfUsers(parts),
+    redis: deletionRedis,
+    publicBaseUrl,
+    crash,
+    log,
+  };
+}
+
+function exportOptions({ publicBaseUrl }: Config, parts: Parts): ExportApiOptions {
+  const { clickhouse, deletionRedis, downloads, watchAccess, log } = parts;
+  return {
+    submission: () => submission(parts),
+    audit: auditOfUsers(parts),
+    reading: { redis: deletionRedis, clickhouse },
+    downloads,
+    watchAccess,
+    publicBaseUrl,
+    log,
+  };
+}
+
+/** Lines about users go over the connection of their requests. */
+function auditOfUsers({ deletionRedis, clickhouse, log }: Parts) {
+  return { redis: deletionRedis, clickhouse, log };
+}
+
+/** What submitting a deletion needs, once the deployment is known. */
+function submission({ environments, deletionRedis, crash }: Parts): SubmitOptions | undefined {
+  const deployment = environments.deployment();
+  if (deployment === undefined) return undefined;
+  const { epoch, shards, secret } = deployment;
+  return { redis: deletionRedis, epoch, shards, secret, crash };
+}
+
+/** What suppressing users needs, once the deployment is known. */
+function suppression(parts: Parts): SuppressOptions | undefined {
+  const options = submission(parts);
+  return options && { ...options, clickhouse: parts.clickhouse };
+}
