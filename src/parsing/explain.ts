@@ -149,7 +149,7 @@ export function wrongType(field: string, types: readonly string[], value: unknow
 
 /** `/properties/a~1b` → `properties.a/b`, cut to a length that suits an answer. */
 function fieldOfPointer(pointer: string): string {
-  const path = pointer.slice(1).replaceAll('/', '../ingest').replaceAll('~1', '/').replaceAll('~0', '~');
+  const path = pointer.slice(1).replaceAll('/', '.').replaceAll('~1', '/').replaceAll('~0', '~');
   return (path.length > answerFieldMax ? `${path.slice(0, answerFieldMax)}…` : path).toWellFormed();
 }
 

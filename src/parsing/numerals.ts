@@ -179,5 +179,5 @@ function decimalOf(numeral: string): Decimal {
   if (first < 0) return { digits: '', exponent: 0 };
   const digits = numeral.slice(first, last + 1);
   const exponent = power - fraction + zeros;
-  return { digits: point > first && point < last ? digits.replace('../ingest', '') : digits, exponent };
+  return { digits: point > first && point < last ? digits.replace('.', '') : digits, exponent };
 }
