@@ -322,12 +322,19 @@ test('lists without an account show the caller’s own one, and operators all ac
   }
 });
 
-test('a viewer who asks for hundreds of charts at once waits for them, and nobody of another account does', async () => {
+test('people who ask for hundreds of charts at once wait for them, and nobody of another account does', async () => {
   const stranger = new ConsolePage(sluice.adminUrl);
   assert.equal((await stranger.signIn('stranger@example.com')).status, 200);
   const chartOf = async (page: ConsolePage, { accountId }: TestAccount) =>
     (await page.ask('GET', `/accounts/${accountId}/traffic?span=week`)).status;
-  const flood = Array.from({ length: 300 }, () => chartOf(pageOf('viewer'), own));
+  const people = (['administrator', 'privacy', 'viewer'] as const).map(pageOf);
+  const flood = people.flatMap((page) => Array.from({ length: 100 }, () => chartOf(page, own)));
+  let isFull = false;
+  for (const asked of flood)
+    void asked.then((status) => {
+      isFull ||= status === 503;
+    });
+  await until(() => isFull, { deadlineMs: 60_000, what: 'the line of their account is full', everyMs: 1 });
   for (let n = 0; n < 5; n += 1) assert.equal(await chartOf(stranger, other), 200);
   const statuses = await Promise.all(flood);
   const refused = statuses.filter((status) => status === 503).length;
