@@ -3,7 +3,8 @@
 // account looks as if it did not exist.
 
 import { personNamed } from '../accounts/people/people.js';
-import { AdministrationError } from '../contract/errors.js';
+import { AdministrationError, Fault } from '../contract/errors.js';
+import { outcomes } from '../contract/outcomes.js';
 import { type AccountRole, type Allowed, mayDo, privacyOfficers } from '../contract/roles.js';
 import type { AdminContext } from '../operations/context.js';
 import { readDeletion } from '../privacy/deletion/request.js';
@@ -22,10 +23,9 @@ export const rightsElsewhere = {
 } as const satisfies Readonly<Record<string, Allowed>>;
 
 /** The role does not allow this at all. */
-export class Forbidden extends Error {
-  constructor() {
-    super('your role does not allow this');
-  }
+export class Forbidden extends Fault {
+  readonly outcome = 'forbidden';
+  override readonly message = outcomes.forbidden.meaning;
 }
 
 /** Why a principal may not do in an account what these roles may; undefined if they may. */

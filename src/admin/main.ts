@@ -3,12 +3,10 @@
 import { tablesOf } from '../clickhouse/client.js';
 import { connectServers, serversOf } from '../clickhouse/servers.js';
 import { readConfigBesideStart, readConfigOrExit } from '../config.js';
-import { AdministrationError, StateNotLoaded } from '../contract/errors.js';
+import { AdministrationError, Fault } from '../contract/errors.js';
 import { administration } from '../contract/limits.js';
 import { createLog, describeError } from '../log.js';
 import { connect, untilReady } from '../redis/client.js';
-import { AuditLogFull } from '../registry/audit/audit.js';
-import { NotCopied } from '../registry/mirror.js';
 import { checkServers, refreshShardTable } from '../registry/shard-servers.js';
 import { createAdministration } from './administration.js';
 import { runCommandLine, runWithoutService } from './command-line.js';
@@ -26,12 +24,9 @@ function print(result: unknown): void {
 }
 
 function fail(error: unknown): void {
-  const known =
-    error instanceof AdministrationError ||
-    error instanceof StateNotLoaded ||
-    error instanceof AuditLogFull ||
-    error instanceof NotCopied;
-  process.stderr.write(`${known ? error.message : `sluice: ${describeError(error).message}`}\n`);
+  process.stderr.write(
+    `${error instanceof Fault ? error.message : `sluice: ${describeError(error).message}`}\n`,
+  );
   process.exitCode = 1;
 }
 

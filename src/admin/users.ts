@@ -1,7 +1,7 @@
 // Users as privacy officers see them in the console: what is held about one, and keeping some out.
 
 import { codeOfFault, faultCodes } from '../clickhouse/client.js';
-import { AdministrationError } from '../contract/errors.js';
+import { AdministrationError, Unavailable } from '../contract/errors.js';
 import { lengths } from '../contract/lengths.js';
 import { createCrashPoint } from '../crash-point.js';
 import { countUserEvents, lookUpUser } from '../insights/users/look-up.js';
@@ -132,7 +132,7 @@ export function isTimeout(error: unknown): boolean {
 }
 
 /** ClickHouse takes too long now; the same may be asked again in a while. */
-export class TakesTooLong extends Error {}
+export class TakesTooLong extends Unavailable {}
 
 /** Says what to do when a query takes longer than it may. */
 export async function inTime<Result>(

@@ -3,6 +3,7 @@
 // database is out of reach. So nothing is changed without room, and what was changed is read back from the file. Statements that only
 // drop write nothing and need no room. What changes while the service runs is kept in rows instead (`shard-limits.ts`).
 
+import { Unavailable } from '../contract/errors.js';
 import { definitions } from '../tuning.js';
 import { readRow } from './answers.js';
 import type { ClickHouseClient } from './client.js';
@@ -11,7 +12,7 @@ import { databaseIn, onAllReplicas } from './replication.js';
 const MiB = 1024 * 1024;
 
 /** ClickHouse's disk has too little room. Nothing was changed; to be tried again when there is room. */
-export class NoRoom extends Error {
+export class NoRoom extends Unavailable {
   constructor(what: string, freeBytes: number, bytesMin: number) {
     super(
       `ClickHouse's disk has ${Math.floor(freeBytes / MiB)} MiB of room, and ${what} needs ${Math.ceil(bytesMin / MiB)} MiB: make room on it`,

@@ -1,9 +1,28 @@
-// Errors that any part may throw, and that are answered in one way wherever they arrive.
+// Errors that a request may meet, classified where they arise: each knows its outcome, so that nobody above has a table of them.
+
+import type { OutcomeCode } from './outcomes.js';
+
+export abstract class Fault extends Error {
+  abstract readonly outcome: OutcomeCode;
+  /** What callers of the public API are told. Without it they learn that something failed: `message` is for administrators. */
+  readonly toCallers: string | undefined;
+}
+
+/** Nothing was done, and the same may succeed later. */
+export class Unavailable extends Fault {
+  readonly outcome = 'overloaded';
+}
+
+export class NotPossible extends Fault {
+  readonly outcome = 'not_possible';
+}
 
 /** An administrator's request that cannot be fulfilled; the message is for the administrator. */
-export class AdministrationError extends Error {}
+export class AdministrationError extends NotPossible {}
 
-export class StateNotLoaded extends Error {
+export class StateNotLoaded extends Unavailable {
+  override readonly toCallers = 'Nothing was stored: the state of the service is not loaded.';
+
   constructor() {
     super('Redis does not hold this deployment: run "npm run admin -- restore" or start again');
   }

@@ -2,7 +2,7 @@
 
 import { readRows } from '../clickhouse/answers.js';
 import { type ClickHouseClient, endingAfter } from '../clickhouse/client.js';
-import { StateNotLoaded } from '../contract/errors.js';
+import { Fault, StateNotLoaded } from '../contract/errors.js';
 import { type CrashPoint, noCrash } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
@@ -76,8 +76,8 @@ export async function mirrorRegistry(
 }
 
 /** ClickHouse does not have a change, so a loss of Redis would undo it. `holds`: the change is made. */
-export class NotCopied extends Error {
-  readonly holds: boolean;
+export class NotCopied extends Fault {
+  readonly outcome: 'unknown' | 'overloaded';
 
   constructor(holds: boolean) {
     super(
@@ -85,7 +85,7 @@ export class NotCopied extends Error {
         ? 'the change holds now, but ClickHouse, which keeps the second copy, did not take it in time: a loss of Redis would undo it until a worker has copied it'
         : 'ClickHouse, which keeps the second copy, does not answer: nothing is changed; try again when it is back',
     );
-    this.holds = holds;
+    this.outcome = holds ? 'unknown' : 'overloaded';
   }
 }
 

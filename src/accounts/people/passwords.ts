@@ -1,6 +1,7 @@
 // Passwords of people: Argon2id, computed off the event loop, few at a time. The library is loaded for the first password,
 // so that a process without people needs neither its binary nor its memory.
 
+import { Unavailable } from '../../contract/errors.js';
 import { people } from '../../contract/limits.js';
 
 export type Passwords = {
@@ -11,7 +12,7 @@ export type Passwords = {
 };
 
 /** More passwords wait to be hashed than may: nothing was done. */
-export class TooManyPasswords extends Error {
+export class TooManyPasswords extends Unavailable {
   constructor() {
     super('too many people sign in at once: try again');
   }

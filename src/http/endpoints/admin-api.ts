@@ -15,17 +15,18 @@ import type { Actor } from '../../registry/audit/audit.js';
 import { commandDoc } from '../openapi/administration.js';
 import { readJsonBody } from '../protocol/body.js';
 import type { Exchange } from '../protocol/exchange.js';
+import { attendOrRefuse } from '../protocol/failed.js';
 import { readParameters } from '../protocol/query.js';
 import { type Method, type Route, withoutBody } from '../protocol/server.js';
 import {
   type AdminCaller,
   type AdminCallers,
   adminGuard,
+  failingAdministration,
   type Refuse,
   refuseUnread,
   rolesText,
 } from './admin-caller.js';
-import { refuseFailed } from './admin-failure.js';
 
 export type AdminApiOptions = {
   readonly callers: AdminCallers;
@@ -71,7 +72,7 @@ function handle(
       const result = await options.administrationFor(actor, principal).give(name, fields);
       exchange.reply(200, JSON.stringify(result), [['Cache-Control', 'no-store']]);
     };
-    exchange.attend(reply(options, found.caller, exchange, give));
+    attendOrRefuse(exchange, failingAdministration(options.log), reply(found.caller, exchange, give));
   };
   if (!hasBody || exchange.framing.length === 0) {
     withoutBody(exchange);
@@ -85,18 +86,13 @@ function handle(
 
 /** `give` is called once the caller is known, so bodies of unknown callers are not parsed. */
 async function reply(
-  { log }: AdminApiOptions,
   lookup: Promise<AdminCaller | Refuse>,
   exchange: Exchange,
   give: (caller: AdminCaller) => Promise<void>,
 ): Promise<void> {
-  try {
-    const caller = await lookup;
-    if (typeof caller === 'function') return caller(exchange);
-    await give(caller);
-  } catch (error) {
-    refuseFailed(exchange, error, log);
-  }
+  const caller = await lookup;
+  if (typeof caller === 'function') return caller(exchange);
+  await give(caller);
 }
 
 /** What a request says. Apart from the reasons to refuse it, which any field may have the names of. */

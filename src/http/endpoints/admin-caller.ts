@@ -6,14 +6,16 @@ import type { HttpRequest } from 'uWebSockets.js';
 import { createHash } from 'node:crypto';
 import { findSession, type SignedIn } from '../../accounts/people/sessions.js';
 import { operator, type Principal } from '../../admin/access.js';
-import { rejection } from '../../contract/outcomes.js';
+import { outcomes, rejection } from '../../contract/outcomes.js';
 import { type Allowed, mayDo, roles } from '../../contract/roles.js';
+import type { Log } from '../../log.js';
 import type { Redis } from '../../redis/client.js';
 import type { Actor } from '../../registry/audit/audit.js';
 import type { Person } from '../../registry/documents.js';
 import { adminTags } from '../openapi/administration.js';
 import { isAdministrator, readBearer } from '../protocol/authorization.js';
 import type { Exchange } from '../protocol/exchange.js';
+import type { Failing } from '../protocol/failed.js';
 import type { Guard } from '../protocol/guard.js';
 import { isOwnHost, isSameOrigin } from '../protocol/same-origin.js';
 import { withoutBody } from '../protocol/server.js';
@@ -136,7 +138,12 @@ function principalOf({ role, account_id: accountId }: Person): Principal {
 
 export const adminTag = adminTags.commands;
 
-/** ADMIN_TOKEN, or a session whose role allows it; and what `refuseFailed` answers. */
+export function failingAdministration(log: Log): Failing {
+  const otherwise = rejection('unknown', outcomes.unknown.meaning);
+  return { log, what: 'a request of the administration failed', otherwise, isForCallers: false };
+}
+
+/** ADMIN_TOKEN, or a session whose role allows it; and what is answered when something fails. */
 export const adminGuard: Guard = {
   security: [{ adminToken: [] }, { session: [] }],
   refuses: ['unauthorized', 'forbidden', 'not_possible', 'overloaded', 'unknown'],

@@ -5,6 +5,7 @@ import { pipeline } from 'node:stream';
 import { createGzip } from 'node:zlib';
 import type { Lines } from '../../clickhouse/answers.js';
 import { type ExportFormat, exportFormats } from '../../contract/answers.js';
+import { Unavailable } from '../../contract/errors.js';
 import { type Rejection, rejection } from '../../contract/outcomes.js';
 import { archiveOf } from '../../privacy/export/archive.js';
 import type { Download } from '../../privacy/export/downloads.js';
@@ -77,8 +78,10 @@ export async function sendExport(
   }
 }
 
-/** The client is gone, or the download took too long. */
-export class DownloadBroken extends Error {}
+/** The client is gone, or the download took too long; it may be so before the answer begins. */
+export class DownloadBroken extends Unavailable {
+  override readonly toCallers = 'The export cannot be read now.';
+}
 
 const types = { ndjson: 'application/x-ndjson', zip: 'application/zip' } as const;
 

@@ -36,6 +36,7 @@ import { adminOperation, adminTags } from '../openapi/administration.js';
 import { readJsonBody } from '../protocol/body.js';
 import { networkOf } from '../protocol/caller-address.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
+import { attendOrRefuse } from '../protocol/failed.js';
 import type { Guard } from '../protocol/guard.js';
 import { type Method, type Route, withoutBody } from '../protocol/server.js';
 import {
@@ -44,10 +45,10 @@ import {
   adminGuard,
   type CookieNames,
   cookieNamesOf,
+  failingAdministration,
   readCookie,
   sessionEnded,
 } from './admin-caller.js';
-import { refuseFailed } from './admin-failure.js';
 
 export type SignInOptions = {
   readonly callers: AdminCallers;
@@ -243,17 +244,12 @@ function answerOrFail(
   exchange: Exchange,
   work: () => Promise<Answer | undefined>,
 ): void {
-  const answered = work().then(
-    (answer) => {
-      if (answer === undefined) return;
-      exchange.reply(200, JSON.stringify(answer.body), [
-        ['Cache-Control', 'no-store'],
-        ...(answer.headers ?? []),
-      ]);
-    },
-    (error: unknown) => refuseFailed(exchange, error, log),
-  );
-  exchange.attend(answered);
+  const answered = work().then((answer) => {
+    if (answer === undefined) return;
+    const headers = answer.headers ?? [];
+    exchange.reply(200, JSON.stringify(answer.body), [['Cache-Control', 'no-store'], ...headers]);
+  });
+  attendOrRefuse(exchange, failingAdministration(log), answered);
 }
 
 const signIn: Open = async (options, request, fields) => {

@@ -15,12 +15,12 @@ import {
   type Vouched,
 } from '../../accounts/people/provider.js';
 import { beginSession } from '../../accounts/people/sessions.js';
-import { StateNotLoaded } from '../../contract/errors.js';
+import { Fault, StateNotLoaded } from '../../contract/errors.js';
 import { people as bounds, signOn } from '../../contract/limits.js';
 import { describeError } from '../../log.js';
 import { registryKeys } from '../../redis/keys.js';
 import { countWithin } from '../../redis/transactions.js';
-import { AuditLogFull, audited } from '../../registry/audit/audit.js';
+import { audited } from '../../registry/audit/audit.js';
 import type { Person } from '../../registry/documents.js';
 import { adminTags } from '../openapi/administration.js';
 import { operation } from '../openapi/document.js';
@@ -170,8 +170,7 @@ function answer(
   work: () => Promise<void>,
 ): void {
   const answered = work().catch((error: unknown) => {
-    if (error instanceof StateNotLoaded || error instanceof AuditLogFull)
-      return refuse(options, exchange, names, 'unavailable');
+    if (error instanceof Fault) return refuse(options, exchange, names, 'unavailable');
     if (isOwnFault(error)) throw error;
     const isOfProvider = error instanceof ProviderFailed;
     options.log.warn(

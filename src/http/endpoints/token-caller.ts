@@ -7,24 +7,20 @@ import {
   type Caller,
   callerOfToken,
 } from '../../accounts/tokens.js';
-import { StateNotLoaded } from '../../contract/errors.js';
 import { limitedRetrySeconds, receiving } from '../../contract/limits.js';
 import { type OutcomeCode, outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
 import { deletionSchema } from '../../contract/schemas.js';
 import { fieldNames, noIgnoredFields, noteIgnored, textOfIgnored } from '../../ingest/ignored-fields.js';
-import { describeError, type Log } from '../../log.js';
+import type { Log } from '../../log.js';
 import { type Document, parseDocument } from '../../parsing/document.js';
 import { type RecordList, readLargeDocument } from '../../parsing/large-document.js';
 import type { Steps } from '../../parsing/steps.js';
-import { TooManyNames } from '../../privacy/suppression/change.js';
-import { NotStoredYet } from '../../privacy/suppression/submit.js';
 import type { Redis } from '../../redis/client.js';
-import { AuditLogFull } from '../../registry/audit/audit.js';
 import { readBearer } from '../protocol/authorization.js';
 import { bodyGuard, readJsonBody } from '../protocol/body.js';
 import { ignoredFieldsHeader } from '../protocol/cors.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
-import { isOwnFault } from '../protocol/fault.js';
+import { attendOrRefuse } from '../protocol/failed.js';
 import type { Guard } from '../protocol/guard.js';
 import { withoutBody } from '../protocol/server.js';
 import { runInSlices } from '../protocol/slices.js';
@@ -33,12 +29,10 @@ import type { Refuse } from './admin-caller.js';
 
 export const publicApi = '/api/public/v0';
 
-export type Failing = {
+export type FailingCalls = {
   readonly log: Log;
   /** What to answer when Redis or ClickHouse fails: whether something may have been stored. */
   readonly code?: 'overloaded' | 'unknown';
-  /** Answers errors that only this endpoint knows; whether it has. */
-  readonly isAnswered?: (error: unknown) => boolean;
 };
 
 /** How often a token may ask in a second, and the answer when it asks more often. */
@@ -49,7 +43,7 @@ export type RequestLimit = {
 };
 
 /** A request under a token: `limit` is undefined where something else bounds the requests. */
-export type Asked = Failing & { readonly redis: Redis; readonly limit?: RequestLimit };
+export type Asked = FailingCalls & { readonly redis: Redis; readonly limit?: RequestLimit };
 
 /** A body of at most so many bytes, in which `list` names the users. The answer names what its schema does not know. */
 export type WithUsers = {
@@ -152,7 +146,7 @@ async function findCaller({ redis, limit }: Asked, accessToken: string): Promise
 /** Goes on with the document once `lookup` has settled with who calls; it may also settle with how to refuse them. */
 export function readDocument<Who extends Caller>(
   exchange: Exchange,
-  failing: Failing,
+  failing: FailingCalls,
   { bytesMax, list, schema }: WithUsers,
   lookup: Promise<Who | Refuse>,
   take: (caller: Who, document: Document) => Promise<void>,
@@ -187,7 +181,7 @@ const userFields = fieldNames(deletionSchema.properties.users.items);
 
 function* readLarge(
   exchange: Exchange,
-  failing: Failing,
+  failing: FailingCalls,
   body: Buffer,
   list: RecordList,
   proceed: (document: Document | Rejection) => Promise<void>,
@@ -199,25 +193,13 @@ function* readLarge(
 /** Answers 503 when Redis or ClickHouse fails. */
 export function answerOrFail(
   exchange: Exchange,
-  { log, code = 'unknown', isAnswered }: Failing,
+  { log, code = 'unknown' }: FailingCalls,
   work: () => Promise<void>,
 ): void {
-  const nothing = (why: string) => refuse(exchange, 'overloaded', `Nothing was stored: ${why}.`);
-  const answered = work().catch((error: unknown) => {
-    if (isAnswered?.(error)) return;
-    if (error instanceof StateNotLoaded) return nothing('the state of the service is not loaded');
-    if (error instanceof AuditLogFull) return nothing('the audit log is full');
-    if (error instanceof NotStoredYet) return refuse(exchange, 'unknown', notAllSuppressed);
-    if (error instanceof TooManyNames) return refuse(exchange, 'not_possible', error.message);
-    if (isOwnFault(error)) throw error;
-    log.warn({ error: describeError(error) }, 'a request of the deletion API failed');
-    refuse(exchange, code, outcomes[code].meaning);
-  });
-  exchange.attend(answered);
+  const what = 'a request of the deletion API failed';
+  const otherwise = rejection(code, outcomes[code].meaning);
+  attendOrRefuse(exchange, { log, what, otherwise, isForCallers: true }, work());
 }
-
-const notAllSuppressed =
-  'The named users are suppressed, those merged with them perhaps not yet: records that were accepted before are not stored yet. Send it again.';
 
 export function refuse(exchange: Exchange, code: OutcomeCode, message: string, headers: Headers = []): void {
   exchange.refuse(rejection(code, message), {}, headers);

@@ -16,7 +16,7 @@ import type { Document } from '../../parsing/document.js';
 import type { SubmitOptions } from '../../privacy/deletion/submit.js';
 import type { Downloads } from '../../privacy/export/downloads.js';
 import { readExportTargets } from '../../privacy/export/input.js';
-import { ExportEnded, type ReadOptions } from '../../privacy/export/read.js';
+import type { ReadOptions } from '../../privacy/export/read.js';
 import { isComplete, readExport, type StoredExport } from '../../privacy/export/request.js';
 import { submitExport } from '../../privacy/export/submit.js';
 import { type Action, type Actor, type AuditOptions, audited } from '../../registry/audit/audit.js';
@@ -32,13 +32,13 @@ import {
 import type { Exchange } from '../protocol/exchange.js';
 import { type Route, withoutBody } from '../protocol/server.js';
 import { type AdminCallers, adminGuard, adminTag, refuseUnread, rolesText } from './admin-caller.js';
-import { acceptsGzip, DownloadBroken, formatOf, type SendOptions, sendExport } from './export-download.js';
+import { acceptsGzip, formatOf, type SendOptions, sendExport } from './export-download.js';
 import {
   type Asked,
   answerForCaller,
   answerOrFail,
   exportRequests,
-  type Failing,
+  type FailingCalls,
   isRequestId,
   publicApi,
   readFromCaller,
@@ -267,7 +267,7 @@ export function accountExportRoute(options: ExportApiOptions, callers: AdminCall
       const found = callers.find(exchange, req);
       if ('refused' in found) return refuseUnread(exchange, found.refused);
       withoutBody(exchange);
-      answerOrFail(exchange, failingOf(options, exchange), async () => {
+      answerOrFail(exchange, failingOf(options), async () => {
         const caller = await found.caller;
         if (typeof caller === 'function') return caller(exchange);
         const { principal, actor, again } = caller;
@@ -342,7 +342,7 @@ function answerForExport(
   answer: (request: StoredExport, epoch: string, caller: Caller) => Promise<void>,
 ): void {
   const id = req.getParameter(0) ?? '';
-  answerForCaller(exchange, { ...askedOf(options), ...failingOf(options, exchange) }, async (caller) => {
+  answerForCaller(exchange, { ...askedOf(options), ...failingOf(options) }, async (caller) => {
     const request = isRequestId(id) ? await readExport(options.reading.redis, id) : undefined;
     if (request?.account_id !== caller.accountId) {
       return refuse(exchange, 'not_found', outcomes.not_found.meaning);
@@ -355,8 +355,8 @@ function askedOf({ reading, log }: ExportApiOptions): Asked {
   return { redis: reading.redis, limit: exportRequests, log };
 }
 
-function failingOf({ log }: ExportApiOptions, exchange: Exchange): Failing {
-  return { log, code: 'overloaded', isAnswered: (error) => isAnswered(exchange, error) };
+function failingOf({ log }: ExportApiOptions): FailingCalls {
+  return { log, code: 'overloaded' };
 }
 
 function actionOf(
@@ -369,12 +369,4 @@ function actionOf(
     { kind: 'api_key', name: keyId, address },
     { action, account_id, app_id, details },
   ] as const;
-}
-
-/** Answers the outcomes that only exports have. The sender of an answer that has begun cuts it off. */
-function isAnswered(exchange: Exchange, error: unknown): boolean {
-  if (error instanceof ExportEnded) refuse(exchange, 'not_found', outcomes.not_found.meaning);
-  // It may be broken before the answer begins.
-  if (error instanceof DownloadBroken) refuse(exchange, 'overloaded', 'The export cannot be read now.');
-  return error instanceof DownloadBroken || error instanceof ExportEnded;
 }

@@ -13,7 +13,7 @@ import {
   findPairing,
   pairingIdOfSecret,
 } from '../../insights/visualizer/pairings.js';
-import { describeError, type Log } from '../../log.js';
+import type { Log } from '../../log.js';
 import { parseDocument } from '../../parsing/document.js';
 import type { Redis } from '../../redis/client.js';
 import type { Environments } from '../../registry/environments.js';
@@ -22,7 +22,7 @@ import { bodyGuard, readJsonBody, typesOfBrowsers } from '../protocol/body.js';
 import { networkOf } from '../protocol/caller-address.js';
 import { openRoutes } from '../protocol/cors.js';
 import type { Exchange } from '../protocol/exchange.js';
-import { isOwnFault } from '../protocol/fault.js';
+import { attendOrRefuse } from '../protocol/failed.js';
 import type { Route } from '../protocol/server.js';
 import { appIdOf, findEnvironment, notLoaded, refuseNumericAppId } from './app-id.js';
 
@@ -38,6 +38,8 @@ type Fields = { readonly appId: string; readonly value: { readonly pairing?: unk
 const base = '/api/visualizer/pairings';
 
 export function pairingRoutes(options: PairingOptions): Route[] {
+  const what = 'a request for a pairing failed';
+  const failing = { log: options.log, what, otherwise: unavailable, isForCallers: true };
   const route = (
     path: string,
     doc: object,
@@ -51,12 +53,7 @@ export function pairingRoutes(options: PairingOptions): Route[] {
       const take = (body: Buffer) => {
         const fields = readFields(body);
         if ('code' in fields) return exchange.refuse(fields);
-        const answered = work(exchange, fields, network).catch((error: unknown) => {
-          if (isOwnFault(error)) throw error;
-          options.log.warn({ error: describeError(error) }, 'a request for a pairing failed');
-          exchange.refuse(unavailable);
-        });
-        exchange.attend(answered);
+        attendOrRefuse(exchange, failing, work(exchange, fields, network));
       };
       readJsonBody(exchange, bodies.pairingBytesMax, take, typesOfBrowsers);
     },

@@ -10,9 +10,9 @@ import type { Arrived, ArrivedQuery } from '../../clickhouse/arrived.js';
 import { demo, lengths, userIdMax } from '../../contract/limits.js';
 import { outcomes, rejection } from '../../contract/outcomes.js';
 import { snippet } from '../../libraries/client/web/snippet.js';
-import { describeError, type Log } from '../../log.js';
+import type { Log } from '../../log.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
-import { isOwnFault } from '../protocol/fault.js';
+import { attendOrRefuse } from '../protocol/failed.js';
 import { isOwnHost, isSameOrigin } from '../protocol/same-origin.js';
 import { type Handler, type Route, withoutBody } from '../protocol/server.js';
 import { builtRoutes, pageReply } from './pages.js';
@@ -43,6 +43,8 @@ const intervalMs = 500;
 export function demoRoutes(options: DemoOptions): Route[] {
   const names = [options.host, new URL(options.publicBaseUrl).hostname];
   const html = readFileSync(join(options.built, 'demo/demo.html'), 'utf8');
+  const what = 'a request of the demo failed';
+  const failing = { log: options.log, what, otherwise: unavailable, isForCallers: true };
   let queries = 0;
   /** It never changes once it exists. */
   let accountId: string | undefined;
@@ -57,12 +59,7 @@ export function demoRoutes(options: DemoOptions): Route[] {
           : undefined;
       withoutBody(exchange);
       if (fault !== undefined) return exchange.refuse(fault);
-      const answered = work(exchange).catch((error: unknown) => {
-        if (isOwnFault(error)) throw error;
-        options.log.warn({ error: describeError(error) }, 'a request of the demo failed');
-        exchange.refuse(rejection('overloaded', 'The demo cannot be served now.'));
-      });
-      exchange.attend(answered);
+      attendOrRefuse(exchange, failing, work(exchange));
     };
   }
 
@@ -122,6 +119,7 @@ const forThePage: Headers = [
   ['Cross-Origin-Resource-Policy', 'same-origin'],
 ];
 
+const unavailable = rejection('overloaded', 'The demo cannot be served now.');
 const foreign = rejection('not_found', outcomes.not_found.meaning);
 const noAccount = rejection('not_found', 'This deployment has no demo account.');
 const unknownAppId = rejection(

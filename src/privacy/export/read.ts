@@ -9,7 +9,9 @@ import { endLongWhen } from '../../clickhouse/long-statement.js';
 import { insertScratch } from '../../clickhouse/scratch.js';
 import { serversOf } from '../../clickhouse/servers.js';
 import { columnsOf, storedTable } from '../../clickhouse/tables.js';
+import { Fault } from '../../contract/errors.js';
 import { waits } from '../../contract/limits.js';
+import { outcomes } from '../../contract/outcomes.js';
 import {
   type ColumnType,
   earlierColumns,
@@ -35,7 +37,10 @@ export type ReadOptions = {
 };
 
 /** The export ended after the download had begun and before its first query. */
-export class ExportEnded extends Error {}
+export class ExportEnded extends Fault {
+  readonly outcome = 'not_found';
+  override readonly toCallers = outcomes.not_found.meaning;
+}
 
 /**
  * Yields the lines of an export: users who were merged, then every record. Throws when anything of it could not be read, and

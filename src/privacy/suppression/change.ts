@@ -1,7 +1,7 @@
 // Changes of the suppressions in Redis: first the names, then the version of every shard. From then on no commit of an API
 // process that does not know the change stores anything, so no clock and no message decides when it holds.
 
-import { StateNotLoaded } from '../../contract/errors.js';
+import { NotPossible, StateNotLoaded } from '../../contract/errors.js';
 import { suppressions as bounds } from '../../contract/limits.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys, shardKeys } from '../../redis/keys.js';
@@ -25,7 +25,9 @@ export type Suppressed = readonly [name: NameText, root: NameText];
 export type Joined = readonly [name: NameText, identity: NameText];
 
 /** The account would have more names than it may. */
-export class TooManyNames extends Error {
+export class TooManyNames extends NotPossible {
+  override readonly toCallers = this.message;
+
   constructor() {
     super('The account has as many suppressed users as it may have.');
   }

@@ -2,6 +2,7 @@
 // process, and both Redis and ClickHouse have it. Each step may be repeated: a submission that was cut off is sent again.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { Fault } from '../../contract/errors.js';
 import { suppressions } from '../../contract/limits.js';
 import type { CrashPoint } from '../../crash-point.js';
 import { shardOf } from '../../redis/keys.js';
@@ -33,7 +34,11 @@ export type SuppressOptions = ChangeOptions & {
  * What was accepted before is not stored yet, or is moving between ClickHouse servers. So it is unknown with whom the users are
  * merged.
  */
-export class NotStoredYet extends Error {
+export class NotStoredYet extends Fault {
+  readonly outcome = 'unknown';
+  override readonly toCallers =
+    'The named users are suppressed, those merged with them perhaps not yet: records that were accepted before are not stored yet. Send it again.';
+
   constructor() {
     super('records that were accepted before are not stored yet');
   }

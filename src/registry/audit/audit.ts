@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import type { AuditAction } from '../../contract/audit-actions.js';
-import { StateNotLoaded } from '../../contract/errors.js';
+import { StateNotLoaded, Unavailable } from '../../contract/errors.js';
 import { audit } from '../../contract/limits.js';
 import { describeError, type Log } from '../../log.js';
 import type { Redis } from '../../redis/client.js';
@@ -25,7 +25,9 @@ export type Action = Subjects & {
 export type Ending = Subjects & { readonly outcome: AuditOutcome; readonly details?: Action['details'] };
 
 /** More lines wait for ClickHouse than may: nothing was done. */
-export class AuditLogFull extends Error {
+export class AuditLogFull extends Unavailable {
+  override readonly toCallers = 'Nothing was stored: the audit log is full.';
+
   constructor() {
     super('the audit log waits for ClickHouse and is full: try again when ClickHouse is back');
   }

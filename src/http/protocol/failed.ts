@@ -1,0 +1,31 @@
+// The answer to a request whose work was rejected.
+
+import { Fault } from '../../contract/errors.js';
+import { type Rejection, rejection } from '../../contract/outcomes.js';
+import { describeError, type Log } from '../../log.js';
+import type { Exchange } from './exchange.js';
+import { isOwnFault } from './fault.js';
+
+export type Failing = {
+  readonly log: Log;
+  /** What has failed, for the log. */
+  readonly what: string;
+  /** The answer when Redis, ClickHouse or the network fails: whether something may have been stored. */
+  readonly otherwise: Rejection;
+  readonly isForCallers: boolean;
+};
+
+/** Attends to what answers a request. If it rejects, the fault says the answer, or that something failed, which is logged. */
+export function attendOrRefuse(exchange: Exchange, failing: Failing, work: Promise<unknown>): void {
+  const { log, what, otherwise, isForCallers } = failing;
+  const refuse = (error: unknown) => {
+    if (error instanceof Fault) {
+      const words = isForCallers ? error.toCallers : error.message;
+      if (words !== undefined) return exchange.refuse(rejection(error.outcome, words));
+    }
+    if (isOwnFault(error)) throw error;
+    log.warn({ error: describeError(error) }, what);
+    exchange.refuse(otherwise);
+  };
+  exchange.attend(work.catch(refuse));
+}
