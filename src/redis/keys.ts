@@ -59,6 +59,7 @@ export const registryKeys = {
   witness: '{registry}:witness',
   /** Present for a while after a process counted on. */
   witnessTurn: '{registry}:witness_turn',
+  witnessCopyTurn: '{registry}:witness_copy_turn',
   /** Set of the documents' keys that ClickHouse does not have yet. */
   unmirrored: '{registry}:unmirrored',
   /** Hash of the audit log's lines that ClickHouse does not have yet. */

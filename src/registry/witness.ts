@@ -7,6 +7,7 @@
 // Each process compares at its start, whenever it connects to Redis again (before any other command of that connection), and
 // every second.
 
+import { setTimeout as pause } from 'node:timers/promises';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { ClickHouseSetBack, serversOf } from '../clickhouse/servers.js';
 import { describeError, type Log } from '../log.js';
@@ -44,34 +45,56 @@ export type Witness = {
   readonly close: () => void;
 };
 
+/** One process copies in this time: less than the time between two rounds that are due. */
+const copyTurnMs = (witnesses.roundsPerCopy - 1) * witnesses.everyMs;
+
 /** Starts to compare. Settles after the first attempt. */
 export async function followWitness(options: WitnessOptions): Promise<Witness> {
   const { redis, log } = options;
   const comparison = createComparison(options);
   let running: Promise<void> | undefined;
+  let asking: Promise<void> | undefined;
   let rounds = 0;
   let attempted = false;
+  /** Whether Redis was as new as what is known, at the last look. */
+  let isNew = false;
   let reported = '';
+
+  const report = (error: unknown) => {
+    const described = describeError(error);
+    if (described.message !== reported) log.warn({ error: described }, 'the stores cannot be compared');
+    reported = described.message;
+  };
+
+  /** Compares with ClickHouse and copies to it, beside the looks at Redis: a slow ClickHouse must not hold those up. */
+  async function askClickHouse(): Promise<void> {
+    const wasAway = !comparison.sawAll();
+    await comparison.withClickHouse();
+    if (!isNew || !comparison.hasSeen()) return;
+    const isBack = wasAway && comparison.sawAll();
+    if (isBack || (await takeTurn(redis, registryKeys.witnessCopyTurn, copyTurnMs))) await comparison.copy();
+  }
 
   async function round(): Promise<void> {
     if (options.deployment() === undefined) return;
     try {
-      const isDue = rounds % witnesses.roundsPerCopy === 0;
-      const wasAway = !comparison.sawAll();
-      // A server that was slow is not asked more often for that.
-      if (isDue || (wasAway && !comparison.wasSlow())) await comparison.withClickHouse();
-      const isBack = wasAway && comparison.sawAll();
+      // One question at a time: a server that is slow is not asked more often for that.
+      if (rounds % witnesses.roundsPerCopy === 0 || !comparison.sawAll()) {
+        asking ??= askClickHouse()
+          .catch(report)
+          .finally(() => {
+            asking = undefined;
+          });
+        if (!attempted) await Promise.race([asking, pause(witnesses.firstAnswerMsMax)]);
+      }
       // Only who has compared counts on: an older Redis must not catch up.
       const counts =
         comparison.hasSeen() && (await takeTurn(redis, registryKeys.witnessTurn, witnesses.turnMs));
-      const isNew = await comparison.withRedis(redis, counts);
+      isNew = await comparison.withRedis(redis, counts);
       attempted = true;
-      if (isNew && counts && (isDue || isBack)) await comparison.copy();
-      reported = '';
+      if (asking === undefined) reported = '';
     } catch (error) {
-      const described = describeError(error);
-      if (described.message !== reported) log.warn({ error: described }, 'the stores cannot be compared');
-      reported = described.message;
+      report(error);
     }
     rounds += 1;
   }
@@ -136,8 +159,6 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
   /** Whether any server was ever seen, and whether all were at the last comparison. */
   let hasSeen = false;
   let sawAll = false;
-  /** Whether one of them took too long. */
-  let wasSlow = false;
   let slack: number | undefined;
 
   const learn = (part: Part, number: number) => known.set(part, Math.max(known.get(part) ?? 0, number));
@@ -215,11 +236,9 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
   async function withClickHouse(): Promise<void> {
     // Before the servers are asked: what they are noted to have, they had by then.
     const kept = await readKept(redis);
-    const askedMs = performance.now();
     const seen = await Promise.all(
       servers.all.map((client) => readSeen(client).catch((error: unknown) => describeError(error))),
     );
-    wasSlow = performance.now() - askedMs >= witnesses.clickhouseMsMax;
     const setBack: number[] = [];
     for (const [server, parts] of seen.entries()) {
       const wasSetBack = servers.setBack().includes(server);
@@ -266,7 +285,6 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
     copy,
     hasSeen: () => hasSeen,
     sawAll: () => sawAll,
-    wasSlow: () => wasSlow,
   };
 }
 
