@@ -8,6 +8,7 @@ import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { keyIdOf } from '../../src/accounts/signing-key.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
@@ -210,6 +211,33 @@ test('tells nothing about single users before a deletion is complete, after 30 d
   assert.deepEqual(await codes(pending), both(410, 'no_longer_kept'));
   await sluice.rows('OPTIMIZE TABLE deletion_evidence FINAL');
   assert.deepEqual(await sluice.rows(`SELECT * FROM deletion_evidence WHERE request_id = '${pending}'`), []);
+});
+
+test('hundreds of questions of one account about its users hold up no other account', async (context) => {
+  const [own, theirs] = await Promise.all(
+    [token, strangerToken].map((ofToken) => submitAccepted(sluice, ofToken, [{ identity: 'asked for' }])),
+  );
+  assert.ok(own !== undefined && theirs !== undefined);
+  await untilComplete(sluice, token, own);
+  await untilComplete(sluice, strangerToken, theirs);
+  const ways = [
+    (id: string, ofToken: string) => callWithToken(sluice, ofToken, `${deletionPaths.status(id)}/users`),
+    (id: string, ofToken: string) => lookUp(id, [{ identity: 'asked for' }], ofToken),
+  ];
+  const tokens = [token, await getToken(sluice, account)];
+  const refused = new Set<number>();
+  sluice.clickhouse.sigstop();
+  context.after(() => sluice.clickhouse.sigcont());
+  const flood = Array.from({ length: 180 }, async (_, n) => {
+    const { status } = (await ways[n % 2]?.(own, tokens[n % 2] ?? '')) ?? {};
+    if (status === 503) refused.add(n % 2);
+  });
+  await until(() => refused.size === 2, { deadlineMs: 60_000, what: 'the line of the account is full' });
+  const beside = ways.map(async (ask) => (await ask(theirs, strangerToken)).status);
+  await Promise.race([...beside, pause(1_000)]);
+  sluice.clickhouse.sigcont();
+  assert.deepEqual(await Promise.all(beside), [200, 200]);
+  await Promise.all(flood);
 });
 
 /** What a dry run finds, in the form of a deletion's evidence. */
