@@ -172,8 +172,8 @@ async function readSegment(redis: Redis, shard: number, segment: Segment): Promi
   ]);
   const to = BigInt(segment.number) <= BigInt(freedTo ?? 0) ? before : forgottenTo;
   if (stored !== null) {
-    // An earlier version loaded this Redis and did not note it. The upkeep of this version does so within a second.
-    if (to == null) throw new Error('it is not known yet which keys were forgotten');
+    // Redis was emptied since the bytes were read.
+    if (to == null) throw new Error('it is not known which keys were forgotten');
     return {
       bytes: await rowsOfStored(stored),
       forgotten: { to: BigInt(to), generation: generation ?? null },

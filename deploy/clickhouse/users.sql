@@ -30,8 +30,7 @@ REVOKE ALTER UPDATE, ALTER DELETE, TRUNCATE ON sluice.audit_log FROM sluice;
 -- GRANT TABLE ENGINE ON Distributed TO sluice;
 -- GRANT REMOTE ON *.* TO sluice;
 -- GRANT SELECT ON system.clusters TO sluice;
--- What an earlier version granted. People and tools read the tables of the page for analysts, with what these are made of.
-REVOKE ALL ON sluice.* FROM reader;
+-- People and tools read the tables of the page for analysts, with what these are made of.
 GRANT SELECT ON sluice.events TO reader;
 GRANT SELECT ON sluice.user_events TO reader;
 GRANT SELECT ON sluice.users TO reader;

@@ -1,5 +1,5 @@
 // Keeps other users of the machine out of DATA_DIR: only its owner can read what a start makes there, and a start closes what
-// an older version left open.
+// is open, as in a copy of one.
 
 import { chmodSync, lstatSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';

@@ -127,10 +127,7 @@ export async function showApiKey(
 
 /** The keys of a document that are good at this time, the oldest first. */
 export function liveKeys(document: ApiKeys | undefined, nowMs: number): readonly Key[] {
-  if (document === undefined) return [];
-  const { hash, created_at } = document;
-  // An earlier version wrote documents of one key, without an id.
-  const keys = document.keys ?? [{ id: `${form.id}${hash.slice(0, 12)}`, name: '', hash, created_at }];
+  const { keys = [] } = document ?? {};
   return keys.filter(({ expires_at }) => expires_at === undefined || Date.parse(expires_at) > nowMs);
 }
 
@@ -174,11 +171,7 @@ function endingBy(key: Key, endsMs: number): Key {
 
 /** Leaves an environment only these keys, and forgets when its other keys were used. */
 function changesTo(snapshot: RegistrySnapshot, appId: string, keys: readonly Key[]): Change[] {
-  const latest = keys.at(-1);
-  const document: ApiKeys | undefined =
-    latest === undefined
-      ? undefined
-      : { app_id: appId, hash: latest.hash, created_at: latest.created_at, keys };
+  const document: ApiKeys | undefined = keys.length === 0 ? undefined : { app_id: appId, keys };
   const gone = liveKeys(snapshot.apiKeys.get(appId), 0).filter(
     ({ id }) => !keys.some((key) => key.id === id),
   );

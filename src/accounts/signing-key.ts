@@ -28,7 +28,7 @@ export async function makeSigningKey(redis: Redis, clickhouse: ClickHouseClient)
 
 /**
  * The deployment's key. Nothing may be signed by a key that could be lost, so one that ClickHouse does not have yet is copied
- * first, and rejects if that fails. A deployment of an earlier version gets its key here.
+ * first, and rejects if that fails.
  */
 export async function readSigningKey(redis: Redis, clickhouse: ClickHouseClient): Promise<SigningKey> {
   const found = await find(redis);

@@ -147,30 +147,25 @@ async function make(
 
 /**
  * Restores a backup of a database into another, new one; settles when it is there. Rejects with BackupMissing if its second part is
- * missing and its end is marked.
+ * missing.
  */
 export async function restoreInto(
   client: ClickHouseClient,
   database: string,
   name: string,
   into: string,
-  isMarked: boolean,
 ): Promise<void> {
   await restore(client, `DATABASE ${database} AS ${into}`, name);
-  await restoreKeys(client, database, name, into, isMarked);
+  await restoreKeys(client, database, name, into);
   await renumberParts(client, into);
 }
 
-/**
- * Puts the second part of a backup in the place of the index of the first one. Earlier versions made none; they marked no end either,
- * so of a marked backup it was lost since.
- */
+/** Puts the second part of a backup in the place of the index of the first one. */
 async function restoreKeys(
   client: ClickHouseClient,
   database: string,
   name: string,
   into: string,
-  isMarked: boolean,
 ): Promise<void> {
   const later = `${into}.later_keys`;
   const keys = keysOfBackup(name);
@@ -178,7 +173,6 @@ async function restoreKeys(
     await restore(client, `TABLE ${database}.${keysTable} AS ${later}`, keys);
   } catch (error) {
     if (!(error instanceof BackupMissing)) throw error;
-    if (!isMarked) return;
     throw new BackupMissing(
       `${keys} is missing on the disk of backups, and belongs to ${name}: copy it there`,
     );

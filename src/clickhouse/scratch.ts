@@ -37,8 +37,8 @@ export async function createScratchDatabase(client: ClickHouseClient): Promise<v
 }
 
 /**
- * Such tables whose names begin like this, as statements name them, which are at least so old. Those on disk, and all of earlier
- * versions, are in the database of the data.
+ * Such tables whose names begin like this, as statements name them, which are at least so old. Those on disk are in the database of
+ * the data.
  */
 export async function listScratch(
   client: ClickHouseClient,

@@ -13,8 +13,8 @@ export type FileState = Counts & {
   /** All rows up to here are done with. */
   place: number;
   done: boolean;
-  /** A place in another format is another row. States of earlier versions do not have it. */
-  format?: Format;
+  /** A place in another format is another row. */
+  format: Format;
   /** The size of the file, and the hash that its keys are made of: of what is in it, when it was imported first. */
   bytes?: number;
   keys?: string;
@@ -101,7 +101,7 @@ export function fileState(state: ImportState, { hash, name, format, bytes }: Fil
     bytes,
   };
   const file = state.files[hash] as FileState;
-  if (file.format !== undefined && file.format !== format) {
+  if (file.format !== format) {
     if (file.read > 0)
       throw new ImportError(
         `${name}: the state has its rows as ${file.format}, and now it is read as ${format}; name another --state and --rejects`,

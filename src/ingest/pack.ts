@@ -4,7 +4,7 @@
 // everything at once.
 //
 //   u16 logs,   { 12 B digest of what is limited, u32 window ms, u32 granularity ms } …
-//   u16 claims, { 13 B of the event id, its next byte xor the record's fingerprint, that byte } …
+//   u16 claims, { 13 B of the event id, the record's fingerprint } …
 //   u16 names, u16 joins among them, u32 bytes of what follows,
 //     { u8 bytes of the name, u8 bytes of what joins it or 0, name, and of a join: that, u16 log from 0, u32 max } …
 //   groups:
@@ -81,8 +81,8 @@ const timeColumns = tables.map((table) => Object.values<string>(recordColumns[ta
 /** Bytes of a log and of the reference to it. */
 const limitBytesMax = 20 + 10;
 const groupBytes = 4;
-const claimBytes = 15;
-const claimedBytes = 14;
+const claimBytes = 14;
+const claimedBytes = 13;
 /** Bytes of a run with a claim; every record may be one. */
 const runBytesMax = 7 + claimBytes;
 /** Bytes of the counts of logs, claims and names. */
@@ -168,7 +168,7 @@ export function packGroups(groups: readonly Group[]): Packed {
       written.end = records.write(written.into, start, first, end, rowNumber);
       if (hasClaim) {
         const fingerprint = fingerprintOfRow(written.view, start, written.end, timeColumns[table] as number);
-        packed[claimAt + claimedBytes - 1] = (packed[claimAt + claimedBytes] as number) ^ fingerprint;
+        packed[claimAt + claimedBytes] = fingerprint;
         claimAt += claimBytes;
       }
       if (isSkipped(mark)) written.end = start;
@@ -221,7 +221,6 @@ function writeClaims(packed: Buffer, from: number, groups: readonly Group[]) {
       const claim = records.claimOf(i);
       if (claim === undefined) continue;
       packed.write(claim, at, claimedBytes, 'hex');
-      packed[at + claimedBytes] = packed[at + claimedBytes - 1] as number;
       at += claimBytes;
     }
   }

@@ -32,7 +32,7 @@ import { readRegistry, readTime } from '../registry/registry.js';
 import type { AdminContext } from './context.js';
 import { isRestoring } from './restore-plan.js';
 
-export type BackupView = Omit<Backup, 'tables' | 'marks_end'> & {
+export type BackupView = Omit<Backup, 'tables'> & {
   readonly status: 'running' | 'complete' | 'unknown';
 };
 
@@ -70,7 +70,6 @@ export async function createBackup(context: AdminContext, options: CreateOptions
       began_at: began.toISOString(),
       keep_until: new Date(began.getTime() + keepMs).toISOString(),
       tables,
-      marks_end: true,
       ...(moved > 0 && { moved }),
     };
     const backup = await claimBackup(redis, claim);
@@ -156,7 +155,7 @@ async function tablesInUse({ clickhouse, config }: AdminContext): Promise<string
   return createHash('sha256').update(ids.join()).digest('hex').slice(0, 16);
 }
 
-function viewOf({ tables: _, marks_end: __, ...backup }: Backup, status: BackupView['status']): BackupView {
+function viewOf({ tables: _, ...backup }: Backup, status: BackupView['status']): BackupView {
   return { ...backup, status };
 }
 

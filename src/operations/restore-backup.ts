@@ -20,7 +20,6 @@ import {
   notePlan,
   readDatabaseId,
   readNotedPlans,
-  readShards,
   readTableIds,
   restoreInto,
   takeTablesOver,
@@ -38,6 +37,7 @@ import {
   writeMarker,
 } from '../clickhouse/key-index.js';
 import { migrateServers, tablesOfSchema } from '../clickhouse/migrate.js';
+import { MigrationError } from '../clickhouse/migration-error.js';
 import { serversOf } from '../clickhouse/servers.js';
 import { limitRestored, limitsTable, refuseSegments } from '../clickhouse/shard-limits.js';
 import { AdministrationError } from '../contract/errors.js';
@@ -121,8 +121,8 @@ type Restore = {
 
 /** A restore that knows what it replaces, and where it has the restored tables. */
 type Begun = Restore & {
-  /** The id of the databases beside those in use. A restore that an earlier version began noted none. */
-  readonly id: string | undefined;
+  /** The id of the databases beside those in use. */
+  readonly id: string;
   /** The deployment that Redis has; empty if it has none. */
   readonly epoch: string;
 };
@@ -244,7 +244,7 @@ async function confirm(restore: Begun): Promise<void> {
   const { context, lock, id, epoch } = restore;
   // The lock first: a process that takes it again sees what another one that had it has done meanwhile.
   if (!(await lock.isHeld())) throw new AnotherRestore();
-  const isOwn = id === undefined || (await readStagingIds(restore)).every((each) => each === id);
+  const isOwn = (await readStagingIds(restore)).every((each) => each === id);
   if (!isOwn) throw new AnotherRestore();
   if ((await readEpoch(context.redis)) !== epoch) throw new RedisChanged();
 }
@@ -300,32 +300,35 @@ async function replaceStaging(restore: Restore, found: Found, id: string): Promi
 
 /** Restores the backup beside the tables in use, with the schema of this version. */
 async function stage(restore: Begun): Promise<void> {
-  const { context, staging } = restore;
+  const { context, name, staging } = restore;
   const { config } = context;
-  const isMarked = await checkEnd(restore);
-  await restoreAll(restore, isMarked);
-  if (!isMarked) await checkRowsOnce(restore);
+  await checkEnd(restore);
+  await restoreAll(restore);
   await confirm(restore);
-  await migrateServers({ ...schemaOf(config), database: staging });
+  try {
+    await migrateServers({ ...schemaOf(config), database: staging });
+  } catch (error) {
+    if (!(error instanceof MigrationError)) throw error;
+    await unstage(restore);
+    throw new AdministrationError(`the backup ${name} cannot be restored: ${error.message}`);
+  }
   // The backup may have been made while a run of retention removed identifications.
   for (const client of restore.restored) await undoRuns(client);
 }
 
 /**
  * Rejects with AdministrationError unless the backup ended well: parts of one that was cut off or failed may be of before and after a
- * move of a shard, and have its rows twice. Settles with whether its end is marked: earlier versions marked none.
+ * move of a shard, and have its rows twice.
  */
-async function checkEnd(restore: Begun): Promise<boolean> {
+async function checkEnd(restore: Begun): Promise<void> {
   const { context, name, staging } = restore;
   const [home] = serversOf(context.clickhouse).all as readonly [ClickHouseClient, ...ClickHouseClient[]];
   const { clickhouseDatabase: database } = context.config;
   try {
-    if (await hasEnd(home, database, name, staging)) return true;
+    if (await hasEnd(home, database, name, staging)) return;
+    // Rejects with BackupMissing if there is no backup of this name.
     const registry = `${staging}.registry_of_backup`;
-    const own = await withTableOf(home, `${database}.registry`, backupOf(name, 0), registry, () =>
-      readOwnNote(home, name, registry),
-    );
-    if (own?.marks_end !== true) return false;
+    await withTableOf(home, `${database}.registry`, backupOf(name, 0), registry, async () => undefined);
   } catch (error) {
     if (error instanceof BackupMissing) await unstage(restore);
     throw error;
@@ -341,20 +344,6 @@ async function unstage(restore: Begun): Promise<void> {
   for (const client of serversOf(restore.context.clickhouse).all) {
     await confirmDrop(restore, client, (there) => there === restore.id);
     await dropDatabase(client, restore.staging);
-  }
-}
-
-/** Rejects with AdministrationError if a server has rows of a shard that was on another one when the home made its part. */
-async function checkRowsOnce({ name, restored }: Restore): Promise<void> {
-  const { servers } = (await readPlaces(restored)) ?? { servers: [] };
-  if (servers.length === 0) return;
-  for (const [server, client] of restored.entries()) {
-    if (!servers.includes(server)) continue;
-    const shard = (await readShards(client)).find((each) => servers[each] !== server);
-    if (shard !== undefined)
-      throw new AdministrationError(
-        `the backup ${name} has rows of shard ${shard} of before and after it was moved: it cannot be restored`,
-      );
   }
 }
 
@@ -421,12 +410,12 @@ async function dropReplaced(restore: Restore, name: string, id: string | undefin
 }
 
 /** Lets each server restore its own backup. One that had no shards when the backup was made has nothing to restore. */
-async function restoreAll(restore: Begun, isMarked: boolean): Promise<void> {
+async function restoreAll(restore: Begun): Promise<void> {
   const { context, name, staging, restored, epoch } = restore;
   const { clickhouse, config } = context;
   const { all } = serversOf(clickhouse);
   const into = (client: ClickHouseClient, server: number) =>
-    restoreInto(client, config.clickhouseDatabase, backupOf(name, server), staging, isMarked);
+    restoreInto(client, config.clickhouseDatabase, backupOf(name, server), staging);
   const [home, ...others] = all as readonly [ClickHouseClient, ...ClickHouseClient[]];
   await into(home, 0);
   if (epoch !== '') await checkPlaces(restore);
@@ -675,7 +664,7 @@ async function exchangeOn(
       await addRowsOf(client, table, staging, database);
       continue;
     }
-    await limitRestored(client, staging, table, restore.plan.id ?? '');
+    await limitRestored(client, staging, table, restore.plan.id);
     const exchange = { table, id, staging, database, owner: lock.owner };
     await exchangeTable(client, exchange, () => crash('table_exchanged'));
   }
@@ -770,12 +759,8 @@ export function submitAgainOf({
 }
 
 /** The entry of a backup in its own copy of the registry. A later entry of the same name may describe another backup. */
-async function readOwnNote(
-  home: ClickHouseClient,
-  name: string,
-  registry?: string,
-): Promise<Backup | undefined> {
-  const text = (await readMirror(home, registry)).documents[backupsKey];
+async function readOwnNote(home: ClickHouseClient, name: string): Promise<Backup | undefined> {
+  const text = (await readMirror(home)).documents[backupsKey];
   return (JSON.parse(text ?? '[]') as Backup[]).find((backup) => backup.name === name);
 }
 

@@ -25,8 +25,8 @@ export type RestoredBackup = {
 };
 
 export type Plan = {
-  /** The id of the database in which the tables were restored. Earlier versions noted none. */
-  readonly id?: string;
+  /** The id of the database in which the tables were restored. */
+  readonly id: string;
   readonly name: string;
   /** The ids of the restored tables, of each server. */
   readonly tables: readonly Readonly<Record<string, string>>[];

@@ -40,18 +40,10 @@ if not state[1] then return nil end
 local last_number = state[2] or '0'
 local indexed_to = state[7] or '0'
 local forgotten_to = state[8]
-if not forgotten_to then
-  -- A version without an index may have forgotten any key, except of segments that are outstanding.
-  local oldest = call('ZRANGE', string.sub(state_key, 1, -6) .. 'segments', 0, 0)[1]
-  forgotten_to = oldest and string.format('%.0f', tonumber(string.match(oldest, '(%d+)$')) - 1) or last_number
-end
--- A worker of a version whose markers had no generation notes a marker's generation instead of a number.
-if tonumber(indexed_to) > tonumber(last_number) then indexed_to = '0' end
-if tonumber(forgotten_to) > tonumber(last_number) then forgotten_to = last_number end
 local forgotten_s = state[10]
 if forgotten_s == '' then forgotten_s = false end
 
--- 1. The clock. It starts at the last commit's clock, from which claims had their minutes before.
+-- 1. The clock. It starts at the last commit's clock.
 
 local time = call('TIME')
 local time_us = tonumber(time[1]) * 1000000 + tonumber(time[2])

@@ -66,7 +66,7 @@ async function readWindow(redis: Redis, shard: number, claimBytesMax: number): P
     redis.hgetall(shardKeys.claimCounts(shard)),
     redis.hget(shardKeys.state(shard), 'claim_clock_us'),
   ]);
-  // Nothing was claimed before the clock began, or only by an older version; the next call counts that.
+  // Nothing was claimed before the clock began.
   if (clockUs === null) return maxMinutes;
   const nowMinute = Math.floor(Number(clockUs) / 1000 / minuteMs);
   const byMinute = new Map(Object.entries(counts).map(([minute, count]) => [Number(minute), Number(count)]));

@@ -62,8 +62,7 @@ for i = first_table, #ARGV, 3 do
   state_fields[#state_fields + 1] = 'open.' .. ARGV[i]
 end
 local state = call('HMGET', state_key, unpack(state_fields))
--- Without a number of buckets it was loaded by an older version; the number must not be guessed.
-if state[1] ~= epoch or not state[5] or tonumber(state[13] or '0') > registry_version then return 'e' end
+if state[1] ~= epoch or tonumber(state[13] or '0') > registry_version then return 'e' end
 local kept = call('HGET', answers_key, process)
 if kept then
   local last_sequence, last_answer = string.match(kept, '^(%d+) %d+ (.*)$')
@@ -186,9 +185,9 @@ local function renewed_log(i)
   return sub(log, log_starts[i]) .. pack_struct('>dI4', slot, added)
 end
 
--- 3. Claims: a hash of buckets of 16-byte entries, oldest first: 2 bytes of minute, 13 bytes of event id, and its next byte
--- xor the fingerprint of the record (src/ingest/fingerprint.ts), which is never 0; of an entry by an earlier version just that byte. The first bits of
--- its ids, in 3 bytes, name a bucket. A bucket is rewritten as a whole, which drops expired entries; with few entries that
+-- 3. Claims: a hash of buckets of 16-byte entries, oldest first: 2 bytes of minute, 13 bytes of event id, and the fingerprint of
+-- the record (src/ingest/fingerprint.ts). The first bits of its ids, in 3 bytes, name a bucket. A bucket is rewritten as a whole, which
+-- drops expired entries; with few entries that
 -- costs less than a command per claim. Only age-claims-4.lua decides which entries have expired; it also removes them from
 -- buckets that are not written.
 
@@ -197,7 +196,7 @@ local bucket_count = tonumber(state[5])
 -- Until that script has run, nothing has expired.
 local minutes_kept = state[6] and claim_minute - tonumber(state[6]) or 65535
 local minute_bytes = pack_struct('>I2', claim_minute % 65536)
-local ids, prints, unprinted, bucket_of_id, fields, buckets, bucket_added, claim_count = {}, {}, {}, {}, {}, {}, {}, 0
+local ids, prints, bucket_of_id, fields, buckets, bucket_added, claim_count = {}, {}, {}, {}, {}, {}, 0
 
 local id_count
 id_count, at = unpack_struct('>I2', packed, at)
@@ -212,13 +211,13 @@ if id_count > 0 then
       fields[bucket], bucket_of_field[field] = field, bucket
     end
     ids[i], bucket_of_id[i] = sub(packed, at, at + 12), bucket
-    prints[i], unprinted[i] = byte(packed, at + 13, at + 14)
-    at = at + 15
+    prints[i] = byte(packed, at + 13)
+    at = at + 14
   end
   buckets = read_fields(claims_key, fields)
 end
 
--- The last byte of an id's entry if it was claimed before, including in this commit.
+-- The print of an id's entry if it was claimed before, including in this commit.
 local function claimed_as(i)
   local bucket = bucket_of_id[i]
   local entries, added = buckets[bucket], bucket_added[bucket]
@@ -231,7 +230,7 @@ end
 -- Claims an id in memory. Returns the letter of its record.
 local function claim(i)
   local fingerprint = claimed_as(i)
-  if fingerprint then return (fingerprint == prints[i] or fingerprint == unprinted[i]) and 'r' or 'd' end
+  if fingerprint then return fingerprint == prints[i] and 'r' or 'd' end
   local bucket = bucket_of_id[i]
   bucket_added[bucket] = (bucket_added[bucket] or '') .. minute_bytes .. ids[i] .. char(prints[i])
   claim_count = claim_count + 1

@@ -13,14 +13,10 @@ if redis.call('ZREM', KEYS[2], ARGV[3]) == 0 then return 0 end
 redis.call('ZREM', KEYS[7], ARGV[3])
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('DEL', KEYS[3])
--- A request of an earlier version has no weight.
-local weight = redis.call('HGET', KEYS[6], ARGV[3])
-if weight then
-  local account = string.match(ARGV[3], '^%S+')
-  redis.call('HDEL', KEYS[6], ARGV[3])
-  if redis.call('HINCRBY', KEYS[6], account, -weight) == 0 then redis.call('HDEL', KEYS[6], account) end
-  redis.call('HINCRBY', KEYS[6], '', -weight)
-end
+local weight, account = tonumber(redis.call('HGET', KEYS[6], ARGV[3]) or '0'), string.match(ARGV[3], '^%S+')
+redis.call('HDEL', KEYS[6], ARGV[3])
+if redis.call('HINCRBY', KEYS[6], account, 0 - weight) == 0 then redis.call('HDEL', KEYS[6], account) end
+redis.call('HINCRBY', KEYS[6], '', 0 - weight)
 redis.call('SET', KEYS[4], '1')
 if ARGV[4] == '1' then redis.call('SADD', KEYS[5], ARGV[1]) end
 return 1

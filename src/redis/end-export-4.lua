@@ -8,12 +8,8 @@
 redis.call('DEL', KEYS[2])
 if redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then return 0 end
 redis.call('ZREM', KEYS[4], ARGV[1])
--- An export of an earlier version has no weight.
-local weight = redis.call('HGET', KEYS[3], ARGV[1])
-if weight then
-  local account = string.match(ARGV[1], '^%S+')
-  redis.call('HDEL', KEYS[3], ARGV[1])
-  if redis.call('HINCRBY', KEYS[3], account, -weight) == 0 then redis.call('HDEL', KEYS[3], account) end
-  redis.call('HINCRBY', KEYS[3], '', -weight)
-end
+local weight, account = tonumber(redis.call('HGET', KEYS[3], ARGV[1]) or '0'), string.match(ARGV[1], '^%S+')
+redis.call('HDEL', KEYS[3], ARGV[1])
+if redis.call('HINCRBY', KEYS[3], account, 0 - weight) == 0 then redis.call('HDEL', KEYS[3], account) end
+redis.call('HINCRBY', KEYS[3], '', 0 - weight)
 return 1

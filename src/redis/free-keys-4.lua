@@ -19,7 +19,6 @@ redis.call('HDEL', KEYS[1], 'keys_indexed_to', 'claims_first_minute')
 for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
   if string.sub(field, 1, 5) == 'open.' then redis.call('HDEL', KEYS[1], field) end
 end
--- An earlier version loaded this Redis and did not note what was forgotten.
-if state[3] then redis.call('HSET', KEYS[1], 'keys_freed_to', last_number, 'keys_forgotten_before', state[3]) end
-redis.call('HSET', KEYS[1], 'keys_forgotten_to', last_number, 'keys_generation', ARGV[2])
+redis.call('HSET', KEYS[1], 'keys_freed_to', last_number, 'keys_forgotten_before', state[3],
+  'keys_forgotten_to', last_number, 'keys_generation', ARGV[2])
 return 1

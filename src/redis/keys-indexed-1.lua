@@ -9,10 +9,7 @@
 
 local state = redis.call('HMGET', KEYS[1], 'epoch', 'keys_indexed_to', 'keys_generation')
 if state[1] ~= ARGV[1] then return nil end
--- Another worker may have come further meanwhile. A worker of a version whose markers had no generation notes a marker's generation instead of a number.
-local generation_min = 2 ^ 63
-local known = tonumber(state[2] or '0')
-if known >= generation_min then known = 0 end
-if tonumber(ARGV[2]) > known and tonumber(ARGV[2]) < generation_min then redis.call('HSET', KEYS[1], 'keys_indexed_to', ARGV[2]) end
+-- Another worker may have come further meanwhile.
+if tonumber(ARGV[2]) > tonumber(state[2] or '0') then redis.call('HSET', KEYS[1], 'keys_indexed_to', ARGV[2]) end
 if ARGV[3] > (state[3] or '') then redis.call('HSET', KEYS[1], 'keys_generation', ARGV[3]) end
 return 1

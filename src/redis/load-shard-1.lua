@@ -18,7 +18,6 @@ if number_floor > last_number then
   redis.call('HSET', state_key, 'last_number', string.format('%.0f', number_floor))
 end
 redis.call('HSETNX', state_key, 'claim_bucket_count', bucket_count)
--- A shard that a version without an index has loaded gets it by age-claims-4.lua.
 if not loaded then redis.call('HSET', state_key, 'keys_forgotten_to', string.format('%.0f', number_floor)) end
 -- API processes may have kept older suppressions in memory while Redis was empty.
 if tonumber(ARGV[5]) > tonumber(redis.call('HGET', state_key, 'suppression_version') or '0') then

@@ -20,12 +20,8 @@ redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('SADD', KEYS[4], ARGV[1])
 -- The targets name users and are no longer needed.
 redis.call('DEL', KEYS[6])
--- A request of an earlier version has no weight.
-local weight = redis.call('HGET', KEYS[7], ARGV[3])
-if weight then
-  local account = string.match(ARGV[3], '^%S+')
-  redis.call('HDEL', KEYS[7], ARGV[3])
-  if redis.call('HINCRBY', KEYS[7], account, -weight) == 0 then redis.call('HDEL', KEYS[7], account) end
-  redis.call('HINCRBY', KEYS[7], '', -weight)
-end
+local weight, account = tonumber(redis.call('HGET', KEYS[7], ARGV[3]) or '0'), string.match(ARGV[3], '^%S+')
+redis.call('HDEL', KEYS[7], ARGV[3])
+if redis.call('HINCRBY', KEYS[7], account, 0 - weight) == 0 then redis.call('HDEL', KEYS[7], account) end
+redis.call('HINCRBY', KEYS[7], '', 0 - weight)
 return 1

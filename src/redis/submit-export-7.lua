@@ -32,12 +32,10 @@ local ended = redis.call('ZRANGEBYSCORE', exports_key, '-inf', string.format('%.
 for _, member in ipairs(ended) do
   redis.call('ZREM', exports_key, member)
   redis.call('ZREM', exports_by_account_key, member)
-  local its_weight, its_account = redis.call('HGET', weights_key, member), string.match(member, '^%S+')
-  if its_weight then
-    redis.call('HDEL', weights_key, member)
-    if redis.call('HINCRBY', weights_key, its_account, -its_weight) == 0 then redis.call('HDEL', weights_key, its_account) end
-    redis.call('HINCRBY', weights_key, '', -its_weight)
-  end
+  local its_weight, its_account = tonumber(redis.call('HGET', weights_key, member) or '0'), string.match(member, '^%S+')
+  redis.call('HDEL', weights_key, member)
+  if redis.call('HINCRBY', weights_key, its_account, 0 - its_weight) == 0 then redis.call('HDEL', weights_key, its_account) end
+  redis.call('HINCRBY', weights_key, '', 0 - its_weight)
 end
 if #its_members(exports_key, exports_by_account_key) >= exports_max then return 0 end
 local earlier = its_members(pending_key, pending_by_account_key)

@@ -72,11 +72,8 @@ export type Environment = {
 
 export type ApiKeys = {
   readonly app_id: string;
-  /** The oldest first, some perhaps expired. An earlier version wrote none of these, only what follows. */
-  readonly keys?: readonly Key[];
-  /** The latest key, which is all that an earlier version knows. */
-  readonly hash: string;
-  readonly created_at: string;
+  /** The oldest first, some perhaps expired. */
+  readonly keys: readonly Key[];
 };
 
 /** When a key was last used. It is copied like all documents, but a change of it does not make a new version of the registry. */
@@ -93,8 +90,6 @@ export type Backup = {
   readonly moved?: number;
   /** Which tables it is of, of all servers: the exchange of a restore gives the database others. */
   readonly tables?: string;
-  /** Its end is marked on the disk of backups. Earlier versions marked none. */
-  readonly marks_end?: true;
   /** Until then a restore of this backup can repeat the deletions that completed since. */
   readonly keep_until: string;
 };

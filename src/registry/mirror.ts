@@ -110,13 +110,10 @@ function succeeds(work: Promise<unknown>): Promise<boolean> {
 export type MirroredRegistry = { readonly version: string; readonly documents: Record<string, string> };
 
 /** The second copy: every document's latest form, and the highest version. */
-export async function readMirror(
-  clickhouse: ClickHouseClient,
-  table = 'registry',
-): Promise<MirroredRegistry> {
+export async function readMirror(clickhouse: ClickHouseClient): Promise<MirroredRegistry> {
   const rows = await readRows<{ document_key: string; document: string; version: string }>(clickhouse, {
     query: `SELECT document_key, argMax(registry.document, (registry.version, written_at)) AS document, toString(max(registry.version)) AS version
-      FROM ${table} AS registry GROUP BY document_key`,
+      FROM registry GROUP BY document_key`,
   });
   const documents: Record<string, string> = {};
   let version = 0n;

@@ -180,7 +180,7 @@ test('an emptied Redis gets everything back from ClickHouse: accounts, settings,
   const found = await readRegistry(redis);
   assert.deepEqual(found.accounts, kept.accounts);
   assert.deepEqual(found.environments, kept.environments);
-  assert.equal(found.apiKeys.get(account.environments[0]?.app_id ?? '')?.hash, hashKey(apiKey));
+  assert.equal(found.apiKeys.get(account.environments[0]?.app_id ?? '')?.keys[0]?.hash, hashKey(apiKey));
   assert.notEqual(found.version, kept.version, 'a process that read before must see a change');
   assert.equal(await redis.hget(shardKeys.state(0), 'last_number'), highest);
 });
@@ -277,6 +277,7 @@ function requestOf(id: string, changes: Partial<DeletionRequest>): DeletionReque
     key_created_at: '2026-01-01T12:00:00.000Z',
     submitted_at: '2026-01-01T12:00:00.000Z',
     targets: 1,
+    weight: 1,
     fences: { '0': '1000' },
     status: 'pending',
     state: 'submitted',

@@ -2,15 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import {
-  appendFileSync,
-  existsSync,
-  mkdirSync,
-  readFileSync,
-  statfsSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
+import { appendFileSync, mkdirSync, readFileSync, statfsSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { join } from 'node:path';
@@ -287,15 +279,6 @@ describe('the process', { concurrency: true }, () => {
     const own = await startClickHouse({ dir });
     const sql = "SELECT value FROM system.server_settings WHERE name = 'mark_cache_size'";
     assert.equal(await own.query(sql), '12345678\n');
-    await own.remove();
-  });
-
-  test('removes what earlier versions left in its DATA_DIR', async () => {
-    const dir = tempDir('clickhouse-upgrade');
-    mkdirSync(join(dir, 'clickhouse-exchange'));
-    writeFileSync(join(dir, 'clickhouse-exchange', 'insert-1'), 'rows');
-    const own = await startClickHouse({ dir });
-    assert.equal(existsSync(join(dir, 'clickhouse-exchange')), false);
     await own.remove();
   });
 

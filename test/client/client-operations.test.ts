@@ -510,7 +510,7 @@ test('opting out leaves nothing of the user on the device but the choice', async
   assert.deepEqual(left(), [['sluice:1:consent', 'out 1']]);
 });
 
-test('what an older version left of who had opted out is removed at the next start', () => {
+test('what another tab left of who had opted out is removed at the next start', () => {
   const { texts, open } = createWorld();
   texts.set('sluice:1:consent', 'out 1');
   texts.set('sluice:1:user', '{"id":"77","identity":"ada@example.com"}');

@@ -226,19 +226,6 @@ test('of so many people it is known that they had access, the latest', async () 
   assert.deepEqual(formerPeople.get(accountId)?.person_ids, [...ids.slice(1), 'pe_5000']);
 });
 
-test('an invitation of an earlier version is accepted, replaced and counted like another one', async () => {
-  const { accountId } = await account();
-  const email = 'earlier@example.com';
-  const accepted = await invitePerson(redis, { email, role: 'viewer', accountId });
-  const active = await acceptInvitation(redis, accepted.secret, 'a hash');
-  // Earlier versions kept who was invited under the id of who accepts.
-  const { password: _, ...former } = active as Person;
-  await writePeople([{ ...former, invitation: pending }]);
-  await invitePerson(redis, { email, role: 'viewer', accountId }, 'administrator');
-  const [id, ...more] = await idsOf(email);
-  assert.deepEqual([more, id === former.person_id], [[], false]);
-});
-
 test('whom the provider vouches for takes the place of an invitation that nobody has accepted', async () => {
   const { accountId } = await account();
   const email = 'boss@example.com';
@@ -259,7 +246,7 @@ test('whom the provider vouches for takes the place of an invitation that nobody
   assert.deepEqual(await findPerson(redis, 'own@example.com'), own);
 });
 
-test('one user of a provider is one person: what earlier versions kept of them under other addresses ends', async () => {
+test('one user of a provider is one person: what is kept of them under other addresses ends', async () => {
   const { accountId } = await account();
   const provider = { issuer: 'https://p', subject: '1', id: 'x' };
   await writePeople([

@@ -10,7 +10,7 @@ type Numbered = Candidate & { readonly id: number; readonly ready: boolean };
 const isReady = ({ ready }: Numbered) => ready;
 
 function request(id: number, account: string, targets: number, ready = true): Numbered {
-  return { id, account_id: account, targets, ready };
+  return { id, account_id: account, targets, weight: 0, ready };
 }
 
 /** Requests, the oldest first, in turns by account. */
@@ -63,7 +63,7 @@ test('a round keeps its limit and the order of each account, and always takes so
       fc.array(anyRequest, { maxLength: 30 }),
       fc.integer({ min: 12, max: 40 }),
       (some, targetsMax) => {
-        const requests = some.map((each, id) => ({ ...each, id }));
+        const requests = some.map((each, id) => ({ ...each, id, weight: 0 }));
         const round = fillRound(inTurns(requests), isReady, targetsMax);
         assert.ok(round.reduce((sum, { targets }) => sum + targets, 0) <= targetsMax);
         for (const account of ['a', 'b', 'c', 'd']) {

@@ -390,7 +390,7 @@ describe('repeated starts on the same data', () => {
     assert.deepEqual(before.filter(isRunning), []);
   });
 
-  test('the next start closes what an older version left open to others', async () => {
+  test('the next start closes what is open to others', async () => {
     // As with the usual umask.
     const open = spawnSync('chmod', ['-R', 'u=rwX,go=rX', env.DATA_DIR]);
     assert.equal(open.status, 0);

@@ -99,21 +99,6 @@ const allTables = `DATABASE sluice EXCEPT TABLES ${unkept}`;
 const backUp = (server: number, name: string, what = allTables) =>
   sluice.clickhouses[server]?.query(`BACKUP ${what} TO Disk('backups', '${name}')`);
 
-test('restores a backup of an earlier version unless it has rows of a shard twice', async () => {
-  await backUp(0, 'earlier');
-  await backUp(1, 'earlier.server-1');
-  await backUp(0, 'twice');
-  await move(1);
-  await backUp(1, 'twice.server-1');
-  await move(0);
-  await assert.rejects(
-    restore('twice'),
-    /the backup twice has rows of shard 0 of before and after it was moved/,
-  );
-  await restore('earlier');
-  assert.deepEqual(await counts(), [1, 0]);
-});
-
 test('a backup whose end is marked is not restored without the second part of one of its servers', async () => {
   await backUp(0, 'keyless');
   await backUp(1, 'keyless.server-1');

@@ -148,7 +148,7 @@ test('markers of other shards do not count as keys of a moved one, and its own m
   // The generation of shard 2 looks like the number of a segment of this shard.
   const generation = String((1n << 63n) + 64n);
   assert.ok(await writeMarker(former, 2, { indexedTo: '64', generation }, undefined));
-  // As a restore leaves it on each server, or a worker of an earlier version that had stood still.
+  // As a restore leaves it on each server.
   const stale = { indexedTo: '1', generation: String((1n << 63n) + 1n) };
   assert.ok(await writeMarker(next, shard, stale, undefined));
   const before = (await readMarkers(former)).get(shard);

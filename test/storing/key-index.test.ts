@@ -601,28 +601,6 @@ test('no marker is written into an index that has taken the place of the one tha
   assert.deepEqual(await names(), ['first', 'zero']);
 });
 
-test('what a worker of an earlier version has noted, a generation as a number, lets no key be forgotten', async () => {
-  const worker = await createWorker();
-  await worker.send('zero', 'k0');
-  await worker.storeAll();
-  await worker.forget();
-  await worker.send('first', 'k');
-  await worker.storeAll();
-  const state = shardKeys.state(0);
-  const generation = (await readMarkers(clickhouse)).get(0)?.generation;
-  assert.ok(generation);
-  await worker.redis.hset(state, 'keys_indexed_to', generation, 'keys_forgotten_to', generation);
-  await worker.forget(false);
-  assert.equal(await worker.send('second', 'k'), 'd', 'its key is not in the index yet');
-  await worker.forget();
-  const numbers = await worker.redis.hmget(state, 'keys_indexed_to', 'keys_forgotten_to');
-  const indexedTo = (await readMarkers(clickhouse)).get(0)?.indexedTo;
-  assert.deepEqual(numbers, [indexedTo, indexedTo]);
-  assert.equal(await worker.send('third', 'k'), 's', 'forgotten');
-  await worker.storeAll();
-  assert.deepEqual(await names(), ['first', 'zero']);
-});
-
 test('a shard has one marker, however often its index grew', async () => {
   const worker = await createWorker();
   for (const key of ['a', 'b', 'c']) {

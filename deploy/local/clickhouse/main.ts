@@ -2,7 +2,7 @@
 // 127.0.0.1. Each of several servers (CLICKHOUSE_SERVERS) is a process; its argument is its number, from 1. Owns the life of the
 // process: start, signals, stop. If the start fails, it prints one line that names the variable and exits with code 1.
 
-import { lstatSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { lstatSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Config, clickhousePasswordFile, readConfigOrExit } from '../../../src/config.js';
 import { createLog } from '../../../src/log.js';
@@ -75,8 +75,6 @@ async function prepare(config: Config, launcherPassword: string): Promise<string
     await checkPort('CLICKHOUSE_TCP_PORT', tcpPort);
     for (const mended of await mendDefinitions(path, config.clickhouseDatabase))
       log.warn(mended, 'a damaged definition');
-    // Earlier versions passed data and results through files.
-    rmSync(join(dataDir, 'clickhouse-exchange'), { recursive: true, force: true });
     const [configFile, usersFile] = [join(dataDir, `${name}.xml`), join(dataDir, `${name}-users.xml`)];
     shareFolders(dataDir, name);
     const passwords = {

@@ -117,15 +117,13 @@ function checkSame(active: Person | undefined, role: Role, accountId: string | u
     throw new AdministrationError('this address signs in by the provider: it needs no invitation');
 }
 
-/** Who was invited to an account by an address, and has not accepted. Earlier versions gave them the id of who accepts. */
+/** Who was invited to an account by an address, and has not accepted. */
 function invitedBefore(
   { people }: RegistrySnapshot,
   email: string,
   accountId: string | undefined,
 ): Person | undefined {
-  return [people.get(invitedIdOf(email, accountId)), people.get(personIdOf(email))].find(
-    (person) => person !== undefined && person.account_id === accountId && credentialOf(person) === undefined,
-  );
+  return people.get(invitedIdOf(email, accountId));
 }
 
 /**

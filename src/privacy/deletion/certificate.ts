@@ -30,18 +30,18 @@ export function certify(request: DeletionRequest, key: SigningKey): SignedCertif
     deletion_request_id: request.deletion_request_id,
     account_id: request.account_id,
     app_id: request.app_id,
-    // Who has no key has no time of one. Requests of an earlier version keep the text that was signed before.
+    // Who has no key has no time of one.
     ...(submitted_by === undefined ? { key_created_at: request.key_created_at } : { submitted_by }),
     ...(reference === undefined ? {} : { reference }),
     submitted_at: request.submitted_at,
     verified_at: request.verified_at,
     completed_at: request.completed_at,
     users: request.targets,
-    // A version before this one noted neither of the two.
-    ...(users_found === undefined ? {} : { users_found }),
+    users_found,
     rows_deleted: rowsOf(found),
     found,
-    ...(verified_tables === undefined ? {} : { tables_counted: verified_tables, statement }),
+    tables_counted: verified_tables,
+    statement,
   };
   const value = sign(null, Buffer.from(canonicalJson(certificate)), privatePartOf(key)).toString('base64');
   return { certificate, signature: { algorithm: 'Ed25519', key_id: key.key_id, value } };

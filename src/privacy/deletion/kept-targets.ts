@@ -47,7 +47,7 @@ function* inBatches(requests: readonly DeletionRequest[]): Generator<DeletionReq
   let batch: DeletionRequest[] = [];
   let [targets, weight] = [0, 0];
   for (const request of requests) {
-    const its = request.weight ?? 0;
+    const its = request.weight;
     if (batch.length > 0 && (targets + request.targets > targetsMax || weight + its > copiedWeightMax)) {
       yield batch;
       batch = [];

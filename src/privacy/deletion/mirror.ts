@@ -231,19 +231,14 @@ async function readKeptTargets(
   return targetsOf;
 }
 
-/** Targets at their places again. An earlier version kept none; what finds its place taken follows the others. */
+/** Targets at their places again. */
 function listOf(placed: readonly PlacedTarget[]): TargetList {
   const list: TargetList[number][] = [];
-  const unplaced: PlacedTarget[] = [];
-  for (const each of placed.toSorted((a, b) => a.place - b.place)) {
-    if (list.length > each.place) {
-      unplaced.push(each);
-      continue;
-    }
-    while (list.length < each.place) list.push('');
-    list.push(each.target);
+  for (const { target, place } of placed.toSorted((a, b) => a.place - b.place)) {
+    while (list.length < place) list.push('');
+    list.push(target);
   }
-  return [...list, ...unplaced.map(({ target }) => target)];
+  return list;
 }
 
 /** The order of submission, by the fences: the clocks of API processes differ. */

@@ -24,8 +24,8 @@ export type DeletionRequest = {
   readonly reference?: string;
   /** How many distinct users were named. */
   readonly targets: number;
-  /** What their list weighs; not known of requests of an earlier version. */
-  readonly weight?: number;
+  /** What their list weighs. */
+  readonly weight: number;
   /** For each shard the highest segment number given before the submission was answered. */
   readonly fences: Readonly<Record<string, string>>;
   readonly status: 'pending' | 'complete';

@@ -58,7 +58,7 @@ export function fillRound<R extends Candidate>(
     const small = [...ready].sort((a, b) => a.targets - b.targets);
     const order = turn === 0 ? [oldest, ...small.filter((request) => request !== oldest)] : small;
     for (const request of order) {
-      const its = request.weight ?? 0;
+      const its = request.weight;
       if (round.length > 0 && (targets + request.targets > targetsMax || weight + its > weightMax)) {
         out.add(request.account_id);
         continue;

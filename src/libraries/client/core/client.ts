@@ -173,7 +173,7 @@ export function createClient(adapters: Adapters): Client {
   function proceed(appId: string): void {
     if (recorder?.appId !== appId || known) return;
     known = true;
-    // An older version, or another tab at that moment, may have left something of who has opted out.
+    // Another tab at that moment may have left something of who has opted out.
     recorder.agree();
     if (settings?.sessionPerStart && !recorder.outbox.isOptedOut()) recorder.session.renew();
     while (known && calls.length > 0) guarded(() => calls.shift()?.run(recorder as Recorder));

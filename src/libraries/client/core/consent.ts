@@ -65,8 +65,7 @@ function textOf({ choice, number }: Numbered): string {
   return `${choice} ${number}`;
 }
 
-/** A text without a number comes from an older version of the library. */
 function parse(text: string | undefined): Numbered | undefined {
-  const [, choice, number] = /^(in|out)(?: (\d{1,15}))?$/.exec(text ?? '') ?? [];
-  return choice === undefined ? undefined : { choice: choice as Choice, number: Number(number ?? 0) };
+  const [, choice, number] = /^(in|out) (\d{1,15})$/.exec(text ?? '') ?? [];
+  return choice === undefined ? undefined : { choice: choice as Choice, number: Number(number) };
 }
