@@ -59,14 +59,7 @@ export const crashPoints = {
   /** In a worker: the exports that a deletion ends are gone and its targets are there; a callback was answered and is not noted. */
   desk: ['exports_ended', 'call_answered'],
   /** The end of what environments retain, in a worker; all but the first once for each table. */
-  retention: [
-    'expired_users_found',
-    'expired_keys_kept',
-    'partition_dropped',
-    'identifications_copied',
-    'place_expired',
-    'users_returned',
-  ],
+  retention: ['expired_users_found', 'expired_keys_kept', 'partition_dropped', 'place_expired'],
   /** `npm run admin -- backup create`. */
   backupMade: ['rows_backed_up', 'home_backed_up', 'parts_compared', 'end_marked'],
   /** `npm run admin -- backup restore`; `table_exchanged` once for each table, `rows_exchanged` for each server. */

@@ -51,7 +51,7 @@ import {
 import { countNamed, dropRoundTables } from '../src/privacy/deletion/round-tables.js';
 import { type UserTable, userTables } from '../src/privacy/deletion/user-tables.js';
 import { endExportsOf } from '../src/privacy/export/end.js';
-import { undoRuns } from '../src/privacy/retention/removed-identifications.js';
+import { endRuns } from '../src/privacy/retention/expired-rows.js';
 import { mastersOf, type Redis } from '../src/redis/client.js';
 import { registryKeys, shardOf } from '../src/redis/keys.js';
 import { isTurnTaken, takeTurn } from '../src/redis/lease.js';
@@ -289,8 +289,8 @@ async function resolve(
       shard: shardOf(app_id, shards),
     })),
   );
-  // A run of retention from which this round took over may have removed what merges users.
-  for (const part of parts.all) await undoRuns(part.client);
+  // A run of retention from which this round took over must not remove what merges users from now on.
+  for (const part of parts.all) await endRuns(part.client);
   await distributeUsers(parts);
   const named = await countNamed(clickhouse, parts.home.tables);
   const leftOut = new Set<number>();

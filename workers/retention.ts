@@ -21,6 +21,7 @@ import {
   countExpired,
   dropPartition,
   type ExpiredUsers,
+  endRuns,
   expiredPredicate,
   findExpiredUsers,
   findWholePartitions,
@@ -28,12 +29,6 @@ import {
   type Retained,
   retainedOf,
 } from '../src/privacy/retention/expired-rows.js';
-import {
-  activateCopy,
-  copyIdentifications,
-  returnUsers,
-  undoRuns,
-} from '../src/privacy/retention/removed-identifications.js';
 import { registryKeys, shardOf } from '../src/redis/keys.js';
 import { type Lease, takeTurn } from '../src/redis/lease.js';
 import type { Environment } from '../src/registry/documents.js';
@@ -187,7 +182,7 @@ async function expireOn(
   // An event that was accepted and is not stored yet keeps its user.
   if (!(await untilStored(context, fences, ownShards, storedTimes)))
     return waits(context, 'not everything that was accepted is stored');
-  await undoRuns(clickhouse);
+  await endRuns(clickhouse);
   await untilNoRetryRuns(clickhouse);
   const users = await findExpiredUsers(
     clickhouse,
@@ -195,32 +190,27 @@ async function expireOn(
     randomBytes(6).toString('hex'),
   );
   crash('expired_users_found');
-  const { pending, counted } = await accountsThatDelete(context);
   const daysOf = new Map(environments.map(({ app_id, retain_days: days }) => [app_id, days]));
-  let isUndone = false;
+  // Whoever has to wait for one table waits for all that follow: what identifies a user goes last.
+  const waiting = new Set<string>();
   for (const place of userTables) {
-    const heldUp = place === events ? counted : pending;
+    const { pending, counted } = await accountsThatDelete(context);
+    for (const { account_id } of environments) if (pending.has(account_id)) waiting.add(account_id);
+    const heldUp = place === events ? counted : waiting;
     const retained = retainedOf(
       environments.filter(({ account_id }) => !heldUp.has(account_id)),
       nowMs,
     );
     if (retained.length === 0) continue;
-    const run = { place, retained, users, fences, ownShards };
-    const rows = await (place === identifications ? expireIdentifications : expirePlace)(context, run);
-    if (rows === undefined) {
-      isUndone = true;
-      continue;
-    }
+    const rows = await expirePlace(context, { place, retained, users, fences });
     for (const [appId, count] of rows)
       log.info(
         { environment: appId, retainDays: daysOf.get(appId), table: place, rows: count },
         'expired rows were deleted',
       );
   }
-  await undoRuns(clickhouse);
+  await endRuns(clickhouse);
   if (!(await isHeld())) return waits(context, 'a round of deletions took over');
-  if (isUndone) return waits(context, 'not everything that was accepted is stored');
-  const waiting = new Set(environments.map(({ account_id }) => account_id).filter((id) => pending.has(id)));
   if (waiting.size === 0) return 'done';
   return waits(context, 'deletion requests are pending', { accounts: [...waiting] });
 }
@@ -228,8 +218,8 @@ async function expireOn(
 /**
  * The accounts with pending requests, and those with a request whose rows were counted. A pending request reaches the users who
  * were merged when it was submitted, so what identifies and describes users has to stay. What is counted has to be deleted by
- * the request itself, since its certificate says so. To be called after the users were found: a request that is submitted later
- * reaches what was there then.
+ * the request itself, since its certificate says so. To be called after the users were found, and before each table: a request that is
+ * submitted later does not reach who returns while the table's rows are removed.
  */
 async function accountsThatDelete({ redis, epoch }: RetentionContext) {
   const members = await readPendingMembers(redis, epoch);
@@ -252,7 +242,6 @@ type Step = {
   readonly retained: readonly Retained[];
   readonly users: ExpiredUsers;
   readonly fences: readonly string[];
-  readonly ownShards: ReadonlySet<number>;
 };
 
 const events = storedTable('events');
@@ -268,7 +257,9 @@ async function expirePlace(
   const rows = await countExpired(clickhouse, place, predicate);
   if (rows.size === 0) return rows;
   if (!(await isHeld())) return new Map();
-  if (place !== 'failed_events') await dropWholePartitions(context, place, predicate, fences);
+  // A late DROP names no table of the run, so it would take identifications that a later deletion needs.
+  if (place !== 'failed_events' && place !== identifications)
+    await dropWholePartitions(context, place, predicate, fences);
   const left = await countExpired(clickhouse, place, predicate);
   if (left.size === 0) return rows;
   // A repeat of what is deleted must stay out, but after this its row no longer shows that it is one.
@@ -289,35 +280,6 @@ function without(
       .map(([appId, count]) => [appId, count - (left.get(appId) ?? 0)] as const)
       .filter(([, n]) => n > 0),
   );
-}
-
-/**
- * Deletes the expired identifications, except of users who have come back meanwhile. Months are not dropped here: a
- * delayed DROP would remove identifications that were put back. Settles with the number of expired rows, or with undefined if
- * their removal has to be undone.
- */
-async function expireIdentifications(
-  context: Run,
-  { place, retained, users, fences, ownShards }: Step,
-): Promise<ReadonlyMap<string, number> | undefined> {
-  const { clickhouse, crash, isHeld } = context;
-  const predicate = expiredPredicate(place, retained, users);
-  const rows = await countExpired(clickhouse, place, predicate);
-  if (rows.size === 0) return rows;
-  await indexKeysOf(clickhouse, place, predicate);
-  crash('expired_keys_kept');
-  await copyIdentifications(clickhouse, users.mark, predicate);
-  if (!(await isHeld())) return undefined;
-  await activateCopy(clickhouse, users.mark);
-  crash('identifications_copied');
-  await deleteRows(clickhouse, place, predicate, users.mark);
-  crash('place_expired');
-  if (!(await untilStored(context, await takeFences(context), ownShards, storedTimes))) return undefined;
-  const appIds = retained.flatMap((each) => each.appIds);
-  const ownFences = [...ownShards].map((shard) => fences[shard] ?? '0');
-  await returnUsers(clickhouse, users.mark, appIds, least(ownFences));
-  crash('users_returned');
-  return rows;
 }
 
 function least(fences: readonly string[]): string {

@@ -14,10 +14,9 @@ import { databaseOf, engineInUse, hasReplicas, onCluster, settingsOfAll } from '
 import { scratchDatabase } from './tables.js';
 
 /**
- * `Set`: asked only whether it has a value. `lookUp`: one row is looked up by the value of a column. `onDisk`: rows that must
- * outlive a crash of ClickHouse.
+ * `Set`: asked only whether it has a value. `lookUp`: one row is looked up by the value of a column.
  */
-export type ScratchKind = 'rows' | 'onDisk' | 'Set' | { readonly lookUp: string };
+export type ScratchKind = 'rows' | 'Set' | { readonly lookUp: string };
 
 /** The database in which a connection makes such tables. */
 function placeOf(client: ClickHouseClient): string {
@@ -25,7 +24,7 @@ function placeOf(client: ClickHouseClient): string {
   return hasReplicas(client) ? database : scratchDatabase(database);
 }
 
-/** How statements name such a table, except one of the kind `onDisk`. */
+/** How statements name such a table. */
 export function scratchName(client: ClickHouseClient, table: string): string {
   return `${placeOf(client)}.${table}`;
 }
@@ -36,10 +35,7 @@ export async function createScratchDatabase(client: ClickHouseClient): Promise<v
   await changeDefinition(client, [], `CREATE DATABASE IF NOT EXISTS ${placeOf(client)} ENGINE = Memory`);
 }
 
-/**
- * Such tables whose names begin like this, as statements name them, which are at least so old. Those on disk are in the database of
- * the data.
- */
+/** Such tables whose names begin like this, as statements name them, which are at least so old. */
 export async function listScratch(
   client: ClickHouseClient,
   prefix: string,
@@ -47,11 +43,11 @@ export async function listScratch(
 ): Promise<string[]> {
   const rows = await readRows<{ scratch: string }>(client, {
     query: `SELECT concat(database, '.', name) AS scratch FROM system.tables
-      WHERE database IN {databases:Array(String)} AND startsWith(name, {prefix:String})
+      WHERE database = {database:String} AND startsWith(name, {prefix:String})
         AND ({ageSecondsMin:UInt32} = 0 OR
           if(comment = '', toUnixTimestamp(metadata_modification_time), toUInt64OrZero(comment)) <= {madeBefore:UInt64})`,
     query_params: {
-      databases: [placeOf(client), databaseOf(client)],
+      database: placeOf(client),
       prefix,
       ageSecondsMin,
       madeBefore: Math.floor(Date.now() / 1_000) - ageSecondsMin,
@@ -60,7 +56,7 @@ export async function listScratch(
   return rows.map(({ scratch }) => scratch);
 }
 
-/** Makes an empty table, by the name that `scratchName` gives, or of the kind `onDisk` by its own. Its structure is the list of its columns. */
+/** Makes an empty table, by the name that `scratchName` gives. Its structure is the list of its columns. */
 export async function createScratch(
   client: ClickHouseClient,
   name: string,
@@ -70,7 +66,7 @@ export async function createScratch(
   // When it was made: a database in memory notes no time.
   const made = Math.floor(Date.now() / 1_000);
   const query = `CREATE TABLE ${name} ${onCluster(client)} (${structure}) ENGINE = ${engineFor(client, kind)} COMMENT '${made}'`;
-  if (kind === 'onDisk' || hasReplicas(client)) {
+  if (hasReplicas(client)) {
     // Dropping the table removes the file too.
     return changeDefinition(client, [name], query).catch(async (error: unknown) => {
       if (error instanceof DefinitionLost) await dropScratch(client, name);
@@ -88,7 +84,7 @@ export async function createScratch(
 }
 
 function engineFor(client: ClickHouseClient, kind: ScratchKind): string {
-  if (hasReplicas(client) || kind === 'onDisk') {
+  if (hasReplicas(client)) {
     const soon =
       'old_parts_lifetime = 10, cleanup_delay_period = 1, cleanup_delay_period_random_add = 0, max_cleanup_delay_period = 1';
     return `${engineInUse(client, 'MergeTree')} ORDER BY tuple() SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, ${soon}`;
@@ -119,11 +115,6 @@ export async function fillScratch(client: ClickHouseClient, table: string, selec
     query: `INSERT INTO ${table} ${select}`,
     clickhouse_settings: await settingsOfAll(client),
   });
-}
-
-/** Renames a table. Rejects if another process has renamed or dropped it. */
-export async function renameScratch(client: ClickHouseClient, from: string, to: string): Promise<void> {
-  await changeDefinition(client, [to], `RENAME TABLE ${from} TO ${to} ${onCluster(client)}`);
 }
 
 /** Removes all rows. */

@@ -220,11 +220,6 @@ export function insertNameOf(segment: SegmentName): string {
   return `${namePrefix}${tableOf(segment.table)} ${segment.number}`;
 }
 
-/** The same for rows that ClickHouse had before and takes back. */
-export function returnNameOf(what: string): string {
-  return `${exemptPrefix}${what}`;
-}
-
 export function exemptInsertNameOf(segment: SegmentName): string {
   return `${exemptPrefix}${tableOf(segment.table)} ${segment.number}`;
 }

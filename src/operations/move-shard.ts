@@ -36,7 +36,7 @@ import {
   readPendingMembers,
   updateDeletion,
 } from '../privacy/deletion/request.js';
-import { undoRuns } from '../privacy/retention/removed-identifications.js';
+import { endRuns } from '../privacy/retention/expired-rows.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { type ShardMove, type ShardServers, shardServersKey } from '../registry/documents.js';
@@ -372,8 +372,7 @@ async function copyRegistryIfThere(context: AdminContext): Promise<void> {
 
 /**
  * Settles when no round of deletions, no end of retention and no retry of failed rows works on the shard. The ones that begin
- * later know of the move. A round that was chosen before, or stood still, is overtaken. What an end of retention left is undone
- * while the shard's rows are here.
+ * later know of the move. A round that was chosen before, or stood still, is overtaken.
  */
 async function endRounds({ context: { redis }, source }: Moving): Promise<void> {
   const { deployment } = await readLoadedRegistry(redis);
@@ -391,12 +390,12 @@ async function endRounds({ context: { redis }, source }: Moving): Promise<void> 
       if (isDone) break;
     }
   }
-  const undo = async () => {
-    await undoRuns(source);
+  const end = async () => {
+    await endRuns(source);
     return 'free';
   };
   await untilOrRefused(
-    async () => (await withMaintenanceLock(redis, 'move', undo)) === 'free',
+    async () => (await withMaintenanceLock(redis, 'move', end)) === 'free',
     'a round of deletions or a restore still runs; try again when it has ended',
   );
   await checkNoRestore(redis);

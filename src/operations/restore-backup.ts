@@ -56,7 +56,6 @@ import {
   readPendingMembers,
   updateDeletion,
 } from '../privacy/deletion/request.js';
-import { undoRuns } from '../privacy/retention/removed-identifications.js';
 import { suppressedNamesTable } from '../privacy/suppression/mirror.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { type Lease, withProcessLock } from '../redis/lease.js';
@@ -312,8 +311,6 @@ async function stage(restore: Begun): Promise<void> {
     await unstage(restore);
     throw new AdministrationError(`the backup ${name} cannot be restored: ${error.message}`);
   }
-  // The backup may have been made while a run of retention removed identifications.
-  for (const client of restore.restored) await undoRuns(client);
 }
 
 /**

@@ -217,7 +217,7 @@ if id_count > 0 then
   buckets = read_fields(claims_key, fields)
 end
 
--- The print of an id's entry if it was claimed before, including in this commit.
+-- The fingerprint of an id's entry if it was claimed before, including in this commit.
 local function claimed_as(i)
   local bucket = bucket_of_id[i]
   local entries, added = buckets[bucket], bucket_added[bucket]

@@ -32,7 +32,7 @@ test('starts with all rows after every definition of the service was emptied, cu
   for (const table of tables.filter((name) => name !== 'shard_limits'))
     await server.query(`INSERT INTO sluice.${table} FORMAT JSONEachRow {}`);
   await server.query("INSERT INTO sluice.shard_limits SELECT 3, 'refused', '', 67, ''");
-  await server.query('CREATE TABLE sluice.deletion_round_1_keys (key String) ENGINE = Memory');
+  await server.query('CREATE TABLE sluice.next_keys (key String) ENGINE = Memory');
   const counts = () =>
     server.query(
       tables.map((table) => `SELECT '${table}', count() FROM sluice.${table}`).join(' UNION ALL '),
@@ -58,7 +58,7 @@ test('starts with all rows after every definition of the service was emptied, cu
     await definitions(),
     whole
       .split('\n')
-      .filter((line) => !line.startsWith('deletion_round_1_keys\t'))
+      .filter((line) => !line.startsWith('next_keys\t'))
       .join('\n'),
   );
   assert.equal(existsSync(scratch), false);

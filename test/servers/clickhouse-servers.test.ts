@@ -5,10 +5,9 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { ShardView } from '../../src/admin/shards.js';
 import { readArrived } from '../../src/clickhouse/arrived.js';
-import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
+import type { ClickHouseClient } from '../../src/clickhouse/client.js';
 import { migrateServers } from '../../src/clickhouse/migrate.js';
 import { movedTables } from '../../src/clickhouse/move-rows.js';
-import { deleteRows } from '../../src/clickhouse/mutate.js';
 import { WrongServer } from '../../src/clickhouse/right-servers.js';
 import { connectServers, reachableServers, serversOf } from '../../src/clickhouse/servers.js';
 import { spanningViews } from '../../src/clickhouse/spanning-views.js';
@@ -23,7 +22,6 @@ import { createPreviews } from '../../src/privacy/deletion/preview.js';
 import { userTables } from '../../src/privacy/deletion/user-tables.js';
 import { readUsersRecords } from '../../src/privacy/export/read.js';
 import { readExport } from '../../src/privacy/export/request.js';
-import { activateCopy, copyIdentifications } from '../../src/privacy/retention/removed-identifications.js';
 import { suppressUsers } from '../../src/privacy/suppression/submit.js';
 import { connect, untilReady } from '../../src/redis/client.js';
 import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
@@ -163,17 +161,6 @@ const storeLate = (
 async function serverNow(appId: string): Promise<ClickHouseHandle> {
   const listed = (await sluice.admin('shards', 'list')) as ShardView[];
   return sluice.clickhouses[listed[shardOf(appId, shards)]?.server ?? -1] as ClickHouseHandle;
-}
-
-/** Leaves a server as a run of retention does that is killed when it has removed an identification, which does not count yet. */
-async function removeAndStop(server: ClickHouseHandle, identity: string): Promise<void> {
-  const client = connectClickHouse({ url: server.testerUrl, database: 'sluice' });
-  const mark = 'retention_run_0';
-  const predicate = `identity = '${identity}' AND notEmpty('${mark}')`;
-  await copyIdentifications(client, mark, predicate);
-  await activateCopy(client, mark);
-  await deleteRows(client, 'stored_user_identities', predicate, mark);
-  await client.close();
 }
 
 /** Runs `work` as a process would that has these URLs and was started before it knew which server has which shard. */
@@ -531,7 +518,6 @@ test('a backup is of all servers, the home first, also when it was cut off', asy
   const [, , appId = ''] = wide.appIds;
   await sendIdentify(sluice, appId, '62', 'fay');
   await untilAllStored();
-  await removeAndStop(await serverNow(appId), 'fay');
   const made = (await sluice.admin('backup', 'create', 'all')) as BackupView;
   assert.equal(made.status, 'complete');
   // Of the base only the home has its part, as if the others were added since.
@@ -544,9 +530,7 @@ test('a backup is of all servers, the home first, also when it was cut off', asy
   );
   const names = ((await sluice.admin('backup', 'list')) as BackupView[]).map(({ name }) => name);
   assert.deepEqual(names.sort(), ['all', 'based', 'cut']);
-  // Its round undoes the removal. The backup has it still.
   await deleteNow(sluice, token, [{ identity: 'ida' }]);
-  assert.equal(Math.max(...(await identificationsOf('fay'))), 1);
 });
 
 test('a move of a shard that is killed at each step and continued loses and duplicates nothing', async () => {
@@ -579,8 +563,6 @@ test('a move of a shard that is killed at each step and continued loses and dupl
   const changedFailed = `failed_events WHERE identity = 'mo' AND error = 'changed'`;
   await sendIdentify(sluice, appId, '63', 'kept');
   await untilAllStored();
-  await removeAndStop(sluice.clickhouse, 'kept');
-  assert.deepEqual(await identificationsOf('kept'), [0, 0, 0]);
   // Merged, its rows come in the same order at every copy.
   await ask(sluice.clickhouse, 'OPTIMIZE TABLE stored_events FINAL', sluice.clickhouse.tester);
   // Each run is killed at the next point. What is accepted meanwhile waits until the shard is open again.
@@ -681,7 +663,6 @@ test('a move of a shard that is killed at each step and continued loses and dupl
     ],
   );
   assert.deepEqual(await counts(keys), [0, 1, 0]);
-  // The removal was undone before the rows were copied.
   assert.deepEqual(await identificationsOf('kept'), [0, 1, 0]);
   for (const table of ['stored_events', 'stored_user_properties', 'stored_user_identities', 'failed_events'])
     assert.equal((await counts(`${table} WHERE segment % 64 = ${shard}`))[0], 0, table);

@@ -467,21 +467,6 @@ test('after a loss of Redis, segments with keys wait until the index is rebuilt 
   assert.deepEqual(await names(), ['first', 'new']);
 });
 
-test('a Redis of a version without an index may have forgotten any key, so the index is made first', async () => {
-  const worker = await createWorker();
-  await worker.send('first', 'k');
-  await worker.storeAll();
-  await worker.redis.hdel(shardKeys.state(0), 'keys_forgotten_to');
-  await worker.redis.del(shardKeys.claims(0));
-  await worker.send('second', 'k');
-  await assert.rejects(worker.storeAll(), /not known yet/);
-  await worker.look();
-  await assert.rejects(worker.storeAll(), KeyIndexIncomplete);
-  await worker.index();
-  await worker.storeAll();
-  assert.deepEqual(await names(), ['first']);
-});
-
 test('an index that was lost or set back decides nothing, and is rebuilt', async () => {
   const worker = await createWorker();
   await worker.send('first', 'k');

@@ -747,14 +747,6 @@ function oddRows(table: TableName): string[] {
 const everything = async () =>
   Promise.all(tables.map((table) => rowsOf(`SELECT * FROM ${storedTable(table)} ORDER BY commit_number`)));
 
-test('a failed row of a version whose messages had no ids is stored when it is sent again', async () => {
-  const row = `["1000000001",7,"",{"plan":"old"},0,1795255200123456,0,"1795255200.100"]\n`;
-  const failed = failedRow(row, 0, 'user_properties');
-  await insertFailed([failed]);
-  await insertFailedRow(clickhouse, failed, 0);
-  assert.deepEqual(await rowsOf("SELECT user_id, properties['plan'] FROM user_properties"), [[7, 'old']]);
-});
-
 test('a retry stores exactly what the bytes of a row would store, whatever they are', async (context) => {
   await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
   let refused = 0;

@@ -38,8 +38,7 @@ export type Mended = {
  * Tables of one round, run, export or move, and what a migration or its next run makes again. Nothing is lost with them: a table of
  * which the definition was never written has no rows that are not elsewhere.
  */
-const makeshift =
-  /^(deletion_(round|preview)_|deleted_|user_export_|retention_run_|local_|next_|shard_\d+_is_moved_by$)/;
+const makeshift = /^(local_|next_|shard_\d+_is_moved_by$)/;
 
 /** The engine makes this one when there are several servers, so no migration does. */
 const serverNumber =

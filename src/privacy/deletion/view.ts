@@ -21,8 +21,7 @@ export function statusOf(request: DeletionRequest): object {
 function countsOf({ completed_at, users_found, evidence_until, found, callback }: DeletionRequest): object {
   return {
     completed_at,
-    // A version before this one did not count them.
-    ...(users_found === undefined ? {} : { users_found }),
+    users_found,
     rows_deleted: rowsOf(found),
     ...(callback === undefined ? {} : { callback }),
     ...(evidence_until === undefined ? {} : { evidence_until }),

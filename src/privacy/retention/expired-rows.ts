@@ -3,15 +3,22 @@
 // load of old history would be deleted as soon as it is stored.
 //
 // A user is a merged user: an event of one user_id keeps the properties and identifications of all of them. What identifies
-// a user goes last, when nothing younger of that user is left: without it a deletion would not find the rest, and a later
-// identification of the same user_id would merge it with another user. Users may return meanwhile: see
-// removed-identifications.ts.
+// a user goes last, when nothing older of that user is left: without it a deletion would not find the rest. Whoever returns after the
+// users were found counts as somebody who returns after all of it: what they send is younger, so it stays, and is a new user's if
+// it names a user_id.
 
 import { anySize } from '../../clickhouse/any-size.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { readLong } from '../../clickhouse/long-statement.js';
+import { endLong, readLong } from '../../clickhouse/long-statement.js';
+import { killMutations } from '../../clickhouse/mutate.js';
 import { syncReplicas } from '../../clickhouse/replication.js';
-import { createScratch, fillScratch, scratchName } from '../../clickhouse/scratch.js';
+import {
+  createScratch,
+  dropScratch,
+  fillScratch,
+  listScratch,
+  scratchName,
+} from '../../clickhouse/scratch.js';
 import { storedTable } from '../../clickhouse/tables.js';
 import { type UserTable, userTables } from '../deletion/user-tables.js';
 
@@ -29,7 +36,7 @@ export type ExpiredUsers = {
 };
 
 /** Begins the names of the tables and marks of all runs. */
-export const namePrefix = 'retention_run_';
+const namePrefix = 'retention_run_';
 
 const events = storedTable('events');
 const identifications = storedTable('user_identities');
@@ -40,7 +47,7 @@ function timeIn(place: UserTable): string {
 }
 
 /** The users that rows of these places name, as the text of a query; of an identification that is its user_id. */
-export function usersIn(places: readonly UserTable[], conditionOf: (place: UserTable) => string): string {
+function usersIn(places: readonly UserTable[], conditionOf: (place: UserTable) => string): string {
   const namesOf = (place: UserTable) =>
     place === identifications ? "'' AS identity, toNullable(user_id) AS user_id" : 'identity, user_id';
   return places
@@ -113,7 +120,7 @@ export async function findExpiredUsers(
 }
 
 /** The merged users of rows, as texts of queries, by these identifications. */
-export function mergedBy(rowsOfIdentifications: string) {
+function mergedBy(rowsOfIdentifications: string) {
   const merged = `SELECT app_id, user_id, argMin(identity, (segment, commit_number, row_number)) AS merged_identity
     FROM (${rowsOfIdentifications}) GROUP BY app_id, user_id`;
   // A row has an identity or a user_id.
@@ -127,6 +134,21 @@ export function mergedBy(rowsOfIdentifications: string) {
 
 const nameOfRow =
   "concat(app_id, if(identity != '', concat(' i', identity), concat(' u', ifNull(toString(user_id), ''))))";
+
+/**
+ * Ends what runs have left, or do while they have lost the tables to somebody else: a later mutation of theirs names a table that is
+ * gone, and is refused. May be called at any time, and again.
+ */
+export async function endRuns(client: ClickHouseClient): Promise<void> {
+  const names = await listScratch(client, namePrefix);
+  await endLong(client, names);
+  // Without its table, which a restart may have dropped, a mutation is stuck for ever.
+  await killMutations(client, namePrefix);
+  if (names.length === 0) return;
+  for (const name of names) await dropScratch(client, name);
+  // A mutation may have begun meanwhile. No further one can begin without its table.
+  await killMutations(client, namePrefix);
+}
 
 /** The predicate of the expired rows of a table. */
 export function expiredPredicate(
