@@ -168,7 +168,9 @@ function* groupMessages(
   function endRun(): void {
     const [first] = run;
     if (first === undefined) return;
-    const ofAll = environmentLimits(run.length, run.length * bytesOfMessage, context);
+    // No key comes with them.
+    const callers = environment.needsWriteKey ? 'keyless' : 'all';
+    const ofAll = environmentLimits(run.length, run.length * bytesOfMessage, context, callers);
     const limits = [...limitsOf(first, run.length), ...ofAll];
     const records = encodedRecords(run.map(({ record }) => record));
     groups.push({ limits, limitsPassRepeats: true, records, bytes: packedBytesMax(limits, records) });

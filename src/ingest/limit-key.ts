@@ -5,20 +5,28 @@ import { hash } from 'node:crypto';
 import type { LiveEnvironment } from '../registry/environments.js';
 import type { Checked } from './record-kind.js';
 
+/** Whose records share a limit of an environment: strangers must use up nothing of those with a key. */
+export type Callers = 'all' | 'keyless';
+type OfEnvironment = { readonly records: string; readonly bytes: string };
+
 /** Makes the digests (24 hexadecimal digits) of one deployment. `counter` names what is counted. */
 export function createLimitKeys(secret: string) {
   const digest = (text: string) => hash('sha256', `${secret}\0${text}`, 'hex').slice(0, 24);
   // Every request needs these, and a hash takes 1.5 µs. They are forgotten with the environment's copy in memory.
-  const ofEnvironments = new WeakMap<LiveEnvironment, { readonly records: string; readonly bytes: string }>();
+  const ofEnvironments = new WeakMap<LiveEnvironment, Readonly<Record<Callers, OfEnvironment>>>();
+  const ofCallers = (callers: string, appId: string) => ({
+    records: digest(`${callers} records\0${appId}`),
+    bytes: digest(`${callers} bytes\0${appId}`),
+  });
   return {
-    /** What an environment gets by all endpoints. */
-    ofEnvironment: (environment: LiveEnvironment) => {
+    /** What an environment gets by all endpoints, or, where write keys are required, by the one that takes none. */
+    ofEnvironment: (environment: LiveEnvironment, callers: Callers): OfEnvironment => {
       const known = ofEnvironments.get(environment);
-      if (known !== undefined) return known;
+      if (known !== undefined) return known[callers];
       const { appId } = environment;
-      const made = { records: digest(`all records\0${appId}`), bytes: digest(`all bytes\0${appId}`) };
+      const made = { all: ofCallers('all', appId), keyless: ofCallers('keyless', appId) };
       ofEnvironments.set(environment, made);
-      return made;
+      return made[callers];
     },
     /** The identity "7" and the user_id 7 are two users. */
     ofUser: (counter: string, appId: string, { identity, userId }: Checked) =>

@@ -2,7 +2,7 @@
 
 import type { LimitName } from '../contract/limits.js';
 import type { LiveEnvironment } from '../registry/environments.js';
-import type { LimitKeys } from './limit-key.js';
+import type { Callers, LimitKeys } from './limit-key.js';
 import type { LimitCheck } from './pack.js';
 import type { Checked, RecordKind } from './record-kind.js';
 
@@ -26,11 +26,12 @@ export function environmentLimits(
   records: number,
   bytes: number,
   { environment, limitKeys }: LimitContext,
+  callers: Callers = 'all',
 ): NamedLimit[] {
   const { app_records: ofRecords, app_bytes: ofBytes } = environment.limits;
   const limits: NamedLimit[] = [];
   if (records === 0 || (ofRecords === undefined && ofBytes === undefined)) return limits;
-  const digests = limitKeys.ofEnvironment(environment);
+  const digests = limitKeys.ofEnvironment(environment, callers);
   if (ofRecords !== undefined)
     limits.push({ name: 'app_records', digest: digests.records, cost: records, limit: ofRecords });
   if (ofBytes !== undefined)

@@ -187,6 +187,14 @@ test('takes the name of an event up to its greatest length, also where a URL wou
   }
 });
 
+test('refuses a parameter that it does not know, and a state that no deletion has', async () => {
+  for (const query of ['account=1', 'stat=complete', 'state=targets-lost', 'state=nope']) {
+    const { status, text } = await ask('GET', `/deletions?${query}`);
+    assert.equal(status, 400, `${query}: ${text}`);
+  }
+  await assert.rejects(sluice.admin('deletions', 'list', '--state', 'nope'), /targets_lost/);
+});
+
 test('refuses a query that is not text in UTF-8', async () => {
   for (const query of ['event=%FF', 'event=a&days=%', 'event=a&%C3=1']) {
     const { status, text } = await ask('GET', `/environments/${sluice.appId}/event-properties?${query}`);

@@ -451,7 +451,7 @@ async function readArchive(id: string): Promise<Map<string, string>> {
 
 test('an archive has every line on a page to read, which runs nothing, and beside it', async () => {
   const hostile = `</dl><script>alert('1')</script><img src="https://example.com/x">&amp;`;
-  const properties = { [hostile]: hostile, note: 'zwei\nZeilen' };
+  const properties = { [hostile]: hostile, note: 'zwei\nZeilen', empty: '' };
   const at = (hour: string) => `2026-03-01T${hour}:00:00Z`;
   await send(sluice, '/api/track', {
     app_id: main,
@@ -490,6 +490,7 @@ test('an archive has every line on a page to read, which runs nothing, and besid
   );
   assert.ok(!places.includes(-1), String(places));
   assert.ok(page.includes('zwei\nZeilen'));
+  assert.match(page, /<dt><bdi>empty<\/bdi><\/dt><dd><bdi><\/bdi><\/dd>/);
 });
 
 test('an archive of many records has pages, is made in little memory, and is no archive if it breaks off', async () => {

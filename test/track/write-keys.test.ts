@@ -179,6 +179,22 @@ test('the client library sends without a key, and cannot claim an idempotency ke
   assert.equal(real.length, 2);
 });
 
+test('what the client library sends without a key uses up no limit of those who have one', async () => {
+  const [appId = ''] = await createEnvironments(sluice, [['--limit', 'app_records=2000']]);
+  const { write_key: secret } = await createKey(appId);
+  await sluice.admin('environments', 'set', appId, '--write-key', 'required');
+  await untilClosed(appId);
+  const flood = async () => {
+    const messages = Array.from({ length: 1_000 }, (_, i) => event({ user_id: String(i) }));
+    return new Set((await answersOf(sluice.baseUrl, appId, messages)).map(({ status }) => status));
+  };
+  for (let sent = 0; sent < 2; sent++) assert.deepEqual([...(await flood())], ['stored']);
+  assert.deepEqual([...(await flood())], ['limited'], 'the client library has its own limit');
+  const events = Array.from({ length: 1_000 }, (_, i) => ({ event: 'Bought', identity: `ada-${i}` }));
+  const bulk = () => write(paths.track, { app_id: appId, events }, bearer(secret));
+  assert.deepEqual([(await bulk()).status, (await bulk()).status, (await bulk()).status], [200, 200, 429]);
+});
+
 test('an environment that does not require a key ignores credentials, right or wrong', async () => {
   const plain = { app_id: open, event: 'x', identity: 'ada' };
   for (const headers of [[], bearer('wrong'), withBasic(open, 'wrong'), bearer(key.write_key)]) {

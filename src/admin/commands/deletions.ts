@@ -2,6 +2,7 @@
 
 import { readFileSync } from 'node:fs';
 import { publicPartOf, readSigningKey } from '../../accounts/signing-key.js';
+import { deletionStates } from '../../contract/deletion-states.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { administration, bodies } from '../../contract/limits.js';
 import { everyone, operatorsOnly } from '../../contract/roles.js';
@@ -12,8 +13,9 @@ import { listEvidence } from '../../privacy/deletion/evidence.js';
 import { isListCursor, listOfAccounts } from '../../privacy/deletion/listed.js';
 import { type DeletionRequest, endDeletion, readDeletion } from '../../privacy/deletion/request.js';
 import { readRegistry } from '../../registry/registry.js';
-import { does, type Fields, onCommandLine, scope, shows, text, wholeNumber } from '../command.js';
+import { does, type Fields, onCommandLine, oneOf, scope, shows, text, wholeNumber } from '../command.js';
 
+const listedStates = ['pending', ...Object.keys(deletionStates)];
 const cursor = Type.Optional(Type.String({ description: 'Of the page before.' }));
 
 export const deletionCommands = {
@@ -35,7 +37,7 @@ export const deletionCommands = {
     },
     given: {
       ...scope,
-      state: Type.Optional(Type.String({ description: 'Only of this status or state.' })),
+      state: Type.Optional(oneOf(listedStates, { description: 'Only of this status or state.' })),
       reference: Type.Optional(Type.String({ description: 'Only of this reference.' })),
       cursor,
       limit: Type.Optional(wholeNumber(1, administration.countMax, onCommandLine)),

@@ -4,9 +4,9 @@
 import type { HttpRequest } from 'uWebSockets.js';
 import type { Principal } from '../../admin/access.js';
 import type { Administration } from '../../admin/administration.js';
-import { type Command, type Fields, isNotSent, routesOf } from '../../admin/command.js';
+import { type Command, type Fields, isNotSent, routesOf, shapeOf } from '../../admin/command.js';
 import { type CommandName, namedCommands } from '../../admin/commands.js';
-import { bodies } from '../../contract/limits.js';
+import { administration, bodies } from '../../contract/limits.js';
 import { type Rejection, rejection } from '../../contract/outcomes.js';
 import type { Log } from '../../log.js';
 import { parseDocument } from '../../parsing/document.js';
@@ -76,7 +76,7 @@ function handle(
   };
   if (!hasBody || exchange.framing.length === 0) {
     withoutBody(exchange);
-    return run(() => (hasBody ? { fields: {}, text: '' } : parametersOf(exchange.query)));
+    return run(() => (hasBody ? { fields: {}, text: '' } : parametersOf(command, exchange.query)));
   }
   readJsonBody(exchange, bodyBytesMax, (bytes, owned) => {
     const kept = owned ? bytes : Buffer.from(bytes);
@@ -108,9 +108,19 @@ function fieldsOf(bytes: Buffer): Said | Rejection {
   return unreadable ?? { fields: value as Fields, text: bytes.toString('utf8') };
 }
 
-function parametersOf(query: string): Said | Rejection {
+/** A parameter that is not known is refused: a list would be answered as if it had not been filtered. */
+function parametersOf(command: Command, query: string): Said | Rejection {
   const parameters = readParameters(query);
-  return 'code' in parameters ? parameters : { fields: Object.fromEntries(parameters), text: '' };
+  if ('code' in parameters) return parameters;
+  const known = Object.keys(shapeOf(command));
+  const other = [...parameters.keys()].find((name) => !known.includes(name));
+  if (other === undefined) return { fields: Object.fromEntries(parameters), text: '' };
+  const field = other.slice(0, administration.nameMax);
+  return rejection(
+    'invalid_parameter',
+    `There is no parameter of this name; there are ${known.join(', ')}.`,
+    field,
+  );
 }
 
 function decode(text: string): string {

@@ -121,7 +121,7 @@ function archiveHeaders({ user_export_id: id }: StoredExport): Headers {
 export function formatOf(query: string): ExportFormat | Rejection {
   const parameters = readParameters(query);
   if ('code' in parameters) return parameters;
-  const asked = parameters.get('format') || 'ndjson';
+  const asked = parameters.getAll('format').join() || 'ndjson';
   const format = exportFormats.find((each) => each === asked);
   return format ?? rejection('invalid_parameter', `format is one of: ${exportFormats.join(', ')}.`, 'format');
 }

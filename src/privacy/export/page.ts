@@ -127,7 +127,8 @@ function parsed(text: string): unknown {
 
 function listOf(fields: Readonly<Record<string, unknown>>, isOurs: boolean): string {
   const items = Object.entries(fields).flatMap(([name, value]) => {
-    if (value === null || value === '') return [];
+    // Where nothing is. What the sender named and left empty is shown as empty.
+    if (isOurs && (value === null || value === '')) return [];
     // What the sender named keeps its name.
     const label = `<dt><bdi>${escaped((isOurs && labels[name]) || name)}</bdi></dt>`;
     if (typeof value === 'object' && !Array.isArray(value)) {
