@@ -797,6 +797,8 @@ describe('the console', { skip }, () => {
     await reader.getByRole('button', { name: 'Find' }).click();
     const events = reader.getByRole('table', { name: 'Events of the user' }).getByRole('row');
     await events.nth(2).waitFor();
+    // The names to choose from are asked for last.
+    await reader.getByLabel('Show', { exact: true }).waitFor();
 
     const away = 'The service does not answer.';
     await sluice.api[0]?.sigterm();
