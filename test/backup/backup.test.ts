@@ -15,6 +15,7 @@ import { keepDeletedUsers, readDeletedUsers } from '../../src/privacy/deletion/d
 import { registryKeys } from '../../src/redis/keys.js';
 import { claimBackup, forgetBackup, keepsSince, readBackups } from '../../src/registry/backups.js';
 import { type Backup, deploymentKey } from '../../src/registry/documents.js';
+import { forgetKept } from '../../src/registry/witness-copies.js';
 import { deletionRounds, maintenanceLock } from '../../src/tuning.js';
 import type { TestAccount } from '../harness/accounts.js';
 import {
@@ -500,6 +501,8 @@ test('restores a ClickHouse that is empty, and a Redis that is empty too', async
   await sluice.rows('DROP DATABASE sluice SYNC');
   // Workers get to know the index of an empty ClickHouse before it is restored.
   await runProgram('src/migrate.js', [], sluice.env);
+  // It was replaced on purpose, so it is not an older copy of the former one.
+  await withRedis(sluice, (redis) => forgetKept(redis, [0]));
   for (const identity of ['x1', 'x2']) {
     await sendEvent({ identity });
     await untilStored(sluice);
