@@ -186,9 +186,8 @@ local function renewed_log(i)
 end
 
 -- 3. Claims: a hash of buckets of 16-byte entries, oldest first: 2 bytes of minute, 13 bytes of event id, and the fingerprint of
--- the record (src/ingest/fingerprint.ts). The first bits of its ids, in 3 bytes, name a bucket. A bucket is rewritten as a whole, which
--- drops expired entries; with few entries that
--- costs less than a command per claim. Only age-claims-4.lua decides which entries have expired; it also removes them from
+-- the record (src/ingest/fingerprint.ts). The first bits of its ids, in 3 bytes, name a bucket. A bucket is rewritten as a
+-- whole, which drops expired entries; with few entries that costs less than a command per claim. Only age-claims-4.lua decides which entries have expired; it also removes them from
 -- buckets that are not written.
 
 local claims_key = prefix .. 'claims'

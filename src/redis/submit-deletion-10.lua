@@ -35,7 +35,7 @@ if earlier then
     return -1
   end
 end
--- After an earlier version, which did not note them by account.
+-- The set by account is derived: if it differs from the pending requests, it is made again.
 if redis.call('ZCARD', by_account_key) ~= redis.call('ZCARD', pending_key) then
   redis.call('DEL', by_account_key)
   for _, member in ipairs(redis.call('ZRANGE', pending_key, 0, -1)) do redis.call('ZADD', by_account_key, 0, member) end

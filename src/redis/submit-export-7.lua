@@ -17,7 +17,7 @@ local epoch, id, document, account, kept_ms, exports_max = ARGV[1], ARGV[2], ARG
 local weight, account_weight_max, weight_max = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 
 if redis.call('GET', epoch_key) ~= epoch then return -2 end
--- The account's members of a set, from the one by account. That lacks some after an earlier version, which did not have it.
+-- The account's members of a set, from the one by account. That is derived: if it differs, it is made again.
 local function its_members(set_key, by_account_key)
   if redis.call('ZCARD', by_account_key) ~= redis.call('ZCARD', set_key) then
     redis.call('DEL', by_account_key)

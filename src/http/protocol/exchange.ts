@@ -219,8 +219,8 @@ export class Exchange {
   /**
    * Sends the answer in a later turn than that in which the request began, and in a later one than this if the connection is
    * to close, because the parser goes on reading the bytes that have arrived. While an answer is pending, it closes the
-   * connection instead. So bytes behind an ambiguous request are not read as a request, and one packet of ten thousand requests does not
-   * stop the process.
+   * connection instead. So bytes behind an ambiguous request are not read as a request, and one packet of ten thousand
+   * requests does not stop the process.
    */
   #sendInTurn(send: () => void): void {
     if (this.#closeAfter || this.#beganTurn === currentTurn()) setImmediate(this.guard(send));
