@@ -15,7 +15,7 @@ import type { TableVersion } from '../contract/records.js';
 import { describeError } from '../log.js';
 import type { AdminContext } from '../operations/context.js';
 import { withMaintenanceLock } from '../privacy/deletion/maintenance-lock.js';
-import { readPendingMembers } from '../privacy/deletion/request.js';
+import { readPendingIds } from '../privacy/deletion/request.js';
 import { registryKeys } from '../redis/keys.js';
 import { readLoadedRegistry } from '../registry/registry.js';
 
@@ -74,8 +74,7 @@ export async function retryFailed(context: AdminContext): Promise<RetriedRows> {
           'a deletion or another retry has taken over the failed rows: try again',
         );
       const accountId = accountOf.get(row.app_id);
-      const pending = await readPendingMembers(redis, epoch);
-      if (pending.some((request) => request.accountId === accountId)) continue;
+      if (accountId !== undefined && (await readPendingIds(redis, epoch, accountId)).length > 0) continue;
       if (!(await storeAgain(client, log, row))) continue;
       await removeFailed(client, row);
       retried += 1;

@@ -10,7 +10,7 @@ import { overview } from '../contract/limits.js';
 import { readRejections, readTraffic, type Span, spans } from '../insights/traffic/charts.js';
 import { describeError } from '../log.js';
 import type { AdminContext } from '../operations/context.js';
-import { observePending } from '../privacy/deletion/request.js';
+import { readDeletions, readLostMembers, readPendingIds } from '../privacy/deletion/request.js';
 import { secondsOverdue } from '../privacy/retention/due.js';
 import { type Backlog, readBacklog } from '../redis/backlog.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
@@ -23,13 +23,14 @@ export async function readOverview(context: AdminContext, accountId: string) {
   const { redis, config } = context;
   const { deployment, accounts, environments } = await readLoadedRegistry(redis);
   if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
-  const [shards, processes, servers, aside, { pending, lost }, copies, failed, overdueSeconds] =
+  const [shards, processes, servers, aside, pendingIds, lost, copies, failed, overdueSeconds] =
     await Promise.all([
       readShards(context, deployment.shards),
       listProcesses(redis, Date.now()),
       askServers(context),
       Promise.all(serversOf(context.clickhouse).all.map(countSetAside)),
-      observePending(redis),
+      readPendingIds(redis, deployment.epoch, accountId),
+      readLostMembers(redis),
       countWaitingCopies(redis),
       countFailed(
         context,
@@ -41,13 +42,13 @@ export async function readOverview(context: AdminContext, accountId: string) {
     ]);
   const oldestMs = Math.max(0, ...shards.map((shard) => shard.oldestMs));
   const stored = processes.map(({ queryable_seconds }) => queryable_seconds);
-  const own = pending.filter(({ account_id }) => account_id === accountId);
+  const submittedAt = (await readDeletions(redis, pendingIds)).map(({ submitted_at }) => submitted_at).sort();
   const lostOnes = lost.filter((each) => each.accountId === accountId).length;
   // Of servers that do not answer the problems say so already.
   const isUncounted = failed instanceof Error && servers.every((facts) => facts !== undefined);
   if (isUncounted) context.log.warn({ error: describeError(failed) }, 'refused rows cannot be counted');
   const longMs = Date.now() - overview.deletionPendingMs;
-  const long = own.filter(({ submitted_at }) => Date.parse(submitted_at) < longMs).length;
+  const long = submittedAt.filter((at) => Date.parse(at) < longMs).length;
   const bytes = shards.reduce((sum, shard) => sum + shard.bytes, 0);
   const problems = [
     ...awayIn(servers),
@@ -81,7 +82,7 @@ export async function readOverview(context: AdminContext, accountId: string) {
     account_id: accountId,
     problems,
     queryable_seconds: Math.max(oldestMs / 1000, ...stored),
-    deletions: { pending: own.length, oldest_at: own[0]?.submitted_at ?? null },
+    deletions: { pending: submittedAt.length, oldest_at: submittedAt[0] ?? null },
   };
 }
 

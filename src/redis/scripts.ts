@@ -51,7 +51,7 @@ export const scripts = {
   completeDeletion: load('complete-deletion-7'),
   loseDeletionTargets: load('lose-deletion-targets-8'),
   endDeletion: load('end-deletion-4'),
-  submitExport: load('submit-export-7'),
+  submitExport: load('submit-export-6'),
   endExport: load('end-export-4'),
   issueToken: load('issue-token-3'),
   noteKeyUse: load('note-key-use-3'),

@@ -13,11 +13,12 @@
 --       10  weight of pending requests that an account may have   11  and all accounts: as much as one
 --           account may have is kept free for accounts that have nothing pending
 -- Returns 1 when stored, 0 when the account has too many, -1 when the reference came with another list, -2 when this is
--- another deployment's Redis, -3 when the account's lists would weigh too much, -4 when all would, and the id of the earlier request when the reference came with the same list.
+-- another deployment's Redis, -3 when the account's lists would weigh too much, -4 when all would, and the id of the
+-- earlier request when the reference came with the same list.
 
-local by_account_key = KEYS[10]
 local epoch_key, requests_key, pending_key, list_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local unmirrored_key, unkept_key, listed_key, reference_key, weights_key = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local unmirrored_key, unkept_key, listed_key, reference_key = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local weights_key, by_account_key = KEYS[9], KEYS[10]
 local epoch, id, document, list, account_id, pending_max = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local list_hash, reference_ms = ARGV[7], ARGV[8]
 local weight, account_weight_max, weight_max = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
@@ -34,11 +35,6 @@ if earlier then
     if string.sub(earlier, 1, gap - 1) == list_hash then return earlier_id end
     return -1
   end
-end
--- The set by account is derived: if it differs from the pending requests, it is made again.
-if redis.call('ZCARD', by_account_key) ~= redis.call('ZCARD', pending_key) then
-  redis.call('DEL', by_account_key)
-  for _, member in ipairs(redis.call('ZRANGE', pending_key, 0, -1)) do redis.call('ZADD', by_account_key, 0, member) end
 end
 if redis.call('ZLEXCOUNT', by_account_key, '[' .. account_id .. ' ', '[' .. account_id .. '!') >= pending_max then return 0 end
 local weights = redis.call('HMGET', weights_key, account_id, '')

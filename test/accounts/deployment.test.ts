@@ -52,6 +52,7 @@ import type { ClickHouseGate } from '../harness/clickhouse-gate.js';
 import { tablesUnderTest } from '../harness/environment.js';
 import { startTcpProxy } from '../harness/tcp-proxy.js';
 import { until } from '../harness/wait.js';
+import { addPending, removePending } from '../support/pending.js';
 import { commit, eventRecord, group } from '../support/shard.js';
 import { type GatedStores, startGatedStores } from '../support/stores.js';
 
@@ -477,7 +478,7 @@ for (const text of asked) {
     await revokeApiKey(redis, account?.environments[0]?.app_id ?? '');
     const complete = requestOf('first', { status: 'complete', state: 'complete' });
     await redis.hset(registryKeys.deletions, 'first', JSON.stringify(complete));
-    await redis.zrem(registryKeys.pendingDeletions, 'an account first');
+    await removePending(redis, 'an account first');
     await redis.incrby(registryKeys.deletionVersion, 10);
     const keys = [registryKeys.version, registryKeys.deletionVersion, registryKeys.epoch];
     const readAll = async () => [
@@ -514,7 +515,7 @@ test('a restore that was killed holds up the next one for its lifetime at most, 
 
 test('what a killed restore loaded is removed if ClickHouse no longer has it', async () => {
   await emptyWithRequests();
-  await redis.zadd(registryKeys.pendingDeletions, 0, 'an account complete');
+  await addPending(redis, ['an account complete']);
   await redis.hset(registryKeys.documents, 'api_key:revoked', '{}');
   await loadAll(0);
   await assertRestored();
@@ -623,7 +624,7 @@ test('targets of a request that is lost or ended leave Redis', async () => {
   const request = requestOf('incomplete', { targets: 2 });
   const targets = registryKeys.deletionTargets('incomplete');
   await redis.hset(registryKeys.deletions, 'incomplete', JSON.stringify(request));
-  await redis.zadd(registryKeys.pendingDeletions, 1, 'an account incomplete');
+  await addPending(redis, ['an account incomplete']);
   await redis.set(targets, '["ia"]');
   await markTargetsLost(redis, request, '["ia"]');
   assert.equal(await redis.zcard(registryKeys.lostDeletions), 1);

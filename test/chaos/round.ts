@@ -471,7 +471,7 @@ async function describeLists(redis: AnyDeployment['redis'], queue: string): Prom
 
 /** The requests that are not complete, what their job does, and what the workers said last. */
 async function describeDeletions({ redis, sluice }: AnyDeployment): Promise<string> {
-  const { pending } = await observePending(redis);
+  const pending = await observePending(redis);
   const job = await redis.hgetall(`{registry}:${deletionQueueName}:${deletionJobOptions.jobId}`);
   const lists = await describeLists(redis, `{registry}:${deletionQueueName}`);
   const said = sluice.workers.map((worker) => `${worker.name}: ${worker.output().slice(-2_000)}`);

@@ -27,6 +27,7 @@ import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { lookUp } from '../harness/suppression.js';
 import { submitExport } from '../harness/user-export.js';
 import { until } from '../harness/wait.js';
+import { addPending, removePending } from '../support/pending.js';
 import { filesWith, keysWith } from '../support/traces.js';
 import * as badInput from './bad-input.js';
 
@@ -802,19 +803,17 @@ test('takes 2,000 pending requests of one account', async () => {
   const { account: own, token: ownToken } = await freshAccount();
   const { accountId } = own;
   await withRedis(sluice, async (redis) => {
-    const add = (count: number, name: string) =>
-      redis.zadd(
-        registryKeys.pendingDeletions,
-        ...Array.from({ length: count }, (_, at) => [1, `${accountId} ${name}-${at}`]).flat(),
-      );
-    await add(1_999, 'pending');
+    await addPending(
+      redis,
+      Array.from({ length: 1_999 }, (_, at) => `${accountId} pending-${at}`),
+    );
     const last = await submitAccepted(sluice, ownToken, [{ identity: 'bob' }]);
     const over = await submit(sluice, ownToken, [{ identity: 'bob' }]);
     assert.equal(over.status, 429, over.text);
     assert.ok(Number(over.headers['retry-after']) >= 1);
     assert.equal((await readStatus(sluice, ownToken, last)).status, 200);
     await submitAccepted(sluice, strangerToken, [{ identity: 'bob' }]);
-    await redis.zrem(registryKeys.pendingDeletions, `${accountId} pending-0`);
+    await removePending(redis, `${accountId} pending-0`);
     await submitAccepted(sluice, ownToken, [{ identity: 'bob' }]);
   });
 });

@@ -32,6 +32,7 @@ import { withRedis } from '../harness/redis-client.js';
 import type { Child } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import { gatedDeletionWorld } from '../support/deletion-world.js';
+import { addPending, removePending } from '../support/pending.js';
 import { filesWith, keysWith } from '../support/traces.js';
 
 const world = await gatedDeletionWorld();
@@ -44,7 +45,10 @@ const markers: string[] = [];
 afterEach(async () => {
   gate.pass();
   survivor.sigcont();
-  await withRedis(sluice, (redis) => redis.del(registryKeys.pendingDeletions, registryKeys.lostDeletions));
+  await withRedis(sluice, async (redis) => {
+    await removePending(redis);
+    await redis.del(registryKeys.lostDeletions);
+  });
 });
 
 type Prepared = { readonly history: History; readonly earlier: Dump; readonly before: Dump };
@@ -295,10 +299,10 @@ test('deletions whose targets are lost hold up nobody, say so, and end when an a
       { length: deletions.pendingPerAccountMax - 1 },
       (_, at) => `${account.accountId} ${at}`,
     );
-    await redis.zadd(registryKeys.pendingDeletions, ...fill.flatMap((member) => [1, member]));
+    await addPending(redis, fill);
     await submitAccepted(sluice, token, [{ identity: 'the last one that is taken' }]);
     assert.equal((await submit(sluice, token, [{ identity: 'one too many' }])).status, 429);
-    await redis.del(registryKeys.pendingDeletions);
+    await removePending(redis);
     survivor.sigcont();
   });
 

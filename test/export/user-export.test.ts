@@ -57,6 +57,7 @@ import {
 import { until, within } from '../harness/wait.js';
 import { type ConsolePage, signedIn } from '../support/console.js';
 import fc from '../support/fast-check.js';
+import { addExports, removeExports } from '../support/pending.js';
 
 let clickhouse: ClickHouseHandle;
 let sluice: SluiceHandle;
@@ -165,19 +166,15 @@ test('exports every record of a merged user in every environment, and nothing el
 test('answers 429 when the account has as many exports as it may', async () => {
   const { accountId } = stranger;
   const strangers = await getToken(sluice, stranger);
-  const far = String(Date.now() + 3_600_000);
   await withRedis(sluice, async (redis) => {
-    const has = Array.from({ length: userExports.perAccountMax - 1 }, (_, n) => [
-      far,
-      `${accountId} full-${n}`,
-    ]);
-    await redis.zadd(registryKeys.exports, ...has.flat());
-    await redis.zadd(registryKeys.exports, '1', `${accountId} over`);
+    const has = Array.from({ length: userExports.perAccountMax - 1 }, (_, n) => `${accountId} full-${n}`);
+    await addExports(redis, has, Date.now() + 3_600_000);
+    await addExports(redis, [`${accountId} over`], 1);
     assert.equal((await askForExport(sluice, strangers, [{ user_id: 1 }])).status, 201);
     const refused = await askForExport(sluice, strangers, [{ user_id: 1 }]);
     assert.deepEqual([refused.status, refused.headers['retry-after']], [429, '600']);
     assert.equal((await askForExport(sluice, token, [{ user_id: 1 }])).status, 201);
-    await redis.zremrangebyscore(registryKeys.exports, far, far);
+    await removeExports(redis, has);
   });
 });
 

@@ -30,6 +30,7 @@ import { isAccepted, paths, post, untilStored } from '../harness/ingestion.js';
 import { connectTestRedis } from '../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../harness/services.js';
 import fc from '../support/fast-check.js';
+import { addPending, removePending } from '../support/pending.js';
 
 const dayMs = 24 * 60 * 60 * 1000;
 
@@ -473,7 +474,7 @@ test('an account with pending deletions keeps what finds their users, and other 
   t.after(() => worker?.sigcont());
   worker?.sigstop();
   const member = `${account.accountId} none`;
-  await redis.zadd(registryKeys.pendingDeletions, 1, member);
+  await addPending(redis, [member]);
   // A certificate must not say of what retention has deleted that the request did.
   const document = (more: object) =>
     redis.hset(registryKeys.deletions, 'none', JSON.stringify({ account_id: account.accountId, ...more }));
@@ -486,7 +487,7 @@ test('an account with pending deletions keeps what finds their users, and other 
   const said = lines.map((line) => JSON.parse(line) as Record<string, unknown>);
   const waits = said.find(({ reason }) => reason === 'deletion requests are pending');
   assert.deepEqual(waits?.accounts, [account.accountId]);
-  await redis.zrem(registryKeys.pendingDeletions, member);
+  await removePending(redis, member);
   await redis.hdel(registryKeys.deletions, 'none');
   assert.equal(await expireRows(context, nowMs), 'done');
   assert.deepEqual(await storedRows(), []);

@@ -2,11 +2,11 @@
 
 import { deletionsOldestSeconds, deletionsPending } from '../../metrics.js';
 import type { Redis } from '../../redis/client.js';
-import { observePending } from './request.js';
+import { observePending, readLostMembers } from './request.js';
 
 /** Sets the gauges of deletions from Redis. */
 export async function observeDeletions(redis: Redis): Promise<void> {
-  const { pending, lost } = await observePending(redis);
+  const [pending, lost] = await Promise.all([observePending(redis), readLostMembers(redis)]);
   deletionsPending.reset();
   for (const { state } of pending) deletionsPending.inc({ state });
   if (lost.length > 0) deletionsPending.set({ state: 'targets_lost' }, lost.length);

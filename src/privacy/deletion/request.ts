@@ -81,43 +81,81 @@ export async function readDeletion(redis: Redis, requestId: string): Promise<Del
 
 /** Requests by their ids, in the order of the ids; requests that Redis does not have are missing. */
 export async function readDeletions(redis: Redis, ids: readonly string[]): Promise<DeletionRequest[]> {
-  if (ids.length === 0) return [];
-  const texts = await redis.hmget(registryKeys.deletions, ...ids);
-  return texts.flatMap((text) => (text === null ? [] : [JSON.parse(text) as DeletionRequest]));
+  const requests: DeletionRequest[] = [];
+  for (let first = 0; first < ids.length; first += requestsPerRead) {
+    const texts = await redis.hmget(registryKeys.deletions, ...ids.slice(first, first + requestsPerRead));
+    for (const text of texts) if (text !== null) requests.push(JSON.parse(text) as DeletionRequest);
+  }
+  return requests;
 }
+
+/** Others wait for no more than so many: about a megabyte. */
+const requestsPerRead = 1_000;
 
 export type PendingMember = { readonly accountId: string; readonly requestId: string };
 
 /**
- * The pending requests, the oldest first. Read in one step with the epoch: an emptied Redis has none either, and a caller that
- * trusted it would drop the targets of all requests. Throws StateNotLoaded when the epoch is another one.
+ * The requests that are pending at the call and still when they are read, the oldest first. Read with the epoch: an emptied Redis
+ * has none either, and a caller that trusted it would drop the targets of all requests. Throws StateNotLoaded when the epoch is
+ * another one than `epoch`, which only observers leave out.
  */
-export async function readPendingMembers(redis: Redis, epoch: string): Promise<PendingMember[]> {
-  const replies = await redis
-    .multi()
-    .get(registryKeys.epoch)
-    .zrange(registryKeys.pendingDeletions, '0', '-1')
-    .exec();
-  const [found, members] = transactionValues(replies);
-  if (found !== epoch) throw new StateNotLoaded();
-  return (members as string[]).map(memberOfText);
+export async function readPendingMembers(redis: Redis, epoch?: string): Promise<PendingMember[]> {
+  const members = new Set<string>();
+  // From the newest to the oldest: a restore in between gives lower places, and so hides none.
+  for (let below = '+inf'; ; ) {
+    const replies = await redis
+      .multi()
+      .get(registryKeys.epoch)
+      .zrevrangebyscore(
+        registryKeys.pendingDeletions,
+        below,
+        '-inf',
+        'WITHSCORES',
+        'LIMIT',
+        0,
+        membersPerRead,
+      )
+      .exec();
+    const [found, page] = transactionValues(replies) as [string, string[]];
+    if (epoch !== undefined && found !== epoch) throw new StateNotLoaded();
+    for (let at = 0; at < page.length; at += 2) members.add(page[at] ?? '');
+    if (page.length < 2 * membersPerRead) return [...members].reverse().map(memberOfText);
+    below = `(${page.at(-1)}`;
+  }
 }
+
+/** Redis reads so many in less than a millisecond. */
+const membersPerRead = 1_000;
 
 function memberOfText(text: string): PendingMember {
   const gap = text.indexOf(' ');
   return { accountId: text.slice(0, gap), requestId: text.slice(gap + 1) };
 }
 
-/** The pending requests, and the ones that can never be carried out, for observers. Nothing is decided by it. */
-export async function observePending(
-  redis: Redis,
-): Promise<{ pending: DeletionRequest[]; lost: PendingMember[] }> {
-  const [members, lost] = await Promise.all([
-    redis.zrange(registryKeys.pendingDeletions, '0', '-1'),
-    redis.zrange(registryKeys.lostDeletions, '0', '-1'),
-  ]);
-  const ids = members.map((member) => memberOfText(member).requestId);
-  return { pending: await readDeletions(redis, ids), lost: lost.map(memberOfText) };
+/** The ids of an account's pending requests, in no order. Throws StateNotLoaded when the epoch is another one. */
+export async function readPendingIds(redis: Redis, epoch: string, accountId: string): Promise<string[]> {
+  const replies = await redis
+    .multi()
+    .get(registryKeys.epoch)
+    .zrangebylex(registryKeys.pendingDeletionsByAccount, `[${accountId} `, `[${accountId}!`)
+    .exec();
+  const [found, members] = transactionValues(replies);
+  if (found !== epoch) throw new StateNotLoaded();
+  return (members as string[]).map((member) => memberOfText(member).requestId);
+}
+
+/** The pending requests, the oldest first, for observers. Nothing is decided by it. */
+export async function observePending(redis: Redis): Promise<DeletionRequest[]> {
+  const members = await readPendingMembers(redis);
+  return readDeletions(
+    redis,
+    members.map(({ requestId }) => requestId),
+  );
+}
+
+/** The requests that can never be carried out, until an administrator ends them. */
+export async function readLostMembers(redis: Redis): Promise<PendingMember[]> {
+  return (await redis.zrange(registryKeys.lostDeletions, '0', '-1')).map(memberOfText);
 }
 
 /** The text of a pending request's list of users; empty if Redis does not have it, or no longer. */

@@ -21,11 +21,10 @@ export async function endExportsOf(
   clickhouse: ClickHouseClient,
   deletions: readonly DeletionRequest[],
 ): Promise<void> {
-  const listed = await exportIdsOf(redis, new Set(deletions.map(({ account_id }) => account_id)));
   const deletionIds = new Set(deletions.map(({ deletion_request_id }) => deletion_request_id));
   // One account at a time: its exports name 50,000 users at most.
-  for (const [accountId, ids] of listed) {
-    const named = await readNamed(redis, ids, deletionIds);
+  for (const accountId of new Set(deletions.map(({ account_id }) => account_id))) {
+    const named = await readNamed(redis, await exportIdsOf(redis, accountId), deletionIds);
     for (const { account_id, deletion_request_id: deletionId } of deletions) {
       if (account_id !== accountId) continue;
       for (const exportId of await findNaming(clickhouse, deletionId, named)) {

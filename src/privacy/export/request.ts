@@ -45,33 +45,21 @@ export async function listExports(
   accountId: string,
   countMax: number,
 ): Promise<readonly ListedExport[]> {
-  const members = await redis.zrevrange(registryKeys.exports, '0', '-1', 'WITHSCORES');
-  const listed: ListedExport[] = [];
-  for (let at = 0; at < members.length && listed.length < countMax; at += 2) {
-    const [of, id = ''] = (members[at] ?? '').split(' ');
-    const endMs = Number(members[at + 1]);
-    if (of !== accountId) continue;
-    const timeOf = (ms: number) => new Date(ms).toISOString();
-    listed.push({ id, submittedAt: timeOf(endMs - userExports.keptMs), endsAt: timeOf(endMs) });
-  }
-  return listed;
+  const ids = await exportIdsOf(redis, accountId);
+  if (ids.length === 0) return [];
+  const ends = await redis.zmscore(registryKeys.exports, ...ids.map((id) => `${accountId} ${id}`));
+  const timeOf = (ms: number) => new Date(ms).toISOString();
+  return ids
+    .flatMap((id, at) => (ends[at] == null ? [] : { id, endMs: Number(ends[at]) }))
+    .sort((a, b) => b.endMs - a.endMs)
+    .slice(0, countMax)
+    .map(({ id, endMs }) => ({ id, submittedAt: timeOf(endMs - userExports.keptMs), endsAt: timeOf(endMs) }));
 }
 
-/** The ids of the live exports of these accounts, by account. */
-export async function exportIdsOf(
-  redis: Redis,
-  accountIds: ReadonlySet<string>,
-): Promise<ReadonlyMap<string, readonly string[]>> {
-  const members = await redis.zrange(registryKeys.exports, '0', '-1');
-  const listed = new Map<string, string[]>();
-  for (const member of members) {
-    const [accountId = '', id = ''] = member.split(' ');
-    if (!accountIds.has(accountId)) continue;
-    const its = listed.get(accountId);
-    if (its === undefined) listed.set(accountId, [id]);
-    else its.push(id);
-  }
-  return listed;
+/** The ids of an account's exports, in no order. */
+export async function exportIdsOf(redis: Redis, accountId: string): Promise<readonly string[]> {
+  const members = await redis.zrangebylex(registryKeys.exportsByAccount, `[${accountId} `, `[${accountId}!`);
+  return members.map((member) => member.slice(accountId.length + 1));
 }
 
 /** Exports by their ids, one after another, since each may name many users; those that have ended are missing. */

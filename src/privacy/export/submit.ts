@@ -30,7 +30,6 @@ export async function submitExport(
       registryKeys.epoch,
       registryKeys.exports,
       registryKeys.export(request.user_export_id),
-      registryKeys.pendingDeletions,
       registryKeys.exportWeights,
       registryKeys.exportsByAccount,
       registryKeys.pendingDeletionsByAccount,

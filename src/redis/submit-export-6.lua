@@ -2,29 +2,22 @@
 -- that are in it come before the export, all others after it. Its cost does not grow with the requests of others.
 --
 -- KEYS  1  epoch   2  exports (sorted set by the time of their end)   3  the export's request
---       4  pending deletion requests (sorted set)   5  weights of exports (hash)
---       6  exports by account, 7  pending deletion requests by account (sorted sets of the same members)
+--       4  weights of exports (hash)   5  exports by account (sorted set of the same members)
+--       6  pending deletion requests by account (sorted set)
 -- ARGV  1  epoch of the deployment   2  export id   3  its document   4  account id   5  milliseconds until its end
 --       6  exports an account may have   7  weight of its document, to which the ids of the deletions come   8  weight of exports that an account may have
 --       9  and all accounts: as much as one account may have is kept free for accounts that have nothing pending
--- Returns 1 when stored, 0 when the account has too many, -2 when this is another deployment's Redis, -3 when the account's would
--- weigh too much, -4 when all would.
+-- Returns 1 when stored, 0 when the account has too many, -2 when this is another deployment's Redis, -3 when the account's
+-- would weigh too much, -4 when all would.
 -- The stored text is a line with the ids of the account's pending deletions, and the document.
 
-local exports_by_account_key, pending_by_account_key = KEYS[6], KEYS[7]
-local epoch_key, exports_key, request_key, pending_key, weights_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local epoch_key, exports_key, request_key, weights_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local exports_by_account_key, pending_by_account_key = KEYS[5], KEYS[6]
 local epoch, id, document, account, kept_ms, exports_max = ARGV[1], ARGV[2], ARGV[3], ARGV[4] .. ' ', tonumber(ARGV[5]), tonumber(ARGV[6])
+local first, last = '[' .. account, '[' .. ARGV[4] .. '!'
 local weight, account_weight_max, weight_max = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 
 if redis.call('GET', epoch_key) ~= epoch then return -2 end
--- The account's members of a set, from the one by account. That is derived: if it differs, it is made again.
-local function its_members(set_key, by_account_key)
-  if redis.call('ZCARD', by_account_key) ~= redis.call('ZCARD', set_key) then
-    redis.call('DEL', by_account_key)
-    for _, member in ipairs(redis.call('ZRANGE', set_key, 0, -1)) do redis.call('ZADD', by_account_key, 0, member) end
-  end
-  return redis.call('ZRANGEBYLEX', by_account_key, '[' .. account, '[' .. ARGV[4] .. '!')
-end
 local time = redis.call('TIME')
 local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 -- As many as end within a while are few; what is left is removed next time.
@@ -37,8 +30,8 @@ for _, member in ipairs(ended) do
   if redis.call('HINCRBY', weights_key, its_account, 0 - its_weight) == 0 then redis.call('HDEL', weights_key, its_account) end
   redis.call('HINCRBY', weights_key, '', 0 - its_weight)
 end
-if #its_members(exports_key, exports_by_account_key) >= exports_max then return 0 end
-local earlier = its_members(pending_key, pending_by_account_key)
+if redis.call('ZLEXCOUNT', exports_by_account_key, first, last) >= exports_max then return 0 end
+local earlier = redis.call('ZRANGEBYLEX', pending_by_account_key, first, last)
 for at, member in ipairs(earlier) do earlier[at] = string.sub(member, #account + 1) end
 weight = weight + 37 * #earlier
 local weights = redis.call('HMGET', weights_key, ARGV[4], '')
