@@ -642,6 +642,33 @@ test('tells whether a user is suppressed and since when, how many are, and how m
   assert.ok(line !== undefined && !JSON.stringify(lines).includes(identity), JSON.stringify(lines[0]));
 });
 
+test('an account with as many suppressed users as it may have gets 400, and keeps the ones that it has', async () => {
+  const full = await createTestAccount(sluice, 'Full');
+  const token = await getToken(sluice, full);
+  const [first, second] = [newUser(), newUser()];
+  await setSuppressed(sluice.baseUrl, token, [{ identity: first.identity }], true);
+  // As if the account had so many names: those that strangers joined to it do not count.
+  await withRedis(sluice, (redis) =>
+    redis.hset(registryKeys.suppressions, `joined:${full.accountId}`, 1 - suppressions.namesPerAccountMax),
+  );
+  const users = [{ identity: second.identity }];
+  const refused = [
+    await submitSuppression(sluice.baseUrl, token, { users, suppress: true }),
+    await submit(sluice, token, JSON.stringify({ users, suppress: true })),
+  ];
+  for (const reply of refused) {
+    const { err } = JSON.parse(reply.text) as { err: { code: string; message: string } };
+    assert.deepEqual([reply.status, err.code], [400, 'not_possible'], reply.text);
+    assert.match(err.message, /^The account has as many suppressed users as it may have/);
+  }
+  assert.deepEqual((await listDeletions(sluice, token)).ids, [], 'no deletion was stored');
+  const both = [{ identity: first.identity }, { identity: second.identity }];
+  assert.deepEqual(await lookUpAll(sluice.baseUrl, token, both), [true, false]);
+  await setSuppressed(sluice.baseUrl, token, [{ identity: first.identity }], true);
+  await setSuppressed(sluice.baseUrl, token, [{ identity: first.identity }], false);
+  await setSuppressed(sluice.baseUrl, token, users, true);
+});
+
 test('takes more look-ups in a second than submissions', async () => {
   const more = Array.from({ length: suppressions.requestsPerSecondMax + 1 }, () =>
     lookUp(sluice.baseUrl, token),

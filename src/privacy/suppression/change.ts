@@ -29,7 +29,7 @@ export class TooManyNames extends NotPossible {
   override readonly toCallers = this.message;
 
   constructor() {
-    super('The account has as many suppressed users as it may have.');
+    super('The account has as many suppressed users as it may have. Some of these may be suppressed now.');
   }
 }
 
