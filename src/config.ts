@@ -41,6 +41,10 @@ export type Config = {
   /** For a cluster some of its nodes, separated by commas. */
   readonly redisUrl: string;
   readonly redisCluster: boolean;
+  /** Undefined: Redis is where `redisUrl` says, and no sentinels are asked. */
+  readonly redisSentinels: RedisSentinels | undefined;
+  /** How many replicas have on disk what is acknowledged. */
+  readonly redisReplicasAck: number;
   /** Port of the embedded Redis; the port of another Redis is in its URL. */
   readonly redisPassword: string | undefined;
   readonly redisEmbedded: boolean;
@@ -96,6 +100,16 @@ export type Config = {
   readonly crashAt: string | undefined;
 };
 
+/** The sentinels that know which server is the primary; they and the servers have one user and password. */
+export type RedisSentinels = {
+  readonly sentinels: readonly { readonly host: string; readonly port: number }[];
+  /** By which the sentinels know the primary. */
+  readonly name: string;
+  readonly tls: boolean;
+  readonly username: string;
+  readonly password: string;
+};
+
 /** A provider of OpenID Connect. */
 export type ProviderConfig = {
   readonly issuer: string;
@@ -115,9 +129,18 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const redisPort = integer(env, 'REDIS_PORT', 6390, 1, 65_535);
   const dataDir = resolve(text(env, 'DATA_DIR', '.data'));
   const clickhousePort = integer(env, 'CLICKHOUSE_PORT', 8123, 1, 65_535);
-  const redisUrl = socketPath(env) ?? urls(env, 'REDIS_URL', ['redis:', 'rediss:']);
-  const redisCluster = oneOf(env, 'REDIS_CLUSTER', ['0', '1'], redisUrl?.includes(',') ? '1' : '0') === '1';
-  checkCluster(redisUrl, redisCluster);
+  const redisSentinels = sentinels(env.REDIS_URL?.trim() ?? '');
+  const redisUrl = redisSentinels
+    ? (env.REDIS_URL as string).trim()
+    : (socketPath(env) ?? urls(env, 'REDIS_URL', ['redis:', 'rediss:']));
+  const isCluster = redisSentinels === undefined && redisUrl?.includes(',');
+  const redisCluster = oneOf(env, 'REDIS_CLUSTER', ['0', '1'], isCluster ? '1' : '0') === '1';
+  if (redisSentinels === undefined) checkCluster(redisUrl, redisCluster);
+  const redisReplicasAck = integer(env, 'REDIS_REPLICAS_ACK', 0, 0, 8);
+  if (redisCluster && redisSentinels !== undefined)
+    throw new ConfigError('REDIS_CLUSTER must be 0 when REDIS_URL names sentinels');
+  if (redisCluster && redisReplicasAck > 0)
+    throw new ConfigError('REDIS_REPLICAS_ACK must be 0 on a cluster');
   const clickhouseUrls = urls(env, 'CLICKHOUSE_URL', ['http:', 'https:'])?.split(',');
   if (new Set(clickhouseUrls).size < (clickhouseUrls?.length ?? 0))
     throw new ConfigError('CLICKHOUSE_URL must name each server once');
@@ -140,6 +163,8 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     dataDir,
     redisUrl: redisUrl ?? embeddedRedisUrl(dataDir, redisPort),
     redisCluster,
+    redisSentinels,
+    redisReplicasAck,
     redisPassword: redisUrl === undefined ? readFileOf(redisPasswordFile(dataDir)) : undefined,
     redisEmbedded: redisUrl === undefined,
     redisPort,
@@ -422,6 +447,33 @@ function socketPath(env: NodeJS.ProcessEnv): string | undefined {
   }
   if (/[,?]/.test(path)) throw new ConfigError('REDIS_URL must be the path of one socket, without options');
   return path;
+}
+
+const sentinelForm = /^redis(s?)-sentinel:\/\/(?:([^@/]*)@)?([^@/?#]+)\/([\w.-]+)$/;
+
+/** REDIS_URL when it names sentinels. The message does not repeat the value, which may hold a password. */
+function sentinels(value: string): RedisSentinels | undefined {
+  if (!/^rediss?-sentinel:/.test(value)) return undefined;
+  const [, tls, credentials = '', hosts = '', name = ''] = sentinelForm.exec(value) ?? [];
+  const nodes = hosts.split(',').map((host) => `redis://${host}`);
+  const isNode = (node: string) => URL.canParse(node) && new URL(node).hostname !== '';
+  const areGood = URL.canParse(`redis://${credentials}@host`) && !/%(?![\da-f]{2})/i.test(credentials);
+  if (name === '' || !nodes.every(isNode) || !areGood) {
+    throw new ConfigError(
+      'REDIS_URL must be redis-sentinel://[USER:PASSWORD@]HOST:PORT,HOST:PORT,HOST:PORT/NAME when it names sentinels',
+    );
+  }
+  const { username, password } = new URL(`redis://${credentials}@host`);
+  return {
+    sentinels: nodes.map((node) => {
+      const { hostname, port } = new URL(node);
+      return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || 26_379) };
+    }),
+    name,
+    tls: tls === 's',
+    username: decodeURIComponent(username),
+    password: decodeURIComponent(password),
+  };
 }
 
 /** One URL, or several of one protocol separated by commas. */

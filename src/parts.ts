@@ -19,6 +19,7 @@ import { createPlaces } from './places.js';
 import { createPreviews } from './privacy/deletion/preview.js';
 import { createDownloads } from './privacy/export/downloads.js';
 import { followSuppressions } from './privacy/suppression/suppressions.js';
+import { warnOfReplicas } from './redis/check-replicas.js';
 import { connect, connectForCommits, connectForMessages, untilReady } from './redis/client.js';
 import { followEnvironments } from './registry/environments.js';
 import { exitAfter, followShardTable } from './registry/shard-servers.js';
@@ -54,6 +55,7 @@ async function connectAndFollow(config: Config, log: Log) {
   // A request that needs this connection is answered within 2 s, whatever happens to Redis.
   const redis = connect(config, log, waits.requestMsMax);
   await untilReady(redis, 2_000).catch(() => log.warn('redis does not answer yet'));
+  void warnOfReplicas(redis, config.redisReplicasAck, log);
   // Sending a list of ten thousand users takes longer.
   const deletionRedis = connect(config, log);
   const clickhouse = connectServers(config.clickhouseUrls, config.clickhouseDatabase, tablesOf(config));

@@ -47,6 +47,8 @@ export const commitBatches = {
   spacingMs: 5,
   /** How long one attempt at a commit waits for its reply: a lost reply shows only as silence. */
   attemptMs: 900,
+  /** How much of that replicas may take to confirm it. */
+  replicasMs: 700,
   /** A segment that is overdue for sealing by this long takes no further commit. */
   overdueSegmentMsMax: 1_000,
   /** How long Redis keeps the answer of a process's last commit, by the clock of claims. */
@@ -368,6 +370,10 @@ function assertRelations(): void {
   relation(
     commitBatches.attemptMs * 2 <= commits.deadlineMs,
     'a commit must be repeatable before its deadline',
+  );
+  relation(
+    commitBatches.replicasMs < commitBatches.attemptMs,
+    'that replicas do not confirm a commit is known before it counts as lost',
   );
   relation(
     commitBatches.spacingMs * 100 <= commitBatches.attemptMs,

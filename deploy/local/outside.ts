@@ -4,6 +4,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { createLog } from '../../src/log.js';
 import { Redis } from '../../src/packages/ioredis.js';
+import { replicaFaults } from '../../src/redis/check-replicas.js';
 import { connect, type RedisAddress, serversOf, untilReady } from '../../src/redis/client.js';
 import { answersOk } from './children.js';
 import { StartError } from './start-error.js';
@@ -14,7 +15,7 @@ const answerMsMax = 10_000;
 /** Throws StartError when REDIS_URL does not answer; warns when the settings of a server can lose data. */
 export async function checkOutsideRedis(address: RedisAddress, say: (line: string) => void): Promise<void> {
   const infos = await firstAnswer(
-    () => (address.redisCluster ? clusterInfos(address) : redisInfo(address.redisUrl)),
+    () => (isOne(address) ? redisInfo(address.redisUrl) : infosOfAll(address, say)),
     'REDIS_URL: no Redis answers there',
   );
   if (!infos.every((info) => /^maxmemory_policy:noeviction\s*$/m.test(info))) {
@@ -37,11 +38,16 @@ export async function checkOutsideClickHouse(url: string): Promise<void> {
   }, 'CLICKHOUSE_URL: no ClickHouse answers there');
 }
 
-/** The answers of every server of a cluster. */
-async function clusterInfos(address: RedisAddress): Promise<string[]> {
+function isOne({ redisCluster, redisSentinels, redisReplicasAck }: RedisAddress): boolean {
+  return !redisCluster && redisSentinels === undefined && redisReplicasAck === 0;
+}
+
+/** The answers of every server of a cluster, or of a primary and its replicas. */
+async function infosOfAll(address: RedisAddress, say: (line: string) => void): Promise<string[]> {
   const redis = connect(address, createLog('start', 'silent'));
   try {
     await untilReady(redis, 5_000);
+    for (const fault of await replicaFaults(redis, address.redisReplicasAck)) say(`warning: ${fault}`);
     return await Promise.all(
       (await serversOf(redis)).map(
         async (server) => `${await server.info('memory')}${await server.info('persistence')}`,

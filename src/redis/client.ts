@@ -1,11 +1,14 @@
-// Connections to Redis: one server, or the masters of a cluster. The commit connection must never send a command twice by
+// Connections to Redis: one server, the primary that sentinels name, or the masters of a cluster. The commit connection must never send a command twice by
 // itself: the owner of a commit repeats it when the reply was lost, under the same sequence number. Redirections of a
 // cluster are followed, since they come before a command runs.
 
+import type { RedisSentinels } from '../config.js';
 import { waits } from '../contract/limits.js';
 import type { Log } from '../log.js';
 import { Cluster, type ClusterOptions, type RedisOptions, Redis as Single } from '../packages/ioredis.js';
+import { commitBatches } from '../tuning.js';
 import { untilTrue } from '../wait.js';
+import { demandReplicas, replicasOf } from './replicas.js';
 
 /** A connection to one server. */
 export type SingleRedis = Single;
@@ -17,6 +20,9 @@ export type RedisAddress = {
   /** One URL, the path of a unix socket, or for a cluster the URLs of some of its nodes, separated by commas. */
   readonly redisUrl: string;
   readonly redisCluster: boolean;
+  readonly redisSentinels?: RedisSentinels | undefined;
+  /** How many replicas have to confirm what is acknowledged; none by default. */
+  readonly redisReplicasAck?: number;
   /** If the address does not hold it. */
   readonly redisPassword?: string | undefined;
 };
@@ -54,7 +60,10 @@ export function connectForCommits(address: RedisAddress, attemptMs: number, log:
   // A silent node of a cluster is left alone, so that commits of other shards go on. So on a cluster a process that stood
   // still gives up on its replies unseen, and answers `unknown`.
   const redisOptions = { commandTimeout: attemptMs, socketTimeout: attemptMs };
-  return open(address, options, { ...withoutResending, redisOptions }, log);
+  // So is a primary behind sentinels that answers nothing, not even to a new connection: another one may have taken over.
+  const silentMsMax = address.redisSentinels === undefined ? {} : { socketTimeout: 2 * attemptMs };
+  const commits = open(address, { ...options, ...silentMsMax }, { ...withoutResending, redisOptions }, log);
+  return confirming(commits, address, commitBatches.replicasMs);
 }
 
 /**
@@ -68,7 +77,17 @@ export function connect(address: RedisAddress, log: Log, commandMsMax: number = 
     // A silent connection may stay silent for a quarter of an hour; a new connection may work at once.
     socketTimeout: commandMsMax,
   };
-  return open(address, options, withoutResending, log);
+  const connection = open(address, options, withoutResending, log);
+  return confirming(connection, address, Math.min(commandMsMax, waits.redisMsMax) * replicasShare);
+}
+
+/** The part of a command's time that its confirmation by replicas may take. */
+const replicasShare = 0.8;
+
+function confirming(connection: Redis, { redisReplicasAck = 0 }: RedisAddress, msMax: number): Redis {
+  if (redisReplicasAck > 0 && connection instanceof Single)
+    demandReplicas(connection, { replicas: redisReplicasAck, msMax });
+  return connection;
 }
 
 /** A connection for BullMQ, which needs blocking commands (of 10 s at most) and retries by its own rules. */
@@ -84,7 +103,10 @@ export function connectForQueue(address: RedisAddress, log: Log, commandMsMax = 
   };
   // Without the library's check whether the cluster is well: when that fails, its `connect()` never settles. BullMQ awaits it, and
   // would never ask for jobs again. A cluster that is not well refuses commands, which BullMQ repeats.
-  return withSureInfo(open(address, options, { enableReadyCheck: false }, log));
+  // Sentinels tell at once that another server has taken over: a blocking command is silent for long anyway.
+  return withSureInfo(
+    open(address, { ...options, failoverDetector: true }, { enableReadyCheck: false }, log),
+  );
 }
 
 /**
@@ -108,6 +130,8 @@ function withSureInfo(connection: Redis): Redis {
 }
 
 function open(address: RedisAddress, options: RedisOptions, more: ClusterOptions, log: Log): Redis {
+  if (address.redisSentinels !== undefined)
+    return logged(new Single({ ...options, ...bySentinels(address.redisSentinels) }), log);
   if (!address.redisCluster)
     return logged(new Single(address.redisUrl, { ...options, ...passwordOf(address) }), log);
   const urls = address.redisUrl.split(',');
@@ -125,6 +149,25 @@ function open(address: RedisAddress, options: RedisOptions, more: ClusterOptions
   cluster.setMaxListeners(0);
   keepConnected(cluster);
   return logged(cluster, log);
+}
+
+/** How the primary is found. A server that lost its office to another one refuses writes: the sentinels are asked again. */
+function bySentinels({ sentinels, name, tls, username, password }: RedisSentinels): RedisOptions {
+  const credentials = password === '' ? {} : { password, sentinelPassword: password };
+  const user = username === '' ? {} : { username, sentinelUsername: username };
+  return {
+    sentinels: [...sentinels],
+    name,
+    role: 'master',
+    ...credentials,
+    ...user,
+    ...(tls ? { tls: {}, sentinelTLS: {}, enableTLSForSentinelMode: true } : {}),
+    sentinelRetryStrategy: retryMs,
+    sentinelReconnectStrategy: retryMs,
+    sentinelCommandTimeout: 500,
+    updateSentinels: false,
+    reconnectOnError: ({ message }) => message.startsWith('READONLY'),
+  };
 }
 
 /**
@@ -172,15 +215,20 @@ function credentialsOf({ protocol, username, password }: URL): RedisOptions {
  * all its nodes, so it listens to one node, and to the next one when that node is away.
  */
 export function connectForMessages(address: RedisAddress, log: Log): Redis {
-  const urls = address.redisUrl.split(',');
-  const nodes = urls[0]?.startsWith('/') ? [{ path: urls[0] }] : urls.map(nodeOf);
-  const redis = new Single(urls[0] as string, {
+  const options: RedisOptions = {
     ...shared,
-    ...passwordOf(address),
     enableOfflineQueue: true,
     commandTimeout: waits.redisMsMax,
     socketTimeout: waits.redisMsMax,
     autoResubscribe: true,
+  };
+  if (address.redisSentinels !== undefined)
+    return open(address, { ...options, failoverDetector: true }, {}, log);
+  const urls = address.redisUrl.split(',');
+  const nodes = urls[0]?.startsWith('/') ? [{ path: urls[0] }] : urls.map(nodeOf);
+  const redis = new Single(urls[0] as string, {
+    ...options,
+    ...passwordOf(address),
     retryStrategy: (attempt) => {
       Object.assign(redis.options, nodes[attempt % nodes.length]);
       return retryMs(attempt);
@@ -211,7 +259,7 @@ export function mastersOf(redis: Redis): readonly Single[] {
 
 /** Every server behind a connection, including replicas and servers that are away. */
 export async function serversOf(redis: Redis): Promise<readonly Single[]> {
-  if (redis instanceof Single) return [redis];
+  if (redis instanceof Single) return [redis, ...(await replicasOf(redis))];
   await new Promise<void>((resolve, reject) => {
     redis.refreshSlotsCache((error) => (error ? reject(error) : resolve()));
   });
@@ -255,6 +303,11 @@ export function probeOf(redis: Redis, key: string): NodeProbe {
 export function dropSilentConnection(redis: Redis): void {
   // In a cluster the connection to one node ends by its own time-out, and the others stay.
   if (redis instanceof Single && redis.status === 'ready') redis.disconnect(true);
+}
+
+/** Asks the sentinels, if there are some, for the primary again: this server may no longer be the one. */
+export function leaveServer(redis: Redis): void {
+  if (redis instanceof Single && redis.options.sentinels !== null) dropSilentConnection(redis);
 }
 
 function logged<Connection extends Redis>(redis: Connection, log: Log): Connection {

@@ -1,14 +1,15 @@
 // The one place where the faults of Redis get a kind. Redis gives its errors no code but the first word of their text.
 
 import { ReplyError } from '../packages/ioredis.js';
+import { NotOnReplicas } from './replicas.js';
 
 /**
  * `full`: there is no memory; nothing was written. `refused`: nothing was written, for another reason that Redis gives
  * before a script's first write. `unknown_script`: Redis has to be told the script's text; it has not run. `broken`: any other
- * error that Redis answered: the script failed, perhaps after a write. `no_answer`: the connection failed, so the command may
- * have been carried out.
+ * error that Redis answered: the script failed, perhaps after a write. `not_on_replicas`: it was carried out, and may be lost.
+ * `no_answer`: the connection failed, so the command may have been carried out.
  */
-export type RedisFault = 'full' | 'refused' | 'unknown_script' | 'broken' | 'no_answer';
+export type RedisFault = 'full' | 'refused' | 'unknown_script' | 'broken' | 'not_on_replicas' | 'no_answer';
 
 const refusals =
   /^(?:MISCONF|LOADING|READONLY|NOREPLICAS|BUSY|MASTERDOWN|NOAUTH|NOPERM|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|Too many Cluster redirections)\b/;
@@ -19,6 +20,7 @@ export function classifyRedisFault(error: unknown): RedisFault {
   if (/^OOM\b/.test(message)) return 'full';
   if (refusals.test(message)) return 'refused';
   if (message.startsWith('NOSCRIPT')) return 'unknown_script';
+  if (error instanceof NotOnReplicas) return 'not_on_replicas';
   return error instanceof ReplyError ? 'broken' : 'no_answer';
 }
 

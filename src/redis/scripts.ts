@@ -4,77 +4,80 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Redis } from './client.js';
 import { classifyRedisFault } from './faults.js';
+import { onReplicas } from './replicas.js';
 
 export type Script = {
   readonly name: string;
   readonly text: string;
   readonly sha: string;
   readonly keys: number;
+  /** Whether its reply acknowledges something, or lets its caller act elsewhere: replicas have to have it first, if any must. */
+  readonly isConfirmed: boolean;
 };
 
 export const scripts = {
-  commit: load('commit-3'),
-  seal: load('seal-2'),
+  commit: confirmed('commit-3'),
+  seal: confirmed('seal-2'),
   forget: load('forget-4'),
   ageClaims: load('age-claims-4'),
-  indexable: load('indexable-2'),
+  indexable: confirmed('indexable-2'),
   keysIndexed: load('keys-indexed-1'),
   noteRebuild: load('note-rebuild-1'),
   quarantine: load('quarantine-4'),
   burnToken: load('burn-token-1'),
   compressSegment: load('compress-segment-3'),
-  writeRegistry: load('write-registry-4'),
-  addAuditLine: load('add-audit-line-2'),
-  readUnmirrored: load('read-unmirrored-4'),
+  writeRegistry: confirmed('write-registry-4'),
+  addAuditLine: confirmed('add-audit-line-2'),
+  readUnmirrored: confirmed('read-unmirrored-4'),
   mirrored: load('mirrored-2'),
   mirroredDeletions: load('mirrored-deletions-2'),
-  reserveNumbers: load('reserve-numbers-1'),
-  loadShard: load('load-shard-1'),
-  beginLoad: load('begin-load-3'),
-  createDeployment: load('create-deployment-5'),
+  reserveNumbers: confirmed('reserve-numbers-1'),
+  loadShard: confirmed('load-shard-1'),
+  beginLoad: confirmed('begin-load-3'),
+  createDeployment: confirmed('create-deployment-5'),
   clearLeftovers: load('clear-leftovers-2'),
-  freeKeys: load('free-keys-4'),
-  witnessRegistry: load('witness-registry-4'),
-  witnessShard: load('witness-shard-1'),
+  freeKeys: confirmed('free-keys-4'),
+  witnessRegistry: confirmed('witness-registry-4'),
+  witnessShard: confirmed('witness-shard-1'),
   loadDocuments: load('load-documents-4'),
   loadPendingDeletions: load('load-pending-deletions-8'),
   loadListedDeletions: load('load-listed-deletions-3'),
   loadDueCallbacks: load('load-due-callbacks-3'),
-  noteCallback: load('note-callback-3'),
+  noteCallback: confirmed('note-callback-3'),
   loadReferences: load('load-references-3'),
-  endLoad: load('end-load-4'),
+  endLoad: confirmed('end-load-4'),
   oldestOutstanding: load('oldest-outstanding-2'),
-  fence: load('fence-1'),
-  submitDeletion: load('submit-deletion-10'),
+  fence: confirmed('fence-1'),
+  submitDeletion: confirmed('submit-deletion-10'),
   keepDeletionTargets: load('keep-deletion-targets-4'),
-  updateDeletion: load('update-deletion-3'),
-  completeDeletion: load('complete-deletion-7'),
-  loseDeletionTargets: load('lose-deletion-targets-8'),
-  endDeletion: load('end-deletion-4'),
-  submitExport: load('submit-export-6'),
-  endExport: load('end-export-4'),
-  issueToken: load('issue-token-3'),
+  updateDeletion: confirmed('update-deletion-3'),
+  completeDeletion: confirmed('complete-deletion-7'),
+  loseDeletionTargets: confirmed('lose-deletion-targets-8'),
+  endDeletion: confirmed('end-deletion-4'),
+  submitExport: confirmed('submit-export-6'),
+  endExport: confirmed('end-export-4'),
+  issueToken: confirmed('issue-token-3'),
   noteKeyUse: load('note-key-use-3'),
   bookSignIn: load('book-sign-in-2'),
   beginPairing: load('begin-pairing-5'),
   enterPairing: load('enter-pairing-3'),
   renewPairing: load('renew-pairing-2'),
   endPairing: load('end-pairing-3'),
-  changeSuppressions: load('change-suppressions-6'),
+  changeSuppressions: confirmed('change-suppressions-6'),
   forgetJoins: load('forget-joins-2'),
-  raiseSuppressions: load('raise-suppressions-1'),
+  raiseSuppressions: confirmed('raise-suppressions-1'),
   floorSuppressions: load('floor-suppressions-2'),
   loadSuppressions: load('load-suppressions-5'),
-  endLoadSuppressions: load('end-load-suppressions-3'),
-  noteRestore: load('note-restore-5'),
-  takeTurn: load('take-turn-1'),
-  keepTurn: load('keep-turn-1'),
+  endLoadSuppressions: confirmed('end-load-suppressions-3'),
+  noteRestore: confirmed('note-restore-5'),
+  takeTurn: confirmed('take-turn-1'),
+  keepTurn: confirmed('keep-turn-1'),
   deleteEqual: load('delete-equal-1'),
   time: load('time-1'),
 } as const;
 
 /**
- * Runs a script once. Rejects with the connection's fault; whether the script ran is then unknown.
+ * Runs a script once. Rejects with the connection's fault, or NotOnReplicas; whether the script ran is then unknown.
  * A Redis that does not know the script yet has not run it: it gets the text and is asked again.
  */
 export async function runScript(
@@ -83,16 +86,22 @@ export async function runScript(
   keys: string[],
   args: (string | number | Buffer)[],
 ): Promise<unknown> {
+  const send = <Reply>(command: () => Promise<Reply>) =>
+    script.isConfirmed ? onReplicas(redis, command) : command();
   try {
-    return await redis.evalsha(script.sha, script.keys, ...keys, ...args);
+    return await send(() => redis.evalsha(script.sha, script.keys, ...keys, ...args));
   } catch (error) {
     if (classifyRedisFault(error) !== 'unknown_script') throw error;
-    return redis.eval(script.text, script.keys, ...keys, ...args);
+    return send(() => redis.eval(script.text, script.keys, ...keys, ...args));
   }
+}
+
+function confirmed(name: string): Script {
+  return { ...load(name), isConfirmed: true };
 }
 
 function load(name: string): Script {
   const text = readFileSync(new URL(`./${name}.lua`, import.meta.url), 'utf8');
   const sha = createHash('sha1').update(text).digest('hex');
-  return { name, text, sha, keys: Number(name.slice(name.lastIndexOf('-') + 1)) };
+  return { name, text, sha, keys: Number(name.slice(name.lastIndexOf('-') + 1)), isConfirmed: false };
 }

@@ -15,6 +15,7 @@ import { clickhouseSetBack } from '../metrics.js';
 import { mastersOf, type Redis } from '../redis/client.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { takeTurn } from '../redis/lease.js';
+import { onReplicas } from '../redis/replicas.js';
 import { type Script, scripts } from '../redis/scripts.js';
 import { witnesses } from '../tuning.js';
 import type { Deployment } from './documents.js';
@@ -290,5 +291,6 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
 
 /** Sent as text: a Redis that has just started knows no script, and nothing may come between two attempts. */
 function run(redis: Redis, script: Script, keys: string[], args: (string | number)[]): Promise<unknown> {
-  return redis.eval(script.text, script.keys, ...keys, ...args);
+  // What only a primary has seen that is about to lose its office, nobody has seen.
+  return onReplicas(redis, () => redis.eval(script.text, script.keys, ...keys, ...args));
 }

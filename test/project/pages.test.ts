@@ -400,6 +400,46 @@ describe('the table of configuration is what the programs accept', () => {
     assert.throws(() => readConfig({ REDIS_URL: '/a.sock', REDIS_CLUSTER: '1' }), /REDIS_CLUSTER must be 0/);
   });
 
+  test('REDIS_URL may name sentinels', () => {
+    const { redisSentinels, redisCluster } = readConfig({
+      REDIS_URL: 'rediss-sentinel://ann:p%40@a:1,[::1],c/main',
+    });
+    assert.deepEqual(redisSentinels, {
+      sentinels: [
+        { host: 'a', port: 1 },
+        { host: '::1', port: 26_379 },
+        { host: 'c', port: 26_379 },
+      ],
+      name: 'main',
+      tls: true,
+      username: 'ann',
+      password: 'p@',
+    });
+    assert.equal(redisCluster, false);
+    for (const rest of [
+      'a:1,b:2',
+      'a:1/',
+      'a:x/main',
+      'a:1,/main',
+      '/main',
+      'u:%zz@a/main',
+      'a/main?b=1',
+      'a/b c',
+    ])
+      assert.throws(
+        () => readConfig({ REDIS_URL: `redis-sentinel://${rest}` }),
+        /^Error: REDIS_URL must be redis-sentinel:/,
+        rest,
+      );
+    const url = 'redis-sentinel://a/main';
+    assert.throws(() => readConfig({ REDIS_URL: url, REDIS_CLUSTER: '1' }), /REDIS_CLUSTER must be 0/);
+    const nodes = 'redis://a,redis://b';
+    assert.throws(
+      () => readConfig({ REDIS_URL: nodes, REDIS_REPLICAS_ACK: '1' }),
+      /REDIS_REPLICAS_ACK must be 0/,
+    );
+  });
+
   test('a size that is also given in GiB or MiB is that many bytes', () => {
     for (const { name, fallback } of rows) {
       const [, bytes, count, unit] = /^`(\d+)` \((\d+) ([GM])iB\)/.exec(fallback) ?? [];

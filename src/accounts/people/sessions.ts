@@ -6,6 +6,7 @@ import { StateNotLoaded } from '../../contract/errors.js';
 import { people } from '../../contract/limits.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
+import { onReplicas } from '../../redis/replicas.js';
 import { transactionValues } from '../../redis/transactions.js';
 import type { Person } from '../../registry/documents.js';
 import { credentialOf, findPerson } from './people.js';
@@ -93,14 +94,12 @@ export async function endSession(redis: Redis, personId: string, id: string): Pr
 const idLength = 16;
 
 async function forget(redis: Redis, personId: string, hashes: readonly string[]): Promise<void> {
-  transactionValues(
-    await redis
-      .multi()
-      .del(...hashes.map(registryKeys.session))
-      .zrem(registryKeys.sessionsOf(personId), ...hashes)
-      .incr(registryKeys.sessionEndings)
-      .exec(),
-  );
+  const ending = redis
+    .multi()
+    .del(...hashes.map(registryKeys.session))
+    .zrem(registryKeys.sessionsOf(personId), ...hashes)
+    .incr(registryKeys.sessionEndings);
+  transactionValues(await onReplicas(redis, () => ending.exec()));
 }
 
 function hashOf(secret: string): string {

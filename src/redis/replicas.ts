@@ -1,0 +1,74 @@
+// What is acknowledged has to survive the loss of Redis's host. So the reply of a script that acknowledges counts only once so many
+// replicas (`REDIS_REPLICAS_ACK`) have on disk what the script wrote, and what it read. A primary that lost its replicas, since it was
+// cut off or another server took over, so acknowledges nothing, gives nobody a turn, and has no segment stored.
+
+import { type Cluster, Redis } from '../packages/ioredis.js';
+import { untilTrue } from '../wait.js';
+
+type Demand = { readonly replicas: number; readonly msMax: number };
+
+const demands = new WeakMap<Redis | Cluster, Demand>();
+
+/** The command was carried out, but it is not known whether replicas have it: it may be lost with this server. */
+export class NotOnReplicas extends Error {
+  constructor(found: number, { replicas }: Demand) {
+    super(`Redis has ${found} of ${replicas} confirmations of replicas`);
+  }
+}
+
+/** From now on what `onReplicas` sends over this connection has to be on so many replicas within this time. */
+export function demandReplicas(connection: Redis, demand: Demand): void {
+  demands.set(connection, demand);
+}
+
+/**
+ * Sends one command, and settles with its reply once the replicas have it. Rejects with NotOnReplicas if they do not in time; it may be
+ * sent again if the command may.
+ */
+export async function onReplicas<Reply>(redis: Redis | Cluster, send: () => Promise<Reply>): Promise<Reply> {
+  const demand = demands.get(redis);
+  if (demand === undefined) return send();
+  const reply = send();
+  // WAIT looks at what this connection wrote. A script that found its work done wrote nothing, but what it found may be new: so
+  // something is written after it, which needs no key, no memory and no disk.
+  const mark = redis.publish('replicated', '');
+  const confirmed = redis.wait(demand.replicas, Math.floor(demand.msMax));
+  const [answer, , found] = await Promise.all([reply, mark, confirmed]);
+  if (found < demand.replicas) throw new NotOnReplicas(found, demand);
+  return answer;
+}
+
+/** Connections to the replicas of the primary behind a connection, by their addresses. */
+const connections = new WeakMap<Redis, Map<string, Redis>>();
+
+/** The replicas that a primary has now, if it is known to have some. They end with the connection to it. */
+export async function replicasOf(redis: Redis): Promise<readonly Redis[]> {
+  const { sentinels, ...options } = redis.options;
+  if (sentinels === null && !demands.has(redis)) return [];
+  const known = connections.get(redis) ?? new Map<string, Redis>();
+  if (!connections.has(redis))
+    redis.once('end', () => {
+      for (const replica of known.values()) replica.disconnect();
+    });
+  connections.set(redis, known);
+  const info = await redis.info('replication');
+  const listed = new Map(
+    [...info.matchAll(/^slave\d+:ip=(.+?),port=(\d+),/gm)].map((found) => [found[0], found]),
+  );
+  for (const [address, replica] of known) {
+    if (listed.has(address)) continue;
+    replica.disconnect();
+    known.delete(address);
+  }
+  for (const [address, [, host, port]] of listed) {
+    if (known.has(address)) continue;
+    const { path: _, name: __, ...others } = options;
+    const replica = new Redis({ ...others, sentinels: null, host, port: Number(port) } as never);
+    // Whoever sends it a command hears of it.
+    replica.on('error', () => undefined);
+    known.set(address, replica);
+  }
+  const replicas = [...known.values()];
+  await untilTrue(() => replicas.every(({ status }) => status === 'ready'), { msMax: 1_000, everyMs: 10 });
+  return replicas;
+}

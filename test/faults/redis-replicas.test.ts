@@ -1,0 +1,111 @@
+// A Redis with replicas that have to confirm what is acknowledged (`REDIS_REPLICAS_ACK`): a replica that is frozen or killed, and a
+// primary that is lost with its disk.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { answerMsMax, assertKept, newProducer, untilDrained } from '../harness/fault-checks.js';
+import { post } from '../harness/ingestion.js';
+import { startLoad, whileRunning } from '../harness/load.js';
+import { connectTestRedis } from '../harness/redis-client.js';
+import { ask } from '../harness/redis-cluster.js';
+import { type RedisReplicasHandle, startRedisReplicas } from '../harness/redis-replicas.js';
+import {
+  type RedisHandle,
+  type SluiceHandle,
+  startSluice,
+  startTcpProxy,
+  type TcpProxy,
+} from '../harness/services.js';
+import { until } from '../harness/wait.js';
+
+let redis: RedisReplicasHandle;
+let sluice: SluiceHandle;
+/** By which the replicas reach the first server, and the service reaches the primary. */
+let between: TcpProxy;
+let entrance: TcpProxy;
+const target = { port: 0 };
+const source = { port: 0 };
+
+before(async () => {
+  between = await startTcpProxy(source);
+  const way = (port: number) => {
+    source.port = port;
+    return between.port;
+  };
+  redis = await startRedisReplicas({ replicas: 2, way });
+  target.port = redis.servers[0]?.port ?? 0;
+  entrance = await startTcpProxy(target);
+  const REDIS_URL = `redis://127.0.0.1:${entrance.port}`;
+  sluice = await startSluice({
+    redis: redis.servers[0] as RedisHandle,
+    env: { REDIS_URL, REDIS_REPLICAS_ACK: '1', JOB_LOCK_MS: '1000' },
+  });
+});
+
+after(async () => {
+  await sluice?.stop();
+  await entrance?.close();
+  await between?.close();
+  await redis?.remove();
+});
+
+test('without a replica that confirms, events and requests get 503 within the deadline, and nothing is stored', async () => {
+  const [, first, second] = redis.servers as [RedisHandle, RedisHandle, RedisHandle];
+  const event = { app_id: sluice.appId, identity: 'ada', event: 'Frozen', idempotency_key: 'frozen' };
+  const stored = () => sluice.rows(`SELECT 1 FROM events WHERE event = 'Frozen'`);
+  assert.equal(
+    (await post(sluice.baseUrl, '/api/track', { ...event, event: 'Before', idempotency_key: 'before' }))
+      .status,
+    200,
+  );
+  first.sigstop();
+  second.sigstop();
+  try {
+    const began = performance.now();
+    const reply = await post(sluice.baseUrl, '/api/track', event);
+    assert.deepEqual([reply.status, reply.code], [503, 'unknown']);
+    assert.ok(performance.now() - began < answerMsMax);
+    // The worker has no turn, and stores nothing that the replicas do not have.
+    assert.equal((await stored()).length, 0);
+    await assert.rejects(sluice.admin('accounts', 'create', 'Nobody', '--environment', 'Main'));
+  } finally {
+    first.sigcont();
+    second.sigcont();
+  }
+  await until(async () => (await post(sluice.baseUrl, '/api/track', event)).status === 200, {
+    deadlineMs: 30_000,
+    what: 'the event is acknowledged when it is sent again',
+  });
+  await until(async () => (await stored()).length > 0, { deadlineMs: 30_000, what: 'the event is stored' });
+  assert.equal((await stored()).length, 1);
+});
+
+test('one of two replicas is enough', async () => {
+  const [, , second] = redis.servers as [RedisHandle, RedisHandle, RedisHandle];
+  await second.kill9();
+  const producer = await newProducer(sluice);
+  const { outcome, code } = await producer.send(sluice.baseUrl, [producer.nextEvent()]);
+  assert.equal(outcome, 'acknowledged', code);
+  await second.restart();
+  await redis.untilReplicated(2);
+});
+
+test('a primary that is cut off and then lost with its disk takes nothing acknowledged with it', async () => {
+  const [lost, heir, other] = redis.servers as [RedisHandle, RedisHandle, RedisHandle];
+  const producer = await newProducer(sluice);
+  const load = startLoad(producer, { targets: [sluice.baseUrl] });
+  await whileRunning(load, async () => {
+    await load.more(200);
+    between.blackHole();
+    await load.more(12, { outcomes: ['unknown', 'acknowledged'] });
+    await lost.kill9();
+    await ask(heir.port, 'replicaof', 'no', 'one');
+    await ask(other.port, 'replicaof', '127.0.0.1', String(heir.port));
+    target.port = heir.port;
+    await load.more(200);
+  });
+  const connection = connectTestRedis(heir.url);
+  await untilDrained(sluice, connection);
+  connection.disconnect();
+  await assertKept(sluice, producer);
+});

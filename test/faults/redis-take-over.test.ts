@@ -1,0 +1,79 @@
+// A Redis with replicas and sentinels, which make a replica the primary when the primary is away: the service goes on by itself, and
+// nothing that it acknowledged is lost, doubled or forgotten.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { assertKept, newProducer, untilDrained } from '../harness/fault-checks.js';
+import { type Load, type Request, startLoad, whileRunning } from '../harness/load.js';
+import { connectTestRedis } from '../harness/redis-client.js';
+import { type RedisReplicasHandle, startRedisReplicas } from '../harness/redis-replicas.js';
+import { type RedisHandle, type SluiceHandle, startSluice } from '../harness/services.js';
+import { until } from '../harness/wait.js';
+
+/** So soon after a fault records are accepted again. */
+const acceptedAgainMsMax = 10_000;
+
+let redis: RedisReplicasHandle;
+let sluice: SluiceHandle;
+
+before(async () => {
+  redis = await startRedisReplicas({ replicas: 2, sentinels: 3 });
+  sluice = await startSluice({
+    redis: redis.servers[0] as RedisHandle,
+    env: { REDIS_URL: redis.url, REDIS_REPLICAS_ACK: '1', JOB_LOCK_MS: '1000' },
+  });
+});
+
+after(async () => {
+  await sluice?.stop();
+  await redis?.remove();
+});
+
+/** Does something to the primary under load, and checks what the producer was told when all is well again. */
+async function underLoad(fault: (primary: RedisHandle, load: Load) => Promise<void>): Promise<void> {
+  const producer = await newProducer(sluice);
+  const load = startLoad(producer, { targets: [sluice.baseUrl] });
+  await whileRunning(load, async () => {
+    await load.more(100);
+    await fault(await redis.primary(), load);
+    await load.more(100);
+  });
+  await untilAllStored();
+  await assertKept(sluice, producer);
+  const pauses = pausesOf(producer.settled);
+  assert.ok(Math.max(...pauses) < acceptedAgainMsMax, `nothing was accepted for ${Math.max(...pauses)} ms`);
+}
+
+function pausesOf(requests: readonly Request[]): number[] {
+  const acceptedMs = requests
+    .filter(({ outcome }) => outcome === 'acknowledged')
+    .map(({ settledMs }) => settledMs);
+  return acceptedMs.slice(1).map((ms, index) => ms - (acceptedMs[index] as number));
+}
+
+async function untilAllStored(): Promise<void> {
+  const connection = connectTestRedis((await redis.primary()).url);
+  try {
+    await untilDrained(sluice, connection);
+  } finally {
+    connection.disconnect();
+  }
+}
+
+async function untilAnother({ port }: RedisHandle): Promise<void> {
+  await until(async () => (await redis.primary())?.port !== port, {
+    deadlineMs: 30_000,
+    what: 'another server is the primary',
+  });
+}
+
+test('a killed primary is replaced, and returns as a replica', async () => {
+  let killed: RedisHandle | undefined;
+  await underLoad(async (primary) => {
+    killed = primary;
+    await primary.kill9();
+    await untilAnother(primary);
+  });
+  await killed?.restart();
+  await redis.untilReplicated(2);
+});
