@@ -580,6 +580,9 @@ export const visualizer = {
   liveMsMax: 4 * 60 * 60 * 1000,
   /** Pages that one API process serves, and those among them that are not paired yet: of one address, and in all. */
   pagesMax: 200,
+  /** Paired pages of an account's people, and what they all get in a second: one device may be shown on each of them. */
+  pagesOfAccountMax: 20,
+  bytesOfAccountPerSecondMax: 4 * MiB,
   unpairedPerAddressMax: 30,
   unpairedMax: 100,
   /** A page must identify itself within this time, in a message of at most this many bytes. */
@@ -836,7 +839,8 @@ function assertRelations(): void {
     'a live pairing must survive two renewals that fail',
   );
   relation(
-    visualizer.unpairedPerAddressMax < visualizer.unpairedMax && visualizer.unpairedMax < visualizer.pagesMax,
+    visualizer.unpairedPerAddressMax < visualizer.unpairedMax &&
+      2 * visualizer.pagesOfAccountMax <= visualizer.pagesMax - visualizer.unpairedMax,
     'pages that say nothing leave room for other addresses, and for those with a token and a code',
   );
   relation(

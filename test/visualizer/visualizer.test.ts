@@ -94,16 +94,18 @@ async function forgetFailures(): Promise<void> {
   if (keys.length > 0) await redis.del(...keys);
 }
 
+const personOf = (role: Role, accountId: string) =>
+  signedIn(sluice, `${role}-${accountId}@example.com`, role, accountId);
+
+function openAs(person: Awaited<ReturnType<typeof personOf>> | undefined, code: string): LivePage {
+  const cookie = `${cookieAt(admin.adminUrl, 'session')}=${person?.cookies.get(cookieAt(sluice.adminUrl, 'session')) ?? 'none'}`;
+  const page = openLivePage(admin.adminUrl, { code }, { cookie });
+  pages.push(page);
+  return page;
+}
+
 test('people with the right to watch need no token for devices of their own account, while they are signed in', async () => {
   const other = await createTestAccount(sluice, 'Other');
-  const personOf = (role: Role, accountId: string) =>
-    signedIn(sluice, `${role}-${accountId}@example.com`, role, accountId);
-  const openAs = (person: Awaited<ReturnType<typeof personOf>> | undefined, code: string) => {
-    const cookie = `${cookieAt(admin.adminUrl, 'session')}=${person?.cookies.get(cookieAt(sluice.adminUrl, 'session')) ?? 'none'}`;
-    const page = openLivePage(admin.adminUrl, { code }, { cookie });
-    pages.push(page);
-    return page;
-  };
   const own = String(sluice.bootstrap.account_id);
   const { pairing, code } = await beginPairing(device.baseUrl, sluice.appId);
   const refusals: [string, Awaited<ReturnType<typeof personOf>> | undefined][] = [
@@ -719,6 +721,63 @@ test('a batch that is too large for one message is cut, and the rest counted', a
   const shown = (batch.messages as object[]).length;
   assert.ok(shown > 2 && shown < 8, String(shown));
   assert.equal(shown + Number(batch.left_out), 20);
+});
+
+test('the people of an account fill some pages only, and get so much in a second on all of them', async () => {
+  const [watching, neighbour] = await Promise.all(
+    ['Watching', 'Neighbour'].map((name) => createTestAccount(sluice, name)),
+  );
+  assert.ok(watching !== undefined && neighbour !== undefined);
+  const [appId = ''] = watching.appIds;
+  await sluice.admin('environments', 'set', appId, '--limit', 'collect_user=none');
+  const person = await personOf('administrator', watching.accountId);
+  const { pairing, code } = await beginPairing(device.baseUrl, appId);
+  const own: LivePage[] = [];
+  while (own.length < visualizer.pagesOfAccountMax) {
+    own.push(openAs(person, code));
+    await own.at(-1)?.heard('paired');
+  }
+  assert.equal((await openAs(person, code).heard('refused')).reason, 'full');
+  const theirs = await beginPairing(device.baseUrl, neighbour.appIds[0] as string);
+  await openAs(await personOf('administrator', neighbour.accountId), theirs.code).heard('paired');
+  const properties = Object.fromEntries(Array.from({ length: 190 }, (_, i) => [`k${i}`, 'v'.repeat(1000)]));
+  const startedMs = performance.now();
+  let taken = 0;
+  for (let i = 0; i < 20; i++) {
+    const { status } = await collect(
+      device.baseUrl,
+      appId,
+      [event('shown to many', { properties })],
+      pairing,
+    );
+    if (status === 200) taken += 1;
+  }
+  const seconds = Math.ceil((performance.now() - startedMs) / 1_000) + 1;
+  const bytes = () => JSON.stringify(own.map((page) => page.shown())).length;
+  const told = ({ said }: LivePage) =>
+    said.reduce((sum, { type, count }) => sum + (type === 'missed' ? Number(count) : 0), 0);
+  await until(
+    async () => {
+      taken += Number((await collect(device.baseUrl, appId, [event('last')], pairing)).status === 200);
+      return own.every((page) => page.shown().length + told(page) >= taken - 1);
+    },
+    { deadlineMs: 60_000, what: 'every page has shown or counted every message', everyMs: 200 },
+  );
+  assert.ok(own.some((page) => told(page) > 0));
+  assert.ok(bytes() <= seconds * visualizer.bytesOfAccountPerSecondMax, `${bytes()} in ${seconds} s`);
+  // One that leaves makes room.
+  own[0]?.socket.close();
+  await own[0]?.untilClosed();
+  await openAs(person, code).heard('paired');
+});
+
+test('a page that asks a thousand times for the end is heard once', async () => {
+  const { page } = await pair();
+  await redis.config('RESETSTAT');
+  for (let i = 0; i < 1_000; i++) page.socket.send('{"type":"end"}');
+  await page.untilClosed();
+  const calls = /cmdstat_publish:calls=(\d+)/.exec(await redis.info('commandstats'))?.[1];
+  assert.equal(Number(calls), 1);
 });
 
 test('the metrics count pairings, pages and messages', async () => {

@@ -70,6 +70,7 @@ const refusals = {
   signed_out: [4401, 'Sign in to the console, or enter the ADMIN_TOKEN.'],
   forbidden: [4403, 'Your role does not let you watch what arrives. Enter the ADMIN_TOKEN.'],
   wrong_code: [4404, 'No device waits with this code. A code is good for ten minutes; start pairing again.'],
+  full: [4429, 'People of your account watch on as many pages as they may. Close one of them.'],
   limited: [4429, 'Too many wrong codes from this address. Wait a minute.'],
   late: [4408, 'Nothing was sent in time.'],
   unreadable: [1008, 'That was not understood.'],
@@ -95,6 +96,8 @@ type Page = {
   /** The timer of the first message's deadline; once the page is live, of the renewals. */
   timer: NodeJS.Timeout | undefined;
   pairing: LivePairing | undefined;
+  share: Share | undefined;
+  isEnding: boolean;
   leave: (() => void) | undefined;
   missed: number;
   /** Whether it was told to disconnect. Its connection may stay open for a while. */
@@ -110,6 +113,9 @@ type Page = {
   endWatch: (() => void) | undefined;
 };
 
+/** What the pages of an account take of this process: how many there are, and the bytes that they got in this second. */
+type Share = { readonly account: string; pages: number; bytes: number; sinceMs: number };
+
 /** The last message to a page that is disconnected. */
 type ClosingMessage = {
   readonly type: 'refused' | 'ended';
@@ -121,6 +127,7 @@ export function createLivePages(options: LiveOptions): LivePages {
   const { redis, channel, log } = options;
   const pages = new Set<Page>();
   const countUnpaired = createUnpairedPages();
+  const shares = new Map<string, Share>();
 
   /** Work that goes on with a page. An error of ours disconnects only that page. */
   function guard<Args extends unknown[]>(page: Page, work: (...args: Args) => unknown) {
@@ -150,6 +157,8 @@ export function createLivePages(options: LiveOptions): LivePages {
       stage: 'new',
       timer: undefined,
       pairing: undefined,
+      share: undefined,
+      isEnding: false,
       leave: undefined,
       missed: 0,
       isClosing: false,
@@ -182,6 +191,8 @@ export function createLivePages(options: LiveOptions): LivePages {
 
   function message(socket: WebSocket<Page>, bytes: ArrayBuffer): unknown {
     const page = socket.getUserData();
+    // What was under way when the page was told to go, or has asked for the end already.
+    if (isGone(page) || page.isEnding) return undefined;
     const said = readMessage(bytes);
     if (page.stage === 'new' && said?.kind === 'hello') {
       page.stage = 'asked';
@@ -225,6 +236,8 @@ export function createLivePages(options: LiveOptions): LivePages {
     const seen = watcher === undefined ? undefined : await readAppOfPairing(redis, id);
     // Of another account's devices a person learns no more than of a code that there is not.
     if (watcher !== undefined && (seen === undefined || !watcher.maySee(seen))) return wrong('code');
+    if (isGone(page)) return;
+    if (watcher?.account !== undefined && !hasRoom(page, watcher.account)) return refuse(page, 'full');
     // Listens first, so that nothing is missed that is shown because the code was entered. It may be shown before
     // the page is told that it is paired.
     const leave = await channel.listen(
@@ -261,9 +274,19 @@ export function createLivePages(options: LiveOptions): LivePages {
     if (shown.kind === 'ended') return finish(page, shown.by);
     if (shown.kind === 'gap') return void send(page, { type: 'gap' });
     tellMissed(page);
-    const sent = page.missed === 0 && sendText(page, shown.json);
+    const sent = page.missed === 0 && mayGet(page, shown.json.length) && sendText(page, shown.json);
     visualizerMessages.inc({ result: sent ? 'shown' : 'missed' }, shown.count);
     if (!sent) page.missed += shown.count;
+  }
+
+  /** Counts a page for its account; false if that has as many as it may. */
+  function hasRoom(page: Page, account: string): boolean {
+    const share = shares.get(account) ?? { account, pages: 0, bytes: 0, sinceMs: 0 };
+    if (share.pages >= visualizer.pagesOfAccountMax) return false;
+    share.pages += 1;
+    shares.set(account, share);
+    page.share = share;
+    return true;
   }
 
   /** While Redis is away the page stays: the pairing may live on when Redis is back. */
@@ -272,12 +295,15 @@ export function createLivePages(options: LiveOptions): LivePages {
     if (!lives) finish(page, 'expired');
   }
 
-  async function end({ pairing }: Page): Promise<void> {
+  async function end(page: Page): Promise<void> {
+    const { pairing } = page;
     if (pairing === undefined) return;
+    page.isEnding = true;
     try {
       await endPairing(redis, pairing.id, pairing.appId);
       await channel.publish(pairing.id, { kind: 'ended', by: 'page' });
     } catch (error) {
+      page.isEnding = false;
       log.warn({ error: describeError(error) }, 'a pairing could not be ended, and will expire');
     }
   }
@@ -288,6 +314,7 @@ export function createLivePages(options: LiveOptions): LivePages {
     clearTimeout(page.timer);
     page.endWatch?.();
     page.endUnpaired();
+    if (page.share !== undefined && --page.share.pages === 0) shares.delete(page.share.account);
     if (page.isClosing) setTimeout(options.onDisconnected, visualizer.closingMsMax).unref();
     else options.onDisconnected();
     page.leave?.();
@@ -341,6 +368,16 @@ function sendAndClose(page: Page, code: number, words: ClosingMessage): void {
 /** The connection may be gone after every await. A page that was told to go gets nothing more, even if it stays connected. */
 function isGone(page: Page): boolean {
   return page.stage === 'gone' || page.isClosing;
+}
+
+/** Whether the account's pages have not got as much as they may in this second. What is sent to all of them costs the service most. */
+function mayGet({ share }: Page, bytes: number): boolean {
+  if (share === undefined) return true;
+  const nowMs = performance.now();
+  if (nowMs - share.sinceMs >= 1_000) Object.assign(share, { bytes: 0, sinceMs: nowMs });
+  if (share.bytes + bytes > visualizer.bytesOfAccountPerSecondMax) return false;
+  share.bytes += bytes;
+  return true;
 }
 
 function tellMissed(page: Page): void {

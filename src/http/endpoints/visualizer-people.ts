@@ -10,6 +10,8 @@ import { findCaller } from './admin-caller.js';
 
 /** A person who is signed in. */
 export type Watcher = {
+  /** Whose pages have a share of the service; operators have all of it. */
+  readonly account: string | undefined;
   /** Whether their role may watch at all. */
   readonly mayWatch: boolean;
   maySee(appId: string): boolean;
@@ -33,6 +35,7 @@ export function createFindWatcher({ redis, audit, accountOf }: WatcherOptions): 
     if (caller === undefined) return undefined;
     const { actor, principal } = caller;
     return {
+      account: principal.role === 'operator' ? undefined : principal.accountId,
       mayWatch: mayDo(principal.role, commands.watchLive.may),
       maySee: (appId) => {
         const accountId = accountOf(appId);
