@@ -195,6 +195,27 @@ test('an administrator’s invitation is answered alike, whatever access the add
   assert.equal(new Set(answers).size, 1, answers.join('\n'));
 });
 
+test('nobody gets an address that looks like somebody else’s', async () => {
+  const { accountId } = await account();
+  const officer = { email: 'look.alike@example.com', role: 'privacy', accountId } as const;
+  await acceptInvitation(redis, (await invitePerson(redis, officer)).secret, 'a hash');
+  const alike = ['\u200b', '\u00ad', '\u2060', '\ufe0f'].map((unseen) => `${officer.email}${unseen}`);
+  for (const email of [
+    ...alike,
+    officer.email.replace('a', '\u0430'),
+    officer.email.replace('o', '\uff4f'),
+  ]) {
+    const invitation = { ...officer, email };
+    await assert.rejects(invitePerson(redis, invitation, 'administrator'), /in ASCII characters/, email);
+    const vouched = { issuer: 'https://p', subject: 'alike', email, role: 'privacy', accountId } as const;
+    assert.deepEqual(await enterByProvider(redis, vouched), { refused: 'no_email' });
+  }
+  assert.deepEqual(
+    (await listPeople(redis, accountId)).map(({ email }) => email),
+    [officer.email],
+  );
+});
+
 test('only an operator makes a link for somebody who has access, or had it', async () => {
   const { accountId } = await account();
   const invitation: Invitation = { email: 'officer@example.com', role: 'privacy', accountId };

@@ -136,6 +136,22 @@ test('leaves out records that name nobody, each with its line and why', () => {
     ],
     ['ada@example.com\nbob@example.com;Bob\n', ['ada@example.com'], [[2, /several cells/]]],
     [
+      'email,n\nada@example.com\u200b,1\n"bob@example.com\neve@example.com",2\nj\u200crg@example.com,3\n',
+      ['j\u200crg@example.com'],
+      [
+        [2, /nobody sees \(U\+200B\)/],
+        [4, /nobody sees \(U\+000A\)/],
+      ],
+    ],
+    [
+      'a@example.com\u2028b@example.com\nc@example.com\u0085d@example.com\n',
+      [],
+      [
+        [1, /U\+2028/],
+        [2, /U\+0085/],
+      ],
+    ],
+    [
       'email,n\na@example.com,1\n\ufeffemail,n\nemail,n\nb@example.com,2',
       ['a@example.com', 'b@example.com'],
       [

@@ -170,11 +170,23 @@ function isUnlikeOthers(records: readonly Cells[], kind: UserKind): boolean {
 function whyWrong(name: string, kind: UserKind): string | undefined {
   if (name === '') return 'names no user';
   if (name.includes('\ufffd')) return 'has a character that was lost (\ufffd)';
+  const unseen = unseenCharacter.exec(name)?.[0];
+  if (unseen !== undefined) return `has a character that nobody sees (U+${codeOf(unseen)})`;
   if (kind === 'user_id' && !(/^(0|[1-9]\d{0,15})$/.test(name) && Number.isSafeInteger(Number(name))))
     return 'is not a user id, which is a whole number';
   return [...name].length > lengths.identityMax
     ? `has more than ${lengths.identityMax} characters`
     : undefined;
+}
+
+/**
+ * Line breaks and what else leaves no trace on a page: with one, a name that looks right is nobody's, or two names are one. Joiners
+ * belong to some scripts.
+ */
+const unseenCharacter = /(?!\t)[\p{Cc}\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/u;
+
+function codeOf(character: string): string {
+  return (character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0');
 }
 
 /** Why a line that was not divided may be no name. A person can say that each line is one. */
