@@ -13,7 +13,7 @@ import { classifyRedisFault } from '../redis/faults.js';
 import { shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { commitBatches } from '../tuning.js';
-import { type Group, packGroups } from './pack.js';
+import { type Group, lettersByGroup, packGroups } from './pack.js';
 
 /** The result of a group. */
 export type CommitResult =
@@ -67,7 +67,7 @@ export type Attempts = {
     groups: readonly Group[],
     versions: { readonly suppressions: number; readonly registry: number },
     deadline: number,
-  ): Promise<((index: number) => CommitResult) | { readonly version: number }>;
+  ): Promise<readonly CommitResult[] | { readonly version: number }>;
 };
 
 /** Makes the commits of one process to one shard, one after another. */
@@ -94,6 +94,7 @@ export function createAttempts(options: AttemptOptions): Attempts {
       versions.registry,
       ...packed.rows.flatMap(({ table, text }) => [currentVersionOf(table), markerRows[table], text]),
     ];
+    const all = (result: CommitResult) => groups.map(() => result);
     crash('commit_packed');
     let sent = false;
     for (let left = deadline - performance.now(); left > 0; left = deadline - performance.now()) {
@@ -105,15 +106,15 @@ export function createAttempts(options: AttemptOptions): Attempts {
           if (reply.text.startsWith('v')) return { version: Number(reply.text.slice(1)) };
           // An earlier copy may still arrive at a time when there is room.
           const refused = reply.text === 'o' || reply.text === 'e';
-          return sent && refused ? always({ kind: 'unknown' }) : readAnswer(reply.text, groups.length);
+          return sent && refused ? all({ kind: 'unknown' }) : readAnswer(reply.text, groups);
         }
-        if (reply.kind === 'refused' && !sent) return always({ kind: 'overloaded', reason: 'redis_refuses' });
+        if (reply.kind === 'refused' && !sent) return all({ kind: 'overloaded', reason: 'redis_refuses' });
         if (reply.kind === 'lost') sent = true;
       }
       await new Promise((resolve) => setTimeout(resolve, 25));
     }
     log.warn({ shard, groups: groups.length, sent }, 'commit not answered before its deadline');
-    return always(sent ? { kind: 'unknown' } : { kind: 'overloaded', reason: 'redis_unreachable' });
+    return all(sent ? { kind: 'unknown' } : { kind: 'overloaded', reason: 'redis_unreachable' });
   };
 
   /** Sends a commit once. Gives up after `leftMs` at the latest. */
@@ -150,29 +151,34 @@ export function createAttempts(options: AttemptOptions): Attempts {
 
 type Reply = { kind: 'answer'; text: string } | { kind: 'refused' } | { kind: 'lost' };
 
-function always(result: CommitResult): () => CommitResult {
-  return () => result;
-}
-
 function committed(answer: string): CommitResult {
   if (!answer.includes('d')) return { kind: 'committed', letters: answer };
   const letters = answer.replaceAll('d', 'r');
   return { kind: 'committed', letters, differing: answer.split('d').length - 1 };
 }
 
-function readAnswer(text: string, groupCount: number): (index: number) => CommitResult {
+/** The result of one record that is stored: of most groups. */
+const oneStored: CommitResult = { kind: 'committed', letters: 's' };
+
+/** The results of the groups. Throws if the script answered for others. */
+function readAnswer(text: string, groups: readonly Group[]): readonly CommitResult[] {
+  const all = (result: CommitResult) => groups.map(() => result);
   switch (text) {
     case 'e':
-      return always({ kind: 'overloaded', reason: 'state_not_loaded' });
+      return all({ kind: 'overloaded', reason: 'state_not_loaded' });
     case 'o':
-      return always({ kind: 'overloaded', reason: 'backlog_full' });
+      return all({ kind: 'overloaded', reason: 'backlog_full' });
     case 'x':
-      return always({ kind: 'unknown' });
+      return all({ kind: 'unknown' });
+    case '*':
+      return groups.map(({ records: { length } }) =>
+        length === 1 ? oneStored : { kind: 'committed', letters: 's'.repeat(length) },
+      );
   }
+  if (text.startsWith('=')) return lettersByGroup(text.slice(1), groups).map(committed);
   const answers = text.split(',');
-  if (answers.length !== groupCount) throw new Error('the commit script answered for other groups');
-  return (index) => {
-    const answer = answers[index] as string;
+  if (answers.length !== groups.length) throw new Error('the commit script answered for other groups');
+  return answers.map((answer) => {
     if (!answer.startsWith('l')) return committed(answer);
     const colon = answer.indexOf(':');
     return {
@@ -180,5 +186,5 @@ function readAnswer(text: string, groupCount: number): (index: number) => Commit
       limitIndex: Number(answer.slice(1, colon)),
       waitMs: Number(answer.slice(colon + 1)),
     };
-  };
+  });
 }

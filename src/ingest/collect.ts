@@ -19,7 +19,7 @@ import { type Mending, mendTimestamp, refuseSeconds } from './mend.js';
 import { type CheckedMessage, checkMessage } from './message.js';
 import { encodedRecords, type Group, packedBytesMax, recordBytesMax } from './pack.js';
 import type { ElementError } from './prepare.js';
-import { environmentLimits, type NamedLimit } from './request-limits.js';
+import { addEnvironmentLimits, type NamedLimit } from './request-limits.js';
 import { createSubmission, markUsers, type Submission } from './submission.js';
 import { readInstant } from './timestamp.js';
 
@@ -170,8 +170,8 @@ function* groupMessages(
     if (first === undefined) return;
     // No key comes with them.
     const callers = environment.needsWriteKey ? 'keyless' : 'all';
-    const ofAll = environmentLimits(run.length, run.length * bytesOfMessage, context, callers);
-    const limits = [...limitsOf(first, run.length), ...ofAll];
+    const limits = limitsOf(first, run.length);
+    addEnvironmentLimits(limits, run.length, run.length * bytesOfMessage, context, callers);
     const records = encodedRecords(run.map(({ record }) => record));
     groups.push({ limits, limitsPassRepeats: true, records, bytes: packedBytesMax(limits, records) });
     run = [];

@@ -11,6 +11,7 @@ import type { Suppressions } from '../privacy/suppression/suppressions.js';
 import { commitBatches } from '../tuning.js';
 import { type AttemptOptions, type CommitResult, createAttempts, type OverloadReason } from './attempts.js';
 import { createCommitQueue, type Queued } from './commit-queue.js';
+import type { Group } from './pack.js';
 import type { Submission } from './submission.js';
 
 export type Committer = {
@@ -53,9 +54,8 @@ export function createCommitter(options: CommitterOptions): Committer {
       decisions += 1 + group.limits.length;
       bytes += group.bytes;
     }
-    const refuse = (reason: OverloadReason) => settle(groups.map(() => ({ kind: 'overloaded', reason })));
-    if (closed) return refuse('stopping');
-    if (waitingBytes + bytes > commits.waitingBytesMax) return refuse('too_much_waiting');
+    if (closed) return settle(refused(groups, 'stopping'));
+    if (waitingBytes + bytes > commits.waitingBytesMax) return settle(refused(groups, 'too_much_waiting'));
     waiting.add({ submission, accountId, records, decisions, bytes, settle, sinceMs: performance.now() });
     waitingBytes += bytes;
     if (!busy) {
@@ -71,14 +71,14 @@ export function createCommitter(options: CommitterOptions): Committer {
       const batch = takeBatch();
       const started = performance.now();
       last = { beganMs: started, requests: batch.length };
-      const results = await commit(batch).catch(
-        (fault: unknown) => (): CommitResult => ({ kind: 'failed', fault }),
-      );
+      const results = await commit(batch).catch((fault: unknown) => allOf(batch, { kind: 'failed', fault }));
       commitSeconds.observe((performance.now() - started) / 1000);
-      let index = 0;
+      let first = 0;
       crash('commit_answered');
       for (const each of batch) {
-        tell(each, () => results(index++));
+        const end = first + each.submission.groups.length;
+        tell(each, results.slice(first, end));
+        first = end;
         crash('group_answered');
       }
     }
@@ -86,10 +86,9 @@ export function createCommitter(options: CommitterOptions): Committer {
     for (const resolve of idle.splice(0)) resolve();
   }
 
-  function tell({ submission, settle }: Waiting, result: () => CommitResult): void {
-    const its = submission.groups.map(result);
+  function tell({ settle }: Waiting, results: readonly CommitResult[]): void {
     try {
-      settle(its);
+      settle(results);
     } catch (error) {
       // Only this group's answer is lost.
       log.error({ shard, fault: describeError(error).name }, 'a result of a commit could not be delivered');
@@ -128,18 +127,22 @@ export function createCommitter(options: CommitterOptions): Committer {
   }
 
   /** Makes a commit, and repeats it with other marks while Redis says that there is a later version of the suppressions. */
-  async function commit(batch: readonly Waiting[]): Promise<(index: number) => CommitResult> {
-    const deadline = Math.min(...batch.map(({ sinceMs }) => sinceMs)) + commits.deadlineMs;
+  async function commit(batch: readonly Waiting[]): Promise<readonly CommitResult[]> {
+    const groups: Group[] = [];
+    let [firstMs, registry] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
+    for (const { submission, sinceMs } of batch) {
+      for (const group of submission.groups) groups.push(group);
+      firstMs = Math.min(firstMs, sinceMs);
+      registry = Math.min(registry, submission.registryVersion);
+    }
+    const deadline = firstMs + commits.deadlineMs;
     for (;;) {
       for (const { submission } of batch) submission.renew();
-      const groups = batch.flatMap(({ submission }) => submission.groups);
-      const versions = {
-        suppressions: suppressions.version(),
-        registry: Math.min(...batch.map(({ submission }) => submission.registryVersion)),
-      };
+      const versions = { suppressions: suppressions.version(), registry };
       const result = await attempts.make(groups, versions, deadline);
-      if (typeof result === 'function') return result;
-      if (!(await isInTime(suppressions.reach(result.version), deadline))) return () => suppressionsUnread;
+      if (!('version' in result)) return result;
+      if (!(await isInTime(suppressions.reach(result.version), deadline)))
+        return allOf(batch, suppressionsUnread);
     }
   }
 
@@ -170,6 +173,14 @@ export function createCommitter(options: CommitterOptions): Committer {
       if (busy) await new Promise<void>((resolve) => idle.push(resolve));
     },
   };
+}
+
+function refused(groups: Submission['groups'], reason: OverloadReason): CommitResult[] {
+  return groups.map(() => ({ kind: 'overloaded', reason }));
+}
+
+function allOf(batch: readonly Waiting[], result: CommitResult): readonly CommitResult[] {
+  return batch.flatMap(({ submission }) => submission.groups.map(() => result));
 }
 
 const suppressionsUnread: CommitResult = { kind: 'overloaded', reason: 'suppressions_unread' };

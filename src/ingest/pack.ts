@@ -3,16 +3,18 @@
 // string that it makes. All integers are big-endian. What the script has to look up comes first, so that it can look up
 // everything at once.
 //
-//   u16 logs,   { 12 B digest of what is limited, u32 window ms, u32 granularity ms } …
+//   u16 logs,   { 12 B digest of what is limited, u32 window ms, u32 granularity ms,
+//                 u32 cost of all groups together, u32 least max of all } …
 //   u16 claims, { 13 B of the event id, the record's fingerprint } …
 //   u16 names, u16 joins among them, u32 bytes of what follows,
 //     { u8 bytes of the name, u8 bytes of what joins it or 0, name, and of a join: that, u16 log from 0, u32 max } …
-//   groups:
-//     u16 limits (+32768 if its limits let repeats pass), { u16 log from 0, u32 cost, u32 max } …,
-//     u16 runs, { u8 rows argument from 0 (+128 if it takes the next claim, +64 if it is skipped, +32 if its records take the
-//                 next names), u16 records, u32 bytes of their rows } …
+//   u8 1 if the groups must be decided one by one, u32 bytes of what follows:
+//     groups: u16 limits (+32768 if its limits let repeats pass), { u16 log from 0, u32 cost, u32 max } …, u16 runs, its runs
+//   the runs of all groups, as few as possible: if the limits have room for all, only these are read
 //
-// A run is either several records of one table without claims, or one record with its claim; all are marked alike. Its rows are
+// A run: { u8 rows argument from 0 (+128 if it takes the next claim, +64 if it is skipped, +32 if its records take the next names),
+//          u16 records, u32 bytes of their rows }
+// It is either several records of one table without claims, or one record with its claim; all are marked alike. Its rows are
 // the next ones in its table's argument. A skipped record has no row there, but everything else: so it is decided like others.
 
 import type { RateLimit } from '../contract/limits.js';
@@ -79,14 +81,15 @@ export type Group = {
 /** By table: which of its columns is the time, or -1. */
 const timeColumns = tables.map((table) => Object.values<string>(recordColumns[table]).indexOf('time'));
 /** Bytes of a log and of the reference to it. */
-const limitBytesMax = 20 + 10;
+const limitBytesMax = 28 + 10;
 const groupBytes = 4;
 const claimBytes = 14;
 const claimedBytes = 13;
-/** Bytes of a run with a claim; every record may be one. */
-const runBytesMax = 7 + claimBytes;
-/** Bytes of the counts of logs, claims and names. */
-const headBytes = 12;
+const runBytes = 7;
+/** Bytes of a record's claim and its run, which is written twice; every record may be a run. */
+const recordDecisionBytesMax = 2 * runBytes + claimBytes;
+/** Bytes of the counts of logs, claims and names, and of what precedes the groups. */
+const headBytes = 17;
 /** Bytes of a name and a join beside their texts. */
 const nameBytes = 8;
 /** Bytes of a row's number in the commit and of the line feed. */
@@ -94,13 +97,14 @@ const rowEndBytesMax = 6;
 
 /** Upper bound of a group's packed size in bytes, also if it is alone in its commit. */
 export function packedBytesMax(limits: readonly LimitCheck[], records: Records): number {
-  const decisions = headBytes + groupBytes + limits.length * limitBytesMax + records.length * runBytesMax;
+  const decisions =
+    headBytes + groupBytes + limits.length * limitBytesMax + records.length * recordDecisionBytesMax;
   return decisions + records.rowBytesMax;
 }
 
 /** Upper bound of a record's part of its group's packed size. */
 export function recordBytesMax({ row }: IngestRecord): number {
-  return runBytesMax + rowEndBytesMax + Buffer.byteLength(row);
+  return recordDecisionBytesMax + rowEndBytesMax + Buffer.byteLength(row);
 }
 
 /** Makes records from encoded rows. */
@@ -132,23 +136,28 @@ export type Packed = {
 export function packGroups(groups: readonly Group[]): Packed {
   let bytesMax = 0;
   let decisionBytesMax = headBytes;
+  let oneByOne = 0;
   for (const group of groups) {
     bytesMax += group.bytes;
-    decisionBytesMax += groupBytes + group.limits.length * limitBytesMax + group.records.length * runBytesMax;
+    decisionBytesMax +=
+      groupBytes + group.limits.length * limitBytesMax + group.records.length * recordDecisionBytesMax;
     if (group.marks !== undefined) decisionBytesMax += limitBytesMax + bytesOfNames(group.marks);
+    if (group.limitsPassRepeats) oneByOne = 1;
   }
   const packed = Buffer.allocUnsafe(decisionBytesMax);
   const rows: { readonly table: number; readonly into: Buffer; readonly view: DataView; end: number }[] = [];
   const argumentOf: number[] = [];
+  const merged: Run[] = [];
   let rowNumber = 0;
 
   const { logs, end } = writeLogs(packed, 0, groups);
-  let at = writeNames(packed, writeClaims(packed, end, groups), groups, logs);
+  const groupsAt = writeNames(packed, writeClaims(packed, end, groups), groups, logs) + 5;
+  let at = groupsAt;
   let claimAt = end + 2;
   for (const group of groups) {
     at = packed.writeUInt16BE(group.limits.length + (group.limitsPassRepeats ? 32_768 : 0), at);
     for (const { digest, cost, limit } of group.limits) {
-      at = packed.writeUInt16BE(logs.get(digest) as number, at);
+      at = packed.writeUInt16BE((logs.get(digest) as Log).number, at);
       at = packed.writeUInt32BE(cost, at);
       at = packed.writeUInt32BE(limit.max, at);
     }
@@ -174,13 +183,23 @@ export function packGroups(groups: readonly Group[]): Packed {
       if (isSkipped(mark)) written.end = start;
       rowNumber += end - first;
       runs += 1;
-      at = packed.writeUInt8(argument + (hasClaim ? 128 : 0) + (mark === undefined ? 0 : bitsOf(mark)), at);
-      at = packed.writeUInt16BE(end - first, at);
-      at = packed.writeUInt32BE(written.end - start, at);
+      const bits = (hasClaim ? 128 : 0) + (mark === undefined ? 0 : bitsOf(mark));
+      const run = { kind: argument + bits, records: end - first, bytes: written.end - start };
+      at = writeRun(packed, at, run);
+      const last = merged[merged.length - 1];
+      if (last?.kind === run.kind && canBeMerged(bits)) {
+        last.records += run.records;
+        last.bytes += run.bytes;
+      } else {
+        merged.push(run);
+      }
       first = end;
     }
     packed.writeUInt16BE(runs, runsAt);
   }
+  packed.writeUInt8(oneByOne, groupsAt - 5);
+  packed.writeUInt32BE(at - groupsAt, groupsAt - 4);
+  for (const run of merged) at = writeRun(packed, at, run);
   return {
     decisions: packed.subarray(0, at),
     rows: rows.map(({ table, into, end }) => ({
@@ -190,27 +209,68 @@ export function packGroups(groups: readonly Group[]): Packed {
   };
 }
 
+type Run = { readonly kind: number; records: number; bytes: number };
+
+function writeRun(packed: Buffer, at: number, { kind, records, bytes }: Run): number {
+  const next = packed.writeUInt16BE(records, packed.writeUInt8(kind, at));
+  return packed.writeUInt32BE(bytes, next);
+}
+
+/** Whether a run may take the records of the next one like it: not if each record has a claim or a name of its own. */
+function canBeMerged(bits: number): boolean {
+  return (bits & (128 + 32)) === 0;
+}
+
 function newRows(table: number, bytesMax: number) {
   const into = Buffer.allocUnsafe(bytesMax);
   return { table, into, view: new DataView(into.buffer, into.byteOffset, into.length), end: 0 };
 }
 
-/** Writes each log once. Returns their numbers by digest, and where they end. */
+/** A log: its place among the logs, what all groups cost it, and the least that one of them allows. */
+type Log = {
+  readonly number: number;
+  readonly check: Pick<LimitCheck, 'digest' | 'limit'>;
+  cost: number;
+  max: number;
+};
+type Logs = ReadonlyMap<string, Log>;
+
+/** Writes each log once. Returns them by digest, and where they end. */
 function writeLogs(packed: Buffer, from: number, groups: readonly Group[]) {
-  const logs = new Map<string, number>();
-  let end = from + 2;
-  for (const group of groups) {
-    const limits = group.joinLimit === undefined ? group.limits : [...group.limits, group.joinLimit];
-    for (const { digest, limit } of limits) {
-      if (logs.has(digest)) continue;
-      logs.set(digest, logs.size);
-      end += packed.write(digest, end, 12, 'hex');
-      end = packed.writeUInt32BE(limit.windowMs, end);
-      end = packed.writeUInt32BE(limit.granularityMs, end);
+  const logs = new Map<string, Log>();
+  const add = (check: Log['check'], cost: number) => {
+    const log = logs.get(check.digest);
+    const { max } = check.limit;
+    if (log === undefined) {
+      logs.set(check.digest, { number: logs.size, check, cost, max });
+    } else {
+      log.cost += cost;
+      if (max < log.max) log.max = max;
     }
+  };
+  for (const { limits, joinLimit } of groups) {
+    for (const check of limits) add(check, check.cost);
+    if (joinLimit !== undefined) add(joinLimit, 0);
   }
-  packed.writeUInt16BE(logs.size, from);
+  let end = packed.writeUInt16BE(logs.size, from);
+  for (const { check, cost, max } of logs.values()) {
+    end += packed.write(check.digest, end, 12, 'hex');
+    end = packed.writeUInt32BE(check.limit.windowMs, end);
+    end = packed.writeUInt32BE(check.limit.granularityMs, end);
+    end = packed.writeUInt32BE(cost, end);
+    end = packed.writeUInt32BE(max, end);
+  }
   return { logs, end };
+}
+
+/** Divides the letters of all records among their groups. */
+export function lettersByGroup(letters: string, groups: readonly Group[]): string[] {
+  let end = 0;
+  return groups.map(({ records }) => {
+    const start = end;
+    end += records.length;
+    return letters.slice(start, end);
+  });
 }
 
 /** Writes all claims but their prints, which follow from the rows. */
@@ -229,12 +289,7 @@ function writeClaims(packed: Buffer, from: number, groups: readonly Group[]) {
 }
 
 /** Writes the names of anonymous users that may have been joined to suppressed ones. Returns where they end. */
-function writeNames(
-  packed: Buffer,
-  from: number,
-  groups: readonly Group[],
-  logs: ReadonlyMap<string, number>,
-) {
+function writeNames(packed: Buffer, from: number, groups: readonly Group[], logs: Logs) {
   const start = from + 8;
   let [at, names, joins] = [start, 0, 0];
   for (const { marks = [], joinLimit } of groups) {
@@ -247,7 +302,7 @@ function writeNames(
       if (mark.joins === undefined || joinLimit === undefined) continue;
       joins += 1;
       at += packed.write(mark.joins, at, 'latin1');
-      at = packed.writeUInt16BE(logs.get(joinLimit.digest) as number, at);
+      at = packed.writeUInt16BE((logs.get(joinLimit.digest) as Log).number, at);
       at = packed.writeUInt32BE(joinLimit.limit.max, at);
     }
   }

@@ -38,8 +38,8 @@ export type PlainEvents = {
   readonly body: Buffer;
   /** The spans of the events, one after another: texts without their quotes, properties with their braces. */
   readonly spans: Int32Array;
-  /** UTC in ClickHouse's format, for timestamps that do not have the common form. */
-  readonly times: readonly (string | undefined)[];
+  /** UTC in ClickHouse's format, for timestamps that do not have the common form; undefined if all have it. */
+  readonly times: readonly (string | undefined)[] | undefined;
 };
 
 /**
@@ -58,7 +58,7 @@ export function readPlainEvents(body: Buffer, owned: boolean, nowMs: number): Pl
 
   const count = isBulk ? listed : 1;
   const first = isBulk ? spansEach : 0;
-  const times = new Array<string | undefined>(count);
+  let times: (string | undefined)[] | undefined;
   for (let index = 0; index < count; index++) {
     const base = first + index * spansEach;
     if (!isValid(body, base)) return undefined;
@@ -67,6 +67,7 @@ export function readPlainEvents(body: Buffer, owned: boolean, nowMs: number): Pl
     if (start === 0 || isCommonTimestamp(body, start, end, nowMs)) continue;
     const time = readTimestamp(body.toString('utf8', start, end), nowMs);
     if ('refused' in time) return undefined;
+    times ??= new Array(count);
     times[index] = time.text;
   }
   const kept = spans.slice(first, first + count * spansEach);

@@ -33,30 +33,69 @@ const [, , ...fieldColumns] = Object.entries(recordColumns.events).map(([name, t
 const eventsTable = tables.indexOf('events');
 
 /** The records of plain events, with the same rows and claims as from `encodeEvent`. */
-export function recordsOf({ appId, body, spans, times, count }: PlainEvents): Records {
-  const head = Buffer.from(`["${appId}","`);
-  const eventIds = new Array<string | undefined>(count);
-  for (let i = 0; i < count; i++) {
-    const key = textOf(body, spans, i * spansEach, fields.idempotency_key);
-    if (key !== undefined) eventIds[i] = eventIdOfKey(appId, key, 'shared');
+export class PlainRecords implements Records {
+  readonly length: number;
+  readonly rowBytesMax: number;
+  readonly #events: PlainEvents;
+  readonly #head: Buffer;
+  #eventIds: (string | undefined)[] | undefined;
+
+  constructor(events: PlainEvents) {
+    const { appId, body, spans, count } = events;
+    this.#events = events;
+    this.#head = headOf(appId);
+    this.length = count;
+    this.rowBytesMax = body.length + count * (this.#head.length + rowBytesMax);
+    for (let i = 0; i < count; i++) {
+      const key = textOf(body, spans, i * spansEach, fields.idempotency_key);
+      if (key === undefined) continue;
+      this.#eventIds ??= new Array(count);
+      this.#eventIds[i] = eventIdOfKey(appId, key, 'shared');
+    }
   }
-  return {
-    length: count,
-    rowBytesMax: body.length + count * (head.length + rowBytesMax),
-    tableOf: () => eventsTable,
-    claimOf: (index) => eventIds[index],
-    write: (into, at, first, end, firstNumber) => {
-      for (let i = first; i < end; i++) {
-        at = copyBytes(head, 0, head.length, into, at);
-        const id = eventIds[i];
-        at = id === undefined ? writeUniqueEventId(into, at) : at + into.write(id, at, 'latin1');
-        at = writeFields(body, spans, i * spansEach, times[i], into, at);
-        at = writeNumber(firstNumber + i - first, into, at);
-        into[at++] = lineFeed;
-      }
-      return at;
-    },
-  };
+
+  tableOf(): number {
+    return eventsTable;
+  }
+
+  claimOf(index: number): string | undefined {
+    return this.#eventIds?.[index];
+  }
+
+  write(into: Buffer, at: number, first: number, end: number, firstNumber: number): number {
+    const { body, spans, times } = this.#events;
+    const head = this.#head;
+    for (let i = first; i < end; i++) {
+      at = copyBytes(head, 0, head.length, into, at);
+      const id = this.claimOf(i);
+      at = id === undefined ? writeUniqueEventId(into, at) : at + into.write(id, at, 'latin1');
+      at = writeFields(body, spans, i * spansEach, times?.[i], into, at);
+      at = writeNumber(firstNumber + i - first, into, at);
+      into[at++] = lineFeed;
+    }
+    return at;
+  }
+
+  /** Marks the events by their users, from the bytes of the body; undefined if none has a mark, as nearly always. */
+  marksBy(suppressed: SuppressedUsers): Marks {
+    const { body, spans, count } = this.#events;
+    let marks: (Mark | undefined)[] | undefined;
+    for (let i = 0; i < count; i++) {
+      const mark = markOf(body, spans, i, suppressed);
+      if (mark === undefined) continue;
+      marks ??= new Array<Mark | undefined>(count).fill(undefined);
+      marks[i] = mark;
+    }
+    return marks;
+  }
+}
+
+let lastHead = { appId: '', bytes: Buffer.alloc(0) };
+
+/** How the rows of an environment begin. The last one is kept: many requests in a row have the same. */
+function headOf(appId: string): Buffer {
+  if (lastHead.appId !== appId) lastHead = { appId, bytes: Buffer.from(`["${appId}","`) };
+  return lastHead.bytes;
 }
 
 /** Writes a row from the end of the event's id to the comma before its number. */
@@ -143,26 +182,14 @@ const lineFeed = 0x0a;
 const zero = 0x30;
 
 /** The users of the events, in their order. */
-export function usersOf({ body, spans, count }: PlainEvents): Checked[] {
-  const users: Checked[] = [];
-  for (let i = 0; i < count; i++) {
-    const identity = textOf(body, spans, i * spansEach, fields.identity) ?? '';
-    users.push({ identity, userId: textOf(body, spans, i * spansEach, fields.user_id) });
-  }
-  return users;
+export function usersOf(events: PlainEvents): Checked[] {
+  return Array.from({ length: events.count }, (_, index) => userOf(events, index));
 }
 
-/** Marks the events by their users, from the bytes of the body; undefined if none has a mark, as nearly always. */
-export function markEvents(events: PlainEvents, suppressed: SuppressedUsers): Marks {
-  const { body, spans, count } = events;
-  let marks: (Mark | undefined)[] | undefined;
-  for (let i = 0; i < count; i++) {
-    const mark = markOf(body, spans, i, suppressed);
-    if (mark === undefined) continue;
-    marks ??= new Array<Mark | undefined>(count).fill(undefined);
-    marks[i] = mark;
-  }
-  return marks;
+export function userOf({ body, spans }: PlainEvents, index: number): Checked {
+  const base = index * spansEach;
+  const identity = textOf(body, spans, base, fields.identity) ?? '';
+  return { identity, userId: textOf(body, spans, base, fields.user_id) };
 }
 
 function markOf(

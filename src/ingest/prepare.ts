@@ -18,11 +18,11 @@ import {
   recordBytesMax,
 } from './pack.js';
 import type { PlainEvents } from './plain-events.js';
-import { markEvents, recordsOf, usersOf } from './plain-rows.js';
+import { PlainRecords, userOf, usersOf } from './plain-rows.js';
 import type { CheckContext, Checked, RecordKind } from './record-kind.js';
 import {
+  addEnvironmentLimits,
   bulkLimits,
-  environmentLimits,
   type LimitContext,
   type NamedLimit,
   singleLimits,
@@ -165,30 +165,29 @@ export function preparePlain(
   context: PrepareContext,
 ): Ready | undefined {
   const limits = plainLimits(kind, events, context);
-  if (limits.some(({ cost, limit }) => cost > limit.max)) return undefined;
-  const groups = groupOf(recordsOf(events), limits, context);
-  const submission = createSubmission(context, groups, (suppressed) => markEvents(events, suppressed));
-  return { kind: 'ready', submission, records: events.count, errors: [], mendings: new Map() };
+  for (const { cost, limit } of limits) if (cost > limit.max) return undefined;
+  const records = new PlainRecords(events);
+  const groups = groupOf(records, limits, context);
+  const submission = createSubmission(context, groups, (suppressed) => records.marksBy(suppressed));
+  return { kind: 'ready', submission, records: events.count, errors: noErrors, mendings: noMendings };
 }
+
+const noErrors: readonly ElementError[] = [];
+const noMendings: ReadonlyMap<Mending, number> = new Map();
 
 function plainLimits(
   kind: Pick<RecordKind, 'name' | 'singleLimit'>,
   events: PlainEvents,
   context: PrepareContext,
-): readonly NamedLimit[] {
-  const users = () => usersOf(events);
+): NamedLimit[] {
   return events.isBulk
-    ? bulkLimits(kind, events.count, users, context)
-    : singleLimits(kind, users()[0] as Checked, context);
+    ? bulkLimits(kind, events.count, () => usersOf(events), context)
+    : singleLimits(kind, userOf(events, 0), context);
 }
 
-/** The group of a request. `own`: the limits of its kind; the ones of the environment count what is stored of it. */
-function groupOf(
-  records: Records,
-  own: readonly NamedLimit[],
-  context: LimitContext,
-): readonly LimitedGroup[] {
-  const limits = [...own, ...environmentLimits(records.length, records.rowBytesMax, context)];
+/** The group of a request. `limits`: of its kind; those of the environment, which count what is stored of it, are added. */
+function groupOf(records: Records, limits: NamedLimit[], context: LimitContext): readonly LimitedGroup[] {
+  addEnvironmentLimits(limits, records.length, records.rowBytesMax, context);
   return [{ limits, records, bytes: packedBytesMax(limits, records) }];
 }
 

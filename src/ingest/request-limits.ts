@@ -21,22 +21,21 @@ export function singleLimits(
   return [{ name, digest: limitKeys.ofUser(counter, environment.appId, user), cost: 1, limit }];
 }
 
-/** The limits of an environment over all endpoints: its records, and their bytes as they are before they are compressed. */
-export function environmentLimits(
+/** Adds the limits of an environment over all endpoints: its records, and their bytes as they are before they are compressed. */
+export function addEnvironmentLimits(
+  limits: NamedLimit[],
   records: number,
   bytes: number,
   { environment, limitKeys }: LimitContext,
   callers: Callers = 'all',
-): NamedLimit[] {
+): void {
   const { app_records: ofRecords, app_bytes: ofBytes } = environment.limits;
-  const limits: NamedLimit[] = [];
-  if (records === 0 || (ofRecords === undefined && ofBytes === undefined)) return limits;
+  if (records === 0 || (ofRecords === undefined && ofBytes === undefined)) return;
   const digests = limitKeys.ofEnvironment(environment, callers);
   if (ofRecords !== undefined)
     limits.push({ name: 'app_records', digest: digests.records, cost: records, limit: ofRecords });
   if (ofBytes !== undefined)
     limits.push({ name: 'app_bytes', digest: digests.bytes, cost: bytes, limit: ofBytes });
-  return limits;
 }
 
 /** The limits of a bulk request, counted in records: of its environment, and of each user in it. */

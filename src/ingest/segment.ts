@@ -13,7 +13,7 @@ import type { Mending } from './mend.js';
 import { encodedRecords, packedBytesMax, recordBytesMax } from './pack.js';
 import type { ElementError, LimitedGroup } from './prepare.js';
 import type { Checked } from './record-kind.js';
-import { bulkLimits, environmentLimits, type LimitContext, type NamedLimit } from './request-limits.js';
+import { addEnvironmentLimits, bulkLimits, type LimitContext, type NamedLimit } from './request-limits.js';
 import { checkSegmentMessage, readSegmentTime, type SegmentRecord } from './segment-message.js';
 import { createSubmission, markUsers, type Submission } from './submission.js';
 
@@ -110,8 +110,8 @@ export function* prepareSegment(
   const never = limits.find(({ cost, limit }) => cost > limit.max);
   if (never !== undefined) return { kind: 'refused', reason: tooLargeForLimit(never) };
   const encoded = encodedRecords(records.map(({ record }) => record));
-  const all = [...limits, ...environmentLimits(encoded.length, encoded.rowBytesMax, context)];
-  const groups = [{ limits: all, records: encoded, bytes: packedBytesMax(all, encoded) }];
+  addEnvironmentLimits(limits, encoded.length, encoded.rowBytesMax, context);
+  const groups = [{ limits, records: encoded, bytes: packedBytesMax(limits, encoded) }];
   const named = records.map((each) => each.named);
   const submission = createSubmission(context, groups, (suppressed) => markUsers(named, suppressed));
   return { kind: 'ready', submission, recordsOf, errors, mendings };

@@ -36,13 +36,15 @@ export function createSubmission<G extends Group>(
   marksOf: (suppressed: SuppressedUsers) => Marks,
 ): Submission<G> {
   let version = -2;
+  let areMarked = false;
 
   function renew(): void {
     if (version === suppressions.version()) return;
     version = suppressions.version();
     const suppressed = suppressions.of(environment);
     const marks = suppressed === undefined ? undefined : marksOf(suppressed);
-    setMarks(groups, marks, () => joinLimitOf(environment, limitKeys));
+    if (marks !== undefined || areMarked) setMarks(groups, marks, () => joinLimitOf(environment, limitKeys));
+    areMarked = marks !== undefined;
   }
 
   renew();

@@ -111,6 +111,8 @@ end
 
 local entry_bytes = 12
 local kinds, kind_of_log, logs, log_starts, log_used, log_added, at = {}, {}, {}, {}, {}, {}, nil
+-- What all groups together would add to each log, and the least that one of them allows.
+local log_costs, log_maxes = {}, {}
 
 -- Limited callers wait for time to pass, so after Redis's clock was set back this clock goes on from where it was.
 local limit_clock_us = tonumber(state[7] or '0')
@@ -132,12 +134,14 @@ for i = 1, log_count do
     local window_ms, granularity_ms = unpack_struct('>I4I4', kind_id)
     local keeps_ms = window_ms + granularity_ms
     local slot = limit_now_ms - limit_now_ms % granularity_ms
-    kind = { keeps_ms = keeps_ms, slot = slot, generation = math.floor(limit_now_ms / keeps_ms), logs = {}, digests = {} }
+    local generation = math.floor(limit_now_ms / keeps_ms)
+    -- `entries`: what is appended to a log, by count.
+    kind = { keeps_ms = keeps_ms, slot = slot, generation = generation, logs = {}, digests = {}, entries = {} }
     kinds[kind_id] = kind
   end
   local n = #kind.logs + 1
   kind_of_log[i], kind.logs[n], kind.digests[n] = kind, i, sub(packed, at, at + 11)
-  at = at + 20
+  log_costs[i], log_maxes[i], at = unpack_struct('>I4I4', packed, at + 20)
 end
 for _, kind in pairs(kinds) do
   local newer = read_fields(generation_key(kind, kind.generation), kind.digests)
@@ -154,7 +158,7 @@ local function sum_up(i)
   local gone_ms = limit_now_ms - kind_of_log[i].keeps_ms
   while first < #log and unpack_struct('>d', log, first) <= gone_ms do first = first + entry_bytes end
   for entry_at = first + 8, #log, entry_bytes do used = used + unpack_struct('>I4', log, entry_at) end
-  log_starts[i], log_used[i], log_added[i] = first, used, 0
+  log_starts[i], log_used[i], log_added[i] = first, used, log_added[i] or 0
 end
 
 -- Milliseconds to wait until `cost` more fit; 0 when they fit now.
@@ -174,7 +178,13 @@ end
 
 -- The log with the entries of this commit, without the ones that have left the window.
 local function renewed_log(i)
-  local log, slot, added = logs[i], kind_of_log[i].slot, log_added[i]
+  local log, kind, added = logs[i], kind_of_log[i], log_added[i]
+  local slot, entry = kind.slot, kind.entries[added]
+  if not entry then
+    entry = pack_struct('>dI4', slot, added)
+    kind.entries[added] = entry
+  end
+  if log == '' then return entry end
   local last = #log - entry_bytes + 1
   if last >= log_starts[i] then
     local time_ms, count = unpack_struct('>dI4', log, last)
@@ -182,7 +192,7 @@ local function renewed_log(i)
       return sub(log, log_starts[i], last - 1) .. pack_struct('>dI4', slot, count + added)
     end
   end
-  return sub(log, log_starts[i]) .. pack_struct('>dI4', slot, added)
+  return sub(log, log_starts[i]) .. entry
 end
 
 -- 3. Claims: a hash of buckets of 16-byte entries, oldest first: 2 bytes of minute, 13 bytes of event id, and the fingerprint of
@@ -278,9 +288,8 @@ local function join(i)
   new_joins[#new_joins + 1], new_joins[#new_joins + 2] = names[i], its.value
 end
 
--- 5. Decide every group, in order.
+-- 5. Decide every group, in order; all at once if there is room for all of them.
 
-local answers, charged_logs, charged_costs = {}, {}, {}
 local next_id, next_name = 1, 1
 
 -- Whether all records of the runs packed from here are repeats.
@@ -304,58 +313,78 @@ local function keep(rows_of, bytes, records)
   rows_of.kept = rows_of.kept + records
 end
 
-while at <= #packed do
-  local limit_count
+-- Decides the run packed here. Returns the letters of its records.
+local function decide_run(limited)
+  local kind, records, bytes
+  kind, records, bytes, at = unpack_struct('>BI2I4', packed, at)
+  local letter, skipped = limited and 'r' or 's', nil
+  if kind >= 128 then
+    kind = kind - 128
+    if not limited then letter = claim(next_id) end
+    next_id = next_id + 1
+  end
+  if kind >= 64 then kind, skipped = kind - 64, 'k' end
+  if kind >= 32 then
+    kind = kind - 32
+    if names and not limited then
+      if joins[next_name] and not joined[names[next_name]] then join(next_name) end
+      if joined[names[next_name]] then skipped = 'k' elseif skipped then skipped = 'u' end
+    end
+    next_name = next_name + records
+  end
+  local rows_of = tables[kind + 1]
+  if letter == 's' then
+    if skipped then letter = skipped else keep(rows_of, bytes, records) end
+  end
+  rows_of.at = rows_of.at + bytes
+  return string.rep(letter, records)
+end
+
+-- Decides the group packed here. Returns its answer.
+local function decide_group()
+  local limit_count, run_count
   limit_count, at = unpack_struct('>I2', packed, at)
   local pass_repeats = limit_count >= 32768
   if pass_repeats then limit_count = limit_count - 32768 end
-  local wait_ms, wait_limit = 0, 0
+  local wait_ms, wait_limit, charged, costs = 0, 0, {}, {}
   for i = 1, limit_count do
     local log, cost, max
     log, cost, max, at = unpack_struct('>I2I4I4', packed, at)
     local ms = wait_for_room(log + 1, cost, max)
     if ms > wait_ms then wait_ms, wait_limit = ms, i - 1 end
-    charged_logs[i], charged_costs[i] = log + 1, cost
+    charged[i], costs[i] = log + 1, cost
   end
-  local run_count
   run_count, at = unpack_struct('>I2', packed, at)
   if pass_repeats and all_claimed(at, run_count) then wait_ms, limit_count = 0, 0 end
   local limited = wait_ms > 0
   if not limited then
-    for i = 1, limit_count do
-      local log = charged_logs[i]
-      log_added[log] = log_added[log] + charged_costs[i]
-    end
+    for i = 1, limit_count do log_added[charged[i]] = log_added[charged[i]] + costs[i] end
   end
   local letters = {}
-  for i = 1, run_count do
-    local kind, records, bytes
-    kind, records, bytes, at = unpack_struct('>BI2I4', packed, at)
-    local letter, skipped = limited and 'r' or 's', nil
-    if kind >= 128 then
-      kind = kind - 128
-      if not limited then letter = claim(next_id) end
-      next_id = next_id + 1
-    end
-    if kind >= 64 then kind, skipped = kind - 64, 'k' end
-    if kind >= 32 then
-      kind = kind - 32
-      if names and not limited then
-        if joins[next_name] and not joined[names[next_name]] then join(next_name) end
-        if joined[names[next_name]] then skipped = 'k' elseif skipped then skipped = 'u' end
-      end
-      next_name = next_name + records
-    end
-    local rows_of = tables[kind + 1]
-    if letter == 's' then
-      if skipped then letter = skipped else keep(rows_of, bytes, records) end
-    end
-    letters[i] = string.rep(letter, records)
-    rows_of.at = rows_of.at + bytes
-  end
-  answers[#answers + 1] = limited and string.format('l%d:%.0f', wait_limit, wait_ms) or table.concat(letters)
+  for i = 1, run_count do letters[i] = decide_run(limited) end
+  return limited and string.format('l%d:%.0f', wait_limit, wait_ms) or table.concat(letters)
 end
-local answer = table.concat(answers, ',')
+
+local one_by_one, group_bytes
+one_by_one, group_bytes, at = unpack_struct('>BI4', packed, at)
+local groups_end = at + group_bytes
+local fits = one_by_one == 0
+for i = 1, log_count do
+  local cost, max = log_costs[i], log_maxes[i]
+  -- Most users have an empty log.
+  if cost > max or logs[i] ~= '' and wait_for_room(i, cost, max) > 0 then fits = false end
+end
+local answers, answer = {}, nil
+if fits then
+  log_added = log_costs
+  at = groups_end
+  while at <= #packed do answers[#answers + 1] = decide_run(false) end
+  answer = table.concat(answers)
+  answer = find(answer, '[^s]') and '=' .. answer or '*'
+else
+  while at < groups_end do answers[#answers + 1] = decide_group() end
+  answer = table.concat(answers, ',')
+end
 
 -- 6. Write: rows first, then what records them. From here on nothing fails.
 

@@ -310,6 +310,48 @@ test('groups of one commit see each other: exactly as many pass as the limit all
   assert.ok(answers.slice(30).every((answer) => answer.startsWith('l0:')));
 });
 
+test('groups are decided alike all at once, where the limits have room for all, and one after another', async () => {
+  const record = fc.record({ key: fc.option(fc.integer({ min: 0, max: 5 }), { nil: undefined }) });
+  const made = fc.record({
+    records: fc.array(record, { minLength: 1, maxLength: 3 }),
+    limits: fc.uniqueArray(fc.integer({ min: 0, max: 2 }), { maxLength: 3 }),
+    cost: fc.integer({ min: 1, max: 3 }),
+  });
+  const commits = fc.array(fc.array(made, { minLength: 1, maxLength: 6 }), { minLength: 1, maxLength: 4 });
+  let together = 0;
+  await fc.assert(
+    fc.asyncProperty(commits, fc.integer({ min: 4, max: 30 }), async (steps, max) => {
+      const results: unknown[] = [];
+      for (const oneByOne of [false, true]) {
+        await redis.flushall();
+        await loadShard(redis);
+        const answers: string[] = [];
+        for (const step of steps) {
+          await standLimitClock(1_800_000_000_000);
+          const groups = step.map(({ records, limits, cost }, i) =>
+            group(
+              records.map(({ key }, j) =>
+                eventRecord(`${i} ${j}`, key === undefined ? undefined : `key ${key}`),
+              ),
+              limits.map((name) => limit(`l${name}`, max, 60_000, cost)),
+            ),
+          );
+          // One such group makes the script look at each.
+          const last = { ...group([]), limitsPassRepeats: oneByOne };
+          answers.push(await commit(redis, [...groups, last]));
+        }
+        const logs = (await redis.keys('{s0}:limits:*')).sort();
+        const entries = await Promise.all(logs.map((key) => redis.hgetallBuffer(key)));
+        results.push([answers, logs, entries, await redis.hgetall('{s0}:claim_counts')]);
+        together += oneByOne || answers.some((answer) => answer.includes('l')) ? 0 : 1;
+      }
+      assert.deepEqual(results[0], results[1]);
+    }),
+    { numRuns: 60 },
+  );
+  assert.ok(together > 5 && together < 55, `in ${together} runs of 60 no group was refused`);
+});
+
 test('a group of several events passes whole or not at all', async () => {
   const five = (cost: number) =>
     group([eventRecord('a'), eventRecord('b')], [limit('five', 5, 60_000, cost)]);

@@ -10,6 +10,7 @@ import {
   type Group,
   type IngestRecord,
   type LimitCheck,
+  lettersByGroup,
   packedBytesMax,
   packGroups,
 } from '../../src/ingest/pack.js';
@@ -68,7 +69,7 @@ export function submissionOf(group: Group, accountId = '1'): Submission {
 
 let sequence = 0;
 
-/** Runs the commit script; settles with its answer. */
+/** Runs the commit script; settles with its answer, letters by group also where the script gives them for all records. */
 export async function commit(
   redis: Redis,
   groups: readonly Group[],
@@ -90,7 +91,10 @@ export async function commit(
     overrides.registryVersion ?? Number.MAX_SAFE_INTEGER,
     ...packed.rows.flatMap(({ table, text }) => [currentVersionOf(table), markerRows[table], text]),
   ];
-  return String(await runScript(redis, overrides.script ?? scripts.commit, keys, args));
+  const answer = String(await runScript(redis, overrides.script ?? scripts.commit, keys, args));
+  if (answer !== '*' && !answer.startsWith('=')) return answer;
+  const records = groups.reduce((sum, each) => sum + each.records.length, 0);
+  return lettersByGroup(answer === '*' ? 's'.repeat(records) : answer.slice(1), groups).join();
 }
 
 export function group(list: IngestRecord[], limits: LimitCheck[] = []): Group {

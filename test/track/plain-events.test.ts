@@ -250,7 +250,7 @@ test('keeps no more memory of a compressed body than its inflated length', async
     guard: (work: unknown) => work,
   } as unknown as Exchange;
   const events = await new Promise<ReturnType<typeof readPlainEvents>>((resolve) => {
-    readJsonBody(exchange, bodies.singleBytesMax, (body, owned) =>
+    readJsonBody(exchange, bodies.singleBytesMax, (_, body, owned) =>
       resolve(readPlainEvents(body, owned, nowMs)),
     );
   });

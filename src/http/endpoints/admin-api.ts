@@ -78,7 +78,7 @@ function handle(
     withoutBody(exchange);
     return run(() => (hasBody ? { fields: {}, text: '' } : parametersOf(command, exchange.query)));
   }
-  readJsonBody(exchange, bodyBytesMax, (bytes, owned) => {
+  readJsonBody(exchange, bodyBytesMax, (_, bytes, owned) => {
     const kept = owned ? bytes : Buffer.from(bytes);
     run(() => fieldsOf(kept));
   });

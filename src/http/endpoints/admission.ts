@@ -120,7 +120,7 @@ export function createAdmission(
   { environments, ingestion, counts, rejected, traffic }: IngestOptions,
   steps: AdmissionSteps,
 ): Admission {
-  const { countRecords, countLimited } = createRecordCounts(endpoint, { counts, traffic });
+  const { countRecords, countStored, countLimited } = createRecordCounts(endpoint, { counts, traffic });
 
   function receive(exchange: Exchange, body: Buffer, owned: boolean): void {
     const receivedMs = Date.now();
@@ -249,6 +249,7 @@ export function createAdmission(
     noteIgnored,
     noteElements,
     countRecords,
+    countStored,
     countLimited,
   };
 }

@@ -8,7 +8,7 @@ import { rejection } from '../../contract/outcomes.js';
 import { requestsLimited } from '../../metrics.js';
 import type { Environments, LiveEnvironment } from '../../registry/environments.js';
 import { readBasic, readBasicName, readBearer } from '../protocol/authorization.js';
-import { type BodyTypes, readJsonBody, type TakeBody } from '../protocol/body.js';
+import type { TakeBody } from '../protocol/body.js';
 import { networkOf } from '../protocol/caller-address.js';
 import type { Exchange } from '../protocol/exchange.js';
 
@@ -104,23 +104,15 @@ function takeOfAddress(bytesMax: number): (exchange: Exchange, bytes: number) =>
   return ({ address }, bytes) => allowance.take(networkOf(address), bytes, limit);
 }
 
-/** Reads the body of an endpoint for strangers, as `readJsonBody` does, and refuses it beyond the allowance of its sender. */
-export function readAllowedBody(
-  exchange: Exchange,
-  endpoint: string,
-  rule: AllowanceRule,
-  bytesMax: number,
-  take: TakeBody,
-  types?: BodyTypes,
-): void {
-  const takeAllowed: TakeBody = (body, owned) => {
+/** Takes the bodies of an endpoint for strangers, and refuses those beyond the allowance of their sender. */
+export function withinAllowance(endpoint: string, rule: AllowanceRule, take: TakeBody): TakeBody {
+  return (exchange, body, owned) => {
     const { limit, waitMs } = rule(exchange, body.length);
-    if (waitMs === 0) return take(body, owned);
+    if (waitMs === 0) return take(exchange, body, owned);
     requestsLimited.inc({ endpoint, limit });
     const reason = limit === 'app_bytes' ? tooManyOfEnvironment : tooManyOfAddress;
     exchange.refuse(reason, {}, [['Retry-After', String(Math.ceil(waitMs / 1000))]]);
   };
-  readJsonBody(exchange, bytesMax, takeAllowed, types);
 }
 
 const tooManyOfAddress = rejection(

@@ -15,7 +15,7 @@ import { atOnce, type Steps } from '../../parsing/steps.js';
 import type { LiveEnvironment } from '../../registry/environments.js';
 import { collectDoc, collectPreflightDoc } from '../openapi/collect.js';
 import { operation } from '../openapi/document.js';
-import { type TakeBody, typesOfBrowsers } from '../protocol/body.js';
+import { readJsonBody, typesOfBrowsers } from '../protocol/body.js';
 import { openRoutes } from '../protocol/cors.js';
 import type { Exchange } from '../protocol/exchange.js';
 import type { Route } from '../protocol/server.js';
@@ -27,7 +27,7 @@ import {
   type IngestOptions,
   rejectionOf,
 } from './admission.js';
-import { everyBody, readAllowedBody } from './byte-allowance.js';
+import { everyBody, withinAllowance } from './byte-allowance.js';
 
 export type CollectOptions = IngestOptions & {
   /** The Event Visualizer's function; without it no pairing lives. */
@@ -43,11 +43,10 @@ export function collectRoutes(options: CollectOptions): Route[] {
     list: { field: 'messages', recordsMax: counts.collectMessagesMax },
     proceed,
   });
-  const allowed = everyBody(options.addressBytesMax);
+  const take = withinAllowance(endpoint, everyBody(options.addressBytesMax), admission.receive);
 
   function handle(exchange: Exchange): void {
-    const take: TakeBody = (body, owned) => admission.receive(exchange, body, owned);
-    readAllowedBody(exchange, endpoint, allowed, bodies.collectBytesMax, take, typesOfBrowsers);
+    readJsonBody(exchange, bodies.collectBytesMax, take, typesOfBrowsers);
   }
 
   function proceed(exchange: Exchange, entered: Admitted): void {
@@ -70,7 +69,7 @@ export function collectRoutes(options: CollectOptions): Route[] {
     if (prepared.errors.length > 0) admission.noteElements(entered, prepared.errors, prepared.messages);
     const request = { pairing: pairingOf(document.value), prepared, environment };
     if (prepared.accepted.length === 0) return answer(exchange, request, []);
-    const settle = exchange.guard((results: readonly CommitResult[]) => answer(exchange, request, results));
+    const settle = (results: readonly CommitResult[]) => exchange.run(answer, exchange, request, results);
     ingestion.committerOf(environment.shard).submit(prepared.submission, settle);
   }
 

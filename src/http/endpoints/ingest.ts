@@ -22,7 +22,7 @@ import { atOnce, type Steps } from '../../parsing/steps.js';
 import type { LiveEnvironment } from '../../registry/environments.js';
 import { operation } from '../openapi/document.js';
 import { ingestDocs } from '../openapi/ingest.js';
-import { tooLarge } from '../protocol/body.js';
+import { readJsonBody, tooLarge } from '../protocol/body.js';
 import type { Exchange } from '../protocol/exchange.js';
 import type { Handler, Route } from '../protocol/server.js';
 import { runInSlices } from '../protocol/slices.js';
@@ -36,7 +36,7 @@ import {
   rejectionOf,
   repeatsHeader,
 } from './admission.js';
-import { type ForStrangers, readAllowedBody } from './byte-allowance.js';
+import { type ForStrangers, withinAllowance } from './byte-allowance.js';
 import { withAllowance } from './import-allowance.js';
 import { createWriteAccess, writeKeyGuard } from './write-access.js';
 
@@ -67,10 +67,12 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
     refusalOf,
   });
 
+  const take = withinAllowance(kind.name, options.largeBodies, (exchange, body, owned) => {
+    if (!receivePlain(exchange, body, owned)) admission.receive(exchange, body, owned);
+  });
+
   function handle(exchange: Exchange): void {
-    readAllowedBody(exchange, kind.name, options.largeBodies, bytesMax, (body, owned) => {
-      if (!receivePlain(exchange, body, owned)) admission.receive(exchange, body, owned);
-    });
+    readJsonBody(exchange, bytesMax, take);
   }
 
   /** The short way for plain requests. Returns false, and has done nothing, if this is not one of them. */
@@ -146,9 +148,8 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
     environment: LiveEnvironment,
     ingestion: Ingestion,
   ): void {
-    const settle = exchange.guard(([result]: readonly CommitResult[]) =>
-      answer(exchange, prepared, result as CommitResult, environment),
-    );
+    const settle = ([result]: readonly CommitResult[]) =>
+      exchange.run(answer, exchange, prepared, result as CommitResult, environment);
     ingestion.committerOf(environment.shard).submit(prepared.submission, settle);
   }
 
@@ -177,6 +178,10 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
     environment: LiveEnvironment,
   ): void {
     const { errors, mendings, records } = prepared;
+    if (letters === 's' && errors.length === 0 && mendings.size === 0) {
+      admission.countStored(environment.appId);
+      return exchange.ok();
+    }
     let [stored, repeated, unjoined] = [0, 0, 0];
     for (let i = 0; i < letters.length; i++) {
       if (letters[i] === 's') stored += 1;

@@ -31,6 +31,8 @@ export type RecordOutcomes = {
 
 export type RecordCounts = {
   countRecords(appId: string, outcomes: RecordOutcomes): void;
+  /** Counts one record that is stored: most requests. */
+  countStored(appId: string): void;
   /** Counts what a limit had no room for. */
   countLimited(appId: string, limit: string, requests: number, records: number): void;
 };
@@ -67,10 +69,15 @@ export function createRecordCounts(
     if (mendings.size > 0) counts.addMendings(appId, mendings);
   }
 
+  function countStored(appId: string): void {
+    accepted.inc(1);
+    traffic.add(appId, 'accepted', 1);
+  }
+
   function countLimited(appId: string, limit: string, requests: number, records: number): void {
     requestsLimited.inc({ endpoint, limit }, requests);
     traffic.add(appId, 'limited', records);
   }
 
-  return { countRecords, countLimited };
+  return { countRecords, countStored, countLimited };
 }

@@ -13,7 +13,7 @@ import type { LiveEnvironment } from '../../registry/environments.js';
 import { operation } from '../openapi/document.js';
 import { segmentDoc } from '../openapi/segment.js';
 import { readBasicName } from '../protocol/authorization.js';
-import { anyType, type TakeBody } from '../protocol/body.js';
+import { anyType, readJsonBody } from '../protocol/body.js';
 import { openRoutes } from '../protocol/cors.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import type { Guard } from '../protocol/guard.js';
@@ -28,7 +28,7 @@ import {
   rejectionOf,
   repeatsHeader,
 } from './admission.js';
-import { type ForStrangers, readAllowedBody } from './byte-allowance.js';
+import { type ForStrangers, withinAllowance } from './byte-allowance.js';
 import { writeKeyGuard } from './write-access.js';
 
 export type SegmentOptions = IngestOptions &
@@ -75,6 +75,7 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
       admits,
       takesImports: true,
     });
+    const take = withinAllowance(endpoint, options.largeBodies, admission.receive);
     return {
       method: 'post',
       path: `/v1/${path}`,
@@ -82,8 +83,7 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
       ...(path === (type ?? 'batch') && { doc: operation(segmentDoc(path), admissionGuard, keyGuard) }),
       handle: (exchange) => {
         exchange.saysWhyAtTop = true;
-        const take: TakeBody = (body, owned) => admission.receive(exchange, body, owned);
-        readAllowedBody(exchange, endpoint, options.largeBodies, bytesMax, take, anyType);
+        readJsonBody(exchange, bytesMax, take, anyType);
       },
     };
 
@@ -121,9 +121,8 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
       if (errors.length > 0)
         admission.noteElements(entered, errors, typeOfPath === undefined ? value.batch : [value]);
       if (prepared.kind === 'refused') return answerRejected(exchange, admission, environment, errors);
-      const settle = exchange.guard(([result]: readonly CommitResult[]) =>
-        answer(exchange, entered, prepared, result as CommitResult),
-      );
+      const settle = ([result]: readonly CommitResult[]) =>
+        exchange.run(answer, exchange, entered, prepared, result as CommitResult);
       ingestion.committerOf(environment.shard).submit(prepared.submission, settle);
     }
 

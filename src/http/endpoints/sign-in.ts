@@ -221,7 +221,7 @@ function routeOf(
       withoutBody(exchange);
       return answerOrFail(options, exchange, () => run({}));
     }
-    readJsonBody(exchange, bodies.accessBytesMax, (bytes) => {
+    readJsonBody(exchange, bodies.accessBytesMax, (_, bytes) => {
       const document = parseDocument(bytes);
       if ('code' in document) return exchange.refuse(document);
       const { value } = document;

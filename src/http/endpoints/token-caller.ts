@@ -152,7 +152,7 @@ export function readDocument<Who extends Caller>(
   take: (caller: Who, document: Document) => Promise<void>,
 ): void {
   lookup.catch(() => undefined);
-  readJsonBody(exchange, bytesMax, (body, owned) => {
+  readJsonBody(exchange, bytesMax, (_, body, owned) => {
     const kept = owned ? body : Buffer.from(body);
     answerOrFail(exchange, failing, async () => {
       const caller = await lookup;

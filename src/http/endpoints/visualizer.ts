@@ -18,7 +18,7 @@ import { parseDocument } from '../../parsing/document.js';
 import type { Redis } from '../../redis/client.js';
 import type { Environments } from '../../registry/environments.js';
 import { documents, json, type OpenApiPart, ref } from '../openapi/document.js';
-import { bodyGuard, readJsonBody, typesOfBrowsers } from '../protocol/body.js';
+import { bodyGuard, readJsonBody, type TakeBody, typesOfBrowsers } from '../protocol/body.js';
 import { networkOf } from '../protocol/caller-address.js';
 import { openRoutes } from '../protocol/cors.js';
 import type { Exchange } from '../protocol/exchange.js';
@@ -50,7 +50,7 @@ export function pairingRoutes(options: PairingOptions): Route[] {
     path,
     handle: (exchange: Exchange) => {
       const network = networkOf(exchange.address);
-      const take = (body: Buffer) => {
+      const take: TakeBody = (_, body) => {
         const fields = readFields(body);
         if ('code' in fields) return exchange.refuse(fields);
         attendOrRefuse(exchange, failing, work(exchange, fields, network));

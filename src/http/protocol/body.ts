@@ -17,7 +17,8 @@ const largeRoom = createRoom(receiving.large);
 const inflatedRoom = createRoom(receiving.inflated);
 
 /** Takes a body. If it is not `owned`, it is a view of memory that is freed when this returns, or of much more memory. */
-export type TakeBody = (body: Buffer, owned: boolean) => void;
+export type TakeBody = (exchange: Exchange, body: Buffer, owned: boolean) => void;
+type Take = (body: Buffer, owned: boolean) => void;
 
 /** The types that an endpoint accepts for a JSON body, and its message for other types. */
 export type BodyTypes = { readonly taken: readonly MediaType[]; readonly advice: string };
@@ -89,7 +90,7 @@ export function readJsonBody(
     } else if (framing.encoding === 'gzip') {
       inflate(exchange, owned ? body : Buffer.from(body), bytesMax, take);
     } else {
-      take(body, owned);
+      take(exchange, body, owned);
     }
   });
 }
@@ -99,7 +100,7 @@ function faultOf({ framing }: Exchange, bytesMax: number): Rejection | undefined
   return framing.length !== undefined && framing.length > bytesMax ? tooLarge(bytesMax) : undefined;
 }
 
-function collect(exchange: Exchange, bytesMax: number, takeAtOnce: TakeBody): void {
+function collect(exchange: Exchange, bytesMax: number, takeAtOnce: Take): void {
   const { length, chunked } = exchange.framing;
   const take = chunked ? inNextTurn(exchange, takeAtOnce) : takeAtOnce;
   // The parser does not report the end of an empty body if its head came in pieces.
@@ -116,7 +117,7 @@ function collect(exchange: Exchange, bytesMax: number, takeAtOnce: TakeBody): vo
  * The parser closes the connection if something that is not a request follows a chunked body, such as trailers: then the client is told
  * that its request failed, and nothing of it may be stored.
  */
-function inNextTurn(exchange: Exchange, take: TakeBody): TakeBody {
+function inNextTurn(exchange: Exchange, take: Take): Take {
   return (body, owned) => {
     const own = owned ? body : Buffer.from(body);
     setImmediate(
@@ -132,7 +133,7 @@ function collectPieces(
   exchange: Exchange,
   length: number | undefined,
   bytesMax: number,
-  take: TakeBody,
+  take: Take,
 ): (piece: Buffer, last: boolean) => void {
   const { address } = exchange;
   const endBytes = length ?? bytesMax;
@@ -246,7 +247,7 @@ function inflate(exchange: Exchange, body: Buffer, bytesMax: number, take: TakeB
     if (error === null) {
       free(taken - inflated.length);
       // A result that fits a chunk is a view of it.
-      return take(inflated, inflated.length > chunkSize);
+      return take(exchange, inflated, inflated.length > chunkSize);
     }
     if ((error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE') {
       return exchange.refuse(maxOutputLength < bytesMax ? inflatesTooFar : tooLarge(bytesMax));

@@ -96,11 +96,10 @@ export class Exchange {
 
   /** Passes the chunks of the body to `take`. Each is a view that is freed when `take` returns. */
   onData(take: (chunk: Buffer, last: boolean) => void): void {
-    const data = this.guard((chunk: ArrayBuffer, last: boolean) => {
-      if (!this.ended) take(Buffer.from(chunk), last);
+    this.#res.onData((chunk: ArrayBuffer, last: boolean) => {
+      if (!this.ended) this.run(take, Buffer.from(chunk), last);
       else if (last) this.#bodyHasPassed();
     });
-    this.#res.onData(data);
   }
 
   /** Reads no more of the body until `resume`; the connection has no time limit meanwhile. */
@@ -112,16 +111,19 @@ export class Exchange {
     if (!this.ended) this.#res.resume();
   }
 
-  /** Wraps a callback that continues this request. If it throws, or its promise rejects, the request fails. */
+  /** Begins or continues this request. If the work throws, or its promise rejects, the request fails. */
+  run<Args extends unknown[]>(work: (...args: Args) => unknown, ...args: Args): void {
+    try {
+      const working = work(...args);
+      if (working instanceof Promise) this.attend(working);
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  /** Wraps a callback that continues this request, so that it is run like that. */
   guard<Args extends unknown[]>(work: (...args: Args) => unknown): (...args: Args) => void {
-    return (...args) => {
-      try {
-        const working = work(...args);
-        if (working instanceof Promise) this.attend(working);
-      } catch (error) {
-        this.fail(error);
-      }
-    };
+    return (...args) => this.run(work, ...args);
   }
 
   /** Takes work that continues this request: if it rejects, the request fails. */
@@ -174,8 +176,20 @@ export class Exchange {
   }
 
   /** Sends an answer, unless one was sent or the client is gone. */
-  reply(status: number, body: string | Buffer, headers: Headers = [], type = 'application/json'): void {
-    this.#answer(() => this.#send(status, body, headers, type));
+  reply(
+    status: number,
+    body: string | Buffer,
+    headers: Headers = noHeaders,
+    type = 'application/json',
+  ): void {
+    if (this.ended || this.#mustWait()) return this.#answer(() => this.#send(status, body, headers, type));
+    // Nearly all answers, without a closure.
+    this.ended = true;
+    try {
+      this.#send(status, body, headers, type);
+    } catch (error) {
+      this.fail(error);
+    }
   }
 
   /** The same without a body, for the statuses that never have one: 204 and 304. */
@@ -223,8 +237,12 @@ export class Exchange {
    * requests does not stop the process.
    */
   #sendInTurn(send: () => void): void {
-    if (this.#closeAfter || this.#beganTurn === currentTurn()) setImmediate(this.guard(send));
-    else this.guard(send)();
+    if (this.#mustWait()) setImmediate(() => this.run(send));
+    else this.run(send);
+  }
+
+  #mustWait(): boolean {
+    return this.#bodyPending || this.#closeAfter || this.#beganTurn === currentTurn();
   }
 
   #send(status: number, body: string | Buffer | undefined, headers: Headers, type: string): void {
@@ -340,6 +358,7 @@ export class Exchange {
   }
 }
 
+const noHeaders: Headers = [];
 const internalError = rejection('internal_error', outcomes.internal_error.meaning);
 const retryLater = ['Retry-After', String(overloadedRetrySeconds)] as const;
 

@@ -84,7 +84,7 @@ function addRoutes(
     const time = timeOf(path);
     app[method](path, (res: HttpResponse, req: HttpRequest) => {
       const exchange = new Exchange(res, req, headers, note, callerAddress, time);
-      exchange.guard(handle)(exchange, req);
+      exchange.run(handle, exchange, req);
     });
   };
   for (const route of routes) add(route);
