@@ -21,6 +21,7 @@ import { createDownloads } from './privacy/export/downloads.js';
 import { followSuppressions } from './privacy/suppression/suppressions.js';
 import { warnOfReplicas } from './redis/check-replicas.js';
 import { connect, connectForCommits, connectForMessages, untilReady } from './redis/client.js';
+import { followPrimary, type Primary } from './redis/take-over.js';
 import { followEnvironments } from './registry/environments.js';
 import { exitAfter, followShardTable } from './registry/shard-servers.js';
 import { followShards } from './registry/shard-states.js';
@@ -67,6 +68,9 @@ async function connectAndFollow(config: Config, log: Log) {
   const suppressions = await followSuppressions(redis, environments.deployment, log);
   const witness = await followWitness({ redis, clickhouse, deployment: environments.deployment, log });
   for (const connection of [redis, commitRedis, deletionRedis]) witness.guard(connection);
+  const [primary] = [commitRedis, redis, deletionRedis].map((connection) =>
+    followPrimary(connection, { deployment: environments.deployment, log }),
+  ) as [Primary, ...Primary[]];
   const channel = createChannel({
     redis,
     connectForMessages: () => connectForMessages(config, log),
@@ -92,6 +96,7 @@ async function connectAndFollow(config: Config, log: Log) {
     crash,
     redis,
     commitRedis,
+    primary,
     deletionRedis,
     clickhouse,
     serversWatch,
@@ -108,7 +113,7 @@ async function connectAndFollow(config: Config, log: Log) {
 /** Commits are possible once the deployment is known. It never changes while the process lives. */
 function createIngestion(
   config: Config,
-  { environments, witness, suppressions, commitRedis, crash, log }: Followed,
+  { environments, witness, suppressions, commitRedis, primary, crash, log }: Followed,
 ) {
   let started: (Ingestion & { readonly close: () => Promise<void> }) | undefined;
 
@@ -119,6 +124,7 @@ function createIngestion(
     const committers = Array.from({ length: deployment.shards }, (_, shard) =>
       createCommitter({
         redis: commitRedis,
+        primary,
         shard,
         suppressions,
         epoch: deployment.epoch,

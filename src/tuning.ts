@@ -55,6 +55,14 @@ export const commitBatches = {
   answerKeptMs: 24 * 60 * 60 * 1000,
 } as const;
 
+/** What a new primary of Redis skips, so that it gives nothing that the former one gave: that was cut off for seconds at most. */
+export const takeOvers = {
+  /** Of the clock by which segments have their numbers, and suppressions their versions. */
+  skippedUs: 60_000_000,
+  /** Versions of the registry. */
+  versionsSkipped: 10_000,
+} as const;
+
 /** By its token ClickHouse skips an insert that it has already taken. */
 export const insertTokens = {
   /** Tokens that ClickHouse remembers for each table, by the migrations. */

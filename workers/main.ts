@@ -17,6 +17,7 @@ import { watchProcess } from '../src/process-metrics.js';
 import { connect, connectForQueue } from '../src/redis/client.js';
 import { announceProcess } from '../src/redis/processes.js';
 import { shareMetrics } from '../src/redis/shared-metrics.js';
+import { followPrimary } from '../src/redis/take-over.js';
 import { exitAfter, followShardTable } from '../src/registry/shard-servers.js';
 import { followWitness } from '../src/registry/witness.js';
 import { stopRequested } from '../src/stop.js';
@@ -78,6 +79,7 @@ const context: WorkerContext = { redis, queueRedis, clickhouse, config, shards, 
 // Before any work: it would act on what an older store says.
 const witness = await followWitness({ redis, clickhouse, deployment: () => deployment, log });
 witness.guard(redis);
+followPrimary(redis, { deployment: () => deployment, log });
 const work = startWork(context);
 const stopSharingMetrics = servesMetrics ? undefined : shareMetrics(redis, `worker-${process.pid}`, log);
 const stopAnnouncing = announceProcess(redis, 'worker', log);

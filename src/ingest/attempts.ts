@@ -12,6 +12,7 @@ import { dropSilentConnection, leaveServer, probeOf, type Redis } from '../redis
 import { classifyRedisFault } from '../redis/faults.js';
 import { shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
+import { onlyPrimary, type Primary } from '../redis/take-over.js';
 import { commitBatches } from '../tuning.js';
 import { type Group, lettersByGroup, packGroups } from './pack.js';
 
@@ -47,6 +48,8 @@ export type OverloadReason =
 
 export type AttemptOptions = {
   readonly redis: Redis;
+  /** The server to which the connection leads; by default there is only one. */
+  readonly primary?: Primary;
   readonly shard: number;
   /** The epoch of the deployment. A Redis with another epoch or none refuses commits. */
   readonly epoch: string;
@@ -72,7 +75,7 @@ export type Attempts = {
 
 /** Makes the commits of one process to one shard, one after another. */
 export function createAttempts(options: AttemptOptions): Attempts {
-  const { redis, shard, crash, log } = options;
+  const { redis, shard, crash, log, primary = onlyPrimary } = options;
   const keys = [shardKeys.state(shard), shardKeys.segments(shard), shardKeys.answers(shard)];
   const processId = randomBytes(9).toString('base64url');
   const probe = probeOf(redis, shardKeys.state(shard));
@@ -98,7 +101,7 @@ export function createAttempts(options: AttemptOptions): Attempts {
     crash('commit_packed');
     let sent = false;
     for (let left = deadline - performance.now(); left > 0; left = deadline - performance.now()) {
-      if (await probe.isReachable()) {
+      if ((await probe.isReachable()) && primary.id() !== undefined) {
         if (sent) commitRepeats.inc();
         const reply = await attempt(args, left);
         if (reply.kind !== 'answer') probe.markSuspect();

@@ -53,6 +53,8 @@ export const registryKeys = {
   loading: '{registry}:loading',
   /** Hash of documents by "<kind>:<id>". */
   documents: '{registry}:documents',
+  /** Hash: the id of the server that is the primary, and how often another one took over (take-over.ts). */
+  primary: '{registry}:primary',
   /** Counts the changes of the documents; readers poll it. */
   version: '{registry}:version',
   /** Hash: the number of the witness, and `kept:<server>`: the number that a ClickHouse server has (registry/witness.ts). */

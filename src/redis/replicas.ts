@@ -38,13 +38,18 @@ export async function onReplicas<Reply>(redis: Redis | Cluster, send: () => Prom
   return answer;
 }
 
+/** Whether another server may become the primary behind a connection. */
+export function hasReplicas(redis: Redis): boolean {
+  return redis.options.sentinels !== null || demands.has(redis);
+}
+
 /** Connections to the replicas of the primary behind a connection, by their addresses. */
 const connections = new WeakMap<Redis, Map<string, Redis>>();
 
 /** The replicas that a primary has now, if it is known to have some. They end with the connection to it. */
 export async function replicasOf(redis: Redis): Promise<readonly Redis[]> {
-  const { sentinels, ...options } = redis.options;
-  if (sentinels === null && !demands.has(redis)) return [];
+  if (!hasReplicas(redis)) return [];
+  const { sentinels: _sentinels, path: _path, name: _name, ...options } = redis.options;
   const known = connections.get(redis) ?? new Map<string, Redis>();
   if (!connections.has(redis))
     redis.once('end', () => {
@@ -62,8 +67,7 @@ export async function replicasOf(redis: Redis): Promise<readonly Redis[]> {
   }
   for (const [address, [, host, port]] of listed) {
     if (known.has(address)) continue;
-    const { path: _, name: __, ...others } = options;
-    const replica = new Redis({ ...others, sentinels: null, host, port: Number(port) } as never);
+    const replica = new Redis({ ...options, host: String(host), port: Number(port) });
     // Whoever sends it a command hears of it.
     replica.on('error', () => undefined);
     known.set(address, replica);

@@ -17,6 +17,8 @@ export type Script = {
 
 export const scripts = {
   commit: confirmed('commit-3'),
+  takeOverRegistry: confirmed('take-over-registry-4'),
+  takeOverShard: confirmed('take-over-shard-1'),
   seal: confirmed('seal-2'),
   forget: load('forget-4'),
   ageClaims: load('age-claims-4'),
@@ -66,7 +68,7 @@ export const scripts = {
   changeSuppressions: confirmed('change-suppressions-6'),
   forgetJoins: load('forget-joins-2'),
   raiseSuppressions: confirmed('raise-suppressions-1'),
-  floorSuppressions: load('floor-suppressions-2'),
+  floorSuppressions: confirmed('floor-suppressions-2'),
   loadSuppressions: load('load-suppressions-5'),
   endLoadSuppressions: confirmed('end-load-suppressions-3'),
   noteRestore: confirmed('note-restore-5'),

@@ -1,0 +1,22 @@
+-- Notes which server is the primary of the deployment, by the id that Redis gives itself whenever it becomes one. If it is another one
+-- than before, versions go on above those that the former may have given since the two were parted, and API processes read
+-- everything again: they may know changes that were lost with it.
+--
+-- KEYS  1  epoch   2  the primary (hash): id, take_overs   3  version of the documents
+--       4  state of all suppressions (hash): version, changes_from
+-- ARGV  1  epoch of the deployment   2  id of this server   3  versions to skip   4  microseconds to skip
+-- Returns how often another server took over, and the version of the suppressions; nil when this Redis is not that deployment's.
+
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return nil end
+local id = redis.call('HGET', KEYS[2], 'id')
+local version = redis.call('HGET', KEYS[4], 'version') or '0'
+if id and id ~= ARGV[2] then
+  local time = redis.call('TIME')
+  local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
+  redis.call('INCRBY', KEYS[3], ARGV[3])
+  version = string.format('%.0f', math.max(tonumber(version), now_us) + tonumber(ARGV[4]))
+  redis.call('HSET', KEYS[4], 'version', version, 'changes_from', version)
+  redis.call('HINCRBY', KEYS[2], 'take_overs', 1)
+end
+if id ~= ARGV[2] then redis.call('HSET', KEYS[2], 'id', ARGV[2]) end
+return { tonumber(redis.call('HGET', KEYS[2], 'take_overs') or '0'), version }

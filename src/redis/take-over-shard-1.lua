@@ -1,0 +1,24 @@
+-- Makes a shard the new primary's. The former one may have gone on for those who still reached it: so no segment that it had open
+-- takes another record, numbers go on above those that it may have given since, and commits need the new version of the suppressions.
+--
+-- KEYS  1  state of the shard (hash): epoch, primary, last_number, suppression_version, open.<table>
+-- ARGV  1  epoch of the deployment   2  id of this server   3  microseconds, and so numbers, to skip
+--       4  version of the suppressions
+-- Returns 1 if another server had the shard before, else 0; nil when this Redis is not that deployment's.
+
+local state = redis.call('HMGET', KEYS[1], 'epoch', 'primary', 'last_number', 'suppression_version')
+if state[1] ~= ARGV[1] then return nil end
+if state[2] == ARGV[2] then return 0 end
+if state[2] then
+  for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+    if string.sub(field, 1, 5) == 'open.' then redis.call('HDEL', KEYS[1], field) end
+  end
+  local time = redis.call('TIME')
+  local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
+  -- The former primary counts on from its last number when its clock is behind; a second is more than it opens segments then.
+  local number = math.max(now_us + tonumber(ARGV[3]), tonumber(state[3] or '0') + 1000000)
+  redis.call('HSET', KEYS[1], 'last_number', string.format('%.0f', number))
+  if tonumber(ARGV[4]) > tonumber(state[4] or '0') then redis.call('HSET', KEYS[1], 'suppression_version', ARGV[4]) end
+end
+redis.call('HSET', KEYS[1], 'primary', ARGV[2])
+return state[2] and 1 or 0
