@@ -79,8 +79,10 @@ export const browserCaches = {
 
 /** Bodies that come in pieces or compressed, in one API process. */
 export const receiving = {
-  /** Of one request, all together; a request with more is answered 431 by uWebSockets.js, which also takes 100 headers at most. */
+  /** Of one request, all together. uWebSockets.js takes 100 headers at most. */
   headerBytesMax: 16 * KiB,
+  /** A request with so many more is refused in JSON, and beyond that by uWebSockets.js. */
+  headerBytesAnswered: 16 * KiB,
   /** A body up to this size takes room as it comes; a larger one is read on once there is room for all of it. */
   smallBytesMax: 64 * KiB,
   small: { bytesMax: 32 * MiB, bytesPerAddressMax: 16 * MiB, waitMsMax: 0 },
@@ -96,7 +98,7 @@ export const receiving = {
   /** Each piece costs 2 µs. A body in more pieces than this is cut off unless its pieces have at least this many bytes. */
   piecesMax: 500,
   pieceBytesMin: 32,
-  /** A gzip body inflates to at most so many times its size; what people send to 20 times. */
+  /** A compressed body inflates to at most so many times its size; what people send to 20 times. */
   inflatedTimesMax: 200,
   /** Up to this size the ratio is not checked. */
   inflatedBytesAlways: 64 * KiB,

@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { bodies } from '../../src/contract/limits.js';
+import { bodies, receiving } from '../../src/contract/limits.js';
 import { event, request } from '../harness/collect.js';
 import { askRaw, openRaw, type RawReply } from '../harness/raw-http.js';
 import { type SluiceHandle, startSluice } from '../harness/services.js';
@@ -106,6 +106,12 @@ describe('POST /api/collect', () => {
       name: 'a body too large',
       status: 413,
       ask: () => ask('POST /api/collect', [json], 'x'.repeat(bodies.collectBytesMax + 1)),
+    },
+    {
+      name: 'cookies that are too long',
+      status: 431,
+      ask: () =>
+        ask('POST /api/collect', [json, `Cookie: ${'c'.repeat(receiving.headerBytesMax)}`], message()),
     },
     {
       name: 'ambiguous framing',

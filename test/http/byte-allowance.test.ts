@@ -34,7 +34,7 @@ type Sender = {
 };
 
 const exchange = ({ address = '203.0.113.1', ...framing }: Sender) =>
-  ({ address, framing }) as unknown as Exchange;
+  ({ address, framing: { encoding: 'identity', ...framing } }) as unknown as Exchange;
 
 /** How many of some bodies pass at once, each of 10 MiB. */
 function passing(rule: ReturnType<typeof makeRule>, sender: Sender, count = 12, bytes = 10 * MiB): number {

@@ -57,6 +57,9 @@ const chunkedRequest = (body: string, more: readonly string[] = [], first = line
 const paddingTo = (headBytes: number, body: string) =>
   `X-A: ${'a'.repeat(headBytes - request(body, ['X-A: ']).length + body.length)}`;
 
+/** Of a head whose headers are as large as they may be: the lines around them do not count. */
+const headBytesMax = receiving.headerBytesMax + line.length + 4;
+
 type Row = {
   readonly name: string;
   readonly bytes: (body: string) => string | Uint8Array;
@@ -113,9 +116,17 @@ const accepted: readonly Row[] = [
     ...taken,
   },
   {
-    name: 'a request head of 16,384 bytes',
-    bytes: (body) => request(body, [paddingTo(receiving.headerBytesMax, body)]),
+    name: 'headers of 16,384 bytes',
+    bytes: (body) => request(body, [paddingTo(headBytesMax, body)]),
     ...taken,
+  },
+  {
+    name: 'headers of 16,385 bytes',
+    bytes: (body) => request(body, [paddingTo(headBytesMax + 1, body)]),
+    status: 431,
+    code: 'headers_too_large',
+    connection: 'open',
+    stored: false,
   },
   {
     name: '98 headers',
@@ -291,8 +302,9 @@ const malformed: readonly Row[] = [
   { name: 'no Host', bytes: (body) => head(line, json, contentLength(body)) + body, ...parser400 },
   { name: 'two Host', bytes: (body) => request(body, [host]), ...parser400 },
   {
-    name: 'a request head of 4097 bytes',
-    bytes: (body) => request(body, [paddingTo(receiving.headerBytesMax + 1, body)]),
+    name: 'a request head of 16 KiB more',
+    bytes: (body) =>
+      request(body, [paddingTo(receiving.headerBytesMax + receiving.headerBytesAnswered + 1, body)]),
     status: 431,
     connection: 'closed',
     stored: false,
@@ -309,8 +321,8 @@ const malformed: readonly Row[] = [
     stored: false,
   },
   {
-    name: 'a path of 17,000 characters',
-    bytes: (body) => request(body, [], `POST /api/track?${'q'.repeat(17_000)} HTTP/1.1`),
+    name: 'a path of 33,000 characters',
+    bytes: (body) => request(body, [], `POST /api/track?${'q'.repeat(33_000)} HTTP/1.1`),
     status: 431,
     connection: 'closed',
     stored: false,

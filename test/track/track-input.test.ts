@@ -2,11 +2,13 @@
 // them. There is one row per input, and at the end one check of everything that they stored.
 
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
-import { constants, deflateRawSync, gzipSync } from 'node:zlib';
+import * as zlib from 'node:zlib';
 import { cpuMicroseconds } from '../../bench/deployment/processes.js';
 import { bodies, counts } from '../../src/contract/limits.js';
+import type { OutcomeCode } from '../../src/contract/outcomes.js';
 import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { type Sent, track } from '../harness/track.js';
 import {
@@ -25,6 +27,10 @@ import {
 
 let sluice: SluiceHandle;
 let ledger: Ledger;
+
+const { constants, deflateRawSync, deflateSync, gzipSync } = zlib;
+/** Absent before Node 22.15. */
+const { zstdCompressSync } = zlib as { readonly zstdCompressSync?: (content: string | Uint8Array) => Buffer };
 
 const gzipHeader = { 'content-encoding': 'gzip' };
 const gzipped = (body: string | Uint8Array): Sent => ({ body: gzipSync(body), headers: gzipHeader });
@@ -94,6 +100,20 @@ const changedGzip = (change: (gzip: Buffer) => Uint8Array) => (event: unknown) =
   headers: { 'content-encoding': 'gzip' },
 });
 
+const compressors = [
+  ['deflate', 'deflate', (content: string) => deflateSync(content)],
+  ['deflate in capitals', 'Deflate', (content: string) => deflateSync(content)],
+  ['raw deflate', 'deflate', (content: string) => deflateRawSync(content)],
+  ...(zstdCompressSync === undefined ? [] : [['zstd', 'zstd', zstdCompressSync] as const]),
+] as const;
+
+/** Node 22 takes a cut frame of zstd for what is whole of it, which cannot be a document. */
+const cutCode = (name: string) =>
+  name === 'zstd' && process.version.startsWith('v22.') ? 'invalid_json' : 'invalid_encoding';
+
+/** Text that hardly shrinks. */
+const noise = (bytes: number) => randomBytes(bytes / 2).toString('hex');
+
 const encodings: Row[] = [
   sends('identity', undefined, (event) => ({ body: event, headers: { 'content-encoding': 'identity' } })),
   sends('gzip', undefined, withEncoding('gzip')),
@@ -105,9 +125,51 @@ const encodings: Row[] = [
       headers: { 'content-encoding': 'gzip' },
     };
   }),
-  ...['br', 'deflate', 'zstd', 'compress', 'gzip, gzip', 'gzip, br', 'x'].map((encoding) =>
-    sends(`${encoding} encoding`, 'unsupported_encoding', withEncoding(encoding)),
-  ),
+  ...[
+    'br',
+    'compress',
+    'gzip, gzip',
+    'gzip, br',
+    'x',
+    ...(zstdCompressSync === undefined ? ['zstd'] : []),
+  ].map((encoding) => sends(`${encoding} encoding`, 'unsupported_encoding', withEncoding(encoding))),
+  ...compressors.flatMap(([name, encoding, compress]) => {
+    const headers = { 'content-encoding': encoding };
+    const row = (what: string, code: OutcomeCode | undefined, body: (json: string) => Uint8Array) =>
+      sends(`${name}${what}`, code, (event) => ({ body: body(JSON.stringify(event)), headers }));
+    return [
+      row('', undefined, compress),
+      row(' with bytes behind it', 'invalid_encoding', (event) =>
+        Buffer.concat([compress(event), Buffer.of(0)]),
+      ),
+      row(' in two pieces', 'invalid_encoding', (event) =>
+        Buffer.concat([compress(event.slice(0, 20)), compress(event.slice(20))]),
+      ),
+      row(' that is plain JSON', 'invalid_encoding', (event) => Buffer.from(event)),
+      row(' that is empty', 'invalid_encoding', () => Buffer.alloc(0)),
+      row(' that is one byte of it', cutCode(name), (event) => compress(event).subarray(0, 1)),
+      row(' of nothing', 'invalid_json', () => compress('')),
+      row(' that inflates to more than 200 times its size', 'body_too_large', (event) =>
+        compress(event + ' '.repeat(bodies.singleBytesMax / 2)),
+      ),
+      row(' that inflates to 1 MiB and a byte', 'body_too_large', (event) =>
+        compress(event.replace(/}$/, `,"padding":"${noise(bodies.singleBytesMax)}"}`)),
+      ),
+      row(' that is cut short', cutCode(name), (event) => compress(event).subarray(0, -1)),
+    ];
+  }),
+  ...(zstdCompressSync === undefined
+    ? []
+    : [
+        sends('zstd that needs a window of 16 MiB', 'invalid_encoding', (event) => {
+          const frame = zstdCompressSync(JSON.stringify(event));
+          // The descriptor, without a size, and the window: 2 to the 10 + 14.
+          const size = [1, 2, 4, 8][(frame[4] as number) >> 6] as number;
+          const header = Buffer.of((frame[4] as number) & 0b0001_1111 & ~0x20, 14 << 3);
+          const body = Buffer.concat([frame.subarray(0, 4), header, frame.subarray(5 + size)]);
+          return { body, headers: { 'content-encoding': 'zstd' } };
+        }),
+      ]),
   sends('plain JSON called gzip', 'invalid_encoding', (event) => ({
     body: event,
     headers: { 'content-encoding': 'gzip' },

@@ -86,7 +86,7 @@ export function largeBodiesOfServers(
   }
 
   return (exchange, bytes) => {
-    if (bytes <= receiving.smallBytesMax && exchange.framing.encoding !== 'gzip') return nothingTaken;
+    if (bytes <= receiving.smallBytesMax && exchange.framing.encoding === 'identity') return nothingTaken;
     const environment = caller(exchange);
     if (environment === undefined) return { limit: 'address', waitMs: takeOfStranger(exchange, bytes) };
     const { appId, limits } = environment;

@@ -72,7 +72,7 @@ export const repeatsHeader = {
 
 /** The answers of an operation that refuses requests for these reasons, by status. */
 export function refusals(expected: readonly OutcomeCode[], options: RefusalOptions = {}) {
-  const codes = [...new Set<OutcomeCode>([...expected, 'internal_error'])];
+  const codes = [...new Set<OutcomeCode>([...expected, 'headers_too_large', 'internal_error'])];
   const responses: Record<string, object> = {};
   for (const status of new Set(codes.map((code) => outcomes[code].status))) {
     const ofStatus = codes.filter((code) => outcomes[code].status === status);
@@ -245,6 +245,14 @@ const sharedSchemas = {
 };
 
 function headersOf(status: number): object {
+  if (status === 415)
+    return {
+      'Accept-Encoding': {
+        description: 'The codings that are taken, if the coding of the body is none of them.',
+        schema: { type: 'string' },
+        example: 'gzip, deflate',
+      },
+    };
   if (status !== 429 && status < 500) return {};
   return {
     'Retry-After': {

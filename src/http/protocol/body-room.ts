@@ -1,6 +1,7 @@
 // Room in memory for the bodies that a process holds. No address can take all of it. The addresses of a network that one
 // caller may have count as one address.
 
+import { type Rejection, rejection } from '../../contract/outcomes.js';
 import { networkOf } from './caller-address.js';
 
 export type Room = {
@@ -85,4 +86,10 @@ export function createRoom(limits: RoomLimits): Room {
       return () => end(one);
     },
   };
+}
+
+export const overloaded = rejection('overloaded', 'Too many bodies are being received; nothing was stored.');
+
+export function tooLarge(bytesMax: number): Rejection {
+  return rejection('body_too_large', `The body must have at most ${bytesMax} bytes after inflating.`);
 }

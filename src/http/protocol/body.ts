@@ -1,20 +1,17 @@
-// Reads a request's whole body, up to a limit and a deadline, and inflates it if it is compressed. A body that arrives in
-// one piece is passed on without a copy, and needs no room.
+// Reads a request's whole body, up to a limit and a deadline. A body that arrives in one piece is passed on without a copy,
+// and needs no room.
 
-import { constants, gunzip } from 'node:zlib';
 import { receiving } from '../../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
-import { largeBodies } from '../../tuning.js';
-import { createRoom } from './body-room.js';
+import { createRoom, overloaded, tooLarge } from './body-room.js';
 import type { Exchange } from './exchange.js';
 import type { MediaType } from './framing.js';
 import type { Guard } from './guard.js';
+import { compressions, inflate } from './inflate.js';
 
 /** For bodies that come in pieces: up to 64 KiB they take room as they come, larger ones for all of themselves. */
 const smallRoom = createRoom(receiving.small);
 const largeRoom = createRoom(receiving.large);
-/** For what compressed bodies become. */
-const inflatedRoom = createRoom(receiving.inflated);
 
 /** Takes a body. If it is not `owned`, it is a view of memory that is freed when this returns, or of much more memory. */
 export type TakeBody = (exchange: Exchange, body: Buffer, owned: boolean) => void;
@@ -44,7 +41,7 @@ export const bodyGuard: Guard = {
       name: 'Content-Encoding',
       in: 'header',
       description: 'How the body is compressed. Bounds on its size count the bytes after inflating.',
-      schema: { type: 'string', enum: ['identity', 'gzip'], default: 'identity' },
+      schema: { type: 'string', enum: ['identity', ...compressions.keys()], default: 'identity' },
     },
   ],
   refuses: [
@@ -85,12 +82,10 @@ export function readJsonBody(
   collect(exchange, bytesMax, (body, owned) => {
     if (!types.taken.includes(framing.mediaType)) {
       exchange.refuse(rejection('invalid_content_type', types.advice));
-    } else if (framing.unsupportedEncoding) {
-      exchange.refuse(rejection('unsupported_encoding', 'Content-Encoding must be gzip or absent.'));
-    } else if (framing.encoding === 'gzip') {
-      inflate(exchange, owned ? body : Buffer.from(body), bytesMax, take);
-    } else {
+    } else if (framing.encoding === 'identity') {
       take(exchange, body, owned);
+    } else {
+      inflate(exchange, owned ? body : Buffer.from(body), bytesMax, take);
     }
   });
 }
@@ -222,70 +217,4 @@ function collectPieces(
   };
 }
 
-const inflations = { running: 0, waiting: [] as (() => void)[] };
-
-/** Inflates a body once there is room for what it may become. Few at a time. */
-function inflate(exchange: Exchange, body: Buffer, bytesMax: number, take: TakeBody): void {
-  const { address } = exchange;
-  const allowed = Math.max(body.length * receiving.inflatedTimesMax, receiving.inflatedBytesAlways);
-  const maxOutputLength = Math.min(bytesMax, allowed);
-  const chunkSize = body.length > 8 * 1024 ? 256 * 1024 : 16 * 1024;
-  let taken = 0;
-  let endWaiting = (): void => undefined;
-  const free = (bytes: number) => {
-    inflatedRoom.give(address, bytes);
-    taken -= bytes;
-  };
-  exchange.onGone(() => {
-    endWaiting();
-    if (!isRunning) free(taken);
-  });
-  let isRunning = false;
-
-  const end = exchange.guard((error: Error | null, inflated: Buffer) => {
-    if (exchange.ended) return free(taken);
-    if (error === null) {
-      free(taken - inflated.length);
-      // A result that fits a chunk is a view of it.
-      return take(exchange, inflated, inflated.length > chunkSize);
-    }
-    if ((error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE') {
-      return exchange.refuse(maxOutputLength < bytesMax ? inflatesTooFar : tooLarge(bytesMax));
-    }
-    exchange.refuse(rejection('invalid_encoding', 'The body is not valid gzip.'));
-  });
-  const options = { maxOutputLength, chunkSize, finishFlush: constants.Z_FINISH };
-  const run = () => {
-    if (exchange.ended) return runNextInflation();
-    isRunning = true;
-    inflations.running += 1;
-    gunzip(body, options, (error, inflated) => {
-      isRunning = false;
-      inflations.running -= 1;
-      runNextInflation();
-      end(error, inflated);
-    });
-  };
-  const settle = (isTaken: boolean) => {
-    if (!isTaken) return exchange.refuse(overloaded);
-    taken = maxOutputLength;
-    if (inflations.running < largeBodies.inflationsAtOnce) run();
-    else inflations.waiting.push(run);
-  };
-  endWaiting = inflatedRoom.ask(address, maxOutputLength, exchange.guard(settle));
-}
-
-function runNextInflation(): void {
-  if (inflations.running < largeBodies.inflationsAtOnce) inflations.waiting.shift()?.();
-}
-
-const overloaded = rejection('overloaded', 'Too many bodies are being received; nothing was stored.');
 const tooSlow = rejection('body_too_slow', outcomes.body_too_slow.meaning);
-const inflatesTooFar = rejection(
-  'body_too_large',
-  `A gzip body may inflate to ${receiving.inflatedTimesMax} times its size.`,
-);
-
-export function tooLarge(bytesMax: number): Rejection {
-  return rejection('body_too_large', `The body must have at most ${bytesMax} bytes after inflating.`);
-}

@@ -9,11 +9,13 @@ export type Framing = {
   /** Undefined for a chunked body. */
   readonly length: number | undefined;
   readonly chunked: boolean;
-  readonly encoding: 'identity' | 'gzip';
+  /** Of all headers, with what separates them. */
+  readonly headerBytes: number;
+  /** `Content-Encoding` in small letters; several of them are none that anybody knows. */
+  readonly encoding: string;
   readonly mediaType: MediaType;
   /** The framing itself is wrong, so the connection must be closed. */
   readonly fault: Rejection | undefined;
-  readonly unsupportedEncoding: boolean;
   /** Undefined if absent or given twice, since it is unclear which of two would count. */
   readonly authorization: string | undefined;
   /** The token of an allowance for imports. */
@@ -34,14 +36,14 @@ const knownType = /^(application\/json|text\/plain) *(?:; *charset="?utf-8"?)? *
 const decimal = /^\d{1,19}$/;
 
 export function readFraming(req: HttpRequest): Framing {
+  let headerBytes = 0;
   let lengths = 0;
   let length: string | undefined;
   let transferEncodings = 0;
   let transferEncoding = '';
   let contentTypes = 0;
   let contentType = '';
-  let encodings = 0;
-  let encoding = 'identity';
+  let encoding: string | undefined;
   let authorizations = 0;
   let authorization: string | undefined;
   let importToken: string | undefined;
@@ -51,6 +53,7 @@ export function readFraming(req: HttpRequest): Framing {
   let forwardedFor: string | undefined;
   let forwarded: string | undefined;
   req.forEach((name, value) => {
+    headerBytes += name.length + value.length + 4;
     switch (name) {
       case 'content-length':
         lengths += 1;
@@ -65,8 +68,7 @@ export function readFraming(req: HttpRequest): Framing {
         contentType = value;
         break;
       case 'content-encoding':
-        encodings += 1;
-        encoding = value.toLowerCase();
+        encoding = encoding === undefined ? value.toLowerCase() : `${encoding}, ${value}`;
         break;
       case 'authorization':
         authorizations += 1;
@@ -100,7 +102,8 @@ export function readFraming(req: HttpRequest): Framing {
   return {
     length: chunked ? undefined : Number(length ?? 0),
     chunked,
-    encoding: encoding === 'gzip' ? 'gzip' : 'identity',
+    headerBytes,
+    encoding: encoding ?? 'identity',
     mediaType: contentTypes > 1 ? 'other' : mediaTypeOf(contentTypes === 0 ? undefined : contentType),
     fault: !sound ? ambiguous : chunked && trailers > 0 ? withTrailers : undefined,
     awaitsContinue: awaitsContinue && (chunked || (length !== undefined && length !== '0')),
@@ -109,7 +112,6 @@ export function readFraming(req: HttpRequest): Framing {
     origin,
     forwardedFor,
     forwarded,
-    unsupportedEncoding: encodings > 1 || (encoding !== 'gzip' && encoding !== 'identity'),
   };
 }
 

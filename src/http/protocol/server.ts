@@ -10,7 +10,7 @@ import { requestSeconds } from '../../metrics.js';
 import { type CallerAddress, createCallerAddress } from './caller-address.js';
 import { allAnswered, Exchange, type Headers } from './exchange.js';
 import { noteFault } from './fault.js';
-import { front } from './front.js';
+import { front, headerBound } from './front.js';
 
 /** Begins with a request; `req` may be read until this returns. If it throws, only this request fails. */
 export type Handler = (exchange: Exchange, req: HttpRequest) => unknown;
@@ -84,7 +84,11 @@ function addRoutes(
     const time = timeOf(path);
     app[method](path, (res: HttpResponse, req: HttpRequest) => {
       const exchange = new Exchange(res, req, headers, note, callerAddress, time);
-      exchange.run(handle, exchange, req);
+      exchange.run(
+        exchange.framing.headerBytes > headerBound.bytesMax ? refuseHeaders : handle,
+        exchange,
+        req,
+      );
     });
   };
   for (const route of routes) add(route);
@@ -115,6 +119,11 @@ function timeOf(path: string): (status: number, ms: number) => void {
     }
     buckets.observe(ms / 1_000);
   };
+}
+
+function refuseHeaders(exchange: Exchange): void {
+  const reason = `The headers must have at most ${headerBound.bytesMax} bytes: cookies, or tokens of a proxy, may be too long.`;
+  withoutBody(exchange).refuse(rejection('headers_too_large', reason));
 }
 
 /** Answers 404. */
