@@ -24,11 +24,11 @@
 --   "x"  the commit is older than the last one and not repeated
 --   "o"  the backlog is full                    "v<version>"  the suppressions have this newer version; nothing is stored,
 --                                                             now or by a copy of this commit that comes later
---                                               else one answer per group, joined by commas:
---   "l<i>:<ms>"  limit i (from 0) has no room for <ms> more    or a letter per record: "s" stored, "r" repeat,
---                                                             "d" repeat that says something else, "k" skipped: of a
---                                                             suppressed user, "u" skipped, and its anonymous user
---                                                             could not be joined
+--   "*"  every record is stored, as nearly always
+--   "=" and a letter per record: "s" stored, "r" repeat, "d" repeat that says something else, "k" skipped: of a suppressed
+--       user, "u" skipped, and its anonymous user could not be joined
+--   or, where a limit may lack room, one answer per group, joined by commas: its letters, or
+--   "l<i>:<ms>"  limit i (from 0) has no room for <ms> more
 -- Cost in commands: 3, + 3 or 4 per table, + 2 where a segment is full, + 3; with limits + 4 (a window's
 -- length), with claims + 3, however many they are (up to a thousand); with joined users up to 2.
 -- A repeat passes the limits of its group only where the group says so.

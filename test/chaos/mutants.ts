@@ -33,7 +33,7 @@ export const mutants: readonly Mutant[] = [
         find: 'if skipped then letter = skipped else keep(rows_of, bytes, records) end',
         // A run holds several records, so one in a thousand runs would be too few.
         replace:
-          'if skipped then letter = skipped elseif (now_us + i) % 300 > 0 then keep(rows_of, bytes, records) end',
+          'if skipped then letter = skipped elseif (now_us + rows_of.at) % 300 > 0 then keep(rows_of, bytes, records) end',
       },
     ],
     faults: ['script flush'],
