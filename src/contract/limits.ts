@@ -584,7 +584,7 @@ export const visualizer = {
   pagesMax: 200,
   /** Paired pages of an account's people, and what they all get in a second: one device may be shown on each of them. */
   pagesOfAccountMax: 20,
-  bytesOfAccountPerSecondMax: 4 * MiB,
+  bytesOfAccount: { max: 4 * MiB, windowMs: 1_000 },
   unpairedPerAddressMax: 30,
   unpairedMax: 100,
   /** A page must identify itself within this time, in a message of at most this many bytes. */

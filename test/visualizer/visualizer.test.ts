@@ -764,7 +764,7 @@ test('the people of an account fill some pages only, and get so much in a second
     { deadlineMs: 60_000, what: 'every page has shown or counted every message', everyMs: 200 },
   );
   assert.ok(own.some((page) => told(page) > 0));
-  assert.ok(bytes() <= seconds * visualizer.bytesOfAccountPerSecondMax, `${bytes()} in ${seconds} s`);
+  assert.ok(bytes() <= seconds * visualizer.bytesOfAccount.max, `${bytes()} in ${seconds} s`);
   // One that leaves makes room.
   own[0]?.socket.close();
   await own[0]?.untilClosed();

@@ -374,8 +374,9 @@ function isGone(page: Page): boolean {
 function mayGet({ share }: Page, bytes: number): boolean {
   if (share === undefined) return true;
   const nowMs = performance.now();
-  if (nowMs - share.sinceMs >= 1_000) Object.assign(share, { bytes: 0, sinceMs: nowMs });
-  if (share.bytes + bytes > visualizer.bytesOfAccountPerSecondMax) return false;
+  const { max, windowMs } = visualizer.bytesOfAccount;
+  if (nowMs - share.sinceMs >= windowMs) Object.assign(share, { bytes: 0, sinceMs: nowMs });
+  if (share.bytes + bytes > max) return false;
   share.bytes += bytes;
   return true;
 }
