@@ -2,12 +2,17 @@
 // nothing that it acknowledged is lost, doubled or forgotten.
 
 import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { createTestAccount } from '../harness/accounts.js';
+import { getToken, sendEvents, submitAccepted, untilComplete } from '../harness/deletion.js';
 import { assertKept, newProducer, untilDrained } from '../harness/fault-checks.js';
 import { type Load, type Request, startLoad, whileRunning } from '../harness/load.js';
 import { connectTestRedis } from '../harness/redis-client.js';
 import { type RedisReplicasHandle, startRedisReplicas } from '../harness/redis-replicas.js';
 import { type RedisHandle, type SluiceHandle, startSluice } from '../harness/services.js';
+import { setSuppressed } from '../harness/suppression.js';
 import { until } from '../harness/wait.js';
 
 /** So soon after a fault records are accepted again. */
@@ -76,4 +81,55 @@ test('a killed primary is replaced, and returns as a replica', async () => {
   });
   await killed?.restart();
   await redis.untilReplicated(2);
+});
+
+test('a frozen primary is replaced; thawed, it decides nothing and becomes a replica', async () => {
+  await underLoad(async (primary, load) => {
+    primary.sigstop();
+    try {
+      await untilAnother(primary);
+      await load.more(200);
+    } finally {
+      primary.sigcont();
+    }
+    await load.more(200);
+  });
+  await redis.untilReplicated(2);
+});
+
+test('a primary that lost its disk returns empty, and as a replica', async () => {
+  await underLoad(async (primary) => {
+    await primary.kill9();
+    rmSync(join(primary.dir, 'appendonlydir'), { recursive: true });
+    await untilAnother(primary);
+    await primary.restart();
+  });
+  await redis.untilReplicated(2);
+});
+
+test('two take-overs in a row keep keys, tokens, suppressions and deletions that were answered before', async () => {
+  const account = await createTestAccount(sluice, 'Kept');
+  const [appId = ''] = account.appIds;
+  const token = await getToken(sluice, account);
+  const users = ['ada', 'bob'].map((identity) => ({ identity }));
+  await sendEvents(sluice, appId, 'stay', users);
+  await setSuppressed(sluice.baseUrl, token, [{ identity: 'eve' }], true);
+  const requestId = await submitAccepted(sluice, token, [{ identity: 'ada' }]);
+  for (let round = 0; round < 2; round += 1) {
+    const primary = await redis.primary();
+    await primary.kill9();
+    await untilAnother(primary);
+    await primary.restart();
+    await redis.untilReplicated(2);
+  }
+  await untilComplete(sluice, token, requestId);
+  await sendEvents(sluice, appId, 'go', [{ identity: 'ada' }, { identity: 'eve' }]);
+  await untilAllStored();
+  const rows = await sluice.rows(
+    `SELECT properties['fate'] AS fate, identity FROM events WHERE app_id = '${appId}' ORDER BY fate, identity`,
+  );
+  assert.deepEqual(
+    rows.map(({ fate, identity }) => `${fate} ${identity}`),
+    ['go ada', 'stay bob'],
+  );
 });
