@@ -126,10 +126,12 @@ function unready(missing: string): Readiness {
 }
 
 function readinessOf(parts: Parts): Readiness {
-  const { commitRedis, environments, witness, shardStates, clickhouse, serversWatch, setAside } = parts;
+  const { commitRedis, environments, witness, shardStates, clickhouse, serversWatch, setAside, losses } =
+    parts;
   const remedy = 'run "npm run admin -- restore" or start again';
   if (commitRedis.status !== 'ready') return unready('redis');
-  if (!environments.isLoaded()) return unready(`state: ${remedy}`);
+  const lost = losses.commits() > 0 ? [`records_lost: ${losses.commits()} acknowledged commits`] : [];
+  if (!environments.isLoaded()) return { ready: false, missing: [`state: ${remedy}`, ...lost] };
   if (!witness.hasCompared()) return unready('state: it is being compared with ClickHouse');
   // If one shard was emptied, the others go on.
   const missing = shardStates.shardsWithoutState().map((shard) => `state of shard ${shard}: ${remedy}`);
@@ -137,7 +139,7 @@ function readinessOf(parts: Parts): Readiness {
   // Records are accepted without ClickHouse until the backlog is full, so no process is taken out for it.
   const servers = serversOf(clickhouse);
   const ofServers = [...serversWatch.away(), ...setBackIn(servers), ...servers.misconfigurations()];
-  return { ready, missing: [...missing, ...ofServers, ...describeSetAside(setAside.counts())] };
+  return { ready, missing: [...missing, ...lost, ...ofServers, ...describeSetAside(setAside.counts())] };
 }
 
 async function readMetrics({ redis, clickhouse, environments }: Parts, processName: string): Promise<string> {

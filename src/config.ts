@@ -45,6 +45,8 @@ export type Config = {
   readonly redisSentinels: RedisSentinels | undefined;
   /** How many replicas have on disk what is acknowledged. */
   readonly redisReplicasAck: number;
+  /** What happens when a new primary lacks commits that were acknowledged. */
+  readonly redisLoss: 'stop' | 'go-on';
   /** Port of the embedded Redis; the port of another Redis is in its URL. */
   readonly redisPassword: string | undefined;
   readonly redisEmbedded: boolean;
@@ -165,6 +167,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     redisCluster,
     redisSentinels,
     redisReplicasAck,
+    redisLoss: oneOf(env, 'REDIS_LOSS', ['stop', 'go-on'], 'stop'),
     redisPassword: redisUrl === undefined ? readFileOf(redisPasswordFile(dataDir)) : undefined,
     redisEmbedded: redisUrl === undefined,
     redisPort,

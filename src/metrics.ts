@@ -130,6 +130,12 @@ export const commitRepeats = new Counter({
   registers,
 });
 
+export const commitsLost = new Counter({
+  name: 'sluice_commits_lost_total',
+  help: 'Acknowledged commits that a new primary of Redis lacks.',
+  registers,
+});
+
 export const commitWaitingBytes = new Gauge({
   name: 'sluice_commit_waiting_bytes',
   help: 'Bytes of checked requests that wait for a commit.',
@@ -217,6 +223,18 @@ export const redisServer = {
     registers: deploymentRegisters,
   }),
 };
+
+export const redisReplicas = new Gauge({
+  name: 'sluice_redis_replicas',
+  help: 'Replicas that the primary of Redis has.',
+  registers: deploymentRegisters,
+});
+
+export const redisTakeOvers = new Gauge({
+  name: 'sluice_redis_take_overs',
+  help: 'How often another server has become the primary of Redis.',
+  registers: deploymentRegisters,
+});
 
 export const clickhouseUp = new Gauge({
   name: 'sluice_clickhouse_up',

@@ -23,6 +23,7 @@ import { warnOfReplicas } from './redis/check-replicas.js';
 import { connect, connectForCommits, connectForMessages, untilReady } from './redis/client.js';
 import { followPrimary, type Primary } from './redis/take-over.js';
 import { followEnvironments } from './registry/environments.js';
+import { createLosses } from './registry/losses.js';
 import { exitAfter, followShardTable } from './registry/shard-servers.js';
 import { followShards } from './registry/shard-states.js';
 import { followWitness } from './registry/witness.js';
@@ -71,6 +72,7 @@ async function connectAndFollow(config: Config, log: Log) {
   const [primary] = [commitRedis, redis, deletionRedis].map((connection) =>
     followPrimary(connection, { deployment: environments.deployment, log }),
   ) as [Primary, ...Primary[]];
+  const losses = createLosses(redis, environments.deployment, log);
   const channel = createChannel({
     redis,
     connectForMessages: () => connectForMessages(config, log),
@@ -97,6 +99,7 @@ async function connectAndFollow(config: Config, log: Log) {
     redis,
     commitRedis,
     primary,
+    losses,
     deletionRedis,
     clickhouse,
     serversWatch,
@@ -113,7 +116,7 @@ async function connectAndFollow(config: Config, log: Log) {
 /** Commits are possible once the deployment is known. It never changes while the process lives. */
 function createIngestion(
   config: Config,
-  { environments, witness, suppressions, commitRedis, primary, crash, log }: Followed,
+  { environments, witness, suppressions, commitRedis, primary, losses, crash, log }: Followed,
 ) {
   let started: (Ingestion & { readonly close: () => Promise<void> }) | undefined;
 
@@ -125,6 +128,7 @@ function createIngestion(
       createCommitter({
         redis: commitRedis,
         primary,
+        onLost: (commits) => losses.note(shard, commits),
         shard,
         suppressions,
         epoch: deployment.epoch,

@@ -231,6 +231,8 @@ export const witnesses = {
   firstAnswerMsMax: 2_000,
   /** How many a Redis that does not wait for its disk may lose. */
   slack: 3,
+  /** How many a new primary may lack where that stops nothing (`REDIS_LOSS=go-on`). */
+  slackOfLoss: 60,
 } as const;
 
 /** Metrics of one host's processes. */

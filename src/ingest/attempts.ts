@@ -50,6 +50,8 @@ export type AttemptOptions = {
   readonly redis: Redis;
   /** The server to which the connection leads; by default there is only one. */
   readonly primary?: Primary;
+  /** Told when a new primary lacks so many commits that were answered; settles when the process may go on. */
+  readonly onLost?: (commits: number) => Promise<void>;
   readonly shard: number;
   /** The epoch of the deployment. A Redis with another epoch or none refuses commits. */
   readonly epoch: string;
@@ -75,11 +77,38 @@ export type Attempts = {
 
 /** Makes the commits of one process to one shard, one after another. */
 export function createAttempts(options: AttemptOptions): Attempts {
-  const { redis, shard, crash, log, primary = onlyPrimary } = options;
+  const { redis, shard, crash, log, primary = onlyPrimary, onLost = async () => undefined } = options;
   const keys = [shardKeys.state(shard), shardKeys.segments(shard), shardKeys.answers(shard)];
   const processId = randomBytes(9).toString('base64url');
   const probe = probeOf(redis, shardKeys.state(shard));
   let sequence = 0;
+  /** The last commit that was answered, and by when. */
+  let answered = 0;
+  let answeredMs = 0;
+  /** The primary that is known to have it. */
+  let comparedWith: string | undefined = '';
+
+  /** Settles with whether the primary was compared: it may lack what the former one answered. */
+  async function compare(): Promise<boolean> {
+    const id = primary.id();
+    if (id === undefined) return false;
+    try {
+      // Answers are forgotten after a time.
+      if (answered > 0 && performance.now() - answeredMs < commitBatches.answerKeptMs / 2) {
+        const kept = await redis.hget(shardKeys.answers(shard), processId);
+        const lost = answered - Number(kept?.split(' ', 1)[0] ?? 0);
+        if (lost > 0) {
+          await onLost(lost);
+          answered = 0;
+        }
+      }
+    } catch (error) {
+      log.warn({ shard, error: describeError(error) }, 'the new primary of redis cannot be compared');
+      return false;
+    }
+    comparedWith = id;
+    return true;
+  }
 
   const make: Attempts['make'] = async (groups, versions, deadline) => {
     sequence += 1;
@@ -101,7 +130,8 @@ export function createAttempts(options: AttemptOptions): Attempts {
     crash('commit_packed');
     let sent = false;
     for (let left = deadline - performance.now(); left > 0; left = deadline - performance.now()) {
-      if ((await probe.isReachable()) && primary.id() !== undefined) {
+      const isCurrent = primary.id() === comparedWith || (await compare());
+      if (isCurrent && (await probe.isReachable()) && primary.id() === comparedWith) {
         if (sent) commitRepeats.inc();
         const reply = await attempt(args, left);
         if (reply.kind !== 'answer') probe.markSuspect();
@@ -109,6 +139,10 @@ export function createAttempts(options: AttemptOptions): Attempts {
           if (reply.text.startsWith('v')) return { version: Number(reply.text.slice(1)) };
           // An earlier copy may still arrive at a time when there is room.
           const refused = reply.text === 'o' || reply.text === 'e';
+          if (!refused && reply.text !== 'x') {
+            answered = sequence;
+            answeredMs = deadline;
+          }
           return sent && refused ? all({ kind: 'unknown' }) : readAnswer(reply.text, groups);
         }
         if (reply.kind === 'refused' && !sent) return all({ kind: 'overloaded', reason: 'redis_refuses' });

@@ -8,7 +8,7 @@ import type { Log } from '../log.js';
 import { Cluster, type ClusterOptions, type RedisOptions, Redis as Single } from '../packages/ioredis.js';
 import { commitBatches } from '../tuning.js';
 import { untilTrue } from '../wait.js';
-import { demandReplicas, replicasOf } from './replicas.js';
+import { demandReplicas, hasReplicas, replicasOf, tolerateLoss } from './replicas.js';
 
 /** A connection to one server. */
 export type SingleRedis = Single;
@@ -23,6 +23,7 @@ export type RedisAddress = {
   readonly redisSentinels?: RedisSentinels | undefined;
   /** How many replicas have to confirm what is acknowledged; none by default. */
   readonly redisReplicasAck?: number;
+  readonly redisLoss?: 'stop' | 'go-on';
   /** If the address does not hold it. */
   readonly redisPassword?: string | undefined;
 };
@@ -84,9 +85,12 @@ export function connect(address: RedisAddress, log: Log, commandMsMax: number = 
 /** The part of a command's time that its confirmation by replicas may take. */
 const replicasShare = 0.8;
 
-function confirming(connection: Redis, { redisReplicasAck = 0 }: RedisAddress, msMax: number): Redis {
+function confirming(connection: Redis, address: RedisAddress, msMax: number): Redis {
+  const { redisReplicasAck = 0, redisLoss } = address;
   if (redisReplicasAck > 0 && connection instanceof Single)
     demandReplicas(connection, { replicas: redisReplicasAck, msMax });
+  if (redisLoss === 'go-on' && connection instanceof Single && hasReplicas(connection))
+    tolerateLoss(connection);
   return connection;
 }
 

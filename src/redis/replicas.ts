@@ -38,6 +38,17 @@ export async function onReplicas<Reply>(redis: Redis | Cluster, send: () => Prom
   return answer;
 }
 
+const tolerant = new WeakSet<Redis | Cluster>();
+
+/** From now on a new primary may lack seconds of what the former one had (`REDIS_LOSS=go-on`). */
+export function tolerateLoss(connection: Redis): void {
+  tolerant.add(connection);
+}
+
+export function toleratesLoss(redis: Redis | Cluster): boolean {
+  return tolerant.has(redis);
+}
+
 /** Whether another server may become the primary behind a connection. */
 export function hasReplicas(redis: Redis): boolean {
   return redis.options.sentinels !== null || demands.has(redis);

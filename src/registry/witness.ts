@@ -15,7 +15,7 @@ import { clickhouseSetBack } from '../metrics.js';
 import { mastersOf, type Redis } from '../redis/client.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { takeTurn } from '../redis/lease.js';
-import { onReplicas } from '../redis/replicas.js';
+import { onReplicas, toleratesLoss } from '../redis/replicas.js';
 import { type Script, scripts } from '../redis/scripts.js';
 import { witnesses } from '../tuning.js';
 import type { Deployment } from './documents.js';
@@ -212,7 +212,9 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
     return isNew;
   }
 
-  const lowest = (part: Part) => Math.max(0, (known.get(part) ?? 0) - (slack ?? witnesses.slack));
+  const slackOfLoss = toleratesLoss(redis) ? witnesses.slackOfLoss : 0;
+  const lowest = (part: Part) =>
+    Math.max(0, (known.get(part) ?? 0) - Math.max(slack ?? witnesses.slack, slackOfLoss));
 
   function note(part: Part, reply: unknown): Seen | undefined {
     if (reply === 'old') {

@@ -2,19 +2,38 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import type { CommitResult } from '../../src/ingest/attempts.js';
+import { createCommitter } from '../../src/ingest/commit.js';
 import { createLog } from '../../src/log.js';
 import type { Redis as Single } from '../../src/packages/ioredis.js';
-import { connect, type Redis, untilReady } from '../../src/redis/client.js';
+import {
+  connect,
+  connectForCommits,
+  type Redis,
+  type RedisAddress,
+  untilReady,
+} from '../../src/redis/client.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { takeTurn } from '../../src/redis/lease.js';
 import { NotOnReplicas } from '../../src/redis/replicas.js';
 import { followPrimary } from '../../src/redis/take-over.js';
+import type { Deployment } from '../../src/registry/documents.js';
+import { createLosses } from '../../src/registry/losses.js';
+import { commitBatches } from '../../src/tuning.js';
 import { connectTestRedis } from '../harness/redis-client.js';
 import { ask } from '../harness/redis-cluster.js';
 import { type RedisReplicasHandle, startRedisReplicas } from '../harness/redis-replicas.js';
-import type { RedisHandle } from '../harness/services.js';
+import { type RedisHandle, startTcpProxy } from '../harness/services.js';
 import { until } from '../harness/wait.js';
-import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
+import {
+  commit,
+  epoch,
+  eventRecord,
+  group,
+  loadShard,
+  noSuppressions,
+  submissionOf,
+} from '../support/shard.js';
 
 const log = createLog('test', 'silent');
 let servers: RedisReplicasHandle;
@@ -52,6 +71,12 @@ async function openNumber(redis: Single): Promise<number> {
   return Number(state[open ?? '']?.split(' ')[0] ?? 0);
 }
 
+/** Settles when both replicas have everything. */
+async function untilOnAll(redis: Single): Promise<void> {
+  await redis.publish('all', '');
+  assert.equal(await redis.wait(2, 10_000), 2);
+}
+
 const versions = async (redis: Single) => [
   Number(await redis.get(registryKeys.version)),
   Number(await redis.hget(registryKeys.suppressions, 'version')),
@@ -70,6 +95,7 @@ test('a new primary gives nothing that the former one may give beside it, and no
   assert.ok(number > 0);
   assert.equal(await takeTurn(processOfFormer, 'turn', 10), true);
 
+  await untilOnAll(former);
   await ask(second.port, 'replicaof', 'no', 'one');
   await ask(third.port, 'replicaof', '127.0.0.1', String(second.port));
   const next = openBeside(second);
@@ -95,4 +121,91 @@ test('a new primary gives nothing that the former one may give beside it, and no
   await openAsPrimary(second);
   assert.equal(await openNumber(next), open);
   assert.deepEqual(await versions(next), [version, suppressions]);
+});
+
+/** Has a process make a commit, then one on a primary that lost so much of it; settles with both results and what it noticed. */
+async function commitBesideLoss(more: Partial<RedisAddress>, lose: (redis: Single) => Promise<unknown>) {
+  const own = await startRedisReplicas({ replicas: 2 });
+  const [first, second, third] = own.servers as [RedisHandle, RedisHandle, RedisHandle];
+  const target = { port: first.port };
+  const way = await startTcpProxy(target);
+  const redisUrl = `redis://127.0.0.1:${way.port}`;
+  const address = { redisUrl, redisCluster: false, redisReplicasAck: 1, ...more };
+  const deployment = () => ({ epoch, shards: 1 }) as Deployment;
+  const commits = connectForCommits(address, commitBatches.attemptMs, log);
+  const others = connect(address, log);
+  const [next] = [openBeside(second)];
+  connections.push(commits, others);
+  try {
+    const former = openBeside(first);
+    await former.set(registryKeys.epoch, epoch);
+    await loadShard(former);
+    await untilReady(commits, 5_000);
+    const losses = createLosses(others, deployment, log);
+    const committer = createCommitter({
+      redis: commits,
+      primary: followPrimary(commits, { deployment, log }),
+      onLost: (lost) => losses.note(0, lost),
+      shard: 0,
+      suppressions: { ...noSuppressions, version: () => Number.MAX_SAFE_INTEGER },
+      epoch,
+      backlogBytesMax: 1e9,
+      segmentBytesMax: 1e6,
+      segmentAgeMsMax: 1e6,
+      crash: () => undefined,
+      log,
+    });
+    const submit = () =>
+      new Promise<CommitResult | undefined>((settle) =>
+        committer.submit(submissionOf(group([eventRecord('a')])), ([result]) => settle(result)),
+      );
+    const before = await submit();
+    await untilOnAll(former);
+    await ask(second.port, 'replicaof', 'no', 'one');
+    await ask(third.port, 'replicaof', '127.0.0.1', String(second.port));
+    await until(async () => (await ask(second.port, 'info', 'replication')).includes('state=online'), {
+      deadlineMs: 30_000,
+      what: 'the new primary has a replica',
+    });
+    await lose(next as Single);
+    target.port = second.port;
+    way.reset();
+    let after: CommitResult | undefined;
+    await until(
+      async () => {
+        after = await submit();
+        // What was sent to the former one as its connection ended is unknown.
+        return (
+          after?.kind === 'committed' || (after?.kind === 'overloaded' && after.reason === 'state_not_loaded')
+        );
+      },
+      { deadlineMs: 30_000, what: 'the new primary answers' },
+    );
+    await until(async () => others.status === 'ready', { deadlineMs: 10_000, what: 'a connection' });
+    return { before, after, lost: losses.commits(), holds: (await next?.get(registryKeys.epoch)) === epoch };
+  } finally {
+    commits.disconnect();
+    others.disconnect();
+    await way.close();
+    await own.remove();
+  }
+}
+
+const stored: CommitResult = { kind: 'committed', letters: 's' };
+const loseCommit = (redis: Single) => redis.del(shardKeys.answers(0));
+
+test('a new primary that has all commits goes on', async () => {
+  const found = await commitBesideLoss({}, async () => undefined);
+  assert.deepEqual(found, { before: stored, after: stored, lost: 0, holds: true });
+});
+
+test('a new primary that lacks acknowledged commits counts as emptied, and how many is said', async () => {
+  const found = await commitBesideLoss({}, loseCommit);
+  const after: CommitResult = { kind: 'overloaded', reason: 'state_not_loaded' };
+  assert.deepEqual(found, { before: stored, after, lost: 1, holds: false });
+});
+
+test('with REDIS_LOSS=go-on such a primary goes on, and it is said all the same', async () => {
+  const found = await commitBesideLoss({ redisLoss: 'go-on' }, loseCommit);
+  assert.deepEqual(found, { before: stored, after: stored, lost: 1, holds: true });
 });

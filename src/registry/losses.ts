@@ -1,0 +1,59 @@
+// A new primary of Redis may lack what was acknowledged, if the former one was lost together with the replicas that had it. Each API
+// process notices its own commits that are missing. Then this Redis counts as emptied, as one that was set back does (witness.ts), or
+// the service goes on with what is there (`REDIS_LOSS`).
+
+import { describeError, type Log } from '../log.js';
+import { commitsLost } from '../metrics.js';
+import type { Redis } from '../redis/client.js';
+import { registryKeys, shardKeys } from '../redis/keys.js';
+import { toleratesLoss } from '../redis/replicas.js';
+import { runScript, scripts } from '../redis/scripts.js';
+import type { Deployment } from './documents.js';
+
+export type Losses = {
+  /** Notes commits of this process that are missing. Settles when Redis accepts nothing any more, or may go on. */
+  readonly note: (shard: number, commits: number) => Promise<void>;
+  /** How many this process has noticed. */
+  readonly commits: () => number;
+};
+
+/** No number of a witness is as high, so all of Redis is older. */
+const aboveAll = Number.MAX_SAFE_INTEGER;
+
+export function createLosses(redis: Redis, deployment: () => Deployment | undefined, log: Log): Losses {
+  let total = 0;
+
+  async function empty(): Promise<void> {
+    const known = deployment();
+    if (known === undefined) return;
+    const { epoch, witness, version, restoringBackup } = registryKeys;
+    await runScript(
+      redis,
+      scripts.witnessRegistry,
+      [epoch, witness, version, restoringBackup],
+      [aboveAll, 0],
+    );
+    const shards = Array.from({ length: known.shards }, (_, shard) => [shardKeys.state(shard)]);
+    await Promise.all(
+      shards.map((keys) => runScript(redis, scripts.witnessShard, keys, [known.epoch, aboveAll, 0])),
+    );
+  }
+
+  return {
+    note: async (shard, commits) => {
+      const goesOn = toleratesLoss(redis);
+      log.error(
+        { shard, commits, goes_on: goesOn },
+        'records_lost: the new primary of redis lacks acknowledged commits',
+      );
+      if (!goesOn)
+        await empty().catch((error: unknown) => {
+          log.error({ error: describeError(error) }, 'redis lacks records and could not be set aside yet');
+          throw error;
+        });
+      total += commits;
+      commitsLost.inc(commits);
+    },
+    commits: () => total,
+  };
+}
