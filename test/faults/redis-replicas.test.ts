@@ -97,7 +97,7 @@ test('a primary that is cut off and then lost with its disk takes nothing acknow
   await whileRunning(load, async () => {
     await load.more(200);
     between.blackHole();
-    await load.more(6, { outcomes: ['unknown', 'acknowledged'] });
+    await load.more(12, { outcomes: ['unknown', 'overloaded', 'acknowledged'] });
     await lost.kill9();
     await ask(heir.port, 'replicaof', 'no', 'one');
     await ask(other.port, 'replicaof', '127.0.0.1', String(heir.port));
