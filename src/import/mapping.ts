@@ -10,7 +10,8 @@ import { type Mending, mendEvent } from '../ingest/mend.js';
 import { checkSegmentMessage } from '../ingest/segment-message.js';
 import { setField } from './fields.js';
 import type { Mapping } from './options.js';
-import { createPreset, type Made } from './presets.js';
+import type { Made } from './preset.js';
+import { createPreset } from './presets.js';
 import type { Row } from './row.js';
 import { readTime, textOfInstant } from './times.js';
 import {

@@ -1,27 +1,38 @@
 // Exports of other systems: from a row of theirs to records of ours. Messages of Segment's protocol go as they are, by its
 // endpoint, which knows identifications and traits. A row's key is what its maker calls unique, so that rows that the maker tells
-// apart are stored apart. Pure, except for the memory of users whose properties were sent.
+// apart are stored apart. Those of analytics of pages are in web-presets.ts.
 
-import { createHash } from 'node:crypto';
-import { epochSeconds, imports } from '../contract/limits.js';
-import type { SegmentType } from '../contract/segment.js';
+import { epochSeconds } from '../contract/limits.js';
 import { segmentTypes } from '../contract/segment.js';
 import { readSegmentTime } from '../ingest/segment-message.js';
-import { readTime, type TimeFormat, textOfInstant } from './times.js';
+import {
+  createUserMemory,
+  type Fields,
+  hashOf,
+  instantIn,
+  inUtc,
+  type Made,
+  milliseconds,
+  objectOf,
+  type Preset,
+  seconds,
+} from './preset.js';
+import { textOfInstant } from './times.js';
 import { faultIn, given, isGiven, nameIn } from './values.js';
-import { utc, type Zone } from './zones.js';
+import { createGa4, createMatomo, createPostHog, readPlausible, readUmami } from './web-presets.js';
+import type { Zone } from './zones.js';
 
-type Fields = Readonly<Record<string, unknown>>;
-
-/** One record of a row, before it is mended and checked. */
-export type Made =
-  | { readonly kind: 'event'; readonly event: Fields }
-  | { readonly kind: 'message'; readonly type: SegmentType; readonly message: Fields };
-
-/** The records of a row, or why there are none. `key` follows from the row's place. */
-export type Preset = (row: Fields, key: string) => readonly Made[] | string;
-
-export const presetNames = ['segment', 'mixpanel', 'amplitude', 'heap'] as const;
+export const presetNames = [
+  'segment',
+  'mixpanel',
+  'amplitude',
+  'heap',
+  'posthog',
+  'ga4',
+  'plausible',
+  'umami',
+  'matomo',
+] as const;
 export type PresetName = (typeof presetNames)[number];
 
 /** `zone`: of an export whose times are local. */
@@ -34,15 +45,12 @@ const presets: Readonly<Record<PresetName, (zone: Zone | undefined) => Preset>> 
   mixpanel: createMixpanel,
   amplitude: createAmplitude,
   heap: () => readHeap,
+  posthog: createPostHog,
+  ga4: createGa4,
+  plausible: () => readPlausible,
+  umami: () => readUmami,
+  matomo: createMatomo,
 };
-
-/** A part of a key: the same for the same values, however long they are. */
-function hashOf(...values: readonly unknown[]): string {
-  return createHash('sha256')
-    .update(JSON.stringify(values.map(String)))
-    .digest('base64url')
-    .slice(0, 22);
-}
 
 /**
  * The archive has corrected the time, or says by what it can be: the clock of the sender was wrong by as much as it was between
@@ -72,10 +80,6 @@ function createSegment(): Preset {
     return [{ kind: 'message', type, message: whole }];
   };
 }
-
-const inUtc: TimeFormat = { kind: 'auto', zone: utc };
-const seconds: TimeFormat = { kind: 'number', unitNs: 1e9, zone: undefined };
-const milliseconds: TimeFormat = { kind: 'number', unitNs: 1e6, zone: undefined };
 
 /**
  * A line of its raw export. Times are seconds, or milliseconds in later exports, and of projects that were made before 2023 those of
@@ -120,13 +124,11 @@ function createMixpanel(zone: Zone | undefined): Preset {
 
 /**
  * Lines of its export API. An event with a user and a device identifies the device. A row's key is its uuid. Files of one hour may
- * overlap in time, so a user's properties are sent only if no later event of the user was read before.
+ * overlap in time.
  * @see https://amplitude.com/docs/apis/analytics/export
  */
 function createAmplitude(): Preset {
-  /** What was said last about a user on a device, and the latest time of a user's properties. */
-  const known = new Map<string, string>();
-  const latest = new Map<string, number>();
+  const identify = createUserMemory();
   return (row, key) => {
     const { event_type, user_id, device_id, event_time, uuid, session_id, user_properties } = row;
     const timeMs = instantIn('event_time', event_time, inUtc);
@@ -139,43 +141,18 @@ function createAmplitude(): Preset {
     const text = ['event_properties', 'user_properties'].find((name) => typeof row[name] === 'string');
     if (text !== undefined) return `has ${text} as a text, not as an object`;
     const id = own === undefined ? key : `amplitude:${own}`;
-    const isUser = isGiven(user_id);
     const properties = { ...objectOf(row.event_properties) };
     for (const name of amplitudeColumns) if (row[name] !== undefined) properties[name] ??= row[name];
     const event = {
       event: event_type,
-      ...(isUser ? { identity: user_id } : { anonymousId: device }),
+      ...(isGiven(user_id) ? { identity: user_id } : { anonymousId: device }),
       timestamp: textOfInstant(timeMs),
       idempotency_key: id,
       session_id: session,
       properties,
     };
-    const records: Made[] = [{ kind: 'event', event }];
-    const ofRow = objectOf(user_properties);
-    const hasTraits = Object.keys(ofRow).length > 0;
-    const state = JSON.stringify([device, ofRow]);
-    const pair = `${user_id ?? ''}\0${device ?? ''}`;
-    if (known.get(pair) === state || (!isUser && !hasTraits)) return records;
-    const person = isUser ? `u${user_id}` : `d${device}`;
-    const isLate = timeMs < (latest.get(person) ?? Number.NEGATIVE_INFINITY);
-    const isSent = hasTraits && !isLate;
-    const isLinkKnown = !isUser || device === undefined || known.has(pair);
-    if (known.size >= imports.rememberedUsersMax) known.clear();
-    if (latest.size >= imports.rememberedUsersMax) latest.clear();
-    if (!isLate) {
-      known.set(pair, state);
-      if (hasTraits) latest.set(person, timeMs);
-    }
-    if (hasTraits && !isSent && isLinkKnown) return records;
-    const traits = isSent ? ofRow : {};
-    const message = {
-      userId: isUser ? user_id : undefined,
-      anonymousId: device,
-      traits,
-      timestamp: textOfInstant(timeMs),
-      messageId: `${id}:user`,
-    };
-    return [...records, { kind: 'message', type: 'identify', message }];
+    const said = { user: user_id, device: device as string | undefined, timeMs, messageId: `${id}:user` };
+    return [{ kind: 'event', event }, ...identify({ ...said, traits: objectOf(user_properties) })];
   };
 }
 
@@ -220,17 +197,4 @@ function readHeap(row: Fields, key: string): readonly Made[] | string {
       },
     },
   ];
-}
-
-function objectOf(value: unknown): Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-    ? (value as Record<string, unknown>)
-    : {};
-}
-
-/** Milliseconds since 1970, or why there are none. A row without a time would happen at the time of the import. */
-function instantIn(column: string, value: unknown, format: TimeFormat): number | string {
-  if (!isGiven(value)) return `has no time in the column ${column}`;
-  const time = readTime(value, format);
-  return typeof time === 'number' ? time : `has a time in the column ${column} that ${time}`;
 }

@@ -5,7 +5,7 @@
 import { Agent as HttpAgent, request as httpRequest } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { setTimeout as wait } from 'node:timers/promises';
-import { imports } from '../contract/limits.js';
+import { counts, imports } from '../contract/limits.js';
 import { aboutSending } from '../contract/outcomes.js';
 import type { Lane } from './mapping.js';
 import { ImportError, type ImportOptions } from './options.js';
@@ -157,6 +157,8 @@ export function createSender(
   }
 
   async function send(lane: Lane, records: readonly string[]): Promise<Sent> {
+    // A row of some exports holds many events.
+    if (records.length > counts.bulkEventsMax) return sendHalves(lane, records);
     const sent = bodyOf(lane, records);
     if (sent.length >= refusedBytes && records.length > 1) return sendHalves(lane, records);
     const answer = await postUntilAnswered(lane, sent);

@@ -1,0 +1,283 @@
+// Exports of PostHog, Google Analytics 4, Plausible, Umami and Matomo: from a row of theirs to records of ours. Devices are merged
+// into users where the maker says that they are one; ids that strangers may share never are.
+
+import { parseDocument } from '../parsing/document.js';
+import {
+  createUserMemory,
+  type Fields,
+  hashOf,
+  instantIn,
+  inUtc,
+  type Made,
+  microseconds,
+  objectOf,
+  type Preset,
+  seconds,
+} from './preset.js';
+import { textOfInstant } from './times.js';
+import { faultIn, given, isGiven, type Name, nameIn } from './values.js';
+
+/**
+ * Rows of its batch exports, of events or of persons. `$is_identified` says whether the distinct_id is a user; a library without it
+ * names the device. Only `$identify` merges two ids. An event carries the properties that its person had then. A person has a row
+ * for each of its ids, of which those that are UUIDs come from the library and not from the customer.
+ * @see https://posthog.com/docs/data-pipelines/batch-exports/s3
+ */
+export function createPostHog(): Preset {
+  const identify = createUserMemory();
+  return (row, key) => {
+    const isPerson = row.event === undefined && row.person_id !== undefined;
+    const [properties, ofPerson] = [row.properties, row.person_properties].map(objectIn);
+    if (properties === undefined || ofPerson === undefined)
+      return 'has properties or person_properties that are no JSON object';
+    const column = isPerson ? 'created_at' : 'timestamp';
+    const timeMs = instantIn(column, row[column], inUtc);
+    if (typeof timeMs === 'string') return timeMs;
+    const { $session_id, $set, $set_once, $unset, $anon_distinct_id, ...others } = properties;
+    const own = nameIn('uuid', row.uuid);
+    const id = nameIn('distinct_id', row.distinct_id);
+    const session = nameIn('$session_id', $session_id);
+    const former = row.event === '$identify' ? nameIn('$anon_distinct_id', $anon_distinct_id) : undefined;
+    const fault = faultIn(own) ?? faultIn(id) ?? faultIn(session) ?? faultIn(former);
+    if (fault !== undefined) return fault;
+    if (isPerson) {
+      if (row.is_deleted === true || row.is_deleted === 'true') return 'is a person who was deleted';
+      const messageId = `posthog:${hashOf(row.person_id, id, row.person_version)}`;
+      const who = uuid.test(String(id))
+        ? { user: undefined, device: id as string }
+        : { user: id, device: undefined };
+      return identify({ ...who, traits: properties, timeMs, messageId });
+    }
+    const isDevice =
+      properties.$is_identified === false ||
+      (properties.$is_identified === undefined && id === properties.$device_id);
+    const eventKey = own === undefined ? key : `posthog:${own}`;
+    const event = {
+      event: row.event,
+      ...(isDevice ? { anonymousId: id } : { identity: id }),
+      timestamp: textOfInstant(timeMs),
+      idempotency_key: eventKey,
+      session_id: session,
+      properties: others,
+    };
+    const who = isDevice
+      ? { user: undefined, device: id as string }
+      : { user: id, device: former as string | undefined };
+    const traits = isGiven(row.person_properties) ? ofPerson : { ...objectOf($set_once), ...objectOf($set) };
+    return [{ kind: 'event', event }, ...identify({ ...who, traits, timeMs, messageId: `${eventKey}:user` })];
+  };
+}
+
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** An object, or the JSON text of one; undefined if it is neither. */
+function objectIn(value: unknown): Fields | undefined {
+  if (!isGiven(value)) return {};
+  const read = typeof value === 'string' ? parseDocument(Buffer.from(value), 'all') : { value };
+  if (
+    !('value' in read) ||
+    typeof read.value !== 'object' ||
+    read.value === null ||
+    Array.isArray(read.value)
+  )
+    return undefined;
+  return read.value as Fields;
+}
+
+/**
+ * Rows of its BigQuery export, as NDJSON. It has no key: a row is told apart by its place in its batch, and in exports
+ * of before July 2024, which have none, by its parameters.
+ * @see https://support.google.com/analytics/answer/7029846
+ */
+export function createGa4(): Preset {
+  const identify = createUserMemory();
+  return (row) => {
+    const {
+      event_name,
+      event_timestamp,
+      event_date,
+      event_params,
+      user_id,
+      user_pseudo_id,
+      user_properties,
+      ...more
+    } = row;
+    const { event_bundle_sequence_id, batch_page_id, batch_ordering_id, batch_event_index, ...others } = more;
+    const timeMs = instantIn('event_timestamp', event_timestamp, microseconds);
+    if (typeof timeMs === 'string') return timeMs;
+    const device = nameIn('user_pseudo_id', user_pseudo_id);
+    const params = valuesOf('event_params', event_params);
+    const traits = valuesOf('user_properties', user_properties);
+    const fault = faultIn(device) ?? params.fault ?? traits.fault;
+    if (fault !== undefined) return fault;
+    const { ga_session_id, ...ofEvent } = params.values;
+    const place = [event_bundle_sequence_id, batch_page_id, batch_ordering_id, batch_event_index];
+    const content = isGiven(batch_event_index) ? '' : JSON.stringify(params.values);
+    const key = `ga4:${hashOf(user_id, device, event_name, event_timestamp, ...place, content)}`;
+    const event = {
+      event: event_name,
+      ...(isGiven(user_id) ? { identity: user_id } : { anonymousId: device }),
+      timestamp: textOfInstant(timeMs),
+      idempotency_key: key,
+      // The number is unique among the sessions of a device only.
+      session_id: isGiven(ga_session_id) ? `${device ?? ''}.${ga_session_id}` : undefined,
+      properties: { ...others, ...ofEvent },
+    };
+    const said = { user: user_id, device: device as string | undefined, timeMs, messageId: `${key}:user` };
+    return [{ kind: 'event', event }, ...identify({ ...said, traits: traits.values })];
+  };
+}
+
+/** `[{key, value: {string_value, int_value, float_value, double_value}}]` as an object. */
+function valuesOf(column: string, list: unknown): { readonly values: Fields; readonly fault?: string } {
+  if (!isGiven(list)) return { values: {} };
+  if (!Array.isArray(list))
+    return { values: {}, fault: `has no list of keys and values in the column ${column}` };
+  const pairs = list.map((entry): [string, unknown] => {
+    const { key, value } = objectOf(entry);
+    const { string_value, int_value, double_value, float_value } = objectOf(value);
+    return [String(key), string_value ?? int_value ?? double_value ?? float_value];
+  });
+  return { values: Object.fromEntries(pairs) };
+}
+
+/**
+ * Rows of its table `events_v2`, as JSON: `SELECT * FROM events_v2 FORMAT JSONEachRow`. What the dashboard exports are totals.
+ * A visitor's id changes daily and rows have none of their own, so their places are their keys.
+ * @see https://github.com/plausible/analytics/blob/master/lib/plausible/clickhouse_event_v2.ex
+ */
+export function readPlausible(row: Fields, key: string): readonly Made[] | string {
+  const {
+    name,
+    timestamp,
+    user_id,
+    session_id,
+    site_id: _,
+    'meta.key': keys,
+    'meta.value': values,
+    ...others
+  } = row;
+  if (row.visitors !== undefined && user_id === undefined)
+    return 'holds totals and no event: export the table events_v2 of Plausible’s ClickHouse instead';
+  const timeMs = instantIn('timestamp', timestamp, inUtc);
+  if (typeof timeMs === 'string') return timeMs;
+  if ([keys, values].some((list) => isGiven(list) && !Array.isArray(list)))
+    return 'has meta.key and meta.value as texts: export as JSONEachRow';
+  const own = Object.fromEntries(
+    ((keys ?? []) as unknown[]).map((one, at) => [String(one), (values as unknown[])?.[at]]),
+  );
+  return eventOf({
+    event: name,
+    anonymousId: nameIn('user_id', user_id),
+    timestamp: textOfInstant(timeMs),
+    idempotency_key: key,
+    session_id: nameIn('session_id', session_id),
+    properties: { ...others, ...own },
+  });
+}
+
+/**
+ * Rows of `website_event.csv` of its export. A session is made of address and browser, so devices behind one address may share it:
+ * it is never merged into a user.
+ * @see https://github.com/umami-software/umami/blob/master/db/clickhouse/schema.sql
+ */
+export function readUmami(row: Fields, key: string): readonly Made[] | string {
+  const { event_id, session_id, visit_id, distinct_id, created_at, event_type, event_name, ...more } = row;
+  const { website_id: _, job_id: __, ...others } = more;
+  const timeMs = instantIn('created_at', created_at, inUtc);
+  if (typeof timeMs === 'string') return timeMs;
+  const id = nameIn('event_id', event_id);
+  return eventOf({
+    event: given(event_name) ?? (String(event_type) === '1' ? 'pageview' : undefined),
+    ...(isGiven(distinct_id) ? { identity: distinct_id } : { anonymousId: nameIn('session_id', session_id) }),
+    timestamp: textOfInstant(timeMs),
+    idempotency_key: typeof id === 'string' ? `umami:${id}` : (id ?? key),
+    session_id: nameIn('visit_id', visit_id),
+    properties: others,
+  });
+}
+
+/** An event, unless one of its names is none. */
+function eventOf(event: Readonly<Record<string, Name | unknown>>): readonly Made[] | string {
+  const { anonymousId, idempotency_key, session_id } = event;
+  return (
+    faultIn(anonymousId) ?? faultIn(idempotency_key) ?? faultIn(session_id) ?? [{ kind: 'event', event }]
+  );
+}
+
+/**
+ * Visits as `Live.getLastVisitsDetails` of its API has them, in JSON; each of their actions is an event. An action's key is its
+ * number (`pageId`); goals and orders have none, and are told apart by what they are and when.
+ * @see https://developer.matomo.org/api-reference/reporting-api#Live
+ * @see https://github.com/matomo-org/matomo/blob/5.x-dev/plugins/Actions/VisitorDetails.php
+ */
+export function createMatomo(): Preset {
+  const identify = createUserMemory();
+  return (visit, key) => {
+    const { idSite, idVisit, visitorId, userId, actionDetails } = visit;
+    if (!Array.isArray(actionDetails))
+      return 'has no actionDetails, so it is no visit of Live.getLastVisitsDetails';
+    const device = nameIn('visitorId', visitorId);
+    const session = nameIn('idVisit', idVisit);
+    const fault = faultIn(device) ?? faultIn(session);
+    if (fault !== undefined) return fault;
+    const ofVisit = Object.fromEntries(
+      Object.entries(visit).filter(([name]) => visitColumns.has(name) || /^dimension\d+$/.test(name)),
+    );
+    const records: Made[] = [];
+    for (const action of actionDetails) {
+      const { type, timestamp, ...details } = objectOf(action);
+      const timeMs = instantIn('timestamp', timestamp, seconds);
+      if (typeof timeMs === 'string') return `has an action that ${timeMs}`;
+      const { pageId, goalId, orderId, eventAction, itemDetails, ...others } = details;
+      const own = Object.entries(others).filter(
+        ([name]) => !/Pretty$|^(icon|iconSVG|title|subtitle)$/.test(name),
+      );
+      const what = [type, pageId, goalId, orderId, isGiven(pageId) ? '' : timestamp];
+      const properties = {
+        ...ofVisit,
+        ...Object.fromEntries(own),
+        type,
+        goalId,
+        orderId,
+        eventAction,
+        itemDetails,
+      };
+      const event = {
+        event: type === 'action' ? 'pageview' : (given(eventAction) ?? type),
+        ...(isGiven(userId) ? { identity: userId } : { anonymousId: device }),
+        timestamp: textOfInstant(timeMs),
+        idempotency_key: `matomo:${hashOf(idSite, session ?? key, ...what)}`,
+        session_id: session,
+        properties,
+      };
+      records.push({ kind: 'event', event });
+      const said = { user: userId, device: device as string | undefined, traits: {}, timeMs };
+      records.push(...identify({ ...said, messageId: `${event.idempotency_key}:user` }));
+    }
+    return records;
+  };
+}
+
+/** What a visit says that its actions do not. */
+const visitColumns: ReadonlySet<string> = new Set([
+  'deviceType',
+  'deviceBrand',
+  'deviceModel',
+  'operatingSystemName',
+  'operatingSystemVersion',
+  'browserName',
+  'browserVersion',
+  'resolution',
+  'languageCode',
+  'countryCode',
+  'region',
+  'city',
+  'referrerType',
+  'referrerName',
+  'referrerKeyword',
+  'referrerUrl',
+  'campaignName',
+  'campaignSource',
+  'campaignMedium',
+]);
