@@ -202,15 +202,25 @@ export const slowCrashes: ReadonlySet<string> = new Set(
     .map((point) => crashName(point, passings.length)),
 );
 
-const pointsUnderLoad = [...crashPoints.api, ...crashPoints.worker];
+/** Steps of a deletion at which `deletion-crash` kills a worker, so rounds under load need not do it in every run of tests. */
+export const deletionSteps: readonly CrashPointName[] = crashPoints.worker.filter(
+  (point) => pointsOfRounds.has(point) && point !== 'keys_kept',
+);
 
-/** The first crash of an API process or a worker at each point. */
-export const firstCrashes: readonly string[] = pointsUnderLoad.map((point) => crashName(point, 1));
+const pointsUnderLoad: readonly CrashPointName[] = [...crashPoints.api, ...crashPoints.worker];
 
-/** Those at later passings, with more under way, without the slow ones. */
-export const laterCrashes: readonly string[] = pointsUnderLoad
-  .flatMap((point) => passings.slice(1).map((passing) => crashName(point, passing)))
-  .filter((name) => !slowCrashes.has(name));
+/** The first crash of an API process or a worker at each point that no other test kills it at. */
+export const firstCrashes: readonly string[] = pointsUnderLoad
+  .filter((point) => !deletionSteps.includes(point))
+  .map((point) => crashName(point, 1));
+
+/** All others: at those steps, and at later passings, with more under way, without the slow ones. */
+export const laterCrashes: readonly string[] = [
+  ...deletionSteps.map((point) => crashName(point, 1)),
+  ...pointsUnderLoad
+    .flatMap((point) => passings.slice(1).map((passing) => crashName(point, passing)))
+    .filter((name) => !slowCrashes.has(name)),
+];
 
 export const crashFaults: readonly Fault[] = [
   ...crashPoints.api.flatMap((point) =>

@@ -1,5 +1,5 @@
-// Every crash point of the code at its first passing, under load and deletions. `chaos-crash-repeats` has the later passings, and
-// `chaos-crash-losses` the crashes with a loss of Redis.
+// Crash points of the code at their first passing, under load and deletions, but for the steps that `deletion-crash` has. Those and
+// later passings are in `chaos-crash-repeats`, crashes with a loss of Redis in `chaos-crash-losses`.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,4 +1,4 @@
-// Every crash point of the code at its second and third passing. Third passings in rounds of deletions would take minutes more, so only
+// Every crash point of the code at its second and third passing, and steps of deletions at their first. Third passings in rounds of deletions would take minutes more, so only
 // `npm run chaos -- --crash-points` has them.
 
 import { laterCrashes } from '../chaos/faults-crashes.js';
