@@ -74,6 +74,9 @@ export type Config = {
   readonly demo: boolean;
   /** Bytes of one request's headers. */
   readonly headerBytesMax: number;
+  /** Where the client library's script is, and where it sends; the first of each is named to pages. */
+  readonly sdkPaths: Paths;
+  readonly collectPaths: Paths;
   /** Connections to PORT that one API process takes. */
   readonly connectionsMax: number;
   readonly apiProcesses: number;
@@ -119,6 +122,9 @@ export type ProviderConfig = {
   readonly clientSecret: string;
   readonly roleClaim: string;
 };
+
+/** Paths of the public server, in the order in which they were given. */
+export type Paths = readonly [string, ...string[]];
 
 export class ConfigError extends Error {}
 
@@ -190,6 +196,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     sudoUser: text(env, 'SUDO_USER', ''),
     demo: demo(env, [host, adminHost]),
     headerBytesMax: integer(env, 'HEADER_BYTES_MAX', receiving.headerBytesMax, 4096, 65_536),
+    ...clientPaths(env),
     connectionsMax: integer(env, 'CONNECTIONS_MAX', 10_000, 10, 1_000_000),
     apiProcesses: integer(env, 'API_PROCESSES', 1, 1, 64),
     workerProcesses: integer(env, 'WORKER_PROCESSES', 1, 0, 64),
@@ -554,6 +561,30 @@ function oneOf<T extends string>(env: NodeJS.ProcessEnv, name: string, values: r
     throw new ConfigError(`${name} must be one of ${values.join(', ')}, not ${JSON.stringify(value)}`);
   }
   return found;
+}
+
+/** Names under which lists of blockers do not look. Those of other endpoints stay theirs. */
+function clientPaths(env: NodeJS.ProcessEnv): Pick<Config, 'sdkPaths' | 'collectPaths'> {
+  const sdkPaths = paths(env, 'SDK_PATH', '/sdk.js');
+  const collectPaths = paths(env, 'COLLECT_PATH', '/api/collect');
+  const all = [...sdkPaths.flatMap((path) => [path, `${path}.map`]), ...collectPaths];
+  const twice = all.find((path, at) => all.indexOf(path) < at);
+  if (twice !== undefined) throw new ConfigError(`SDK_PATH and COLLECT_PATH name ${twice} twice`);
+  return { sdkPaths, collectPaths };
+}
+
+function paths(env: NodeJS.ProcessEnv, name: string, usual: string): Paths {
+  const [first = usual, ...others] = text(env, name, usual)
+    .split(',')
+    .map((path) => path.trim());
+  for (const path of [first, ...others]) {
+    const isPath = path.length <= 255 && /^(\/(?!\.+(\/|$))[\w.~-]+)+$/.test(path);
+    if (!isPath || (path !== usual && /^\/(api|v1|health|openapi\.json)(\/|$)/.test(path)))
+      throw new ConfigError(
+        `${name} must be paths such as ${usual} with commas, none of another endpoint, not ${JSON.stringify(path)}`,
+      );
+  }
+  return [first, ...others];
 }
 
 /** A cluster alone means its replicas. */

@@ -70,11 +70,12 @@ export function publicRoutes(config: Config, parts: Parts, readiness: () => Read
     ...ingestRoutes(ingestion),
     ...collectRoutes({
       ...ingestion,
+      paths: config.collectPaths,
       addressBytesMax: config.collectAddressBytesMax,
       onCollected: createBatchPublisher({ redis, channel, log }),
     }),
     ...segmentRoutes({ ...ingestion, publicBaseUrl: config.publicBaseUrl }),
-    ...sdkRoutes({ folder: fileURLToPath(new URL('..', import.meta.url)), log }),
+    ...sdkRoutes({ folder: fileURLToPath(new URL('..', import.meta.url)), paths: config.sdkPaths, log }),
     ...deletionRoutes(deletionOptions(config, parts)),
     ...suppressionRoutes({
       suppression: () => suppression(parts),
@@ -145,6 +146,8 @@ export function administratorsRoutes(
 function demo(config: Config, { redis, clickhouse, environments, log }: Parts, built: string): Route[] {
   return demoRoutes({
     publicBaseUrl: config.publicBaseUrl,
+    sdkPath: config.sdkPaths[0],
+    collectPath: config.collectPaths[0],
     host: config.adminHost,
     adminPort: config.adminPort,
     account: () => findDemoAccount(redis),

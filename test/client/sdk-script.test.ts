@@ -32,8 +32,22 @@ before(async () => {
   writeFileSync(join(folder, 'sdk.js.map'), map);
   const log = createLog('test', 'silent');
   const [port, emptyPort] = [await freePort(), await freePort()];
-  server = await listen('127.0.0.1', port, 'PORT', false, sdkRoutes({ folder, log }), log);
-  emptyServer = await listen('127.0.0.1', emptyPort, 'PORT', false, sdkRoutes({ folder: empty, log }), log);
+  server = await listen(
+    '127.0.0.1',
+    port,
+    'PORT',
+    false,
+    sdkRoutes({ folder, paths: ['/sdk.js'], log }),
+    log,
+  );
+  emptyServer = await listen(
+    '127.0.0.1',
+    emptyPort,
+    'PORT',
+    false,
+    sdkRoutes({ folder: empty, paths: ['/sdk.js'], log }),
+    log,
+  );
   baseUrl = `http://127.0.0.1:${port}`;
   emptyUrl = `http://127.0.0.1:${emptyPort}`;
 });

@@ -67,6 +67,7 @@ before(async () => {
     counts: { addMendings: () => undefined, add: () => undefined },
     rejected: { noteRequest: () => undefined, noteElements: () => undefined },
     traffic: { add: () => undefined, addRejected: () => undefined },
+    paths: ['/api/collect'] as const,
     addressBytesMax: 1024 ** 3,
   };
   const onCollected: OnCollected = (what) => {

@@ -2,6 +2,7 @@
 // Open to the pages of any site, unless the environment lists origins; only the body of a request counts.
 
 import { isAllowedOrigin } from '../../accounts/origins.js';
+import type { Paths } from '../../config.js';
 import { bodies, counts, lengths } from '../../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
 import type { CommitResult } from '../../ingest/attempts.js';
@@ -30,6 +31,7 @@ import {
 import { everyBody, withinAllowance } from './byte-allowance.js';
 
 export type CollectOptions = IngestOptions & {
+  readonly paths: Paths;
   /** The Event Visualizer's function; without it no pairing lives. */
   readonly onCollected?: OnCollected;
   /** Bytes that an address may send in a minute, to this process. */
@@ -113,9 +115,12 @@ export function collectRoutes(options: CollectOptions): Route[] {
 
   const doc = operation(collectDoc, admissionGuard);
   const preflight = operation(collectPreflightDoc);
-  return openRoutes([{ method: 'post', path: '/api/collect', handle, doc }]).map((route) =>
-    route.method === 'options' ? { ...route, doc: preflight } : route,
-  );
+  const [first] = options.paths;
+  const routes = options.paths.map((path) => ({ method: 'post' as const, path, handle }));
+  return openRoutes(routes).map((route) => {
+    if (route.path !== first) return route;
+    return { ...route, doc: route.method === 'options' ? preflight : doc };
+  });
 }
 
 const notFromThisOrigin = rejection('origin_not_allowed', outcomes.origin_not_allowed.meaning);

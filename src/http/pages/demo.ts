@@ -19,6 +19,8 @@ import { builtRoutes, pageReply } from './pages.js';
 
 export type DemoOptions = {
   readonly publicBaseUrl: string;
+  readonly sdkPath: string;
+  readonly collectPath: string;
   /** The address that the server listens on. */
   readonly host: string;
   readonly adminPort: number;
@@ -66,8 +68,9 @@ export function demoRoutes(options: DemoOptions): Route[] {
   async function page(exchange: Exchange): Promise<void> {
     const appId = (await options.account())?.environments[0]?.app_id;
     if (appId === undefined) return exchange.refuse(noAccount);
-    const { publicBaseUrl: baseUrl } = options;
-    const script = snippet({ appId, baseUrl, intervalMs });
+    const { publicBaseUrl: baseUrl, collectPath } = options;
+    const address = `${baseUrl}${options.sdkPath}`;
+    const script = snippet({ appId, baseUrl, script: address, collectPath, intervalMs });
     const hash = createHash('sha256').update(script).digest('base64');
     const origin = new URL(baseUrl).origin;
     const text = html

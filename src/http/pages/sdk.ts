@@ -2,7 +2,8 @@
 // compressed when they are first asked for, and served from memory.
 
 import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
+import type { Paths } from '../../config.js';
 import { browserCaches } from '../../contract/limits.js';
 import type { Log } from '../../log.js';
 import { scriptDoc } from '../openapi/collect.js';
@@ -14,22 +15,21 @@ import { serveEncoded } from './encoded.js';
 export type SdkOptions = {
   /** The folder in which the build puts `sdk.js` and `sdk.js.map`. */
   readonly folder: string;
+  readonly paths: Paths;
   readonly log: Log;
 };
 
-type File = { readonly name: string; readonly type: string; readonly headers: Headers; readonly doc: object };
+type File = { readonly ending: '' | '.map'; readonly type: string; readonly doc: object };
 
 const files: readonly File[] = [
   {
-    name: 'sdk.js',
+    ending: '',
     type: 'text/javascript; charset=utf-8',
-    headers: [['SourceMap', 'sdk.js.map']],
     doc: operation(scriptDoc('sdk', 'The client library', 'text/javascript')),
   },
   {
-    name: 'sdk.js.map',
+    ending: '.map',
     type: 'application/json',
-    headers: [],
     doc: operation(scriptDoc('sdkSourceMap', 'Its source map', 'application/json')),
   },
 ];
@@ -44,18 +44,21 @@ const always: Headers = [
 const cached = `public, max-age=${browserCaches.scriptSeconds}`;
 
 /** The routes of both files. A file that was not built is answered 404. */
-export function sdkRoutes({ folder, log }: SdkOptions): Route[] {
-  return files.flatMap((file) => {
-    const path = join(folder, file.name);
-    const found = existsSync(path);
-    if (!found) log.warn({ path }, 'the client library was not built and is not served');
-    const handle = found ? serveEncoded(file.type, cached, file.headers, readFileSync(path)) : notFound;
-    return (['get', 'head'] as const).map((method) => ({
-      method,
-      path: `/${file.name}`,
-      handle,
-      headers: always,
-      ...(method === 'get' && { doc: file.doc }),
-    }));
+export function sdkRoutes({ folder, paths, log }: SdkOptions): Route[] {
+  return files.flatMap(({ ending, type, doc }) => {
+    const file = join(folder, `sdk.js${ending}`);
+    const body = existsSync(file) ? readFileSync(file) : undefined;
+    if (body === undefined) log.warn({ path: file }, 'the client library was not built and is not served');
+    return paths.flatMap((path, place) => {
+      const headers: Headers = ending === '' ? [['SourceMap', `${basename(path)}.map`]] : [];
+      const handle = body === undefined ? notFound : serveEncoded(type, cached, headers, body);
+      return (['get', 'head'] as const).map((method) => ({
+        method,
+        path: `${path}${ending}`,
+        handle,
+        headers: always,
+        ...(method === 'get' && place === 0 && { doc }),
+      }));
+    });
   });
 }

@@ -22,6 +22,8 @@ import { hasLoneSurrogate } from './text.js';
 export type Settings = {
   /** Origin, perhaps with a path, of the Sluice to send to, such as `https://events.example.com`. */
   readonly baseUrl: string;
+  /** Below it, instead of `/api/collect`. */
+  readonly collectPath?: string | undefined;
   /** Messages wait at most this long for others to go with; from 50 ms to a day. */
   readonly intervalMs: number;
   /** A session ends after this long without a call. */
@@ -158,7 +160,8 @@ export function createClient(adapters: Adapters): Client {
   function begin(appId: string, given: Settings): void {
     settings = given;
     const outbox = outboxOf(appId);
-    outbox.start(given.baseUrl, given.optedOut === true);
+    const { baseUrl, collectPath } = given;
+    outbox.start(collectPath === undefined ? baseUrl : `${baseUrl}#${collectPath}`, given.optedOut === true);
     if (recorder?.appId !== appId) {
       recorder = createRecorder(appId, adapters, outbox, () => settings?.sessionIdleMs ?? 0, review, warn);
     }
@@ -327,5 +330,7 @@ function faultOfStart(appId: unknown, settings: Settings): string | undefined {
   if (typeof baseUrl !== 'string' || !/^https?:\/\/[^\s?#]+$/i.test(baseUrl)) {
     return 'baseUrl must be an http or https URL';
   }
+  if (!/^(\/[\w.~-]+)+$/.test(String(settings.collectPath ?? '/a')))
+    return 'collectPath must be a path such as /m';
   return undefined;
 }

@@ -15,7 +15,10 @@ export type SenderOptions = DeliveryOptions & {
   readonly holds: Holds;
   readonly transport: Transport;
   readonly turn: SendingTurn;
-  /** Read at each use, since they change while the sender lives. Without an address nothing is sent. */
+  /**
+   * Read at each use, since they change while the sender lives. Without an address nothing is sent. A path other than
+   * `/api/collect` follows it behind `#`.
+   */
   readonly baseUrl: () => string | undefined;
   readonly intervalMs: () => number;
   readonly pairing: () => string | undefined;
@@ -205,7 +208,8 @@ export function createSender(options: SenderOptions): Sender {
   }
 
   function url(): string {
-    return `${options.baseUrl()?.replace(/\/+$/, '')}/api/collect`;
+    const [base = '', path = '/api/collect'] = (options.baseUrl() ?? '').split('#');
+    return base.replace(/\/+$/, '') + path;
   }
 
   /** Joined from the stored texts, so that a repeat has the same bytes. */

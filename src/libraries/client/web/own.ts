@@ -57,7 +57,7 @@ export function createOwn(window: Window): Own {
   function load(appId: string, options: LoadOptions): void {
     const found = use();
     if (found === undefined) return;
-    const { baseUrl, pageViews, optedOut, globalPrivacyControl, beforeSend, ...more } = Object(
+    const { baseUrl, collectPath, pageViews, optedOut, globalPrivacyControl, beforeSend, ...more } = Object(
       options,
     ) as LoadOptions;
     const { allowIdentities, intervalMs, sessionIdleMinutes } = more;
@@ -65,6 +65,7 @@ export function createOwn(window: Window): Own {
     const idleMinutes = Number(sessionIdleMinutes);
     const isAccepted = found.start(appId, {
       baseUrl,
+      collectPath,
       intervalMs: Number(intervalMs) > 0 ? Number(intervalMs) : clientLimits.webIntervalMs,
       sessionIdleMs:
         idleMinutes >= 1 && idleMinutes <= 1440 ? idleMinutes * 60_000 : clientLimits.webSessionIdleMs,

@@ -13,6 +13,8 @@ export type SluiceProperties = { readonly [key: string]: PropertyInput };
 export type LoadOptions = {
   /** Where the Sluice of the data centre is, such as `https://events.example.com`. */
   readonly baseUrl: string;
+  /** Where that Sluice takes messages, if not at `/api/collect`: a path of its `COLLECT_PATH`. */
+  readonly collectPath?: string;
   /** Record page views; default true: addresses without query and fragment. */
   readonly pageViews?: boolean | PageViewOptions;
   /** Record and store nothing until `optIn()`, unless the visitor has chosen before; default false. */
