@@ -143,6 +143,8 @@ export const deletionRounds = {
   copiedWeightMax: 8 * MiB,
   /** Of the hashes of deleted users, what one command of Redis carries. */
   hashBytesPerWrite: MiB / 4,
+  /** Writes to Redis that a round has under way, so that they share syncs. */
+  writesAtOnceMax: 50,
 } as const;
 
 /** Previews of deletions have tables of their own. Older ones are left over. */
@@ -180,6 +182,9 @@ export const retentionRuns = {
 export const exportEnds = {
   /** Requests for exports that are read at a time: up to 2 MB. */
   exportsPerRead: 10,
+  /** Users whom exports name, and deletions, that one statement of ClickHouse compares. One account's may be 50,000 more. */
+  usersPerStatement: 50_000,
+  deletionsPerStatement: 1_000,
 } as const;
 
 export const callbackJobs = {

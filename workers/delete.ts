@@ -18,6 +18,7 @@ import type { DeletionState } from '../src/contract/deletion-states.js';
 import { evidence } from '../src/contract/limits.js';
 import type { CrashPoint } from '../src/crash-point.js';
 import { describeError, type Log } from '../src/log.js';
+import { inPieces } from '../src/pieces.js';
 import { type ChosenRequests, chooseRequests } from '../src/privacy/deletion/choose-requests.js';
 import { keepDeletedUsers } from '../src/privacy/deletion/deleted-users.js';
 import { keepEvidence } from '../src/privacy/deletion/evidence.js';
@@ -210,9 +211,8 @@ async function finish(options: RoundOptions, requests: readonly DeletionRequest[
   );
   await mirrorCompleted(redis, clickhouse, completed);
   crash('completion_copied');
-  for (const request of completed) {
-    await completeDeletion(redis, request);
-    crash('completed');
+  for (const some of inPieces(completed, deletionRounds.writesAtOnceMax)) {
+    await Promise.all(some.map((request) => completeDeletion(redis, request).then(() => crash('completed'))));
   }
   const called = completed.filter(({ callback }) => callback !== undefined);
   await options.onCallbacksDue?.(called.map((request) => request.deletion_request_id));

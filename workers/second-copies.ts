@@ -49,7 +49,7 @@ async function purgeStrays({ redis, clickhouse, epoch }: WorkerContext): Promise
   const there = await reachableServers(servers);
   for (const client of servers.all.filter((_, number) => there.has(number))) {
     await dropStrayPreviews(client, strayPreviewMsMin / 1_000);
-    await dropExportTables(client, exportPrefix(), strayExportSecondsMin);
+    await dropExportTables(client, [exportPrefix()], strayExportSecondsMin);
   }
   await purgeStrayTargets(clickhouse, async () => {
     const pending = await readPendingMembers(redis, epoch);

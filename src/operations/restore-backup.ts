@@ -44,6 +44,7 @@ import { AdministrationError } from '../contract/errors.js';
 import { backups, loads } from '../contract/limits.js';
 import { type CrashPoint, createCrashPoint } from '../crash-point.js';
 import { describeError } from '../log.js';
+import { inPieces } from '../pieces.js';
 import { type DeletedRequest, deleteAgain } from '../privacy/deletion/delete-again.js';
 import { readDeletedUsers } from '../privacy/deletion/deleted-users.js';
 import { takeFences } from '../privacy/deletion/fences.js';
@@ -812,17 +813,12 @@ export async function copyAll(context: AdminContext): Promise<void> {
   const { redis, clickhouse } = context;
   const ofBackup = Object.keys((await readMirror(clickhouse)).documents);
   const documents = [...new Set([...ofBackup, ...(await redis.hkeys(registryKeys.documents))])];
-  for (const some of inParts(documents)) {
+  for (const some of inPieces(documents, stateLoads.documentsPerCallMax)) {
     await redis.sadd(registryKeys.unmirrored, ...some);
     await mirrorRegistry(redis, clickhouse);
   }
-  for (const some of inParts(await redis.hkeys(registryKeys.deletions))) {
+  for (const some of inPieces(await redis.hkeys(registryKeys.deletions), stateLoads.documentsPerCallMax)) {
     await redis.sadd(registryKeys.unmirroredDeletions, ...some);
     await mirrorDeletions(redis, clickhouse);
   }
-}
-
-function* inParts(names: readonly string[]): Generator<readonly string[]> {
-  for (let first = 0; first < names.length; first += stateLoads.documentsPerCallMax)
-    yield names.slice(first, first + stateLoads.documentsPerCallMax);
 }

@@ -9,6 +9,7 @@ import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { createScratch, dropScratch, insertScratch, scratchName } from '../../clickhouse/scratch.js';
 import { StateNotLoaded } from '../../contract/errors.js';
 import { deletions } from '../../contract/limits.js';
+import { inPieces } from '../../pieces.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { readBackups } from '../../registry/backups.js';
@@ -34,15 +35,29 @@ export async function keepDeletedUsers(
   const backups = await readBackups(redis);
   const keptUntil = Math.max(0, ...backups.map(({ keep_until }) => Date.parse(keep_until)));
   const keepMs = Math.max(deletions.deletedUsersKeptMs, keptUntil - (await readTime(redis)));
-  for (let first = 0; first < requestIds.length; first += idsPerStatementMax) {
-    const ids = requestIds.slice(first, first + idsPerStatementMax);
+  for (const ids of inPieces(requestIds, idsPerStatementMax)) {
     await withHashKey(redis, clickhouse, async (key) => {
+      // One after another they would wait for a sync each, and all of a round's requests with them.
+      let some: Hashes[] = [];
+      let bytes = 0;
+      const keepSome = async () => {
+        const these = some;
+        [some, bytes] = [[], 0];
+        await Promise.all(these.map(({ id, found }) => keep(redis, id, found, keepMs)));
+      };
       // An answer that breaks off in the middle of a request makes the next call keep the longer list.
-      for await (const { id, found } of eachRequest(clickhouse, key, ids))
-        await keep(redis, id, found, keepMs);
+      for await (const hashes of eachRequest(clickhouse, key, ids)) {
+        some.push(hashes);
+        bytes += hashes.found.length;
+        if (some.length >= deletionRounds.writesAtOnceMax || bytes > deletionRounds.hashBytesPerWrite)
+          await keepSome();
+      }
+      await keepSome();
     });
   }
 }
+
+type Hashes = { readonly id: string; readonly found: Buffer };
 
 /** Hashes of an earlier call stay if there are more of them: since then targets may have been removed. */
 async function keep(redis: Redis, requestId: string, found: Buffer, keepMs: number): Promise<void> {
@@ -67,7 +82,7 @@ async function* eachRequest(
   clickhouse: ClickHouseClient,
   key: string,
   requestIds: readonly string[],
-): AsyncGenerator<{ readonly id: string; readonly found: Buffer }> {
+): AsyncGenerator<Hashes> {
   const rows = streamRows<{ request_id: string; hash: string }>(clickhouse, {
     query: `SELECT DISTINCT request_id, hex(${hashOfUser(key)}) AS hash FROM ${targetTable}
       WHERE request_id IN ({requestIds:Array(String)}) ORDER BY request_id`,

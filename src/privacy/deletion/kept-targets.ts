@@ -4,6 +4,7 @@
 import { readRow, readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { insertScratch } from '../../clickhouse/scratch.js';
+import { inPieces } from '../../pieces.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
@@ -35,8 +36,8 @@ type TargetRow = {
  */
 export async function keepTargets(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
   const ids = await redis.smembers(registryKeys.deletionsAwaitingTargetCopy);
-  for (let first = 0; first < ids.length; first += idsPerStatementMax) {
-    const requests = await readDeletions(redis, ids.slice(first, first + idsPerStatementMax));
+  for (const some of inPieces(ids, idsPerStatementMax)) {
+    const requests = await readDeletions(redis, some);
     for (const batch of inBatches(requests)) await keepBatch(redis, clickhouse, batch);
   }
 }
@@ -133,8 +134,8 @@ function rowOf({ deletion_request_id }: DeletionRequest, { target, place }: Plac
 
 /** Removes the targets of verified requests; settles when none is left. */
 export async function purgeTargets(clickhouse: ClickHouseClient, ids: readonly string[]): Promise<void> {
-  for (let first = 0; first < ids.length; first += idsPerStatementMax) {
-    const those = `request_id IN (${quoteIds(ids.slice(first, first + idsPerStatementMax))})`;
+  for (const some of inPieces(ids, idsPerStatementMax)) {
+    const those = `request_id IN (${quoteIds(some)})`;
     await clickhouse.command({
       query: `ALTER TABLE ${targetTable} DELETE WHERE ${those}`,
       clickhouse_settings: { mutations_sync: '2' },
@@ -171,7 +172,7 @@ export async function purgeStrayTargets(
 const idsPerStatementMax = 1_000;
 
 /** We make the ids, in one form; nothing else reaches a statement. */
-function quoteIds(ids: readonly string[]): string {
+export function quoteIds(ids: readonly string[]): string {
   for (const id of ids) if (!/^[0-9a-f-]{36}$/.test(id)) throw new Error('a request id is malformed');
   return ids.map((id) => `'${id}'`).join(', ');
 }

@@ -3,6 +3,7 @@
 
 import type { DeletionState } from '../../contract/deletion-states.js';
 import { StateNotLoaded } from '../../contract/errors.js';
+import { inPieces } from '../../pieces.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
@@ -82,8 +83,8 @@ export async function readDeletion(redis: Redis, requestId: string): Promise<Del
 /** Requests by their ids, in the order of the ids; requests that Redis does not have are missing. */
 export async function readDeletions(redis: Redis, ids: readonly string[]): Promise<DeletionRequest[]> {
   const requests: DeletionRequest[] = [];
-  for (let first = 0; first < ids.length; first += requestsPerRead) {
-    const texts = await redis.hmget(registryKeys.deletions, ...ids.slice(first, first + requestsPerRead));
+  for (const some of inPieces(ids, requestsPerRead)) {
+    const texts = await redis.hmget(registryKeys.deletions, ...some);
     for (const text of texts) if (text !== null) requests.push(JSON.parse(text) as DeletionRequest);
   }
   return requests;

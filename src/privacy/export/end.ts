@@ -4,9 +4,12 @@
 import { hash } from 'node:crypto';
 import { streamRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { inPieces } from '../../pieces.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
+import { deletionRounds, exportEnds } from '../../tuning.js';
+import { quoteIds } from '../deletion/kept-targets.js';
 import type { DeletionRequest } from '../deletion/request.js';
 import { targetTable } from '../deletion/user-tables.js';
 import { exportIdsOf, readExports } from './request.js';
@@ -14,81 +17,111 @@ import { endReadingEverywhere, exportPrefix } from './tables.js';
 
 /**
  * Ends the exports that these deletions overtake, with their downloads. To be called while ClickHouse has the users of the
- * deletions, resolved ones included. May be repeated.
+ * deletions, resolved ones included. May be repeated. A round of thousands of deletions waits for it, so it asks ClickHouse once for
+ * many of them.
  */
 export async function endExportsOf(
   redis: Redis,
   clickhouse: ClickHouseClient,
   deletions: readonly DeletionRequest[],
 ): Promise<void> {
-  const deletionIds = new Set(deletions.map(({ deletion_request_id }) => deletion_request_id));
-  // One account at a time: its exports name 50,000 users at most.
-  for (const accountId of new Set(deletions.map(({ account_id }) => account_id))) {
-    const named = await readNamed(redis, await exportIdsOf(redis, accountId), deletionIds);
-    for (const { account_id, deletion_request_id: deletionId } of deletions) {
-      if (account_id !== accountId) continue;
-      for (const exportId of await findNaming(clickhouse, deletionId, named)) {
-        await runScript(
-          redis,
-          scripts.endExport,
-          [
-            registryKeys.exports,
-            registryKeys.export(exportId),
-            registryKeys.exportWeights,
-            registryKeys.exportsByAccount,
-          ],
-          [`${accountId} ${exportId}`],
-        );
-        await endReadingEverywhere(clickhouse, exportPrefix(exportId));
-      }
-    }
+  const deletionsOf = new Map<string, string[]>();
+  for (const { account_id, deletion_request_id } of deletions) {
+    const its = deletionsOf.get(account_id);
+    if (its === undefined) deletionsOf.set(account_id, [deletion_request_id]);
+    else its.push(deletion_request_id);
   }
+  let named = namingNobody();
+  for (const [accountId, deletionIds] of deletionsOf) {
+    await addNamed(redis, accountId, deletionIds, named);
+    if (named.exportsOf.size < exportEnds.usersPerStatement) continue;
+    await endNaming(redis, clickhouse, named);
+    named = namingNobody();
+  }
+  await endNaming(redis, clickhouse, named);
 }
 
 /** Whom exports name, as hashes, since names may be long, and which of the deletions come before each. */
 type Named = {
-  readonly exportsOf: ReadonlyMap<string, readonly string[]>;
-  readonly earlier: ReadonlyMap<string, ReadonlySet<string>>;
+  /** By account and user. */
+  readonly exportsOf: Map<string, string[]>;
+  readonly earlier: Map<string, ReadonlySet<string>>;
+  /** The accounts of deletions and exports. */
+  readonly accountOf: Map<string, string>;
+  readonly deletionIds: string[];
 };
 
-async function readNamed(
+function namingNobody(): Named {
+  return { exportsOf: new Map(), earlier: new Map(), accountOf: new Map(), deletionIds: [] };
+}
+
+async function addNamed(
   redis: Redis,
-  ids: readonly string[],
-  deletionIds: ReadonlySet<string>,
-): Promise<Named> {
-  const exportsOf = new Map<string, string[]>();
-  const earlier = new Map<string, ReadonlySet<string>>();
-  for await (const { user_export_id: id, targets, earlierDeletions } of readExports(redis, ids)) {
-    earlier.set(id, new Set(earlierDeletions.filter((deletionId) => deletionIds.has(deletionId))));
+  accountId: string,
+  deletionIds: readonly string[],
+  named: Named,
+): Promise<void> {
+  const exportIds = await exportIdsOf(redis, accountId);
+  if (exportIds.length === 0) return;
+  const { exportsOf, earlier, accountOf } = named;
+  for (const id of deletionIds) accountOf.set(id, accountId);
+  named.deletionIds.push(...deletionIds);
+  const now = new Set(deletionIds);
+  for await (const { user_export_id: id, targets, earlierDeletions } of readExports(redis, exportIds)) {
+    accountOf.set(id, accountId);
+    earlier.set(id, new Set(earlierDeletions.filter((deletionId) => now.has(deletionId))));
     for (const target of targets) {
-      const key = hashOf(target);
+      const key = hashOf(accountId, target);
       const its = exportsOf.get(key);
       if (its === undefined) exportsOf.set(key, [id]);
       else its.push(id);
     }
   }
-  return { exportsOf, earlier };
 }
 
-function hashOf(target: string): string {
-  return hash('sha256', target, 'hex').slice(0, 32);
+function hashOf(accountId: string, target: string): string {
+  return hash('sha256', `${accountId} ${target}`, 'hex').slice(0, 32);
 }
 
-/** The exports before a deletion that name a user whom it reaches, in any environment. */
-async function findNaming(
-  clickhouse: ClickHouseClient,
-  deletionId: string,
-  { exportsOf, earlier }: Named,
-): Promise<ReadonlySet<string>> {
+/** Ends the exports that name users whom deletions reach that do not come before them. */
+async function endNaming(redis: Redis, clickhouse: ClickHouseClient, named: Named): Promise<void> {
+  if (named.exportsOf.size === 0) return;
   const found = new Set<string>();
-  if (exportsOf.size === 0) return found;
-  const rows = streamRows<{ identity: string; user_id: string | null }>(clickhouse, {
-    query: `SELECT DISTINCT identity, toString(user_id) AS user_id FROM ${targetTable} WHERE request_id = {deletionId:String}`,
-    query_params: { deletionId },
-  });
-  for await (const { identity, user_id: userId } of rows) {
-    const naming = exportsOf.get(hashOf(userId === null ? `i${identity}` : `u${userId}`)) ?? [];
-    for (const id of naming) if (earlier.get(id)?.has(deletionId) !== true) found.add(id);
+  for (const requestIds of inPieces(named.deletionIds, exportEnds.deletionsPerStatement))
+    for await (const id of findNaming(clickhouse, requestIds, named)) found.add(id);
+  for (const ids of inPieces(found, deletionRounds.writesAtOnceMax)) {
+    await Promise.all(ids.map((id) => endExport(redis, named.accountOf.get(id) ?? '', id)));
+    await endReadingEverywhere(clickhouse, ids.map(exportPrefix));
   }
-  return found;
+}
+
+async function endExport(redis: Redis, accountId: string, id: string): Promise<void> {
+  await runScript(
+    redis,
+    scripts.endExport,
+    [
+      registryKeys.exports,
+      registryKeys.export(id),
+      registryKeys.exportWeights,
+      registryKeys.exportsByAccount,
+    ],
+    [`${accountId} ${id}`],
+  );
+}
+
+/** The exports before one of the deletions that name a user whom it reaches, in any environment. */
+async function* findNaming(
+  clickhouse: ClickHouseClient,
+  requestIds: readonly string[],
+  { exportsOf, earlier, accountOf }: Named,
+): AsyncGenerator<string> {
+  const rows = streamRows<{ request_id: string; identity: string; user_id: string | null }>(clickhouse, {
+    query: `SELECT DISTINCT request_id, identity, toString(user_id) AS user_id FROM ${targetTable}
+      WHERE request_id IN (${quoteIds(requestIds)})`,
+  });
+  for await (const { request_id: requestId, identity, user_id: userId } of rows) {
+    const target = userId === null ? `i${identity}` : `u${userId}`;
+    const naming = exportsOf.get(hashOf(accountOf.get(requestId) ?? '', target)) ?? [];
+    for (const id of naming) if (earlier.get(id)?.has(requestId) !== true) yield id;
+  }
 }

@@ -4,6 +4,7 @@
 
 import { StateNotLoaded } from '../../contract/errors.js';
 import { userExports } from '../../contract/limits.js';
+import { inPieces } from '../../pieces.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys, shardOf } from '../../redis/keys.js';
 import { transactionValues } from '../../redis/transactions.js';
@@ -64,9 +65,8 @@ export async function exportIdsOf(redis: Redis, accountId: string): Promise<read
 
 /** Exports by their ids, one after another, since each may name many users; those that have ended are missing. */
 export async function* readExports(redis: Redis, ids: readonly string[]): AsyncGenerator<StoredExport> {
-  const { exportsPerRead } = exportEnds;
-  for (let first = 0; first < ids.length; first += exportsPerRead) {
-    const texts = await redis.mget(...ids.slice(first, first + exportsPerRead).map(registryKeys.export));
+  for (const some of inPieces(ids, exportEnds.exportsPerRead)) {
+    const texts = await redis.mget(...some.map(registryKeys.export));
     for (const text of texts) if (text !== null) yield exportOfText(text);
   }
 }

@@ -15,10 +15,14 @@ export function exportPrefix(exportId = ''): string {
 }
 
 /**
- * The same on all servers. A server of several that is away lost its tables, or the upkeep of workers drops them when it is
+ * Ends the reading of exports on all servers, by the beginnings of their names. A server of several that is away lost its tables, or the upkeep of workers drops them when it is
  * back; a reader notices when its server is cut off.
  */
-export async function endReadingEverywhere(clickhouse: ClickHouseClient, names: string): Promise<void> {
+export async function endReadingEverywhere(
+  clickhouse: ClickHouseClient,
+  names: readonly string[],
+): Promise<void> {
+  if (names.length === 0) return;
   const servers = serversOf(clickhouse);
   const there = await reachableServers(servers);
   for (const [number, client] of servers.all.entries()) {
@@ -31,7 +35,7 @@ export async function endReadingEverywhere(clickhouse: ClickHouseClient, names: 
  * minutes is dropped by the upkeep of workers.
  */
 export async function endDownload(clickhouse: ClickHouseClient, names: string): Promise<void> {
-  const end = () => endReadingEverywhere(clickhouse, names);
+  const end = () => endReadingEverywhere(clickhouse, [names]);
   const repeat = async () => {
     for (let waitMs = 500; waitMs <= 64_000; waitMs *= 2) {
       await setTimeout(waitMs, undefined, { ref: false });
@@ -49,10 +53,10 @@ function isDone(work: Promise<void>): Promise<boolean> {
 }
 
 /**
- * Drops the tables of an export and ends its queries. A table that is being dropped is found by no later query, but is there
+ * Drops the tables of exports and ends their queries. A table that is being dropped is found by no later query, but is there
  * until the earlier ones have ended, and a slow reader takes minutes. So they are ended meanwhile, and once more afterwards.
  */
-export async function endReading(client: ClickHouseClient, names: string): Promise<void> {
+async function endReading(client: ClickHouseClient, names: readonly string[]): Promise<void> {
   const dropped = new AbortController();
   const dropping = dropExportTables(client, names, 0).finally(() => dropped.abort());
   const ending = async () => {
@@ -67,9 +71,10 @@ export async function endReading(client: ClickHouseClient, names: string): Promi
 
 const endAgainMs = 200;
 
-async function endQueries(client: ClickHouseClient, names: string): Promise<void> {
+async function endQueries(client: ClickHouseClient, names: readonly string[]): Promise<void> {
   await client.command({
-    query: 'KILL QUERY WHERE startsWith(query_id, {names:String}) ASYNC',
+    query: `KILL QUERY WHERE startsWith(query_id, '${prefix}')
+      AND arrayExists(begin -> startsWith(query_id, begin), {names:Array(String)}) ASYNC`,
     query_params: { names },
   });
 }
@@ -77,10 +82,11 @@ async function endQueries(client: ClickHouseClient, names: string): Promise<void
 /** Drops tables by the beginning of their names that are at least so old. */
 export async function dropExportTables(
   client: ClickHouseClient,
-  names: string,
+  names: readonly string[],
   ageSecondsMin: number,
 ): Promise<void> {
-  const tables = await listScratch(client, names, ageSecondsMin);
+  const found = await listScratch(client, prefix, ageSecondsMin);
+  const tables = found.filter((table) => names.some((begin) => table.includes(`.${begin}`)));
   // A table would wait for a statement that fills it, or from which it is filled.
   await endLong(client, tables);
   for (const name of tables) await dropScratch(client, name);

@@ -3,6 +3,7 @@
 
 import { NotPossible, StateNotLoaded } from '../../contract/errors.js';
 import { suppressions as bounds } from '../../contract/limits.js';
+import { inPieces } from '../../pieces.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys, shardKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
@@ -63,7 +64,7 @@ export async function freeNames(
   accountId: string,
   names: Iterable<NameText>,
 ): Promise<void> {
-  for (const some of inPieces(names)) {
+  for (const some of inPieces(names, suppressionChanges.namesPerReadMax)) {
     const values = await readNames(options.redis, accountId, some);
     // Most names are not there: each user may be suppressed in any environment.
     const there = some.filter((_, index) => values[index] != null);
@@ -84,7 +85,7 @@ export async function areSuppressed(
   accountId: string,
   names: Iterable<Suppressed>,
 ): Promise<boolean> {
-  for (const some of inPieces(names)) {
+  for (const some of inPieces(names, suppressionChanges.namesPerReadMax)) {
     const asked = some.map(([name]) => name);
     const values = await readNames(redis, accountId, asked);
     const has = ([, root]: Suppressed, index: number) => {
@@ -102,7 +103,7 @@ export async function areFree(
   accountId: string,
   names: Iterable<NameText>,
 ): Promise<boolean> {
-  for (const some of inPieces(names)) {
+  for (const some of inPieces(names, suppressionChanges.namesPerReadMax)) {
     const values = await readNames(redis, accountId, some);
     if (values.some((value) => value !== null)) return false;
   }
@@ -118,17 +119,6 @@ async function readNames(
     transaction.hmget(registryKeys.suppressedNames(accountId), ...names),
   );
   return found as (string | null)[];
-}
-
-function* inPieces<T>(all: Iterable<T>): Generator<T[]> {
-  let some: T[] = [];
-  for (const each of all) {
-    some.push(each);
-    if (some.length < suppressionChanges.namesPerReadMax) continue;
-    yield some;
-    some = [];
-  }
-  if (some.length > 0) yield some;
 }
 
 const namesPerCall = suppressionChanges.workMax;
