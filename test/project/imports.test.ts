@@ -41,7 +41,7 @@ const rooms: readonly string[] = [
 const wiring =
   /^(src\/(main|app|routes|parts|migrate|stop)|src\/admin\/main|src\/import\/main|workers\/main)\.ts$/;
 const process_ =
-  /^src\/(config|tuning|log|metrics|process-metrics|hot-histogram|crash-point|places|wait)\.ts$/;
+  /^src\/(config|tuning|log|metrics|process-metrics|hot-histogram|crash-point|pieces|places|wait)\.ts$/;
 
 function roomOf(file: string): number {
   if (wiring.test(file)) return rooms.indexOf('wiring');
