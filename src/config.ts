@@ -51,6 +51,8 @@ export type Config = {
   readonly redisPassword: string | undefined;
   readonly redisEmbedded: boolean;
   readonly redisPort: number;
+  /** How many embedded servers there are; several have three sentinels, on the ports after theirs. */
+  readonly redisNodes: number;
   readonly redisAppendfsync: 'always' | 'everysec';
   readonly redisMemoryBytesMax: number;
   /** One for each ClickHouse server, with user and password. */
@@ -137,16 +139,19 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const redisPort = integer(env, 'REDIS_PORT', 6390, 1, 65_535);
   const dataDir = resolve(text(env, 'DATA_DIR', '.data'));
   const clickhousePort = integer(env, 'CLICKHOUSE_PORT', 8123, 1, 65_535);
-  const redisSentinels = sentinels(env.REDIS_URL?.trim() ?? '');
-  const redisUrl = redisSentinels
+  const redisNodes = integer(env, 'REDIS_NODES', 1, 1, 5);
+  const namedSentinels = sentinels(env.REDIS_URL?.trim() ?? '');
+  const redisUrl = namedSentinels
     ? (env.REDIS_URL as string).trim()
     : (socketPath(env) ?? urls(env, 'REDIS_URL', ['redis:', 'rediss:']));
+  const hasNodes = redisUrl === undefined && redisNodes > 1;
+  const redisSentinels = hasNodes ? embeddedSentinels(dataDir, redisPort + redisNodes) : namedSentinels;
   const isCluster = redisSentinels === undefined && redisUrl?.includes(',');
   const redisCluster = oneOf(env, 'REDIS_CLUSTER', ['0', '1'], isCluster ? '1' : '0') === '1';
   if (redisSentinels === undefined) checkCluster(redisUrl, redisCluster);
-  const redisReplicasAck = integer(env, 'REDIS_REPLICAS_ACK', 0, 0, 8);
+  const redisReplicasAck = integer(env, 'REDIS_REPLICAS_ACK', hasNodes ? 1 : 0, 0, 8);
   if (redisCluster && redisSentinels !== undefined)
-    throw new ConfigError('REDIS_CLUSTER must be 0 when REDIS_URL names sentinels');
+    throw new ConfigError('REDIS_CLUSTER must be 0 with sentinels');
   if (redisCluster && redisReplicasAck > 0)
     throw new ConfigError('REDIS_REPLICAS_ACK must be 0 on a cluster');
   const clickhouseUrls = urls(env, 'CLICKHOUSE_URL', ['http:', 'https:'])?.split(',');
@@ -169,7 +174,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     trustedProxies: networks(env, 'TRUSTED_PROXIES'),
     callbackAllow: hostsAndNetworks(env, 'CALLBACK_ALLOW'),
     dataDir,
-    redisUrl: redisUrl ?? embeddedRedisUrl(dataDir, redisPort),
+    redisUrl: redisUrl ?? (hasNodes ? sentinelUrl(redisSentinels) : embeddedRedisUrl(dataDir, redisPort)),
     redisCluster,
     redisSentinels,
     redisReplicasAck,
@@ -177,6 +182,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     redisPassword: redisUrl === undefined ? readFileOf(redisPasswordFile(dataDir)) : undefined,
     redisEmbedded: redisUrl === undefined,
     redisPort,
+    redisNodes,
     redisAppendfsync: oneOf(env, 'REDIS_APPENDFSYNC', ['always', 'everysec'], 'always'),
     redisMemoryBytesMax: integer(env, 'REDIS_MEMORY_BYTES_MAX', redisMemoryBytes, 64 * MiB, 1024 * GiB),
     clickhouseUrls: clickhouseUrls ?? embeddedUrls,
@@ -228,7 +234,8 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
  */
 const notedVariables = [
   ...['HOST', 'PORT', 'ADMIN_HOST', 'ADMIN_PORT', 'ADMIN_BASE_URL', 'PUBLIC_BASE_URL'],
-  ...['REDIS_PORT', 'CLICKHOUSE_PORT', 'CLICKHOUSE_TCP_PORT', 'CLICKHOUSE_SERVERS', 'CLICKHOUSE_DATABASE'],
+  ...['REDIS_PORT', 'REDIS_NODES', 'REDIS_REPLICAS_ACK'],
+  ...['CLICKHOUSE_PORT', 'CLICKHOUSE_TCP_PORT', 'CLICKHOUSE_SERVERS', 'CLICKHOUSE_DATABASE'],
 ];
 
 /** The file in which the start that works in DATA_DIR is noted: its processes, and its variables. */
@@ -457,6 +464,22 @@ function socketPath(env: NodeJS.ProcessEnv): string | undefined {
   }
   if (/[,?]/.test(path)) throw new ConfigError('REDIS_URL must be the path of one socket, without options');
   return path;
+}
+
+/** Three on ports one after another, with the password of the embedded Redis. */
+function embeddedSentinels(dataDir: string, firstPort: number): RedisSentinels {
+  return {
+    sentinels: [0, 1, 2].map((more) => ({ host: '127.0.0.1', port: firstPort + more })),
+    name: 'sluice',
+    tls: false,
+    username: '',
+    password: readFileOf(redisPasswordFile(dataDir)) ?? '',
+  };
+}
+
+function sentinelUrl(named: RedisSentinels | undefined): string {
+  const hosts = named?.sentinels.map(({ host, port }) => `${host}:${port}`).join(',');
+  return `redis-sentinel://${hosts}/${named?.name}`;
 }
 
 const sentinelForm = /^redis(s?)-sentinel:\/\/(?:([^@/]*)@)?([^@/?#]+)\/([\w.-]+)$/;

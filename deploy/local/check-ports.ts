@@ -10,7 +10,7 @@ export async function checkPorts(config: Config): Promise<void> {
   const ports = [
     { variable: 'PORT', host: config.host, port: config.port },
     { variable: 'ADMIN_PORT', host: config.adminHost, port: config.adminPort },
-    ...(config.redisEmbedded ? [{ variable: 'REDIS_PORT', host: '127.0.0.1', port: config.redisPort }] : []),
+    ...redisPorts(config).map((port) => ({ variable: 'REDIS_PORT', host: '127.0.0.1', port })),
     ...(config.clickhouseEmbedded
       ? placesOf(config).flatMap(({ httpPort, tcpPort }) => [
           { variable: 'CLICKHOUSE_PORT', host: '127.0.0.1', port: httpPort },
@@ -34,4 +34,11 @@ export async function checkPorts(config: Config): Promise<void> {
     }
     throw new StartError(`cannot listen on ${variable} ${port} (${answer})`);
   }
+}
+
+/** Of the servers of Redis and their sentinels. */
+function redisPorts({ redisEmbedded, redisPort, redisNodes, redisSentinels }: Config): number[] {
+  if (!redisEmbedded) return [];
+  const count = redisNodes + (redisSentinels?.sentinels.length ?? 0);
+  return Array.from({ length: count }, (_, index) => redisPort + index);
 }

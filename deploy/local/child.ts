@@ -23,6 +23,8 @@ export type ChildSpec = {
   readonly program: Program;
   /** Our programs have an IPC channel: when it ends, they know that their parent is gone. */
   readonly ipc: boolean;
+  /** What is done before each start of the program. */
+  readonly prepare?: (stopping: AbortSignal) => Promise<void>;
   /** Answers whether the process serves; throwing means that it does not yet. */
   readonly healthy: (pid: number) => Promise<boolean>;
   /** The deadline of the first start. Later starts have none. */
@@ -59,13 +61,15 @@ export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroun
 
   function start(): Promise<void> {
     return new Promise((settle, reject) => {
-      run = keepRunning(settle, reject);
+      run = keepRunning(settle, reject).catch(reject);
     });
   }
 
   async function keepRunning(onHealthy: () => void, onFailure: (error: StartError) => void): Promise<void> {
     let backoffMs = backoffMsMin;
     for (;;) {
+      await spec.prepare?.(stopping.signal);
+      if (stopping.signal.aborted) return onHealthy();
       const child = begin();
       const healthy = await untilHealthy(child, everHealthy ? Number.POSITIVE_INFINITY : spec.healthyMsMax);
       const healthySince = performance.now();

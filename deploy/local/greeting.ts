@@ -135,8 +135,8 @@ function curlClickHouse(config: Config): string {
 }
 
 /** The URL of the embedded Redis names its port, which other programs use. */
-function redisAddress({ redisEmbedded, redisPort, redisUrl }: Config): string {
-  if (redisEmbedded) return `redis://127.0.0.1:${redisPort}`;
+function redisAddress({ redisEmbedded, redisNodes, redisPort, redisUrl }: Config): string {
+  if (redisEmbedded && redisNodes === 1) return `redis://127.0.0.1:${redisPort}`;
   if (redisUrl.includes('-sentinel://')) return redisUrl.replace(/\/\/.*@/, '//');
   return redisUrl.startsWith('/') ? redisUrl : redisUrl.split(',').map(withoutSecrets).join(', ');
 }

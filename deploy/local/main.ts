@@ -12,6 +12,7 @@ import { type Bootstrap, firstOperator, greeting, showApiKey, showInvitation } f
 import { type DataDirLock, lockDataDir } from './lock.js';
 import { checkOutsideClickHouse, checkOutsideRedis } from './outside.js';
 import { closeToOthers, makeFilesPrivate } from './private-data.js';
+import { redisNodeSpecs } from './redis-nodes.js';
 import { runOnce } from './run-once.js';
 import { StartError } from './start-error.js';
 
@@ -57,7 +58,12 @@ async function startAll(config: Config, lock: DataDirLock): Promise<void> {
   };
 
   const steps: (() => Promise<void>)[] = [
-    async () => (config.redisEmbedded ? start(await redisSpec(config)) : checkOutsideRedis(config, say)),
+    ...(config.redisEmbedded && config.redisNodes > 1
+      ? redisNodeSpecs(config).map((spec) => () => start(spec))
+      : [
+          async () =>
+            config.redisEmbedded ? start(await redisSpec(config)) : checkOutsideRedis(config, say),
+        ]),
     ...(config.clickhouseEmbedded
       ? numbers(config.clickhouseServers).map((number) => () => start(clickhouseSpec(config, number)))
       : config.clickhouseUrls.map((url) => () => checkOutsideClickHouse(url))),

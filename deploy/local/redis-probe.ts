@@ -13,6 +13,11 @@ export async function readyRedisPid(port: number, password?: string): Promise<nu
   return Number(/^process_id:(\d+)/m.exec(reply)?.[1]);
 }
 
+/** The text with which a Redis or a sentinel answers a command. */
+export function askRedis(port: number, password: string, command: string): Promise<string> {
+  return ask(port, `AUTH ${password}\r\n${command}\r\nQUIT\r\n`);
+}
+
 function ask(port: number, commands: string): Promise<string> {
   return new Promise((settle, reject) => {
     const socket = connect({ host: '127.0.0.1', port, timeout: 1_000 });

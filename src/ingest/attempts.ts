@@ -107,7 +107,7 @@ export function createAttempts(options: AttemptOptions): Attempts {
       return false;
     }
     comparedWith = id;
-    return true;
+    return primary.id() === id;
   }
 
   const make: Attempts['make'] = async (groups, versions, deadline) => {
@@ -130,8 +130,7 @@ export function createAttempts(options: AttemptOptions): Attempts {
     crash('commit_packed');
     let sent = false;
     for (let left = deadline - performance.now(); left > 0; left = deadline - performance.now()) {
-      const isCurrent = primary.id() === comparedWith || (await compare());
-      if (isCurrent && (await probe.isReachable()) && primary.id() === comparedWith) {
+      if ((await probe.isReachable()) && (primary.id() === comparedWith || (await compare()))) {
         if (sent) commitRepeats.inc();
         const reply = await attempt(args, left);
         if (reply.kind !== 'answer') probe.markSuspect();

@@ -21,6 +21,10 @@ export function demandReplicas(connection: Redis, demand: Demand): void {
   demands.set(connection, demand);
 }
 
+export function areReplicasDemanded(redis: Redis | Cluster): boolean {
+  return demands.has(redis);
+}
+
 /**
  * Sends one command, and settles with its reply once the replicas have it. Rejects with NotOnReplicas if they do not in time; it may be
  * sent again if the command may.

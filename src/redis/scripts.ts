@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Redis } from './client.js';
 import { classifyRedisFault } from './faults.js';
-import { onReplicas } from './replicas.js';
+import { areReplicasDemanded, onReplicas } from './replicas.js';
 
 export type Script = {
   readonly name: string;
@@ -89,7 +89,7 @@ export async function runScript(
   args: (string | number | Buffer)[],
 ): Promise<unknown> {
   const send = <Reply>(command: () => Promise<Reply>) =>
-    script.isConfirmed ? onReplicas(redis, command) : command();
+    script.isConfirmed && areReplicasDemanded(redis) ? onReplicas(redis, command) : command();
   try {
     return await send(() => redis.evalsha(script.sha, script.keys, ...keys, ...args));
   } catch (error) {

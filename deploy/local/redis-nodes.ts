@@ -1,0 +1,156 @@
+// Several embedded servers of Redis, of which one is the primary, and the three sentinels that choose it (REDIS_NODES), on ports one
+// after another. A server that has lost its data never starts as the primary: all others would copy it.
+
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { type Config, redisPasswordFile } from '../../src/config.js';
+import type { ChildSpec } from './child.js';
+import { redisConfig } from './redis-config.js';
+import { askRedis, readyRedisPid } from './redis-probe.js';
+import { findOrMakeSecret } from './secrets.js';
+
+const name = 'sluice';
+const minuteMs = 60_000;
+/** How soon the sentinels give up on a primary that does not answer. */
+const downMs = 2_000;
+
+export function redisNodeSpecs(config: Config): readonly ChildSpec[] {
+  const password = findOrMakeSecret(redisPasswordFile(config.dataDir));
+  const servers = numbers(config.redisNodes).map((number) => serverSpec(config, number, password));
+  return [...servers, ...numbers(3).map((number) => sentinelSpec(config, number, password))];
+}
+
+function serverSpec(config: Config, number: number, password: string): ChildSpec {
+  const { redisPort, redisAppendfsync: appendfsync, redisMemoryBytesMax: memoryBytesMax } = config;
+  const port = redisPort + number - 1;
+  const dir = serverDir(config, number);
+  const file = join(dir, 'redis.conf');
+  return {
+    name: `redis-${number}`,
+    program: { command: 'redis-server', args: [file], env: process.env },
+    ipc: false,
+    prepare: async (signal) => {
+      mkdirSync(dir, { recursive: true });
+      const primary = await findPrimary(config, number, password, signal);
+      const lines = [
+        redisConfig({ port, dir, password, hasSocket: false, appendfsync, memoryBytesMax }),
+        `masterauth ${password}`,
+        'min-replicas-to-write 1',
+        'min-replicas-max-lag 3',
+        ...(primary === port ? [] : [`replicaof 127.0.0.1 ${primary}`]),
+        '',
+      ];
+      writeFileSync(file, lines.join('\n'), { mode: 0o600 });
+    },
+    healthy: async (pid) => (await readyRedisPid(port, password)) === pid,
+    healthyMsMax: 30 * minuteMs,
+    stopMsMax: 20_000,
+  };
+}
+
+/** The port of the server that is the primary, or is to be. */
+async function findPrimary(
+  config: Config,
+  number: number,
+  password: string,
+  signal: AbortSignal,
+): Promise<number> {
+  const own = config.redisPort + number - 1;
+  for (;;) {
+    const told = await askSentinels(config, password);
+    if (told === undefined) return firstPrimary(config);
+    // The sentinels choose another one while this one is away.
+    if (told !== own || hasData(config, number) || signal.aborted) return told;
+    await pause(500);
+  }
+}
+
+/** Before the sentinels run: the one that was the primary, or another one if that has lost its data. */
+function firstPrimary(config: Config): number {
+  const last = Math.max(...numbers(3).map((number) => notedPrimary(config, number) ?? 0)) || config.redisPort;
+  const all = numbers(config.redisNodes);
+  const own = all.find((number) => config.redisPort + number - 1 === last) ?? 1;
+  const chosen = hasData(config, own) ? own : (all.find((number) => hasData(config, number)) ?? own);
+  return config.redisPort + chosen - 1;
+}
+
+async function askSentinels(config: Config, password: string): Promise<number | undefined> {
+  const { sentinels } = config.redisSentinels ?? { sentinels: [] };
+  const told = await Promise.all(
+    sentinels.map(({ port }) =>
+      askRedis(port, password, `SENTINEL get-master-addr-by-name ${name}`).catch(() => ''),
+    ),
+  );
+  const ports = told.flatMap((text) => {
+    const [, port] = /\*2\r\n\$\d+\r\n\S+\r\n\$\d+\r\n(\d+)\r\n/.exec(text) ?? [];
+    return port === undefined ? [] : [Number(port)];
+  });
+  return ports.find((port) => ports.filter((other) => other === port).length * 2 > ports.length);
+}
+
+function sentinelSpec(config: Config, number: number, password: string): ChildSpec {
+  const port = config.redisPort + config.redisNodes + number - 1;
+  const file = sentinelFile(config, number);
+  return {
+    name: `redis-sentinel-${number}`,
+    program: { command: 'redis-server', args: [file, '--sentinel'], env: process.env },
+    ipc: false,
+    prepare: async () => {
+      const primary = (await askSentinels(config, password)) ?? firstPrimary(config);
+      if (isOfPort(file, port) && notedPrimary(config, number) === primary) return;
+      const dir = join(config.dataDir, `redis-sentinel-${number}`);
+      mkdirSync(dir, { recursive: true });
+      // What it learns it notes there itself.
+      const lines = [
+        'bind 127.0.0.1',
+        `port ${port}`,
+        `dir ${JSON.stringify(dir)}`,
+        `requirepass ${password}`,
+        `sentinel sentinel-pass ${password}`,
+        `sentinel monitor ${name} 127.0.0.1 ${primary} 2`,
+        `sentinel auth-pass ${name} ${password}`,
+        `sentinel down-after-milliseconds ${name} ${downMs}`,
+        `sentinel failover-timeout ${name} 10000`,
+        '',
+      ];
+      writeFileSync(file, lines.join('\n'), { mode: 0o600 });
+    },
+    healthy: async () => {
+      const told = await askRedis(port, password, 'INFO sentinel');
+      return told.includes(`status=ok`) && told.includes(`slaves=${config.redisNodes - 1},`);
+    },
+    healthyMsMax: 30 * minuteMs,
+    stopMsMax: 20_000,
+  };
+}
+
+function serverDir({ dataDir }: Config, number: number): string {
+  return join(dataDir, number === 1 ? 'redis' : `redis-${number}`);
+}
+
+function sentinelFile({ dataDir }: Config, number: number): string {
+  return join(dataDir, `redis-sentinel-${number}`, 'sentinel.conf');
+}
+
+function hasData(config: Config, number: number): boolean {
+  return existsSync(join(serverDir(config, number), 'appendonlydir'));
+}
+
+/** The primary that a sentinel has noted. */
+function notedPrimary(config: Config, number: number): number | undefined {
+  const found = /^sentinel monitor \S+ \S+ (\d+) /m.exec(read(sentinelFile(config, number)))?.[1];
+  return found === undefined ? undefined : Number(found);
+}
+
+function isOfPort(file: string, port: number): boolean {
+  return new RegExp(`^port ${port}$`, 'm').test(read(file));
+}
+
+function read(file: string): string {
+  return existsSync(file) ? readFileSync(file, 'utf8') : '';
+}
+
+function numbers(count: number): number[] {
+  return Array.from({ length: count }, (_, index) => index + 1);
+}
