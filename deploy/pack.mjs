@@ -1,4 +1,4 @@
-// Makes the packages that producers install, `sluice-client` and `sluice-server`, as folders and as tarballs in
+// Makes the packages that producers install, `sluice-client`, `sluice-server` and `sluice-micro`, as folders and as tarballs in
 // dist/packages. Each has what its entries import, for `import` and for `require`, with source maps and types; its programs; the
 // page of the library as README; and the licence. Prints the paths of the tarballs.
 
@@ -50,18 +50,34 @@ const packages = [
     ],
     more: { engines: { node: '>=18' } },
   },
+  {
+    name: 'sluice-micro',
+    description: 'A Sluice for test suites: checks what it is sent, stores nothing, and says what came',
+    source: 'src/libraries/micro',
+    entries: [],
+    keywords: ['analytics', 'events', 'testing', 'ci'],
+    programs: { 'sluice-micro': 'src/libraries/micro/main.ts' },
+    assets: ['sdk.js', 'sdk.js.map'],
+    external: ['uWebSockets.js'],
+    more: {
+      engines: project.engines,
+      dependencies: { 'uWebSockets.js': project.dependencies['uWebSockets.js'] },
+    },
+  },
 ];
 
 function pack(description) {
   const folder = join(out, description.name);
   mkdirSync(folder, { recursive: true });
-  bundle(description, folder);
+  if (description.entries.length > 0) {
+    bundle(description, folder);
+    copyTypes(description, join(folder, 'cjs'));
+    writeJson(join(folder, 'cjs/package.json'), { type: 'commonjs' });
+    writeModules(description, join(folder, 'esm'));
+    writePointers(description, folder);
+  }
   writePrograms(description, join(folder, 'bin'));
-  copyTypes(description, join(folder, 'cjs'));
-  writeJson(join(folder, 'cjs/package.json'), { type: 'commonjs' });
   writeJson(join(folder, 'package.json'), manifestOf(description));
-  writeModules(description, join(folder, 'esm'));
-  writePointers(description, folder);
   cpSync(join(root, 'LICENSE'), join(folder, 'LICENSE'));
   const page = readFileSync(join(root, description.source, 'README.md'), 'utf8');
   writeFileSync(join(folder, 'README.md'), withoutLinksOut(page));
@@ -117,11 +133,15 @@ function shortenMap(file) {
   writeFileSync(`${file}.map`, JSON.stringify(kept));
 }
 
+/** For packages that are CommonJS. */
+const requiring =
+  "--banner:js=import{createRequire as requireFrom}from'node:module';const require=requireFrom(import.meta.url);";
+
 /** Each program is one file, started by another one that reports a missing package. */
-function writePrograms({ programs = {}, optional = [] }, folder) {
+function writePrograms({ programs = {}, optional = [], external = [], assets = [] }, folder) {
   for (const [name, source] of Object.entries(programs)) {
-    const externals = optional.map((dependency) => `--external:${dependency}`);
-    const shape = ['--bundle', '--format=esm', '--platform=node', '--target=node20', '--minify'];
+    const externals = [...optional, ...external].map((dependency) => `--external:${dependency}`);
+    const shape = ['--bundle', '--format=esm', '--platform=node', '--target=node20', '--minify', requiring];
     const file = join(folder, name.replace('sluice-', ''), 'main.js');
     run(
       bundler,
@@ -129,6 +149,7 @@ function writePrograms({ programs = {}, optional = [] }, folder) {
       root,
     );
     writeFileSync(join(folder, `${name}.js`), programText(name), { mode: 0o755 });
+    for (const asset of assets) cpSync(join(root, 'dist', asset), join(dirname(file), asset));
   }
 }
 
@@ -176,7 +197,7 @@ function copyTypes({ source, entries }, folder) {
   }
 }
 
-function manifestOf({ name, description, entries, source, keywords, programs, optional, more }) {
+function manifestOf({ name, description, entries, source, keywords, programs, optional = [], more }) {
   const types = (entry) => `./cjs/types/${relative('src', source)}/${entry}.d.ts`;
   const exported = entries.map((entry) => [
     entry === 'index' ? '.' : `./${entry}`,
@@ -192,14 +213,22 @@ function manifestOf({ name, description, entries, source, keywords, programs, op
     license: project.license,
     keywords,
     type: 'module',
-    sideEffects: false,
-    main: './cjs/index.js',
-    module: './esm/index.js',
-    types: types('index'),
+    ...(entries.length > 0 && {
+      sideEffects: false,
+      main: './cjs/index.js',
+      module: './esm/index.js',
+      types: types('index'),
+    }),
     exports: { ...Object.fromEntries(exported), './package.json': './package.json' },
-    files: ['esm', 'cjs', ...(programs ? ['bin'] : []), ...entries.filter((entry) => entry !== 'index')],
+    files: [
+      ...(entries.length > 0 ? ['esm', 'cjs'] : []),
+      ...(programs ? ['bin'] : []),
+      ...entries.filter((entry) => entry !== 'index'),
+    ],
     ...(programs && {
       bin: Object.fromEntries(Object.keys(programs).map((program) => [program, `./bin/${program}.js`])),
+    }),
+    ...(optional.length > 0 && {
       optionalDependencies: Object.fromEntries(optional.map((each) => [each, versionOf(each)])),
     }),
     ...more,

@@ -77,6 +77,9 @@ export const browserCaches = {
   segmentSettingsSeconds: 5 * 60,
 } as const;
 
+/** What a collector for tests remembers, of what it took and of what it refused, and how many keys. */
+export const micro = { entriesMax: 10_000, bytesMax: 64 * MiB, keysMax: 100_000 } as const;
+
 /** Bodies that come in pieces or compressed, in one API process. */
 export const receiving = {
   /** Of one request, all together. uWebSockets.js takes 100 headers at most. */

@@ -15,6 +15,7 @@ const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
  */
 const rooms: readonly string[] = [
   'wiring',
+  'src/libraries/micro',
   'workers',
   'src/http',
   'src/import',

@@ -1,0 +1,129 @@
+// What a collector for tests remembers instead of storing it: the records that were taken, as rows of the tables, and what was
+// refused. It takes the place of the commit, so all that comes before that is the service's own. Bounded: the oldest goes first.
+
+import { micro } from '../../contract/limits.js';
+import type { OutcomeCode } from '../../contract/outcomes.js';
+import { recordColumns, tables } from '../../contract/records.js';
+import type { Committer } from '../../ingest/commit.js';
+import type { Records } from '../../ingest/pack.js';
+
+export type Fields = Readonly<Record<string, unknown>>;
+
+export type Refused = {
+  readonly code: OutcomeCode;
+  readonly message: string;
+  readonly field?: string;
+  readonly app_id?: string;
+  /** The path, or the name of the endpoint where the environment is known. */
+  readonly endpoint: string;
+  /** Its place in a bulk request or a batch. */
+  readonly index?: number;
+  /** The record, or all that was sent, as it was read. */
+  readonly value?: unknown;
+};
+
+export type Memory = {
+  readonly events: List;
+  readonly rejected: List;
+  readonly committer: Committer;
+  /** Forgets all of it, keys too. */
+  reset(): void;
+};
+
+/** What is remembered of one kind, and how many were forgotten for want of room. */
+export type List = {
+  add(entry: Fields, bytes: number): void;
+  all(): Fields[];
+  dropped(): number;
+  clear(): void;
+};
+
+export function createMemory(nowMs: () => number = Date.now): Memory {
+  const events = createList();
+  const rejected = createList();
+  let keys = new Set<string>();
+
+  /** The letter with which a commit answers for the record. */
+  function take(records: Records, at: number): 's' | 'r' {
+    const key = records.claimOf(at);
+    if (key !== undefined) {
+      if (keys.has(key)) return 'r';
+      if (keys.size >= micro.keysMax) keys.delete(keys.values().next().value as string);
+      keys.add(key);
+    }
+    const into = Buffer.allocUnsafe(records.rowBytesMax);
+    const text = into.toString('utf8', 0, records.write(into, 0, at, at + 1, 0));
+    const table = tables[records.tableOf(at)] as keyof typeof recordColumns;
+    const receivedAt = new Date(nowMs()).toISOString();
+    const values = JSON.parse(`${text}]`) as unknown[];
+    const columns = Object.keys(recordColumns[table]).map((name, place) => [name, values[place]]);
+    const { event_id: _, user_id, ...row } = Object.fromEntries(columns) as Record<string, unknown>;
+    const entry = {
+      table,
+      ...row,
+      user_id: user_id === null ? null : String(user_id),
+      received_at: receivedAt,
+    };
+    events.add(
+      table === 'user_identities' ? entry : { ...entry, time: timeOf(row.time) ?? receivedAt },
+      text.length,
+    );
+    return 's';
+  }
+
+  return {
+    events,
+    rejected,
+    committer: {
+      submit({ groups }, settle) {
+        const letters = groups.map(({ records }) =>
+          Array.from({ length: records.length }, (_, at) => take(records, at)).join(''),
+        );
+        // As a commit, in a later turn.
+        setImmediate(() => settle(letters.map((each) => ({ kind: 'committed', letters: each }))));
+      },
+      close: async () => undefined,
+    },
+    reset() {
+      events.clear();
+      rejected.clear();
+      keys = new Set();
+    },
+  };
+}
+
+/** As requests write it; in rows it is as ClickHouse reads it. */
+function timeOf(time: unknown): string | undefined {
+  return typeof time === 'string' ? `${time.replace(' ', 'T')}Z` : undefined;
+}
+
+function createList(): List {
+  let kept: { readonly entry: Fields; readonly bytes: number }[] = [];
+  let first = 0;
+  let bytes = 0;
+  let dropped = 0;
+  return {
+    add(entry, size) {
+      kept.push({ entry, bytes: size });
+      bytes += size;
+      for (
+        ;
+        kept.length - first > micro.entriesMax || (bytes > micro.bytesMax && first < kept.length - 1);
+        first++
+      ) {
+        bytes -= kept[first]?.bytes ?? 0;
+        dropped += 1;
+      }
+      if (first > micro.entriesMax) {
+        kept = kept.slice(first);
+        first = 0;
+      }
+    },
+    all: () => kept.slice(first).map(({ entry }) => entry),
+    dropped: () => dropped,
+    clear() {
+      kept = [];
+      [first, bytes, dropped] = [0, 0, 0];
+    },
+  };
+}
