@@ -143,8 +143,9 @@ export const deletionRounds = {
   copiedWeightMax: 8 * MiB,
   /** Of the hashes of deleted users, what one command of Redis carries. */
   hashBytesPerWrite: MiB / 4,
-  /** Writes to Redis that a round has under way, so that they share syncs. */
+  /** Writes to Redis that a round has under way, so that they share syncs, and about as much of documents in one: 3 ms. */
   writesAtOnceMax: 50,
+  documentBytesPerWrite: MiB / 4,
 } as const;
 
 /** Previews of deletions have tables of their own. Older ones are left over. */

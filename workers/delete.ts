@@ -32,6 +32,7 @@ import {
   type FoundRows,
   readDeletion,
   updateDeletion,
+  updateDeletions,
 } from '../src/privacy/deletion/request.js';
 import { fillKeysWithout, findReachedUsers, keepResolved } from '../src/privacy/deletion/resolve-users.js';
 import {
@@ -495,13 +496,13 @@ async function noteBegin(
   { redis }: RoundOptions,
   requests: readonly DeletionRequest[],
 ): Promise<DeletionRequest[]> {
-  return Promise.all(
-    requests.map((request) =>
-      ['submitted', 'waiting_for_backlog'].includes(request.state)
-        ? updateDeletion(redis, request, { state: 'finding_users' })
-        : request,
-    ),
+  const waiting = requests.filter(({ state }) => ['submitted', 'waiting_for_backlog'].includes(state));
+  const begun = await updateDeletions(
+    redis,
+    waiting.map((request) => [request, { state: 'finding_users' }]),
   );
+  const byId = new Map(begun.map((request) => [request.deletion_request_id, request]));
+  return requests.map((request) => byId.get(request.deletion_request_id) ?? request);
 }
 
 /** Writes progress into the requests of a round. */
@@ -510,11 +511,12 @@ async function update(
   { requests }: Resolved,
   changesOf: (request: DeletionRequest, number: number) => Partial<DeletionRequest>,
 ): Promise<void> {
-  await Promise.all(
-    [...requests].map(async ([number, request]) => {
-      requests.set(number, await updateDeletion(redis, request, changesOf(request, number)));
-    }),
+  const numbers = [...requests.keys()];
+  const changed = await updateDeletions(
+    redis,
+    [...requests].map(([number, request]) => [request, changesOf(request, number)]),
   );
+  for (const [at, request] of changed.entries()) requests.set(numbers[at] as number, request);
 }
 
 function stateOfFault(error: unknown): DeletionState {

@@ -52,7 +52,7 @@ export const scripts = {
   fence: confirmed('fence-1'),
   submitDeletion: confirmed('submit-deletion-10'),
   keepDeletionTargets: load('keep-deletion-targets-4'),
-  updateDeletion: confirmed('update-deletion-3'),
+  updateDeletions: confirmed('update-deletions-3'),
   completeDeletion: confirmed('complete-deletion-7'),
   loseDeletionTargets: confirmed('lose-deletion-targets-8'),
   endDeletion: confirmed('end-deletion-4'),

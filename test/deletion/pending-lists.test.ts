@@ -5,10 +5,14 @@ import { after, before, test } from 'node:test';
 import { noCrash } from '../../src/crash-point.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import {
+  ConcurrentUpdate,
   completeDeletion,
   readDeletion,
+  readDeletions,
   readPendingIds,
   readPendingMembers,
+  updateDeletion,
+  updateDeletions,
 } from '../../src/privacy/deletion/request.js';
 import { type SubmitOptions, submitDeletion } from '../../src/privacy/deletion/submit.js';
 import { exportIdsOf, listExports, readExport } from '../../src/privacy/export/request.js';
@@ -109,4 +113,28 @@ test('no command of Redis reads all that is pending', async () => {
     slow.map(([line]) => line),
     [],
   );
+});
+
+test('a round writes its progress by a few scripts, of which each writes all of its requests or none', async () => {
+  const ids: string[] = [];
+  for (let n = 0; n < 200; n += 1) ids.push(await submit(`of a round ${n}`));
+  const scriptsRun = async () =>
+    Number(/cmdstat_evalsha:calls=(\d+)/.exec(await redis.info('commandstats'))?.[1]);
+  const read = () => readDeletions(redis, ids);
+  const before = await scriptsRun();
+  const changes = (await read()).map((request) => [request, { state: 'deleting' }] as const);
+  const written = await updateDeletions(redis, changes);
+  assert.ok((await scriptsRun()) - before <= 4);
+  assert.deepEqual(await read(), written);
+  assert.deepEqual(
+    new Set(written.map(({ state, revision }) => `${state} ${revision}`)),
+    new Set(['deleting 1']),
+  );
+  // Another worker has gone on with one of them.
+  const [, second] = written;
+  assert.ok(second !== undefined);
+  const ahead = await updateDeletion(redis, second, { state: 'verifying' });
+  const late = written.slice(0, 10).map((request) => [request, { state: 'failed' }] as const);
+  await assert.rejects(updateDeletions(redis, late), ConcurrentUpdate);
+  assert.deepEqual((await read()).slice(0, 3), [written[0], ahead, written[2]]);
 });

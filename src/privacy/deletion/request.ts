@@ -9,6 +9,7 @@ import { registryKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { transactionValues } from '../../redis/transactions.js';
 import { readLoaded } from '../../registry/registry.js';
+import { deletionRounds } from '../../tuning.js';
 import type { CallbackProgress } from './callback-call.js';
 import type { Target, TargetList } from './targets.js';
 
@@ -184,15 +185,30 @@ export async function updateDeletion(
   request: DeletionRequest,
   changes: Partial<DeletionRequest>,
 ): Promise<DeletionRequest> {
-  const changed = { ...request, ...changes, revision: (request.revision ?? 0) + 1 };
-  const written = await runScript(
-    redis,
-    scripts.updateDeletion,
-    [registryKeys.deletions, registryKeys.pendingDeletions, registryKeys.unmirroredDeletions],
-    [request.deletion_request_id, JSON.stringify(changed), pendingMember(request), changed.revision],
-  );
-  if (Number(written) === 0) throw new ConcurrentUpdate('another worker continues this deletion');
-  return changed;
+  const [changed] = await updateDeletions(redis, [[request, changes]]);
+  return changed as DeletionRequest;
+}
+
+/** The same for many, in pieces: of the piece in which another process has changed a request nothing is written, nor of later ones. */
+export async function updateDeletions(
+  redis: Redis,
+  all: readonly (readonly [request: DeletionRequest, changes: Partial<DeletionRequest>])[],
+): Promise<DeletionRequest[]> {
+  const changed = all.map(([request, changes]) => {
+    const next = { ...request, ...changes, revision: (request.revision ?? 0) + 1 };
+    return { next, text: JSON.stringify(next) };
+  });
+  const { writesAtOnceMax, documentBytesPerWrite } = deletionRounds;
+  for (const some of inPieces(changed, writesAtOnceMax, ({ text }) => text.length, documentBytesPerWrite)) {
+    const written = await runScript(
+      redis,
+      scripts.updateDeletions,
+      [registryKeys.deletions, registryKeys.pendingDeletions, registryKeys.unmirroredDeletions],
+      some.flatMap(({ next, text }) => [next.deletion_request_id, text, pendingMember(next), next.revision]),
+    );
+    if (Number(written) === 0) throw new ConcurrentUpdate('another worker continues this deletion');
+  }
+  return changed.map(({ next }) => next);
 }
 
 /** Marks a request complete and forgets its targets. ClickHouse must know already that it is complete. */
