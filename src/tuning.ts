@@ -59,7 +59,7 @@ export const commitBatches = {
 export const takeOvers = {
   /** Of the clock by which segments have their numbers, and suppressions their versions. */
   skippedUs: 60_000_000,
-  /** Versions of the registry. */
+  /** Versions of the registry, and of the copies of deletion requests. */
   versionsSkipped: 10_000,
 } as const;
 

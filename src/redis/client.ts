@@ -79,11 +79,11 @@ export function connect(address: RedisAddress, log: Log, commandMsMax: number = 
     socketTimeout: commandMsMax,
   };
   const connection = open(address, options, withoutResending, log);
-  return confirming(connection, address, Math.min(commandMsMax, waits.redisMsMax) * replicasShare);
+  return confirming(connection, address, Math.min(commandMsMax * 0.8, replicasMsMax));
 }
 
-/** The part of a command's time that its confirmation by replicas may take. */
-const replicasShare = 0.8;
+/** What others send over a connection waits while replicas are waited for. */
+const replicasMsMax = 2_000;
 
 function confirming(connection: Redis, address: RedisAddress, msMax: number): Redis {
   const { redisReplicasAck = 0, redisLoss } = address;

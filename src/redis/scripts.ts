@@ -17,7 +17,7 @@ export type Script = {
 
 export const scripts = {
   commit: confirmed('commit-3'),
-  takeOverRegistry: confirmed('take-over-registry-4'),
+  takeOverRegistry: confirmed('take-over-registry-5'),
   takeOverShard: confirmed('take-over-shard-1'),
   seal: confirmed('seal-2'),
   forget: load('forget-4'),
@@ -88,14 +88,30 @@ export async function runScript(
   keys: string[],
   args: (string | number | Buffer)[],
 ): Promise<unknown> {
+  const isConfirmed = script.isConfirmed && areReplicasDemanded(redis);
   const send = <Reply>(command: () => Promise<Reply>) =>
-    script.isConfirmed && areReplicasDemanded(redis) ? onReplicas(redis, command) : command();
+    isConfirmed ? onReplicas(redis, command) : command();
+  // Otherwise replicas would be waited for twice.
+  if (isConfirmed && !knownBy(redis).has(script.sha)) {
+    await redis.script('LOAD', script.text);
+    knownBy(redis).add(script.sha);
+  }
   try {
     return await send(() => redis.evalsha(script.sha, script.keys, ...keys, ...args));
   } catch (error) {
     if (classifyRedisFault(error) !== 'unknown_script') throw error;
     return send(() => redis.eval(script.text, script.keys, ...keys, ...args));
   }
+}
+
+const known = new WeakMap<Redis, Set<string>>();
+
+/** The scripts that the server of a connection knows, as far as this process has told it. */
+function knownBy(redis: Redis): Set<string> {
+  const scriptsKnown = known.get(redis) ?? new Set();
+  if (!known.has(redis)) redis.on('close', () => scriptsKnown.clear());
+  known.set(redis, scriptsKnown);
+  return scriptsKnown;
 }
 
 function confirmed(name: string): Script {

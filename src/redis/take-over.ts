@@ -74,8 +74,8 @@ async function takeOver(
   id: string,
   log: Log,
 ): Promise<boolean> {
-  const { epoch: epochKey, primary, version, suppressions } = registryKeys;
-  const keys = [epochKey, primary, version, suppressions];
+  const { epoch: epochKey, primary, version, suppressions, deletionVersion } = registryKeys;
+  const keys = [epochKey, primary, version, suppressions, deletionVersion];
   const { versionsSkipped, skippedUs } = takeOvers;
   const args = [epoch, id, versionsSkipped, skippedUs];
   const reply = (await runScript(redis, scripts.takeOverRegistry, keys, args)) as [number, string] | null;

@@ -7,6 +7,7 @@ import { type Child, startChild } from './child.js';
 import { freePort } from './free-port.js';
 import { type RedisHandle, type RedisOptions, startRedis } from './redis.js';
 import { ask } from './redis-cluster.js';
+import { startTcpProxy, type TcpProxy } from './tcp-proxy.js';
 import { tempDir } from './temp-dir.js';
 import { until } from './wait.js';
 
@@ -14,6 +15,8 @@ export type RedisReplicasHandle = {
   /** The first one begins as the primary. */
   readonly servers: readonly RedisHandle[];
   readonly sentinels: readonly Child[];
+  /** By which the servers and sentinels reach each server, if `isProxied`. */
+  readonly ways: readonly TcpProxy[];
   /** `REDIS_URL` that names the sentinels. */
   readonly url: string;
   /** The server that the sentinels call the primary. */
@@ -30,6 +33,8 @@ export type RedisReplicasOptions = Pick<RedisOptions, 'appendfsync'> & {
   readonly sentinels?: number;
   /** The port under which a replica reaches the primary, by the primary's port. */
   readonly way?: (port: number) => number;
+  /** Whether servers and sentinels reach each other by proxies; what names a server, names its proxy. */
+  readonly isProxied?: boolean;
   /** Further lines of each redis.conf. */
   readonly more?: readonly string[];
 };
@@ -39,25 +44,44 @@ const downMs = 1_000;
 
 /** Settles when all replicas are up to date. */
 export async function startRedisReplicas(options: RedisReplicasOptions = {}): Promise<RedisReplicasHandle> {
-  const { replicas = 1, sentinels = 0, appendfsync = 'always', way = (port) => port, more = [] } = options;
+  const {
+    replicas = 1,
+    sentinels = 0,
+    appendfsync = 'always',
+    way = (port) => port,
+    more = [],
+    isProxied,
+  } = options;
   const settings = [
     'min-replicas-to-write 1',
     'min-replicas-max-lag 3',
     'repl-diskless-sync-delay 0',
     ...more,
   ];
-  const first = await startRedis({ appendfsync, more: settings });
+  const ways: TcpProxy[] = [];
+  const startServer = async (...own: string[]) => {
+    if (!isProxied) return startRedis({ appendfsync, more: [...settings, ...own] });
+    const target = { port: 0 };
+    const proxy = await startTcpProxy(target);
+    ways.push(proxy);
+    const announced = ['replica-announce-ip 127.0.0.1', `replica-announce-port ${proxy.port}`];
+    const server = await startRedis({ appendfsync, more: [...settings, ...own, ...announced] });
+    target.port = server.port;
+    return server;
+  };
+  const first = await startServer();
   const servers = [first];
+  /** The port by which others reach a server. */
+  const portOf = (server: RedisHandle) => ways[servers.indexOf(server)]?.port ?? server.port;
   const watching: Child[] = [];
   const ports: number[] = [];
   try {
-    const replicaof = `replicaof 127.0.0.1 ${way(first.port)}`;
-    for (let number = 1; number <= replicas; number += 1)
-      servers.push(await startRedis({ appendfsync, more: [...settings, replicaof] }));
+    const replicaof = `replicaof 127.0.0.1 ${way(portOf(first))}`;
+    for (let number = 1; number <= replicas; number += 1) servers.push(await startServer(replicaof));
     await untilReplicatedAt(first, replicas);
     for (let number = 1; number <= sentinels; number += 1) {
       ports.push(await freePort());
-      watching.push(await startSentinel(ports.at(-1) as number, first.port));
+      watching.push(await startSentinel(ports.at(-1) as number, portOf(first)));
     }
     for (const port of ports)
       await until(async () => isComplete(await ask(port, 'sentinel', 'master', name), replicas, sentinels), {
@@ -73,11 +97,12 @@ export async function startRedisReplicas(options: RedisReplicasOptions = {}): Pr
     const [, port] = (await ask(ports[at] as number, 'sentinel', 'get-master-addr-by-name', name)).split(
       '\n',
     );
-    return servers.find((server) => server.port === Number(port)) as RedisHandle;
+    return servers.find((server) => portOf(server) === Number(port)) as RedisHandle;
   };
   return {
     servers,
     sentinels: watching,
+    ways,
     url: `redis-sentinel://${ports.map((port) => `127.0.0.1:${port}`).join(',')}/${name}`,
     primary,
     untilReplicated: async (count) => untilReplicatedAt(sentinels === 0 ? first : await primary(), count),
@@ -86,6 +111,7 @@ export async function startRedisReplicas(options: RedisReplicasOptions = {}): Pr
         ...watching.map((each) => each.kill9()),
         ...servers.map((server) => server.remove()),
       ]);
+      await Promise.all(ways.map((proxy) => proxy.close()));
     },
   };
 }

@@ -5,6 +5,7 @@ import { after, before, test } from 'node:test';
 import type { CommitResult } from '../../src/ingest/attempts.js';
 import { createCommitter } from '../../src/ingest/commit.js';
 import { createLog } from '../../src/log.js';
+import type { Queue } from '../../src/packages/bullmq.js';
 import type { Redis as Single } from '../../src/packages/ioredis.js';
 import {
   connect,
@@ -20,6 +21,7 @@ import { followPrimary } from '../../src/redis/take-over.js';
 import type { Deployment } from '../../src/registry/documents.js';
 import { createLosses } from '../../src/registry/losses.js';
 import { commitBatches } from '../../src/tuning.js';
+import { tick } from '../../workers/tick.js';
 import { connectTestRedis } from '../harness/redis-client.js';
 import { ask } from '../harness/redis-cluster.js';
 import { type RedisReplicasHandle, startRedisReplicas } from '../harness/redis-replicas.js';
@@ -79,17 +81,18 @@ async function untilOnAll(redis: Single): Promise<void> {
 
 const versions = async (redis: Single) => [
   Number(await redis.get(registryKeys.version)),
+  Number(await redis.get(registryKeys.deletionVersion)),
   Number(await redis.hget(registryKeys.suppressions, 'version')),
 ];
 
 test('a new primary gives nothing that the former one may give beside it, and nobody has a turn at the former', async () => {
   const [first, second, third] = servers.servers as [RedisHandle, RedisHandle, RedisHandle];
   const former = openBeside(first);
-  await former.mset(registryKeys.epoch, epoch, registryKeys.version, '5');
+  await former.mset(registryKeys.epoch, epoch, registryKeys.version, '5', registryKeys.deletionVersion, '6');
   await former.hset(registryKeys.suppressions, 'version', '7');
   await loadShard(former);
   const processOfFormer = await openAsPrimary(first);
-  assert.deepEqual(await versions(former), [5, 7], 'the first primary took over from nobody');
+  assert.deepEqual(await versions(former), [5, 6, 7], 'the first primary took over from nobody');
   assert.equal(await commit(former, [group([eventRecord('a')])], { suppressionVersion: 7 }), 's');
   const number = await openNumber(former);
   assert.ok(number > 0);
@@ -103,8 +106,8 @@ test('a new primary gives nothing that the former one may give beside it, and no
   const bytes = await next.get(`{s0}:segment:${member}`);
   await openAsPrimary(second);
   assert.equal(await openNumber(next), 0, 'what was open is sealed');
-  const [version = 0, suppressions = 0] = await versions(next);
-  assert.ok(version > 1_000 && suppressions > Date.now() * 1000 + 30e6);
+  const [version = 0, copies = 0, suppressions = 0] = await versions(next);
+  assert.ok(version > 1_000 && copies > 1_000 && suppressions > Date.now() * 1000 + 30e6);
   assert.equal(Number(await next.hget(registryKeys.suppressions, 'changes_from')), suppressions);
 
   // What the former primary gave to those who still reach it.
@@ -115,12 +118,18 @@ test('a new primary gives nothing that the former one may give beside it, and no
   assert.ok((await openNumber(next)) > number + 30e6);
   assert.equal(await next.get(`{s0}:segment:${member}`), bytes);
   await assert.rejects(takeTurn(processOfFormer, 'turn', 10), NotOnReplicas);
+  const jobs: unknown[] = [];
+  const storeQueue = { addBulk: async (some: unknown[]) => jobs.push(...some) } as unknown as Queue;
+  const ticking = { redis: processOfFormer, storeQueue, shard: 0, epoch, segmentAgeMsMax: 0, jobsMax: 10 };
+  const store = async () => jobs.push('stored');
+  await assert.rejects(tick({ ...ticking, store, crash: () => undefined, log }), NotOnReplicas);
+  assert.deepEqual(jobs, [], 'nothing that may be lost is stored');
 
   // Another connection to the same primary changes nothing.
   const open = await openNumber(next);
   await openAsPrimary(second);
   assert.equal(await openNumber(next), open);
-  assert.deepEqual(await versions(next), [version, suppressions]);
+  assert.deepEqual(await versions(next), [version, copies, suppressions]);
 });
 
 /** Has a process make a commit, then one on a primary that lost so much of it; settles with both results and what it noticed. */

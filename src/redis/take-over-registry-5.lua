@@ -3,7 +3,7 @@
 -- everything again: they may know changes that were lost with it.
 --
 -- KEYS  1  epoch   2  the primary (hash): id, take_overs   3  version of the documents
---       4  state of all suppressions (hash): version, changes_from
+--       4  state of all suppressions (hash): version, changes_from   5  version of the copies of deletion requests
 -- ARGV  1  epoch of the deployment   2  id of this server   3  versions to skip   4  microseconds to skip
 -- Returns how often another server took over, and the version of the suppressions; nil when this Redis is not that deployment's.
 
@@ -14,6 +14,7 @@ if id and id ~= ARGV[2] then
   local time = redis.call('TIME')
   local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
   redis.call('INCRBY', KEYS[3], ARGV[3])
+  redis.call('INCRBY', KEYS[5], ARGV[3])
   version = string.format('%.0f', math.max(tonumber(version), now_us) + tonumber(ARGV[4]))
   redis.call('HSET', KEYS[4], 'version', version, 'changes_from', version)
   redis.call('HINCRBY', KEYS[2], 'take_overs', 1)
