@@ -78,7 +78,13 @@ export const browserCaches = {
 } as const;
 
 /** What a collector for tests remembers, of what it took and of what it refused, and how many keys. */
-export const micro = { entriesMax: 10_000, bytesMax: 64 * MiB, keysMax: 100_000 } as const;
+export const micro = {
+  entriesMax: 10_000,
+  bytesMax: 64 * MiB,
+  keysMax: 100_000,
+  /** Of deletions and of tokens. */
+  requestsMax: 1_000,
+} as const;
 
 /** Bodies that come in pieces or compressed, in one API process. */
 export const receiving = {

@@ -175,6 +175,61 @@ describe('sluice-micro', () => {
     assert.match(track(nested), /invalid_type/);
   });
 
+  test('deletes as a compliance caller asks, with a token, and forgets who was deleted', async () => {
+    const api = '/api/public/v0';
+    const authorized = (token: string) => ({
+      authorization: `Bearer ${token}`,
+      'content-type': 'application/json',
+    });
+    const post = async (path: string, headers: Record<string, string>, body?: object) => {
+      const answer = await fetch(url + api + path, { method: 'POST', headers, body: JSON.stringify(body) });
+      return { status: answer.status, body: (await answer.json()) as Record<string, string> };
+    };
+    const basic = (credentials: string) => ({
+      authorization: `Basic ${Buffer.from(credentials).toString('base64')}`,
+    });
+    const refused = await post('/auth_token', basic('42:'));
+    assert.deepEqual(
+      [refused.status, refused.body.error],
+      [401, 'Unauthorized: the credentials are invalid.'],
+    );
+    const { access_token: token = '' } = (await post('/auth_token', basic('42:key'))).body;
+    const users = [{ identity: 'ada' }, { user_id: 7 }];
+    for (const headers of [authorized('other'), {}])
+      assert.equal((await post('/user_deletion', headers, { users })).status, 401);
+    assert.equal((await post('/user_deletion', authorized(token), { users: [{ user_id: -1 }] })).status, 400);
+    assert.equal((await post('/user_deletion', authorized(token), { users: [] })).status, 400);
+
+    track({ app_id: '42', user_id: '9', identity: 'ada' }, '/api/v1/identify');
+    track({ app_id: '42', event: 'Of ada, merged', user_id: '9' });
+    track({ app_id: '42', event: 'Of 7', user_id: '7' });
+    track({ app_id: '42', event: 'Of bob', identity: 'bob' });
+    track({ app_id: '43', event: 'Of another ada', identity: 'ada' });
+    const preview = await post('/user_deletion', authorized(token), { users, dry_run: true });
+    assert.deepEqual([preview.status, preview.body.users_found, preview.body.rows], [200, 2, 3]);
+    const submitted = await post('/user_deletion', authorized(token), { users, reference: 'r-1' });
+    assert.deepEqual([submitted.status, submitted.body.status], [201, 'pending']);
+    const { deletion_request_id: id, deletion_request_location: location = '' } = submitted.body;
+    assert.equal(location, `${url}${api}/deletion_status/${id}`);
+    const status = async (accessToken: string) => fetch(location, { headers: authorized(accessToken) });
+    const told = (await (await status(token)).json()) as Entry;
+    assert.deepEqual([told.deletion_request_id, told.status, told.users], [id, 'complete', 2]);
+    const stranger = (await post('/auth_token', basic('43:key'))).body.access_token ?? '';
+    assert.deepEqual([(await status(stranger)).status, (await status('none')).status], [404, 401]);
+    assert.deepEqual(
+      (await events()).map((one) => one.event),
+      ['Of bob', 'Of another ada'],
+    );
+
+    const again = await post('/user_deletion', authorized(token), { users, reference: 'r-1' });
+    assert.deepEqual([again.status, again.body.deletion_request_id], [200, id]);
+    const others = await post('/user_deletion', authorized(token), {
+      users: [{ user_id: 1 }],
+      reference: 'r-1',
+    });
+    assert.equal(others.status, 409);
+  });
+
   test('refuses questions that it does not understand', async () => {
     assert.equal((await ask('POST', '/micro/reset?validation=none')).status, 400);
     assert.equal((await ask('GET', '/micro/events?event=%ff')).status, 400);

@@ -60,7 +60,7 @@ export type SubmissionOptions = {
   readonly log: Log;
 };
 
-const submissions: WithUsers = {
+export const submissions: WithUsers = {
   bytesMax: bodies.deletionBytesMax,
   list: { field: 'users', recordsMax: counts.deletionTargetsMax },
   schema: deletionSchema,

@@ -34,6 +34,7 @@ export type Memory = {
 export type List = {
   add(entry: Fields, bytes: number): void;
   all(): Fields[];
+  remove(where: (entry: Fields) => boolean): void;
   dropped(): number;
   clear(): void;
 };
@@ -120,6 +121,11 @@ function createList(): List {
       }
     },
     all: () => kept.slice(first).map(({ entry }) => entry),
+    remove(where) {
+      kept = kept.slice(first).filter(({ entry }) => !where(entry));
+      first = 0;
+      bytes = kept.reduce((sum, one) => sum + one.bytes, 0);
+    },
     dropped: () => dropped,
     clear() {
       kept = [];

@@ -1,4 +1,4 @@
-// A Sluice for test suites: the endpoints that take records, with all of the service's checks, and nothing behind them but memory,
+// A Sluice for test suites: the endpoints that take records and deletions, with all of the service's checks, and nothing behind them but memory,
 // which can be asked what was sent, and what was refused and why. Every app_id is an environment. There are no rate limits, write
 // keys or suppressed users.
 
@@ -18,6 +18,7 @@ import { listen, notFound, type Route, type Server, withoutBody } from '../../ht
 import { createLimitKeys } from '../../ingest/limit-key.js';
 import type { Log } from '../../log.js';
 import type { Environments, LiveEnvironment } from '../../registry/environments.js';
+import { deletionRoutes } from './deletions.js';
 import { createMemory, type List, type Refused } from './memory.js';
 
 export type MicroOptions = {
@@ -82,6 +83,7 @@ export async function startMicro(options: MicroOptions): Promise<Server> {
     ...ingestRoutes(ingestion),
     ...collectRoutes(collected),
     ...segmentRoutes({ ...ingestion, publicBaseUrl }),
+    ...deletionRoutes({ publicBaseUrl, events: memory.events, log }),
     ...sdkRoutes({ folder, paths: sdkPaths, log }),
     ...healthRoutes(() => ({ ready: true, missing: [] })),
     { method: 'any', path: '/*', handle: notFound } as const,
