@@ -133,6 +133,7 @@ function readinessOf(parts: Parts): Readiness {
   const lost = losses.commits() > 0 ? [`records_lost: ${losses.commits()} acknowledged commits`] : [];
   if (!environments.isLoaded()) return { ready: false, missing: [`state: ${remedy}`, ...lost] };
   if (!witness.hasCompared()) return unready('state: it is being compared with ClickHouse');
+  if (!witness.isConfirmed()) return unready('redis: its replicas confirm nothing');
   // If one shard was emptied, the others go on.
   const missing = shardStates.shardsWithoutState().map((shard) => `state of shard ${shard}: ${remedy}`);
   const ready = missing.length < (environments.deployment()?.shards ?? 1);

@@ -235,6 +235,8 @@ export const witnesses = {
   clickhouseMsMax: 10_000,
   /** So long a process that starts waits for ClickHouse before it goes on without it. */
   firstAnswerMsMax: 2_000,
+  /** A process that replicas confirm nothing to for so long is not ready. */
+  unconfirmedMsMax: 10_000,
   /** How many a Redis that does not wait for its disk may lose. */
   slack: 3,
   /** How many a new primary may lack where that stops nothing (`REDIS_LOSS=go-on`). */

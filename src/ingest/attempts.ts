@@ -8,7 +8,7 @@ import { currentVersionOf } from '../contract/records.js';
 import type { CrashPoint } from '../crash-point.js';
 import { describeError, type Log } from '../log.js';
 import { commitRepeats } from '../metrics.js';
-import { dropSilentConnection, leaveServer, probeOf, type Redis } from '../redis/client.js';
+import { dropSilentConnection, probeOf, type Redis } from '../redis/client.js';
 import { classifyRedisFault } from '../redis/faults.js';
 import { shardKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
@@ -169,13 +169,11 @@ export function createAttempts(options: AttemptOptions): Attempts {
       const kind = classifyRedisFault(error);
       if (kind === 'full' || kind === 'refused') {
         log.warn({ shard, error: describeError(error) }, 'redis refuses commits');
-        if (kind === 'refused') leaveServer(redis);
         return { kind: 'refused' };
       }
       if (kind === 'broken') log.error({ shard, error: describeError(error) }, 'the commit script failed');
-      else if (kind === 'not_on_replicas') leaveServer(redis);
       // A connection that stays silent may stay so; a new one gets another chance within the deadline.
-      else dropSilentConnection(redis);
+      else if (kind !== 'not_on_replicas') dropSilentConnection(redis);
       return { kind: 'lost' };
     } finally {
       clearTimeout(timer);

@@ -155,8 +155,16 @@ function open(address: RedisAddress, options: RedisOptions, more: ClusterOptions
   return logged(cluster, log);
 }
 
-/** How the primary is found. A server that lost its office to another one refuses writes: the sentinels are asked again. */
+/** How the primary is found. A server that is no longer the one refuses writes: then the sentinels are asked again. */
 function bySentinels({ sentinels, name, tls, username, password }: RedisSentinels): RedisOptions {
+  let leftMs = Number.NEGATIVE_INFINITY;
+  const leaves = ({ message }: Error) => {
+    if (message.startsWith('READONLY')) return true;
+    // It may have been cut off from its replicas, or only lack them.
+    if (!message.startsWith('NOREPLICAS') || performance.now() - leftMs < 2_000) return false;
+    leftMs = performance.now();
+    return true;
+  };
   const credentials = password === '' ? {} : { password, sentinelPassword: password };
   const user = username === '' ? {} : { username, sentinelUsername: username };
   return {
@@ -170,7 +178,7 @@ function bySentinels({ sentinels, name, tls, username, password }: RedisSentinel
     sentinelReconnectStrategy: retryMs,
     sentinelCommandTimeout: 500,
     updateSentinels: false,
-    reconnectOnError: ({ message }) => message.startsWith('READONLY'),
+    reconnectOnError: leaves,
   };
 }
 
@@ -307,11 +315,6 @@ export function probeOf(redis: Redis, key: string): NodeProbe {
 export function dropSilentConnection(redis: Redis): void {
   // In a cluster the connection to one node ends by its own time-out, and the others stay.
   if (redis instanceof Single && redis.status === 'ready') redis.disconnect(true);
-}
-
-/** Asks the sentinels, if there are some, for the primary again: this server may no longer be the one. */
-export function leaveServer(redis: Redis): void {
-  if (redis instanceof Single && redis.options.sentinels !== null) dropSilentConnection(redis);
 }
 
 function logged<Connection extends Redis>(redis: Connection, log: Log): Connection {

@@ -38,9 +38,22 @@ export async function onReplicas<Reply>(redis: Redis | Cluster, send: () => Prom
   const mark = redis.publish('replicated', '');
   const confirmed = redis.wait(demand.replicas, Math.floor(demand.msMax));
   const [answer, , found] = await Promise.all([reply, mark, confirmed]);
-  if (found < demand.replicas) throw new NotOnReplicas(found, demand);
-  return answer;
+  if (found >= demand.replicas) return answer;
+  leaveServer(redis);
+  throw new NotOnReplicas(found, demand);
 }
+
+/** Asks the sentinels, if there are some, for the primary again, now and then: this server may no longer be the one. */
+export function leaveServer(redis: Redis | Cluster): void {
+  if (!(redis instanceof Redis) || redis.options.sentinels === null || redis.status !== 'ready') return;
+  if (performance.now() - (leftMs.get(redis) ?? Number.NEGATIVE_INFINITY) < leaveEveryMs) return;
+  leftMs.set(redis, performance.now());
+  redis.disconnect(true);
+}
+
+const leftMs = new WeakMap<Redis, number>();
+/** What else goes over the connection fails then. */
+const leaveEveryMs = 2_000;
 
 const tolerant = new WeakSet<Redis | Cluster>();
 

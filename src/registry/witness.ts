@@ -15,7 +15,7 @@ import { clickhouseSetBack } from '../metrics.js';
 import { mastersOf, type Redis } from '../redis/client.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { takeTurn } from '../redis/lease.js';
-import { onReplicas, toleratesLoss } from '../redis/replicas.js';
+import { areReplicasDemanded, onReplicas, toleratesLoss } from '../redis/replicas.js';
 import { type Script, scripts } from '../redis/scripts.js';
 import { witnesses } from '../tuning.js';
 import type { Deployment } from './documents.js';
@@ -41,6 +41,8 @@ export type WitnessOptions = {
 export type Witness = {
   /** Whether Redis was looked at, and compared with ClickHouse unless that is away. */
   readonly hasCompared: () => boolean;
+  /** Whether replicas lately confirmed what Redis said, if they have to: a primary that was cut off knows of no later change. */
+  readonly isConfirmed: () => boolean;
   /** Looks at Redis first whenever this connection is made again. */
   readonly guard: (connection: Redis) => void;
   readonly close: () => void;
@@ -60,6 +62,7 @@ export async function followWitness(options: WitnessOptions): Promise<Witness> {
   /** Whether Redis was as new as what is known, at the last look. */
   let isNew = false;
   let reported = '';
+  let confirmedMs = performance.now();
 
   const report = (error: unknown) => {
     const described = describeError(error);
@@ -92,6 +95,7 @@ export async function followWitness(options: WitnessOptions): Promise<Witness> {
       const counts =
         comparison.hasSeen() && (await takeTurn(redis, registryKeys.witnessTurn, witnesses.turnMs));
       isNew = await comparison.withRedis(redis, counts);
+      confirmedMs = performance.now();
       attempted = true;
       if (asking === undefined) reported = '';
     } catch (error) {
@@ -110,6 +114,8 @@ export async function followWitness(options: WitnessOptions): Promise<Witness> {
   const timer = setInterval(() => void run(), witnesses.everyMs);
   return {
     hasCompared: () => attempted,
+    isConfirmed: () =>
+      !areReplicasDemanded(redis) || performance.now() - confirmedMs < witnesses.unconfirmedMsMax,
     guard: (connection) => {
       const look = (server: Redis) => () =>
         void comparison

@@ -53,6 +53,11 @@ test('those who are left with the former primary acknowledge and store nothing, 
       // It still holds itself for the primary.
       assert.match(await ask(former.port, 'info', 'replication'), /^role:master/m);
       assert.equal(lonely.settled.filter(({ outcome }) => outcome === 'acknowledged').length, acknowledged);
+      // Nor do they ask to be asked: they know of no later change.
+      await until(async () => (await fetch(`${left.baseUrl}/health/ready`)).status === 503, {
+        deadlineMs: 30_000,
+        what: 'they are not ready',
+      });
       way?.pass();
       await redis.untilReplicated(2);
     }),

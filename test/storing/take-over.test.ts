@@ -1,7 +1,9 @@
 // What another server that becomes Redis's primary makes of the deployment's state, while the former one goes on beside it.
 
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { after, before, test } from 'node:test';
+import { readConfig } from '../../src/config.js';
 import type { CommitResult } from '../../src/ingest/attempts.js';
 import { createCommitter } from '../../src/ingest/commit.js';
 import { createLog } from '../../src/log.js';
@@ -26,7 +28,7 @@ import { connectTestRedis } from '../harness/redis-client.js';
 import { ask } from '../harness/redis-cluster.js';
 import { type RedisReplicasHandle, startRedisReplicas } from '../harness/redis-replicas.js';
 import { type RedisHandle, startTcpProxy } from '../harness/services.js';
-import { until } from '../harness/wait.js';
+import { until, within } from '../harness/wait.js';
 import {
   commit,
   epoch,
@@ -130,6 +132,32 @@ test('a new primary gives nothing that the former one may give beside it, and no
   await openAsPrimary(second);
   assert.equal(await openNumber(next), open);
   assert.deepEqual(await versions(next), [version, copies, suppressions]);
+});
+
+test('a process whose primary has no replica that confirms asks the sentinels again', async () => {
+  const own = await startRedisReplicas({ replicas: 1, sentinels: 3 });
+  const { redisUrl, redisCluster, redisSentinels } = readConfig({ REDIS_URL: own.url });
+  const address = { redisUrl, redisCluster, redisSentinels, redisReplicasAck: 1 };
+  const redis = connect(address, log, 1_000);
+  connections.push(redis);
+  const replica = own.servers[1];
+  try {
+    await untilReady(redis, 10_000);
+    assert.equal(await takeTurn(redis, 'turn', 10), true);
+    replica?.sigstop();
+    const closed = once(redis, 'close');
+    await assert.rejects(takeTurn(redis, 'other', 10), NotOnReplicas);
+    await within(closed, 5_000);
+    replica?.sigcont();
+    await until(async () => takeTurn(redis, 'turn', 10).catch(() => false), {
+      deadlineMs: 20_000,
+      what: 'it has a turn again',
+    });
+  } finally {
+    replica?.sigcont();
+    redis.disconnect();
+    await own.remove();
+  }
 });
 
 /** Has a process make a commit, then one on a primary that lost so much of it; settles with both results and what it noticed. */
