@@ -40,13 +40,18 @@ export type Told = { readonly format?: Format | undefined; readonly encoding?: '
  * one that counts, and `hour-9` comes before `hour-10`. Throws ImportError for one that cannot be read.
  */
 export async function openInputs(words: readonly string[], told: Told = {}): Promise<Input[]> {
-  const names = words.flatMap((word) => (word === '-' ? [word] : filesOf(word)));
+  const names = words.flatMap((word) => (word === '-' || isAddress(word) ? [word] : filesOf(word)));
   const inputs: Input[] = [];
   const add = (input: Input) => {
     if (!inputs.some(({ hash }) => hash === input.hash)) inputs.push(input);
   };
-  for (const name of inOrder(names)) {
-    const path = name === '-' ? await spoolStdin() : name;
+  for (const word of inOrder(names)) {
+    const name = isAddress(word) ? shownAddress(word) : word;
+    const path = isAddress(word)
+      ? await spoolAddress(word)
+      : name === '-'
+        ? await spool(process.stdin)
+        : name;
     if (!isZip(name, path)) {
       add(await openInput(name, path, told));
       continue;
@@ -142,11 +147,48 @@ function exists(path: string): boolean {
 }
 
 /** The content has to be hashed before its first row is sent, so it is kept in a file until the import ends. */
-async function spoolStdin(): Promise<string> {
+async function spool(content: NodeJS.ReadableStream | AsyncIterable<Uint8Array>): Promise<string> {
   const path = join(tmpdir(), `sluice-import-${randomBytes(8).toString('hex')}`);
   process.on('exit', () => rmSync(path, { force: true }));
-  await pipeline(process.stdin, createWriteStream(path, { mode: 0o600 }));
+  await pipeline(content, createWriteStream(path, { mode: 0o600 }));
   return path;
+}
+
+function isAddress(word: string): boolean {
+  return /^https?:\/\//i.test(word);
+}
+
+/** Without what may be secret: the user, and the query of an address that was signed. */
+function shownAddress(address: string): string {
+  const { origin, pathname } = urlOf(address);
+  return `${origin}${pathname}`;
+}
+
+function urlOf(address: string): URL {
+  try {
+    return new URL(address);
+  } catch {
+    throw new ImportError(`${address.replace(/\?.*$/s, '')}: it is not a URL`);
+  }
+}
+
+async function spoolAddress(address: string): Promise<string> {
+  const name = shownAddress(address);
+  const { username, password, href } = urlOf(address);
+  const bare = Object.assign(new URL(href), { username: '', password: '' });
+  const basic = Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`).toString(
+    'base64',
+  );
+  const headers: Record<string, string> = username === '' ? {} : { authorization: `Basic ${basic}` };
+  try {
+    const answer = await fetch(bare, { headers });
+    if (!answer.ok || answer.body === null) throw new ImportError(`${name}: it is answered ${answer.status}`);
+    return await spool(answer.body);
+  } catch (error) {
+    if (error instanceof ImportError) throw error;
+    const { message, cause } = error as Error;
+    throw new ImportError(`${name}: it cannot be read: ${cause instanceof Error ? cause.message : message}`);
+  }
 }
 
 async function openInput(name: string, path: string, told: Told): Promise<Input> {

@@ -4,6 +4,8 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { appendFileSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
@@ -363,6 +365,50 @@ describe('a file', () => {
     const asAnother = await into(appId, 'second.csv', ...mapping, '--event', 'Landing');
     assert.equal(keptOf(asAnother.counts).kept, count);
     assert.equal((await stored(appId)).length, 2 * count, 'the same rows as another event are no repeats');
+  });
+
+  test('that an address has is read like a file; its errors name the address without what is secret', async () => {
+    const content = gzipSync('u,n\nada,1\ngrace,2\n');
+    const site = createServer((asked, answer) => {
+      const { pathname } = new URL(asked.url ?? '', 'http://x');
+      if (pathname === '/moved.csv.gz') answer.writeHead(302, { location: '/rows.csv.gz' }).end();
+      else if (pathname === '/cut.csv') {
+        answer.writeHead(200, { 'content-length': '1000' }).write('u,n\n');
+        setTimeout(() => answer.destroy(), 50);
+      } else if (pathname === '/own.csv' && asked.headers.authorization !== `Basic ${btoa('me:pass word')}`)
+        answer.writeHead(401).end();
+      else if (['/rows.csv.gz', '/own.csv'].includes(pathname)) answer.end(content);
+      else answer.writeHead(404).end();
+    });
+    await new Promise<void>((resolve) => site.listen(0, '127.0.0.1', resolve));
+    try {
+      const host = `127.0.0.1:${(site.address() as AddressInfo).port}`;
+      const appId = newAppId();
+      const own = ['--event', 'x', '--identity', 'u'];
+      const first = await into(appId, `http://${host}/rows.csv.gz?signature=secret*`, ...own);
+      assert.deepEqual([first.code, first.counts], [0, { read: 2, stored: 2, repeats: 0, refused: 0 }]);
+      for (const again of [`http://${host}/moved.csv.gz`, `http://me:pass%20word@${host}/own.csv`])
+        assert.deepEqual((await into(appId, again, ...own)).counts, {
+          read: 2,
+          stored: 0,
+          repeats: 2,
+          refused: 0,
+        });
+      for (const [address, expected] of [
+        [`http://${host}/none.csv?signature=secret`, `http://${host}/none.csv: it is answered 404`],
+        [`http://me:secret@${host}/own.csv`, `http://${host}/own.csv: it is answered 401`],
+        [`http://${host}/cut.csv?signature=secret`, `http://${host}/cut.csv: it cannot be read: `],
+        [`http://127.0.0.1:1/a.csv?signature=secret`, `http://127.0.0.1:1/a.csv: it cannot be read: `],
+        ['https://?signature=secret', 'https://: it is not a URL'],
+      ] as const) {
+        const { code, words } = await into(appId, address, ...own);
+        assert.equal(code, 1, words);
+        assert.ok(words.includes(`import: ${expected}`), words);
+        assert.doesNotMatch(words, /secret/);
+      }
+    } finally {
+      site.close();
+    }
   });
 
   test('may name users, keys, sessions and properties by columns and paths', async () => {
