@@ -287,6 +287,11 @@ export const administrationAnswers = {
 
   listEventNames: Type.Array(Type.Object({ event: text, ...seen })),
   listEventProperties: eventProperties,
+  showFirstEvent: Type.Object({
+    app_id: text,
+    event: orNull(Type.Object({ event: text, received_at: time })),
+    examples: Type.Array(Type.Object({ name: text, program: text })),
+  }),
   watchLive: Type.Object({ app_id: text, place: text }),
   showLive: Type.Object({
     events: Type.Array(

@@ -144,6 +144,7 @@ const table: readonly Row[] = [
   ['listEventNames', 'GET', environment('/event-names?days=30'), 'oapv'],
   ['listEventProperties', 'GET', environment('/event-properties?event=x'), 'oapv'],
   ['listEventProperties', 'POST', environment('/event-properties'), 'oapv', () => ({ event: 'x', days: 30 })],
+  ['showFirstEvent', 'GET', environment('/first-event'), 'oapv'],
   ['watchLive', 'POST', environment('/live'), 'oap'],
   [
     'showLive',

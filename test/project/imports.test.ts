@@ -142,7 +142,9 @@ function isLoadedAsItIs(file: string, name: string): boolean {
   return (
     name === 'uWebSockets.js' ||
     /^src\/(import|console|parsing\/csv)\//.test(file) ||
-    file === 'src/libraries/client/react.ts'
+    file === 'src/libraries/client/react.ts' ||
+    // Its programs are texts.
+    file === 'src/libraries/examples.ts'
   );
 }
 
@@ -184,12 +186,13 @@ test('lengths, outcomes, identities and roles import nothing, so that they fit i
   }
 });
 
-test('the client library imports only itself and the contract, and the server only its snippet, for the demo', () => {
+test('the client library imports only itself and the contract, and the server only its snippet, for the demo and for examples', () => {
+  const ofSnippet = ['src/http/pages/demo.ts', 'src/libraries/examples.ts'];
   const known = /^src\/(libraries\/client\/.*|contract\/(lengths|limits|outcomes|identities)\.ts)$/;
   for (const { from, to } of imports()) {
     if (from.startsWith('src/libraries/client/')) assert.match(to, known, from);
     else if (from.startsWith('src/console/demo/')) continue;
-    else if (from !== 'src/http/pages/demo.ts') assert.doesNotMatch(to, /^src\/libraries\/client\//, from);
+    else if (!ofSnippet.includes(from)) assert.doesNotMatch(to, /^src\/libraries\/client\//, from);
     else if (to.startsWith('src/libraries/client/')) assert.equal(to, 'src/libraries/client/web/snippet.ts');
   }
 });

@@ -7,7 +7,9 @@ import { Type } from '../../contract/typebox.js';
 import { readEnvironmentCounts } from '../../insights/data-quality/environment-counts.js';
 import { listEventNames, listEventProperties } from '../../insights/data-quality/event-names.js';
 import { listRejected } from '../../insights/data-quality/rejected-records.js';
-import { readRegistry } from '../../registry/registry.js';
+import { readAnyEvent } from '../../insights/traffic/first-event.js';
+import { examplesFor } from '../../libraries/examples.js';
+import { readLoadedRegistry, readRegistry } from '../../registry/registry.js';
 import { clickhouseOf } from '../../registry/shard-servers.js';
 import { does, oneOf, shows, wholeNumber } from '../command.js';
 import { beginLive, readLive } from '../live.js';
@@ -106,6 +108,22 @@ export const trafficCommands = {
       await environmentOf(context, app_id);
       const clickhouse = clickhouseOf(context.clickhouse, app_id);
       return inTime(listEventProperties(clickhouse, app_id, event, days), remedy);
+    },
+  }),
+  showFirstEvent: shows({
+    summary: 'An event of the environment, once one is stored, and programs that send one',
+    may: everyone,
+    http: 'GET /environments/:app_id/first-event',
+    cli: 'environments first-event APP_ID   whether an event is stored, and programs that send one',
+    takesTurns: true,
+    run: async (context, { app_id }) => {
+      const { environments } = await readLoadedRegistry(context.redis);
+      const environment = environments.get(app_id);
+      if (environment === undefined) throw new AdministrationError(`there is no environment ${app_id}`);
+      const event = await readAnyEvent(clickhouseOf(context.clickhouse, app_id), app_id);
+      const needsWriteKey = environment.write_key === 'required';
+      const examples = examplesFor(app_id, context.config.publicBaseUrl, needsWriteKey);
+      return { app_id, event: event ?? null, examples };
     },
   }),
 

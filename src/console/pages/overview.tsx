@@ -10,6 +10,7 @@ import { useResource } from '../parts/resource.js';
 import { onLink } from '../router.js';
 import { may } from '../session.js';
 import { RunningParts } from './deployment.js';
+import { FirstEvent } from './first-event.js';
 
 type Traffic = Answer<'showTraffic'>;
 
@@ -30,6 +31,9 @@ export function Overview({ account }: { readonly account: Account }) {
     span === 'week' ? `${path}/traffic?span=week${of}` : undefined,
     chartEveryMs.week,
   );
+  const environment = account.environments.find(({ app_id, main }) =>
+    appId === '' ? main : app_id === appId,
+  );
   return (
     <>
       <div class="head">
@@ -47,6 +51,7 @@ export function Overview({ account }: { readonly account: Account }) {
         )}
       </div>
       <Loaded from={overview}>{(data, isOld) => <Wellness overview={data} isOld={isOld} />}</Loaded>
+      {environment !== undefined && <FirstEvent key={environment.app_id} environment={environment} />}
       <section class="card">
         <h2>In the last whole minute</h2>
         <Loaded from={hour}>{(data) => <LastMinute traffic={data} />}</Loaded>
@@ -68,14 +73,7 @@ export function Overview({ account }: { readonly account: Account }) {
           {(data) => (
             <>
               <Chart shows="Records over time" of={data} linesOf={linesOf} />
-              {isEmpty(data) && (
-                <p class="empty">
-                  No record arrived in this time.{' '}
-                  <a href="/api" onClick={onLink}>
-                    The page API has a command that sends one.
-                  </a>
-                </p>
-              )}
+              {isEmpty(data) && <p class="empty">No record arrived in this time.</p>}
             </>
           )}
         </Loaded>

@@ -1,0 +1,67 @@
+// The first event of an environment: programs that send one, until it has arrived.
+
+import { useEffect, useState } from 'preact/hooks';
+import { type EnvironmentOfList, part } from '../api.js';
+import type { Answer } from '../commands.js';
+import { Choice } from '../parts/fields.js';
+import { Copy } from '../parts/parts.js';
+import { useResource } from '../parts/resource.js';
+import { onLink } from '../router.js';
+import { may } from '../session.js';
+
+type First = Answer<'showFirstEvent'>;
+
+const everyMs = 1_000;
+
+/** Shows nothing for an environment that had events before. */
+export function FirstEvent({ environment }: { readonly environment: EnvironmentOfList }) {
+  const [wasEmpty, setWasEmpty] = useState(false);
+  const [first, setFirst] = useState<First | undefined>(undefined);
+  const [chosen, setChosen] = useState('0');
+  const path = `/environments/${part(environment.app_id)}/first-event`;
+  const { data } = useResource<First>(first?.event ? undefined : path, everyMs);
+  useEffect(() => {
+    if (data === undefined) return;
+    setFirst(data);
+    if (data.event === null) setWasEmpty(true);
+  }, [data]);
+  if (first === undefined || !wasEmpty) return null;
+  if (first.event !== null) {
+    return (
+      <section class="card wellness good">
+        <p class="sentence" role="status">
+          The first event of {environment.name} has arrived: {first.event.event}.
+        </p>
+        {may('watchLive') && (
+          <p>
+            <a href="/live" onClick={onLink}>
+              Watch what arrives
+            </a>
+          </p>
+        )}
+      </section>
+    );
+  }
+  const program = first.examples[Number(chosen)]?.program ?? '';
+  return (
+    <section class="card">
+      <div class="head">
+        <h2>Send the first event of {environment.name}</h2>
+        <Choice
+          label="With"
+          value={chosen}
+          set={setChosen}
+          options={first.examples.map(({ name }, index) => [String(index), name] as const)}
+        />
+      </div>
+      {program.includes('WRITE_KEY') && <p>Put a write key of this environment in place of WRITE_KEY.</p>}
+      <pre class="program" translate={false}>
+        <code>{program}</code>
+      </pre>
+      <Copy text={program} what="the program" />
+      <p role="status" class="muted">
+        Waiting for the first event: it is shown here as soon as it is stored.
+      </p>
+    </section>
+  );
+}
