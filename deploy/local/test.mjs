@@ -32,7 +32,11 @@ const testPrograms = [
   { program: 'wrk', package: 'wrk', usedBy: ['bench/load/wrk.js'] },
   { program: 'openssl', package: 'openssl', usedBy: ['support/proxies.js'] },
   { program: 'java', package: 'default-jre-headless', usedBy: ['support/keeper.js'] },
-  { program: 'curl', package: 'curl', usedBy: ['support/runbook.js', 'test/harness/shell.js'] },
+  {
+    program: 'curl',
+    package: 'curl',
+    usedBy: ['support/runbook.js', 'test/harness/shell.js', "spawnSync('curl'"],
+  },
 ];
 
 /** The programs of packages that would start a service when they are installed. */

@@ -120,6 +120,15 @@ for (const name of ['nginx', 'caddy'] as const) {
       assert.ok([413, 502].includes(cut.status), String(cut.status));
     });
 
+    test('cookies of 12 kB are taken, and what is too long is refused by Sluice', async () => {
+      const cookie = (bytes: number) => ({ cookie: `a=${'c'.repeat(bytes)}` });
+      const taken = await ask(origin(), 'POST', '/api/track', json(event(`${name} cookies`)), cookie(12_000));
+      assert.equal(taken.status, 200, taken.text);
+      const refused = await ask(origin(), 'POST', '/api/track', json(event(`${name} more`)), cookie(20_000));
+      assert.equal(refused.status, 431);
+      assert.match(refused.text, /"code":"headers_too_large"/);
+    });
+
     test('limits answer 429 with Retry-After, and errors arrive as Sluice writes them', async () => {
       const statuses: number[] = [];
       let last: Answer | undefined;
