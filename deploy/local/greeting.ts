@@ -88,7 +88,7 @@ export function greeting(
       ...(apiKey === undefined ? [] : [['API key', apiKey]]),
     ]),
     '',
-    'Track an event:',
+    'Track an event (the console has programs in other languages, on its first page):',
     `  curl -s http://${host}:${config.port}/api/track -H 'content-type: application/json' -d '${JSON.stringify(event)}'`,
     'Read it back, a moment later:',
     `  ${clickhouse} -d "${lookup}"`,
