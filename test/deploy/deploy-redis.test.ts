@@ -1,0 +1,116 @@
+// deploy/redis/start.sh: three servers and three sentinels as it starts them, and a server that lost its folder.
+
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { existsSync, mkdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { readConfig } from '../../src/config.js';
+import { createLog } from '../../src/log.js';
+import { replicaFaults } from '../../src/redis/check-replicas.js';
+import { connect, untilReady } from '../../src/redis/client.js';
+import { type Child, startChild } from '../harness/child.js';
+import { freePort } from '../harness/free-port.js';
+import { tempDir } from '../harness/temp-dir.js';
+import { until } from '../harness/wait.js';
+import { readYaml } from '../support/deploy-file.js';
+
+const script = fileURLToPath(new URL('../../../deploy/redis/start.sh', import.meta.url));
+const password = 'a-password';
+const root = tempDir('redis-hosts');
+const children: Child[] = [];
+
+after(async () => {
+  await Promise.all(children.map((child) => child.kill9()));
+});
+
+async function ask(port: number, ...command: readonly string[]): Promise<string> {
+  const env = { ...process.env, REDISCLI_AUTH: password };
+  return (await promisify(execFile)('redis-cli', ['-p', String(port), ...command], { env })).stdout;
+}
+
+test('an empty server waits until the sentinels name another one, and follows that', async () => {
+  const ports = [await freePort(), await freePort(), await freePort()];
+  const sentinelPorts = [await freePort(), await freePort(), await freePort()];
+  const listed = (all: readonly number[]) => all.map((port) => `127.0.0.1:${port}`).join(' ');
+  const start = async (role: 'server' | 'sentinel', port: number, more: NodeJS.ProcessEnv = {}) => {
+    const dir = join(root, String(port));
+    mkdirSync(dir, { recursive: true });
+    const env = {
+      ...process.env,
+      REDIS_SERVERS: listed(ports),
+      REDIS_SENTINELS: listed(sentinelPorts),
+      REDIS_SELF: `127.0.0.1:${port}`,
+      REDIS_DIR: dir,
+      REDISCLI_AUTH: password,
+      ...more,
+    };
+    const child = await startChild({
+      name: `${role} ${port}`,
+      program: { command: 'sh', args: [script, role], env },
+      healthy: () => true,
+      healthyDeadlineMs: 10_000,
+    });
+    children.push(child);
+    return child;
+  };
+  const [first = 0, second = 0] = ports;
+  const primary = async () =>
+    Number(
+      (await ask(sentinelPorts[1] as number, 'sentinel', 'get-master-addr-by-name', 'sluice')).split('\n')[1],
+    );
+  const replicas = async (port: number) =>
+    (await ask(port, 'info', 'replication').catch(() => '')).split('state=online').length - 1;
+
+  // Before there is any primary, nobody else becomes one.
+  await start('server', second);
+  const begun = await start('server', first, { FIRST: '1' });
+  await until(async () => (await ask(first, 'ping').catch(() => '')).startsWith('PONG'), {
+    deadlineMs: 20_000,
+    what: 'the first server answers',
+  });
+  assert.equal(existsSync(join(root, String(second), 'redis.conf')), false);
+  for (const port of sentinelPorts) await start('sentinel', port);
+  await start('server', ports[2] as number);
+  await until(async () => (await replicas(first)) === 2, { deadlineMs: 30_000, what: 'two servers follow' });
+  await until(
+    async () =>
+      /num-slaves\n2\n(?:.*\n)*num-other-sentinels\n2\n/.test(
+        await ask(sentinelPorts[1] as number, 'sentinel', 'master', 'sluice'),
+      ),
+    { deadlineMs: 30_000, what: 'the sentinels know all' },
+  );
+
+  const url = `redis-sentinel://default:${password}@${listed(sentinelPorts).replaceAll(' ', ',')}/sluice`;
+  const address = readConfig({ REDIS_URL: url, REDIS_REPLICAS_ACK: '1' });
+  const redis = connect(address, createLog('test', 'silent'));
+  try {
+    await untilReady(redis, 10_000);
+    await redis.set('kept', 'yes');
+    assert.deepEqual(await replicaFaults(redis, 1), [], 'a process finds nothing to warn of');
+
+    await begun.kill9();
+    rmSync(join(root, String(first)), { recursive: true });
+    await start('server', first);
+    await until(async () => (await primary()) !== first, { deadlineMs: 30_000, what: 'another primary' });
+    await until(async () => (await replicas(await primary())) === 2, {
+      deadlineMs: 60_000,
+      what: 'it is back',
+    });
+    assert.match(await ask(first, 'get', 'kept'), /^yes/);
+  } finally {
+    redis.disconnect();
+  }
+});
+
+test('servers and sentinels keep what they learn in a volume', () => {
+  const { services } = readYaml<{
+    services: Record<string, { environment: Record<string, string>; volumes: string[] }>;
+  }>('redis/compose.yaml');
+  for (const { environment, volumes } of Object.values(services)) {
+    assert.ok(volumes.some((volume) => volume.endsWith(':/data')));
+    assert.equal(environment.REDIS_DIR, '/data');
+  }
+});
