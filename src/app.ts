@@ -18,7 +18,7 @@ import { observePairings } from './insights/visualizer/observe.js';
 import type { Log } from './log.js';
 import { bounds, deploymentRegistry } from './metrics.js';
 import { openParts, type Parts } from './parts.js';
-import { observeDeletions } from './privacy/deletion/observe.js';
+import { observeDeletions, observeMasked } from './privacy/deletion/observe.js';
 import { observeRetention } from './privacy/retention/due.js';
 import { watchProcess } from './process-metrics.js';
 import { observeBacklog } from './redis/backlog.js';
@@ -68,6 +68,7 @@ export async function startApp(config: Config, log: Log): Promise<App> {
   watchProcess('api');
   bounds.backlogBytes.set(config.backlogBytesMax);
   bounds.claimBytes.set(config.claimBytesMax);
+  bounds.eraseWithinSeconds.set(config.erasure.withinMs / 1000);
   bounds.commitWaitingBytes.set(commits.waitingBytesMax);
   front(config.headerBytesMax);
   const isShared = config.apiProcesses > 1;
@@ -148,6 +149,7 @@ async function readMetrics({ redis, clickhouse, environments }: Parts, processNa
   const deployment = await Promise.all([
     observeBacklog(redis, shards),
     observeDeletions(redis),
+    observeMasked(clickhouse),
     observeRetention(redis),
     observePairings(redis),
     observeServers(redis),

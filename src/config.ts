@@ -102,6 +102,15 @@ export type Config = {
   readonly storeConcurrency: number;
   /** If a worker is silent for this long, another worker gets its job. */
   readonly jobLockMs: number;
+  /** How rows that deletions and retention remove leave the disk. */
+  readonly erasure: {
+    /** In a table of up to so many bytes at once, in larger ones in passes for all. */
+    readonly atOnceBytesMax: number;
+    /** What passes may take of one core, on average; */
+    readonly cpuShare: number;
+    /** but no request waits longer for one than this. */
+    readonly withinMs: number;
+  };
   readonly logLevel: string;
   /** For tests only: where the process dies, `name:n`. */
   readonly crashAt: string | undefined;
@@ -223,6 +232,11 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     addressBytesMax: integer(env, 'ADDRESS_BYTES_MAX', 256 * MiB, 16 * MiB, 1024 * GiB),
     storeConcurrency: integer(env, 'STORE_CONCURRENCY', 2, 1, 16),
     jobLockMs: integer(env, 'JOB_LOCK_MS', takeovers.lockMs, 500, 600_000),
+    erasure: {
+      atOnceBytesMax: integer(env, 'ERASE_AT_ONCE_BYTES_MAX', GiB, 0, 1024 * GiB),
+      cpuShare: fraction(env, 'ERASE_CPU_SHARE', 0.1),
+      withinMs: duration(env, 'ERASE_WITHIN', '24h'),
+    },
     crashAt: crashSpec(env),
     logLevel: oneOf(env, 'LOG_LEVEL', ['debug', 'info', 'warn', 'error', 'silent'], 'info'),
   };
@@ -310,6 +324,26 @@ function integer(env: NodeJS.ProcessEnv, name: string, fallback: number, min: nu
     );
   }
   return number;
+}
+
+/** From a hundredth to 1. */
+function fraction(env: NodeJS.ProcessEnv, name: string, fallback: number): number {
+  const value = text(env, name, String(fallback));
+  if (!/^(0\.\d{1,4}|1)$/.test(value) || Number(value) < 0.01)
+    throw new ConfigError(`${name} must be a number from 0.01 to 1, not ${JSON.stringify(value)}`);
+  return Number(value);
+}
+
+/** In milliseconds, up to 30 days. */
+function duration(env: NodeJS.ProcessEnv, name: string, fallback: string): number {
+  const value = text(env, name, fallback);
+  const [, count, unit] = /^(\d{1,5})([smhd])$/.exec(value) ?? [];
+  const ms = Number(count) * ({ s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }[unit ?? ''] ?? Number.NaN);
+  if (!(ms <= 30 * 86_400_000))
+    throw new ConfigError(
+      `${name} must be a time such as 30m, 24h or 7d, at most 30d, not ${JSON.stringify(value)}`,
+    );
+  return ms;
 }
 
 function crashSpec(env: NodeJS.ProcessEnv): string | undefined {

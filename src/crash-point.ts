@@ -58,6 +58,8 @@ export const crashPoints = {
   suppression: ['suppressed', 'suppression_raised', 'suppression_resolved'],
   /** In a worker: the exports that a deletion ends are gone and its targets are there; a callback was answered and is not noted. */
   desk: ['exports_ended', 'call_answered'],
+  /** In a worker, where tables are large: a round has hidden its users; masked rows are erased and not counted yet. */
+  erasure: ['hidden', 'erased'],
   /** The end of what environments retain, in a worker; all but the first once for each table. */
   retention: ['expired_users_found', 'expired_keys_kept', 'partition_dropped', 'place_expired'],
   /** `npm run admin -- backup create`. */

@@ -182,6 +182,11 @@ export const bounds = {
     help: 'CLAIM_BYTES_MAX: memory for remembered idempotency keys.',
     registers: deploymentRegisters,
   }),
+  eraseWithinSeconds: new Gauge({
+    name: 'sluice_erase_within_seconds',
+    help: 'ERASE_WITHIN: how long the rows of hidden users may stay on the disk.',
+    registers: deploymentRegisters,
+  }),
   commitWaitingBytes: new Gauge({
     name: 'sluice_commit_waiting_bytes_max',
     help: 'Bytes of checked requests that may wait for a commit in one process; beyond it requests are refused.',
@@ -286,7 +291,19 @@ export const deletionsPending = new Gauge({
 
 export const deletionsOldestSeconds = new Gauge({
   name: 'sluice_deletions_oldest_seconds',
-  help: 'Age of the oldest deletion request that is not complete.',
+  help: 'Age of the oldest deletion request that is neither hidden nor complete.',
+  registers: deploymentRegisters,
+});
+
+export const deletionsHiddenSeconds = new Gauge({
+  name: 'sluice_deletions_hidden_oldest_seconds',
+  help: 'Age of the oldest deletion request whose users are hidden and not erased.',
+  registers: deploymentRegisters,
+});
+
+export const maskedBytes = new Gauge({
+  name: 'sluice_masked_bytes',
+  help: 'Bytes of the parts in which rows are masked and not erased yet.',
   registers: deploymentRegisters,
 });
 

@@ -148,6 +148,17 @@ export const deletionRounds = {
   documentBytesPerWrite: MiB / 4,
 } as const;
 
+/** Passes that erase what was masked (workers/erase.ts). */
+export const erasures = {
+  /** How soon a pass begins for which it is time; if no request waits for it: retention may have masked something. */
+  lookEveryMs: 5_000,
+  lookIdlyEveryMs: 60_000,
+  /** What a core rewrites, measured: 71,000. */
+  bytesPerMs: 50_000,
+  /** Passes do not rest while lists of pending users weigh so much: an account's may weigh twice that. */
+  listsWeightMax: 32 * MiB,
+} as const;
+
 /** Previews of deletions have tables of their own. Older ones are left over. */
 export const strayPreviewMsMin = 10 * 60_000;
 

@@ -1,6 +1,7 @@
 // One round of deletions. It takes requests of all accounts in turn through the same steps together, so that they share
 // one mutation per table. Every step may be repeated. A round that is cut off leaves its requests pending, and the next
-// one continues. A request is complete only when every place was counted and holds nothing up to its fence. After that
+// one continues. In large tables a round masks the rows, and its requests are hidden until masked rows are erased
+// (erase.ts). A request is complete only when every place was counted, without masks, and holds nothing up to its fence. After that
 // nothing can come back, since every segment up to the fence is stored.
 
 import { randomBytes } from 'node:crypto';
@@ -12,12 +13,12 @@ import {
 } from '../src/clickhouse/client.js';
 import { assertRoom, NoRoom } from '../src/clickhouse/definitions.js';
 import { indexKeysOf } from '../src/clickhouse/key-index.js';
-import { deleteRows, findMutationId, MutationFailed } from '../src/clickhouse/mutate.js';
+import { removeRows } from '../src/clickhouse/masks.js';
+import { findMutationId, MutationFailed } from '../src/clickhouse/mutate.js';
 import { reachableServers, serversOf } from '../src/clickhouse/servers.js';
 import type { DeletionState } from '../src/contract/deletion-states.js';
 import { evidence } from '../src/contract/limits.js';
-import type { CrashPoint } from '../src/crash-point.js';
-import { describeError, type Log } from '../src/log.js';
+import { describeError } from '../src/log.js';
 import { inPieces } from '../src/pieces.js';
 import { type ChosenRequests, chooseRequests } from '../src/privacy/deletion/choose-requests.js';
 import { keepDeletedUsers } from '../src/privacy/deletion/deleted-users.js';
@@ -41,7 +42,7 @@ import {
   forgetCounts,
   readFoundRows,
 } from '../src/privacy/deletion/round-counts.js';
-import { countLeft, mutationPredicate } from '../src/privacy/deletion/round-keys.js';
+import { countLeft, countOnDisk, mutationPredicate } from '../src/privacy/deletion/round-keys.js';
 import {
   createParts,
   distributeUsers,
@@ -58,21 +59,19 @@ import { mastersOf, type Redis } from '../src/redis/client.js';
 import { registryKeys, shardOf } from '../src/redis/keys.js';
 import { isTurnTaken, takeTurn } from '../src/redis/lease.js';
 import { emptySlowLogs } from '../src/redis/slow-log.js';
+import { readBackups } from '../src/registry/backups.js';
 import type { Environment } from '../src/registry/documents.js';
 import { readLoadedRegistry } from '../src/registry/registry.js';
 import { assertCurrent } from '../src/registry/witness.js';
 import { deletionRounds } from '../src/tuning.js';
+import { type ErasureOptions, erase, isErasureDue } from './erase.js';
 
-export type RoundOptions = {
-  readonly redis: Redis;
-  readonly clickhouse: ClickHouseClient;
+export type RoundOptions = ErasureOptions & {
   readonly shards: number;
   /** The epoch of the deployment. Nothing is decided by a Redis with another epoch or none. */
   readonly epoch: string;
   /** The deployment's secret, for keyed hashes. */
   readonly secret: string;
-  readonly crash: CrashPoint;
-  readonly log: Log;
   /** Told when all requests wait for ClickHouse servers, so that the next look need not be soon. */
   readonly onServersAwaited?: () => void;
   readonly onCallbacksDue?: (requestIds: readonly string[]) => Promise<void>;
@@ -93,12 +92,14 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
     const chosen = await chooseRequests(options);
     if (chosen.waitsForServers) options.onServersAwaited?.();
     ids = chosen.requests.map((request) => request.deletion_request_id);
-    if (ids.length === 0 || !(await takeTurn(...turn))) return 0;
+    if (ids.length === 0 && !(await isErasureDue(options))) return 0;
+    if (!(await takeTurn(...turn))) return 0;
     const done = await withMaintenanceLock(options.redis, 'round', async () => {
       // The restore may have begun after the requests were chosen, and changed them.
       if (await isBackupRestored(options.redis)) return 0;
       await assertCurrent(options.redis, options.clickhouse);
-      return deleteTogether(options, chosen);
+      const completed = ids.length === 0 ? 0 : await deleteTogether(options, chosen);
+      return completed + (await eraseTogether(options));
     });
     return done === 'locked' ? 0 : done;
   } catch (error) {
@@ -149,6 +150,7 @@ async function deleteTogether(
   const begun = await noteBegin(options, unverified);
 
   const resolved = await resolve(options, begun, environments);
+  await update(options, resolved, () => ({ resolved: true, state: 'deleting' }));
   endStep('resolve');
   const round: Round = { ...resolved, reached: await countReached(options, resolved) };
   endStep('count');
@@ -161,20 +163,65 @@ async function deleteTogether(
   }
   options.crash('places_emptied');
   await update(options, round, () => ({ state: 'verifying' }));
-  await verify(options, round);
-  const verifiedAt = new Date().toISOString();
-  await update(options, round, () => ({
-    left: [],
-    verified_at: verifiedAt,
-    verified_tables: userTables,
-  }));
+  const isErased = await verify(options, round);
   endStep('verify');
-  options.crash('verified');
+  const completed = isErased ? await complete(options, round) : await noteHidden(options, round);
+  endStep(isErased ? 'complete' : 'hide');
+  log.info({ requests: round.requests.size, isErased, stepMs }, 'a round of deletions is done');
+  return verified.length + completed;
+}
 
+/** Erases what rounds have masked, if it is time, and completes the requests whose rows were erased. */
+async function eraseTogether(options: RoundOptions): Promise<number> {
+  if (!(await isErasureDue(options))) return 0;
+  await assertRoomEverywhere(options.clickhouse);
+  await erase(options);
+  let completed = 0;
+  for (;;) {
+    const { requests, environments, waitsForServers } = await chooseRequests(options, 'hiddenDeletions');
+    if (waitsForServers) options.onServersAwaited?.();
+    if (requests.length === 0) return completed;
+    await dropTablesEverywhere(options.clickhouse);
+    const round = await resolve(options, requests, environments);
+    if (!(await verify(options, round)))
+      throw new MutationFailed('rows are left on the disk after masked ones were erased');
+    completed += await complete(options, round);
+  }
+}
+
+/** The end of a round whose requests still have masked rows on the disk. */
+async function noteHidden(options: RoundOptions, round: Resolved): Promise<number> {
+  const { redis, clickhouse } = options;
+  // What was read before shows them.
+  await endExportsOf(redis, clickhouse, [...round.requests.values()]);
+  const now = new Date().toISOString();
+  await update(options, round, ({ hidden_at = now }) => ({ state: 'hidden', left: [], hidden_at }));
+  // Then passes do not rest.
+  if ([...round.requests.values()].some(({ erase: when }) => when === 'now'))
+    await redis.del(registryKeys.erasureRest);
+  options.crash('hidden');
+  await dropTablesEverywhere(clickhouse);
+  return 0;
+}
+
+/** The end of a round of whose requests nothing is left. Settles with their number. */
+async function complete(options: RoundOptions, round: Resolved): Promise<number> {
+  const verified_at = new Date().toISOString();
+  const backups_end_at = (await readBackups(options.redis))
+    .map(({ keep_until }) => keep_until)
+    .sort()
+    .at(-1);
+  await update(options, round, ({ hidden_at = verified_at }) => ({
+    state: 'verifying',
+    left: [],
+    hidden_at,
+    verified_at,
+    verified_tables: userTables,
+    ...(backups_end_at === undefined ? {} : { backups_end_at }),
+  }));
+  options.crash('verified');
   await finish(options, [...round.requests.values()]);
-  endStep('complete');
-  log.info({ requests: round.requests.size, stepMs }, 'deletions are complete');
-  return verified.length + round.requests.size;
+  return round.requests.size;
 }
 
 /** A round under way: its tables, and its requests as they are in Redis now, by their numbers in the tables. */
@@ -245,7 +292,8 @@ async function noteFailure(
 ): Promise<void> {
   for (const requestId of requestIds) {
     const request = await readDeletion(redis, requestId);
-    if (request === undefined) continue;
+    // What failed then was to erase its rows, which nobody sees.
+    if (request === undefined || request.state === 'hidden') continue;
     await updateDeletion(redis, request, { state }).catch((error: unknown) => {
       // A request that another worker has picked up needs no note from this round; the others do.
       if (!(error instanceof ConcurrentUpdate)) throw error;
@@ -305,7 +353,7 @@ async function resolve(
     if (isKept) continue;
     // ClickHouse had its targets and lost them, since a backup was restored. The next round copies them from Redis again and
     // resolves their users again. If Redis has none either, the request is lost.
-    await updateDeletion(redis, request, { resolved: false });
+    await updateDeletion(redis, request, { resolved: false, state: 'finding_users' });
     await redis.sadd(registryKeys.deletionsAwaitingTargetCopy, request.deletion_request_id);
   }
   const unresolved = [...unverified.keys()].filter(
@@ -325,7 +373,6 @@ async function resolve(
     clickhouse,
     [...requests.values()].map((request) => request.deletion_request_id),
   );
-  await update(options, resolved, () => ({ resolved: true, state: 'deleting' }));
   return resolved;
 }
 
@@ -403,7 +450,7 @@ async function countReached(
   return reached;
 }
 
-/** Deletes what the round reaches in one table. When all tables are done, a count shows that nothing is left. */
+/** Deletes or masks what the round reaches in one table. When all tables are done, a count shows that nothing is left. */
 async function emptyPlace(options: RoundOptions, round: Round, place: UserTable): Promise<void> {
   const appIds = round.reached.get(place) ?? [];
   if (appIds.length === 0) return;
@@ -414,7 +461,7 @@ async function emptyPlace(options: RoundOptions, round: Round, place: UserTable)
   await update(options, round, ({ left }) => ({ left: (left ?? []).filter(({ table }) => table !== place) }));
 }
 
-/** Deletes what the round reaches in one table of one server. */
+/** Deletes or masks what the round reaches in one table of one server. */
 async function emptyPart(
   options: RoundOptions,
   round: Round,
@@ -435,7 +482,7 @@ async function emptyPart(
   await indexKeysOf(clickhouse, place, predicate);
   crash('keys_kept');
   crash('before_mutation');
-  await deleteRows(clickhouse, place, predicate, tables.mark);
+  await removeRows(clickhouse, place, predicate, tables.mark, options.erasure.atOnceBytesMax);
   crash('after_mutation');
   const idOf = await findMutationIds(clickhouse, round);
   await update(options, round, ({ mutations }) => ({
@@ -463,26 +510,33 @@ async function findMutationIds(
 }
 
 /**
- * Counts every place after all mutations, since a crash may lose a mutation that was reported as done. Rejects with
- * MutationFailed when something is left; the requests then say what.
+ * Counts every place after all mutations, since a crash may lose a mutation that was reported as done. Settles with whether nothing is
+ * left on any disk. Rejects with MutationFailed when queries still show something; the requests then say what.
  */
-async function verify(options: RoundOptions, round: Round): Promise<void> {
+async function verify(options: RoundOptions, round: Resolved): Promise<boolean> {
   const left: FoundRows[] = [];
+  let isErased = true;
   for (const { client } of round.parts.all) await untilNoRetryRuns(client);
   for (const place of userTables) {
     for (const { client, tables } of round.parts.all) {
-      for (const [app_id, rows] of await countLeft(client, tables, place))
-        left.push({ app_id, table: place, rows });
+      for (const { app_id, shown: rows } of await countOnDisk(client, tables, place)) {
+        isErased = false;
+        if (rows > 0) left.push({ app_id, table: place, rows });
+      }
     }
   }
-  if (left.length === 0) return compareAgain(options.clickhouse, round);
-  await update(options, round, () => ({ left }));
+  if (left.length === 0) {
+    await compareAgain(options.clickhouse, round);
+    return isErased;
+  }
+  // From then on they are not hidden.
+  await update(options, round, () => ({ left, hidden_at: undefined, state: 'mutation_failed' }));
   const places = new Set(left.map(({ table }) => table));
   throw new MutationFailed(`rows are left in ${[...places].join(', ')} after the mutations`);
 }
 
 /** Rejects if a URL now leads to another server, which would hold nothing of the round's users. */
-async function compareAgain(clickhouse: ClickHouseClient, { parts }: Round): Promise<void> {
+async function compareAgain(clickhouse: ClickHouseClient, { parts }: Resolved): Promise<void> {
   const servers = serversOf(clickhouse);
   if (servers.table() === undefined) return;
   for (const { client } of parts.all) await servers.compare(servers.all.indexOf(client));

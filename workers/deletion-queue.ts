@@ -3,6 +3,7 @@
 import { describeError } from '../src/log.js';
 import { Worker } from '../src/packages/bullmq.js';
 import { registryKeys } from '../src/redis/keys.js';
+import { erasures } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
 import { type RoundOptions, runDeletionRound } from './delete.js';
 import {
@@ -16,7 +17,7 @@ import {
 } from './queues.js';
 
 export type DeletionWork = {
-  /** Adds a round if requests are pending. */
+  /** Adds a round if requests are pending; and now and then, to erase what rounds have masked. */
   readonly addRoundIfPending: () => Promise<void>;
   /** To be called once a second. */
   readonly upkeep: () => Promise<void>;
@@ -33,6 +34,7 @@ export function serveDeletions(
   const queue = openRegistryQueue(deletionQueueName, queueRedis);
   // A server may be away for hours, and each look is a job that reads the whole registry.
   let pending = 0;
+  let erasureLookedForAt = 0;
   let restsUntilMs = 0;
   const onServersAwaited = () => {
     restsUntilMs = performance.now() + serversAwaitedMs;
@@ -46,6 +48,7 @@ export function serveDeletions(
         shards,
         epoch,
         secret,
+        erasure: config.erasure,
         crash,
         log,
         onServersAwaited,
@@ -59,9 +62,14 @@ export function serveDeletions(
     // The job's id is fixed: there is one round at a time, and adding it again changes nothing.
     addRoundIfPending: async () => {
       const before = pending;
-      pending = await redis.zcard(registryKeys.pendingDeletions);
+      const { pendingDeletions, hiddenDeletions } = registryKeys;
+      pending = await redis.zcard(pendingDeletions);
+      const isHidden = pending === 0 && (await redis.zcard(hiddenDeletions)) > 0;
+      const everyMs = isHidden ? erasures.lookEveryMs : erasures.lookIdlyEveryMs;
+      if (pending === 0 && performance.now() < erasureLookedForAt + everyMs) return;
       // Another request need not wait for that server.
-      if (pending === 0 || (pending === before && performance.now() < restsUntilMs)) return;
+      if (pending === before && performance.now() < restsUntilMs) return;
+      erasureLookedForAt = performance.now();
       await queue.add('round', {}, deletionJobOptions);
       if ((await queue.getFailedCount()) > 0) await queue.retryJobs({ state: 'failed' });
     },

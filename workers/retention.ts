@@ -7,7 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { readRow } from '../src/clickhouse/answers.js';
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { indexKeysOf } from '../src/clickhouse/key-index.js';
-import { deleteRows } from '../src/clickhouse/mutate.js';
+import { removeRows } from '../src/clickhouse/masks.js';
 import { reachableServers, serversOf } from '../src/clickhouse/servers.js';
 import { refuseSegments } from '../src/clickhouse/shard-limits.js';
 import { isInsertRunning } from '../src/clickhouse/store.js';
@@ -252,7 +252,7 @@ async function expirePlace(
   context: Run,
   { place, retained, users, fences }: Step,
 ): Promise<ReadonlyMap<string, number>> {
-  const { clickhouse, crash, isHeld } = context;
+  const { clickhouse, config, crash, isHeld } = context;
   const predicate = expiredPredicate(place, retained, users);
   const rows = await countExpired(clickhouse, place, predicate);
   if (rows.size === 0) return rows;
@@ -266,7 +266,7 @@ async function expirePlace(
   await indexKeysOf(clickhouse, place, predicate);
   crash('expired_keys_kept');
   if (!(await isHeld())) return without(rows, left);
-  await deleteRows(clickhouse, place, predicate, users.mark);
+  await removeRows(clickhouse, place, predicate, users.mark, config.erasure.atOnceBytesMax);
   crash('place_expired');
   return rows;
 }

@@ -6,7 +6,7 @@ import { userExports } from '../src/contract/limits.js';
 import { usersUnjoined } from '../src/metrics.js';
 import { purgeStrayTargets } from '../src/privacy/deletion/kept-targets.js';
 import { mirrorDeletions } from '../src/privacy/deletion/mirror.js';
-import { readPendingMembers } from '../src/privacy/deletion/request.js';
+import { readUnfinishedMembers } from '../src/privacy/deletion/request.js';
 import { dropStrayPreviews } from '../src/privacy/deletion/round-tables.js';
 import { dropExportTables, exportPrefix } from '../src/privacy/export/tables.js';
 import { moveSomeJoins } from '../src/privacy/suppression/joins.js';
@@ -52,7 +52,7 @@ async function purgeStrays({ redis, clickhouse, epoch }: WorkerContext): Promise
     await dropExportTables(client, [exportPrefix()], strayExportSecondsMin);
   }
   await purgeStrayTargets(clickhouse, async () => {
-    const pending = await readPendingMembers(redis, epoch);
+    const pending = await readUnfinishedMembers(redis, epoch);
     return new Set(pending.map(({ requestId }) => requestId));
   });
 }

@@ -3,7 +3,7 @@
 --   clickhouse client --multiquery < users.sql
 -- The service connects as `sluice` (CLICKHOUSE_URL=http://sluice:PASSWORD@HOST:8123); people and tools as `reader`.
 CREATE USER IF NOT EXISTS sluice IDENTIFIED WITH sha256_password BY 'CHANGE ME';
-CREATE USER IF NOT EXISTS reader IDENTIFIED WITH sha256_password BY 'CHANGE ME TOO' SETTINGS readonly = 2, enable_join_runtime_filters_index_analysis = 1;
+CREATE USER IF NOT EXISTS reader IDENTIFIED WITH sha256_password BY 'CHANGE ME TOO' SETTINGS readonly = 2, enable_join_runtime_filters_index_analysis = 1, apply_deleted_mask = 1 READONLY;
 GRANT SHOW, SELECT, INSERT, ALTER, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP, TRUNCATE, OPTIMIZE, BACKUP ON sluice.* TO sluice;
 -- The tables of one round of deletions, export or run are in this database, in memory.
 GRANT SHOW, SELECT, INSERT, ALTER, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP, TRUNCATE, OPTIMIZE, BACKUP ON sluice_scratch.* TO sluice;

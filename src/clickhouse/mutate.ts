@@ -26,11 +26,22 @@ export async function deleteRows(
   table: string,
   predicate: string,
   mark: string,
+  time?: Time,
+): Promise<string> {
+  return mutate(client, table, `ALTER TABLE ${table} DELETE WHERE ${predicate}`, mark, time);
+}
+
+/** Carries out a statement that is a mutation with this mark in its text; settles and rejects as `deleteRows` does. */
+export async function mutate(
+  client: ClickHouseClient,
+  table: string,
+  query: string,
+  mark: string,
   { nowMs, pause }: Time = realTime,
 ): Promise<string> {
   await client.command({
-    query: `ALTER TABLE ${table} DELETE WHERE ${predicate}`,
-    clickhouse_settings: { mutations_sync: '0' },
+    query,
+    clickhouse_settings: { mutations_sync: '0', lightweight_deletes_sync: '0' },
   });
   const startedAt = nowMs();
   let askedAt = startedAt;

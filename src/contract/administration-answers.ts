@@ -66,6 +66,7 @@ const deletion = Type.Object({
   deletion_request_id: text,
   account_id: text,
   submitted_at: time,
+  hidden_at: Type.Optional(time),
   completed_at: Type.Optional(time),
   reference: Type.Optional(text),
   targets: Type.Integer({ minimum: 1, description: 'How many users it names.' }),

@@ -149,6 +149,9 @@ const statesInWords = Object.entries(deletionStates)
   .map(([state, meaning]) => `| \`${state}\` | ${meaning} |`)
   .join('\n');
 
+const whenBackupsEnd =
+  'When the last backup ends that may still have its users, if there is one. A restore deletes them again.';
+
 /** The status of a deletion. */
 export const deletionStatusSchema = Type.Object({
   ...deletionStatus,
@@ -170,7 +173,9 @@ export const deletionStatusSchema = Type.Object({
   submitted_at: Type.String({ description: 'When it was submitted.' }),
   reference: Type.Optional(Type.String({ description: 'Your own name for it, if you gave it one.' })),
   users: Type.Integer({ minimum: 1, description: 'How many different users it names.' }),
+  hidden_at: Type.Optional(Type.String({ description: 'Since when no query shows its users.' })),
   completed_at: Type.Optional(Type.String({ description: 'When it was complete.' })),
+  backups_end_at: Type.Optional(Type.String({ description: whenBackupsEnd })),
   users_found: Type.Optional(
     Type.Integer({
       minimum: 0,
@@ -266,8 +271,10 @@ export const deletionCertificateSchema = Type.Object({
       ),
       reference: Type.Optional(Type.String()),
       submitted_at: Type.String(),
+      hidden_at: Type.Optional(Type.String({ description: 'Since when no query showed them.' })),
       verified_at: Type.String({ description: 'When every table was counted and held nothing.' }),
       completed_at: Type.String(),
+      backups_end_at: Type.Optional(Type.String({ description: whenBackupsEnd })),
       users: Type.Integer({ minimum: 1 }),
       users_found: Type.Optional(Type.Integer({ minimum: 0 })),
       rows_deleted: Type.Integer({ minimum: 0 }),

@@ -9,6 +9,8 @@ export const deletionStates = {
   finding_users: 'Its users and those merged with them are looked up, and their rows counted.',
   deleting: 'Their rows are being deleted.',
   verifying: 'Every table is counted once more.',
+  hidden:
+    'No query shows its users any more. Their rows will be erased from the disk together with those of others.',
   complete: 'Every table was counted and held nothing of its users.',
   clickhouse_unavailable: 'ClickHouse did not answer; another attempt follows.',
   no_room: "ClickHouse's disk has too little room to delete rows; it goes on when there is.",

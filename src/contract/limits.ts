@@ -206,6 +206,8 @@ export const deletions = {
    */
   pendingWeightPerAccountMax: 64 * MiB,
   pendingWeightMax: 256 * MiB,
+  /** An account may ask so often for rows to be erased at once, whatever that costs. */
+  eraseNowEveryMs: 60 * 60 * 1000,
   /** How long hashes of deleted users are kept, to delete them again from a ClickHouse that was set back. Longer for a backup. */
   deletedUsersKeptMs: 30 * 24 * 60 * 60 * 1000,
   /** Characters of a caller's reference, and how long it is remembered. */
@@ -622,6 +624,7 @@ export const limitedRetrySeconds = {
   statusRequests: 1,
   suppressionRequests: 1,
   pendingDeletions: 60,
+  eraseNow: 3_600,
   waitingPairings: 60,
   exports: 600,
 } as const;

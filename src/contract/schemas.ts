@@ -135,6 +135,12 @@ export const deletionSchema = Type.Object({
     maxItems: counts.deletionTargetsMax,
     description: 'The users to delete, each by exactly one of identity, user_id and anonymous_id.',
   }),
+  erase: Type.Optional(
+    Type.Literal('now', {
+      description:
+        'Where tables are large: their rows are erased at once, not together with those of later requests. Once an hour.',
+    }),
+  ),
   dry_run: Type.Optional(
     Type.Boolean({
       description:

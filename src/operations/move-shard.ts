@@ -33,7 +33,7 @@ import { withMaintenanceLock } from '../privacy/deletion/maintenance-lock.js';
 import {
   ConcurrentUpdate,
   readDeletion,
-  readPendingMembers,
+  readUnfinishedMembers,
   updateDeletion,
 } from '../privacy/deletion/request.js';
 import { endRuns } from '../privacy/retention/expired-rows.js';
@@ -376,7 +376,7 @@ async function copyRegistryIfThere(context: AdminContext): Promise<void> {
  */
 async function endRounds({ context: { redis }, source }: Moving): Promise<void> {
   const { deployment } = await readLoadedRegistry(redis);
-  for (const { requestId } of await readPendingMembers(redis, deployment.epoch)) {
+  for (const { requestId } of await readUnfinishedMembers(redis, deployment.epoch)) {
     for (;;) {
       const request = await readDeletion(redis, requestId);
       if (request === undefined || request.status === 'complete') break;

@@ -54,7 +54,7 @@ import {
   ConcurrentUpdate,
   type DeletionRequest,
   readDeletion,
-  readPendingMembers,
+  readUnfinishedMembers,
   updateDeletion,
 } from '../privacy/deletion/request.js';
 import { suppressedNamesTable } from '../privacy/suppression/mirror.js';
@@ -794,10 +794,17 @@ const idsPerCall = 1_000;
  */
 export async function resetDeletions({ redis }: AdminContext): Promise<void> {
   const { deployment } = await readLoadedRegistry(redis);
-  for (const { requestId } of await readPendingMembers(redis, deployment.epoch)) {
+  for (const { requestId } of await readUnfinishedMembers(redis, deployment.epoch)) {
     const request = await readDeletion(redis, requestId);
     if (request === undefined) continue;
-    const { left: _, verified_at: __, verified_tables: ___, targets_kept: ____, ...rest } = request;
+    const {
+      left: _,
+      hidden_at: __,
+      verified_at: ___,
+      verified_tables: ____,
+      targets_kept: _____,
+      ...rest
+    } = request;
     try {
       await updateDeletion(redis, rest, { state: 'submitted', resolved: false, mutations: [] });
       await redis.sadd(registryKeys.deletionsAwaitingTargetCopy, requestId);

@@ -81,6 +81,11 @@ export const registryKeys = {
    * The script that adds a member, or removes it, changes the sums with it.
    */
   deletionWeights: '{registry}:deletion_weights',
+  /**
+   * Sorted set like the pending requests': those whose users no query shows any more. Workers of version 1.0.0, which do not count masked
+   * rows, must not complete them.
+   */
+  hiddenDeletions: '{registry}:deletions_hidden',
   /** Set of pending requests whose targets ClickHouse does not have yet. */
   deletionsAwaitingTargetCopy: '{registry}:deletions_unkept',
   /** Sorted set like the pending requests': requests that can never be carried out, until an administrator ends them. */
@@ -117,6 +122,10 @@ export const registryKeys = {
   backupLock: (name: string) => `{registry}:backup_lock:${name}`,
   /** Present for a while after a round of deletions, so that requests gather for the next one. */
   deletionRound: '{registry}:deletion_round',
+  /** Present for a while after the account has asked for rows to be erased at once. */
+  erasureAsked: (accountId: string) => `{registry}:erasure_asked:${accountId}`,
+  /** Present for a while after masked rows were erased, the longer the more that cost. */
+  erasureRest: '{registry}:erasure_rest',
   /** Present while the append-only file still holds deleted data. */
   rewriteWanted: '{registry}:rewrite_wanted',
   /** Held by the process that moves or deletes failed rows. */

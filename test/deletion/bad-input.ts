@@ -66,6 +66,8 @@ export const listEndpoints: readonly ListEndpoint[] = [
       ['dry_run as a number', deletionOf({ dry_run: 1 }), '400 invalid_type dry_run'],
       ['a dry run of nobody', '{"users":[],"dry_run":true}', '400 empty users'],
       ['a dry run of a user without a name', '{"users":[{}],"dry_run":true}', '400 missing_user users.0'],
+      ['erase at another time', deletionOf({ erase: 'later' }), '400 invalid_type erase'],
+      ['erase of null', deletionOf({ erase: null }), '400 invalid_type erase'],
       ['suppress in words', deletionOf({ suppress: 'true' }), '400 invalid_type suppress'],
       ['suppress of null', deletionOf({ suppress: null }), '400 invalid_type suppress'],
     ],

@@ -580,7 +580,8 @@ describe('a complete deletion', () => {
         if (name === 'targets_purged') void redis.flushall();
       };
       const log = createLog('test', 'silent');
-      const options = { redis, clickhouse, database: sluice.database, shards: 1, epoch, secret, crash, log };
+      const { erasure } = readConfig({});
+      const options = { redis, clickhouse, shards: 1, epoch, secret, erasure, crash, log };
       await assert.rejects(runDeletionRound(options), StateNotLoaded);
       await clickhouse.close();
     });

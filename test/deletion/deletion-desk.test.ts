@@ -58,6 +58,7 @@ test('a status counts the users that were named and found, and the rows of whole
   const requestId = await deleteNow(sluice, token, users);
   const {
     submitted_at: submitted,
+    hidden_at: hidden,
     completed_at: completed,
     evidence_until: kept,
     ...told
@@ -69,7 +70,7 @@ test('a status counts the users that were named and found, and the rows of whole
     users_found: 4,
     rows_deleted: 9,
   });
-  const times = [submitted, completed, kept].map(String);
+  const times = [submitted, hidden, completed, kept].map(String);
   assert.deepEqual(times, times.toSorted());
 });
 

@@ -408,6 +408,7 @@ test('a complete deletion has a certificate that says what was counted, is alway
     key_created_at: request.key_created_at,
     reference: 'case 7',
     submitted_at: request.submitted_at,
+    hidden_at: request.hidden_at,
     verified_at: request.verified_at,
     completed_at: request.completed_at,
     users: 2,

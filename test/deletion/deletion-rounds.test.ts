@@ -8,6 +8,7 @@ import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/c
 import { commandLong, readLong } from '../../src/clickhouse/long-statement.js';
 import { deleteRows, findMutationId, killMutations, readProgress } from '../../src/clickhouse/mutate.js';
 import { createScratch, scratchName } from '../../src/clickhouse/scratch.js';
+import { readConfig } from '../../src/config.js';
 import { administration, deletions } from '../../src/contract/limits.js';
 import { noCrash } from '../../src/crash-point.js';
 import { createLog } from '../../src/log.js';
@@ -275,7 +276,6 @@ test('while requests gather for the next round, neither they nor the registry ar
       const { deployment } = await readRegistry(redis);
       assert.ok(deployment);
       const { epoch, secret, shards } = deployment;
-      const { database } = sluice;
       const log = createLog('test', 'silent');
       const commands: string[] = [];
       const send = redis.sendCommand.bind(redis);
@@ -286,7 +286,8 @@ test('while requests gather for the next round, neither they nor the registry ar
       const look = async () => {
         commands.length = 0;
         await redis.set(registryKeys.deletionRound, '1', 'PX', deletionRounds.everyMs);
-        const options = { redis, clickhouse, database, shards, epoch, secret, crash: noCrash, log };
+        const { erasure } = readConfig({});
+        const options = { redis, clickhouse, shards, epoch, secret, erasure, crash: noCrash, log };
         assert.equal(await runDeletionRound(options), 0);
       };
       await look();

@@ -54,6 +54,7 @@ async function submit(identity: string): Promise<string> {
     reference: undefined,
     dryRun: false,
     suppress: false,
+    eraseNow: false,
   };
   return (await submitDeletion(options, caller, submission)).requestId ?? '';
 }

@@ -31,7 +31,7 @@ async function submit(accountId: string, identity: string): Promise<string> {
   const submitted = await submitDeletion(
     { redis, epoch, shards: 1, secret, crash: noCrash },
     { accountId, appId: '1000000001', keyId: 'k', keyCreatedAt: '2026-01-01T00:00:00.000Z' },
-    { list: [`i${identity}`], reference: undefined, dryRun: false, suppress: false },
+    { list: [`i${identity}`], reference: undefined, dryRun: false, suppress: false, eraseNow: false },
   );
   return submitted.requestId ?? '';
 }

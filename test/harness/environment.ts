@@ -11,9 +11,13 @@ const kept = ['PATH', 'HOME', 'TMPDIR', 'TZ', 'LANG', 'NODE_OPTIONS', 'NODE_V8_C
  */
 export const tablesUnderTest: TableKind = process.env.TEST_TABLES === 'rehearsed' ? 'rehearsed' : 'plain';
 
+/** `TEST_ERASE=masked npm test -- deletion` runs tests as where tables are large: rows are masked, and then erased. */
+export const maskingEnvironment = { ERASE_AT_ONCE_BYTES_MAX: '0', ERASE_CPU_SHARE: '1' };
+const erasure = process.env.TEST_ERASE === 'masked' ? maskingEnvironment : {};
+
 export function plainEnvironment(): NodeJS.ProcessEnv {
   const entries = kept
     .filter((name) => process.env[name] !== undefined)
     .map((name) => [name, process.env[name]]);
-  return { CLICKHOUSE_TABLES: tablesUnderTest, ...Object.fromEntries(entries) };
+  return { CLICKHOUSE_TABLES: tablesUnderTest, ...erasure, ...Object.fromEntries(entries) };
 }

@@ -456,8 +456,20 @@ describe('the table of configuration is what the programs accept', () => {
       for (const value of [least, most]) assert.ok(accepts(name, String(value)), `${name}=${value}`);
       for (const value of [least - 1, most + 1]) assert.ok(!accepts(name, String(value)), `${name}=${value}`);
     }
-    const numbers = Object.entries(readConfig({})).filter(([, value]) => typeof value === 'number');
+    const { erasure, ...others } = readConfig({});
+    const numbers = [erasure.atOnceBytesMax, ...Object.values(others)].filter(
+      (value) => typeof value === 'number',
+    );
     assert.equal(ranges.length, numbers.length, 'every number has a range');
+  });
+
+  test('a share and a time may be anything within their bounds', () => {
+    for (const value of ['0.01', '0.5', '1']) assert.ok(accepts('ERASE_CPU_SHARE', value), value);
+    for (const value of ['0', '0.009', '1.1', '2', '-0.1', '1e-1', 'x'])
+      assert.ok(!accepts('ERASE_CPU_SHARE', value), value);
+    for (const value of ['0s', '90m', '24h', '30d']) assert.ok(accepts('ERASE_WITHIN', value), value);
+    for (const value of ['31d', '721h', '24', '1w', '-1h', 'h'])
+      assert.ok(!accepts('ERASE_WITHIN', value), value);
   });
 
   test('a word may be one of the list, and no other', () => {

@@ -10,6 +10,7 @@ import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/c
 import { noteReplication } from '../../src/clickhouse/replication.js';
 import { insertSegment, isRefusedSegment } from '../../src/clickhouse/store.js';
 import { storedTable } from '../../src/clickhouse/tables.js';
+import { readConfig } from '../../src/config.js';
 import { retention } from '../../src/contract/limits.js';
 import { tables } from '../../src/contract/records.js';
 import { type CrashPoint, crashPoints, noCrash } from '../../src/crash-point.js';
@@ -26,6 +27,7 @@ import {
 } from '../../workers/retention.js';
 import { createEnvironment, createTestAccount } from '../harness/accounts.js';
 import { administer, deleteNow, getToken } from '../harness/deletion.js';
+import { plainEnvironment } from '../harness/environment.js';
 import { isAccepted, paths, post, untilStored } from '../harness/ingestion.js';
 import { connectTestRedis } from '../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../harness/services.js';
@@ -56,7 +58,7 @@ before(async () => {
   clickhouse = connectClickHouse({ url: sluice.clickhouse.testerUrl, database: sluice.database });
   const epoch = (await redis.get(registryKeys.epoch)) ?? '';
   const log = pino({ level: 'info' }, { write: (line: string) => void lines.push(line) });
-  const config = { clickhouseDatabase: sluice.database } as RetentionContext['config'];
+  const config = readConfig({ ...plainEnvironment(), CLICKHOUSE_DATABASE: sluice.database });
   context = { redis, clickhouse, config, shards: 1, epoch, crash: noCrash, log };
 });
 after(async () => {

@@ -424,3 +424,23 @@ test('rows that are removed again within a second are gone when that is told', a
   await endOwnership(client, owned.shard);
   await assert.rejects(removeRows(client, 'stored_keys', owned, 'all'), /is_moved_by/);
 });
+
+test('a moved shard leaves no masked row behind', async () => {
+  const [client] = clients;
+  const owned = { database: 'sluice', shard: 2, owner: 'bb' };
+  await takeOver(client, owned);
+  const at = (its: number) => String(4e15 + its);
+  await ask(
+    0,
+    `INSERT INTO stored_events (app_id, identity, segment) SETTINGS log_comment = 'store events ${at(0)}'
+      VALUES ('1', 'masked', ${at(owned.shard)}), ('1', 'not', ${at(shard)})`,
+  );
+  await ask(0, "DELETE FROM stored_events WHERE identity = 'masked' SETTINGS lightweight_deletes_sync = 2");
+  const onDisk =
+    "SELECT count() FROM stored_events WHERE identity = 'masked' SETTINGS apply_deleted_mask = 0";
+  assert.equal(await ask(0, onDisk), '1');
+  await removeRows(client, 'stored_events', owned);
+  assert.equal(await ask(0, onDisk), '0');
+  await ask(0, "ALTER TABLE stored_events DELETE WHERE identity = 'not'");
+  await endOwnership(client, owned.shard);
+});

@@ -116,7 +116,8 @@ export function usersConfig(database: string, passwords: Passwords, servers = 1)
     profile(
       'reader',
       { ...defaults, ...readerSettings, readonly: 2 },
-      `<max_memory_usage><min>1</min><max>${queryBytesMax}</max></max_memory_usage>`,
+      // Without its mask a row that a deletion has hidden would be shown.
+      `<max_memory_usage><min>1</min><max>${queryBytesMax}</max></max_memory_usage><apply_deleted_mask><readonly/></apply_deleted_mask>`,
     ),
     profile(
       'start',

@@ -25,6 +25,7 @@ const texts: Readonly<Record<string, (value: unknown) => string>> = {
   users: amount('user', 'users'),
   users_found: (count) => `${Number(count).toLocaleString()} found`,
   suppress: () => 'suppressed, too',
+  erase: () => 'erased at once',
   records: amount('record', 'records'),
   user_export_id: (id) => `export ${String(id).slice(0, 8)}`,
   overlapMs: (ms) => `the old one ends after ${durationText(Number(ms) / 1000)}`,

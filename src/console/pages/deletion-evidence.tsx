@@ -41,6 +41,14 @@ export function Evidence(props: {
         <dd>
           <Time at={deletion.submitted_at} />
         </dd>
+        {deletion.hidden_at !== undefined && (
+          <>
+            <dt>Hidden</dt>
+            <dd>
+              <Time at={deletion.hidden_at} />
+            </dd>
+          </>
+        )}
         {deletion.completed_at !== undefined && (
           <>
             <dt>Complete</dt>

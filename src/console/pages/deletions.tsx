@@ -23,6 +23,7 @@ const states: Readonly<Record<DeletionState, string>> = {
   waiting_for_backlog: 'waits for records that came before it',
   deleting: 'deletes',
   verifying: 'counts what is left',
+  hidden: 'hidden, will be erased from the disk',
   complete: 'complete',
   targets_lost: 'lost its list: submit it again',
   ended: 'ended without being carried out',

@@ -191,7 +191,7 @@ async function acceptSubmission(
   }
   if (id === undefined) {
     return refuse(exchange, 'rate_limited', whyTooMany[how], [
-      ['Retry-After', String(limitedRetrySeconds.pendingDeletions)],
+      ['Retry-After', String(limitedRetrySeconds[how === 'erased_lately' ? 'eraseNow' : 'pendingDeletions'])],
     ]);
   }
   const known = how === 'known' ? await readDeletion(options.redis, id) : undefined;
@@ -207,6 +207,7 @@ const whyTooMany = {
   too_many: 'The account has too many pending deletion requests.',
   too_heavy:
     'The pending deletion requests of the account name as many users as they may: submit it when some are complete.',
+  erased_lately: 'The account has asked for rows to be erased at once within the last hour.',
   full: 'The pending deletion requests of all accounts name as many users as they may: submit it when some are complete.',
 };
 
@@ -284,7 +285,11 @@ function submitAudited(
       action: 'submit_deletion',
       account_id,
       app_id,
-      details: { users: targets.length, ...(wanted.suppress ? { suppress: true } : {}) },
+      details: {
+        users: targets.length,
+        ...(wanted.suppress ? { suppress: true } : {}),
+        ...(wanted.eraseNow ? { erase: 'now' } : {}),
+      },
     },
     async () => {
       // First, so that nothing is accepted between the deletion's fence and the suppression.

@@ -24,7 +24,15 @@ const statement =
 /** The certificate of a complete request; undefined while it is not complete. */
 export function certify(request: DeletionRequest, key: SigningKey): SignedCertificate | undefined {
   if (request.status !== 'complete') return undefined;
-  const { found = [], verified_tables, users_found, reference, submitted_by } = request;
+  const {
+    found = [],
+    verified_tables,
+    users_found,
+    reference,
+    submitted_by,
+    hidden_at,
+    backups_end_at,
+  } = request;
   const certificate = {
     type: 'sluice-deletion-1',
     deletion_request_id: request.deletion_request_id,
@@ -34,8 +42,10 @@ export function certify(request: DeletionRequest, key: SigningKey): SignedCertif
     ...(submitted_by === undefined ? { key_created_at: request.key_created_at } : { submitted_by }),
     ...(reference === undefined ? {} : { reference }),
     submitted_at: request.submitted_at,
+    ...(hidden_at === undefined ? {} : { hidden_at }),
     verified_at: request.verified_at,
     completed_at: request.completed_at,
+    ...(backups_end_at === undefined ? {} : { backups_end_at }),
     users: request.targets,
     users_found,
     rows_deleted: rowsOf(found),

@@ -3,6 +3,7 @@
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { reachableServers, serversOf } from '../../clickhouse/servers.js';
+import type { DeletionState } from '../../contract/deletion-states.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys, shardOf } from '../../redis/keys.js';
 import type { Environment } from '../../registry/documents.js';
@@ -29,14 +30,15 @@ export type ChosenRequests = {
   readonly waitsForServers: boolean;
 };
 
-/** Chooses the requests of a round and notes in the others what they wait for. Throws StateNotLoaded when Redis was emptied. */
-export async function chooseRequests({
-  redis,
-  clickhouse,
-  epoch,
-  shards,
-}: ChooseOptions): Promise<ChosenRequests> {
-  const members = await readPendingMembers(redis, epoch);
+/**
+ * Chooses the requests of a round and notes in the others what they wait for; or of those that are hidden, the ones that can be counted
+ * together. Throws StateNotLoaded when Redis was emptied.
+ */
+export async function chooseRequests(
+  { redis, clickhouse, epoch, shards }: ChooseOptions,
+  from: 'pendingDeletions' | 'hiddenDeletions' = 'pendingDeletions',
+): Promise<ChosenRequests> {
+  const members = await readPendingMembers(redis, epoch, registryKeys[from]);
   const ids = requestIdsInTurns(members, deletionRounds.requestsMax);
   const pending = await readDeletions(redis, ids.flat());
   // Read after the requests: a record that was acknowledged before one of them is stored, or is found outstanding here.
@@ -74,14 +76,13 @@ export async function chooseRequests({
   const requests = fillRound(turns, isReady).sort((a, b) => place(a) - place(b));
 
   if (unkept.length > 0) await redis.sadd(registryKeys.deletionsAwaitingTargetCopy, ...unkept);
-  for (const request of waiting) {
-    if (request.state === 'waiting_for_backlog') continue;
-    await updateDeletion(redis, request, { state: 'waiting_for_backlog' });
-  }
-  for (const request of unserved) {
-    if (request.state === 'clickhouse_unavailable') continue;
-    await updateDeletion(redis, request, { state: 'clickhouse_unavailable' });
-  }
+  const note = async (requests: readonly DeletionRequest[], state: DeletionState) => {
+    for (const request of requests)
+      if (from === 'pendingDeletions' && request.state !== state)
+        await updateDeletion(redis, request, { state });
+  };
+  await note(waiting, 'waiting_for_backlog');
+  await note(unserved, 'clickhouse_unavailable');
   const accounts = new Set(requests.map(({ account_id }) => account_id));
   return {
     requests,

@@ -5,6 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { indexKeysOf } from '../../clickhouse/key-index.js';
+import { eraseMasked } from '../../clickhouse/masks.js';
 import { deleteRows } from '../../clickhouse/mutate.js';
 import { createScratch, fillScratch, insertScratch, scratchName } from '../../clickhouse/scratch.js';
 import type { Redis } from '../../redis/client.js';
@@ -43,6 +44,8 @@ export async function deleteAgain(
   deleted: readonly DeletedRequest[],
 ): Promise<number> {
   await dropRoundTables(clickhouse);
+  // Those of requests that were hidden when the backup was made. What names nobody any more finds none of them.
+  await eraseMasked(clickhouse, userTables);
   if (deleted.length === 0) return 0;
   const tables = await createRoundTables(
     clickhouse,

@@ -24,6 +24,8 @@ export type DeletionRequest = {
   readonly submitted_at: string;
   /** The caller's own name for it. */
   readonly reference?: string;
+  /** Its rows are erased at once, whatever that costs. */
+  readonly erase?: 'now';
   /** How many distinct users were named. */
   readonly targets: number;
   /** What their list weighs. */
@@ -45,6 +47,8 @@ export type DeletionRequest = {
   readonly users_found?: number;
   /** Until then the counts of each named user are kept; known with `found`. */
   readonly evidence_until?: string;
+  /** Since when no query shows any of them. */
+  readonly hidden_at?: string | undefined;
   /** How many of those rows are left while it runs, by environment and table. */
   readonly left?: readonly FoundRows[];
   /** Every issued mutation, with the mark in its text, and its id once that is known. */
@@ -58,6 +62,8 @@ export type DeletionRequest = {
   /** The tables that were counted then. */
   readonly verified_tables?: readonly string[];
   readonly completed_at?: string;
+  /** When the last backup ends that was there then: it may still have the users. */
+  readonly backups_end_at?: string;
   /** Only if its account wanted to be called when it was complete. */
   readonly callback?: CallbackProgress;
   /** When an administrator ended it without it being carried out. */
@@ -99,24 +105,20 @@ export type PendingMember = { readonly accountId: string; readonly requestId: st
 /**
  * The requests that are pending at the call and still when they are read, the oldest first. Read with the epoch: an emptied Redis
  * has none either, and a caller that trusted it would drop the targets of all requests. Throws StateNotLoaded when the epoch is
- * another one than `epoch`, which only observers leave out.
+ * another one than `epoch`, which only observers leave out. Hidden requests have a list of their own.
  */
-export async function readPendingMembers(redis: Redis, epoch?: string): Promise<PendingMember[]> {
+export async function readPendingMembers(
+  redis: Redis,
+  epoch?: string,
+  list: string = registryKeys.pendingDeletions,
+): Promise<PendingMember[]> {
   const members = new Set<string>();
   // From the newest to the oldest: a restore in between gives lower places, and so hides none.
   for (let below = '+inf'; ; ) {
     const replies = await redis
       .multi()
       .get(registryKeys.epoch)
-      .zrevrangebyscore(
-        registryKeys.pendingDeletions,
-        below,
-        '-inf',
-        'WITHSCORES',
-        'LIMIT',
-        0,
-        membersPerRead,
-      )
+      .zrevrangebyscore(list, below, '-inf', 'WITHSCORES', 'LIMIT', 0, membersPerRead)
       .exec();
     const [found, page] = transactionValues(replies) as [string, string[]];
     if (epoch !== undefined && found !== epoch) throw new StateNotLoaded();
@@ -124,6 +126,15 @@ export async function readPendingMembers(redis: Redis, epoch?: string): Promise<
     if (page.length < 2 * membersPerRead) return [...members].reverse().map(memberOfText);
     below = `(${page.at(-1)}`;
   }
+}
+
+/** The hidden ones too, some perhaps twice: none is missed that goes from one list to the other meanwhile. */
+export async function readUnfinishedMembers(redis: Redis, epoch: string): Promise<PendingMember[]> {
+  const { hiddenDeletions, pendingDeletions } = registryKeys;
+  const members: PendingMember[] = [];
+  for (const list of [hiddenDeletions, pendingDeletions, hiddenDeletions])
+    members.push(...(await readPendingMembers(redis, epoch, list)));
+  return members;
 }
 
 /** Redis reads so many in less than a millisecond. */
@@ -134,7 +145,7 @@ function memberOfText(text: string): PendingMember {
   return { accountId: text.slice(0, gap), requestId: text.slice(gap + 1) };
 }
 
-/** The ids of an account's pending requests, in no order. Throws StateNotLoaded when the epoch is another one. */
+/** The ids of an account's pending requests that are not hidden, in no order. Throws StateNotLoaded when the epoch is another one. */
 export async function readPendingIds(redis: Redis, epoch: string, accountId: string): Promise<string[]> {
   const replies = await redis
     .multi()
@@ -153,6 +164,16 @@ export async function observePending(redis: Redis): Promise<DeletionRequest[]> {
     redis,
     members.map(({ requestId }) => requestId),
   );
+}
+
+/** How many requests are hidden, and since when the one has waited that was submitted first, for observers. */
+export async function observeHidden(redis: Redis): Promise<{ count: number; oldestAt: string | undefined }> {
+  const [count, [oldest]] = await Promise.all([
+    redis.zcard(registryKeys.hiddenDeletions),
+    redis.zrange(registryKeys.hiddenDeletions, '0', '0'),
+  ]);
+  const [request] = oldest === undefined ? [] : await readDeletions(redis, [memberOfText(oldest).requestId]);
+  return { count, oldestAt: request?.submitted_at };
 }
 
 /** The requests that can never be carried out, until an administrator ends them. */
@@ -203,8 +224,20 @@ export async function updateDeletions(
     const written = await runScript(
       redis,
       scripts.updateDeletions,
-      [registryKeys.deletions, registryKeys.pendingDeletions, registryKeys.unmirroredDeletions],
-      some.flatMap(({ next, text }) => [next.deletion_request_id, text, pendingMember(next), next.revision]),
+      [
+        registryKeys.deletions,
+        registryKeys.pendingDeletions,
+        registryKeys.hiddenDeletions,
+        registryKeys.pendingDeletionsByAccount,
+        registryKeys.unmirroredDeletions,
+      ],
+      some.flatMap(({ next, text }) => [
+        next.deletion_request_id,
+        text,
+        pendingMember(next),
+        next.revision,
+        next.state === 'hidden' ? '1' : '',
+      ]),
     );
     if (Number(written) === 0) throw new ConcurrentUpdate('another worker continues this deletion');
   }

@@ -5,6 +5,7 @@
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { readLong } from '../../clickhouse/long-statement.js';
+import { withMasked } from '../../clickhouse/masks.js';
 import { emptyScratch, fillScratch } from '../../clickhouse/scratch.js';
 import { accountOf, fenceOfKeys, requestsOfKeys, shardOfRow } from './round-lookups.js';
 import { assertIntact, noteSizes, type RoundTables } from './round-tables.js';
@@ -62,6 +63,25 @@ export async function countLeft(
   });
   await assertIntact(client, tables);
   return new Map(rows.map((row) => [row.app_id, Number(row.rows)]));
+}
+
+/** How many rows of the round the disk still has in a table, masked ones included, and how many of them queries show. */
+export async function countOnDisk(
+  client: ClickHouseClient,
+  tables: RoundTables,
+  place: UserTable,
+): Promise<{ readonly app_id: string; readonly rows: number; readonly shown: number }[]> {
+  const rows = await readLong<{ app_id: string; rows: number; shown: number }>(client, {
+    query: `SELECT app_id, count() AS rows, countIf(_row_exists) AS shown FROM ${place}
+      WHERE ${inEnvironments(tables)} AND ${isReached(tables)} GROUP BY app_id`,
+    clickhouse_settings: withMasked,
+  });
+  await assertIntact(client, tables);
+  return rows.map(({ app_id, rows: count, shown }) => ({
+    app_id,
+    rows: Number(count),
+    shown: Number(shown),
+  }));
 }
 
 /** No more environments than this fit the text of a statement (262,144 bytes). */

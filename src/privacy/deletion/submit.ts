@@ -27,17 +27,19 @@ export type SubmitOptions = {
 /**
  * `stored`: it is in Redis's append-only file. `known`: the account has submitted the same users by the same reference
  * before. `reference_taken`: other users. `too_many`: the account has too many pending requests. `too_heavy`: too many users, or
- * too long names, are in them. `full`: in those of all accounts.
+ * too long names, are in them. `full`: in those of all accounts. `erased_lately`: it has asked for rows to be erased at once.
  */
 export type Submitted =
   | { readonly how: 'stored' | 'known'; readonly requestId: string }
-  | { readonly how: 'reference_taken' | 'too_many' | 'too_heavy' | 'full'; readonly requestId?: never };
+  | { readonly how: 'reference_taken' | Refused; readonly requestId?: never };
+
+type Refused = 'too_many' | 'too_heavy' | 'full' | 'erased_lately';
 
 /** Stores a request. Throws StateNotLoaded while Redis does not belong to the deployment. */
 export async function submitDeletion(
   { redis, epoch, shards, secret, crash }: SubmitOptions,
   caller: Caller,
-  { list, reference }: Submission,
+  { list, reference, eraseNow }: Submission,
 ): Promise<Submitted> {
   const targets = targetsOf(list);
   const fences = Object.fromEntries((await takeFences({ redis, epoch, shards })).entries());
@@ -52,6 +54,7 @@ export async function submitDeletion(
     ...(caller.submittedBy === undefined ? {} : { submitted_by: caller.submittedBy }),
     submitted_at: new Date().toISOString(),
     ...(reference === undefined ? {} : { reference }),
+    ...(eraseNow ? { erase: 'now' } : {}),
     targets: targets.length,
     weight,
     fences,
@@ -76,6 +79,7 @@ export async function submitDeletion(
       ),
       registryKeys.deletionWeights,
       registryKeys.pendingDeletionsByAccount,
+      registryKeys.erasureAsked(caller.accountId),
     ],
     [
       epoch,
@@ -89,6 +93,7 @@ export async function submitDeletion(
       weight,
       deletions.pendingWeightPerAccountMax,
       deletions.pendingWeightMax,
+      eraseNow ? deletions.eraseNowEveryMs : '',
     ],
   );
   crash('deletion_stored');
@@ -98,8 +103,9 @@ export async function submitDeletion(
   return { how: howRefused.get(Number(stored)) ?? 'reference_taken' };
 }
 
-const howRefused: ReadonlyMap<number, 'too_many' | 'too_heavy' | 'full'> = new Map([
+const howRefused: ReadonlyMap<number, Refused> = new Map([
   [0, 'too_many'],
   [-3, 'too_heavy'],
   [-4, 'full'],
+  [-5, 'erased_lately'],
 ]);

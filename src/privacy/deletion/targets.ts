@@ -27,6 +27,8 @@ export type Submission = {
   readonly dryRun: boolean;
   /** The users are suppressed too. */
   readonly suppress: boolean;
+  /** Their rows are to be erased at once. */
+  readonly eraseNow: boolean;
 };
 
 type User = DeletionInput['users'][number];
@@ -39,7 +41,7 @@ const lookupValidator = Compile(lookupSchema);
 export function readSubmission(document: Document): Submission | Rejection {
   const targets = readUsers(validator, document);
   if ('code' in targets) return targets;
-  const { reference, dry_run: dryRun = false, suppress = false } = document.value as DeletionInput;
+  const { reference, erase, dry_run: dryRun = false, suppress = false } = document.value as DeletionInput;
   if (document.surrogates && reference !== undefined) {
     const unreadable = refuseLoneSurrogates({ reference });
     if (unreadable !== undefined) return unreadable;
@@ -50,7 +52,7 @@ export function readSubmission(document: Document): Submission | Rejection {
     named.add(target);
     return target;
   });
-  return { list, reference, dryRun, suppress };
+  return { list, reference, dryRun, suppress, eraseNow: erase === 'now' };
 }
 
 /** The users that a look-up's document names, in its order and with repeats, or the reason to refuse it. */

@@ -6,7 +6,7 @@ import type { DeletionRequest } from './request.js';
 
 /** The status of a request, as `deletionStatusSchema` describes it. */
 export function statusOf(request: DeletionRequest): object {
-  const { status, state, submitted_at, reference } = request;
+  const { status, state, submitted_at, reference, hidden_at } = request;
   return {
     deletion_request_id: request.deletion_request_id,
     status,
@@ -14,13 +14,16 @@ export function statusOf(request: DeletionRequest): object {
     submitted_at,
     ...(reference === undefined ? {} : { reference }),
     users: request.targets,
+    ...(hidden_at === undefined ? {} : { hidden_at }),
     ...(status === 'complete' ? countsOf(request) : {}),
   };
 }
 
-function countsOf({ completed_at, users_found, evidence_until, found, callback }: DeletionRequest): object {
+function countsOf(request: DeletionRequest): object {
+  const { completed_at, backups_end_at, users_found, evidence_until, found, callback } = request;
   return {
     completed_at,
+    ...(backups_end_at === undefined ? {} : { backups_end_at }),
     users_found,
     rows_deleted: rowsOf(found),
     ...(callback === undefined ? {} : { callback }),

@@ -1,0 +1,30 @@
+-- Writes the progress of deletion requests, if all are pending and no other process has written since the caller read them: a round
+-- that another round overtook does not know what has been found, deleted and verified since. Many to a call, since each call is a
+-- sync that the requests of others wait for. A request stands in the list of pending requests or in that of hidden ones, as its
+-- document says.
+--
+-- KEYS  1  deletion requests (hash)   2  pending requests, 3  hidden requests (sorted sets by time)
+--       4  pending requests by account (sorted set)   5  requests to mirror (set)
+-- ARGV  for each: request id, its document, its member in the lists, its revision: the next one, and '1' if it is hidden
+-- Returns 1 when written, else 0.
+
+for i = 1, #ARGV, 5 do
+  local member = ARGV[i + 2]
+  if not redis.call('ZSCORE', KEYS[2], member) and not redis.call('ZSCORE', KEYS[3], member) then return 0 end
+  local kept = redis.call('HGET', KEYS[1], ARGV[i])
+  if not kept or (cjson.decode(kept).revision or 0) ~= tonumber(ARGV[i + 3]) - 1 then return 0 end
+end
+for i = 1, #ARGV, 5 do
+  local member, is_hidden = ARGV[i + 2], ARGV[i + 4] == '1'
+  redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
+  redis.call('SADD', KEYS[5], ARGV[i])
+  local from, to = KEYS[2], KEYS[3]
+  if not is_hidden then from, to = to, from end
+  local place = redis.call('ZSCORE', from, member)
+  if place then
+    redis.call('ZADD', to, place, member)
+    redis.call('ZREM', from, member)
+    if is_hidden then redis.call('ZREM', KEYS[4], member) else redis.call('ZADD', KEYS[4], 0, member) end
+  end
+end
+return 1

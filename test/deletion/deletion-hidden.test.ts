@@ -1,0 +1,268 @@
+// Deletions from tables that are too large to be rewritten at once: first no query shows the users, then their rows are erased together
+// with those of others, and only then a request is complete.
+
+import assert from 'node:assert/strict';
+import { beforeEach, test } from 'node:test';
+import { crashPoints } from '../../src/crash-point.js';
+import { userTables } from '../../src/privacy/deletion/user-tables.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { restoreState } from '../harness/accounts.js';
+import type { ClickHouseUser } from '../harness/clickhouse.js';
+import {
+  assertExact,
+  callWithToken,
+  type Dump,
+  deletionPaths,
+  dumpPlaces,
+  getToken,
+  type History,
+  readStatus,
+  send,
+  sendEvents,
+  showDeletion,
+  storeFailedRow,
+  submitAccepted,
+  submitWith,
+  untilComplete,
+  untilStored,
+  writeHistory,
+} from '../harness/deletion.js';
+import { maskingEnvironment } from '../harness/environment.js';
+import { withRedis } from '../harness/redis-client.js';
+import { until } from '../harness/wait.js';
+import { deletionWorld } from '../support/deletion-world.js';
+import { filesWith } from '../support/traces.js';
+
+const world = await deletionWorld({ env: { JOB_LOCK_MS: '1000', ...maskingEnvironment } });
+const { sluice, worker, account, stranger, main } = world;
+let { token } = world;
+
+/** Passes rest until `eraseNow`. */
+beforeEach(async () => {
+  await withRedis(sluice, (redis) => redis.set(registryKeys.erasureRest, '1', 'PX', 3_600_000));
+});
+
+async function eraseNow(): Promise<void> {
+  await withRedis(sluice, (redis) => redis.del(registryKeys.erasureRest, registryKeys.deletionRound));
+}
+
+type Status = { readonly status: string; readonly state?: string; readonly hidden_at?: string };
+
+async function statusOf(requestId: string): Promise<Status> {
+  return JSON.parse((await readStatus(sluice, token, requestId)).text) as Status;
+}
+
+async function untilHidden(requestId: string): Promise<void> {
+  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+  await until(async () => (await statusOf(requestId)).state === 'hidden', {
+    deadlineMs: 60_000,
+    what: 'the request is hidden',
+  });
+}
+
+type Prepared = { readonly history: History; readonly earlier: Dump; readonly before: Dump };
+let histories = 0;
+
+async function prepare(): Promise<Prepared> {
+  histories += 1;
+  const earlier = await dumpPlaces(sluice);
+  const history = await writeHistory(sluice, account, stranger, `hidden-${histories}@example.com`);
+  await untilStored(sluice);
+  return { history, earlier, before: await dumpPlaces(sluice, earlier) };
+}
+
+async function assertGone({ history, earlier, before }: Prepared, accepted = {}): Promise<void> {
+  assertExact(before, await dumpPlaces(sluice, earlier), history.identificationsToGo, accepted);
+}
+
+/** How many rows the disk has that no query shows. */
+async function maskedRows(): Promise<number> {
+  const counts = userTables.map(
+    (table) => `SELECT countIf(_row_exists = 0) AS masked FROM ${sluice.database}.${table}`,
+  );
+  const text = await sluice.clickhouse.query(
+    `SELECT sum(masked) FROM (${counts.join(' UNION ALL ')}) SETTINGS apply_deleted_mask = 0`,
+  );
+  return Number(text);
+}
+
+async function askAs({ name, password }: ClickHouseUser, sql: string): Promise<string> {
+  const reply = await fetch(`${sluice.clickhouse.origin}/?database=${sluice.database}`, {
+    method: 'POST',
+    body: sql,
+    headers: { 'X-ClickHouse-User': name, 'X-ClickHouse-Key': password },
+  });
+  return (await reply.text()).trim();
+}
+
+test('users are hidden exactly, whatever happens to the tables, and complete when nothing is on the disk', async () => {
+  const key = { identity: 'hidden-1@example.com', event: 'Once', idempotency_key: 'hidden-key' };
+  await send(sluice, '/api/track', { app_id: main, ...key, properties: { fate: 'go' } });
+  const prepared = await prepare();
+  const { history } = prepared;
+  const requestId = await submitAccepted(sluice, token, history.users);
+  const accepted = await history.returnToService();
+  await untilStored(sluice);
+  await untilHidden(requestId);
+  await assertGone(prepared, accepted);
+  const hidden = await statusOf(requestId);
+  assert.equal(hidden.status, 'pending');
+  assert.ok(hidden.hidden_at);
+  assert.ok((await maskedRows()) > 0);
+  const files = () => filesWith(sluice.clickhouse.dir, [history.marker]);
+  assert.notDeepEqual(files(), []);
+
+  const counts = 'SELECT count(), min(segment), max(segment), uniqExact(identity) FROM stored_events';
+  const shown = await askAs(sluice.clickhouse.reader, counts);
+  const name = history.marker;
+  for (const setting of ['apply_deleted_mask = 0', "profile = 'default'"]) {
+    const query = `SELECT count() FROM stored_events WHERE identity = '${name}' SETTINGS ${setting}`;
+    assert.match(
+      await askAs(sluice.clickhouse.reader, query),
+      /SETTING_CONSTRAINT_VIOLATION|ACCESS_DENIED|READONLY|^0$/,
+    );
+  }
+  for (const table of userTables) {
+    const partitions = await sluice.rows<{ id: string }>(
+      `SELECT DISTINCT partition_id AS id FROM system.parts WHERE active AND database = '${sluice.database}' AND table = '${table}'`,
+    );
+    for (const { id } of partitions)
+      for (const verb of ['DETACH', 'ATTACH'])
+        await sluice.clickhouse.query(`ALTER TABLE ${sluice.database}.${table} ${verb} PARTITION ID '${id}'`);
+  }
+  await sluice.clickhouse.kill9();
+  await sluice.clickhouse.restart();
+  assert.equal(await askAs(sluice.clickhouse.reader, counts), shown);
+  assert.ok((await maskedRows()) > 0);
+  await assertGone(prepared, accepted);
+  await sluice.clickhouse.query(`OPTIMIZE TABLE ${sluice.database}.failed_events FINAL`);
+  await send(sluice, '/api/track', { app_id: main, ...key, properties: { fate: 'go' } });
+  await untilStored(sluice);
+  await assertGone(prepared, accepted);
+
+  await eraseNow();
+  await untilComplete(sluice, token, requestId);
+  assert.equal(await maskedRows(), 0);
+  await assertGone(prepared, accepted);
+  const { hidden_at = '', verified_at = '', completed_at = '' } = await showDeletion(sluice, requestId);
+  assert.equal(hidden_at, hidden.hidden_at);
+  assert.ok(hidden_at < verified_at && verified_at <= completed_at);
+  assert.equal((await statusOf(requestId)).hidden_at, hidden_at);
+  const certificate = await callWithToken(sluice, token, `${deletionPaths.status(requestId)}/certificate`);
+  assert.equal(
+    (JSON.parse(certificate.text) as { certificate: { hidden_at: string } }).certificate.hidden_at,
+    hidden_at,
+  );
+  await until(() => files().length === 0, { deadlineMs: 60_000, what: 'no file holds the user' });
+});
+
+test('a request for users who are hidden already is not complete while their rows are on the disk', async () => {
+  await sendEvents(sluice, main, 'go', [{ identity: 'twice' }]);
+  await untilStored(sluice);
+  const first = await submitAccepted(sluice, token, [{ identity: 'twice' }]);
+  await untilHidden(first);
+  const second = await submitAccepted(sluice, token, [{ identity: 'twice' }]);
+  await untilHidden(second);
+  const nobody = await submitAccepted(sluice, token, [{ identity: 'nobody at all' }]);
+  await untilComplete(sluice, token, nobody);
+  assert.equal((await statusOf(second)).state, 'hidden');
+  await eraseNow();
+  await untilComplete(sluice, token, first);
+  await untilComplete(sluice, token, second);
+  const found = await Promise.all([first, second].map((id) => showDeletion(sluice, id)));
+  assert.deepEqual(
+    found.map(({ users_found }) => users_found),
+    [1, 0],
+  );
+});
+
+test('rows that ClickHouse shows again are hidden again, and only then erased', async () => {
+  await sendEvents(sluice, main, 'go', [{ identity: 'again' }]);
+  await untilStored(sluice);
+  const requestId = await submitAccepted(sluice, token, [{ identity: 'again' }]);
+  await untilHidden(requestId);
+  // As after a power cut that took a mask.
+  await storeFailedRow(sluice, main, 'go', { identity: 'again' });
+  await eraseNow();
+  await untilComplete(sluice, token, requestId);
+  assert.equal(await maskedRows(), 0);
+  assert.deepEqual(await sluice.rows("SELECT 1 FROM failed_events WHERE identity = 'again'"), []);
+});
+
+test('hidden requests survive a loss of Redis, and keep their users meanwhile', async () => {
+  const prepared = await prepare();
+  const requestId = await submitAccepted(sluice, token, prepared.history.users);
+  await untilHidden(requestId);
+  const { hidden_at } = await statusOf(requestId);
+  await until(
+    async () => (await withRedis(sluice, (redis) => redis.scard(registryKeys.unmirroredDeletions))) === 0,
+    { deadlineMs: 30_000, what: 'the second copy is there' },
+  );
+  await withRedis(sluice, (redis) => redis.flushall());
+  await restoreState(sluice);
+  token = await getToken(sluice, account);
+  await untilComplete(sluice, token, requestId);
+  assert.equal((await statusOf(requestId)).hidden_at, hidden_at);
+  assert.equal(await maskedRows(), 0);
+  await assertGone(prepared);
+});
+
+for (const point of crashPoints.erasure) {
+  test(`a worker may be killed at ${point}`, async () => {
+    const prepared = await prepare();
+    const killed = await sluice.addWorker({ CRASH_AT: `${point}:1` });
+    worker.sigstop();
+    const requestId = await submitAccepted(sluice, token, prepared.history.users);
+    await eraseNow();
+    await killed.exited;
+    await eraseNow();
+    worker.sigcont();
+    await untilComplete(sluice, token, requestId);
+    assert.equal(await maskedRows(), 0);
+    await assertGone(prepared);
+  });
+}
+
+test('a pass comes when a request has waited for so long, however much passes cost', async () => {
+  await sendEvents(sluice, main, 'go', [{ identity: 'patient' }]);
+  await untilStored(sluice);
+  const requestId = await submitAccepted(sluice, token, [{ identity: 'patient' }]);
+  await untilHidden(requestId);
+  // As if it had been submitted two days ago.
+  await withRedis(sluice, async (redis) => {
+    const member = `${account.accountId} ${requestId}`;
+    await redis.zincrby(registryKeys.hiddenDeletions, -2 * 86_400_000, member);
+  });
+  await untilComplete(sluice, token, requestId);
+  assert.equal(await maskedRows(), 0);
+});
+
+test('a request may ask to be erased at once, and its account once an hour', async () => {
+  await sendEvents(sluice, main, 'go', [{ identity: 'urgent' }, { identity: 'urgent too' }]);
+  await untilStored(sluice);
+  const body = { users: [{ identity: 'urgent' }], erase: 'now', reference: 'urgent' };
+  const reply = await submitWith(sluice, token, body);
+  assert.equal(reply.status, 201, reply.text);
+  const { deletion_request_id: requestId } = JSON.parse(reply.text) as { deletion_request_id: string };
+  await untilComplete(sluice, token, requestId);
+  assert.equal(await maskedRows(), 0);
+  assert.equal((await submitWith(sluice, token, body)).status, 200, 'the same request again');
+  const users = [{ identity: 'urgent too' }];
+  const soon = await submitWith(sluice, token, { users, erase: 'now' });
+  assert.deepEqual([soon.status, soon.headers['retry-after']], [429, '3600']);
+  await untilHidden(await submitAccepted(sluice, token, users));
+});
+
+test('a backup that was made between hiding and erasing brings no row back', async () => {
+  const prepared = await prepare();
+  const requestId = await submitAccepted(sluice, token, prepared.history.users);
+  await untilHidden(requestId);
+  await sluice.admin('backup', 'create', 'masked');
+  await eraseNow();
+  await untilComplete(sluice, token, requestId);
+  const { backups_end_at = '' } = await showDeletion(sluice, requestId);
+  assert.ok(Date.parse(backups_end_at) > Date.now());
+  await sluice.admin('backup', 'restore', 'masked', '--yes');
+  assert.equal(await maskedRows(), 0);
+  await assertGone(prepared);
+});
