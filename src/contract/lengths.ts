@@ -64,3 +64,6 @@ export const counts = {
   documentLongNumeralsMax: 500_000,
   recordLongNumeralsMax: 20_000,
 } as const;
+
+/** To delete so many users at once, or more, a person types in the console how many they are. */
+export const confirmedUsersMin = 100;

@@ -419,6 +419,7 @@ describe('the console', { skip }, () => {
       );
     assert.equal(await submit('batch (2 of 2)', 'other@example.com'), 201);
     await page.getByLabel('Reference').fill('batch');
+    await page.getByLabel('How many users are deleted?').fill('10001');
     await page.getByRole('button', { name: 'Delete 10,001 users' }).click();
     await page.getByText('10,000 of 10,001 users are submitted.').waitFor();
     assert.deepEqual(
@@ -433,7 +434,14 @@ describe('the console', { skip }, () => {
     await page.keyboard.press('Control+A');
     await page.keyboard.press('Control+V');
     await page.getByText('10,000 users to delete.').waitFor();
-    await page.getByRole('button', { name: 'Delete 10,000 users' }).click();
+    const button = page.getByRole('button', { name: 'Delete 10,000 users' });
+    for (const wrong of ['', '1000', '10001']) {
+      await page.getByLabel('How many users are deleted?').fill(wrong);
+      await button.click({ force: true });
+      await page.getByText('Type 10,000 where the number is asked for.').waitFor();
+    }
+    await page.getByLabel('How many users are deleted?').fill('10,000');
+    await button.click();
     await page.getByText('The deletion of 10,000 users is submitted.').waitFor();
     assert.deepEqual(
       (await made()).toSorted((a, b) => a - b),

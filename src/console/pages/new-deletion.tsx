@@ -1,7 +1,7 @@
 // The dialog of a new deletion: a list of users, a preview, and the submission, in several requests if the list is long.
 
 import { useState } from 'preact/hooks';
-import { counts } from '../../contract/lengths.js';
+import { confirmedUsersMin, counts } from '../../contract/lengths.js';
 import { type Account, call, part } from '../api.js';
 import { Dialog } from '../parts/dialog.js';
 import { forgetDrafts, useDraft } from '../parts/draft.js';
@@ -22,7 +22,11 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
     forgetDrafts(form);
     closeForm();
   };
+  const [typed, setTyped] = useState('');
   const { list, sent = 0, requests } = users;
+  const left = list.users.length - sent;
+  const isMany = left >= confirmedUsersMin;
+  const isConfirmed = !isMany || typed.replace(/\D/g, '') === String(left);
   const submit = async (signal: AbortSignal) => {
     const isDone = await users.send(signal, (some, number) =>
       call('POST', `/accounts/${part(account.account_id)}/user_deletion`, {
@@ -55,10 +59,12 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
       </p>
       <Form
         label="New deletion"
-        submit={`Delete ${sent > 0 ? 'the other ' : ''}${usersText(list.users.length - sent)}`}
+        submit={`Delete ${sent > 0 ? 'the other ' : ''}${usersText(left)}`}
         danger
         stops
-        cannot={users.cannot}
+        cannot={
+          users.cannot || (isConfirmed ? '' : `Type ${left.toLocaleString()} where the number is asked for.`)
+        }
         cancel={forget}
         work={submit}
       >
@@ -76,6 +82,16 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
           set={setSuppress}
           hint="They are suppressed first, so that nothing that is sent about them later is stored."
         />
+        {isMany && (
+          <Field
+            label="How many users are deleted?"
+            value={typed}
+            set={setTyped}
+            mode="numeric"
+            complete="off"
+            hint="So many cannot be deleted by mistake: type the number that the button below names."
+          />
+        )}
         <Sending of={users} what="Submitted" />
       </Form>
     </Dialog>

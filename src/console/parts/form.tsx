@@ -59,7 +59,7 @@ export function Form(props: {
             </button>
           ))}
       </div>
-      <Problem text={fault || (cannot === '' ? '' : refused)} />
+      <Problem text={(cannot !== '' && refused) || fault} />
     </form>
   );
 }
