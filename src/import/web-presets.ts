@@ -85,7 +85,7 @@ function objectIn(value: unknown): Fields | undefined {
 }
 
 /**
- * Rows of its BigQuery export, as NDJSON. It has no key: a row is told apart by its place in its batch, and in exports
+ * Rows of its BigQuery export, as NDJSON or Parquet. It has no key: a row is told apart by its place in its batch, and in exports
  * of before July 2024, which have none, by its parameters.
  * @see https://support.google.com/analytics/answer/7029846
  */

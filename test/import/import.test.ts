@@ -36,7 +36,7 @@ before(async () => {
   sluice = await startSluice();
   appIds = await createEnvironments(
     sluice,
-    Array.from({ length: 24 }, () => unlimited),
+    Array.from({ length: 32 }, () => unlimited),
   );
 });
 after(async () => {
@@ -1107,6 +1107,35 @@ describe('exports of other systems', () => {
       (await users(appId)).map(({ properties }) => properties),
       [{ plan: 'at 23' }],
     );
+  });
+
+  test('of Google Analytics 4 and PostHog as Parquet, with lists of structures and with texts of JSON', async () => {
+    const value =
+      'Tuple(string_value Nullable(String), int_value Nullable(Int64), double_value Nullable(Float64))';
+    const params = `Array(Tuple(key String, value ${value}))`;
+    const ga4 = `SELECT 'purchase' AS event_name, toInt64(1721469600123456) AS event_timestamp, '11.22' AS user_pseudo_id,
+      CAST([('ga_session_id', (NULL, 7, NULL)), ('currency', ('EUR', NULL, NULL)), ('value', (NULL, NULL, 12.5))], '${params}')
+        AS event_params,
+      CAST(tuple('mobile'), 'Tuple(category String)') AS device`;
+    const posthog = `SELECT 'u-1' AS uuid, 'Paid' AS event, 'ada' AS distinct_id, toDateTime64('2024-07-20 10:00:00.5', 6, 'UTC')
+      AS timestamp, '{"n": 12345678901234567890}' AS properties, '{"plan": "pro"}' AS person_properties`;
+    const appId = newAppId();
+    put('ga4.parquet', Buffer.from(await written(ga4, 'Parquet')));
+    put('posthog.parquet', Buffer.from(await written(posthog, 'Parquet')));
+    for (const preset of ['ga4', 'posthog'])
+      assert.equal((await into(appId, `${preset}.parquet`, '--preset', preset)).code, 0);
+    assert.deepEqual(await shown(appId), [
+      [
+        'purchase',
+        userIdOfAnonymousId('11.22'),
+        '2024-07-20 10:00:00.123',
+        { 'device.category': 'mobile', currency: 'EUR', value: '12.5' },
+      ],
+      ['Paid', 'ada', '2024-07-20 10:00:00.500', { n: '12345678901234567890' }],
+    ]);
+    assert.deepEqual((await users(appId)).find(({ identity }) => identity === 'ada')?.properties, {
+      plan: 'pro',
+    });
   });
 
   test('of Matomo: more events than rows, each once, though a visit is exported again', async () => {
