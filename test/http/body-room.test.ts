@@ -1,8 +1,14 @@
 // Room for bodies: who gets it, who waits, and who is sent away, by a clock of the test.
 
+import { App, us_socket_local_port } from 'uWebSockets.js';
 import assert from 'node:assert/strict';
 import { describe, mock, test } from 'node:test';
+import { receiving } from '../../src/contract/limits.js';
+import { readJsonBody } from '../../src/http/protocol/body.js';
 import { createRoom } from '../../src/http/protocol/body-room.js';
+import { Exchange } from '../../src/http/protocol/exchange.js';
+import { openRaw, type RawConnection } from '../harness/raw-http.js';
+import { until } from '../harness/wait.js';
 
 const limits = { bytesMax: 100, bytesPerAddressMax: 60, waitMsMax: 5_000 };
 
@@ -64,4 +70,44 @@ describe('room for bodies', () => {
       mock.timers.reset();
     }
   });
+});
+
+test('a body is answered also if its last piece finds that its address has no room left', async () => {
+  const app = App();
+  let heads = 0;
+  app.post('/', (res, req) => {
+    const fail = (error: unknown) => assert.fail(String(error));
+    const exchange = new Exchange(
+      res,
+      req,
+      [],
+      fail,
+      () => '127.0.0.1',
+      () => undefined,
+    );
+    readJsonBody(exchange, 1024 * 1024, () => exchange.ok());
+    heads += 1;
+  });
+  const port = await new Promise<number>((settle) => {
+    app.listen('127.0.0.1', 0, (socket) => settle(us_socket_local_port(socket)));
+  });
+  const { smallBytesMax, small } = receiving;
+  const begun: RawConnection[] = [];
+  const begin = async (bytes: number) => {
+    const connection = await openRaw(`http://127.0.0.1:${port}`);
+    begun.push(connection);
+    const head = `POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: ${smallBytesMax}`;
+    await connection.send(`${head}\r\n\r\n${' '.repeat(bytes)}`);
+    return connection;
+  };
+  try {
+    const [last] = [await begin(smallBytesMax / 2), await begin(smallBytesMax / 2)];
+    while (begun.length <= small.bytesPerAddressMax / smallBytesMax) await begin(smallBytesMax - 1);
+    await until(() => heads === begun.length, { deadlineMs: 10_000, what: 'all have begun' });
+    await last.send(' '.repeat(smallBytesMax / 2));
+    assert.equal((await last.reply(0, 5_000)).status, 503);
+  } finally {
+    for (const connection of begun) connection.destroy();
+    app.close();
+  }
 });

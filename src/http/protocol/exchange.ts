@@ -99,7 +99,8 @@ export class Exchange {
   onData(take: (chunk: Buffer, last: boolean) => void): void {
     this.#res.onData((chunk: ArrayBuffer, last: boolean) => {
       if (!this.ended) this.run(take, Buffer.from(chunk), last);
-      else if (last) this.#bodyHasPassed();
+      // Also for the answer that the last chunk was given.
+      if (last) this.#bodyHasPassed();
     });
   }
 
