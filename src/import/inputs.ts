@@ -37,21 +37,28 @@ export type Told = { readonly format?: Format | undefined; readonly encoding?: '
 
 /**
  * Finds and hashes the files that the words name, in the natural order of their names: the last value of a user property is the
- * one that counts, and `hour-9` comes before `hour-10`. Throws ImportError for one that cannot be read.
+ * one that counts, and `hour-9` comes before `hour-10`. Throws ImportError for one that cannot be read, and when a stop ends the
+ * reading of what may have no end.
  */
-export async function openInputs(words: readonly string[], told: Told = {}): Promise<Input[]> {
+export async function openInputs(
+  words: readonly string[],
+  told: Told = {},
+  stop?: AbortSignal,
+): Promise<Input[]> {
   const names = words.flatMap((word) => (word === '-' || isAddress(word) ? [word] : filesOf(word)));
   const inputs: Input[] = [];
   const add = (input: Input) => {
     if (!inputs.some(({ hash }) => hash === input.hash)) inputs.push(input);
   };
   for (const word of inOrder(names)) {
-    const name = isAddress(word) ? shownAddress(word) : word;
-    const path = isAddress(word)
-      ? await spoolAddress(word)
-      : name === '-'
-        ? await spool(process.stdin)
-        : name;
+    const address = isAddress(word) ? addressOf(word) : undefined;
+    const name = address?.shown ?? word;
+    const path =
+      address !== undefined
+        ? await spoolAddress(address, stop)
+        : name === '-'
+          ? await spool(process.stdin, stop)
+          : name;
     if (!isZip(name, path)) {
       add(await openInput(name, path, told));
       continue;
@@ -147,47 +154,60 @@ function exists(path: string): boolean {
 }
 
 /** The content has to be hashed before its first row is sent, so it is kept in a file until the import ends. */
-async function spool(content: NodeJS.ReadableStream | AsyncIterable<Uint8Array>): Promise<string> {
+async function spool(
+  content: NodeJS.ReadableStream | AsyncIterable<Uint8Array>,
+  stop: AbortSignal | undefined,
+): Promise<string> {
   const path = join(tmpdir(), `sluice-import-${randomBytes(8).toString('hex')}`);
   process.on('exit', () => rmSync(path, { force: true }));
-  await pipeline(content, createWriteStream(path, { mode: 0o600 }));
+  const spooled = pipeline(content, createWriteStream(path, { mode: 0o600 }), stop && { signal: stop });
+  await spooled.catch((error) => {
+    throw stop?.aborted ? stopped : error;
+  });
   return path;
 }
+
+const stopped = new ImportError('stopped');
 
 function isAddress(word: string): boolean {
   return /^https?:\/\//i.test(word);
 }
 
-/** Without what may be secret: the user, and the query of an address that was signed. */
-function shownAddress(address: string): string {
-  const { origin, pathname } = urlOf(address);
-  return `${origin}${pathname}`;
-}
+type Address = {
+  readonly url: URL;
+  /** Without what may be secret: the user, and the query of an address that was signed. */
+  readonly shown: string;
+  readonly headers: Readonly<Record<string, string>>;
+};
 
-function urlOf(address: string): URL {
+function addressOf(word: string): Address {
   try {
-    return new URL(address);
+    const url = new URL(word);
+    const [user, password] = [url.username, url.password].map(decodeURIComponent);
+    const basic = Buffer.from(`${user}:${password}`).toString('base64');
+    const headers: Record<string, string> = user === '' ? {} : { authorization: `Basic ${basic}` };
+    url.username = url.password = '';
+    return { url, shown: `${url.origin}${url.pathname}`, headers };
   } catch {
-    throw new ImportError(`${address.replace(/\?.*$/s, '')}: it is not a URL`);
+    const shown = word.replace(/\/\/.*@/s, '//').replace(/[?#].*$/s, '');
+    throw new ImportError(`${shown}: it is not a URL`);
   }
 }
 
-async function spoolAddress(address: string): Promise<string> {
-  const name = shownAddress(address);
-  const { username, password, href } = urlOf(address);
-  const bare = Object.assign(new URL(href), { username: '', password: '' });
-  const basic = Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`).toString(
-    'base64',
-  );
-  const headers: Record<string, string> = username === '' ? {} : { authorization: `Basic ${basic}` };
+async function spoolAddress(
+  { url, shown, headers }: Address,
+  stop: AbortSignal | undefined,
+): Promise<string> {
   try {
-    const answer = await fetch(bare, { headers });
-    if (!answer.ok || answer.body === null) throw new ImportError(`${name}: it is answered ${answer.status}`);
-    return await spool(answer.body);
+    const answer = await fetch(url, { headers, ...(stop && { signal: stop }) });
+    if (!answer.ok || answer.body === null)
+      throw new ImportError(`${shown}: it is answered ${answer.status}`);
+    return await spool(answer.body, stop);
   } catch (error) {
     if (error instanceof ImportError) throw error;
+    if (stop?.aborted) throw stopped;
     const { message, cause } = error as Error;
-    throw new ImportError(`${name}: it cannot be read: ${cause instanceof Error ? cause.message : message}`);
+    throw new ImportError(`${shown}: it cannot be read: ${cause instanceof Error ? cause.message : message}`);
   }
 }
 

@@ -81,5 +81,5 @@ try {
 } catch (error) {
   if (!(error instanceof ImportError)) throw error;
   say(error.message);
-  process.exitCode = 1;
+  process.exitCode = stopping.signal.aborted ? 130 : 1;
 }

@@ -74,7 +74,7 @@ export async function runImport(
 }
 
 async function importFiles(options: ImportOptions, stop: AbortSignal, notes: Notes): Promise<Imported> {
-  const inputs = await openInputs(options.files, options);
+  const inputs = await openInputs(options.files, options, stop);
   const { state, isOld } = openState(options.stateFile, options.appId, JSON.stringify(describe(options)));
   const sender = createSender(options, chunksAtOnce, stop);
   await sender.probe();
@@ -341,7 +341,7 @@ export async function runDry(
   stop: AbortSignal,
   notes: Notes = createNotes(),
 ): Promise<DryRun> {
-  const inputs = await openInputs(options.files, options);
+  const inputs = await openInputs(options.files, options, stop);
   const contents = await assertAllSound(inputs, stop);
   if (stop.aborted) throw new ImportError('stopped');
   const first: string[] = [];

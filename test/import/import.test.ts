@@ -367,7 +367,7 @@ describe('a file', () => {
     assert.equal((await stored(appId)).length, 2 * count, 'the same rows as another event are no repeats');
   });
 
-  test('that an address has is read like a file; its errors name the address without what is secret', async () => {
+  test('that an address has is read like a file; its errors name it without what is secret, and a stop ends it', async () => {
     const content = gzipSync('u,n\nada,1\ngrace,2\n');
     const site = createServer((asked, answer) => {
       const { pathname } = new URL(asked.url ?? '', 'http://x');
@@ -375,6 +375,8 @@ describe('a file', () => {
       else if (pathname === '/cut.csv') {
         answer.writeHead(200, { 'content-length': '1000' }).write('u,n\n');
         setTimeout(() => answer.destroy(), 50);
+      } else if (pathname === '/endless.csv') {
+        answer.write('u,n\n');
       } else if (pathname === '/own.csv' && asked.headers.authorization !== `Basic ${btoa('me:pass word')}`)
         answer.writeHead(401).end();
       else if (['/rows.csv.gz', '/own.csv'].includes(pathname)) answer.end(content);
@@ -400,12 +402,16 @@ describe('a file', () => {
         [`http://${host}/cut.csv?signature=secret`, `http://${host}/cut.csv: it cannot be read: `],
         [`http://127.0.0.1:1/a.csv?signature=secret`, `http://127.0.0.1:1/a.csv: it cannot be read: `],
         ['https://?signature=secret', 'https://: it is not a URL'],
+        ['https://me:secret@x:99999/a.csv#secret', 'https://x:99999/a.csv: it is not a URL'],
+        [`http://me:secret%zz@${host}/own.csv`, `http://${host}/own.csv: it is not a URL`],
       ] as const) {
         const { code, words } = await into(appId, address, ...own);
         assert.equal(code, 1, words);
         assert.ok(words.includes(`import: ${expected}`), words);
         assert.doesNotMatch(words, /secret/);
       }
+      const endless = openInputs([`http://${host}/endless.csv`], {}, AbortSignal.timeout(300));
+      await assert.rejects(endless, new ImportError('stopped'));
     } finally {
       site.close();
     }
