@@ -45,14 +45,13 @@ export function createMemory(nowMs: () => number = Date.now): Memory {
   let keys = new Set<string>();
 
   /** The letter with which a commit answers for the record. */
-  function take(records: Records, at: number): 's' | 'r' {
+  function take(records: Records, at: number, into: Buffer): 's' | 'r' {
     const key = records.claimOf(at);
     if (key !== undefined) {
       if (keys.has(key)) return 'r';
       if (keys.size >= micro.keysMax) keys.delete(keys.values().next().value as string);
       keys.add(key);
     }
-    const into = Buffer.allocUnsafe(records.rowBytesMax);
     const text = into.toString('utf8', 0, records.write(into, 0, at, at + 1, 0));
     const table = tables[records.tableOf(at)] as keyof typeof recordColumns;
     const receivedAt = new Date(nowMs()).toISOString();
@@ -77,9 +76,10 @@ export function createMemory(nowMs: () => number = Date.now): Memory {
     rejected,
     committer: {
       submit({ groups }, settle) {
-        const letters = groups.map(({ records }) =>
-          Array.from({ length: records.length }, (_, at) => take(records, at)).join(''),
-        );
+        const letters = groups.map(({ records }) => {
+          const into = Buffer.allocUnsafe(records.rowBytesMax);
+          return Array.from({ length: records.length }, (_, at) => take(records, at, into)).join('');
+        });
         // As a commit, in a later turn.
         setImmediate(() => settle(letters.map((each) => ({ kind: 'committed', letters: each }))));
       },
