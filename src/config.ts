@@ -636,7 +636,7 @@ function paths(env: NodeJS.ProcessEnv, name: string, usual: string): Paths {
     .map((path) => path.trim());
   for (const path of [first, ...others]) {
     const isPath = path.length <= 255 && /^(\/(?!\.+(\/|$))[\w.~-]+)+$/.test(path);
-    if (!isPath || (path !== usual && /^\/(api|v1|health|openapi\.json)(\/|$)/.test(path)))
+    if (!isPath || (path !== usual && /^\/(api|v1|health|micro|openapi\.json)(\/|$)/.test(path)))
       throw new ConfigError(
         `${name} must be paths such as ${usual} with commas, none of another endpoint, not ${JSON.stringify(path)}`,
       );

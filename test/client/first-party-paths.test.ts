@@ -104,7 +104,7 @@ test('a path of another endpoint, a path twice and what is no path are refused b
       '/%61',
       `/${'a'.repeat(255)}`,
     ],
-    ...['/api/track', '/api', '/v1/batch', '/health/live', '/openapi.json'],
+    ...['/api/track', '/api', '/v1/batch', '/health/live', '/micro/reset', '/openapi.json'],
   ].flatMap((value) => [['SDK_PATH', value] as const, ['COLLECT_PATH', value] as const]);
   for (const [name, value] of refused)
     assert.throws(() => readConfig({ [name]: value }), new RegExp(`^Error: ${name} must be paths`), value);
