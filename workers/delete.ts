@@ -13,7 +13,7 @@ import {
 } from '../src/clickhouse/client.js';
 import { assertRoom, NoRoom } from '../src/clickhouse/definitions.js';
 import { indexKeysOf } from '../src/clickhouse/key-index.js';
-import { removeRows } from '../src/clickhouse/masks.js';
+import { deleteOrMask } from '../src/clickhouse/masks.js';
 import { findMutationId, MutationFailed } from '../src/clickhouse/mutate.js';
 import { reachableServers, serversOf } from '../src/clickhouse/servers.js';
 import type { DeletionState } from '../src/contract/deletion-states.js';
@@ -482,7 +482,7 @@ async function emptyPart(
   await indexKeysOf(clickhouse, place, predicate);
   crash('keys_kept');
   crash('before_mutation');
-  await removeRows(clickhouse, place, predicate, tables.mark, options.erasure.atOnceBytesMax);
+  await deleteOrMask(clickhouse, place, predicate, tables.mark, options.erasure.atOnceBytesMax);
   crash('after_mutation');
   const idOf = await findMutationIds(clickhouse, round);
   await update(options, round, ({ mutations }) => ({

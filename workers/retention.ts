@@ -7,7 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { readRow } from '../src/clickhouse/answers.js';
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { indexKeysOf } from '../src/clickhouse/key-index.js';
-import { removeRows } from '../src/clickhouse/masks.js';
+import { deleteOrMask } from '../src/clickhouse/masks.js';
 import { reachableServers, serversOf } from '../src/clickhouse/servers.js';
 import { refuseSegments } from '../src/clickhouse/shard-limits.js';
 import { isInsertRunning } from '../src/clickhouse/store.js';
@@ -266,7 +266,7 @@ async function expirePlace(
   await indexKeysOf(clickhouse, place, predicate);
   crash('expired_keys_kept');
   if (!(await isHeld())) return without(rows, left);
-  await removeRows(clickhouse, place, predicate, users.mark, config.erasure.atOnceBytesMax);
+  await deleteOrMask(clickhouse, place, predicate, users.mark, config.erasure.atOnceBytesMax);
   crash('place_expired');
   return rows;
 }

@@ -22,7 +22,7 @@ import { deleteRows, MutationFailed, mutate } from './mutate.js';
  * Takes the matching rows out of a table: from here on no query shows them. In a table of up to so many bytes they are erased, as
  * by `deleteRows`; in a larger one masked.
  */
-export async function removeRows(
+export async function deleteOrMask(
   client: ClickHouseClient,
   table: string,
   predicate: string,

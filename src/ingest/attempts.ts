@@ -126,7 +126,6 @@ export function createAttempts(options: AttemptOptions): Attempts {
       versions.registry,
       ...packed.rows.flatMap(({ table, text }) => [currentVersionOf(table), markerRows[table], text]),
     ];
-    const all = (result: CommitResult) => groups.map(() => result);
     crash('commit_packed');
     let sent = false;
     for (let left = deadline - performance.now(); left > 0; left = deadline - performance.now()) {
@@ -142,15 +141,16 @@ export function createAttempts(options: AttemptOptions): Attempts {
             answered = sequence;
             answeredMs = deadline;
           }
-          return sent && refused ? all({ kind: 'unknown' }) : readAnswer(reply.text, groups);
+          return sent && refused ? forAll(groups, { kind: 'unknown' }) : readAnswer(reply.text, groups);
         }
-        if (reply.kind === 'refused' && !sent) return all({ kind: 'overloaded', reason: 'redis_refuses' });
+        if (reply.kind === 'refused' && !sent)
+          return forAll(groups, { kind: 'overloaded', reason: 'redis_refuses' });
         if (reply.kind === 'lost') sent = true;
       }
       await new Promise((resolve) => setTimeout(resolve, 25));
     }
     log.warn({ shard, groups: groups.length, sent }, 'commit not answered before its deadline');
-    return all(sent ? { kind: 'unknown' } : { kind: 'overloaded', reason: 'redis_unreachable' });
+    return forAll(groups, sent ? { kind: 'unknown' } : { kind: 'overloaded', reason: 'redis_unreachable' });
   };
 
   /** Sends a commit once. Gives up after `leftMs` at the latest. */
@@ -185,7 +185,14 @@ export function createAttempts(options: AttemptOptions): Attempts {
 
 type Reply = { kind: 'answer'; text: string } | { kind: 'refused' } | { kind: 'lost' };
 
-function committed(answer: string): CommitResult {
+/** The same result for each of the groups. */
+export function forAll(groups: readonly unknown[], result: CommitResult): CommitResult[] {
+  return groups.map(() => result);
+}
+
+/** Throws if there are not as many letters as the group has records. */
+function committed(answer: string, { records }: Group): CommitResult {
+  if (answer.length !== records.length) throw new Error('the commit script answered for other records');
   if (!answer.includes('d')) return { kind: 'committed', letters: answer };
   const letters = answer.replaceAll('d', 'r');
   return { kind: 'committed', letters, differing: answer.split('d').length - 1 };
@@ -196,24 +203,26 @@ const oneStored: CommitResult = { kind: 'committed', letters: 's' };
 
 /** The results of the groups. Throws if the script answered for others. */
 function readAnswer(text: string, groups: readonly Group[]): readonly CommitResult[] {
-  const all = (result: CommitResult) => groups.map(() => result);
   switch (text) {
     case 'e':
-      return all({ kind: 'overloaded', reason: 'state_not_loaded' });
+      return forAll(groups, { kind: 'overloaded', reason: 'state_not_loaded' });
     case 'o':
-      return all({ kind: 'overloaded', reason: 'backlog_full' });
+      return forAll(groups, { kind: 'overloaded', reason: 'backlog_full' });
     case 'x':
-      return all({ kind: 'unknown' });
+      return forAll(groups, { kind: 'unknown' });
     case '*':
       return groups.map(({ records: { length } }) =>
         length === 1 ? oneStored : { kind: 'committed', letters: 's'.repeat(length) },
       );
   }
-  if (text.startsWith('=')) return lettersByGroup(text.slice(1), groups).map(committed);
+  if (text.startsWith('='))
+    return lettersByGroup(text.slice(1), groups).map((letters, index) =>
+      committed(letters, groups[index] as Group),
+    );
   const answers = text.split(',');
   if (answers.length !== groups.length) throw new Error('the commit script answered for other groups');
-  return answers.map((answer) => {
-    if (!answer.startsWith('l')) return committed(answer);
+  return answers.map((answer, index) => {
+    if (!answer.startsWith('l')) return committed(answer, groups[index] as Group);
     const colon = answer.indexOf(':');
     return {
       kind: 'limited',

@@ -9,7 +9,7 @@ import { describeError } from '../log.js';
 import { commitRecords, commitSeconds, commitWaitingBytes } from '../metrics.js';
 import type { Suppressions } from '../privacy/suppression/suppressions.js';
 import { commitBatches } from '../tuning.js';
-import { type AttemptOptions, type CommitResult, createAttempts, type OverloadReason } from './attempts.js';
+import { type AttemptOptions, type CommitResult, createAttempts, forAll } from './attempts.js';
 import { createCommitQueue, type Queued } from './commit-queue.js';
 import type { Group } from './pack.js';
 import type { Submission } from './submission.js';
@@ -54,8 +54,9 @@ export function createCommitter(options: CommitterOptions): Committer {
       decisions += 1 + group.limits.length;
       bytes += group.bytes;
     }
-    if (closed) return settle(refused(groups, 'stopping'));
-    if (waitingBytes + bytes > commits.waitingBytesMax) return settle(refused(groups, 'too_much_waiting'));
+    if (closed) return settle(forAll(groups, { kind: 'overloaded', reason: 'stopping' }));
+    if (waitingBytes + bytes > commits.waitingBytesMax)
+      return settle(forAll(groups, { kind: 'overloaded', reason: 'too_much_waiting' }));
     waiting.add({ submission, accountId, records, decisions, bytes, settle, sinceMs: performance.now() });
     waitingBytes += bytes;
     if (!busy) {
@@ -175,12 +176,8 @@ export function createCommitter(options: CommitterOptions): Committer {
   };
 }
 
-function refused(groups: Submission['groups'], reason: OverloadReason): CommitResult[] {
-  return groups.map(() => ({ kind: 'overloaded', reason }));
-}
-
 function allOf(batch: readonly Waiting[], result: CommitResult): readonly CommitResult[] {
-  return batch.flatMap(({ submission }) => submission.groups.map(() => result));
+  return batch.flatMap(({ submission }) => forAll(submission.groups, result));
 }
 
 const suppressionsUnread: CommitResult = { kind: 'overloaded', reason: 'suppressions_unread' };

@@ -263,14 +263,16 @@ function writeLogs(packed: Buffer, from: number, groups: readonly Group[]) {
   return { logs, end };
 }
 
-/** Divides the letters of all records among their groups. */
+/** Divides the letters of all records among their groups. Throws if there are not as many letters as records. */
 export function lettersByGroup(letters: string, groups: readonly Group[]): string[] {
   let end = 0;
-  return groups.map(({ records }) => {
+  const divided = groups.map(({ records }) => {
     const start = end;
     end += records.length;
     return letters.slice(start, end);
   });
+  if (letters.length !== end) throw new Error('the commit script answered for other records');
+  return divided;
 }
 
 /** Writes all claims but their prints, which follow from the rows. */

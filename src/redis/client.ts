@@ -1,6 +1,6 @@
-// Connections to Redis: one server, the primary that sentinels name, or the masters of a cluster. The commit connection must never send a command twice by
-// itself: the owner of a commit repeats it when the reply was lost, under the same sequence number. Redirections of a
-// cluster are followed, since they come before a command runs.
+// Connections to Redis: one server, the primary that sentinels name, or the masters of a cluster. The commit connection must never
+// send a command twice by itself: the owner of a commit repeats it when the reply was lost, under the same sequence number.
+// Redirections of a cluster are followed, since they come before a command runs.
 
 import type { RedisSentinels } from '../config.js';
 import { waits } from '../contract/limits.js';

@@ -197,8 +197,8 @@ end
 
 -- 3. Claims: a hash of buckets of 16-byte entries, oldest first: 2 bytes of minute, 13 bytes of event id, and the fingerprint of
 -- the record (src/ingest/fingerprint.ts). The first bits of its ids, in 3 bytes, name a bucket. A bucket is rewritten as a
--- whole, which drops expired entries; with few entries that costs less than a command per claim. Only age-claims-4.lua decides which entries have expired; it also removes them from
--- buckets that are not written.
+-- whole, which drops expired entries; with few entries that costs less than a command per claim. Only age-claims-4.lua decides
+-- which entries have expired; it also removes them from buckets that are not written.
 
 local claims_key = prefix .. 'claims'
 local bucket_count = tonumber(state[5])

@@ -1,6 +1,6 @@
-// A Sluice for test suites: the endpoints that take records and deletions, with all of the service's checks, and nothing behind them but memory,
-// which can be asked what was sent, and what was refused and why. Every app_id is an environment. There are no rate limits, write
-// keys or suppressed users.
+// A Sluice for test suites: the endpoints that take records and deletions, with all of the service's checks, and nothing behind them
+// but memory, which can be asked what was sent, and what was refused and why. Every app_id is an environment. There are no rate
+// limits, write keys or suppressed users.
 
 import type { Paths } from '../../config.js';
 import { type LimitName, rateLimits } from '../../contract/limits.js';

@@ -15,8 +15,8 @@ export function exportPrefix(exportId = ''): string {
 }
 
 /**
- * Ends the reading of exports on all servers, by the beginnings of their names. A server of several that is away lost its tables, or the upkeep of workers drops them when it is
- * back; a reader notices when its server is cut off.
+ * Ends the reading of exports on all servers, by the beginnings of their names. A server of several that is away lost its tables,
+ * or the upkeep of workers drops them when it is back; a reader notices when its server is cut off.
  */
 export async function endReadingEverywhere(
   clickhouse: ClickHouseClient,
