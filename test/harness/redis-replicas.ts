@@ -78,7 +78,7 @@ export async function startRedisReplicas(options: RedisReplicasOptions = {}): Pr
   try {
     const replicaof = `replicaof 127.0.0.1 ${way(portOf(first))}`;
     for (let number = 1; number <= replicas; number += 1) servers.push(await startServer(replicaof));
-    await untilReplicatedAt(first, replicas);
+    await untilReplicatedAt(() => first, replicas);
     for (let number = 1; number <= sentinels; number += 1) {
       ports.push(await freePort());
       watching.push(await startSentinel(ports.at(-1) as number, portOf(first)));
@@ -105,7 +105,7 @@ export async function startRedisReplicas(options: RedisReplicasOptions = {}): Pr
     ways,
     url: `redis-sentinel://${ports.map((port) => `127.0.0.1:${port}`).join(',')}/${name}`,
     primary,
-    untilReplicated: async (count) => untilReplicatedAt(sentinels === 0 ? first : await primary(), count),
+    untilReplicated: (count) => untilReplicatedAt(sentinels === 0 ? () => first : primary, count),
     remove: async () => {
       await Promise.all([
         ...watching.map((each) => each.kill9()),
@@ -116,11 +116,16 @@ export async function startRedisReplicas(options: RedisReplicasOptions = {}): Pr
   };
 }
 
-async function untilReplicatedAt({ port }: RedisHandle, replicas: number): Promise<void> {
-  await until(async () => (await ask(port, 'info', 'replication')).split('state=online').length > replicas, {
-    deadlineMs: 30_000,
-    what: `${replicas} replicas are up to date`,
-  });
+/** Whoever is the primary meanwhile: sentinels may choose again, and move replicas that follow a former one only after a time. */
+async function untilReplicatedAt(
+  primary: () => RedisHandle | Promise<RedisHandle>,
+  replicas: number,
+): Promise<void> {
+  const areThere = async () => {
+    const { port } = await primary();
+    return (await ask(port, 'info', 'replication')).split('state=online').length > replicas;
+  };
+  await until(areThere, { deadlineMs: 60_000, what: `${replicas} replicas are up to date` });
 }
 
 function isComplete(told: string, replicas: number, sentinels: number): boolean {
