@@ -51,7 +51,7 @@ const bundles = [
   },
   { entry: 'src/console/demo/demo.tsx', file: 'src/console/demo/demo.js', options: ofConsole },
 ];
-/** The console, for the browsers of administrators. */
+/** The console, for the browsers of administrators. What its first page does not need is in files beside it, which it loads later. */
 const consoleBundle = { entry: 'src/console/main.tsx', file: 'src/console/console.js', options: ofConsole };
 /** The styles of the console with the Event Visualizer, and of the demo. */
 const styles = ['src/console/styles/console.css', 'src/console/styles/demo.css'];
@@ -101,7 +101,7 @@ export async function build() {
     // The console is checked against a browser's types; only its bundle is used.
     compile(join(root, 'src/console')),
     ...bundles.map(bundle),
-    compiled.then(async (isDone) => isDone && (await bundle(withCommands(consoleBundle)))),
+    compiled.then(async (isDone) => isDone && (await bundleConsole())),
     bundleStyles(),
     bundleViewer(),
   ];
@@ -127,7 +127,7 @@ async function bundle({ entry, file, options }) {
   const args = ['--bundle', '--minify-syntax', '--sourcemap', '--log-level=warning', ...options];
   return (
     (await run('esbuild', [join(root, entry), ...args, `--outfile=${shortened}`])) &&
-    (await minify(shortened, join(dist, file)))
+    (await minify(shortened, join(dist, file), options))
   );
 }
 
@@ -135,7 +135,7 @@ async function bundle({ entry, file, options }) {
  * terser makes a bundle a tenth smaller than esbuild does, and another hundredth smaller if esbuild has shortened the
  * syntax first. It takes seconds of CPU, so its results are kept, by the hash of what goes in.
  */
-async function minify(from, to) {
+async function minify(from, to, options) {
   const name = basename(to);
   const inputs = [from, `${from}.map`, ...settings.map((setting) => join(root, setting))];
   const hash = createHash('sha256');
@@ -146,7 +146,20 @@ async function minify(from, to) {
     mkdirSync(dirname(out), { recursive: true });
     const map = `content='${from}.map',filename='${name}',url='${name}.map',includeSources`;
     const compress = 'passes=3,unsafe_arrows,lhs_constants=false';
-    const args = ['--ecma', '2020', '--compress', compress, '--mangle', '--source-map', map, '--output', out];
+    // As a module: the names at its top are its own.
+    const module = options.includes('--format=esm') ? ['--module'] : [];
+    const args = [
+      '--ecma',
+      '2020',
+      ...module,
+      '--compress',
+      compress,
+      '--mangle',
+      '--source-map',
+      map,
+      '--output',
+      out,
+    ];
     if (!(await run('terser', [from, ...args]))) return false;
     rmSync(kept, { recursive: true, force: true });
     renameSync(dirname(out), kept);
@@ -157,11 +170,30 @@ async function minify(from, to) {
 }
 
 /** With what the console has to know of the administration's commands, by their definitions (src/console/commands.ts). */
-function withCommands({ options, ...rest }) {
+async function bundleConsole() {
+  const { entry, file, options } = consoleBundle;
   const module = pathToFileURL(join(dist, 'src/admin/commands.js'));
   const print = `import('${module}').then(({ forConsole }) => console.log(JSON.stringify(forConsole)))`;
   const table = execFileSync(process.execPath, ['-e', print], { encoding: 'utf8' }).trim();
-  return { ...rest, options: [...options, `--define:administration=${table}`] };
+  const folder = dirname(join(dist, file));
+  const parts = join(folder, '.parts');
+  rmSync(parts, { recursive: true, force: true });
+  const names = ['--entry-names=console', '--chunk-names=console-[hash]', `--outdir=${parts}`];
+  const args = [
+    '--bundle',
+    '--splitting',
+    '--minify-syntax',
+    '--sourcemap',
+    '--log-level=warning',
+    ...options,
+  ];
+  const define = `--define:administration=${table}`;
+  if (!(await run('esbuild', [join(root, entry), ...args, define, ...names]))) return false;
+  const made = readdirSync(parts).filter((name) => name.endsWith('.js'));
+  const minified = await Promise.all(
+    made.map((name) => minify(join(parts, name), join(folder, name), options)),
+  );
+  return minified.every(Boolean);
 }
 
 function bundleTypebox() {

@@ -4,7 +4,7 @@ import { render } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { ApiError, call, type Person } from './api.js';
 import type { Answer } from './commands.js';
-import { pages } from './pages/pages.js';
+import { loadAhead, pages, VisualizerPage } from './pages/pages.js';
 import { forgetDrafts } from './parts/draft.js';
 import { keepFocus } from './parts/focus.js';
 import { ActionButton } from './parts/form.js';
@@ -15,7 +15,6 @@ import { keepTexts } from './parts/translated.js';
 import { go, onLink, path } from './router.js';
 import { account, accounts, chooseAccount, leave, person, singleSignOn } from './session.js';
 import { Invitation, SignIn } from './sign-in.js';
-import { Visualizer } from './visualizer/visualizer.js';
 
 function App() {
   const session = useLoad(person.value === undefined ? '/session' : undefined, async () => {
@@ -25,7 +24,7 @@ function App() {
     return found;
   });
   if (path.value === '/invitation') return <Invitation />;
-  if (path.value === '/visualizer') return <Visualizer isOff={root?.dataset.administration === 'off'} />;
+  if (path.value === '/visualizer') return <VisualizerPage isOff={root?.dataset.administration === 'off'} />;
   if (person.value === undefined)
     return (
       <main class="way-in">
@@ -43,6 +42,7 @@ function Shell({ person: self }: { readonly person: Person }) {
   });
   const shown = pages.filter(({ isFor }) => isFor?.() ?? true);
   const page = shown.find((each) => each.path === path.value);
+  useEffect(loadAhead, []);
   useEffect(() => {
     document.title = `${page?.title ?? 'No such page'} · Sluice`;
     // On narrow screens the links are wider than the screen.

@@ -3,14 +3,17 @@
 import { useState } from 'preact/hooks';
 import { type Account, part } from '../api.js';
 import type { Answer } from '../commands.js';
-import { Chart, type Line } from '../parts/chart.js';
+import type { Line } from '../parts/chart.js';
 import { Choice } from '../parts/fields.js';
+import { later } from '../parts/later.js';
 import { durationText, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { onLink } from '../router.js';
 import { may } from '../session.js';
 import { RunningParts } from './deployment.js';
 import { FirstEvent } from './first-event.js';
+
+const chart = later(() => import('../parts/chart.js'));
 
 type Traffic = Answer<'showTraffic'>;
 
@@ -72,7 +75,9 @@ export function Overview({ account }: { readonly account: Account }) {
         <Loaded from={span === 'hour' ? hour : week}>
           {(data) => (
             <>
-              <Chart shows="Records over time" of={data} linesOf={linesOf} />
+              <chart.Later>
+                {({ Chart }) => <Chart shows="Records over time" of={data} linesOf={linesOf} />}
+              </chart.Later>
               {isEmpty(data) && <p class="empty">No record arrived in this time.</p>}
             </>
           )}

@@ -2,15 +2,18 @@
 
 import type { ComponentChildren } from 'preact';
 import type { Account } from '../api.js';
+import { later } from '../parts/later.js';
 import { may } from '../session.js';
-import { DataQuality } from './data-quality.js';
-import { Deletions } from './deletions.js';
-import { Live } from './live.js';
 import { Overview } from './overview.js';
-import { Reference } from './reference.js';
-import { Security } from './security.js';
-import { Settings } from './settings.js';
-import { Users } from './users.js';
+
+const desk = later(() => import('./desk.js'));
+const rest = later(() => import('./rest.js'));
+
+/** Loads the scripts of all pages, so that each opens at once. */
+export function loadAhead(): void {
+  desk.ahead();
+  rest.ahead();
+}
 
 export type Page = {
   readonly path: string;
@@ -30,40 +33,60 @@ export const pages: readonly Page[] = [
   {
     path: '/privacy-and-security',
     title: 'Privacy and security',
-    show: (account) => ofAccount(account, (chosen) => <Security key={chosen.account_id} account={chosen} />),
+    show: (account) =>
+      ofAccount(account, (chosen) => (
+        <rest.Later>{({ Security }) => <Security key={chosen.account_id} account={chosen} />}</rest.Later>
+      )),
   },
   {
     path: '/users',
     title: 'Users',
     isFor: () => may('lookUpUser'),
-    show: (account) => ofAccount(account, (chosen) => <Users key={chosen.account_id} account={chosen} />),
+    show: (account) =>
+      ofAccount(account, (chosen) => (
+        <desk.Later>{({ Users }) => <Users key={chosen.account_id} account={chosen} />}</desk.Later>
+      )),
   },
   {
     path: '/deletions',
     title: 'Deletions',
-    show: (account) => ofAccount(account, (chosen) => <Deletions key={chosen.account_id} account={chosen} />),
+    show: (account) =>
+      ofAccount(account, (chosen) => (
+        <desk.Later>{({ Deletions }) => <Deletions key={chosen.account_id} account={chosen} />}</desk.Later>
+      )),
   },
   {
     path: '/data-quality',
     title: 'Data quality',
     show: (account) =>
-      ofAccount(account, (chosen) => <DataQuality key={chosen.account_id} account={chosen} />),
+      ofAccount(account, (chosen) => (
+        <rest.Later>
+          {({ DataQuality }) => <DataQuality key={chosen.account_id} account={chosen} />}
+        </rest.Later>
+      )),
   },
   {
     path: '/live',
     title: 'Live',
     isFor: () => may('watchLive'),
-    show: (account) => ofAccount(account, (chosen) => <Live key={chosen.account_id} account={chosen} />),
+    show: (account) =>
+      ofAccount(account, (chosen) => (
+        <rest.Later>{({ Live }) => <Live key={chosen.account_id} account={chosen} />}</rest.Later>
+      )),
   },
   {
     path: '/settings',
     title: 'Settings',
-    show: (account) => <Settings key={account?.account_id} account={account} />,
+    show: (account) => (
+      <rest.Later>{({ Settings }) => <Settings key={account?.account_id} account={account} />}</rest.Later>
+    ),
   },
   {
     path: '/api',
     title: 'API',
-    show: (account) => <Reference key={account?.account_id} account={account} />,
+    show: (account) => (
+      <rest.Later>{({ Reference }) => <Reference key={account?.account_id} account={account} />}</rest.Later>
+    ),
   },
 ];
 
@@ -73,4 +96,9 @@ function ofAccount(account: Account | undefined, show: (account: Account) => Com
   ) : (
     show(account)
   );
+}
+
+/** It has no navigation around it. */
+export function VisualizerPage({ isOff }: { readonly isOff: boolean }) {
+  return <rest.Later>{({ Visualizer }) => <Visualizer isOff={isOff} />}</rest.Later>;
 }

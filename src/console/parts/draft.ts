@@ -1,5 +1,5 @@
 // What people have entered in a long form and not sent yet. It is kept in the memory of the open page only, and in
-// the tab's storage while single sign-on has the tab. It outlives the session, so that nobody has to paste a list twice, and is
+// the tab's storage while single sign-on has the tab or the page is loaded again. It outlives the session, so that nobody has to paste a list twice, and is
 // forgotten when somebody else signs in.
 
 import { effect, type Signal, signal } from '@preact/signals';
@@ -38,7 +38,7 @@ const awayName = 'sluice-console-away';
 type Away = { readonly path: string; readonly owner?: string; readonly drafts: readonly [string, unknown][] };
 
 /**
- * Called before the browser leaves for the provider of single sign-on: what is open and entered waits in the tab's own storage until
+ * Called before the browser leaves for the provider of single sign-on, or loads the page again: what is open and entered waits in the tab's own storage until
  * it is back. If there is no room for the fields, the page alone is kept.
  */
 export function goAway(): void {

@@ -1,6 +1,6 @@
 // The pages for administrators on ADMIN_PORT: files of src/console, read once. Pages load and run this server's own files only.
 
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, extname, join } from 'node:path';
 import type { Log } from '../../log.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
@@ -68,7 +68,7 @@ export function consoleRoutes(built: string, administration: boolean, log: Log):
           ? pageReply(withoutBody(exchange), html, directives, 404)
           : notFound(exchange),
     },
-    ...builtRoutes(built, ['console.js', 'styles/console.css', 'user-lists.js'], log),
+    ...builtRoutes(built, ['console.js', ...partsOf(built), 'styles/console.css', 'user-lists.js'], log),
     referenceRoute(readFileSync(join(built, 'reference/reference.html'), 'utf8')),
     // The frame has no origin, so it is none of ours.
     ...builtRoutes(built, ['reference.js'], log, [
@@ -76,6 +76,11 @@ export function consoleRoutes(built: string, administration: boolean, log: Log):
       ['Cross-Origin-Resource-Policy', 'cross-origin'],
     ]),
   ];
+}
+
+/** The scripts beside the console's own one, whose names say what is in them. */
+function partsOf(built: string): readonly string[] {
+  return readdirSync(built).filter((name) => /^console-\w+\.js$/.test(name));
 }
 
 /** Scripts and styles from the folder `built`, each at its name. */

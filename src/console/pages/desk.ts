@@ -1,0 +1,4 @@
+// The pages of privacy officers, which come as a file of their own.
+
+export { Deletions } from './deletions.js';
+export { Users } from './users.js';

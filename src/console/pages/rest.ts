@@ -1,0 +1,8 @@
+// The other pages but Overview, which come as a file of their own.
+
+export { Visualizer } from '../visualizer/visualizer.js';
+export { DataQuality } from './data-quality.js';
+export { Live } from './live.js';
+export { Reference } from './reference.js';
+export { Security } from './security.js';
+export { Settings } from './settings.js';
