@@ -85,23 +85,29 @@ export function createAttempts(options: AttemptOptions): Attempts {
   /** The last commit that was answered, and by when. */
   let answered = 0;
   let answeredMs = 0;
-  /** The primary that is known to have it. */
+  /** The primary that is known to have it, and which load its state came from. */
   let comparedWith: string | undefined = '';
+  let knownLoad: string | null | undefined;
 
   /** Settles with whether the primary was compared: it may lack what the former one answered. */
   async function compare(): Promise<boolean> {
     const id = primary.id();
     if (id === undefined) return false;
     try {
-      // Answers are forgotten after a time.
-      if (answered > 0 && performance.now() - answeredMs < commitBatches.answerKeptMs / 2) {
-        const kept = await redis.hget(shardKeys.answers(shard), processId);
-        const lost = answered - Number(kept?.split(' ', 1)[0] ?? 0);
-        if (lost > 0) {
-          await onLost(lost);
-          answered = 0;
-        }
+      const load = await redis.hget(shardKeys.state(shard), 'load');
+      const kept = await redis.hget(shardKeys.answers(shard), processId);
+      // A Redis that was emptied and loaded again has lost all answers, which is known by then. They are also forgotten after a time.
+      if (
+        kept === null &&
+        (load !== knownLoad || answeredMs < performance.now() - commitBatches.answerKeptMs / 2)
+      )
+        answered = 0;
+      const lost = answered - Number(kept?.split(' ', 1)[0] ?? 0);
+      if (answered > 0 && lost > 0) {
+        await onLost(lost);
+        answered = 0;
       }
+      knownLoad = load;
     } catch (error) {
       log.warn({ shard, error: describeError(error) }, 'the new primary of redis cannot be compared');
       return false;

@@ -43,6 +43,18 @@ export async function onReplicas<Reply>(redis: Redis | Cluster, send: () => Prom
   throw new NotOnReplicas(found, demand);
 }
 
+/**
+ * Settles with what was read once the replicas have it: so nobody is told what a take-over may take back, or what only a former
+ * primary still says.
+ */
+export async function readOnReplicas<Found>(
+  redis: Redis | Cluster,
+  read: () => Promise<Found>,
+): Promise<Found> {
+  const found = await read();
+  return onReplicas(redis, async () => found);
+}
+
 /** Asks the sentinels, if there are some, for the primary again, now and then: this server may no longer be the one. */
 export function leaveServer(redis: Redis | Cluster): void {
   if (!(redis instanceof Redis) || redis.options.sentinels === null || redis.status !== 'ready') return;

@@ -3,6 +3,8 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { createTestAccount } from '../harness/accounts.js';
+import { getToken, readStatus, submitAccepted, untilComplete } from '../harness/deletion.js';
 import { answerMsMax, assertKept, newProducer, untilDrained } from '../harness/fault-checks.js';
 import { post } from '../harness/ingestion.js';
 import { startLoad, whileRunning } from '../harness/load.js';
@@ -52,6 +54,10 @@ after(async () => {
 test('without a replica that confirms, events and requests get 503 within the deadline, and nothing is stored', async () => {
   const [, first, second] = redis.servers as [RedisHandle, RedisHandle, RedisHandle];
   const event = { app_id: sluice.appId, identity: 'ada', event: 'Frozen', idempotency_key: 'frozen' };
+  const account = await createTestAccount(sluice, 'Deleted');
+  const token = await getToken(sluice, account);
+  const requestId = await submitAccepted(sluice, token, [{ user_id: 1 }]);
+  await untilComplete(sluice, token, requestId);
   const stored = () => sluice.rows(`SELECT 1 FROM events WHERE event = 'Frozen'`);
   assert.equal(
     (await post(sluice.baseUrl, '/api/track', { ...event, event: 'Before', idempotency_key: 'before' }))
@@ -67,6 +73,9 @@ test('without a replica that confirms, events and requests get 503 within the de
     assert.ok(performance.now() - began < answerMsMax);
     // The worker has no turn, and stores nothing that the replicas do not have.
     assert.equal((await stored()).length, 0);
+    // A take-over could take back what nobody but this primary knows.
+    const asked = await readStatus(sluice, token, requestId);
+    assert.equal(asked.status, 503);
     await assert.rejects(sluice.admin('accounts', 'create', 'Nobody', '--environment', 'Main'));
   } finally {
     first.sigcont();
@@ -76,6 +85,7 @@ test('without a replica that confirms, events and requests get 503 within the de
     deadlineMs: 30_000,
     what: 'the event is acknowledged when it is sent again',
   });
+  assert.match((await readStatus(sluice, token, requestId)).text, /"status":"complete"/);
   await until(async () => (await stored()).length > 0, { deadlineMs: 30_000, what: 'the event is stored' });
   assert.equal((await stored()).length, 1);
 });

@@ -5,13 +5,14 @@ import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { registryKeys } from '../../src/redis/keys.js';
 import { createTestAccount } from '../harness/accounts.js';
 import { getToken, sendEvents, submitAccepted, untilComplete } from '../harness/deletion.js';
-import { assertKept, newProducer, untilDrained } from '../harness/fault-checks.js';
+import { assertKept, newProducer, readMetric, untilDrained } from '../harness/fault-checks.js';
 import { type Load, type Request, startLoad, whileRunning } from '../harness/load.js';
 import { connectTestRedis } from '../harness/redis-client.js';
 import { type RedisReplicasHandle, startRedisReplicas } from '../harness/redis-replicas.js';
-import { type RedisHandle, type SluiceHandle, startSluice } from '../harness/services.js';
+import { type ApiHandle, type RedisHandle, type SluiceHandle, startSluice } from '../harness/services.js';
 import { setSuppressed } from '../harness/suppression.js';
 import { until } from '../harness/wait.js';
 
@@ -60,6 +61,16 @@ async function untilAllStored(): Promise<void> {
   const connection = connectTestRedis((await redis.primary()).url);
   try {
     await untilDrained(sluice, connection);
+  } finally {
+    connection.disconnect();
+  }
+}
+
+/** How many documents ClickHouse does not have yet. */
+async function mirrored(): Promise<number> {
+  const connection = connectTestRedis((await redis.primary()).url);
+  try {
+    return await connection.scard(registryKeys.unmirrored);
   } finally {
     connection.disconnect();
   }
@@ -132,4 +143,27 @@ test('two take-overs in a row keep keys, tokens, suppressions and deletions that
     rows.map(({ fate, identity }) => `${fate} ${identity}`),
     ['go ada', 'stay bob'],
   );
+});
+
+test('servers that all lost their disks take records once the state was reloaded, and go on doing so', async () => {
+  const producer = await newProducer(sluice);
+  assert.equal((await producer.send(sluice.baseUrl, [producer.nextEvent()])).outcome, 'acknowledged');
+  await untilAllStored();
+  await until(async () => (await mirrored()) === 0, {
+    deadlineMs: 30_000,
+    what: 'ClickHouse has the registry',
+  });
+  await Promise.all(redis.servers.map((server) => server.kill9()));
+  for (const { dir } of redis.servers) rmSync(join(dir, 'appendonlydir'), { recursive: true });
+  await Promise.all(redis.servers.map((server) => server.restart()));
+  await redis.untilReplicated(2);
+  await until(async () => (await sluice.admin('restore')) !== undefined, {
+    deadlineMs: 60_000,
+    what: 'the state is loaded',
+  });
+  const load = startLoad(producer, { targets: [sluice.baseUrl] });
+  await whileRunning(load, () => load.more(300));
+  await untilAllStored();
+  await assertKept(sluice, producer);
+  assert.equal(await readMetric(sluice.api[0] as ApiHandle, 'sluice_commits_lost_total'), 0);
 });

@@ -19,6 +19,7 @@ import { type DeletionRequest, readDeletion } from '../../privacy/deletion/reque
 import { readLookup } from '../../privacy/deletion/targets.js';
 import { statusOf } from '../../privacy/deletion/view.js';
 import type { Redis } from '../../redis/client.js';
+import { readOnReplicas } from '../../redis/replicas.js';
 import { deletionTag } from '../openapi/deletion.js';
 import { documents, ignoredHeader, inPath, json, ref } from '../openapi/document.js';
 import type { Exchange } from '../protocol/exchange.js';
@@ -178,7 +179,10 @@ function list(options: StatusOptions, exchange: Exchange): void {
       return refuseParameter(exchange, 'cursor', 'must be the cursor of an earlier answer');
     }
     const reference = given(parameters, 'reference');
-    const { requests, next } = await listOfAccount(options.redis, accountId, { state, reference, after });
+    const { redis } = options;
+    const { requests, next } = await readOnReplicas(redis, () =>
+      listOfAccount(redis, accountId, { state, reference, after }),
+    );
     const page = {
       deletions: requests.map(statusOf),
       ...(next === undefined ? {} : { cursor: Buffer.from(next, 'latin1').toString('base64url') }),
@@ -288,6 +292,7 @@ async function readOwn(
   { accountId }: Caller,
   requestId: string,
 ): Promise<DeletionRequest | undefined> {
-  const request = isRequestId(requestId) ? await readDeletion(redis, requestId) : undefined;
+  const read = () => readDeletion(redis, requestId);
+  const request = isRequestId(requestId) ? await readOnReplicas(redis, read) : undefined;
   return request?.account_id === accountId ? request : undefined;
 }
