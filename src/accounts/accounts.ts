@@ -3,7 +3,7 @@
 
 import { randomBytes, randomInt } from 'node:crypto';
 import { AdministrationError } from '../contract/errors.js';
-import { administration, type LimitName, lengths } from '../contract/limits.js';
+import { administration, cases, type LimitName, lengths } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import type { Account, Environment } from '../registry/documents.js';
 import { type Change, changeRegistry, type RegistrySnapshot, readRegistry } from '../registry/registry.js';
@@ -14,7 +14,11 @@ export type AccountView = {
   readonly account_id: string;
   readonly name: string;
   readonly environments: EnvironmentView[];
+  readonly settings: AccountSettings;
 };
+
+/** What holds for a whole account. */
+export type AccountSettings = { readonly due_days: number };
 
 export type EnvironmentView = { readonly app_id: string; readonly name: string; readonly main: boolean };
 
@@ -55,6 +59,23 @@ export async function createAccount(
         ...environments.map(environmentChange),
       ],
       result: viewAccount(account, environments),
+    };
+  });
+}
+
+/** Changes settings of an account; settings that are not named stay. */
+export async function setAccount(
+  redis: Redis,
+  accountId: string,
+  settings: Partial<AccountSettings>,
+): Promise<AccountSettings & { readonly account_id: string }> {
+  return changeRegistry(redis, ({ accounts }) => {
+    const before = accounts.get(accountId);
+    if (before === undefined) throw new AdministrationError(`there is no account ${accountId}`);
+    const document: Account = { ...before, ...settings };
+    return {
+      changes: [{ key: `account:${accountId}`, document }],
+      result: { account_id: accountId, ...settingsOf(document) },
     };
   });
 }
@@ -271,7 +292,12 @@ function viewAccount(account: Account, environments: readonly Environment[]): Ac
       .filter((environment) => environment.account_id === account.account_id)
       .sort((a, b) => Number(b.main) - Number(a.main) || byAge(a, b))
       .map(viewEnvironment),
+    settings: settingsOf(account),
   };
+}
+
+export function settingsOf({ due_days = cases.dueDays }: Account): AccountSettings {
+  return { due_days };
 }
 
 function viewEnvironment({ app_id, name, main }: Environment): EnvironmentView {

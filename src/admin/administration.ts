@@ -84,10 +84,15 @@ function underAudit(
     details: command.details?.(params as never) ?? {},
   };
   return audited(context, actor, action, work, {
-    endingOf: (result) => ({ outcome: 'done', ...subjectsOf(result), ...exportOf(result) }),
+    endingOf: (result) => ({
+      outcome: 'done',
+      ...subjectsOf(result),
+      ...(command.detailsOfResult && { details: command.detailsOfResult(fieldsOf(result)) }),
+    }),
     outcomeOfError: (error) =>
       error instanceof AdministrationError || error instanceof StateNotLoaded ? 'refused' : 'unknown',
     loadsState: command.loadsState === true,
+    isKeptByLine: command.isKeptByLine === true,
   });
 }
 
@@ -98,12 +103,6 @@ function subjectsOf(value: unknown): Subjects {
     return subject !== undefined && typeof field === 'string' ? [[subject, field]] : [];
   });
   return Object.fromEntries(found);
-}
-
-/** The export that a command has made. */
-function exportOf(result: unknown) {
-  const { user_export_id } = fieldsOf(result);
-  return typeof user_export_id === 'string' ? { details: { user_export_id } } : {};
 }
 
 function fieldsOf(value: unknown): Fields {

@@ -63,6 +63,10 @@ export type Definition<Params> = {
   readonly takesTurns?: true;
   /** What a line of the audit log says besides account, environment, key and deletion request. Never anything of a user. */
   readonly details?: (params: Params) => Fields;
+  /** What the line says besides once it is known. */
+  readonly detailsOfResult?: (result: Fields) => Fields;
+  /** Whether what it does is its line and nothing else, so that it has not happened without one. */
+  readonly isKeptByLine?: true;
   /** Which action it is, if there are several. */
   readonly action?: (params: Params) => string;
   /** Whether it may begin while Redis is empty. */

@@ -5,6 +5,8 @@ import { mayDo, type Role, roles } from '../contract/roles.js';
 import { rightsElsewhere } from './access.js';
 import { actionsOf, type Command } from './command.js';
 import { accountCommands } from './commands/accounts.js';
+import { auditCommands } from './commands/audit.js';
+import { caseCommands } from './commands/cases.js';
 import { deletionCommands } from './commands/deletions.js';
 import { deploymentCommands } from './commands/deployment.js';
 import { keyCommands } from './commands/keys.js';
@@ -13,10 +15,12 @@ import { userCommands } from './commands/users.js';
 
 export const commands = {
   ...accountCommands,
+  ...auditCommands,
   ...trafficCommands,
   ...keyCommands,
   ...deletionCommands,
   ...userCommands,
+  ...caseCommands,
   ...deploymentCommands,
 } satisfies Readonly<Record<string, Command>>;
 

@@ -18,7 +18,7 @@ import { clickhouseOf } from '../registry/shard-servers.js';
 import { deploymentOf, targetsOfUsers } from './exports.js';
 
 /** One user, by exactly one of identity, user_id and anonymous_id. */
-function readUser(named: unknown): User {
+export function readUser(named: unknown): User {
   const [target] = targetsOfUsers([named]);
   if (target === undefined) throw new AdministrationError('exactly one user must be named');
   return userOf(target);
@@ -55,7 +55,7 @@ export async function showSimilarUsers(context: AdminContext, appId: string, nam
   if (identity === undefined) throw new AdministrationError('only identities are written in several ways');
   return {
     app_id: appId,
-    similar: await inTime(findSimilar(clickhouseOf(context.clickhouse, appId), appId, identity)),
+    similar: await inTime(findSimilar(clickhouseOf(context.clickhouse, appId), [appId], identity)),
   };
 }
 

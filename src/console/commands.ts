@@ -27,3 +27,8 @@ export function actionText(action: string): string {
   const { actions } = administration;
   return Object.hasOwn(actions, action) ? (actions[action] ?? '') : action.replaceAll('_', ' ');
 }
+
+/** All actions with their words, in the order of the words. */
+export function actionsInWords(): readonly (readonly [action: string, words: string])[] {
+  return Object.entries(administration.actions).toSorted(([, a], [, b]) => a.localeCompare(b));
+}

@@ -23,6 +23,9 @@ export const account = computed(
 /** The app_id that was chosen last. Other pages begin with it, if it is of the chosen account. */
 export const chosenEnvironment = signal('');
 
+/** The id of the case that somebody works on. */
+export const chosenCase = signal('');
+
 export function chooseAccount(id: string): void {
   chosenId.value = id;
 }
@@ -42,6 +45,7 @@ export function sessionHasEnded(): void {
 export function leave(): void {
   person.value = null;
   accounts.value = [];
+  chosenCase.value = '';
 }
 
 const choiceName = 'sluice-console-account';

@@ -34,6 +34,24 @@ const copied = Type.Optional(
 
 const environment = Type.Object({ app_id: text, name: text, main: flag });
 
+const accountSettings = {
+  due_days: Type.Integer({ minimum: 1, description: 'How many days after it was received a case is due.' }),
+};
+
+const theCase = Type.Object({
+  case_id: text,
+  reference: text,
+  received_on: Type.String({ format: 'date' }),
+  due_on: Type.String({ format: 'date' }),
+  opened_at: time,
+  opened_by: text,
+  state: oneOf('open', 'closed'),
+  closed_at: Type.Optional(time),
+  closed_by: Type.Optional(text),
+  result: Type.Optional(text),
+  done: Type.Record(Type.String(), count, { description: 'How often each action was done in it.' }),
+});
+
 const settings = Type.Object({
   app_id: text,
   account_id: text,
@@ -144,10 +162,22 @@ export const administrationAnswers = {
       account_id: text,
       name: text,
       environments: Type.Array(environment),
+      settings: Type.Object(accountSettings),
       demo: Type.Optional(flag),
     }),
   ),
-  createAccount: Type.Object({ account_id: text, name: text, environments: Type.Array(environment), copied }),
+  createAccount: Type.Object({
+    account_id: text,
+    name: text,
+    environments: Type.Array(environment),
+    settings: Type.Object(accountSettings),
+    copied,
+  }),
+  setAccount: Type.Object({ account_id: text, ...accountSettings }),
+  listCases: Type.Array(theCase),
+  showCase: theCase,
+  openCase: theCase,
+  changeCase: theCase,
   addEnvironment: Type.Object({ app_id: text, name: text, copied }),
   showEnvironment: settings,
   setEnvironment: settings,
@@ -318,6 +348,44 @@ export const administrationAnswers = {
     properties: byName(text),
     events: Type.Optional(Type.Array(Type.Object({ event: text, ...seen }))),
     suppression: suppressionSchemas.ofUser,
+  }),
+  lookUpUserEverywhere: Type.Object({
+    account_id: text,
+    names: Type.Array(
+      Type.Object({
+        identity: Type.Optional(text),
+        user_id: Type.Optional(text),
+        suppression: suppressionSchemas.ofUser,
+      }),
+      { description: 'The given name, and identities that a user_id was merged into somewhere.' },
+    ),
+    places: Type.Array(
+      Type.Object({
+        app_id: text,
+        identity: orNull(text),
+        user_ids: texts,
+        has_more_user_ids: flag,
+        properties: count,
+        events: amount,
+        first_seen: orNull(time),
+        last_seen: orNull(time),
+      }),
+      { description: 'The environments that hold something, and who the name is in each.' },
+    ),
+  }),
+  findSimilarUsersEverywhere: Type.Object({ account_id: text, similar: texts }),
+  findRequestsOfUser: Type.Object({
+    account_id: text,
+    deletions: Type.Array(
+      Type.Object({
+        ...deletion.properties,
+        rows: Type.Optional(
+          Type.Integer({ minimum: 0, description: 'How many rows of this user were found.' }),
+        ),
+      }),
+    ),
+    exports: Type.Array(text, { description: 'Their ids.' }),
+    has_more: Type.Boolean({ description: 'Whether older deletions were not looked at.' }),
   }),
   countUserEvents: Type.Object({ app_id: text, events: Type.Array(Type.Object({ event: text, ...seen })) }),
   findSimilarUsers: Type.Object({ app_id: text, similar: texts }),

@@ -17,7 +17,7 @@ export const otherActions = {
   read_export: 'downloaded an export',
   submit_export: 'asked for an export',
   suppress_users: 'suppressed users',
-  free_users: 'freed suppressed users',
+  free_users: 'lifted the suppression of users',
 } as const;
 
 /** The name of a command's action. */

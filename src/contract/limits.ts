@@ -361,6 +361,9 @@ export const userLookUps = {
   similarSecondsMax: 1,
 } as const;
 
+/** The requests that concern a user are looked for among so many of the latest, by so many names. */
+export const requestsOfUser = { deletionsMax: 1_000, namesMax: 20 } as const;
+
 /** What goes on for long is looked at again after changes, and so often, since access may also end by its time. */
 export const accessWatch = { askedEveryMs: 5_000 } as const;
 
@@ -419,6 +422,17 @@ export const rejectedRecords = {
 export const audit = {
   /** Lines that may wait for ClickHouse, some 500 bytes each. Above it nothing is done that needs one. */
   waitingLinesMax: 100_000,
+} as const;
+
+/** Requests of persons that an account works on. */
+export const cases = {
+  openMax: 1_000,
+  /** Of the closed ones, the latest. */
+  listedMax: 1_000,
+  resultMax: 1_000,
+  /** From the day when a request was received; an account may set another number. */
+  dueDays: 30,
+  dueDaysMax: 366,
 } as const;
 
 /** What administrators may set. */

@@ -42,6 +42,8 @@ export type Account = {
   readonly account_id: string;
   readonly name: string;
   readonly created_at: string;
+  /** How many days after it was received a case is due; without this field 30. */
+  readonly due_days?: number;
 };
 
 export type Environment = {

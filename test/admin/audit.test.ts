@@ -7,7 +7,7 @@ import { after, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
 import { audit } from '../../src/contract/limits.js';
 import { registryKeys } from '../../src/redis/keys.js';
-import type { AuditEntry } from '../../src/registry/audit/mirror.js';
+import type { AuditEntry } from '../../src/registry/audit/read.js';
 import { createTestAccount, type TestAccount } from '../harness/accounts.js';
 import { runAdmin } from '../harness/administration.js';
 import { administer, getToken, submit, submitAccepted } from '../harness/deletion.js';

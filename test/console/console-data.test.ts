@@ -13,7 +13,7 @@ import { readTraffic } from '../../src/insights/traffic/charts.js';
 import { keepMinuteCounts } from '../../src/insights/traffic/minute-counts.js';
 import { createLog } from '../../src/log.js';
 import { verifyCertificate } from '../../src/privacy/deletion/certificate.js';
-import type { AuditEntry } from '../../src/registry/audit/mirror.js';
+import type { AuditEntry } from '../../src/registry/audit/read.js';
 import { minuteWrites } from '../../src/tuning.js';
 import { createEnvironment, createTestAccount, type TestAccount } from '../harness/accounts.js';
 import { launchBrowser, withoutBrowser } from '../harness/browser.js';
@@ -317,8 +317,13 @@ describe('the console', { skip }, () => {
     looks += 1;
     await page.getByRole('heading', { name: identity, exact: true }).waitFor();
     const about = page.getByRole('region', { name: 'The user', exact: true });
-    await about.getByText('First seen').waitFor();
-    assert.match(String(await about.textContent()), /User ids7Events61First seen/);
+    const place = about.getByRole('table', { name: 'Where the user is' }).getByRole('row').nth(1);
+    assert.match(
+      String(await place.textContent()),
+      /^Main Productionmia@example\.com761Jan 1, 2026Jan 1, 2026$/,
+    );
+    const inEnvironment = page.getByRole('region', { name: 'In this environment', exact: true });
+    await inEnvironment.getByText('plan').waitFor();
     const events = page.getByRole('table', { name: 'Events of the user' }).getByRole('row');
     await events.nth(50).waitFor();
     assert.equal(
@@ -347,11 +352,14 @@ describe('the console', { skip }, () => {
     };
     await confirm('Suppress', 'nothing that is sent about', 'Suppress user');
     await about.getByText('suppressed', { exact: true }).waitFor();
-    await confirm('Free', 'is stored again', 'Free user');
+    await confirm('Lift the suppression', 'is stored again', 'Store again');
     await about.getByText('suppressed', { exact: true }).waitFor({ state: 'detached' });
     await confirm('Export', 'is kept ready for download', 'Export user');
     await confirm('Delete user', 'This cannot be undone', 'Delete this user');
     await page.getByText('The deletion is submitted.').waitFor();
+    const deletion = page.getByRole('table', { name: 'Deletions of this user' }).getByRole('row').nth(1);
+    await deletion.getByText('complete', { exact: true }).waitFor();
+    assert.match(String(await deletion.textContent()), /complete2/, 'the request has both names');
     await until(async () => (await count(`user_id = 7 OR lower(identity) = '${identity}'`)) === 1, {
       deadlineMs: 60_000,
       what: 'only the other user is left',
@@ -360,26 +368,30 @@ describe('the console', { skip }, () => {
     const own = entries.filter(({ actor_name }) => actor_name === 'users@example.com').reverse();
     const done = own.map(({ action }) => action);
     assert.deepEqual(
-      done.filter((action) => !/^(read|find|count)_/.test(action)),
+      done.filter((action) => !/^(read|find|count)_|^look_up_user$/.test(action)),
       [
         'accept_invitation',
-        ...Array(looks).fill('look_up_user'),
-        'suppress_users',
-        'look_up_user',
-        'free_users',
-        'look_up_user',
-        'submit_export',
-        'submit_deletion',
+        ...Array(looks).fill('look_up_user_everywhere'),
+        ...['suppress_users', 'look_up_user_everywhere', 'free_users', 'look_up_user_everywhere'],
+        ...['submit_export', 'submit_deletion'],
       ],
     );
     assert.doesNotMatch(JSON.stringify(own), /mia@/i, 'the audit log names no user');
     assert.deepEqual(faults, []);
     // After a look-up that failed, no button acts on the user before.
     assert.equal(await about.count(), 1);
-    await page.route(/\/user$/, (route) => route.fulfill({ status: 503, json: {} }));
+    let answer: (() => Promise<void>) | undefined;
+    await page.route(/accounts\/\d+\/user$/, (route) => {
+      answer = () => route.fulfill({ status: 503, json: {} });
+    });
     await find('somebody@example.com');
+    // Nor while it runs.
+    await until(async () => answer !== undefined, { deadlineMs: 60_000, what: 'the look-up has begun' });
+    assert.equal(await about.count(), 0);
+    await answer?.();
     await page.getByRole('alert').getByText('The service answered 503.').waitFor();
     assert.equal(await about.count(), 0);
+    assert.equal(await inEnvironment.count(), 0);
     await page.getByRole('region', { name: 'Suppressed users' }).getByText('suppressed').first().waitFor();
   });
 
@@ -800,7 +812,6 @@ describe('the console', { skip }, () => {
       what: 'the events are stored',
     });
     await openPage(reader, 'Users');
-    await reader.getByLabel('Environment', { exact: true }).selectOption(appId);
     await reader.getByLabel('Name', { exact: true }).fill('away@example.com');
     await reader.getByRole('button', { name: 'Find' }).click();
     const events = reader.getByRole('table', { name: 'Events of the user' }).getByRole('row');

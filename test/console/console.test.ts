@@ -334,7 +334,11 @@ describe('the console', { skip }, () => {
       for (const name of ['Invite', 'Add environment', 'Create account', /^Remove/])
         assert.equal(await page.getByRole('button', { name }).count(), 0, `${role} ${name}`);
       for (const name of ['People', 'Audit log', 'Accounts'])
-        assert.equal(await page.getByRole('heading', { name, exact: true }).count(), 0, `${role} ${name}`);
+        assert.equal(
+          await page.getByRole('heading', { name, exact: true }).count(),
+          role === 'privacy' && name === 'Audit log' ? 1 : 0,
+          `${role} ${name}`,
+        );
       assert.deepEqual(faults, []);
     }
   });

@@ -13,7 +13,7 @@ import { useCode } from '../../src/accounts/people/second-factor.js';
 import { readConfig } from '../../src/config.js';
 import { bodies, people, signIns } from '../../src/contract/limits.js';
 import { registryKeys } from '../../src/redis/keys.js';
-import type { AuditEntry } from '../../src/registry/audit/mirror.js';
+import type { AuditEntry } from '../../src/registry/audit/read.js';
 import { freePort } from '../harness/free-port.js';
 import { connectTestRedis } from '../harness/redis-client.js';
 import { type SluiceHandle, startSluice, startTcpProxy } from '../harness/services.js';

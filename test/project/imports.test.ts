@@ -23,6 +23,7 @@ const rooms: readonly string[] = [
   'src/insights',
   'src/ingest',
   'src/operations',
+  'src/privacy/cases',
   'src/privacy/export',
   'src/privacy/retention',
   'src/privacy/suppression',

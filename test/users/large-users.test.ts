@@ -113,13 +113,13 @@ test('a page of a large user reads the last days only, and who looks like them i
   assert.ok(forUser < rows / 2, `${forUser} rows read for the user`);
 
   await insert('9_000_000 + number', `'Large@Example.com'`, 'now64(3)', 1);
-  assert.deepEqual(await findSimilar(client, appId, large), ['Large@Example.com']);
-  const forSimilar = await rowsReadBy((counting) => findSimilar(counting, appId, large));
+  assert.deepEqual(await findSimilar(client, [appId], large), ['Large@Example.com']);
+  const forSimilar = await rowsReadBy((counting) => findSimilar(counting, [appId], large));
   assert.ok(forSimilar < rows / 2, `${forSimilar} rows read for similar ones`);
-  assert.deepEqual(await findSimilar(client, appId, 'Large@Example.com'), [large]);
+  assert.deepEqual(await findSimilar(client, [appId], 'Large@Example.com'), [large]);
   assert.deepEqual(
-    await findSimilar(client, appId, 'LARGE@example.com '),
+    await findSimilar(client, [appId], 'LARGE@example.com '),
     [large, 'Large@Example.com'].sort(),
   );
-  assert.deepEqual(await findSimilar(client, appId, ' '), []);
+  assert.deepEqual(await findSimilar(client, [appId], ' '), []);
 });

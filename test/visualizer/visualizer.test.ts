@@ -11,7 +11,7 @@ import type { Role } from '../../src/contract/roles.js';
 import { pairingIdOfSecret } from '../../src/insights/visualizer/pairings.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { visualizerKeys } from '../../src/redis/keys.js';
-import type { AuditEntry } from '../../src/registry/audit/mirror.js';
+import type { AuditEntry } from '../../src/registry/audit/read.js';
 import { openDescriptors } from '../fuzz/process-figures.js';
 import { createTestAccount } from '../harness/accounts.js';
 import { openRaw } from '../harness/raw-http.js';

@@ -1,4 +1,4 @@
-// Commands: accounts, their callbacks and environments, people, and the audit log.
+// Commands: accounts, their settings, callbacks and environments, and people.
 
 import {
   addEnvironment,
@@ -6,6 +6,7 @@ import {
   type EnvironmentSettings,
   listAccounts,
   parseImportUntil,
+  setAccount,
   setEnvironment,
   showEnvironment,
 } from '../../accounts/accounts.js';
@@ -13,19 +14,21 @@ import { removeCallback, setCallback, showCallback } from '../../accounts/callba
 import { parseOrigins } from '../../accounts/origins.js';
 import { invitePerson, listPeople, removePerson } from '../../accounts/people/people.js';
 import { AdministrationError } from '../../contract/errors.js';
-import { administration, type LimitName, lengths, rateLimits, retention } from '../../contract/limits.js';
-import { administrators, everyone, integrators, operatorsOnly, roles } from '../../contract/roles.js';
+import {
+  administration,
+  cases,
+  type LimitName,
+  lengths,
+  rateLimits,
+  retention,
+} from '../../contract/limits.js';
+import { administrators, everyone, operatorsOnly, roles } from '../../contract/roles.js';
 import { type Static, type TObject, Type } from '../../contract/typebox.js';
 import { findDemoAccount } from '../../operations/deployment.js';
 import { callOptionsOf, isForbidden, isTaken } from '../../privacy/deletion/callback-call.js';
 import { callForTest } from '../../privacy/deletion/callbacks.js';
-import { mirrorAudit, readAuditLog } from '../../registry/audit/mirror.js';
-import { readRegistry } from '../../registry/registry.js';
-import { does, onCommandLine, oneOf, scope, shows, text, texts, wholeNumber } from '../command.js';
+import { does, oneOf, scope, shows, text, texts, wholeNumber } from '../command.js';
 import { copied, copiedOrFails } from '../copied.js';
-
-/** How many lines a list on the command line has at most. */
-const limit = Type.Optional(wholeNumber(1, administration.countMax, onCommandLine));
 
 function limitOf(name: LimitName) {
   const { least = 1 } = rateLimits[name];
@@ -66,6 +69,12 @@ const settings = {
   ),
   origins: Type.Optional(
     Type.Union([Type.Literal('any'), texts], { description: 'any, or a list of origins.' }),
+  ),
+};
+
+const accountSettings = {
+  due_days: Type.Optional(
+    wholeNumber(1, cases.dueDaysMax, { description: 'How many days after it was received a case is due.' }),
   ),
 };
 
@@ -113,6 +122,17 @@ export const accountCommands = {
     details: ({ name, environments }) => ({ name, environments }),
     run: (context, { name, environments }) =>
       copied(context, createAccount(context.redis, name, environments)),
+  }),
+  setAccount: does('changed the settings of an account', {
+    summary: 'Change what holds for a whole account',
+    may: administrators,
+    http: 'PATCH /accounts/:account_id',
+    cli: 'accounts set ACCOUNT_ID [--due-days NUMBER]   due-days: how many days after it was received a case is due',
+    given: accountSettings,
+    called: 'setting',
+    details: ({ account_id: _, ...settings }) => settings,
+    run: (context, { account_id, ...settings }) =>
+      copiedOrFails(context, setAccount(context.redis, account_id, settings)),
   }),
 
   showCallback: shows({
@@ -230,44 +250,4 @@ export const accountCommands = {
     details: ({ person_id }) => ({ personId: person_id }),
     run: (context, { person_id }) => copiedOrFails(context, removePerson(context.redis, person_id)),
   }),
-
-  listAudit: shows({
-    summary: 'The last 100 actions: who, what, when, from where; to privacy officers their own',
-    may: integrators,
-    http: 'GET /audit',
-    cli: 'audit list [--limit NUMBER]   who did what, newest first',
-    given: {
-      ...scope,
-      before: Type.Optional(
-        Type.String({
-          description: 'With `before_id`: only older ones than the action with this `at`.',
-        }),
-      ),
-      before_id: Type.Optional(Type.String({ description: 'Its `id`.' })),
-      limit,
-    },
-    takesTurns: true,
-    run: async (context, { account_id: accountId, before: at, before_id: id, limit: count }) => {
-      const { redis, clickhouse, principal, caller } = context;
-      const before = at === undefined && id === undefined ? undefined : placeOf(at, id);
-      const countMax = count ?? administration.listedMax;
-      // So that an action is in the list as soon as it is done.
-      await mirrorAudit(redis, clickhouse);
-      if (accountId === undefined) return readAuditLog(clickhouse, countMax, undefined, before);
-      const { environments } = await readRegistry(redis);
-      const own = [...environments.values()].filter(({ account_id }) => account_id === accountId);
-      const appIds = own.map(({ app_id }) => app_id);
-      // Privacy officers see what they did themselves.
-      const person = principal.role === 'privacy' ? { person: caller } : {};
-      return readAuditLog(clickhouse, countMax, { accountId, appIds, ...person }, before);
-    },
-  }),
 };
-
-/** The action before which the audit log is read: the time and the id of the last one that the caller has. */
-function placeOf(at = '', id: string | undefined) {
-  if (id === undefined) throw new AdministrationError('before_id must be a string');
-  if (!/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/.test(at) || Number.isNaN(Date.parse(at)))
-    throw new AdministrationError('before must be the time of an action of the audit log');
-  return { at, id };
-}

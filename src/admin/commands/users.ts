@@ -4,8 +4,10 @@ import { bodies, lengths } from '../../contract/limits.js';
 import { privacyOfficers } from '../../contract/roles.js';
 import { exportSchema } from '../../contract/schemas.js';
 import { Type } from '../../contract/typebox.js';
+import { checkOpenCase } from '../cases.js';
 import { does, optional, shows, text } from '../command.js';
 import { listExportsOf, requestExport } from '../exports.js';
+import { showRequestsOf, showSimilarEverywhere, showUserEverywhere } from '../user-everywhere.js';
 import {
   changeSuppression,
   showEventCounts,
@@ -21,7 +23,10 @@ const user = {
   user_id: Type.Optional(Type.Unsafe<number | string>({ type: ['integer', 'string'] })),
   anonymous_id: optional,
 };
-const users = { users: exportSchema.properties.users };
+const users = {
+  users: exportSchema.properties.users,
+  case_id: Type.Optional(Type.String({ description: 'The open case in which it is done.' })),
+};
 /** What a look-up and the time line share. */
 const manyUsers = { checkedInside: ['users'], bodyBytesMax: bodies.adminListBytesMax };
 
@@ -42,6 +47,31 @@ export const userCommands = {
     },
     takesTurns: true,
     run: (context, { app_id, events = true, ...named }) => showUser(context, app_id, named, events),
+  }),
+  lookUpUserEverywhere: does('looked up a user in all environments', {
+    summary:
+      'Where in an account something is held about a user, how much, since when, and whether suppressed',
+    may: privacyOfficers,
+    http: 'POST /accounts/:account_id/user',
+    given: user,
+    takesTurns: true,
+    run: (context, { account_id, ...named }) => showUserEverywhere(context, account_id, named),
+  }),
+  findSimilarUsersEverywhere: does('looked for similar users in all environments', {
+    summary: 'Identities in any environment that are the same in lower case and without blanks around them',
+    may: privacyOfficers,
+    http: 'POST /accounts/:account_id/user/similar',
+    given: { identity: text },
+    takesTurns: true,
+    run: (context, { account_id, identity }) => showSimilarEverywhere(context, account_id, { identity }),
+  }),
+  findRequestsOfUser: does('looked for the requests of a user', {
+    summary: 'Deletions and exports that concern a user: of the last 30 days, or still kept',
+    may: privacyOfficers,
+    http: 'POST /accounts/:account_id/user/requests',
+    given: user,
+    takesTurns: true,
+    run: (context, { account_id, ...named }) => showRequestsOf(context, account_id, named),
   }),
   countUserEvents: does('counted the events of a user', {
     summary: 'Which events of a user are stored how often, and the first and the last time of each',
@@ -82,7 +112,7 @@ export const userCommands = {
     run: (context, { account_id }) => showSuppressed(context, account_id),
   }),
   suppressUsers: does(
-    { suppress_users: 'suppressed users', free_users: 'freed suppressed users' },
+    { suppress_users: 'suppressed users', free_users: 'lifted the suppression of users' },
     {
       ...manyUsers,
       summary: 'Suppress users, or free them',
@@ -96,8 +126,10 @@ export const userCommands = {
       },
       action: ({ suppress }) => (suppress ? 'suppress_users' : 'free_users'),
       details: howMany,
-      run: (context, { account_id, users, suppress }) =>
-        changeSuppression(context, account_id, users, suppress),
+      run: async (context, { account_id, users, suppress, case_id }) => {
+        await checkOpenCase(context, account_id, case_id);
+        return changeSuppression(context, account_id, users, suppress);
+      },
     },
   ),
 
@@ -114,11 +146,15 @@ export const userCommands = {
     http: { 'POST /accounts/:account_id/user_exports': 'submitExportOfAccount' },
     given: users,
     details: howMany,
-    run: (context, { account_id, users }) => requestExport(context, account_id, users),
+    detailsOfResult: ({ user_export_id }) => ({ user_export_id }),
+    run: async (context, { account_id, users, case_id }) => {
+      await checkOpenCase(context, account_id, case_id);
+      return requestExport(context, account_id, users);
+    },
   }),
 };
 
 /** Of users the audit log says only how many. */
-function howMany({ users }: { readonly users: unknown }) {
-  return Array.isArray(users) ? { users: users.length } : {};
+function howMany({ users, case_id }: { readonly users: unknown; readonly case_id?: string }) {
+  return { ...(Array.isArray(users) && { users: users.length }), ...(case_id !== undefined && { case_id }) };
 }

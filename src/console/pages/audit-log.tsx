@@ -1,110 +1,60 @@
-// The audit log: who did what to which account, environment, key or deletion request. Operators see all accounts.
+// The audit log: who did what to which account, environment, key or deletion request. Operators see all accounts, privacy officers
+// what was done with users.
 
+import { useState } from 'preact/hooks';
 import type { Role } from '../../contract/roles.js';
-import { type Account, call, part } from '../api.js';
-import { type Answer, actionText } from '../commands.js';
-import { Pages, usePages } from '../parts/paged.js';
-import { Time } from '../parts/parts.js';
-import { Table } from '../parts/table.js';
-import { accounts, person } from '../session.js';
-import { detailText, outcomeText } from './audit-words.js';
-
-type AuditEntry = Answer<'listAudit'>[number];
-
-/** How many lines the service sends at most. */
-const perPage = 100;
+import type { Account } from '../api.js';
+import { actionsInWords } from '../commands.js';
+import { Choice, Field } from '../parts/fields.js';
+import { Form } from '../parts/form.js';
+import { person } from '../session.js';
+import { AuditLines } from './audit-lines.js';
 
 const auditTexts: Readonly<Record<Role, string>> = {
   operator: 'The actions in all accounts, the latest first.',
   administrator: 'The actions in this account, the latest first.',
-  privacy: 'What you did in this account, the latest first.',
+  privacy: 'What was done with users of this account, by anybody, and what you did. The latest first.',
   viewer: '',
 };
 
-/** Privacy officers see their own actions. */
-export function auditTitle(): string {
-  return person.value?.role === 'privacy' ? 'Your actions' : 'Audit log';
-}
-
-const actors: Readonly<Record<string, string>> = {
-  admin_token: 'ADMIN_TOKEN',
-  command_line: 'command line',
-  api_key: 'API key',
-  person: '',
-};
+const any = { who: '', action: '', since: '', until: '' };
 
 export function AuditLog({ account }: { readonly account: Account | undefined }) {
   const isOperator = person.value?.role === 'operator';
-  const path =
-    isOperator || account === undefined ? '/audit' : `/audit?account_id=${part(account.account_id)}`;
-  const log = usePages(
-    path,
-    (oldest?: AuditEntry) =>
-      call<Answer<'listAudit'>>('GET', oldest === undefined ? path : `${path}${beforeOf(path, oldest)}`),
-    (page) => (page.length < perPage ? undefined : page.at(-1)),
-  );
+  const [wanted, setWanted] = useState(any);
+  const [shown, setShown] = useState(any);
+  const set = (name: keyof typeof any) => (value: string) => setWanted({ ...wanted, [name]: value });
   return (
     <section class="card">
-      <h2>{auditTitle()}</h2>
-      <p class="muted">
-        {auditTexts[person.value?.role ?? 'viewer']}{' '}
-        <button type="button" class="small" onClick={log.reload}>
-          Load again
-        </button>
-      </p>
-      <Pages from={log} button="Earlier actions">
-        {(shown) => (
-          <Table
-            caption={auditTitle()}
-            rows={shown.flat()}
-            {...(shown.length === 1 ? { first: 20 } : {})}
-            keyOf={({ id }) => id}
-            empty="No action yet. Each action of a person, a program or the command line gets a line here."
-            columns={[
-              { title: 'When', text: (each) => each.at, cell: (each) => <Time at={each.at} seconds /> },
-              {
-                title: 'Who',
-                text: (each) => [actors[each.actor] ?? each.actor, each.actor_name].join(' ').trim(),
-              },
-              {
-                title: 'What',
-                text: (each) => actionText(each.action),
-                cell: (each) => <span class="what">{actionText(each.action)}</span>,
-              },
-              {
-                title: 'About',
-                text: (each) => aboutOf(each),
-                cell: (each) => <span class="about">{aboutOf(each)}</span>,
-              },
-              {
-                title: 'Outcome',
-                text: (each) => outcomeText(each.outcome),
-                cell: (each) => (
-                  <span class={each.outcome === 'done' ? 'chip good' : 'chip warn'}>
-                    {outcomeText(each.outcome)}
-                  </span>
-                ),
-              },
-              { title: 'From', text: (each) => each.address },
-            ]}
-          />
-        )}
-      </Pages>
+      <h2>Audit log</h2>
+      <p class="muted">{auditTexts[person.value?.role ?? 'viewer']}</p>
+      <Form label="Find actions" submit="Find" inline work={async () => setShown(wanted)}>
+        <Field label="Who" value={wanted.who} set={set('who')} hint="An e-mail address. Empty: anybody." />
+        <Choice
+          label="What"
+          value={wanted.action}
+          set={set('action')}
+          options={[['', 'anything'], ...actionsInWords()]}
+        />
+        <Field label="From day" type="date" value={wanted.since} set={set('since')} />
+        <Field label="To day" type="date" value={wanted.until} set={set('until')} />
+      </Form>
+      <AuditLines
+        of={{
+          account_id: isOperator ? undefined : account?.account_id,
+          who: shown.who.trim().toLowerCase(),
+          action: shown.action,
+          since: shown.since && new Date(`${shown.since}T00:00:00`).toISOString(),
+          until: shown.until && new Date(`${shown.until}T23:59:59.999`).toISOString(),
+        }}
+        caption="Audit log"
+        file="audit-log"
+        empty={
+          shown === any
+            ? 'No action yet. Each action of a person, a program or the command line gets a line here.'
+            : 'No action is as you asked for.'
+        }
+      />
     </section>
   );
-}
-
-function beforeOf(path: string, { at, id }: AuditEntry): string {
-  return `${path.includes('?') ? '&' : '?'}before=${part(at)}&before_id=${part(id)}`;
-}
-
-function aboutOf({ app_id, account_id, key_id, deletion_request_id, details }: AuditEntry): string {
-  const named = Object.entries(details).map(([name, value]) => detailText(name, value));
-  const account = accounts.value.find((each) => each.account_id === account_id)?.name ?? account_id;
-  const environment = accounts.value
-    .flatMap(({ environments }) => environments)
-    .find((each) => each.app_id === app_id)?.name;
-  const key = key_id === '' ? '' : `key ${key_id}`;
-  const request = deletion_request_id === '' ? '' : `request ${deletion_request_id.slice(0, 8)}`;
-  return [account, environment ?? app_id, key, request, ...named].filter((text) => text !== '').join(' · ');
 }

@@ -1,6 +1,6 @@
 // Puts into words what a line of the audit log has for programs.
 
-import { durationText } from '../parts/parts.js';
+import { dayText, durationText } from '../parts/parts.js';
 
 const outcomes: Readonly<Record<string, string>> = {
   done: 'done',
@@ -26,6 +26,12 @@ const texts: Readonly<Record<string, (value: unknown) => string>> = {
   users_found: (count) => `${Number(count).toLocaleString()} found`,
   suppress: () => 'suppressed, too',
   erase: () => 'erased at once',
+  reference: (reference) => `“${reference}”`,
+  received_on: (day) => `received on ${dayText(String(day))}`,
+  due_on: (day) => `due on ${dayText(String(day))}`,
+  due_days: (days) => `cases are due after ${days} days`,
+  result: (result) => `“${result}”`,
+  case_id: (id) => `case ${String(id).slice(0, 8)}`,
   records: amount('record', 'records'),
   user_export_id: (id) => `export ${String(id).slice(0, 8)}`,
   overlapMs: (ms) => `the old one ends after ${durationText(Number(ms) / 1000)}`,

@@ -72,7 +72,11 @@ function OfEnvironment({ environment }: { readonly environment: EnvironmentOfLis
               }
               empty="No record was refused lately. A note of a refused record says what was wrong and holds no value of it."
               columns={[
-                { title: 'When', text: (each) => each.time, cell: (each) => <Time at={each.time} seconds /> },
+                {
+                  title: 'When',
+                  text: (each) => each.time,
+                  cell: (each) => <Time at={each.time} to="second" />,
+                },
                 {
                   title: 'Why',
                   text: (each) => each.code,

@@ -1,7 +1,6 @@
 // Deletions and exports of an account: what was requested, and how far it is.
 
 import { useState } from 'preact/hooks';
-import type { DeletionState } from '../../contract/deletion-states.js';
 import { type Account, call, type Deletion, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { useDraft } from '../parts/draft.js';
@@ -12,35 +11,11 @@ import { durationText, Time } from '../parts/parts.js';
 import { Table } from '../parts/table.js';
 import { may } from '../session.js';
 import { Evidence } from './deletion-evidence.js';
+import { states, stateText, toneOf } from './deletion-words.js';
 import { Exports } from './exports.js';
 import { NewDeletion } from './new-deletion.js';
 
 const everyMs = 2_000;
-
-const states: Readonly<Record<DeletionState, string>> = {
-  submitted: 'submitted',
-  finding_users: 'looks up its users',
-  waiting_for_backlog: 'waits for records that came before it',
-  deleting: 'deletes',
-  verifying: 'counts what is left',
-  hidden: 'hidden, will be erased from the disk',
-  complete: 'complete',
-  targets_lost: 'lost its list: submit it again',
-  ended: 'ended without being carried out',
-  clickhouse_unavailable: 'waits for ClickHouse',
-  no_room: 'waits for room on a disk',
-  mutation_failed: 'deletes again what was left',
-  failed: 'tries again after an error',
-};
-
-/** Complete, and none of its users had any rows: perhaps the wrong names were submitted. */
-function isOfNobody({ status, users_found }: Deletion): boolean {
-  return status === 'complete' && users_found === 0;
-}
-
-function stateText(deletion: Deletion): string {
-  return isOfNobody(deletion) ? 'complete, found nobody' : states[deletion.state];
-}
 
 export function Deletions({ account }: { readonly account: Account }) {
   const [state, setState] = useState('');
@@ -93,6 +68,7 @@ export function Deletions({ account }: { readonly account: Account }) {
           {(pages) => (
             <Table
               caption="Deletions"
+              copies
               rows={pages.flatMap((page) => page.deletions)}
               {...(pages.length === 1 ? { first: 20 } : {})}
               keyOf={({ deletion_request_id }) => deletion_request_id}
@@ -113,13 +89,7 @@ export function Deletions({ account }: { readonly account: Account }) {
                 {
                   title: 'State',
                   text: stateText,
-                  cell: (each) => (
-                    <span
-                      class={`chip ${each.status !== 'complete' ? 'warn' : isOfNobody(each) ? '' : 'good'}`}
-                    >
-                      {stateText(each)}
-                    </span>
-                  ),
+                  cell: (each) => <span class={`chip ${toneOf(each)}`}>{stateText(each)}</span>,
                 },
                 {
                   title: 'Complete',

@@ -1,4 +1,5 @@
 // The pages of privacy officers, which come as a file of their own.
 
+export { Cases } from './cases.js';
 export { Deletions } from './deletions.js';
 export { Users } from './users.js';

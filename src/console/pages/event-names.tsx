@@ -51,6 +51,7 @@ export function EventNames({ environment }: { readonly environment: EnvironmentO
             {data.length > listed && <Field label="Find an event" value={wanted} set={setWanted} />}
             <Table
               caption="Event names"
+              copies
               rows={data.filter(({ event }) => event.toLowerCase().includes(wanted.toLowerCase()))}
               first={listed}
               keyOf={({ event }) => event}

@@ -3,6 +3,7 @@
 import { counts } from '../../contract/lengths.js';
 import { type Account, call, part } from '../api.js';
 import type { Answer } from '../commands.js';
+import { useCase } from '../parts/case.js';
 import { Dialog } from '../parts/dialog.js';
 import { forgetDrafts, useDraft } from '../parts/draft.js';
 import { Form } from '../parts/form.js';
@@ -93,13 +94,14 @@ function NewExport(props: { readonly account: Account; readonly form: string; re
   const { account, form, close } = props;
   const users = useListOfUsers(form, counts.exportUsersMax);
   const { list, sent = 0, requests } = users;
+  const { inCase, field } = useCase(account);
   const forget = () => {
     forgetDrafts(form);
     close();
   };
   const submit = async (signal: AbortSignal) => {
     const path = pathOf(account);
-    const isDone = await users.send(signal, (some) => call('POST', path, { users: some }));
+    const isDone = await users.send(signal, (some) => call('POST', path, { users: some, ...inCase }));
     if (isDone) forget();
   };
   return (
@@ -123,7 +125,8 @@ function NewExport(props: { readonly account: Account; readonly form: string; re
             exports: download the first ones before you request more.
           </p>
         )}
-        {may('submitDeletion') && <PreviewOf of={users} account={account} />}
+        {field}
+        {may('submitDeletion') && <PreviewOf of={users} account={account} inCase={inCase} />}
         <Sending of={users} what="Requested" />
       </Form>
     </Dialog>

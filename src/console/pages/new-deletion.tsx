@@ -3,6 +3,7 @@
 import { useState } from 'preact/hooks';
 import { confirmedUsersMin, counts } from '../../contract/lengths.js';
 import { type Account, call, part } from '../api.js';
+import { useCase } from '../parts/case.js';
 import { Dialog } from '../parts/dialog.js';
 import { forgetDrafts, useDraft } from '../parts/draft.js';
 import { Check, Field } from '../parts/fields.js';
@@ -18,6 +19,7 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
   const [reference, setReference] = useDraft(`${form} reference`, '');
   const [suppress, setSuppress] = useDraft(`${form} suppress`, false);
   const [done, setDone] = useState(false);
+  const { inCase, field } = useCase(account);
   const forget = () => {
     forgetDrafts(form);
     closeForm();
@@ -31,6 +33,7 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
     const isDone = await users.send(signal, (some, number) =>
       call('POST', `/accounts/${part(account.account_id)}/user_deletion`, {
         users: some,
+        ...inCase,
         ...(suppress ? { suppress } : {}),
         ...(reference.trim() === '' ? {} : { reference: referenceOf(reference.trim(), number, requests) }),
       }),
@@ -69,7 +72,8 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
         work={submit}
       >
         <ListFields of={users} to="delete" />
-        <PreviewOf of={users} account={account} />
+        {field}
+        <PreviewOf of={users} account={account} inCase={inCase} />
         <Field
           label="Reference"
           value={reference}

@@ -56,6 +56,15 @@ export const pages: readonly Page[] = [
       )),
   },
   {
+    path: '/cases',
+    title: 'Cases',
+    isFor: () => may('listCases'),
+    show: (account) =>
+      ofAccount(account, (chosen) => (
+        <desk.Later>{({ Cases }) => <Cases key={chosen.account_id} account={chosen} />}</desk.Later>
+      )),
+  },
+  {
     path: '/data-quality',
     title: 'Data quality',
     show: (account) =>

@@ -89,6 +89,7 @@ function ApiKeys({ environment }: { readonly environment: EnvironmentOfList }) {
         {(data) => (
           <Table
             caption="API keys"
+            copies
             rows={data}
             keyOf={({ id }) => id}
             empty={

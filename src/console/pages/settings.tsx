@@ -13,7 +13,7 @@ import { useResource } from '../parts/resource.js';
 import { roleNames, roleTexts } from '../parts/roles.js';
 import { Table } from '../parts/table.js';
 import { accounts, may, person } from '../session.js';
-import { AuditLog, auditTitle } from './audit-log.js';
+import { AuditLog } from './audit-log.js';
 import { Deployment } from './deployment.js';
 import { EnvironmentSettings } from './environment-settings.js';
 import { OwnAccess } from './own-access.js';
@@ -54,7 +54,7 @@ function sectionsFor(account: Account | undefined): readonly Section[] {
     may('createAccount') && { id: 'accounts', title: 'Accounts', show: () => <Accounts /> },
     may('showDeployment') && { id: 'deployment', title: 'Deployment', show: () => <Deployment /> },
     { id: 'access', title: 'Your access', show: () => <OwnAccess /> },
-    may('listAudit') && { id: 'audit', title: auditTitle(), show: () => <AuditLog account={account} /> },
+    may('listAudit') && { id: 'audit', title: 'Audit log', show: () => <AuditLog account={account} /> },
   ];
   return all.filter((each) => each !== false);
 }
@@ -143,6 +143,7 @@ function People({ account }: { readonly account: Account }) {
         {(data) => (
           <Table
             caption="People"
+            copies
             rows={data}
             keyOf={({ person_id }) => person_id}
             empty="Nobody is here yet. Invite the first person below."

@@ -51,11 +51,16 @@ export function TimeLine(props: {
         {(pages) => (
           <Table
             caption="Events of the user"
+            copies
             rows={pages.flatMap((page) => page.events)}
             keyOf={({ event_id }) => event_id}
             empty="No event of this user is stored."
             columns={[
-              { title: 'When', text: (each) => each.time, cell: (each) => <Time at={each.time} seconds /> },
+              {
+                title: 'When',
+                text: (each) => each.time,
+                cell: (each) => <Time at={each.time} to="second" />,
+              },
               { title: 'Event', text: (each) => each.event },
               { title: 'Sent as', text: (each) => each.user_id ?? each.identity },
               {

@@ -1,27 +1,92 @@
-// Users: finds a user by a name, and shows what is held about them.
+// Users: finds a person in all environments of the account, and shows what is held about them and what can be done.
 
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import type { UserKind } from '../../parsing/csv/user-list.js';
-import { type Account, ApiError, call, type EnvironmentOfList, part } from '../api.js';
+import { type Account, ApiError, call, part } from '../api.js';
 import type { Answer } from '../commands.js';
-import { useEnvironment } from '../parts/environment.js';
 import { Choice, Field } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
 import { Loaded, Problem } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { usersText } from '../parts/user-list-form.js';
-import { type FoundUser, UserDetails } from './user.js';
+import { PersonFound } from './person.js';
+import type { FoundPerson } from './person-name.js';
+
+/** How a person was asked for. */
+type Asked = { readonly kind: UserKind; readonly name: string };
 
 export function Users({ account }: { readonly account: Account }) {
-  const { environment, field } = useEnvironment(account);
+  const path = `/accounts/${part(account.account_id)}/user`;
+  const [asked, setAsked] = useState<Asked>({ kind: 'identity', name: '' });
+  const [answer, setAnswer] = useState<{ readonly of: Asked; readonly person: FoundPerson } | undefined>(
+    undefined,
+  );
+  const [fault, setFault] = useState('');
+  const latest = useRef(0);
+  const lookUp = async (of: Asked) => {
+    latest.current += 1;
+    const own = latest.current;
+    const person = await call<FoundPerson>('POST', path, { [of.kind]: of.name });
+    if (own === latest.current) setAnswer({ of, person });
+  };
+  // What the page shows and its buttons act on must be the person that the field names.
+  const find = async (of: Asked) => {
+    setAnswer(undefined);
+    setFault('');
+    await lookUp(of);
+  };
+  // The button disappears with the person, so the page says what went wrong.
+  const orSay = (error: unknown) => {
+    if (!(error instanceof ApiError)) throw error;
+    setAnswer(undefined);
+    setFault(error.message);
+  };
+  const findSimilar = async (identity: string) => {
+    const of: Asked = { kind: 'identity', name: identity };
+    setAsked(of);
+    await find(of).catch(orSay);
+  };
   return (
     <>
-      <div class="head">
-        <h1>Users</h1>
-        {field}
-      </div>
-      {environment !== undefined && (
-        <OfEnvironment key={environment.app_id} account={account} environment={environment} />
+      <h1>Users</h1>
+      <section class="card">
+        <Form label="Find a user" submit="Find" inline work={() => find(asked)}>
+          <Choice
+            label="By"
+            value={asked.kind}
+            set={(kind) => setAsked({ ...asked, kind })}
+            options={[
+              ['identity', 'identity, such as an e-mail address'],
+              ['user_id', 'user id (a number)'],
+              ['anonymous_id', 'anonymous id of a browser or phone'],
+            ]}
+          />
+          <Field
+            label="Name"
+            value={asked.name}
+            set={(name) => setAsked({ ...asked, name })}
+            hint="Exactly as it was sent. Each look-up is noted in the audit log, without the name."
+            required
+          />
+        </Form>
+      </section>
+      <Problem text={fault} />
+      {answer === undefined ? (
+        <p class="empty">
+          Find a person to see what is held about them in all environments of {account.name}, which requests
+          concern them, and to export, suppress or delete them.
+        </p>
+      ) : (
+        <PersonFound
+          key={`${answer.of.kind} ${answer.of.name}`}
+          account={account}
+          path={path}
+          asked={{ [answer.of.kind]: answer.of.name }}
+          name={answer.of.name}
+          person={answer.person}
+          findSimilar={findSimilar}
+          reload={() => lookUp(answer.of).catch(orSay)}
+        />
       )}
       <Suppressed account={account} />
     </>
@@ -49,79 +114,5 @@ function Suppressed({ account }: { readonly account: Account }) {
         )}
       </Loaded>
     </section>
-  );
-}
-
-type Asked = Readonly<Partial<Record<UserKind, string>>>;
-type Found = {
-  readonly asked: Asked;
-  readonly name: string;
-  readonly user: FoundUser;
-};
-
-function OfEnvironment(props: { readonly account: Account; readonly environment: EnvironmentOfList }) {
-  const { account, environment } = props;
-  const path = `/environments/${part(environment.app_id)}/user`;
-  const [kind, setKind] = useState<UserKind>('identity');
-  const [name, setName] = useState('');
-  const [answer, setAnswer] = useState<Found | undefined>(undefined);
-  const [fault, setFault] = useState('');
-  const lookUp = async (of: UserKind, wanted: string) => {
-    const asked: Asked = { [of]: wanted };
-    const user = await call<FoundUser>('POST', path, { ...asked, events: false });
-    setAnswer({ asked, name: wanted, user });
-  };
-  // What the page shows and its buttons act on must be the user that the field names.
-  const find = async (of: UserKind, wanted: string) => {
-    setAnswer(undefined);
-    setFault('');
-    await lookUp(of, wanted);
-  };
-  // Its button disappears with the user before, so the page says what went wrong.
-  const findSimilar = async (identity: string) => {
-    setKind('identity');
-    setName(identity);
-    await find('identity', identity).catch((error: unknown) => {
-      if (!(error instanceof ApiError)) throw error;
-      setFault(error.message);
-    });
-  };
-  return (
-    <>
-      <section class="card">
-        <Form label="Find a user" submit="Find" inline work={() => find(kind, name)}>
-          <Choice
-            label="By"
-            value={kind}
-            set={setKind}
-            options={[
-              ['identity', 'identity'],
-              ['user_id', 'user id'],
-              ['anonymous_id', 'anonymous id'],
-            ]}
-          />
-          <Field
-            label="Name"
-            value={name}
-            set={setName}
-            hint="Exactly as it was sent. Each look-up is noted in the audit log, without the name."
-            required
-          />
-        </Form>
-      </section>
-      <Problem text={fault} />
-      {answer === undefined ? (
-        <p class="empty">Find a user to see what is held about them in {environment.name}.</p>
-      ) : (
-        <UserDetails
-          key={`${Object.keys(answer.asked)} ${answer.name}`}
-          account={account}
-          path={path}
-          {...answer}
-          findSimilar={findSimilar}
-          reload={() => lookUp(Object.keys(answer.asked)[0] as UserKind, answer.name)}
-        />
-      )}
-    </>
   );
 }

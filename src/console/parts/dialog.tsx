@@ -9,6 +9,8 @@ import { DialogHold } from './work.js';
 export function Dialog(props: {
   readonly title: string;
   readonly close: () => void;
+  /** For tables. */
+  readonly wide?: true;
   readonly children: ComponentChildren;
 }) {
   const id = useId();
@@ -40,7 +42,13 @@ export function Dialog(props: {
     close();
   };
   return (
-    <dialog ref={dialog} aria-labelledby={id} onKeyDown={onKeyDown} onClose={onClose}>
+    <dialog
+      ref={dialog}
+      class={props.wide && 'wide'}
+      aria-labelledby={id}
+      onKeyDown={onKeyDown}
+      onClose={onClose}
+    >
       <h2 id={id}>{props.title}</h2>
       <DialogHold.Provider value={hold}>{props.children}</DialogHold.Provider>
     </dialog>

@@ -18,7 +18,7 @@ export function Events(props: {
         {
           title: 'Accepted',
           text: (each) => each.received_at,
-          cell: (each) => <Time at={each.received_at} seconds />,
+          cell: (each) => <Time at={each.received_at} to="second" />,
         },
         { title: 'Event', text: (each) => each.event },
         {

@@ -47,7 +47,7 @@ export function Field(props: {
   readonly value: string;
   readonly set: (value: string) => void;
   readonly hint?: string;
-  readonly type?: 'text' | 'email' | 'password' | 'number';
+  readonly type?: 'text' | 'email' | 'password' | 'number' | 'date';
   readonly required?: boolean;
   readonly complete?: string;
   readonly mode?: 'numeric';

@@ -5,16 +5,32 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { onlyDenied } from '../session.js';
 import type { Resource } from './resource.js';
 
-/** A time in the reader's zone, to the minute or, with `seconds`, to the second. On hover it is in UTC. */
-export function Time({ at, seconds = false }: { readonly at: string; readonly seconds?: boolean }) {
+const timeForms = {
+  day: { dateStyle: 'medium' },
+  minute: { dateStyle: 'medium', timeStyle: 'short' },
+  second: { dateStyle: 'medium', timeStyle: 'medium' },
+} as const;
+
+/** A time in the reader's zone, to the minute or as it is asked for. On hover it is in UTC. */
+export function Time({ at, to = 'minute' }: { readonly at: string; readonly to?: keyof typeof timeForms }) {
   const date = new Date(at);
-  const form = { dateStyle: 'medium', timeStyle: seconds ? 'medium' : 'short' } as const;
-  const text = date.toLocaleString(undefined, form);
+  const text = date.toLocaleString(undefined, timeForms[to]);
   return (
     <time dateTime={at} title={`${date.toISOString().replace('T', ' ').slice(0, 19)} UTC`}>
       {text}
     </time>
   );
+}
+
+/** A day such as `2026-03-01`, as the reader writes it. */
+export function dayText(day: string): string {
+  return new Date(`${day}T12:00:00`).toLocaleDateString(undefined, { dateStyle: 'medium' });
+}
+
+/** Today, in the reader's zone. */
+export function today(): string {
+  const now = new Date();
+  return new Date(now.getTime() - now.getTimezoneOffset() * 60_000).toISOString().slice(0, 10);
 }
 
 /** Roughly how long, in the largest unit that fits. */

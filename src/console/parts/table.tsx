@@ -1,4 +1,4 @@
-// A table that can be sorted and copied as CSV.
+// A table that can be sorted, and copied as CSV where that helps.
 
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
@@ -48,7 +48,10 @@ function shownOf(text: string | number): string {
   return typeof text === 'number' ? text.toLocaleString() : text;
 }
 
-/** A table that can be copied as CSV. Narrow screens show each row as a list of titles and cells. */
+/** So few are seen without a count; what is shown first of others is never less. */
+const fewRows = 4;
+
+/** A table. Narrow screens show each row as a list of titles and cells. */
 export function Table<Row>(props: {
   readonly caption: string;
   readonly columns: readonly Column<Row>[];
@@ -58,8 +61,10 @@ export function Table<Row>(props: {
   readonly actions?: (row: Row) => ComponentChildren;
   /** How many rows are shown until the reader asks for all. */
   readonly first?: number;
+  /** Whether somebody takes the rows elsewhere. */
+  readonly copies?: true;
 }) {
-  const { caption, columns, rows, keyOf, empty, actions, first = rows.length } = props;
+  const { caption, columns, rows, keyOf, empty, actions, first = rows.length, copies } = props;
   const [wantsAll, setWantsAll] = useState(false);
   const [sorting, setSorting] = useState<{ title: string; isUp: boolean } | undefined>(undefined);
   const column = columns.find(({ title }) => title === sorting?.title);
@@ -67,10 +72,6 @@ export function Table<Row>(props: {
   const ordered = sorted(rows, order);
   const shown = wantsAll ? ordered : ordered.slice(0, first);
   if (rows.length === 0) return <p class="empty">{empty}</p>;
-  const csv = csvOf([
-    columns.map(({ title }) => title),
-    ...ordered.map((row) => columns.map(({ text }) => text(row))),
-  ]);
   return (
     <div class="table">
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard has to reach what scrolls sideways */}
@@ -128,23 +129,34 @@ export function Table<Row>(props: {
           </tbody>
         </table>
       </section>
-      <p class="below">
-        <span class="muted">
-          {shown.length < rows.length && `${shown.length.toLocaleString()} of `}
-          {rows.length.toLocaleString()} {rows.length === 1 ? 'row' : 'rows'}
-        </span>
-        {shown.length < rows.length && (
-          <button
-            type="button"
-            class="small"
-            aria-label={`Show all of ${caption}`}
-            onClick={() => setWantsAll(true)}
-          >
-            Show all
-          </button>
-        )}
-        <Copy text={csv} label="Copy as CSV:" what={caption} />
-      </p>
+      {(copies || rows.length > fewRows) && (
+        <p class="below">
+          <span class="muted">
+            {shown.length < rows.length && `${shown.length.toLocaleString()} of `}
+            {rows.length.toLocaleString()} {rows.length === 1 ? 'row' : 'rows'}
+          </span>
+          {shown.length < rows.length && (
+            <button
+              type="button"
+              class="small"
+              aria-label={`Show all of ${caption}`}
+              onClick={() => setWantsAll(true)}
+            >
+              Show all
+            </button>
+          )}
+          {copies && (
+            <Copy
+              text={csvOf([
+                columns.map(({ title }) => title),
+                ...ordered.map((row) => columns.map(({ text }) => text(row))),
+              ])}
+              label="Copy as CSV:"
+              what={caption}
+            />
+          )}
+        </p>
+      )}
     </div>
   );
 }

@@ -269,7 +269,12 @@ type Previewed = { readonly of: string; readonly parts: readonly Preview[] };
 const perPreviewMax = counts.deletionTargetsMax;
 
 /** A button that asks what is held now about the users of the list, and the answer. */
-export function PreviewOf({ of, account }: { readonly of: ListOfUsers; readonly account: Account }) {
+export function PreviewOf(props: {
+  readonly of: ListOfUsers;
+  readonly account: Account;
+  readonly inCase: object;
+}) {
+  const { of, account, inCase } = props;
   const { list, name, kind } = of;
   const [previewed, setPreviewed] = useState<Previewed | undefined>(undefined);
   const [lookedUp, setLookedUp] = useState<number | undefined>(undefined);
@@ -281,7 +286,7 @@ export function PreviewOf({ of, account }: { readonly of: ListOfUsers; readonly 
         setLookedUp(from);
         const some = list.users.slice(from, from + perPreviewMax);
         const path = `/accounts/${part(account.account_id)}/user_deletion`;
-        const found = await call<Preview>('POST', path, { users: some, dry_run: true });
+        const found = await call<Preview>('POST', path, { users: some, dry_run: true, ...inCase });
         const unclear = found.unclear.map((each) => ({ ...each, place: each.place + from }));
         parts.push({ ...found, unclear });
       }
@@ -322,6 +327,7 @@ function Found(props: {
       {unclear.length > 0 && (
         <Table
           caption="Users to look at again"
+          copies
           rows={unclear}
           first={50}
           keyOf={({ place }) => String(place)}
@@ -334,7 +340,7 @@ function Found(props: {
               text: ({ similar }) => (similar === 0 ? '' : `${similar} in another case or with blanks`),
             },
           ]}
-          {...(unclear.some(({ similar }) => similar > 0) && may('findSimilarUsers')
+          {...(unclear.some(({ similar }) => similar > 0) && may('findSimilarUsersEverywhere')
             ? {
                 actions: (each: Preview['unclear'][number]) =>
                   each.similar > 0 && <Similar account={account} identity={nameOf(each)} />,
@@ -361,14 +367,8 @@ function Similar({ account, identity }: { readonly account: Account; readonly id
       </ul>
     );
   const look = async () => {
-    const answers = await Promise.all(
-      account.environments.map(({ app_id }) =>
-        call<Answer<'findSimilarUsers'>>('POST', `/environments/${part(app_id)}/user/similar`, {
-          identity,
-        }),
-      ),
-    );
-    setFound([...new Set(answers.flatMap(({ similar }) => similar))]);
+    const path = `/accounts/${part(account.account_id)}/user/similar`;
+    setFound((await call<Answer<'findSimilarUsersEverywhere'>>('POST', path, { identity })).similar);
   };
   return <ActionButton button="Which?" label={`Which are similar to ${identity}?`} small work={look} />;
 }

@@ -3,8 +3,9 @@
 
 import type { Caller } from '../../accounts/tokens.js';
 import { refusalOf, rightsElsewhere } from '../../admin/access.js';
+import { checkOpenCase } from '../../admin/cases.js';
 import { deletionSubmittedSchema } from '../../contract/answers.js';
-import { StateNotLoaded } from '../../contract/errors.js';
+import { AdministrationError, StateNotLoaded } from '../../contract/errors.js';
 import { bodies, counts, limitedRetrySeconds } from '../../contract/limits.js';
 import { outcomes, rejection } from '../../contract/outcomes.js';
 import { deletionSchema } from '../../contract/schemas.js';
@@ -112,11 +113,23 @@ function submit(options: SubmissionOptions, exchange: Exchange): void {
 }
 
 /** A caller, and the name under which the audit log has the submission. */
-type Submitter = Caller & { readonly actor: Actor };
+type Submitter = Caller & {
+  readonly actor: Actor;
+  /** The case in which it is done. */
+  readonly caseId?: string;
+};
 
 function actorOf({ keyId }: Caller, address: string): Actor {
   return { kind: 'api_key', name: keyId, address };
 }
+
+const deletionOfAccount = {
+  ...deletionSchema,
+  properties: {
+    ...deletionSchema.properties,
+    case_id: { type: 'string', description: 'The open case in which it is done.' },
+  },
+};
 
 /** The same submission on ADMIN_PORT, for callers who may delete users of the account in the path. */
 export function accountDeletionRoute(options: SubmissionOptions, callers: AdminCallers): Route {
@@ -130,7 +143,7 @@ export function accountDeletionRoute(options: SubmissionOptions, callers: AdminC
         summary: 'Submit a deletion',
         description: `As the deletion API takes it, without an API key. ${rolesText(rightsElsewhere.submitDeletion)}`,
         parameters: [inPath('account_id')],
-        body: json(deletionSchema),
+        body: json(deletionOfAccount),
         answers: { 201: { description: 'It is stored.', content: json(deletionSubmittedSchema) } },
         refuses: ['rate_limited', ...refusalsOfSubmissions],
       },
@@ -142,11 +155,32 @@ export function accountDeletionRoute(options: SubmissionOptions, callers: AdminC
       const found = callers.find(exchange, req);
       if ('refused' in found) return refuseUnread(exchange, found.refused);
       const lookup = submitterFor(options, accountId, found.caller);
-      readDocument(exchange, options, submissions, lookup, (submitter, document) =>
-        acceptSubmission(options, exchange, submitter, document),
-      );
+      const asked: WithUsers = { ...submissions, schema: deletionOfAccount };
+      readDocument(exchange, options, asked, lookup, async (submitter, document) => {
+        const inCase = await caseOf(options, accountId, document.value);
+        if ('refused' in inCase) return refuse(exchange, 'not_possible', inCase.refused);
+        return acceptSubmission(options, exchange, { ...submitter, ...inCase }, document);
+      });
     },
   };
+}
+
+/** The open case that a document names, if it names one, or why nothing may be done in it. */
+async function caseOf(
+  { redis, audit }: SubmissionOptions,
+  accountId: string,
+  value: unknown,
+): Promise<Pick<Submitter, 'caseId'> | { readonly refused: string }> {
+  const { case_id: id } = (value ?? {}) as { readonly case_id?: unknown };
+  if (id === undefined) return {};
+  if (typeof id !== 'string') return { refused: 'case_id must be a string' };
+  return checkOpenCase({ redis, clickhouse: audit.clickhouse }, accountId, id).then(
+    () => ({ caseId: id }),
+    (error: unknown) => {
+      if (error instanceof AdministrationError) return { refused: error.message };
+      throw error;
+    },
+  );
 }
 
 async function submitterFor(
@@ -170,7 +204,7 @@ async function submitterFor(
 async function acceptSubmission(
   options: SubmissionOptions,
   exchange: Exchange,
-  { actor, ...caller }: Submitter,
+  submitter: Submitter,
   document: Document,
 ): Promise<void> {
   const wanted = readSubmission(document);
@@ -178,8 +212,8 @@ async function acceptSubmission(
   const submission = options.submission();
   const suppression = options.suppression();
   if (submission === undefined || suppression === undefined) throw new StateNotLoaded();
-  if (wanted.dryRun) return answerPreview(options, exchange, submission, { ...caller, actor }, wanted.list);
-  const work = submitAudited(options, { submission, suppression }, caller, actor, wanted);
+  if (wanted.dryRun) return answerPreview(options, exchange, submission, submitter, wanted.list);
+  const work = submitAudited(options, { submission, suppression }, submitter, wanted);
   const submitted = await work.catch((error: unknown) => {
     if (error instanceof NotStoredYet) return 'not_suppressed' as const;
     throw error;
@@ -219,7 +253,7 @@ async function answerPreview(
   { audit, previews, log }: SubmissionOptions,
   exchange: Exchange,
   submission: SubmitOptions,
-  { accountId, appId, actor }: Submitter,
+  { accountId, appId, actor, caseId }: Submitter,
   list: TargetList,
 ): Promise<void> {
   const targets = targetsOf(list);
@@ -232,7 +266,12 @@ async function answerPreview(
   const preview = await audited(
     audit,
     actor,
-    { action: 'preview_deletion', account_id: accountId, app_id: appId, details: { users: targets.length } },
+    {
+      action: 'preview_deletion',
+      account_id: accountId,
+      app_id: appId,
+      details: { users: targets.length, ...inDetails(caseId) },
+    },
     find,
     {
       endingOf: (found) =>
@@ -262,6 +301,10 @@ async function answerPreview(
   exchange.reply(200, JSON.stringify(body));
 }
 
+function inDetails(caseId: string | undefined) {
+  return caseId === undefined ? {} : { case_id: caseId };
+}
+
 const whyNoPreview = {
   busy: 'Nothing was stored: too many dry runs at once.',
   too_long: 'Nothing was stored: the look-up took too long. Name fewer users, or submit the deletion.',
@@ -272,8 +315,7 @@ const whyNoPreview = {
 function submitAudited(
   { audit }: SubmissionOptions,
   { submission, suppression }: { readonly submission: SubmitOptions; readonly suppression: SuppressOptions },
-  caller: Caller,
-  actor: Actor,
+  { actor, caseId, ...caller }: Submitter,
   wanted: Submission,
 ): ReturnType<typeof submitDeletion> {
   const { accountId: account_id, appId: app_id } = caller;
@@ -289,6 +331,8 @@ function submitAudited(
         users: targets.length,
         ...(wanted.suppress ? { suppress: true } : {}),
         ...(wanted.eraseNow ? { erase: 'now' } : {}),
+        ...(wanted.reference === undefined ? {} : { reference: wanted.reference }),
+        ...inDetails(caseId),
       },
     },
     async () => {

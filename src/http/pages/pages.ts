@@ -29,6 +29,7 @@ export const consolePaths = [
   '/privacy-and-security',
   '/users',
   '/deletions',
+  '/cases',
   '/data-quality',
   '/live',
   '/settings',

@@ -8,10 +8,10 @@ import { userLookUps } from '../../contract/limits.js';
 import { tables } from '../../contract/records.js';
 import { withNames } from './merged-user.js';
 
-/** Other identities in an environment that look like this one, in order. */
+/** Other identities in some environments of one server that look like this one, in order. */
 export async function findSimilar(
   client: ClickHouseClient,
-  appId: string,
+  appIds: readonly string[],
   identity: string,
 ): Promise<readonly string[]> {
   const { similarMax, similarSecondsMax } = userLookUps;
@@ -20,15 +20,15 @@ export async function findSimilar(
   const others = `${differsAndHas(`SELECT ${plainForm('identity')} FROM ${namedUsers}`)}
     AND identity NOT IN ('', {identity:String})`;
   const found = tables.flatMap((table) => [
-    `(SELECT identity FROM ${storedTable(table)} WHERE app_id = {appId:String} AND ${ofPlainForm} LIMIT 1)`,
-    `SELECT DISTINCT identity FROM ${storedTable(table)} WHERE app_id = {appId:String} AND ${others}`,
+    `(SELECT identity FROM ${storedTable(table)} WHERE app_id IN {appIds:Array(String)} AND ${ofPlainForm} LIMIT 1)`,
+    `SELECT DISTINCT identity FROM ${storedTable(table)} WHERE app_id IN {appIds:Array(String)} AND ${others}`,
   ]);
   // When the time is over, what was found by then is shown: parts without an index are read as a whole.
   const rows = await withNames(client, [identity], [], (ask) =>
     ask<{ identity: string }>(
       `SELECT DISTINCT identity FROM (${found.join(' UNION ALL ')})
         LIMIT ${similarMax} SETTINGS max_execution_time = ${similarSecondsMax}, timeout_overflow_mode = 'break'`,
-      { appId, identity },
+      { appIds, identity },
     ),
   );
   return rows.map((row) => row.identity).sort();

@@ -42,7 +42,8 @@ export type AuditOptions = {
 /**
  * Runs `work` with a line in the audit log before and after it; settles as `work` does. `endingOf` makes the last line from its
  * result, `outcomeOfError` from its rejection. Rejects with AuditLogFull or StateNotLoaded before `work` begins if no line can be
- * kept. An action that `loadsState` may begin while Redis is empty; its line goes to ClickHouse at once.
+ * kept. An action that `loadsState` may begin while Redis is empty; its line goes to ClickHouse at once. Of an action that
+ * `isKeptByLine`, the last line is what it does: it rejects if that cannot be kept.
  */
 export async function audited<Result>(
   { redis, clickhouse, log }: AuditOptions,
@@ -53,6 +54,7 @@ export async function audited<Result>(
     readonly endingOf: (result: Result) => Ending;
     readonly outcomeOfError: (error: unknown) => AuditOutcome;
     readonly loadsState?: boolean;
+    readonly isKeptByLine?: boolean;
   },
 ): Promise<Result> {
   const begun = lineOf(actor, action);
@@ -71,8 +73,13 @@ export async function audited<Result>(
   const end = async ({ outcome, details, ...subjects }: Ending) => {
     const merged = JSON.stringify({ ...action.details, ...details });
     const line: AuditLine = { ...begun, ...subjects, details: merged, stage: 1, outcome };
+    const kept = keep(redis, line, 0);
+    if (judge.isKeptByLine === true && outcome === 'done') {
+      if ((await kept) === 'not_loaded') throw new StateNotLoaded();
+      return;
+    }
     // The first line is kept. To lose the result, such as a key that is shown once, would be worse than to lose the second line.
-    await keep(redis, line, 0).catch((error: unknown) =>
+    await kept.catch((error: unknown) =>
       log.warn(
         { action: action.action, error: describeError(error) },
         'the end of an action was not audited',

@@ -1,0 +1,134 @@
+// Cases as privacy officers work on them. What is done is a line of the audit log; a case is read from its lines (privacy/cases.ts).
+
+import { randomUUID } from 'node:crypto';
+import { settingsOf } from '../accounts/accounts.js';
+import { AdministrationError } from '../contract/errors.js';
+import { cases as bounds } from '../contract/limits.js';
+import type { AdminContext } from '../operations/context.js';
+import { type Case, readCases } from '../privacy/cases/cases.js';
+import { mirrorAudit } from '../registry/audit/mirror.js';
+import { accountOf } from './user-everywhere.js';
+
+/** The cases of an account in a state: open ones by the day when they are due, closed ones from the latest on. */
+export async function listCasesOf(context: AdminContext, accountId: string, state: Case['state']) {
+  await accountOf(context, accountId);
+  return read(context, { accountId, state });
+}
+
+/** A case with what has become of it. Throws AdministrationError if the account has none of this id. */
+export async function showCaseOf(context: AdminContext, accountId: string, caseId: string): Promise<Case> {
+  await accountOf(context, accountId);
+  const [found] = isCaseId(caseId) ? await read(context, { accountId, caseId }) : [];
+  if (found === undefined) throw new AdministrationError(`there is no case ${caseId}`);
+  return found;
+}
+
+export type CaseFields = {
+  readonly reference?: string | undefined;
+  readonly received_on?: string | undefined;
+  readonly due_on?: string | undefined;
+};
+
+/** What a new case begins with. */
+export async function beginCase(context: AdminContext, accountId: string, given: CaseFields): Promise<Case> {
+  const { account } = await accountOf(context, accountId);
+  const reference = referenceOf(given.reference ?? '');
+  const open = await read(context, { accountId, state: 'open' });
+  if (open.length >= bounds.openMax)
+    throw new AdministrationError(`an account can have ${bounds.openMax} open cases: close one first`);
+  if (open.some((each) => each.reference === reference))
+    throw new AdministrationError('there is an open case of this reference already');
+  const now = new Date().toISOString();
+  const received_on = dayOf('received_on', given.received_on ?? now.slice(0, 10));
+  const { due_days } = settingsOf(account);
+  const due_on = dayOf('due_on', given.due_on ?? dayAfter(received_on, due_days));
+  checkOrder(received_on, due_on);
+  return {
+    case_id: randomUUID(),
+    reference,
+    received_on,
+    due_on,
+    opened_at: now,
+    opened_by: '',
+    state: 'open',
+    done: {},
+  };
+}
+
+export type CaseChange = CaseFields & {
+  readonly state?: Case['state'] | undefined;
+  readonly result?: string | undefined;
+};
+
+/** The fields that a change sets, and nothing else of the case. Throws AdministrationError if they do not fit it. */
+export async function fieldsOfChange(
+  context: AdminContext,
+  accountId: string,
+  caseId: string,
+  { state, result, ...given }: CaseChange,
+): Promise<Case> {
+  const before = await showCaseOf(context, accountId, caseId);
+  if (state !== undefined && state === before.state)
+    throw new AdministrationError(`the case is ${state} already`);
+  if (state === undefined && before.state === 'closed')
+    throw new AdministrationError('the case is closed: open it again to change it');
+  const after = {
+    ...before,
+    ...(given.reference === undefined ? {} : { reference: referenceOf(given.reference) }),
+    ...(given.received_on === undefined ? {} : { received_on: dayOf('received_on', given.received_on) }),
+    ...(given.due_on === undefined ? {} : { due_on: dayOf('due_on', given.due_on) }),
+    ...(state === undefined ? {} : { state }),
+    ...(result === undefined ? {} : { result }),
+  };
+  checkOrder(after.received_on, after.due_on);
+  return after;
+}
+
+/** Throws AdministrationError unless something may be done in the case. Without an id nothing is. */
+export async function checkOpenCase(
+  context: Pick<AdminContext, 'redis' | 'clickhouse'>,
+  accountId: string,
+  caseId: string | undefined,
+): Promise<void> {
+  if (caseId === undefined) return;
+  const [found] = isCaseId(caseId) ? await read(context, { accountId, caseId }) : [];
+  if (found === undefined) throw new AdministrationError(`there is no case ${caseId}`);
+  if (found.state === 'closed') throw new AdministrationError('the case is closed: open it again first');
+}
+
+async function read(
+  { redis, clickhouse }: Pick<AdminContext, 'redis' | 'clickhouse'>,
+  asked: Parameters<typeof readCases>[1],
+): Promise<readonly Case[]> {
+  // So that a case is there as soon as it is opened.
+  await mirrorAudit(redis, clickhouse);
+  return readCases(clickhouse, asked);
+}
+
+function isCaseId(text: string): boolean {
+  return /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(text);
+}
+
+function referenceOf(text: string): string {
+  const reference = text.trim();
+  if (reference === '')
+    throw new AdministrationError('a case needs a reference of your own, such as a ticket');
+  return reference;
+}
+
+const dayMs = 24 * 60 * 60 * 1000;
+
+function dayOf(name: string, text: string): string {
+  const ms = /^\d{4}-\d\d-\d\d$/.test(text) ? Date.parse(text) : Number.NaN;
+  if (Number.isNaN(ms) || new Date(ms).toISOString().slice(0, 10) !== text)
+    throw new AdministrationError(`${name} must be a day such as 2026-03-01`);
+  return text;
+}
+
+function dayAfter(day: string, days: number): string {
+  return new Date(Date.parse(day) + days * dayMs).toISOString().slice(0, 10);
+}
+
+function checkOrder(receivedOn: string, dueOn: string): void {
+  if (dueOn < receivedOn) throw new AdministrationError('a case cannot be due before it was received');
+}

@@ -1,0 +1,89 @@
+// The command that reads the audit log.
+
+import { AdministrationError } from '../../contract/errors.js';
+import { administration } from '../../contract/limits.js';
+import { integrators, privacyOfficers } from '../../contract/roles.js';
+import { Type } from '../../contract/typebox.js';
+import { mirrorAudit } from '../../registry/audit/mirror.js';
+import { readAuditLog } from '../../registry/audit/read.js';
+import { readRegistry } from '../../registry/registry.js';
+import { actionsOf, type Command, onCommandLine, scope, shows, wholeNumber } from '../command.js';
+import { caseCommands } from './cases.js';
+import { deletionCommands } from './deletions.js';
+import { userCommands } from './users.js';
+
+/** How many lines a list on the command line has at most. */
+const limit = Type.Optional(wholeNumber(1, administration.countMax, onCommandLine));
+
+/** The actions on users, which privacy officers answer for, whoever did them: of their commands, and of the deletion API. */
+const actionsOnUsers: readonly string[] = [
+  ...Object.entries({ ...caseCommands, ...userCommands } as Readonly<Record<string, Command>>)
+    .filter(([, { may }]) => may === privacyOfficers)
+    .flatMap(([name, command]) => Object.keys(actionsOf(name, command))),
+  ...Object.entries(deletionCommands).flatMap(([name, command]) => Object.keys(actionsOf(name, command))),
+  ...['preview_deletion', 'submit_deletion', 'read_export'],
+];
+
+const time = (description: string) => Type.Optional(Type.String({ description }));
+
+export const auditCommands = {
+  listAudit: shows({
+    summary:
+      'The last 100 actions: who, what, when, from where; to privacy officers those on users, and their own',
+    may: integrators,
+    http: 'GET /audit',
+    cli: 'audit list [--limit NUMBER]   who did what, newest first',
+    given: {
+      ...scope,
+      who: time('Only of this name, such as an e-mail address.'),
+      action: time('Only this action.'),
+      deletion_request_id: time('Only about this deletion or export.'),
+      case_id: time('Only what was done in this case, and with its deletions and exports.'),
+      since: time('Only from this time on.'),
+      until: time('Only up to this time.'),
+      before: time('With `before_id`: only older ones than the action with this `at`.'),
+      before_id: time('Its `id`.'),
+      limit,
+    },
+    takesTurns: true,
+    run: async (context, { account_id: accountId, before: at, before_id: id, limit: count, ...asked }) => {
+      const { redis, clickhouse, principal, caller } = context;
+      const before = at === undefined && id === undefined ? undefined : placeOf(at, id);
+      const countMax = count ?? administration.listedMax;
+      if (asked.case_id !== undefined && accountId === undefined)
+        throw new AdministrationError('account_id must name the account of the case');
+      const { environments } = await readRegistry(redis);
+      const own = [...environments.values()].filter(({ account_id }) => account_id === accountId);
+      const filter = {
+        account: accountId === undefined ? undefined : { accountId, appIds: own.map(({ app_id }) => app_id) },
+        seen: principal.role === 'privacy' ? { actions: actionsOnUsers, by: caller } : undefined,
+        who: asked.who,
+        action: asked.action,
+        requestId: asked.deletion_request_id,
+        caseId: asked.case_id,
+        sinceMs: msOf('since', asked.since),
+        untilMs: msOf('until', asked.until),
+      };
+      // So that an action is in the list as soon as it is done.
+      await mirrorAudit(redis, clickhouse);
+      return readAuditLog(clickhouse, countMax, filter, before);
+    },
+  }),
+};
+
+function msOf(name: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const form = /^\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d))?$/;
+  const ms = form.test(text) ? Date.parse(text) : Number.NaN;
+  if (Number.isNaN(ms))
+    throw new AdministrationError(`${name} must be a day such as 2026-03-01, or a time with offset`);
+  return ms;
+}
+
+/** The action before which the audit log is read: the time and the id of the last one that the caller has. */
+function placeOf(at = '', id: string | undefined) {
+  if (id === undefined) throw new AdministrationError('before_id must be a string');
+  if (!/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/.test(at) || Number.isNaN(Date.parse(at)))
+    throw new AdministrationError('before must be the time of an action of the audit log');
+  return { at, id };
+}

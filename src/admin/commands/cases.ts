@@ -1,0 +1,93 @@
+// Commands: cases, which are what persons have asked of an account.
+
+import { cases as bounds, deletions } from '../../contract/limits.js';
+import { privacyOfficers } from '../../contract/roles.js';
+import { Type } from '../../contract/typebox.js';
+import { caseActions } from '../../privacy/cases/cases.js';
+import { beginCase, fieldsOfChange, listCasesOf, showCaseOf } from '../cases.js';
+import { does, oneOf, shows } from '../command.js';
+
+const day = (description: string) => Type.Optional(Type.String({ description }));
+const reference = Type.String({
+  maxLength: deletions.referenceMax,
+  description: 'Your own name for it, such as a ticket. It is kept, so it must not name a user.',
+});
+const days = {
+  received_on: day('A day such as 2026-03-01. Default: today, in UTC.'),
+  due_on: day('Default: so many days later as the account has set.'),
+};
+const states = ['open', 'closed'] as const;
+
+export const caseCommands = {
+  listCases: shows({
+    summary: 'Cases: open ones by the day when they are due, closed ones from the latest on',
+    may: privacyOfficers,
+    http: 'GET /accounts/:account_id/cases',
+    given: { state: Type.Optional(oneOf(states, { description: 'Default: open.' })) },
+    takesTurns: true,
+    run: (context, { account_id, state = 'open' }) => listCasesOf(context, account_id, state),
+  }),
+  showCase: shows({
+    summary: 'A case; the audit log has its lines by `case_id`',
+    may: privacyOfficers,
+    http: 'GET /accounts/:account_id/cases/:case_id',
+    takesTurns: true,
+    run: (context, { account_id, case_id }) => showCaseOf(context, account_id, case_id),
+  }),
+  openCase: does(
+    { [caseActions.open]: 'opened a case' },
+    {
+      summary: 'Open a case',
+      may: privacyOfficers,
+      http: 'POST /accounts/:account_id/cases',
+      given: { reference, ...days },
+      takesTurns: true,
+      isKeptByLine: true,
+      detailsOfResult: ({ case_id, reference, received_on, due_on }) => ({
+        case_id,
+        reference,
+        received_on,
+        due_on,
+      }),
+      run: async (context, { account_id, ...given }) => ({
+        ...(await beginCase(context, account_id, given)),
+        opened_by: context.caller,
+      }),
+    },
+  ),
+  changeCase: does(
+    {
+      [caseActions.change]: 'changed a case',
+      [caseActions.close]: 'closed a case',
+      [caseActions.reopen]: 'opened a case again',
+    },
+    {
+      summary: 'Change a case, close it, or open it again',
+      may: privacyOfficers,
+      http: 'PATCH /accounts/:account_id/cases/:case_id',
+      given: {
+        reference: Type.Optional(reference),
+        ...days,
+        state: Type.Optional(oneOf(states)),
+        result: Type.Optional(
+          Type.String({
+            maxLength: bounds.resultMax,
+            description: 'What became of it. It is kept, so it must not name a user.',
+          }),
+        ),
+      },
+      takesTurns: true,
+      isKeptByLine: true,
+      action: ({ state }) =>
+        state === undefined
+          ? caseActions.change
+          : state === 'closed'
+            ? caseActions.close
+            : caseActions.reopen,
+      // Only what it sets: of two changes at once, each holds.
+      details: ({ account_id: _, state: __, ...fields }) => fields,
+      run: async (context, { account_id, case_id, ...change }) =>
+        fieldsOfChange(context, account_id, case_id, change),
+    },
+  ),
+};

@@ -1,0 +1,70 @@
+// A user in all environments of an account, as privacy officers look them up: where something is held, whether they are suppressed,
+// who looks alike, and which requests concern them.
+
+import { AdministrationError } from '../contract/errors.js';
+import { lookUpEverywhere, namesEverywhere } from '../insights/users/everywhere.js';
+import { findSimilar } from '../insights/users/similar.js';
+import type { AdminContext } from '../operations/context.js';
+import { findRequestsOf } from '../privacy/cases/requests-of-user.js';
+import { lookUpUser as lookUpSuppression } from '../privacy/suppression/look-up.js';
+import type { User } from '../privacy/suppression/names.js';
+import { readLoadedRegistry } from '../registry/registry.js';
+import { byServer } from '../registry/shard-servers.js';
+import { inTime, readUser } from './users.js';
+
+/** Where something is held about a user, by every name that the given one stands for, and which of the names are suppressed. */
+export async function showUserEverywhere(context: AdminContext, accountId: string, named: unknown) {
+  const user = readUser(named);
+  const { appIds, secret } = await accountOf(context, accountId);
+  const names = await inTime(namesEverywhere(context.clickhouse, appIds, user));
+  const places = await inTime(lookUpEverywhere(context.clickhouse, appIds, names));
+  const suppressions = await Promise.all(
+    names.map((name) => lookUpSuppression(context.redis, secret, accountId, appIds, name)),
+  );
+  return {
+    account_id: accountId,
+    names: names.map((name, at) => ({ ...inFields(name), suppression: suppressions[at] })),
+    places,
+  };
+}
+
+/** Identities that look like one, in any environment. */
+export async function showSimilarEverywhere(context: AdminContext, accountId: string, named: unknown) {
+  const { identity } = readUser(named);
+  if (identity === undefined) throw new AdministrationError('only identities are written in several ways');
+  const { appIds } = await accountOf(context, accountId);
+  const similar = new Set<string>();
+  for (const [client, ofServer] of byServer(context.clickhouse, appIds))
+    for (const other of await inTime(findSimilar(client, ofServer, identity))) similar.add(other);
+  return { account_id: accountId, similar: [...similar].sort() };
+}
+
+/** The deletions and exports of the account that concern a user. */
+export async function showRequestsOf(context: AdminContext, accountId: string, named: unknown) {
+  const user = readUser(named);
+  const { redis, clickhouse } = context;
+  const { appIds, secret } = await accountOf(context, accountId);
+  const names = await inTime(namesEverywhere(clickhouse, appIds, user));
+  const targets = names.map(({ identity, userId }) =>
+    identity === undefined ? (`u${userId}` as const) : (`i${identity}` as const),
+  );
+  return {
+    account_id: accountId,
+    ...(await findRequestsOf({ redis, clickhouse, secret }, accountId, targets)),
+  };
+}
+
+function inFields({ identity, userId }: User) {
+  return identity === undefined ? { user_id: userId } : { identity };
+}
+
+/** The environments of an account, the main one first, and the deployment's secret. */
+export async function accountOf({ redis }: AdminContext, accountId: string) {
+  const { deployment, accounts, environments } = await readLoadedRegistry(redis);
+  const account = accounts.get(accountId);
+  if (account === undefined) throw new AdministrationError(`there is no account ${accountId}`);
+  const own = [...environments.values()]
+    .filter(({ account_id }) => account_id === accountId)
+    .sort((a, b) => Number(b.main) - Number(a.main) || a.created_at.localeCompare(b.created_at));
+  return { account, appIds: own.map(({ app_id }) => app_id), secret: deployment.secret };
+}

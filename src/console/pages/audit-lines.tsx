@@ -1,0 +1,121 @@
+// Lines of the audit log: who did what, in words, with all of them as a file.
+
+import { useState } from 'preact/hooks';
+import { call, part } from '../api.js';
+import { type Answer, actionText } from '../commands.js';
+import { saveFile } from '../parts/file.js';
+import { ActionButton } from '../parts/form.js';
+import { Pages, usePages } from '../parts/paged.js';
+import { Time } from '../parts/parts.js';
+import { type Column, csvOf, Table } from '../parts/table.js';
+import { accounts } from '../session.js';
+import { detailText, outcomeText } from './audit-words.js';
+
+export type AuditEntry = Answer<'listAudit'>[number];
+
+/** How many lines the service sends at most. */
+const perPage = 100;
+
+const actors: Readonly<Record<string, string>> = {
+  admin_token: 'ADMIN_TOKEN',
+  command_line: 'command line',
+  api_key: 'API key',
+  person: '',
+};
+
+const columns: readonly Column<AuditEntry>[] = [
+  { title: 'When', text: (each) => each.at, cell: (each) => <Time at={each.at} to="second" /> },
+  {
+    title: 'Who',
+    text: (each) => [actors[each.actor] ?? each.actor, each.actor_name].join(' ').trim(),
+  },
+  {
+    title: 'What',
+    text: (each) => actionText(each.action),
+    cell: (each) => <span class="what">{actionText(each.action)}</span>,
+  },
+  {
+    title: 'About',
+    text: (each) => aboutOf(each),
+    cell: (each) => <span class="about">{aboutOf(each)}</span>,
+  },
+  {
+    title: 'Outcome',
+    text: (each) => outcomeText(each.outcome),
+    cell: (each) => (
+      <span class={each.outcome === 'done' ? 'chip good' : 'chip warn'}>{outcomeText(each.outcome)}</span>
+    ),
+  },
+  { title: 'From', text: (each) => each.address },
+];
+
+/** `of`: the parameters that choose the lines. */
+export function AuditLines(props: {
+  readonly of: Readonly<Record<string, string | undefined>>;
+  readonly caption: string;
+  readonly file: string;
+  readonly empty: string;
+}) {
+  const { of, caption, file, empty } = props;
+  const query = Object.entries(of)
+    .flatMap(([name, value = '']) => (value === '' ? [] : `${name}=${part(value)}`))
+    .join('&');
+  const load = (oldest?: AuditEntry) => {
+    const before = oldest === undefined ? '' : `&before=${part(oldest.at)}&before_id=${part(oldest.id)}`;
+    const asked = `${query}${before}`.replace(/^&/, '');
+    return call<Answer<'listAudit'>>('GET', asked === '' ? '/audit' : `/audit?${asked}`);
+  };
+  const next = (page: Answer<'listAudit'>) => (page.length < perPage ? undefined : page.at(-1));
+  const log = usePages(query, load, next);
+  const [loaded, setLoaded] = useState<number | undefined>(undefined);
+  const download = async (signal: AbortSignal) => {
+    const all: AuditEntry[] = [];
+    let last: AuditEntry | undefined;
+    do {
+      setLoaded(all.length);
+      const page = await load(last);
+      all.push(...page);
+      last = next(page);
+    } while (last !== undefined && !signal.aborted);
+    setLoaded(undefined);
+    if (signal.aborted) return;
+    const header = [...columns.map(({ title }) => title), 'Request'];
+    const rows = all.map((each) => [...columns.map(({ text }) => text(each)), each.deletion_request_id]);
+    saveFile(`${file}.csv`, 'text/csv', csvOf([header, ...rows]));
+  };
+  return (
+    <>
+      <Pages from={log} button="Earlier actions">
+        {(shown) => (
+          <Table
+            caption={caption}
+            rows={shown.flat()}
+            {...(shown.length === 1 ? { first: 20 } : {})}
+            keyOf={({ id }) => id}
+            empty={empty}
+            columns={columns}
+          />
+        )}
+      </Pages>
+      <div class="buttons">
+        <ActionButton button="Load again" small work={async () => log.reload()} />
+        <ActionButton button="Download all as CSV" small work={download} />
+        {loaded !== undefined && <span role="status">{loaded.toLocaleString()} lines loaded…</span>}
+      </div>
+    </>
+  );
+}
+
+function aboutOf({ app_id, account_id, key_id, deletion_request_id, details }: AuditEntry): string {
+  const named = Object.entries(details).map(([name, value]) => detailText(name, value));
+  const { value } = accounts;
+  // Whoever sees one account knows which.
+  const account =
+    value.length === 1 ? '' : (value.find((each) => each.account_id === account_id)?.name ?? account_id);
+  const environment = value
+    .flatMap(({ environments }) => environments)
+    .find((each) => each.app_id === app_id)?.name;
+  const key = key_id === '' ? '' : `key ${key_id}`;
+  const request = deletion_request_id === '' ? '' : `request ${deletion_request_id.slice(0, 8)}`;
+  return [account, environment ?? app_id, key, request, ...named].filter((text) => text !== '').join(' · ');
+}

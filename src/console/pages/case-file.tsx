@@ -1,0 +1,130 @@
+// The file of a case: what it is about, what was done, and how it ends.
+
+import { useState } from 'preact/hooks';
+import { type Account, call, part } from '../api.js';
+import type { Case } from '../parts/case.js';
+import { Dialog } from '../parts/dialog.js';
+import { Field } from '../parts/fields.js';
+import { ActionButton, Form } from '../parts/form.js';
+import { dayText, Facts, Loaded, Time } from '../parts/parts.js';
+import { useResource } from '../parts/resource.js';
+import { go } from '../router.js';
+import { chosenCase } from '../session.js';
+import { AuditLines } from './audit-lines.js';
+import { Due, doneText } from './case-words.js';
+
+export function CaseFile(props: {
+  readonly account: Account;
+  readonly id: string;
+  readonly close: () => void;
+}) {
+  const { account, id, close } = props;
+  const path = `/accounts/${part(account.account_id)}/cases/${part(id)}`;
+  const found = useResource<Case>(path);
+  const change = async (body: object) => {
+    await call('PATCH', path, body);
+    found.reload();
+  };
+  return (
+    <Dialog title={found.data === undefined ? 'Case' : `Case ${found.data.reference}`} close={close} wide>
+      <Loaded from={found}>
+        {(data) => (
+          <>
+            <Facts
+              of={[
+                ['Received', dayText(data.received_on)],
+                ['Due', <Due key="due" of={data} />],
+                ['Opened by', data.opened_by],
+                ['Done', doneText(data) || 'nothing yet'],
+                [
+                  'Closed',
+                  data.closed_at === undefined ? undefined : (
+                    <>
+                      <Time at={data.closed_at} />, by {data.closed_by}
+                    </>
+                  ),
+                ],
+                ['Result', data.result],
+              ]}
+            />
+            {data.state === 'open' ? (
+              <Open key={`${data.reference} ${data.due_on}`} of={data} change={change} />
+            ) : (
+              <ActionButton button="Open again" work={() => change({ state: 'open' })} />
+            )}
+            <h3>What was done</h3>
+            <AuditLines
+              key={`${data.state} ${data.due_on} ${data.reference}`}
+              of={{ account_id: account.account_id, case_id: id }}
+              caption="What was done in the case"
+              file={`case-${id}`}
+              empty="Nothing was done yet."
+            />
+          </>
+        )}
+      </Loaded>
+      <div class="buttons">
+        <button type="button" onClick={close}>
+          Back to the list
+        </button>
+      </div>
+    </Dialog>
+  );
+}
+
+/** What can be done with an open case. */
+function Open({ of, change }: { readonly of: Case; readonly change: (body: object) => Promise<void> }) {
+  const [due, setDue] = useState(of.due_on);
+  const [reference, setReference] = useState(of.reference);
+  const [result, setResult] = useState('');
+  return (
+    <>
+      <p>
+        <button
+          type="button"
+          class="primary"
+          onClick={() => {
+            chosenCase.value = of.case_id;
+            go('/users');
+          }}
+        >
+          Find the person
+        </button>
+      </p>
+      <details>
+        <summary>Change its reference, or the day when it is due</summary>
+        <Form
+          label="Change the case"
+          submit="Save"
+          inline
+          work={() =>
+            change({
+              ...(reference === of.reference ? {} : { reference }),
+              ...(due === of.due_on ? {} : { due_on: due }),
+            })
+          }
+          cannot={reference === of.reference && due === of.due_on ? 'Nothing is changed.' : ''}
+        >
+          <Field label="Reference" value={reference} set={setReference} required more={{ maxLength: 255 }} />
+          <Field label="Due on" type="date" value={due} set={setDue} required />
+        </Form>
+      </details>
+      <details>
+        <summary>Close the case</summary>
+        <Form
+          label="Close the case"
+          submit="Close case"
+          work={() => change({ state: 'closed', ...(result.trim() === '' ? {} : { result: result.trim() }) })}
+        >
+          <Field
+            label="What became of it"
+            value={result}
+            set={setResult}
+            lines={2}
+            hint="Such as: answered with the export. It is kept, so it must not name a user."
+          />
+        </Form>
+      </details>
+    </>
+  );
+}

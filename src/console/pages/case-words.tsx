@@ -1,0 +1,34 @@
+// A case in words.
+
+import { actionText } from '../commands.js';
+import type { Case } from '../parts/case.js';
+import { dayText, today } from '../parts/parts.js';
+
+/** From so many days before it is due, a case is marked. */
+const soonDays = 7;
+
+/** The day, and whether it is near or over. */
+export function Due({ of: { due_on, state, closed_at } }: { readonly of: Case }) {
+  const dayMs = 24 * 60 * 60 * 1000;
+  const until = state === 'closed' ? (closed_at ?? '').slice(0, 10) : today();
+  const days = Math.round((Date.parse(due_on) - Date.parse(until)) / dayMs);
+  const late = days < 0 ? `${-days} ${days === -1 ? 'day' : 'days'} late` : '';
+  const soon = days === 0 ? 'today' : days === 1 ? 'tomorrow' : `in ${days} days`;
+  return (
+    <>
+      {dayText(due_on)}{' '}
+      {late !== '' ? (
+        <span class="chip bad">{late}</span>
+      ) : (
+        state === 'open' && <span class={days <= soonDays ? 'chip warn' : 'muted'}>{soon}</span>
+      )}
+    </>
+  );
+}
+
+/** What was done in a case, in words: `previewed a deletion, asked for an export (2)`. */
+export function doneText({ done }: Case): string {
+  return Object.entries(done)
+    .map(([action, times]) => `${actionText(action)}${times === 1 ? '' : ` (${times.toLocaleString()})`}`)
+    .join(', ');
+}

@@ -1,0 +1,113 @@
+// What can be done with a person, in every environment of the account at once.
+
+import { Fragment } from 'preact';
+import { useState } from 'preact/hooks';
+import { type Account, call, type Deletion, part } from '../api.js';
+import type { Answer } from '../commands.js';
+import { useCase } from '../parts/case.js';
+import { Confirm } from '../parts/dialog.js';
+import { may } from '../session.js';
+import { inRequest, type NameOfPerson, nameText } from './person-name.js';
+
+export function PersonActions(props: {
+  readonly account: Account;
+  /** All of them are meant. */
+  readonly names: readonly NameOfPerson[];
+  readonly done: () => Promise<void>;
+  readonly submitted: (deletion: Deletion) => void;
+}) {
+  const { account, names, done, submitted } = props;
+  const [said, setSaid] = useState('');
+  const of = `/accounts/${part(account.account_id)}`;
+  const users = names.map(inRequest);
+  const { inCase, field } = useCase(account);
+  const isSuppressed = names.some(({ suppression }) => suppression.suppressed);
+  const everywhere = `in every environment of ${account.name}`;
+  const person = (
+    <>
+      {names.map((name, at) => (
+        <Fragment key={nameText(name)}>
+          {at > 0 && ' and '}
+          <strong>{nameText(name)}</strong>
+        </Fragment>
+      ))}
+    </>
+  );
+  return (
+    <>
+      {field}
+      <div class="buttons">
+        {may('submitExport') && (
+          <Confirm
+            button="Export"
+            title="Export this user?"
+            calm
+            says={
+              <p>
+                Everything that is held about {person}, {everywhere}, is kept ready for download for a day,
+                under Deletions. The audit log notes that you requested it.
+              </p>
+            }
+            confirm="Export user"
+            work={async () => {
+              await call('POST', `${of}/user_exports`, { users, ...inCase });
+              setSaid('The export is requested. Once it is ready, you find it under Deletions.');
+            }}
+          />
+        )}
+        {may('suppressUsers') && (
+          <Confirm
+            button={isSuppressed ? 'Lift the suppression' : 'Suppress'}
+            title={isSuppressed ? 'Lift the suppression of this user?' : 'Suppress this user?'}
+            says={
+              isSuppressed ? (
+                <p>
+                  From now on, what is sent about {person} is stored again, {everywhere}.
+                </p>
+              ) : (
+                <p>
+                  From now on, nothing that is sent about {person} is stored, {everywhere}. What is already
+                  stored stays. The senders are not told.
+                </p>
+              )
+            }
+            confirm={isSuppressed ? 'Store again' : 'Suppress user'}
+            work={async () => {
+              await call('POST', `${of}/user_suppression`, { users, suppress: !isSuppressed, ...inCase });
+              setSaid(isSuppressed ? 'The suppression is lifted.' : 'The user is suppressed.');
+              await done();
+            }}
+          />
+        )}
+        {may('submitDeletion') && (
+          <Confirm
+            button="Delete user"
+            grave
+            title="Delete this user?"
+            says={
+              <p>
+                All events, properties and identifications of {person}, and of the user ids that are merged
+                with it, are deleted {everywhere}. This cannot be undone. What is sent later is stored
+                {isSuppressed
+                  ? ' only once the suppression is lifted.'
+                  : '. To prevent that, suppress the user, too.'}
+              </p>
+            }
+            confirm="Delete this user"
+            work={async () => {
+              const { deletion_request_id: id } = await call<Answer<'submitDeletion'>>(
+                'POST',
+                `${of}/user_deletion`,
+                { users, ...inCase },
+              );
+              setSaid('The deletion is submitted. Below you see when it is complete.');
+              // It is submitted, whether or not it can be shown now: the list of deletions has it.
+              await call<Deletion>('GET', `/deletions/${part(id)}`).then(submitted, () => undefined);
+            }}
+          />
+        )}
+      </div>
+      <p role="status">{said}</p>
+    </>
+  );
+}

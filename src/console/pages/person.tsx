@@ -1,0 +1,275 @@
+// A person that was looked up: where something is held, under which names, since when; who looks alike; and which requests concern
+// them.
+
+import { useState } from 'preact/hooks';
+import { type Account, call, type Deletion, part } from '../api.js';
+import type { Answer } from '../commands.js';
+import { ActionButton } from '../parts/form.js';
+import { Loaded, Time } from '../parts/parts.js';
+import { useLoad } from '../parts/resource.js';
+import { Table } from '../parts/table.js';
+import { onLink } from '../router.js';
+import { stateText, toneOf } from './deletion-words.js';
+import { PersonActions } from './person-actions.js';
+import { type Asked, type FoundPerson, nameText } from './person-name.js';
+import { UserDetails } from './user.js';
+
+type Place = FoundPerson['places'][number];
+
+export function PersonFound(props: {
+  readonly account: Account;
+  /** The path of the account's users. */
+  readonly path: string;
+  readonly asked: Asked;
+  readonly name: string;
+  readonly person: FoundPerson;
+  readonly findSimilar: (identity: string) => Promise<void>;
+  readonly reload: () => Promise<void>;
+}) {
+  const { account, path, asked, person } = props;
+  const { names, places } = person;
+  const [chosen, setChosen] = useState(0);
+  const place = places[chosen];
+  const [submitted, setSubmitted] = useState<readonly Deletion[]>([]);
+  const title = names.find(({ identity }) => identity !== undefined)?.identity ?? props.name;
+  return (
+    <>
+      <section class="card" aria-label="The user">
+        <h2 class="name">{title}</h2>
+        <Suppressions names={names} account={account} />
+        {places.length === 0 ? (
+          <p role="status">
+            Nothing is held about a user of this name, in no environment of {account.name}. Names are compared
+            letter by letter.
+          </p>
+        ) : (
+          <Places places={places} account={account} chosen={chosen} choose={setChosen} />
+        )}
+        {asked.identity !== undefined && <Similar path={path} asked={asked} find={props.findSimilar} />}
+        <PersonActions
+          account={account}
+          names={names}
+          done={props.reload}
+          submitted={(deletion) => setSubmitted((before) => [deletion, ...before])}
+        />
+      </section>
+      <Requests path={path} asked={asked} submitted={submitted} />
+      {place !== undefined && (
+        <UserDetails
+          key={`${place.app_id} ${place.identity} ${place.user_ids[0]}`}
+          environment={environmentName(account, place.app_id)}
+          path={`/environments/${part(place.app_id)}/user`}
+          asked={askedOf(place)}
+        />
+      )}
+    </>
+  );
+}
+
+function askedOf({ identity, user_ids }: Place): Asked {
+  return identity === null ? { user_id: user_ids[0] ?? '' } : { identity };
+}
+
+function environmentName({ environments }: Account, appId: string): string {
+  return environments.find(({ app_id }) => app_id === appId)?.name ?? appId;
+}
+
+function Suppressions(props: { readonly names: FoundPerson['names']; readonly account: Account }) {
+  const { names, account } = props;
+  const suppressed = names.filter(({ suppression }) => suppression.suppressed);
+  // All names of a merged user are suppressed together.
+  const shown = suppressed.length === names.length ? suppressed.slice(0, 1) : suppressed;
+  return (
+    <>
+      {shown.map((name) => (
+        <p key={nameText(name)}>
+          <span class="chip warn">suppressed</span> Nothing that is sent about{' '}
+          {suppressed.length < names.length ? <strong>{nameText(name)}</strong> : 'this user'} is stored
+          {name.suppression.since !== undefined && (
+            <>
+              {' '}
+              since <Time at={name.suppression.since} />
+            </>
+          )}
+          {name.suppression.app_ids !== undefined &&
+            `, in ${name.suppression.app_ids.map((id) => environmentName(account, id)).join(', ')}`}
+          .
+        </p>
+      ))}
+    </>
+  );
+}
+
+const idsShown = 20;
+
+function idsText({ identity, user_ids: ids, has_more_user_ids }: Place): string {
+  if (identity === null) return '';
+  const more = ids.length - idsShown;
+  return [
+    ids.slice(0, idsShown).join(', '),
+    more > 0 || has_more_user_ids ? `and ${has_more_user_ids ? 'many' : more.toLocaleString()} more` : '',
+  ]
+    .filter((text) => text !== '')
+    .join(' ');
+}
+
+function Places(props: {
+  readonly places: FoundPerson['places'];
+  readonly account: Account;
+  readonly chosen: number;
+  readonly choose: (place: number) => void;
+}) {
+  const { places, account, chosen, choose } = props;
+  const rows = places.map((place, at) => ({ place, at }));
+  const name = (place: Place) => environmentName(account, place.app_id);
+  return (
+    <Table
+      caption="Where the user is"
+      rows={rows}
+      keyOf={({ at }) => String(at)}
+      empty=""
+      columns={[
+        { title: 'Environment', text: ({ place }) => name(place) },
+        {
+          title: 'Known as',
+          text: ({ place }) => place.identity ?? `user id ${place.user_ids[0]}, anonymous`,
+          cell: ({ place }) =>
+            place.identity === null ? (
+              `user id ${place.user_ids[0]}, anonymous`
+            ) : (
+              <code class="exact">{place.identity}</code>
+            ),
+        },
+        { title: 'Merged from user ids', text: ({ place }) => idsText(place) },
+        { title: 'Events', text: ({ place }) => place.events, number: true },
+        {
+          title: 'Since',
+          text: ({ place }) => place.first_seen ?? '',
+          cell: ({ place }) => place.first_seen !== null && <Time at={place.first_seen} to="day" />,
+        },
+        {
+          title: 'Last seen',
+          text: ({ place }) => place.last_seen ?? '',
+          cell: ({ place }) => place.last_seen !== null && <Time at={place.last_seen} to="day" />,
+        },
+      ]}
+      {...(places.length > 1
+        ? {
+            actions: ({ place, at }: (typeof rows)[number]) =>
+              at === chosen ? (
+                <span class="chip accent">shown below</span>
+              ) : (
+                <button
+                  type="button"
+                  class="small"
+                  aria-label={`Show what ${name(place)} has`}
+                  onClick={() => choose(at)}
+                >
+                  Show
+                </button>
+              ),
+          }
+        : {})}
+    />
+  );
+}
+
+function Similar(props: {
+  readonly path: string;
+  readonly asked: Asked;
+  readonly find: (identity: string) => Promise<void>;
+}) {
+  const { path, asked } = props;
+  const { data } = useLoad(`${path} ${JSON.stringify(asked)} similar`, () =>
+    call<Answer<'findSimilarUsersEverywhere'>>('POST', `${path}/similar`, asked),
+  );
+  if (data === undefined || data.similar.length === 0) return null;
+  return (
+    <div class="similar">
+      <p>These look like this one, but are other users:</p>
+      <ul class="others">
+        {data.similar.map((identity) => (
+          <li key={identity}>
+            <ActionButton
+              button={identity}
+              label={`Show ${identity}`}
+              small
+              work={() => props.find(identity)}
+            />
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+type OfUser = Answer<'findRequestsOfUser'>['deletions'][number];
+
+/** `submitted`: since the person was found. */
+function Requests(props: {
+  readonly path: string;
+  readonly asked: Asked;
+  readonly submitted: readonly Deletion[];
+}) {
+  const { path, asked, submitted } = props;
+  const requests = useLoad(`${path} ${JSON.stringify(asked)} requests`, () =>
+    call<Answer<'findRequestsOfUser'>>('POST', `${path}/requests`, asked),
+  );
+  return (
+    <section class="card" aria-label="Requests that concern the user">
+      <h2>Requests that concern this user</h2>
+      <Loaded from={requests}>
+        {({ deletions, exports, has_more: hasMore }) => (
+          <>
+            <Table
+              caption="Deletions of this user"
+              rows={[...submitted, ...deletions] as readonly OfUser[]}
+              keyOf={({ deletion_request_id }) => deletion_request_id}
+              empty="No deletion of the last 30 days named this user."
+              columns={[
+                {
+                  title: 'Submitted',
+                  text: (each) => each.submitted_at,
+                  cell: (each) => <Time at={each.submitted_at} />,
+                },
+                { title: 'State', text: stateText, cell: (each) => <Progress of={each} /> },
+                { title: 'Users in it', text: ({ targets }) => targets, number: true },
+                { title: 'Records of this user', text: ({ rows }) => rows ?? '', number: true },
+                { title: 'Reference', text: ({ reference }) => reference ?? '' },
+              ]}
+            />
+            {hasMore && <p class="muted">There are older deletions, which were not looked at.</p>}
+            <p>
+              {exports.length === 0
+                ? 'No export that is kept now names this user. '
+                : exports.length === 1
+                  ? '1 export that is kept now names this user. '
+                  : `${exports.length.toLocaleString()} exports that are kept now name this user. `}
+              <a href="/deletions" onClick={onLink}>
+                Show deletions and exports
+              </a>
+            </p>
+          </>
+        )}
+      </Loaded>
+    </section>
+  );
+}
+
+const progressEveryMs = 2_000;
+
+/** The state of a deletion, which is asked for again while it is pending: that leaves no line in the audit log. */
+function Progress({ of }: { readonly of: Deletion }) {
+  const [complete, setComplete] = useState(of.status === 'complete' ? of : undefined);
+  const { data } = useLoad(
+    complete === undefined ? of.deletion_request_id : undefined,
+    async () => {
+      const now = await call<Deletion>('GET', `/deletions/${part(of.deletion_request_id)}`);
+      if (now.status === 'complete') setComplete(now);
+      return now;
+    },
+    progressEveryMs,
+  );
+  const shown = complete ?? data ?? of;
+  return <span class={`chip ${toneOf(shown)}`}>{stateText(shown)}</span>;
+}

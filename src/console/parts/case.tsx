@@ -1,0 +1,36 @@
+// In which case something is done: the one that was chosen last, on this page or another one.
+
+import type { Account } from '../api.js';
+import { part } from '../api.js';
+import type { Answer } from '../commands.js';
+import { chosenCase, may } from '../session.js';
+import { Choice } from './fields.js';
+import { dayText } from './parts.js';
+import { useResource } from './resource.js';
+
+export type Case = Answer<'showCase'>;
+
+/** `inCase`: what requests say of it. There is no field while no case is open. */
+export function useCase(account: Account) {
+  const path = `/accounts/${part(account.account_id)}/cases`;
+  const { data: open = [] } = useResource<readonly Case[]>(may('listCases') ? path : undefined);
+  const chosen = open.find(({ case_id }) => case_id === chosenCase.value);
+  const field =
+    open.length === 0 ? null : (
+      <Choice
+        label="In the case"
+        value={chosen?.case_id ?? ''}
+        set={(id) => {
+          chosenCase.value = id;
+        }}
+        options={[
+          ['', 'none'],
+          ...open.map(
+            ({ case_id, reference, due_on }) => [case_id, `${reference}, due ${dayText(due_on)}`] as const,
+          ),
+        ]}
+        hint="The case then says that it was done."
+      />
+    );
+  return { inCase: chosen === undefined ? {} : { case_id: chosen.case_id }, field };
+}

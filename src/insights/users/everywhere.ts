@@ -1,0 +1,99 @@
+// A user in all environments of an account: where something is held, under which names, how much, and since when. Each environment
+// merges its users by itself, so a user_id may belong to a person in one environment and to nobody in another.
+
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { isoTime } from '../../clickhouse/iso-time.js';
+import { storedTable } from '../../clickhouse/tables.js';
+import { userLookUps } from '../../contract/limits.js';
+import { readMerged } from '../../privacy/suppression/merged-names.js';
+import type { User } from '../../privacy/suppression/names.js';
+import { byServer } from '../../registry/shard-servers.js';
+import { type FoundUser, lookUpUser } from './look-up.js';
+import { isNamed, withNames } from './merged-user.js';
+
+/** What one environment holds about the user. */
+export type Place = Omit<FoundUser, 'found' | 'properties'> & {
+  readonly app_id: string;
+  /** How many. */
+  readonly properties: number;
+  readonly events: number;
+  /** Null without events. */
+  readonly first_seen: string | null;
+  readonly last_seen: string | null;
+};
+
+/** By which names a user is known in any of the environments: the given one, and the identities that a user_id was merged into. */
+export async function namesEverywhere(
+  clickhouse: ClickHouseClient,
+  appIds: readonly string[],
+  user: User,
+): Promise<readonly User[]> {
+  if (user.userId === undefined) return [user];
+  const identities = new Set<string>();
+  for (const [client, ofServer] of byServer(clickhouse, appIds))
+    for (const { identity } of await readMerged(client, ofServer, [], [user.userId]))
+      identities.add(identity);
+  return [...[...identities].sort().map((identity) => ({ identity })), user];
+}
+
+/** Where something is held about the user of these names, in the order of the environments. */
+export async function lookUpEverywhere(
+  clickhouse: ClickHouseClient,
+  appIds: readonly string[],
+  names: readonly User[],
+): Promise<readonly Place[]> {
+  const places: Place[] = [];
+  for (const [client, ofServer] of byServer(clickhouse, appIds)) {
+    for (const appId of await findEnvironments(client, ofServer, names)) {
+      const known = new Set<string>();
+      for (const name of names) {
+        const { found, properties, ...user } = await lookUpUser(client, appId, name);
+        // A user_id that was merged into an identity here is the same user.
+        const place = JSON.stringify([user.identity, user.identity === null ? user.user_ids : []]);
+        if (!found || known.has(place)) continue;
+        known.add(place);
+        const counted = await countEvents(client, appId, user);
+        places.push({ app_id: appId, ...user, properties: Object.keys(properties).length, ...counted });
+      }
+    }
+  }
+  return places.sort((a, b) => appIds.indexOf(a.app_id) - appIds.indexOf(b.app_id));
+}
+
+/** The environments that may hold something: those with a row under any name that the user has in any of them. */
+async function findEnvironments(
+  client: ClickHouseClient,
+  appIds: readonly string[],
+  names: readonly User[],
+): Promise<readonly string[]> {
+  const identities = names.flatMap(({ identity }) => identity ?? []);
+  const named = names.flatMap(({ userId }) => userId ?? []);
+  const merged = await readMerged(client, appIds, identities, [], userLookUps.userIdsMax + 1);
+  const userIds = [...new Set([...named, ...merged.map(({ user_id }) => user_id)])];
+  const tables = (['events', 'user_properties'] as const).map(
+    (table) =>
+      `SELECT app_id FROM ${storedTable(table)} WHERE app_id IN {appIds:Array(String)} AND ${isNamed} LIMIT 1 BY app_id`,
+  );
+  const rows = await withNames(client, identities, userIds, (ask) =>
+    ask<{ app_id: string }>(`SELECT DISTINCT app_id FROM (${tables.join(' UNION ALL ')})`, { appIds }),
+  );
+  const found = new Set([...rows, ...merged].map(({ app_id }) => app_id));
+  return appIds.filter((appId) => found.has(appId));
+}
+
+async function countEvents(
+  client: ClickHouseClient,
+  appId: string,
+  { identity, user_ids }: Pick<FoundUser, 'identity' | 'user_ids'>,
+): Promise<Pick<Place, 'events' | 'first_seen' | 'last_seen'>> {
+  const [counted] = await withNames(client, identity === null ? [] : [identity], user_ids, (ask) =>
+    ask<{ events: string | number; first_seen: string; last_seen: string }>(
+      `SELECT count() AS events, ${isoTime('min(time)')} AS first_seen, ${isoTime('max(time)')} AS last_seen
+        FROM ${storedTable('events')} WHERE app_id = {appId:String} AND ${isNamed}`,
+      { appId },
+    ),
+  );
+  const events = Number(counted?.events ?? 0);
+  if (counted === undefined || events === 0) return { events, first_seen: null, last_seen: null };
+  return { events, first_seen: counted.first_seen, last_seen: counted.last_seen };
+}

@@ -1,0 +1,128 @@
+// Cases: what a person has asked of an account, such as access or erasure, from the day it was received until it is closed. A case
+// names no user, only the account's own reference. It is what its lines in the audit log say, which nobody can change: each has a
+// few fields of it, and the latest line of a field holds. So a case has no document of its own, and is never lost before its lines.
+
+import { readRows } from '../../clickhouse/answers.js';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { isoTime } from '../../clickhouse/iso-time.js';
+import { cases as bounds } from '../../contract/limits.js';
+
+export type Case = {
+  readonly case_id: string;
+  readonly reference: string;
+  /** Days, `2026-03-01`. */
+  readonly received_on: string;
+  readonly due_on: string;
+  readonly state: 'open' | 'closed';
+  readonly opened_at: string;
+  readonly opened_by: string;
+  readonly closed_at?: string;
+  readonly closed_by?: string;
+  /** What the person was told. */
+  readonly result?: string;
+  /** How often each action was done in it. */
+  readonly done: Readonly<Record<string, number>>;
+};
+
+/** The actions that make a case. Their lines carry the fields of it that they set. */
+export const caseActions = {
+  open: 'open_case',
+  change: 'change_case',
+  close: 'close_case',
+  reopen: 'reopen_case',
+} as const;
+
+/** What counts as work on a case, by the names of actions. */
+const workActions = [
+  'preview_deletion',
+  'submit_deletion',
+  'submit_export',
+  'suppress_users',
+  'free_users',
+  'confirm_deletion',
+];
+
+export type CasesAsked = {
+  readonly accountId: string;
+  readonly state?: Case['state'] | undefined;
+  readonly caseId?: string | undefined;
+  readonly reference?: string | undefined;
+};
+
+/** Cases of an account: open ones by the day when they are due, closed ones from the latest on. */
+export async function readCases(
+  clickhouse: ClickHouseClient,
+  { accountId, state, caseId, reference }: CasesAsked,
+): Promise<readonly Case[]> {
+  const text = (name: string) => `JSONExtractString(details, '${name}')`;
+  const lastOf = (name: string) => `argMaxIf(${text(name)}, place, JSONHas(details, '${name}'))`;
+  const wanted = [
+    ...(state === undefined ? [] : [`is_closed = ${state === 'closed' ? 1 : 0}`]),
+    ...(reference === undefined ? [] : ['reference = {reference:String}']),
+    `count_opened > 0`,
+  ];
+  const rows = await readRows<Record<string, string | number>>(clickhouse, {
+    query: `SELECT case_id,
+        ${lastOf('reference')} AS reference, ${lastOf('received_on')} AS received_on, ${lastOf('due_on')} AS due_on,
+        ${lastOf('result')} AS result,
+        argMaxIf(action, place, action != '${caseActions.change}') = '${caseActions.close}' AS is_closed,
+        countIf(action = '${caseActions.open}') AS count_opened,
+        ${isoTime(`minIf(at, action = '${caseActions.open}')`)} AS opened_at,
+        argMinIf(actor_name, place, action = '${caseActions.open}') AS opened_by,
+        max(if(action = '${caseActions.close}', at, toDateTime64(0, 3, 'UTC'))) AS last_closed,
+        ${isoTime('last_closed')} AS closed_at,
+        argMaxIf(actor_name, place, action = '${caseActions.close}') AS closed_by
+      FROM (${linesOf(Object.values(caseActions), caseId)})
+      GROUP BY case_id HAVING ${wanted.join(' AND ')}
+      ORDER BY ${state === 'closed' ? 'last_closed DESC' : 'due_on'}, case_id LIMIT {countMax:UInt32}`,
+    query_params: {
+      accountId,
+      countMax: bounds.listedMax,
+      ...(caseId === undefined ? {} : { caseId }),
+      ...(reference === undefined ? {} : { reference }),
+    },
+  });
+  const done = await readWork(clickhouse, accountId, caseId, rows.length);
+  return rows.map((row) => ({
+    case_id: String(row.case_id),
+    reference: String(row.reference),
+    received_on: String(row.received_on),
+    due_on: String(row.due_on),
+    opened_at: String(row.opened_at),
+    opened_by: String(row.opened_by),
+    ...(row.is_closed === 1
+      ? { state: 'closed', closed_at: String(row.closed_at), closed_by: String(row.closed_by) }
+      : { state: 'open' }),
+    ...(row.result === '' ? {} : { result: String(row.result) }),
+    done: done.get(String(row.case_id)) ?? {},
+  }));
+}
+
+/** The actions of an account's cases that were done. */
+function linesOf(actions: readonly string[], caseId: string | undefined): string {
+  const named = actions.map((action) => `'${action}'`).join(', ');
+  return `SELECT any(line.at) AS at, line.id AS id, (at, id) AS place, any(line.action) AS action,
+      any(line.actor_name) AS actor_name, argMax(line.details, stage) AS details,
+      JSONExtractString(details, 'case_id') AS case_id
+    FROM audit_log AS line WHERE line.account_id = {accountId:String} AND line.action IN (${named})
+    GROUP BY line.id
+    HAVING argMax(line.outcome, stage) = 'done' AND case_id ${caseId === undefined ? "!= ''" : '= {caseId:String}'}`;
+}
+
+async function readWork(
+  clickhouse: ClickHouseClient,
+  accountId: string,
+  caseId: string | undefined,
+  count: number,
+): Promise<ReadonlyMap<string, Readonly<Record<string, number>>>> {
+  const found = new Map<string, Record<string, number>>();
+  if (count === 0) return found;
+  const rows = await readRows<{ case_id: string; action: string; times: number }>(clickhouse, {
+    query: `SELECT case_id, action, toUInt32(count()) AS times FROM (${linesOf(workActions, caseId)})
+      GROUP BY case_id, action ORDER BY action`,
+    query_params: { accountId, ...(caseId === undefined ? {} : { caseId }) },
+  });
+  for (const { case_id, action, times } of rows)
+    found.set(case_id, { ...found.get(case_id), [action]: Number(times) });
+  return found;
+}

@@ -1,0 +1,146 @@
+// The pages of privacy officers in a real browser: cases, and what is done in them.
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { after, afterEach, before, describe, test } from 'node:test';
+import type { Browser, Page } from 'playwright-core';
+import { createTestAccount, type TestAccount } from '../harness/accounts.js';
+import { launchBrowser, withoutBrowser } from '../harness/browser.js';
+import { isAccepted, paths, post, untilStored } from '../harness/ingestion.js';
+import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { checkReadable, enter, openConsole, openPage } from '../support/console-browser.js';
+
+const hostile = '<img src=x onerror=alert(1)>=1+1';
+
+let sluice: SluiceHandle;
+let browser: Browser;
+let account: TestAccount;
+let faults: readonly string[] = [];
+
+describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
+  before(async () => {
+    [sluice, browser] = await Promise.all([startSluice(), launchBrowser()]);
+    account = await createTestAccount(sluice, 'Shop');
+    for (const identity of ['ada@example.com', hostile]) {
+      const event = { app_id: account.appIds[1], identity, event: 'Seen' };
+      assert.ok(isAccepted(await post(sluice.baseUrl, paths.track, event)));
+    }
+    await untilStored(sluice);
+  });
+  after(async () => {
+    await browser?.close();
+    await sluice?.stop();
+  });
+  afterEach(async () => {
+    assert.deepEqual(faults, []);
+    await Promise.all(browser.contexts().map((context) => context.close()));
+  });
+
+  async function newPage(width?: number): Promise<Page> {
+    const opened = await openConsole(browser, sluice, width);
+    faults = opened.faults;
+    return opened.page;
+  }
+
+  async function confirm(page: Page, button: string, yes: string): Promise<void> {
+    await page.getByRole('button', { name: button, exact: true }).click();
+    await page.getByRole('dialog').getByRole('button', { name: yes }).click();
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+  }
+
+  async function findUser(page: Page, name: string): Promise<void> {
+    await page.getByLabel('Name', { exact: true }).fill(name);
+    await page.getByRole('button', { name: 'Find', exact: true }).click();
+    await page.getByRole('heading', { name, exact: true }).waitFor();
+  }
+
+  const caseOf = (page: Page, reference: string) =>
+    page.getByRole('row').filter({ has: page.getByText(reference, { exact: true }) });
+
+  test('a case goes from its reception over the person to its end, and another officer sees what was done', async () => {
+    const page = await newPage();
+    await enter(page, sluice, 'officer@example.com', 'privacy', account.accountId);
+    await openPage(page, 'Cases');
+    await page.getByText('No case is open.').waitFor();
+    await page.getByRole('button', { name: 'New case' }).click();
+    await page.getByLabel('Reference').fill(hostile);
+    await page.getByLabel('Received on').fill('2026-01-01');
+    await checkReadable(page, 'New case');
+    await page.getByRole('button', { name: 'Open case' }).click();
+    assert.match(String(await caseOf(page, hostile).textContent()), /Jan 1, 2026Jan 31, 2026 \d+ days late/);
+    await page.getByRole('button', { name: `Show the case ${hostile}` }).click();
+    await page.getByRole('button', { name: 'Find the person' }).click();
+    // From there on, what is done is done in this case.
+    await findUser(page, hostile);
+    await page.getByLabel('In the case').waitFor();
+    assert.match(
+      String(await page.getByLabel('In the case').locator('option:checked').textContent()),
+      /due Jan 31, 2026$/,
+    );
+    await confirm(page, 'Export', 'Export user');
+    await page.getByText('The export is requested.').waitFor();
+    await checkReadable(page, 'Users');
+
+    const second = await newPage();
+    await enter(second, sluice, 'second@example.com', 'privacy', account.accountId);
+    await openPage(second, 'Cases');
+    await caseOf(second, hostile).getByText('asked for an export').waitFor();
+    await second.getByRole('button', { name: `Show the case ${hostile}` }).click();
+    const lines = second.getByRole('table', { name: 'What was done in the case' }).getByRole('row');
+    await lines.nth(2).waitFor();
+    assert.match(String(await lines.nth(1).textContent()), /officer@example\.comasked for an export1 user/);
+    await checkReadable(second, 'The file of a case');
+    const [download] = await Promise.all([
+      second.waitForEvent('download'),
+      second.getByRole('button', { name: 'Download all as CSV' }).click(),
+    ]);
+    const csv = readFileSync(await download.path(), 'utf8');
+    assert.match(csv, /^When,Who,What,About,Outcome,From,Request\r\n/);
+    assert.equal(csv.split('\r\n').length, 3);
+    // While the first one looks at it, the second one closes it.
+    await openPage(page, 'Cases');
+    await page.getByRole('button', { name: `Show the case ${hostile}` }).click();
+    await page.getByText('Change its reference').click();
+    await second.getByText('Close the case', { exact: true }).click();
+    await second.getByLabel('What became of it').fill('answered with the export');
+    await second.getByRole('button', { name: 'Close case' }).click();
+    await second.getByText('answered with the export', { exact: true }).waitFor();
+    await page.getByLabel('Due on').fill('2027-01-01');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('alert').getByText('The case is closed: open it again to change it.').waitFor();
+    await page.keyboard.press('Escape');
+    await caseOf(page, hostile).waitFor({ state: 'detached' });
+    await page.getByLabel('Show', { exact: true }).selectOption('closed');
+    await caseOf(page, hostile).waitFor();
+  });
+
+  test('people of other roles see no cases, and are told so at their address', async () => {
+    for (const role of ['viewer', 'administrator'] as const) {
+      const page = await newPage();
+      await enter(page, sluice, `${role}@example.com`, role, account.accountId);
+      assert.equal(await page.getByRole('link', { name: 'Cases' }).count(), 0);
+      await page.goto(`${sluice.adminUrl}/cases`);
+      await page.getByRole('heading', { name: 'No such page' }).waitFor();
+    }
+  });
+
+  test('the audit log of a privacy officer is narrowed by who, what and when', async () => {
+    const page = await newPage(360);
+    await enter(page, sluice, 'reader@example.com', 'privacy', account.accountId);
+    await openPage(page, 'Users');
+    await findUser(page, 'ada@example.com');
+    await openPage(page, 'Settings');
+    const log = page.getByRole('table', { name: 'Audit log' });
+    await log.getByText('looked up a user in all environments').first().waitFor();
+    await checkReadable(page, 'Settings');
+    await page.getByLabel('Who').fill('Reader@example.com ');
+    await page.getByLabel('What').selectOption({ label: 'looked up a user in all environments' });
+    await page.getByRole('button', { name: 'Find', exact: true }).click();
+    await log.getByText('accepted an invitation').waitFor({ state: 'detached' });
+    await log.getByRole('row').nth(1).waitFor();
+    assert.equal(await log.getByRole('row').count(), 2);
+    await page.getByLabel('To day').fill('2020-01-01');
+    await page.getByRole('button', { name: 'Find', exact: true }).click();
+    await page.getByText('No action is as you asked for.').waitFor();
+  });
+});
