@@ -100,20 +100,20 @@ export const noCrash: CrashPoint = () => undefined;
 
 const names: ReadonlySet<string> = new Set(Object.values(crashPoints).flat());
 
-/** Whether a text names a point and at which pass to crash, `name:n`. */
+/** Whether a text names a point, at which pass to crash, and perhaps that the process only stops: `name:n:stop`. */
 export function isCrashSpec(spec: string): boolean {
-  const [name = '', count, ...rest] = spec.split(':');
-  return names.has(name) && rest.length === 0 && (count === undefined || /^[1-9]\d*$/.test(count));
+  const [name = '', ...rest] = spec.split(':');
+  return names.has(name) && /^(?:|[1-9]\d*|[1-9]\d*:stop)$/.test(rest.join(':'));
 }
 
-/** Reads `name:n`: the process dies when it passes the point for the n-th time; by default the first. */
+/** Reads `name:n`: the process dies, or stops until SIGCONT, when it passes the point for the n-th time; by default the first. */
 export function createCrashPoint(spec: string | undefined): CrashPoint {
   if (spec === undefined) return noCrash;
-  const [wanted, count] = spec.split(':');
+  const [wanted, count, stop] = spec.split(':');
   let left = Number(count ?? 1);
   return (name) => {
     if (name !== wanted) return;
     left -= 1;
-    if (left === 0) process.kill(process.pid, 'SIGKILL');
+    if (left === 0) process.kill(process.pid, stop ? 'SIGSTOP' : 'SIGKILL');
   };
 }

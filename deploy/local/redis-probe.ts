@@ -3,12 +3,12 @@
 import { connect } from 'node:net';
 
 /**
- * Settles with the process id of the Redis on that loopback port once it has loaded its data, `undefined`
+ * Settles with the process id of the Redis on that loopback port or socket once it has loaded its data, `undefined`
  * while it is loading or has another password, and rejects when nobody answers.
  */
-export async function readyRedisPid(port: number, password?: string): Promise<number | undefined> {
+export async function readyRedisPid(at: number | string, password?: string): Promise<number | undefined> {
   const auth = password === undefined ? '' : `AUTH ${password}\r\n`;
-  const reply = await ask(port, `${auth}PING\r\nINFO server\r\nQUIT\r\n`);
+  const reply = await ask(at, `${auth}PING\r\nINFO server\r\nQUIT\r\n`);
   if (!reply.startsWith(password === undefined ? '+PONG' : '+OK\r\n+PONG')) return undefined;
   return Number(/^process_id:(\d+)/m.exec(reply)?.[1]);
 }
@@ -18,9 +18,12 @@ export function askRedis(port: number, password: string, command: string): Promi
   return ask(port, `AUTH ${password}\r\n${command}\r\nQUIT\r\n`);
 }
 
-function ask(port: number, commands: string): Promise<string> {
+function ask(at: number | string, commands: string): Promise<string> {
   return new Promise((settle, reject) => {
-    const socket = connect({ host: '127.0.0.1', port, timeout: 1_000 });
+    const socket = connect({
+      ...(typeof at === 'number' ? { host: '127.0.0.1', port: at } : { path: at }),
+      timeout: 1_000,
+    });
     let text = '';
     socket.setEncoding('utf8');
     socket.on('connect', () => socket.write(commands));

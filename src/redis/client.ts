@@ -9,6 +9,7 @@ import { Cluster, type ClusterOptions, type RedisOptions, Redis as Single } from
 import { commitBatches } from '../tuning.js';
 import { untilTrue } from '../wait.js';
 import { demandReplicas, hasReplicas, replicasOf, tolerateLoss } from './replicas.js';
+import { bySentinels } from './sentinels.js';
 
 /** A connection to one server. */
 export type SingleRedis = Single;
@@ -135,7 +136,7 @@ function withSureInfo(connection: Redis): Redis {
 
 function open(address: RedisAddress, options: RedisOptions, more: ClusterOptions, log: Log): Redis {
   if (address.redisSentinels !== undefined)
-    return logged(new Single({ ...options, ...bySentinels(address.redisSentinels) }), log);
+    return logged(new Single({ ...options, ...bySentinels(address.redisSentinels, retryMs) }), log);
   if (!address.redisCluster)
     return logged(new Single(address.redisUrl, { ...options, ...passwordOf(address) }), log);
   const urls = address.redisUrl.split(',');
@@ -153,33 +154,6 @@ function open(address: RedisAddress, options: RedisOptions, more: ClusterOptions
   cluster.setMaxListeners(0);
   keepConnected(cluster);
   return logged(cluster, log);
-}
-
-/** How the primary is found. A server that is no longer the one refuses writes: then the sentinels are asked again. */
-function bySentinels({ sentinels, name, tls, username, password }: RedisSentinels): RedisOptions {
-  let leftMs = Number.NEGATIVE_INFINITY;
-  const leaves = ({ message }: Error) => {
-    if (message.startsWith('READONLY')) return true;
-    // It may have been cut off from its replicas, or only lack them.
-    if (!message.startsWith('NOREPLICAS') || performance.now() - leftMs < 2_000) return false;
-    leftMs = performance.now();
-    return true;
-  };
-  const credentials = password === '' ? {} : { password, sentinelPassword: password };
-  const user = username === '' ? {} : { username, sentinelUsername: username };
-  return {
-    sentinels: [...sentinels],
-    name,
-    role: 'master',
-    ...credentials,
-    ...user,
-    ...(tls ? { tls: {}, sentinelTLS: {}, enableTLSForSentinelMode: true } : {}),
-    sentinelRetryStrategy: retryMs,
-    sentinelReconnectStrategy: retryMs,
-    sentinelCommandTimeout: 500,
-    updateSentinels: false,
-    reconnectOnError: leaves,
-  };
 }
 
 /**

@@ -89,7 +89,13 @@ const connections = new WeakMap<Redis, Map<string, Redis>>();
 /** The replicas that a primary has now, if it is known to have some. They end with the connection to it. */
 export async function replicasOf(redis: Redis): Promise<readonly Redis[]> {
   if (!hasReplicas(redis)) return [];
-  const { sentinels: _sentinels, path: _path, name: _name, ...options } = redis.options;
+  const {
+    sentinels: _sentinels,
+    Connector: _connector,
+    path: _path,
+    name: _name,
+    ...options
+  } = redis.options;
   const known = connections.get(redis) ?? new Map<string, Redis>();
   if (!connections.has(redis))
     redis.once('end', () => {

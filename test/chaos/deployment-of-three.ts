@@ -1,7 +1,6 @@
 // The other layout: a Redis Cluster of three masters and three ClickHouse servers, each behind a proxy that everybody but the
 // harness goes through, two API processes and two workers. Its shards are on all of them.
 
-import type { ShardView } from '../../src/admin/shards.js';
 import { atPort } from '../harness/clickhouse.js';
 import { startRedisCluster } from '../harness/redis-cluster.js';
 import {
@@ -12,6 +11,7 @@ import {
   type TcpProxy,
 } from '../harness/services.js';
 import { type AnyDeployment, backlogBytesMax, jobLockMs, oursByPart } from './deployment.js';
+import { untilMovesEnd } from './faults-moves.js';
 import type { Link, ProcessPart } from './parts.js';
 
 const numbers = [1, 2, 3] as const;
@@ -65,11 +65,7 @@ export async function startDeploymentOfThree(): Promise<AnyDeployment> {
     await startDead(stores.map(([, child]) => child));
     await cluster.untilOk();
     await startDead([...sluice.api, ...sluice.workers]);
-    for (const { shard, moving_to } of (await sluice.admin('shards', 'list')) as ShardView[]) {
-      const to = moving_to ?? failedMoves.get(shard);
-      if (to !== undefined) await sluice.admin('shards', 'move', String(shard), '--to', String(to));
-    }
-    failedMoves.clear();
+    await untilMovesEnd({ sluice, failedMoves });
   }
 
   return {

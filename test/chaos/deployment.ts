@@ -24,8 +24,11 @@ import type { Link, ProcessPart } from './parts.js';
 import { canSetRedisClock, createRedisClock, type RedisClock } from './redis-clock.js';
 import { createSmallDisk, type FileSystem, type SmallDisk } from './small-disk.js';
 
-/** One Redis and one ClickHouse, three of each (deployment-of-three.ts), or one of each on a disk that can be filled. */
-export type Layout = 'one' | 'three' | 'disks';
+/**
+ * One Redis and one ClickHouse, three of each (deployment-of-three.ts), one of each on a disk that can be filled, or one Redis with
+ * replicas on hosts of their own (deployment-of-nodes.ts).
+ */
+export type Layout = 'one' | 'three' | 'disks' | 'nodes';
 
 /** What both layouts have. */
 export type AnyDeployment = {

@@ -34,6 +34,8 @@ type Scene = {
   clockStoodMs: number;
   /** Whether Redis's clock was moved, so that tokens and the like may have ended early. */
   clockMoved: boolean;
+  /** How long after the loss of each primary the first record was accepted again that was sent after it. */
+  readonly takeOversMs: number[];
   /** When the index of keys was lost, or those of what was deleted since a copy of ClickHouse. */
   readonly indexLostMs: number[];
   /** API processes that a fault killed, paused or restarted: their callers may get no answer. */

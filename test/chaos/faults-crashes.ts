@@ -92,7 +92,8 @@ function crashOf(part: ProcessPart, point: CrashPointName, passing: number): Fau
   };
 }
 
-function repeat(world: World, point: CrashPointName): () => Promise<void> {
+/** Does what makes a process pass a point, until it is told to stop. */
+export function repeat(world: World, point: CrashPointName): () => Promise<void> {
   let stopped = false;
   const work = async () => {
     while (!stopped) {

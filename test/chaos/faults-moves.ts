@@ -8,6 +8,18 @@ import { type AnyWorld, type Fault, hold } from './fault.js';
 
 const triesMax = 3;
 
+/** Ends the moves that failed, or were killed at some step. */
+export async function untilMovesEnd({
+  sluice,
+  failedMoves,
+}: Pick<AnyWorld, 'sluice' | 'failedMoves'>): Promise<void> {
+  for (const { shard, moving_to } of (await sluice.admin('shards', 'list')) as ShardView[]) {
+    const to = moving_to ?? failedMoves.get(shard);
+    if (to !== undefined) await sluice.admin('shards', 'move', String(shard), '--to', String(to));
+  }
+  failedMoves.clear();
+}
+
 export const moveOfShard: Fault<AnyWorld> = {
   name: 'shard moved',
   touches: ['shards'],

@@ -9,7 +9,7 @@ import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
 import { type Fault, hold, type Part, type World } from './fault.js';
 import { repeatKeyed, sendKeyed } from './faults-clocks.js';
-import { dumpSegments, type Held, recordsOf, restore } from './faults-redis.js';
+import { dumpOfSegments, type Held, recordsOf, restore } from './faults-redis.js';
 import { readKeptDeletions } from './kept-deletions.js';
 import { readStored } from './rows.js';
 
@@ -69,7 +69,7 @@ async function resume({ redis }: World): Promise<void> {
 
 /** Markers of what Redis holds, when it stands still. */
 async function holdsNow({ redis }: World): Promise<Held> {
-  return (await redis.callBuffer('EVAL_RO', ...dumpSegments)) as Held;
+  return (await redis.callBuffer('EVAL_RO', ...dumpOfSegments(0))) as Held;
 }
 
 /**

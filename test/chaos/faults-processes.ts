@@ -103,4 +103,6 @@ function faultsOf(parts: readonly ProcessPart[]): Fault<AnyWorld>[] {
 }
 
 export const processFaults = faultsOf([...ours, ...stores]);
+/** Hosts of Redis have faults of their own. */
+export const processFaultsOfNodes = faultsOf([...ours, 'clickhouse-1', 'clickhouse-2']);
 export const processFaultsOfThree = faultsOf([...ours, ...storesOfThree]);

@@ -11,7 +11,7 @@ import { rowsOfStored } from '../../workers/segment-bytes.js';
 import { until } from '../harness/wait.js';
 import { fatEvents } from './clients.js';
 import { memoryBytesMax } from './deployment.js';
-import { type Emptied, type Fault, hold, type World } from './fault.js';
+import { type AnyWorld, type Emptied, type Fault, hold, type World } from './fault.js';
 import { mutationsOfRounds, tooManyQueries } from './faults-clickhouse.js';
 import { readKeptDeletions } from './kept-deletions.js';
 import { watchForPowerCut } from './power-cut.js';
@@ -114,10 +114,11 @@ export type Held = readonly [members: readonly Buffer[], segments: readonly Buff
 const dumpScript = `
 local members = redis.call('ZRANGE', KEYS[1], 0, -1)
 local segments = {}
-for i, member in ipairs(members) do segments[i] = redis.call('GET', '{s0}:segment:' .. member) or '' end
+local prefix = string.match(KEYS[1], '^{s%d+}:')
+for i, member in ipairs(members) do segments[i] = redis.call('GET', prefix .. 'segment:' .. member) or '' end
 return { members, segments }`;
 /** What follows EVAL: its reply is what Redis holds. */
-export const dumpSegments = [dumpScript, 1, shardKeys.segments(0)] as const;
+export const dumpOfSegments = (shard: number) => [dumpScript, 1, shardKeys.segments(shard)] as const;
 
 /**
  * Redis loses everything it holds and, half of the time, its files. The same step notes what only Redis held, so that
@@ -155,19 +156,29 @@ const emptiedWhilePending: Fault = {
   },
 };
 
-/** Empties Redis until `restore`. */
-export async function empty({ redis, server, sluice, emptied }: World, random: Random): Promise<Emptied> {
+/** Empties Redis until `restore`, and notes what only Redis had. */
+export async function noteEmptied({
+  redis,
+  sluice,
+  shards,
+  emptied,
+}: Pick<AnyWorld, 'redis' | 'sluice' | 'shards' | 'emptied'>): Promise<Emptied> {
   // Only what ClickHouse has now must come back, although it may have more when Redis is emptied.
   const { all: keptDeletions } = await readKeptDeletions(sluice);
   const fromMs = performance.now();
-  const replies = await redis
-    .multi()
-    .callBuffer('EVAL', ...dumpSegments)
-    .flushall()
-    .exec();
-  const markers = new Set((await recordsOf((replies?.[0]?.[1] ?? [[], []]) as Held)).values());
+  const emptying = redis.multi();
+  for (let shard = 0; shard < shards; shard += 1) emptying.callBuffer('EVAL', ...dumpOfSegments(shard));
+  const replies = (await emptying.flushall().exec()) ?? [];
+  const held = replies.slice(0, shards).map((reply) => recordsOf((reply[1] ?? [[], []]) as Held));
+  const markers = new Set((await Promise.all(held)).flatMap((records) => [...records.values()]));
   const loss: Emptied = { fromMs, toMs: Number.POSITIVE_INFINITY, markers, keptDeletions };
   emptied.push(loss);
+  return loss;
+}
+
+export async function empty(world: World, random: Random): Promise<Emptied> {
+  const { server } = world;
+  const loss = await noteEmptied(world);
   if (random.int(0, 1) === 1) {
     await server.kill9();
     rmSync(join(server.dir, 'appendonlydir'), { recursive: true, force: true });
@@ -177,7 +188,7 @@ export async function empty({ redis, server, sluice, emptied }: World, random: R
   return loss;
 }
 
-export async function restore({ sluice, emptied }: World): Promise<void> {
+export async function restore({ sluice, emptied }: Pick<World, 'sluice' | 'emptied'>): Promise<void> {
   await sluice.admin('restore');
   const last = emptied.at(-1);
   if (last !== undefined) last.toMs = performance.now();

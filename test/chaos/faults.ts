@@ -8,6 +8,7 @@ import { crashFaults, emptiedAfterAnyCrash } from './faults-crashes.js';
 import { diskFaults } from './faults-disks.js';
 import { moveOfShard } from './faults-moves.js';
 import { networkFaults, networkFaultsOfThree } from './faults-network.js';
+import { nodeFaults } from './faults-nodes.js';
 import { oldClickHouse, oldRedis } from './faults-old-copies.js';
 import { powerFaults } from './faults-power.js';
 import { processFaults, processFaultsOfThree } from './faults-processes.js';
@@ -31,11 +32,13 @@ const randomFaults: Readonly<Record<Layout, readonly Fault[]>> = {
   one: faultsOfOne,
   three: [...processFaultsOfThree, ...networkFaultsOfThree, moveOfShard],
   disks: diskFaults,
+  nodes: nodeFaults,
 };
 const all: Readonly<Record<Layout, readonly Fault[]>> = {
   one: [...faultsOfOne, ...crashFaults],
   three: randomFaults.three,
   disks: diskFaults,
+  nodes: nodeFaults,
 };
 
 function namesOf(faults: readonly Fault[]): string[] {

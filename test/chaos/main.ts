@@ -9,10 +9,12 @@
 //   npm run chaos -- --mutant NAME      one of them, without writing its result
 //   npm run chaos -- --faults a,b       one round with these faults
 //   npm run chaos -- --three            three Redis masters and three ClickHouse servers; with --rounds, --fresh, --faults, SEED
+//   npm run chaos -- --nodes            a Redis with replicas and sentinels on three hosts; with --rounds, --fresh, --faults, SEED
 //   npm run chaos -- --disks            the disk of Redis, of ClickHouse or of both is full; with --rounds, --fresh, --faults, SEED
 //   SEED=n npm run chaos                the round with this seed, as a failure prints it
 
 import { randomInt } from 'node:crypto';
+import { canMakeHosts } from '../harness/hosts.js';
 import { readOptions } from '../harness/options.js';
 import { faultKinds } from './faults.js';
 import { crashFaults } from './faults-crashes.js';
@@ -25,6 +27,7 @@ import {
   writeMutants,
   writeResults,
   writeResultsOfDisks,
+  writeResultsOfNodes,
   writeResultsOfThree,
 } from './results.js';
 import type { RoundResult } from './round.js';
@@ -45,8 +48,9 @@ const values = readOptions('chaos', {
   faults: { type: 'string' },
   three: { type: 'boolean', default: false },
   disks: { type: 'boolean', default: false },
+  nodes: { type: 'boolean', default: false },
 });
-const layout = values.three ? 'three' : values.disks ? 'disks' : 'one';
+const layout = (['three', 'disks', 'nodes'] as const).find((name) => values[name]) ?? 'one';
 const roundsWanted = Number(values.rounds);
 const parallel = Number(values.parallel);
 const seedGiven =
@@ -74,6 +78,10 @@ if (layout === 'disks' && !(canMount('tmpfs') && canMount('ext4'))) {
   say(
     'chaos: no disk can be filled here: that needs the right to mount a tmpfs and an ext4 in a file (root), and e2fsprogs',
   );
+  process.exit(1);
+}
+if (layout === 'nodes' && !canMakeHosts()) {
+  say('chaos: no hosts can be made here: that needs root and iproute2');
   process.exit(1);
 }
 if (values.mutants || values.mutant !== undefined) process.exitCode = await checkMutants(values.mutant);
@@ -107,6 +115,7 @@ async function runAll(): Promise<number> {
       if (result.broken.length > 0) await explain(runner, result);
       if (layout === 'three') writeResultsOfThree(run, results);
       else if (layout === 'disks') writeResultsOfDisks(run, results);
+      else if (layout === 'nodes') writeResultsOfNodes(run, results);
       else if (!values['crash-points']) writeResults(run, results);
     }
     await runner.close();

@@ -13,6 +13,8 @@ type Patch = { readonly file: string; readonly find: string; readonly replace: s
 export type Mutant = {
   readonly name: string;
   readonly patches: readonly Patch[];
+  /** The deployment that it is tried on; by default one of each. */
+  readonly layout?: 'nodes';
   /** The faults that make it show. */
   readonly faults: readonly string[];
   /** The kinds of broken promises of which at least one must be reported. */
@@ -427,9 +429,10 @@ export async function runMutant(mutant: Mutant, seed: number): Promise<MutantRes
   const copy = applyMutant(mutant);
   let output = '';
   let kinds: readonly string[] = [];
+  const layout = mutant.layout === undefined ? [] : [`--${mutant.layout}`];
   for (let attempt = 0; attempt < attemptsMax; attempt += 1) {
     const main = join(copy, 'dist/test/chaos/main.js');
-    const child = spawn(process.execPath, [main, '--faults', mutant.faults.join(',')], {
+    const child = spawn(process.execPath, [main, ...layout, '--faults', mutant.faults.join(',')], {
       cwd: copy,
       env: { ...process.env, SEED: String(seed + attempt) },
       stdio: ['ignore', 'pipe', 'inherit'],

@@ -48,6 +48,9 @@ const threeHeading = '## Three of each';
 /** The part about full disks, which another run writes too. */
 const disksHeading = '## Full disks';
 
+/** The part about a Redis with replicas, which another run writes too. */
+const nodesHeading = '## Redis on three hosts';
+
 /** The rows of the first table. */
 function totalsOf(results: readonly RoundResult[]): string[] {
   const sum = (count: (result: RoundResult) => number) =>
@@ -112,7 +115,7 @@ export function writeResults(run: Run, results: readonly RoundResult[]): void {
     wrapped(results.map(({ schedule }) => String(schedule.seed))),
     '',
   ].join('\n');
-  const kept = [mutantsHeading, threeHeading, disksHeading]
+  const kept = [mutantsHeading, threeHeading, nodesHeading, disksHeading]
     .map(sectionOf)
     .filter((section) => section !== '');
   writeFileSync(file, [text, ...kept].join('\n'));
@@ -147,6 +150,28 @@ export function writeResultsOfThree(run: Run, results: readonly RoundResult[]): 
     '',
     ...opening(run, results, 'three'),
     ...tableOfFaults(results, 'three'),
+    '',
+  ]);
+}
+
+function secondsOf(times: readonly number[]): string {
+  const sorted = [...times].sort((one, other) => one - other);
+  const at = (share: number) => ((sorted[Math.ceil(share * sorted.length) - 1] ?? 0) / 1_000).toFixed(1);
+  return `median ${at(0.5)}, worst ${at(1)}, of ${sorted.length}`;
+}
+
+/** Writes the section about a Redis with replicas and keeps the rest of the file. */
+export function writeResultsOfNodes(run: Run, results: readonly RoundResult[]): void {
+  writeSection(nodesHeading, [
+    nodesHeading,
+    '',
+    'A primary, two replicas and three sentinels on three hosts (network namespaces), `REDIS_REPLICAS_ACK=1`, two ClickHouse servers,',
+    'two API processes and two workers (`npm run chaos -- --nodes`). One host is lost at a time.',
+    '',
+    ...opening(run, results, 'nodes'),
+    `Seconds until the first record that was sent after the loss of a primary was accepted: ${secondsOf(results.flatMap(({ takeOversMs = [] }) => takeOversMs))}.`,
+    '',
+    ...tableOfFaults(results, 'nodes'),
     '',
   ]);
 }

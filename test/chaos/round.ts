@@ -46,6 +46,7 @@ export type RoundResult = Counts & {
   readonly phasesMs: Readonly<Record<string, number>>;
   /** For how long the clock that stamps records stands still since it was set back, perhaps beyond the round. */
   readonly clockStoodMs: number;
+  readonly takeOversMs?: readonly number[];
   /** The folder with what the processes wrote, if a promise was broken. */
   outputsIn?: string;
 };
@@ -167,6 +168,7 @@ export async function runRound(deployment: AnyDeployment, schedule: Schedule): P
     tookMs: Math.round(performance.now() - startedMs),
     phasesMs,
     clockStoodMs: world.clockStoodMs,
+    takeOversMs: world.takeOversMs,
   };
 }
 
@@ -306,6 +308,7 @@ async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): P
     setBack: [],
     clockStoodMs: 0,
     clockMoved: false,
+    takeOversMs: [],
     indexLostMs: [],
     disturbedApis: new Set(),
   };

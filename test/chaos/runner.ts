@@ -2,6 +2,7 @@
 // broke a promise or set Redis's clock back.
 
 import { type AnyDeployment, type Layout, startDeployment } from './deployment.js';
+import { startDeploymentOfNodes } from './deployment-of-nodes.js';
 import { startDeploymentOfThree } from './deployment-of-three.js';
 import { keepOutputs } from './kept-outputs.js';
 import { type RoundResult, runRound } from './round.js';
@@ -17,10 +18,11 @@ export type Runner = {
 
 /** `cutsPower`: whether the power of ClickHouse's disk can be cut; only with one of each. */
 export function createRunner(layout: Layout = 'one', cutsPower = false): Runner {
-  const start = ({ full }: Schedule) =>
-    layout === 'three'
-      ? startDeploymentOfThree()
-      : startDeployment(full === undefined ? { cutsPower } : { full });
+  const start = ({ full }: Schedule) => {
+    if (layout === 'three') return startDeploymentOfThree();
+    if (layout === 'nodes') return startDeploymentOfNodes();
+    return startDeployment(full === undefined ? { cutsPower } : { full });
+  };
   let deployment: AnyDeployment | undefined;
   let disk: string | undefined;
   let rounds = 0;

@@ -136,8 +136,9 @@ async function announce(
   return ports;
 }
 
-/** What `redis-cli` prints for a command to one server. */
-export async function ask(port: number, ...command: readonly string[]): Promise<string> {
-  const { stdout } = await promisify(execFile)('redis-cli', ['-p', String(port), ...command]);
+/** What `redis-cli` prints for a command to one server, by its port or its socket. */
+export async function ask(at: number | string, ...command: readonly string[]): Promise<string> {
+  const way = typeof at === 'number' ? ['-p', String(at)] : ['-s', at];
+  const { stdout } = await promisify(execFile)('redis-cli', [...way, ...command], { timeout: 10_000 });
   return stdout;
 }

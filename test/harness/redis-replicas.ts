@@ -1,10 +1,11 @@
 // A primary with replicas for tests, and sentinels that make another server the primary when it is away. Each server is configured
-// like the embedded Redis. What leads to a server, and between servers, can lead through proxies.
+// like the embedded Redis. What leads to a server, and between servers, can lead through proxies, or each can have a host of its own.
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Child, startChild } from './child.js';
 import { freePort } from './free-port.js';
+import type { Host } from './hosts.js';
 import { type RedisHandle, type RedisOptions, startRedis } from './redis.js';
 import { ask } from './redis-cluster.js';
 import { startTcpProxy, type TcpProxy } from './tcp-proxy.js';
@@ -35,6 +36,8 @@ export type RedisReplicasOptions = Pick<RedisOptions, 'appendfsync'> & {
   readonly way?: (port: number) => number;
   /** Whether servers and sentinels reach each other by proxies; what names a server, names its proxy. */
   readonly isProxied?: boolean;
+  /** Of each server and the sentinel of the same number. */
+  readonly hosts?: readonly Host[];
   /** Further lines of each redis.conf. */
   readonly more?: readonly string[];
 };
@@ -51,6 +54,7 @@ export async function startRedisReplicas(options: RedisReplicasOptions = {}): Pr
     way = (port) => port,
     more = [],
     isProxied,
+    hosts = [],
   } = options;
   const settings = [
     'min-replicas-to-write 1',
@@ -59,56 +63,65 @@ export async function startRedisReplicas(options: RedisReplicasOptions = {}): Pr
     ...more,
   ];
   const ways: TcpProxy[] = [];
+  const servers: RedisHandle[] = [];
+  /** The host and port by which others reach a server. */
+  const placeOf = (server: RedisHandle) => {
+    const at = servers.indexOf(server);
+    return { host: hosts[at]?.ip ?? '127.0.0.1', port: ways[at]?.port ?? server.port };
+  };
   const startServer = async (...own: string[]) => {
-    if (!isProxied) return startRedis({ appendfsync, more: [...settings, ...own] });
+    const host = hosts[servers.length];
+    const started = { appendfsync, more: [...settings, ...own], ...(host && { host }) };
+    if (!isProxied) return startRedis(started);
     const target = { port: 0 };
     const proxy = await startTcpProxy(target);
     ways.push(proxy);
     const announced = ['replica-announce-ip 127.0.0.1', `replica-announce-port ${proxy.port}`];
-    const server = await startRedis({ appendfsync, more: [...settings, ...own, ...announced] });
+    const server = await startRedis({ ...started, more: [...started.more, ...announced] });
     target.port = server.port;
     return server;
   };
   const first = await startServer();
-  const servers = [first];
-  /** The port by which others reach a server. */
-  const portOf = (server: RedisHandle) => ways[servers.indexOf(server)]?.port ?? server.port;
-  const watching: Child[] = [];
-  const ports: number[] = [];
+  servers.push(first);
+  const watching: Sentinel[] = [];
+  const primary = async () => {
+    const told = await Promise.all(watching.map(({ socket }) => primaryOf(socket)));
+    const [newest] = told.flatMap((one) => one ?? []).sort((one, other) => other.epoch - one.epoch);
+    const isIt = (server: RedisHandle) => {
+      const { host, port } = placeOf(server);
+      return newest?.at === `${host}:${port}`;
+    };
+    return servers.find(isIt) as RedisHandle;
+  };
   try {
-    const replicaof = `replicaof 127.0.0.1 ${way(portOf(first))}`;
+    const { host, port } = placeOf(first);
+    const replicaof = `replicaof ${host} ${way(port)}`;
     for (let number = 1; number <= replicas; number += 1) servers.push(await startServer(replicaof));
     await untilReplicatedAt(() => first, replicas);
-    for (let number = 1; number <= sentinels; number += 1) {
-      ports.push(await freePort());
-      watching.push(await startSentinel(ports.at(-1) as number, portOf(first)));
-    }
-    for (const port of ports)
-      await until(async () => isComplete(await ask(port, 'sentinel', 'master', name), replicas, sentinels), {
-        deadlineMs: 30_000,
-        what: 'each sentinel knows all servers',
-      });
+    for (let number = 1; number <= sentinels; number += 1)
+      watching.push(await startSentinel(placeOf(first), hosts[number - 1]));
+    for (const { socket } of watching)
+      await until(
+        async () => isComplete(await ask(socket, 'sentinel', 'master', name), replicas, sentinels),
+        { deadlineMs: 30_000, what: 'each sentinel knows all servers' },
+      );
   } catch (error) {
-    await Promise.all([...servers.map((server) => server.remove()), ...watching.map((each) => each.kill9())]);
+    await Promise.all([
+      ...servers.map((server) => server.remove()),
+      ...watching.map(({ child }) => child.kill9()),
+    ]);
     throw error;
   }
-  const primary = async () => {
-    const at = watching.findIndex(({ running }) => running);
-    const [, port] = (await ask(ports[at] as number, 'sentinel', 'get-master-addr-by-name', name)).split(
-      '\n',
-    );
-    return servers.find((server) => portOf(server) === Number(port)) as RedisHandle;
-  };
   return {
     servers,
-    sentinels: watching,
+    sentinels: watching.map(({ child }) => child),
     ways,
-    url: `redis-sentinel://${ports.map((port) => `127.0.0.1:${port}`).join(',')}/${name}`,
+    url: `redis-sentinel://${watching.map(({ at }) => at).join(',')}/${name}`,
     primary,
     untilReplicated: (count) => untilReplicatedAt(sentinels === 0 ? () => first : primary, count),
     remove: async () => {
       await Promise.all([
-        ...watching.map((each) => each.kill9()),
+        ...watching.map(({ child }) => child.kill9()),
         ...servers.map((server) => server.remove()),
       ]);
       await Promise.all(ways.map((proxy) => proxy.close()));
@@ -122,8 +135,8 @@ async function untilReplicatedAt(
   replicas: number,
 ): Promise<void> {
   const areThere = async () => {
-    const { port } = await primary();
-    return (await ask(port, 'info', 'replication')).split('state=online').length > replicas;
+    const { socket } = await primary();
+    return (await ask(socket, 'info', 'replication')).split('state=online').length > replicas;
   };
   await until(areThere, { deadlineMs: 60_000, what: `${replicas} replicas are up to date` });
 }
@@ -133,24 +146,46 @@ function isComplete(told: string, replicas: number, sentinels: number): boolean 
   return has('num-slaves', replicas) && has('num-other-sentinels', sentinels - 1);
 }
 
-async function startSentinel(port: number, primaryPort: number): Promise<Child> {
+/** Which server a sentinel calls the primary, and how new that is; undefined if it does not answer. */
+async function primaryOf(socket: string) {
+  const about = (...command: string[]) => ask(socket, 'sentinel', ...command, name);
+  try {
+    const epoch = /^config-epoch\n(\d+)$/m.exec(await about('master'))?.[1];
+    const [host, port] = (await about('get-master-addr-by-name')).split('\n');
+    return { epoch: Number(epoch), at: `${host}:${port}` };
+  } catch {
+    return undefined; // It is killed or frozen.
+  }
+}
+
+type Sentinel = { readonly child: Child; readonly socket: string; readonly at: string };
+
+async function startSentinel(
+  primary: { readonly host: string; readonly port: number },
+  host?: Host,
+): Promise<Sentinel> {
   const dir = tempDir('sentinel');
+  const port = await freePort();
   mkdirSync(dir, { recursive: true });
   const file = join(dir, 'sentinel.conf');
+  const socket = join(dir, 'sentinel.sock');
   const lines = [
-    'bind 127.0.0.1',
+    ...(host === undefined ? ['bind 127.0.0.1'] : ['bind 0.0.0.0', 'protected-mode no']),
     `port ${port}`,
     `dir ${dir}`,
-    `sentinel monitor ${name} 127.0.0.1 ${primaryPort} 2`,
+    `unixsocket ${socket}`,
+    `sentinel monitor ${name} ${primary.host} ${primary.port} 2`,
     `sentinel down-after-milliseconds ${name} ${downMs}`,
     `sentinel failover-timeout ${name} 5000`,
     `sentinel parallel-syncs ${name} 2`,
   ];
   writeFileSync(file, `${lines.join('\n')}\n`);
-  return startChild({
+  const program = { command: 'redis-server', args: [file, '--sentinel'], env: process.env };
+  const child = await startChild({
     name: 'redis-sentinel',
-    program: { command: 'redis-server', args: [file, '--sentinel'], env: process.env },
-    healthy: async () => (await ask(port, 'ping').catch(() => '')).startsWith('PONG'),
+    program: host === undefined ? program : host.on(program),
+    healthy: async () => (await ask(socket, 'ping').catch(() => '')).startsWith('PONG'),
     healthyDeadlineMs: 30_000,
   });
+  return { child, socket, at: `${host?.ip ?? '127.0.0.1'}:${port}` };
 }

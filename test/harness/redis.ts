@@ -6,6 +6,7 @@ import { redisConfig } from '../../deploy/local/redis-config.js';
 import { readyRedisPid } from '../../deploy/local/redis-probe.js';
 import { type Child, startChild } from './child.js';
 import { freePort } from './free-port.js';
+import type { Host } from './hosts.js';
 import { removeTempDir, tempDir } from './temp-dir.js';
 
 export type RedisHandle = Child & {
@@ -33,6 +34,8 @@ export type RedisOptions = {
   readonly env?: NodeJS.ProcessEnv;
   /** Further lines of its redis.conf. */
   readonly more?: readonly string[];
+  /** Where it runs; by default beside the test. */
+  readonly host?: Host;
 };
 
 /** Starts redis-server on a loopback port; settles when it has loaded its data and answers PING. */
@@ -51,16 +54,21 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisHandl
       appendfsync: options.appendfsync ?? 'always',
       memoryBytesMax,
     });
-    writeFileSync(file, [config, ...(options.more ?? []), ''].join('\n'));
+    const { host } = options;
+    const ofHost = host === undefined ? [] : ['bind 0.0.0.0', 'protected-mode no'];
+    writeFileSync(file, [config, ...ofHost, ...(options.more ?? []), ''].join('\n'));
+    const program = { command: 'redis-server', args: [file], env: { ...process.env, ...options.env } };
     try {
       const child = await startChild({
         name: 'redis-server',
-        program: { command: 'redis-server', args: [file], env: { ...process.env, ...options.env } },
-        healthy: async ({ pid }) => (await readyRedisPid(port)) === pid,
+        program: host === undefined ? program : host.on(program),
+        // Its host may be cut off.
+        healthy: async ({ pid }) =>
+          (await readyRedisPid(host === undefined ? port : join(dir, 'redis.sock'))) === pid,
         healthyDeadlineMs: 60_000,
       });
       return Object.defineProperties(child as RedisHandle, {
-        url: { value: `redis://127.0.0.1:${port}` },
+        url: { value: `redis://${host?.ip ?? '127.0.0.1'}:${port}` },
         socket: { value: join(dir, 'redis.sock') },
         port: { value: port },
         dir: { value: dir },

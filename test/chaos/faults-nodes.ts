@@ -1,0 +1,277 @@
+// Hosts of Redis that are lost: another server takes over, and the former primary comes back. One host at a time, since what is
+// acknowledged is on two of them; a fault ends when all three have everything again.
+
+import { readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { ShardView } from '../../src/admin/shards.js';
+import { type CrashPointName, crashPoints } from '../../src/crash-point.js';
+import { type Child, startChild } from '../harness/child.js';
+import { until } from '../harness/wait.js';
+import type { DeploymentOfNodes, Node } from './deployment-of-nodes.js';
+import { type AnyWorld, type Fault, hold, type Part, type World } from './fault.js';
+import { repeat } from './faults-crashes.js';
+import { childOf, disturb, processFaultsOfNodes } from './faults-processes.js';
+import { noteEmptied, restore } from './faults-redis.js';
+import type { ProcessPart } from './parts.js';
+import type { Random } from './random.js';
+
+type NodesWorld = AnyWorld & Pick<DeploymentOfNodes, 'nodes' | 'replicated'>;
+
+const hosts: readonly Part[] = ['redis'];
+const takeOverMsMax = 30_000;
+/** Longer than a round of deletions takes to pass all its steps on a busy machine. */
+const stepMsMax = 60_000;
+
+/** Loses a host; settles with what brings it back. */
+type Loss = (node: Node, others: readonly Node[]) => Promise<() => Promise<unknown>>;
+
+const killed: Loss = async ({ server }) => {
+  await server.kill9();
+  return () => server.restart();
+};
+
+const burnt: Loss = async ({ server }) => {
+  await server.kill9();
+  rmSync(join(server.dir, 'appendonlydir'), { recursive: true, force: true });
+  return () => server.restart();
+};
+
+const frozen: Loss = async ({ server, sentinel }) => {
+  for (const child of [server, sentinel]) child.sigstop();
+  return async () => {
+    for (const child of [server, sentinel]) child.sigcont();
+  };
+};
+
+const cutOff: Loss = async ({ host }) => {
+  host.cut();
+  return async () => host.join();
+};
+
+/** Our processes go on reaching it, and its sentinel goes on calling it the primary. */
+const cutFromOthers: Loss = async ({ host }, others) => {
+  for (const other of others) host.cutFrom(other.host);
+  return async () => host.join();
+};
+
+async function primaryOf({ nodes, replicated }: NodesWorld): Promise<Node> {
+  const server = await replicated.primary();
+  return nodes.find((node) => node.server === server) as Node;
+}
+
+async function untilAnother({ replicated }: NodesWorld, { server }: Node): Promise<void> {
+  await until(async () => (await replicated.primary()) !== server, {
+    deadlineMs: takeOverMsMax,
+    what: 'another server is the primary',
+  });
+}
+
+function firstAcceptedAfter({ producer }: NodesWorld, ms: number) {
+  return producer.settled.find(({ invokedMs, outcome }) => invokedMs > ms && outcome === 'acknowledged');
+}
+
+/** Loses the primary until another server has taken over, and for longer if told so. */
+async function takeOver(world: NodesWorld, loss: Loss, moreMs = 0, replicas = 2): Promise<void> {
+  const primary = await primaryOf(world);
+  const comeBack = await loss(
+    primary,
+    world.nodes.filter((node) => node !== primary),
+  );
+  const lostMs = performance.now();
+  try {
+    await untilAnother(world, primary);
+    const accepted = await until(() => firstAcceptedAfter(world, lostMs), {
+      deadlineMs: takeOverMsMax,
+      what: 'a record is accepted',
+    });
+    world.takeOversMs.push(Math.round(accepted.settledMs - lostMs));
+    await hold(moreMs);
+  } finally {
+    await comeBack();
+  }
+  await world.replicated.untilReplicated(replicas);
+}
+
+function primaryIs(what: string, loss: Loss, moreMsMax: number): Fault<NodesWorld> {
+  return {
+    name: `primary ${what}`,
+    touches: hosts,
+    run: async (world, random) => {
+      await takeOver(world, loss, random.int(0, moreMsMax));
+      return true;
+    },
+  };
+}
+
+/** For so long that nobody takes over, or only just. */
+const briefly: Fault<NodesWorld> = {
+  name: 'primary frozen for a moment',
+  touches: hosts,
+  run: async (world, random) => {
+    const primary = await primaryOf(world);
+    const comeBack = await frozen(primary, []);
+    await hold(random.int(200, 1_500));
+    await comeBack();
+    await world.replicated.untilReplicated(2);
+    return true;
+  },
+};
+
+const startedAgain: Fault<NodesWorld> = {
+  name: 'primary killed and started at once',
+  touches: hosts,
+  run: async (world) => {
+    const comeBack = await killed(await primaryOf(world), []);
+    await comeBack();
+    await world.replicated.untilReplicated(2);
+    return true;
+  },
+};
+
+const twice: Fault<NodesWorld> = {
+  name: 'two take-overs within a minute',
+  touches: hosts,
+  run: async (world, random) => {
+    const begun = performance.now();
+    await takeOver(world, random.pick([killed, frozen, cutOff]));
+    await takeOver(world, random.pick([killed, burnt, cutOff]));
+    return performance.now() - begun < 60_000;
+  },
+};
+
+function replicaIs(what: string, loss: Loss): Fault<NodesWorld> {
+  return {
+    name: `replica ${what}`,
+    touches: hosts,
+    run: async (world, random) => {
+      const primary = await primaryOf(world);
+      const replica = random.pick(world.nodes.filter((node) => node !== primary));
+      const comeBack = await loss(
+        replica,
+        world.nodes.filter((node) => node !== replica),
+      );
+      await hold(random.int(500, 5_000));
+      await comeBack();
+      await world.replicated.untilReplicated(2);
+      return true;
+    },
+  };
+}
+
+/** A process stops at a step, another server takes over meanwhile, and the process goes on with what it knew. */
+function takeOverAt(
+  part: ProcessPart,
+  points: readonly CrashPointName[],
+  passingsMax: number,
+): Fault<NodesWorld> {
+  const kind = part.replace(/-\d$/, '');
+  return {
+    name: `take-over in a step of ${kind}`,
+    touches: [part, ...hosts],
+    run: async (world, random) => {
+      disturb(world, part);
+      const child = childOf(world, part);
+      const point = random.pick(points);
+      await child.restart({ CRASH_AT: `${point}:${random.int(1, passingsMax)}:stop` });
+      const stop = repeat(world as unknown as World, point);
+      const stopped = await untilStopped(child);
+      await stop();
+      if (stopped) await takeOver(world, random.pick([killed, frozen, cutOff]));
+      child.sigcont();
+      return stopped;
+    },
+  };
+}
+
+/** The process of a command does so; what it could not do is done by the next one. */
+async function takeOverInCommand(
+  world: NodesWorld,
+  random: Random,
+  args: readonly string[],
+  points: readonly CrashPointName[],
+): Promise<boolean> {
+  const main = fileURLToPath(new URL('../../src/admin/main.js', import.meta.url));
+  const env = { ...world.sluice.env, CRASH_AT: `${random.pick(points)}:1:stop` };
+  const command = await startChild({
+    name: 'admin',
+    program: { command: process.execPath, args: [main, ...args], env },
+    healthy: () => true,
+    healthyDeadlineMs: 10_000,
+  });
+  const stopped = await untilStopped(command);
+  if (stopped) await takeOver(world, random.pick([killed, frozen, cutOff]));
+  command.sigcont();
+  await command.exited;
+  return stopped;
+}
+
+const inMove: Fault<NodesWorld> = {
+  name: 'take-over in a move',
+  touches: ['shards', ...hosts],
+  run: async (world, random) => {
+    const { sluice, shards, failedMoves } = world;
+    const shard = random.int(0, shards - 1);
+    const its = ((await sluice.admin('shards', 'list')) as ShardView[]).find((each) => each.shard === shard);
+    const to = its?.moving_to ?? ((its?.server ?? 0) + 1) % sluice.clickhouses.length;
+    failedMoves.set(shard, to);
+    const args = ['shards', 'move', String(shard), '--to', String(to)];
+    return takeOverInCommand(world, random, args, crashPoints.move);
+  },
+};
+
+const inReload: Fault<NodesWorld> = {
+  name: 'take-over while the state is loaded',
+  touches: [...hosts, 'clickhouse-1', 'clickhouse-2', 'shards'],
+  run: async (world, random) => {
+    await noteEmptied(world);
+    const stopped = await takeOverInCommand(world, random, ['restore'], crashPoints.restore);
+    await restore(world);
+    return stopped;
+  },
+};
+
+async function untilStopped(child: Child): Promise<boolean> {
+  const isStopped = () => {
+    try {
+      // What follows the name, which may hold anything, in brackets.
+      return readFileSync(`/proc/${child.pid}/stat`, 'utf8').split(') ').at(-1)?.startsWith('T');
+    } catch {
+      return false; // It has ended.
+    }
+  };
+  return until(isStopped, { deadlineMs: stepMsMax, what: 'it has stopped' }).catch(() => false);
+}
+
+/** Without those that need a fault of ClickHouse too. */
+const stepsOfWorkers = crashPoints.worker.filter(
+  (point) => !/^(?:token_|bad_|segment_compressed|keys_(?:added|marked|index))/.test(point),
+);
+const stepsOfApi = [
+  'commit_packed',
+  'commit_sent',
+  'commit_answered',
+  'deletion_stored',
+  'fence_taken',
+] as const;
+
+/** Only rounds of this layout have them, and so their world. */
+export const nodeFaults = [
+  ...processFaultsOfNodes,
+  primaryIs('killed', killed, 2_000),
+  primaryIs('burnt', burnt, 2_000),
+  primaryIs('frozen', frozen, 8_000),
+  primaryIs('cut off', cutOff, 8_000),
+  primaryIs('cut off from the other hosts', cutFromOthers, 15_000),
+  briefly,
+  startedAgain,
+  twice,
+  replicaIs('killed', killed),
+  replicaIs('burnt', burnt),
+  replicaIs('frozen', frozen),
+  replicaIs('cut off', cutOff),
+  ...(['worker-1', 'worker-2'] as const).map((part) => takeOverAt(part, stepsOfWorkers, 2)),
+  ...(['api-1', 'api-2'] as const).map((part) => takeOverAt(part, stepsOfApi, 9)),
+  inMove,
+  inReload,
+] as readonly Fault<never>[] as readonly Fault[];
