@@ -161,8 +161,6 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const redisReplicasAck = integer(env, 'REDIS_REPLICAS_ACK', hasNodes ? 1 : 0, 0, 8);
   if (redisCluster && redisSentinels !== undefined)
     throw new ConfigError('REDIS_CLUSTER must be 0 with sentinels');
-  if (redisCluster && redisReplicasAck > 0)
-    throw new ConfigError('REDIS_REPLICAS_ACK must be 0 on a cluster');
   const clickhouseUrls = urls(env, 'CLICKHOUSE_URL', ['http:', 'https:'])?.split(',');
   if (new Set(clickhouseUrls).size < (clickhouseUrls?.length ?? 0))
     throw new ConfigError('CLICKHOUSE_URL must name each server once');

@@ -91,7 +91,7 @@ export function createAttempts(options: AttemptOptions): Attempts {
 
   /** Settles with whether the primary was compared: it may lack what the former one answered. */
   async function compare(): Promise<boolean> {
-    const id = primary.id();
+    const id = primary.id(shard);
     if (id === undefined) return false;
     try {
       const load = await redis.hget(shardKeys.state(shard), 'load');
@@ -113,7 +113,7 @@ export function createAttempts(options: AttemptOptions): Attempts {
       return false;
     }
     comparedWith = id;
-    return primary.id() === id;
+    return primary.id(shard) === id;
   }
 
   const make: Attempts['make'] = async (groups, versions, deadline) => {
@@ -135,7 +135,7 @@ export function createAttempts(options: AttemptOptions): Attempts {
     crash('commit_packed');
     let sent = false;
     for (let left = deadline - performance.now(); left > 0; left = deadline - performance.now()) {
-      if ((await probe.isReachable()) && (primary.id() === comparedWith || (await compare()))) {
+      if ((await probe.isReachable()) && (primary.id(shard) === comparedWith || (await compare()))) {
         if (sent) commitRepeats.inc();
         const reply = await attempt(args, left);
         if (reply.kind !== 'answer') probe.markSuspect();

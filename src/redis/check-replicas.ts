@@ -1,26 +1,36 @@
 // Whether the servers of Redis are set up so that what is acknowledged survives the loss of one: looked at when a process starts.
 
-import { type Redis, serversOf } from './client.js';
+import { mastersOf, type Redis, serversOf } from './client.js';
+import { countReplicas } from './replicas.js';
 
 /** What is wrong, in sentences; nothing without replicas to wait for. A server that does not tell its settings is taken as right. */
 export async function replicaFaults(redis: Redis, replicasAck = 0): Promise<readonly string[]> {
   if (replicasAck === 0) return [];
   const servers = await serversOf(redis);
-  const found = servers.length - 1;
+  const masters = mastersOf(redis);
   const faults = await Promise.all(
-    servers.map(async (server, at) => {
+    servers.map(async (server) => {
       const read = async (name: string) => {
         const reply = (await server.call('CONFIG', 'GET', name).catch(() => [])) as string[];
         return reply[1];
       };
-      const who =
-        at === 0 ? 'the primary of Redis' : `the replica ${server.options.host}:${server.options.port}`;
+      const isMaster = masters.includes(server);
+      const place = `${server.options.host}:${server.options.port}`;
+      const who = isMaster
+        ? masters.length === 1
+          ? 'the primary of Redis'
+          : `the master ${place}`
+        : `the replica ${place}`;
+      const found = isMaster ? await countReplicas(server) : replicasAck;
       const [onDisk, syncs, writesWith] = await Promise.all([
         read('appendonly'),
         read('appendfsync'),
         read('min-replicas-to-write'),
       ]);
       return [
+        ...(found >= replicasAck
+          ? []
+          : [`${who} has ${found} replicas, and REDIS_REPLICAS_ACK is ${replicasAck}`]),
         ...((onDisk ?? 'yes') === 'yes' ? [] : [`${who} keeps nothing on disk: set appendonly yes there`]),
         ...((syncs ?? 'always') === 'always'
           ? []
@@ -32,9 +42,7 @@ export async function replicaFaults(redis: Redis, replicasAck = 0): Promise<read
       ];
     }),
   );
-  const missing =
-    found < replicasAck ? [`Redis has ${found} replicas, and REDIS_REPLICAS_ACK is ${replicasAck}`] : [];
-  return [...missing, ...faults.flat()];
+  return faults.flat();
 }
 
 /** Logs them. */

@@ -64,7 +64,10 @@ export function connectForCommits(address: RedisAddress, attemptMs: number, log:
   const redisOptions = { commandTimeout: attemptMs, socketTimeout: attemptMs };
   // So is a primary behind sentinels that answers nothing, not even to a new connection: another one may have taken over.
   const silentMsMax = address.redisSentinels === undefined ? {} : { socketTimeout: 2 * attemptMs };
-  const commits = open(address, { ...options, ...silentMsMax }, { ...withoutResending, redisOptions }, log);
+  // Nor does a commit follow to a server that took over: its state is made that server's first (take-over.ts).
+  const redirected = (address.redisReplicasAck ?? 0) > 0 ? { maxRedirections: 0 } : {};
+  const ofCluster = { ...withoutResending, ...redirected, redisOptions };
+  const commits = open(address, { ...options, ...silentMsMax }, ofCluster, log);
   return confirming(commits, address, commitBatches.replicasMs);
 }
 
@@ -88,10 +91,8 @@ const replicasMsMax = 2_000;
 
 function confirming(connection: Redis, address: RedisAddress, msMax: number): Redis {
   const { redisReplicasAck = 0, redisLoss } = address;
-  if (redisReplicasAck > 0 && connection instanceof Single)
-    demandReplicas(connection, { replicas: redisReplicasAck, msMax });
-  if (redisLoss === 'go-on' && connection instanceof Single && hasReplicas(connection))
-    tolerateLoss(connection);
+  if (redisReplicasAck > 0) demandReplicas(connection, { replicas: redisReplicasAck, msMax });
+  if (redisLoss === 'go-on' && hasReplicas(connection)) tolerateLoss(connection);
   return connection;
 }
 
@@ -268,17 +269,21 @@ export function probeOf(redis: Redis, key: string): NodeProbe {
     return { isReachable: async () => redis.status === 'ready', markSuspect: () => undefined };
   }
   let known = false;
+  redis.on('-node', () => {
+    known = false;
+  });
   const markSuspect = () => {
     known = false;
+    // Another server may have the key now.
+    redis.refreshSlotsCache();
   };
-  redis.on('-node', markSuspect);
   return {
     isReachable: async () => {
       if (redis.status !== 'ready') return false;
-      known ||= await redis.exists(key).then(
-        () => true,
-        () => false,
-      );
+      known ||= await redis
+        .exists(key)
+        .then(() => true, markSuspect)
+        .then(Boolean);
       return known;
     },
     markSuspect,

@@ -12,16 +12,20 @@ import { NotOnReplicas } from './replicas.js';
 export type RedisFault = 'full' | 'refused' | 'unknown_script' | 'broken' | 'not_on_replicas' | 'no_answer';
 
 const refusals =
-  /^(?:MISCONF|LOADING|READONLY|NOREPLICAS|BUSY|MASTERDOWN|NOAUTH|NOPERM|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|Too many Cluster redirections)\b/;
+  /^(?:MISCONF|LOADING|READONLY|NOREPLICAS|BUSY|MASTERDOWN|NOAUTH|NOPERM|CLUSTERDOWN|TRYAGAIN|MOVED|ASK)\b/;
+/** What a cluster's client says of any error where it may follow no redirection. */
+const unfollowed = /^Too many Cluster redirections\. Last error: (?<reply>ReplyError: )?(?:Error: )?/;
 
 /** What kind of fault the rejection of a command is. */
 export function classifyRedisFault(error: unknown): RedisFault {
-  const message = error instanceof Error ? error.message : '';
+  const told = error instanceof Error ? error.message : '';
+  const last = unfollowed.exec(told);
+  const message = told.slice(last?.[0].length ?? 0);
   if (/^OOM\b/.test(message)) return 'full';
   if (refusals.test(message)) return 'refused';
   if (message.startsWith('NOSCRIPT')) return 'unknown_script';
   if (error instanceof NotOnReplicas) return 'not_on_replicas';
-  return error instanceof ReplyError ? 'broken' : 'no_answer';
+  return error instanceof ReplyError || last?.groups?.reply ? 'broken' : 'no_answer';
 }
 
 /** Whether Redis refused a command for a while only: a script holds it up, or it is not there yet. */

@@ -1,18 +1,17 @@
 // What Redis's servers use, as metrics: memory, and the append-only file on their disk.
 
 import { redisReplicas, redisServer, redisTakeOvers } from '../metrics.js';
-import { Redis as Single } from '../packages/ioredis.js';
-import { type Redis, serversOf } from './client.js';
+import { mastersOf, type Redis, serversOf } from './client.js';
 import { registryKeys } from './keys.js';
-import { hasReplicas } from './replicas.js';
+import { countReplicas, hasReplicas } from './replicas.js';
 
 /** Sets the gauges of every server. */
 export async function observeServers(redis: Redis): Promise<void> {
   const servers = await serversOf(redis);
   const told = await Promise.all(servers.map((server) => server.info('memory', 'persistence')));
   for (const gauge of Object.values(redisServer)) gauge.reset();
-  const replicated = redis instanceof Single && hasReplicas(redis);
-  redisReplicas.set(replicated ? servers.length - 1 : 0);
+  const counts = hasReplicas(redis) ? await Promise.all(mastersOf(redis).map(countReplicas)) : [0];
+  redisReplicas.set(Math.min(...counts));
   redisTakeOvers.set(Number((await redis.hget(registryKeys.primary, 'take_overs')) ?? 0));
   for (const [at, info] of told.entries()) {
     const labels = { server: String(at) };

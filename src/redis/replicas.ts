@@ -2,8 +2,9 @@
 // replicas (`REDIS_REPLICAS_ACK`) have on disk what the script wrote, and what it read. A primary that lost its replicas, since it was
 // cut off or another server took over, so acknowledges nothing, gives nobody a turn, and has no segment stored.
 
-import { type Cluster, Redis } from '../packages/ioredis.js';
+import { Cluster, Redis } from '../packages/ioredis.js';
 import { untilTrue } from '../wait.js';
+import { masterOf, tagOf } from './slots.js';
 
 type Demand = { readonly replicas: number; readonly msMax: number };
 
@@ -17,26 +18,42 @@ export class NotOnReplicas extends Error {
 }
 
 /** From now on what `onReplicas` sends over this connection has to be on so many replicas within this time. */
-export function demandReplicas(connection: Redis, demand: Demand): void {
+export function demandReplicas(connection: Redis | Cluster, demand: Demand): void {
   demands.set(connection, demand);
+  if (!(connection instanceof Cluster)) return;
+  // The first commands of a connection to one of its servers go to that server alone.
+  connection.on('+node', (server: Redis) => {
+    demands.set(server, demand);
+    ofClusters.add(server);
+  });
 }
+
+const ofClusters = new WeakSet<Redis>();
 
 export function areReplicasDemanded(redis: Redis | Cluster): boolean {
   return demands.has(redis);
 }
 
 /**
- * Sends one command, and settles with its reply once the replicas have it. Rejects with NotOnReplicas if they do not in time; it may be
- * sent again if the command may.
+ * Sends one command about a key, or about others of its server, and settles with the reply once the server's replicas have it. Rejects
+ * with NotOnReplicas if they do not in time; it may be sent again if the command may.
  */
-export async function onReplicas<Reply>(redis: Redis | Cluster, send: () => Promise<Reply>): Promise<Reply> {
+export async function onReplicas<Reply>(
+  redis: Redis | Cluster,
+  key: string,
+  send: () => Promise<Reply>,
+): Promise<Reply> {
   const demand = demands.get(redis);
   if (demand === undefined) return send();
+  const server = redis instanceof Redis ? redis : masterOf(redis, key);
   const reply = send();
+  if (server === undefined) throw await reply.then(() => new NotOnReplicas(0, demand));
   // WAIT looks at what this connection wrote. A script that found its work done wrote nothing, but what it found may be new: so
-  // something is written after it, which needs no key, no memory and no disk.
-  const mark = redis.publish('replicated', '');
-  const confirmed = redis.wait(demand.replicas, Math.floor(demand.msMax));
+  // something is written after it, which needs no key, no memory and no disk. Masters of a cluster pass no message on to replicas.
+  const mark = ofClusters.has(server)
+    ? server.set(`${tagOf(key)}:replicated`, '')
+    : server.publish('replicated', '');
+  const confirmed = server.wait(demand.replicas, Math.floor(demand.msMax));
   const [answer, , found] = await Promise.all([reply, mark, confirmed]);
   if (found >= demand.replicas) return answer;
   leaveServer(redis);
@@ -45,19 +62,21 @@ export async function onReplicas<Reply>(redis: Redis | Cluster, send: () => Prom
 
 /**
  * Settles with what was read once the replicas have it: so nobody is told what a take-over may take back, or what only a former
- * primary still says.
+ * primary still says. `key`: one that was read.
  */
 export async function readOnReplicas<Found>(
   redis: Redis | Cluster,
+  key: string,
   read: () => Promise<Found>,
 ): Promise<Found> {
   const found = await read();
-  return onReplicas(redis, async () => found);
+  return onReplicas(redis, key, async () => found);
 }
 
-/** Asks the sentinels, if there are some, for the primary again, now and then: this server may no longer be the one. */
+/** Asks the sentinels, or the cluster, for the primary again, now and then: this server may no longer be the one. */
 export function leaveServer(redis: Redis | Cluster): void {
-  if (!(redis instanceof Redis) || redis.options.sentinels === null || redis.status !== 'ready') return;
+  if (redis instanceof Cluster) return redis.refreshSlotsCache();
+  if (redis.options.sentinels === null || redis.status !== 'ready') return;
   if (performance.now() - (leftMs.get(redis) ?? Number.NEGATIVE_INFINITY) < leaveEveryMs) return;
   leftMs.set(redis, performance.now());
   redis.disconnect(true);
@@ -70,7 +89,7 @@ const leaveEveryMs = 2_000;
 const tolerant = new WeakSet<Redis | Cluster>();
 
 /** From now on a new primary may lack seconds of what the former one had (`REDIS_LOSS=go-on`). */
-export function tolerateLoss(connection: Redis): void {
+export function tolerateLoss(connection: Redis | Cluster): void {
   tolerant.add(connection);
 }
 
@@ -79,8 +98,13 @@ export function toleratesLoss(redis: Redis | Cluster): boolean {
 }
 
 /** Whether another server may become the primary behind a connection. */
-export function hasReplicas(redis: Redis): boolean {
-  return redis.options.sentinels !== null || demands.has(redis);
+export function hasReplicas(redis: Redis | Cluster): boolean {
+  return demands.has(redis) || (redis instanceof Redis && redis.options.sentinels !== null);
+}
+
+/** How many replicas a server has now. */
+export async function countReplicas(server: Redis): Promise<number> {
+  return Number(/^connected_slaves:(\d+)/m.exec(await server.info('replication'))?.[1] ?? 0);
 }
 
 /** Connections to the replicas of the primary behind a connection, by their addresses. */

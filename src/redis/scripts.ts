@@ -2,7 +2,8 @@
 
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import type { Redis } from './client.js';
+import { Redis } from '../packages/ioredis.js';
+import type { Redis as Connection } from './client.js';
 import { classifyRedisFault } from './faults.js';
 import { areReplicasDemanded, onReplicas } from './replicas.js';
 
@@ -83,16 +84,16 @@ export const scripts = {
  * A Redis that does not know the script yet has not run it: it gets the text and is asked again.
  */
 export async function runScript(
-  redis: Redis,
+  redis: Connection,
   script: Script,
   keys: string[],
   args: (string | number | Buffer)[],
 ): Promise<unknown> {
   const isConfirmed = script.isConfirmed && areReplicasDemanded(redis);
   const send = <Reply>(command: () => Promise<Reply>) =>
-    isConfirmed ? onReplicas(redis, command) : command();
-  // Otherwise replicas would be waited for twice.
-  if (isConfirmed && !knownBy(redis).has(script.sha)) {
+    isConfirmed ? onReplicas(redis, keys[0] ?? '', command) : command();
+  // Otherwise replicas would be waited for twice. A cluster would tell any of its servers.
+  if (isConfirmed && redis instanceof Redis && !knownBy(redis).has(script.sha)) {
     await redis.script('LOAD', script.text);
     knownBy(redis).add(script.sha);
   }
@@ -104,10 +105,10 @@ export async function runScript(
   }
 }
 
-const known = new WeakMap<Redis, Set<string>>();
+const known = new WeakMap<Connection, Set<string>>();
 
 /** The scripts that the server of a connection knows, as far as this process has told it. */
-function knownBy(redis: Redis): Set<string> {
+function knownBy(redis: Connection): Set<string> {
   const scriptsKnown = known.get(redis) ?? new Set();
   if (!known.has(redis)) redis.on('close', () => scriptsKnown.clear());
   known.set(redis, scriptsKnown);

@@ -9,44 +9,85 @@ import type { Redis } from './client.js';
 import { registryKeys, shardKeys } from './keys.js';
 import { hasReplicas } from './replicas.js';
 import { runScript, scripts } from './scripts.js';
+import { masterOf } from './slots.js';
 
 export type Primary = {
-  /** The server to which the connection leads, once the state is its own; undefined until then. Empty: there is only one. */
-  readonly id: () => string | undefined;
+  /**
+   * The server that has a shard, once the state there is its own; undefined until then. On a cluster it is also another one when
+   * another server has the registry. Empty: there is only one.
+   */
+  readonly id: (shard: number) => string | undefined;
 };
 
 export type PrimaryOptions = {
-  readonly deployment: () => { readonly epoch: string; readonly shards: number } | undefined;
+  readonly deployment: () => Known | undefined;
   readonly log: Log;
 };
+
+type Known = { readonly epoch: string; readonly shards: number };
 
 /** Of a Redis that has no replicas. */
 export const onlyPrimary: Primary = { id: () => '' };
 
 /** Starts to notice by a connection when another server takes over. */
 export function followPrimary(redis: Redis, { deployment, log }: PrimaryOptions): Primary {
-  if (!(redis instanceof Single) || !hasReplicas(redis)) return onlyPrimary;
-  let id: string | undefined;
+  if (!hasReplicas(redis)) return onlyPrimary;
+  /** The servers whose state is their own by this connection, by what they have. */
+  const settled = new Map<Part, Settled>();
   let isSettling = false;
   let reported = '';
-  /** Counts the connections: what began on an earlier one decides nothing. */
-  let connections = 0;
 
-  async function settle(): Promise<void> {
+  const isSettled = (part: Part) => {
+    const found = settled.get(part);
+    const isOpen = found?.server === serverOf(redis, part) && found?.closes === closesOf(found?.server);
+    return isOpen ? found?.id : undefined;
+  };
+
+  /** Makes a part its server's, unless the connection ends meanwhile. `take` settles with undefined where it is not the deployment's. */
+  async function settle(part: Part, take: (id: string) => Promise<string | undefined>): Promise<void> {
+    const server = serverOf(redis, part);
+    if (server?.status !== 'ready') return;
+    const closes = closesOf(server);
+    const id = await take(await idOf(server));
+    if (id !== undefined) settled.set(part, { server, closes, id });
+  }
+
+  async function settleAll(): Promise<void> {
     const known = deployment();
     if (known === undefined || redis.status !== 'ready') return;
-    const here = connections;
-    const info = await redis.info('replication');
-    const found = /^master_replid:(\w+)/m.exec(info)?.[1];
-    if (found === undefined || !/^role:master/m.test(info)) throw new Error('this server is no primary');
-    if ((await takeOver(redis, known, found, log)) && here === connections) id = found;
+    const former = settled.get('registry')?.id;
+    let taken: Registry | undefined;
+    await settle('registry', async (id) => {
+      taken = await takeOverRegistry(redis, known, id);
+      return taken && id;
+    });
+    const registry = settled.get('registry')?.id;
+    if (taken === undefined || registry === undefined) return;
+    const { takeOvers: count, suppressions } = taken;
+    // The versions that it skipped have to reach them.
+    if (registry !== former) for (let shard = 0; shard < known.shards; shard += 1) settled.delete(shard);
+    const parts = Array.from({ length: known.shards }, (_, shard) => shard);
+    const ofShards = parts
+      .filter((shard) => isSettled(shard) === undefined)
+      .map((shard) =>
+        settle(shard, async (its) => {
+          const id = its === registry ? its : `${registry} ${its}`;
+          const args = [known.epoch, id, takeOvers.skippedUs, suppressions];
+          const reply = await runScript(redis, scripts.takeOverShard, [shardKeys.state(shard)], args);
+          if (reply === 1)
+            log.warn({ shard, take_overs: count }, 'another server has become the primary of redis');
+          return reply === null ? undefined : id;
+        }),
+      );
+    const failed = (await Promise.allSettled(ofShards)).find(({ status }) => status === 'rejected');
+    if (failed !== undefined) throw (failed as PromiseRejectedResult).reason;
     reported = '';
   }
 
   async function attempt(): Promise<void> {
     if (isSettling) return;
     isSettling = true;
-    await settle().catch((error: unknown) => {
+    await settleAll().catch((error: unknown) => {
       const described = describeError(error);
       if (described.message !== reported) log.warn({ error: described }, 'redis is not taken over yet');
       reported = described.message;
@@ -54,38 +95,53 @@ export function followPrimary(redis: Redis, { deployment, log }: PrimaryOptions)
     isSettling = false;
   }
 
-  redis.on('close', () => {
-    connections += 1;
-    id = undefined;
-  });
   redis.on('ready', attempt);
+  redis.on('+node', (server: Single) => server.once('ready', attempt));
   return {
-    id: () => {
-      if (id === undefined) void attempt();
+    id: (shard) => {
+      const id = isSettled(shard);
+      if (id === undefined || isSettled('registry') === undefined) void attempt();
       return id;
     },
   };
 }
 
-/** Settles with whether the state is this server's now; false if it does not hold the deployment. */
-async function takeOver(
-  redis: Redis,
-  { epoch, shards }: { readonly epoch: string; readonly shards: number },
-  id: string,
-  log: Log,
-): Promise<boolean> {
+type Part = 'registry' | number;
+/** `closes`: of the connection by then. What began on an earlier one decides nothing. */
+type Settled = { readonly server: Single; readonly closes: number; readonly id: string };
+type Registry = { readonly takeOvers: number; readonly suppressions: string };
+
+function serverOf(redis: Redis, part: Part): Single | undefined {
+  if (redis instanceof Single) return redis;
+  return masterOf(redis, part === 'registry' ? registryKeys.epoch : shardKeys.state(part));
+}
+
+const closes = new WeakMap<Single, number>();
+
+/** How often a connection has ended. */
+function closesOf(server: Single | undefined): number {
+  if (server === undefined) return 0;
+  if (!closes.has(server)) {
+    closes.set(server, 0);
+    server.on('close', () => closes.set(server, (closes.get(server) ?? 0) + 1));
+  }
+  return closes.get(server) ?? 0;
+}
+
+/** By what a server names itself whenever it becomes a primary. Throws if it is none. */
+async function idOf(server: Single): Promise<string> {
+  const info = await server.info('replication');
+  const id = /^master_replid:(\w+)/m.exec(info)?.[1];
+  if (id === undefined || !/^role:master/m.test(info)) throw new Error('this server is no primary');
+  return id;
+}
+
+/** Undefined if this Redis does not hold the deployment. */
+async function takeOverRegistry(redis: Redis, { epoch }: Known, id: string): Promise<Registry | undefined> {
   const { epoch: epochKey, primary, version, suppressions, deletionVersion } = registryKeys;
   const keys = [epochKey, primary, version, suppressions, deletionVersion];
   const { versionsSkipped, skippedUs } = takeOvers;
   const args = [epoch, id, versionsSkipped, skippedUs];
   const reply = (await runScript(redis, scripts.takeOverRegistry, keys, args)) as [number, string] | null;
-  if (reply === null) return false;
-  const [count, suppressed] = reply;
-  const taken = await Promise.all(
-    Array.from({ length: shards }, (_, shard) =>
-      runScript(redis, scripts.takeOverShard, [shardKeys.state(shard)], [epoch, id, skippedUs, suppressed]),
-    ),
-  );
-  if (taken.includes(1)) log.warn({ take_overs: count }, 'another server has become the primary of redis');
-  return !taken.includes(null);
+  return reply === null ? undefined : { takeOvers: reply[0], suppressions: reply[1] };
 }

@@ -300,5 +300,5 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
 /** Sent as text: a Redis that has just started knows no script, and nothing may come between two attempts. */
 function run(redis: Redis, script: Script, keys: string[], args: (string | number)[]): Promise<unknown> {
   // What only a primary has seen that is about to lose its office, nobody has seen.
-  return onReplicas(redis, () => redis.eval(script.text, script.keys, ...keys, ...args));
+  return onReplicas(redis, keys[0] ?? '', () => redis.eval(script.text, script.keys, ...keys, ...args));
 }

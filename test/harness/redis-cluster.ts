@@ -1,10 +1,11 @@
-// A private Redis Cluster for tests: masters on loopback without replicas, each configured like the embedded Redis.
+// A private Redis Cluster for tests: masters on loopback, each configured like the embedded Redis, with replicas if told so.
 
 import { execFile } from 'node:child_process';
 import { appendFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Cluster } from '../../src/packages/ioredis.js';
+import { slotOf, tagOf } from '../../src/redis/slots.js';
 import { freePort } from './free-port.js';
 import { type RedisHandle, type RedisOptions, startRedis } from './redis.js';
 import { until } from './wait.js';
@@ -14,10 +15,16 @@ const slotCount = 16_384;
 export type RedisClusterHandle = {
   /** All masters, as `REDIS_URL` names them, by their proxies if they have some. */
   readonly url: string;
-  /** In the order of their slots; each has as many. */
+  /** Those that began as masters, in the order of their slots; each has as many. */
   readonly masters: readonly RedisHandle[];
-  /** The master that holds a key. */
+  /** Those that began as replicas: the first one of each master, in their order, then the second ones. */
+  readonly replicas: readonly RedisHandle[];
+  /** The server that began as the master of a key. */
   masterOf(key: string): Promise<RedisHandle>;
+  /** The server that has a key now. */
+  ownerOf(key: string): Promise<RedisHandle>;
+  /** Settles when each master has so many replicas that are up to date. */
+  untilReplicated(replicas: number): Promise<void>;
   /** The test's own connection, without a proxy, which waits for a master without a limit. */
   readonly redis: Cluster;
   /** Settles when every running master serves its slots. */
@@ -28,6 +35,8 @@ export type RedisClusterHandle = {
 export type RedisClusterOptions = Pick<RedisOptions, 'appendfsync' | 'maxmemory'> & {
   /** 3 by default. */
   readonly count?: number;
+  /** Of each master; none by default. */
+  readonly replicas?: number;
   /** Gives the port of a proxy to a master's port: the cluster tells its clients to come by that. */
   readonly announced?: (port: number) => number | Promise<number>;
   /** Further lines of each redis.conf. */
@@ -38,10 +47,11 @@ export type RedisClusterOptions = Pick<RedisOptions, 'appendfsync' | 'maxmemory'
 export async function startRedisCluster(options: RedisClusterOptions = {}): Promise<RedisClusterHandle> {
   // Most tests are about processes, not disks.
   const { count = 3, appendfsync = 'no', maxmemory, announced = (port) => port } = options;
-  const masters: RedisHandle[] = [];
+  const servers: RedisHandle[] = [];
   const busPorts: number[] = [];
+  const replicasOfEach = options.replicas ?? 0;
   try {
-    for (let number = 1; number <= count; number += 1) {
+    for (let number = 1; number <= count * (1 + replicasOfEach); number += 1) {
       const busPort = await freePort();
       busPorts.push(busPort);
       const more = [
@@ -52,13 +62,14 @@ export async function startRedisCluster(options: RedisClusterOptions = {}): Prom
         'cluster-require-full-coverage no',
         ...(options.more ?? []),
       ];
-      masters.push(await startRedis({ appendfsync, more, ...(maxmemory && { maxmemory }) }));
+      servers.push(await startRedis({ appendfsync, more, ...(maxmemory && { maxmemory }) }));
     }
-    await meet(masters, busPorts);
+    await meet(servers, count, busPorts);
   } catch (error) {
-    await Promise.all(masters.map((master) => master.remove()));
+    await Promise.all(servers.map((server) => server.remove()));
     throw error;
   }
+  const [masters, replicas] = [servers.slice(0, count), servers.slice(count)];
   const ports = await announce(masters, announced);
   const redis = new Cluster(
     masters.map(({ port }) => ({ host: '127.0.0.1', port })),
@@ -80,13 +91,39 @@ export async function startRedisCluster(options: RedisClusterOptions = {}): Prom
   const cluster: RedisClusterHandle = {
     url: ports.map((port) => `redis://127.0.0.1:${port}`).join(','),
     masters,
+    replicas,
     redis,
+    ownerOf: async (key) => {
+      const slot = slotOf(tagOf(key));
+      // A server that is frozen or cut off says nothing, or what was.
+      const told = await Promise.allSettled(servers.map(({ port }) => ask(port, 'cluster', 'nodes')));
+      const nodes = told.flatMap((each) => (each.status === 'fulfilled' ? each.value.split('\n') : []));
+      const owners = nodes.flatMap((line) => {
+        const [, port, epoch, from, to] =
+          /:(\d+)@\S+ (?:myself,)?master - \d+ \d+ (\d+) connected (\d+)-(\d+)$/.exec(line) ?? [];
+        return slot >= Number(from) && slot <= Number(to) ? [{ port, epoch: Number(epoch) }] : [];
+      });
+      const [newest] = owners.sort((one, other) => other.epoch - one.epoch);
+      return servers.find((server) => server.port === Number(newest?.port)) as RedisHandle;
+    },
+    untilReplicated: (wanted) =>
+      until(
+        async () => {
+          const told = await Promise.all(servers.map(({ port }) => ask(port, 'info', 'replication')));
+          const ofMasters = told.filter((info) => /^role:master/m.test(info));
+          return (
+            ofMasters.length === count &&
+            ofMasters.every((info) => info.split('state=online').length > wanted)
+          );
+        },
+        { deadlineMs: 60_000, what: `each master has ${wanted} replicas` },
+      ).then(() => undefined),
     masterOf: async (key) => {
       const slot = await redis.cluster('KEYSLOT', key);
       return masters[Math.floor((Number(slot) * masters.length) / slotCount)] as RedisHandle;
     },
     untilOk: async () => {
-      for (const { port } of masters.filter(({ running }) => running)) {
+      for (const { port } of servers.filter(({ running }) => running)) {
         await until(async () => (await ask(port, 'cluster', 'info')).includes('cluster_state:ok'), {
           deadlineMs: 30_000,
           what: `the master on port ${port} serves its slots`,
@@ -95,30 +132,44 @@ export async function startRedisCluster(options: RedisClusterOptions = {}): Prom
     },
     remove: async () => {
       redis.disconnect();
-      await Promise.all(masters.map((master) => master.remove()));
+      await Promise.all(servers.map((server) => server.remove()));
     },
   };
   await cluster.untilOk();
+  await cluster.untilReplicated(replicasOfEach);
   return cluster;
 }
 
 /** Gives each master its slots and lets all know each other. `redis-cli --cluster create` wants three masters at least. */
-async function meet(masters: readonly RedisHandle[], busPorts: readonly number[]): Promise<void> {
+async function meet(
+  servers: readonly RedisHandle[],
+  count: number,
+  busPorts: readonly number[],
+): Promise<void> {
+  const masters = servers.slice(0, count);
   const firstSlot = (index: number) => Math.ceil((index * slotCount) / masters.length);
   const [first] = masters;
-  for (const [index, { port }] of masters.entries()) {
+  for (const [index, { port }] of servers.entries()) {
     // Masters with the same epoch would agree on others by themselves, but only after a while.
     await ask(port, 'cluster', 'set-config-epoch', String(index + 1));
     const slots = [firstSlot(index), firstSlot(index + 1) - 1].map(String);
-    await ask(port, 'cluster', 'addslotsrange', ...slots);
+    if (index < count) await ask(port, 'cluster', 'addslotsrange', ...slots);
     if (first !== undefined && index > 0)
       await ask(first.port, 'cluster', 'meet', '127.0.0.1', String(port), String(busPorts[index]));
   }
-  for (const { port } of masters)
+  for (const { port } of servers)
     await until(
       async () => (await ask(port, 'cluster', 'info')).includes(`cluster_slots_assigned:${slotCount}`),
-      { deadlineMs: 30_000, what: `the master on port ${port} knows all others` },
+      { deadlineMs: 30_000, what: `the server on port ${port} knows all masters` },
     );
+  for (const [index, { port }] of servers.entries()) {
+    if (index < count) continue;
+    const id = (await ask(masters[index % count]?.port as number, 'cluster', 'myid')).trim();
+    await until(async () => (await ask(port, 'cluster', 'replicate', id)).startsWith('OK'), {
+      deadlineMs: 30_000,
+      what: `the server on port ${port} is a replica`,
+    });
+  }
 }
 
 /** Lets each master announce a port, also after it was restarted; settles with these ports. */
@@ -139,6 +190,6 @@ async function announce(
 /** What `redis-cli` prints for a command to one server, by its port or its socket. */
 export async function ask(at: number | string, ...command: readonly string[]): Promise<string> {
   const way = typeof at === 'number' ? ['-p', String(at)] : ['-s', at];
-  const { stdout } = await promisify(execFile)('redis-cli', [...way, ...command], { timeout: 10_000 });
+  const { stdout } = await promisify(execFile)('redis-cli', [...way, ...command], { timeout: 2_000 });
   return stdout;
 }

@@ -433,11 +433,6 @@ describe('the table of configuration is what the programs accept', () => {
       );
     const url = 'redis-sentinel://a/main';
     assert.throws(() => readConfig({ REDIS_URL: url, REDIS_CLUSTER: '1' }), /REDIS_CLUSTER must be 0/);
-    const nodes = 'redis://a,redis://b';
-    assert.throws(
-      () => readConfig({ REDIS_URL: nodes, REDIS_REPLICAS_ACK: '1' }),
-      /REDIS_REPLICAS_ACK must be 0/,
-    );
   });
 
   test('a size that is also given in GiB or MiB is that many bytes', () => {

@@ -59,7 +59,7 @@ async function openAsPrimary({ url }: RedisHandle): Promise<Redis> {
   connections.push(redis);
   await untilReady(redis, 5_000);
   const primary = followPrimary(redis, { deployment: () => ({ epoch, shards: 1 }), log });
-  await until(() => primary.id() !== undefined, { deadlineMs: 20_000, what: 'the server is taken over' });
+  await until(() => primary.id(0) !== undefined, { deadlineMs: 20_000, what: 'the server is taken over' });
   return redis;
 }
 

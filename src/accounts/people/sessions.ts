@@ -99,7 +99,7 @@ async function forget(redis: Redis, personId: string, hashes: readonly string[])
     .del(...hashes.map(registryKeys.session))
     .zrem(registryKeys.sessionsOf(personId), ...hashes)
     .incr(registryKeys.sessionEndings);
-  transactionValues(await onReplicas(redis, () => ending.exec()));
+  transactionValues(await onReplicas(redis, registryKeys.sessionEndings, () => ending.exec()));
 }
 
 function hashOf(secret: string): string {

@@ -19,6 +19,7 @@ import { type DeletionRequest, readDeletion } from '../../privacy/deletion/reque
 import { readLookup } from '../../privacy/deletion/targets.js';
 import { statusOf } from '../../privacy/deletion/view.js';
 import type { Redis } from '../../redis/client.js';
+import { registryKeys } from '../../redis/keys.js';
 import { readOnReplicas } from '../../redis/replicas.js';
 import { deletionTag } from '../openapi/deletion.js';
 import { documents, ignoredHeader, inPath, json, ref } from '../openapi/document.js';
@@ -180,7 +181,7 @@ function list(options: StatusOptions, exchange: Exchange): void {
     }
     const reference = given(parameters, 'reference');
     const { redis } = options;
-    const { requests, next } = await readOnReplicas(redis, () =>
+    const { requests, next } = await readOnReplicas(redis, registryKeys.deletions, () =>
       listOfAccount(redis, accountId, { state, reference, after }),
     );
     const page = {
@@ -293,6 +294,8 @@ async function readOwn(
   requestId: string,
 ): Promise<DeletionRequest | undefined> {
   const read = () => readDeletion(redis, requestId);
-  const request = isRequestId(requestId) ? await readOnReplicas(redis, read) : undefined;
+  const request = isRequestId(requestId)
+    ? await readOnReplicas(redis, registryKeys.deletions, read)
+    : undefined;
   return request?.account_id === accountId ? request : undefined;
 }

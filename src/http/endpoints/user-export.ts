@@ -19,6 +19,7 @@ import { readExportTargets } from '../../privacy/export/input.js';
 import type { ReadOptions } from '../../privacy/export/read.js';
 import { isComplete, readExport, type StoredExport } from '../../privacy/export/request.js';
 import { submitExport } from '../../privacy/export/submit.js';
+import { registryKeys } from '../../redis/keys.js';
 import { readOnReplicas } from '../../redis/replicas.js';
 import { type Action, type Actor, type AuditOptions, audited } from '../../registry/audit/audit.js';
 import {
@@ -216,7 +217,9 @@ function statusOf({ publicBaseUrl }: ExportApiOptions, id: string, complete: boo
 function status(options: ExportApiOptions, exchange: Exchange, req: HttpRequest): void {
   const { redis } = options.reading;
   answerForExport(options, exchange, req, async (request, epoch) => {
-    const complete = await readOnReplicas(redis, () => isComplete(redis, epoch, request));
+    const complete = await readOnReplicas(redis, registryKeys.exports, () =>
+      isComplete(redis, epoch, request),
+    );
     exchange.reply(200, JSON.stringify(statusOf(options, request.user_export_id, complete)));
   });
 }
@@ -347,7 +350,7 @@ function answerForExport(
   const { redis } = options.reading;
   answerForCaller(exchange, { ...askedOf(options), ...failingOf(options) }, async (caller) => {
     const read = () => readExport(redis, id);
-    const request = isRequestId(id) ? await readOnReplicas(redis, read) : undefined;
+    const request = isRequestId(id) ? await readOnReplicas(redis, registryKeys.exports, read) : undefined;
     if (request?.account_id !== caller.accountId) {
       return refuse(exchange, 'not_found', outcomes.not_found.meaning);
     }

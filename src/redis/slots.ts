@@ -1,0 +1,41 @@
+// Which server of a cluster has a key.
+
+import type { Cluster, Redis } from '../packages/ioredis.js';
+
+const slotCount = 16_384;
+
+/** What stands for a key's server: keys with one tag are on one. */
+export function tagOf(key: string): string {
+  return /^\{[^}]+\}/.exec(key)?.[0] ?? key;
+}
+
+/** What the library knows of the cluster. */
+type Known = {
+  readonly slots: readonly (readonly string[])[];
+  readonly connectionPool: { getInstanceByKey(place: string): Redis | undefined };
+};
+
+/** The connection to the master that has a key, as far as is known. */
+export function masterOf(redis: Cluster, key: string): Redis | undefined {
+  const { slots, connectionPool } = redis as unknown as Known;
+  const [place] = slots[slotOf(tagOf(key))] ?? [];
+  return place === undefined ? undefined : connectionPool.getInstanceByKey(place);
+}
+
+const known = new Map<string, number>();
+
+export function slotOf(tag: string): number {
+  const found = known.get(tag) ?? crc16(Buffer.from(tag.replace(/^\{|\}$/g, ''))) % slotCount;
+  known.set(tag, found);
+  return found;
+}
+
+/** As Redis Cluster defines it. */
+function crc16(bytes: Buffer): number {
+  let crc = 0;
+  for (const byte of bytes) {
+    crc ^= byte << 8;
+    for (let bit = 0; bit < 8; bit += 1) crc = ((crc << 1) ^ (crc & 0x8000 ? 0x1021 : 0)) & 0xffff;
+  }
+  return crc;
+}
