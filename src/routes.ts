@@ -7,6 +7,7 @@ import { createAdministration } from './admin/administration.js';
 import { readArrived } from './clickhouse/arrived.js';
 import { serversOf } from './clickhouse/servers.js';
 import type { Config } from './config.js';
+import { StateNotLoaded } from './contract/errors.js';
 import { adminRoutes } from './http/endpoints/admin.js';
 import { adminApiRoutes } from './http/endpoints/admin-api.js';
 import type { AdminCallers } from './http/endpoints/admin-caller.js';
@@ -16,6 +17,7 @@ import { type DeletionApiOptions, deletionRoutes } from './http/endpoints/deleti
 import { accountDeletionRoute } from './http/endpoints/deletion-submission.js';
 import { healthPart, healthRoutes, type Readiness } from './http/endpoints/health.js';
 import { ingestRoutes } from './http/endpoints/ingest.js';
+import { receiptRoutes, receiptsPart } from './http/endpoints/receipts.js';
 import { segmentRoutes } from './http/endpoints/segment.js';
 import { type SignInOptions, signInRoutes } from './http/endpoints/sign-in.js';
 import { signOnDocs, signOnRoutes } from './http/endpoints/sign-on.js';
@@ -27,6 +29,7 @@ import {
 } from './http/endpoints/user-export.js';
 import { suppressionPart, suppressionRoutes } from './http/endpoints/user-suppression.js';
 import { pairingRoutes, visualizerPart } from './http/endpoints/visualizer.js';
+import { createKeyCheck } from './http/endpoints/write-access.js';
 import { administrationPart } from './http/openapi/administration.js';
 import { collectPart } from './http/openapi/collect.js';
 import { deletionPart } from './http/openapi/deletion.js';
@@ -37,6 +40,7 @@ import { demoRoutes } from './http/pages/demo.js';
 import { consoleRoutes } from './http/pages/pages.js';
 import { sdkRoutes } from './http/pages/sdk.js';
 import type { Route } from './http/protocol/server.js';
+import { findReceipts, type ReceiptOptions } from './insights/receipts.js';
 import { createBatchPublisher } from './insights/visualizer/show.js';
 import { findDemoAccount } from './operations/deployment.js';
 import type { Parts } from './parts.js';
@@ -46,6 +50,7 @@ import { clickhouseOf } from './registry/shard-servers.js';
 
 const publicParts = [
   ingestPart,
+  receiptsPart,
   collectPart,
   segmentPart,
   deletionPart,
@@ -68,6 +73,12 @@ export function publicRoutes(config: Config, parts: Parts, readiness: () => Read
   };
   const routes: Route[] = [
     ...ingestRoutes(ingestion),
+    ...receiptRoutes({
+      ...ingestion,
+      hasWriteKey: createKeyCheck(environments),
+      find: (environment, keys) => findReceipts(storesOf(parts, environment.appId), environment, keys),
+      log,
+    }),
     ...collectRoutes({
       ...ingestion,
       paths: config.collectPaths,
@@ -191,6 +202,13 @@ function exportOptions({ publicBaseUrl }: Config, parts: Parts): ExportApiOption
 /** Lines about users go over the connection of their requests. */
 function auditOfUsers({ deletionRedis, clickhouse, log }: Parts) {
   return { redis: deletionRedis, clickhouse, log };
+}
+
+/** Where an environment's records are. */
+function storesOf({ environments, redis, clickhouse }: Parts, appId: string): ReceiptOptions {
+  const epoch = environments.deployment()?.epoch;
+  if (epoch === undefined) throw new StateNotLoaded();
+  return { redis, clickhouse: clickhouseOf(clickhouse, appId), epoch };
 }
 
 /** What submitting a deletion needs, once the deployment is known. */

@@ -129,6 +129,13 @@ export const keyIndex = {
   rowsReadPerKey: 64,
 } as const;
 
+export const receipts = {
+  /** Rows of its own that a request for receipts may have ClickHouse read, if the index lacks their keys: half a second of CPU. */
+  rowsReadMax: 20_000_000,
+  /** What each statement may take. */
+  clickhouseMsMax: 5_000,
+} as const;
+
 export const deletionRounds = {
   /** Rounds start at least this far apart, so that requests share mutations: at most 15 per minute. */
   everyMs: 4_000,

@@ -65,6 +65,7 @@ function contextOf(of: PrepareContext['suppressions']['of']): PrepareContext {
     accountId: '1',
     lenient: false,
     needsWriteKey: false,
+    hasWriteKey: false,
     origins: undefined,
     shard: 0,
     allowedIdentities: new Set(),

@@ -9,6 +9,10 @@
 // noticed before anything is decided by it. Only TRUNCATE, beside a worker that has just read the marker and writes the next one,
 // would leave a marker without keys; nothing here empties the table, and the runbook says how people may.
 //
+// Before a row is deleted its key is added, and beside it a row that says so (`gone`): it alone tells that the row of a key is no longer
+// there. Its `rest` has a bit more than a key's has, and its owner is that of the key with a bit that no number of a segment has; so the
+// first owner of a key stays the same.
+//
 // A marker has a generation: a restored or rebuilt index has a higher one. After keys were added, the marker is written only if
 // the table still has the generation in which they were added: it may have been exchanged meanwhile.
 
@@ -27,26 +31,32 @@ const sources = [...tables.map(storedTable), 'failed_events'] as const;
 export type KeySource = (typeof sources)[number];
 
 /** Of a row that ClickHouse refused: the id in its text, or the one that was kept without its text. */
-const failedRowId = `unhex(if(row = '', failed_events.event_id, extract(row, '${eventIdInRow.replaceAll('\\', '\\\\')}')))`;
+export const failedRowId = `unhex(if(row = '', failed_events.event_id, extract(row, '${eventIdInRow.replaceAll('\\', '\\\\')}')))`;
 
 /** The keys of a table's rows as rows of the index. A record without a key has an id that begins with 32 zero bits. */
 function keysOf(source: KeySource, condition: string, database?: string): string {
   const id = source === 'failed_events' ? failedRowId : 'UUIDToNum(event_id)';
   const from = database === undefined ? source : `${database}.${source}`;
-  return `SELECT key_hash, reinterpretAsUInt64(substring(key_id, 9, 6)), segment FROM (
+  return `SELECT key_hash AS hash, reinterpretAsUInt64(substring(key_id, 9, 6)) AS rest, segment FROM (
       SELECT ${id} AS key_id, reinterpretAsUInt64(substring(key_id, 1, 8)) AS key_hash, segment
       FROM ${from} WHERE ${condition}
     ) WHERE bitAnd(key_hash, 4294967295) != 0`;
 }
 
+/** What `rest` has beside the bits of a key in the row that says that the key's row is gone. */
+const goneRest = 1n << 48n;
+/** What the segment in the owner of such a row has. */
+export const goneOwner = 1n << 62n;
+
 async function add(
   client: ClickHouseClient,
   keys: string,
   into = 'stored_keys',
-  settings: Readonly<Record<string, string>> = {},
+  settings: Readonly<Record<string, string | number>> = {},
+  columns = 'hash, rest, segment',
 ): Promise<void> {
   await commandLong(client, {
-    query: `INSERT INTO ${into} (hash, rest, segment) ${keys}`,
+    query: `INSERT INTO ${into} (${columns}) ${keys}`,
     clickhouse_settings: {
       // One part a statement, since every part is one more place to look.
       max_insert_threads: '1',
@@ -62,16 +72,24 @@ async function add(
 }
 
 /**
- * Adds the keys of the rows that meet a condition. To be called before such rows are deleted: the index cannot be made anew
- * from rows that are gone.
+ * Adds the keys of the rows that meet a condition, and that they are gone. To be called before such rows are deleted: the index cannot
+ * be made anew from rows that are gone.
  */
 export async function indexKeysOf(
   client: ClickHouseClient,
   source: KeySource,
   condition: string,
 ): Promise<void> {
-  await add(client, keysOf(source, condition));
+  const owner = `toFixedString(substring(reinterpret(rest, 'FixedString(8)'), 1, 6)
+    || reverse(reinterpret(segment + is_gone * ${goneOwner}, 'FixedString(8)')), 14)`;
+  const rows = `SELECT hash, rest + is_gone * ${goneRest}, segment, ${owner}
+    FROM (${keysOf(source, condition)}) ARRAY JOIN [0, 1]::Array(UInt64) AS is_gone`;
+  await add(client, rows, 'stored_keys', ownersGiven, ownedColumns);
 }
+
+/** For rows whose owner is not made from rest and segment. */
+const ownersGiven = { insert_allow_materialized_columns: 1 } as const;
+const ownedColumns = 'hash, rest, segment, owner';
 
 /**
  * Adds the keys of a shard's segments above one number and up to another, all of which ClickHouse has. A server that the shard has
@@ -217,8 +235,8 @@ export async function readMarkers(
 export async function addIndexOf(client: ClickHouseClient, from: string, into: string): Promise<void> {
   // Before the keys: a worker may index rows meanwhile, and would raise a marker whose keys were not copied.
   const markers = await readMarkers(client, `${from}.stored_keys`);
-  const keys = `SELECT hash, rest, segment FROM ${from}.stored_keys WHERE hash != 0`;
-  await add(client, keys, `${into}.stored_keys`);
+  const keys = `SELECT ${ownedColumns} FROM ${from}.stored_keys WHERE hash != 0`;
+  await add(client, keys, `${into}.stored_keys`, ownersGiven, ownedColumns);
   await addKeysAbove(
     client,
     from,
@@ -260,7 +278,7 @@ async function countKeys(client: ClickHouseClient, condition: string): Promise<n
   const bits = Math.max(0, Math.ceil(Math.log2(rows / keyIndex.countedRows)));
   const hashMax = (1n << BigInt(64 - bits)) - 1n;
   const { keys } = await readRowLong<{ keys: number | string }>(client, {
-    query: `SELECT uniqExact(hash, rest) AS keys FROM stored_keys WHERE hash > 0 AND hash <= ${hashMax} AND ${condition}`,
+    query: `SELECT uniqExact(hash, bitAnd(rest, ${goneRest - 1n})) AS keys FROM stored_keys WHERE hash > 0 AND hash <= ${hashMax} AND ${condition}`,
   });
   return Number(keys) * 2 ** bits;
 }

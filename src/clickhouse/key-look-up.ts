@@ -6,7 +6,8 @@
 import type { TableName } from '../contract/records.js';
 import { keyIndex } from '../tuning.js';
 import { type Question, readBytes } from './answers.js';
-import { type ClickHouseClient, codeOfFault, faultCodes } from './client.js';
+import { type ClickHouseClient, codeOfFault, endingAfter, faultCodes } from './client.js';
+import { goneOwner } from './key-index.js';
 import { keyBytes, type RowKeys } from './row-keys.js';
 import { storedTable } from './tables.js';
 
@@ -20,6 +21,8 @@ export type Owners = {
 
 /** A row of an answer: the key, as it is among those looked up, and the segment, its highest byte first. */
 const foundBytes = keyBytes + 8;
+/** In a row that also has the key's last owner: where that has its segment. */
+const lastOwnerAt = foundBytes + 6;
 
 /** Looks up keys of rows of a table. */
 export async function lookUpKeys(
@@ -76,15 +79,40 @@ function chosen(keys: RowKeys, isChosen: (index: number) => boolean): RowKeys {
   return { rows, bytes: bytes.subarray(0, keyBytes * rows.length), count: rows.length };
 }
 
-/** Settles with the owners of the keys that the index has, and with all markers. */
-function askIndex(client: ClickHouseClient, keys: RowKeys): Promise<Buffer> {
+/** What the index says of keys: their owners, and whether their rows are gone. */
+export type Indexed = Owners & { isGone(index: number): boolean };
+
+/** Looks up keys in the index alone. */
+export async function lookUpIndexed(
+  client: ClickHouseClient,
+  shard: number,
+  keys: Pick<RowKeys, 'bytes' | 'count'>,
+  msMax: number,
+): Promise<Indexed> {
+  const bytes = foundBytes + keyBytes;
+  const found = await askIndex(client, keys, ', max(owner)', endingAfter(msMax));
+  const rowOf = rowsIn(found, keys.bytes, bytes);
+  return {
+    indexedTo: markerIn(found, shard, bytes),
+    ownerOf: (index) => numberAt(found, rowOf(index), keyBytes),
+    isGone: (index) => (numberAt(found, rowOf(index), lastOwnerAt) ?? 0n) >= goneOwner,
+  };
+}
+
+/** Settles with the owners of the keys that the index has, and with all markers. `more`: further columns. */
+function askIndex(
+  client: ClickHouseClient,
+  keys: Pick<RowKeys, 'bytes' | 'count'>,
+  more = '',
+  ending: Ending = {},
+): Promise<Buffer> {
   // As text of 64-bit numbers: ClickHouse takes 0.5 µs to read one so, and 3 to 5 as a list of literals. The last is 0.
   const hashes = Buffer.alloc(8 * keys.count + 8);
   for (let i = 0; i < keys.count; i++) keys.bytes.copy(hashes, 8 * i, keyBytes * i, keyBytes * i + 8);
   return ask(
     client,
     // The first owner of a key, and the last marker, of which there are many.
-    `SELECT reinterpret(hash, 'FixedString(8)'), if(hash = 0, max(owner), min(owner)) FROM stored_keys WHERE hash IN (
+    `SELECT reinterpret(hash, 'FixedString(8)'), if(hash = 0, max(owner), min(owner))${more} FROM stored_keys WHERE hash IN (
         SELECT arrayJoin(reinterpret(base64Decode('${hashes.toString('base64')}'), 'Array(UInt64)'))
       ) GROUP BY hash, substring(owner, 1, 6)`,
     {
@@ -98,21 +126,35 @@ function askIndex(client: ClickHouseClient, keys: RowKeys): Promise<Buffer> {
       max_read_buffer_size: '4096',
       max_read_buffer_size_local_fs: '4096',
     },
+    ending,
   );
 }
 
 type Settings = NonNullable<Question['clickhouse_settings']>;
+type Ending = Partial<ReturnType<typeof endingAfter>>;
 
-function ask(client: ClickHouseClient, query: string, settings: Settings): Promise<Buffer> {
-  return readBytes(client, { query, clickhouse_settings: { max_threads: 1, ...settings } });
+function ask(
+  client: ClickHouseClient,
+  query: string,
+  settings: Settings,
+  ending: Ending = {},
+): Promise<Buffer> {
+  const clickhouse_settings = { max_threads: 1, ...settings, ...ending.clickhouse_settings };
+  return readBytes(client, { query, ...ending, clickhouse_settings });
 }
 
 /** Says who owns which of these keys. */
 function ownersIn(found: Buffer, keys: Buffer): Owners['ownerOf'] {
+  const rowOf = rowsIn(found, keys, foundBytes);
+  return (index) => numberAt(found, rowOf(index), keyBytes);
+}
+
+/** Says where an answer with rows of so many bytes has which of these keys. */
+function rowsIn(found: Buffer, keys: Buffer, rowBytes: number): (index: number) => number | undefined {
   /** Where the answer has a key, by 32 bits of it. If keys share these bits, it is the last of them, which leads to the others. */
   const lastAt = new Map<number, number>();
-  const earlierAt = new Int32Array(found.length / foundBytes);
-  for (let at = 0, row = 0; at < found.length; at += foundBytes, row++) {
+  const earlierAt = new Int32Array(found.length / rowBytes);
+  for (let at = 0, row = 0; at < found.length; at += rowBytes, row++) {
     const bits = found.readInt32LE(at);
     earlierAt[row] = lastAt.get(bits) ?? -1;
     lastAt.set(bits, row);
@@ -120,16 +162,19 @@ function ownersIn(found: Buffer, keys: Buffer): Owners['ownerOf'] {
   return (index) => {
     const from = keyBytes * index;
     for (let row = lastAt.get(keys.readInt32LE(from)) ?? -1; row !== -1; row = earlierAt[row] as number) {
-      const at = foundBytes * row;
-      if (keys.compare(found, at, at + keyBytes, from, from + keyBytes) === 0)
-        return found.readBigUInt64BE(at + keyBytes);
+      const at = rowBytes * row;
+      if (keys.compare(found, at, at + keyBytes, from, from + keyBytes) === 0) return at;
     }
     return undefined;
   };
 }
 
-function markerIn(found: Buffer, shard: number): bigint {
-  for (let at = 0; at < found.length; at += foundBytes) {
+function numberAt(found: Buffer, row: number | undefined, offset: number): bigint | undefined {
+  return row === undefined ? undefined : found.readBigUInt64BE(row + offset);
+}
+
+function markerIn(found: Buffer, shard: number, rowBytes = foundBytes): bigint {
+  for (let at = 0; at < found.length; at += rowBytes) {
     if (found.readBigUInt64LE(at) === 0n && found.readUIntLE(at + 8, 6) === shard)
       return found.readBigUInt64BE(at + keyBytes);
   }

@@ -21,7 +21,7 @@ export function stampRows(segment: Buffer): Stamped {
       // The stamps end with the line feed.
       length += segment.copy(stamped, length, from, stampBytes === 0 ? to : to - 1);
       length += segment.copy(stamped, length, stampsFrom, stampsTo);
-      rows++;
+      if (rows === 0 || segment[from + 2] !== quote) rows++;
     }
     from = to;
   }
@@ -30,7 +30,7 @@ export function stampRows(segment: Buffer): Stamped {
 
 export type Stamped = {
   readonly bytes: Buffer;
-  /** How many rows a segment has, including the marker. */
+  /** How many rows a segment has, including the marker, but not those of keys alone, which name no environment either. */
   readonly rows: number;
 };
 
@@ -67,4 +67,5 @@ export function splitLines(bytes: Buffer): Buffer[] {
 }
 
 const comma = 0x2c;
+const quote = 0x22;
 const lineFeed = 0x0a;

@@ -461,3 +461,27 @@ export const pairingSchema = Type.Object({
   code: Type.String({ description: 'What the device shows, for an administrator to enter.' }),
   expires_in: Type.Integer({ minimum: 1, description: 'Seconds for which the code waits.' }),
 });
+
+/** What has become of the records with some idempotency keys, in the order asked. */
+export const receiptsAnswerSchema = Type.Object({
+  receipts: Type.Array(
+    Type.Object({
+      idempotency_key: Type.String(),
+      status: Type.Union(
+        [Type.Literal('stored'), Type.Literal('waiting'), Type.Literal('deleted'), Type.Literal('unknown')],
+        {
+          description:
+            'stored: it is in ClickHouse. waiting: it is kept, and will be. deleted: it was stored, and deleted since, with its user or because it expired. unknown: no record with this key is known. Of a refused record nothing is kept, so its key is unknown too, and free.',
+        },
+      ),
+      event_id: Type.Optional(Type.String({ description: 'Of what is stored: its event_id there.' })),
+      segment: Type.Optional(Type.String({ description: 'Of what is stored: the segment that stored it.' })),
+      accepted_at: Type.Optional(
+        Type.String({
+          description: 'Of what is stored: when its segment was opened, within a second before.',
+        }),
+      ),
+    }),
+  ),
+});
+export type Receipt = Static<typeof receiptsAnswerSchema>['receipts'][number];

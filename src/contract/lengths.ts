@@ -44,6 +44,7 @@ export const counts = {
   segmentMessagesMax: 1000,
   deletionTargetsMax: 10_000,
   lookupUsersMax: 1000,
+  receiptKeysMax: 1000,
   exportUsersMax: 100,
   /** Nesting of a JSON document; valid requests need 5, flattened objects some more. */
   documentDepthMax: 64,

@@ -294,6 +294,13 @@ export const queries = {
   waitingOfPersonMax: 30,
 } as const;
 
+/** Requests for receipts. */
+export const receipts = {
+  keysPerSecondMax: 10_000,
+  /** In one API process, by account. */
+  places: { atOnceMax: 4, ofAccountMax: 2, reserved: 1, waitMsMax: 1_500, waitingOfAccountMax: 20 },
+} as const;
+
 /** Charts of the records of each environment by minute. */
 export const traffic = {
   /** How many reasons of rejections an answer tells apart. */
@@ -577,6 +584,8 @@ export const imports = {
   answerMsMax: 30_000,
   /** After failing for this long an import gives up; otherwise it could go unnoticed that it makes no progress. */
   failingMsMax: 15 * 60_000,
+  /** Rows that wait for so long without any of them being stored are reported as waiting: ClickHouse is away. */
+  waitingMsMax: 60_000,
 } as const;
 
 /** Backups of ClickHouse. */
@@ -825,7 +834,7 @@ function assertRelations(): void {
     'all environments of an account, every character of their names escaped, must fit its documents',
   );
   relation(
-    [previews.places, queries, userExports.downloads].every(
+    [previews.places, queries, userExports.downloads, receipts.places].every(
       ({ atOnceMax, ofAccountMax, reserved }) =>
         2 * ofAccountMax <= atOnceMax && ofAccountMax + reserved <= atOnceMax,
     ),
@@ -856,6 +865,11 @@ function assertRelations(): void {
   relation(
     counts.lookupUsersMax * lengths.identityMax * 12 + MiB <= bodies.lookupBytesMax,
     'so must the largest look-up',
+  );
+  relation(
+    counts.receiptKeysMax * lengths.idempotencyKeyMax * 12 + MiB <= bodies.lookupBytesMax &&
+      counts.receiptKeysMax <= receipts.keysPerSecondMax,
+    'and the largest request for receipts, which has room in a second',
   );
   // The codes have 30 bits. All waiting devices and all pages of a process, for as long as a code waits.
   relation(

@@ -62,6 +62,10 @@ export const outcomes = {
   unauthorized: never(401, 'The credentials are invalid, or do not give access to this.'),
   origin_not_allowed: never(403, 'The environment does not take messages from this origin.'),
   forbidden: never(403, 'The role of the person who is signed in does not allow this.'),
+  write_key_required: never(
+    403,
+    'The environment has no write key, and this is answered only to callers who have one.',
+  ),
   not_possible: never(400, 'The administration refuses the request; the message says why.'),
 
   // Not now.

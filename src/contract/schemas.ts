@@ -208,6 +208,17 @@ export const exportSchema = Type.Object({
 });
 export type ExportInput = Static<typeof exportSchema>;
 
+/** `POST /api/v1/receipts`. */
+export const receiptsSchema = Type.Object({
+  app_id: appId,
+  idempotency_keys: Type.Array(Type.String({ minLength: 1, maxLength: lengths.idempotencyKeyMax }), {
+    minItems: 1,
+    maxItems: counts.receiptKeysMax,
+    description: 'Idempotency keys of records that servers sent, and ids of messages of Segment’s libraries.',
+  }),
+});
+export type ReceiptsInput = Static<typeof receiptsSchema>;
+
 const pairedAppId = Type.String({ description: 'Environment ID of one of your environments.' });
 
 /** `POST /api/visualizer/pairings`. */

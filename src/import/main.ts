@@ -51,7 +51,7 @@ function reportDry({ read, refused, first, faults }: DryRun, options: ImportOpti
   return refused === 0 && notes.sameKeys.different === 0 ? 0 : 1;
 }
 
-function report({ mended: _, ...counts }: Imported, options: ImportOptions, notes: Notes): number {
+function report({ mended: _, verified, ...counts }: Imported, options: ImportOptions, notes: Notes): number {
   sayNotes(notes, options);
   const { read, stored, repeats, refused } = counts;
   const taken =
@@ -61,10 +61,15 @@ function report({ mended: _, ...counts }: Imported, options: ImportOptions, note
   say(`${number(read)} rows read, ${number(stored)} stored${taken}, ${number(refused)} refused`);
   if (stored > 0) say('rows about suppressed users count as stored here, and are left out');
   if (refused > 0) say(`the refused rows are in ${options.rejectsFile}, each with its reason`);
+  if (verified !== undefined)
+    say(
+      `verified: ${listed(verified)}${verified.unknown > 0 ? '; the unknown ones are not stored: import the file again with another --state' : ''}`,
+    );
   if (stopping.signal.aborted) say('stopped; the same command goes on from here');
-  process.stdout.write(`${JSON.stringify(counts)}\n`);
+  process.stdout.write(`${JSON.stringify({ ...counts, ...(verified && { verified }) })}\n`);
   if (stopping.signal.aborted) return 130;
-  return refused === 0 ? 0 : 1;
+  const isStored = verified === undefined || verified.unknown + verified.waiting === 0;
+  return refused === 0 && isStored ? 0 : 1;
 }
 
 try {

@@ -28,9 +28,15 @@ import {
 /** The endpoint that a record is sent to. */
 export type Lane = 'events' | 'messages';
 
-/** A record as JSON. `key`: the one that its row has of its own. */
-export type Outgoing = { readonly lane: Lane; readonly json: string; readonly key: string | undefined };
+/** A record as JSON. `isOwnKey`: its row has it, or its export. */
+export type Outgoing = {
+  readonly lane: Lane;
+  readonly json: string;
+  readonly key: string;
+  readonly isOwnKey: boolean;
+};
 
+type Checked = Pick<Outgoing, 'lane' | 'json'>;
 export type Mapped = readonly Outgoing[] | { readonly fault: string };
 
 export type Mapper = {
@@ -89,7 +95,8 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
       const result = one.kind === 'event' ? checkEvent(one.event, row) : checkMessage(one, row);
       if ('code' in result) return { fault: result.message };
       const used = one.kind === 'event' ? one.event.idempotency_key : one.message.messageId;
-      sent.push({ ...result, key: used === key || typeof used !== 'string' ? undefined : used });
+      const isOwnKey = typeof used === 'string' && used !== key;
+      sent.push({ ...result, key: isOwnKey ? used : key, isOwnKey });
     }
     return sent;
   }
@@ -168,7 +175,7 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
     return properties;
   }
 
-  function checkEvent(fields: Fields, row: Row): Omit<Outgoing, 'key'> | Rejection {
+  function checkEvent(fields: Fields, row: Row): Checked | Rejection {
     const event: Record<string, unknown> = {};
     for (const name in fields) {
       const field = fields[name];
@@ -190,7 +197,7 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
   function checkMessage(
     { type, message }: Extract<Made, { kind: 'message' }>,
     row: Row,
-  ): Omit<Outgoing, 'key'> | Rejection {
+  ): Checked | Rejection {
     const mending = { note, longNumerals: row.longNumerals, flattenedBytesLeft: 1e6 };
     const context = { ...contextOf(row), appId: '0', sentMs: undefined };
     const checked = checkSegmentMessage(type, message, context, mending);

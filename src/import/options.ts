@@ -18,7 +18,7 @@ export const usage = `${program} FILE… --app-id APP_ID [OPTION]…
   FILE                      NDJSON, JSON, CSV or Parquet, each also in .gz, .zst or .zip; a folder; a pattern such as 'log-*.csv'; an https:// address; - is stdin
   --app-id APP_ID           the environment
   --url URL                 the service; http://127.0.0.1:8080 unless told
-  --write-key KEY           if the environment requires one (or SLUICE_WRITE_KEY)
+  --write-key KEY           if the environment requires one, and for --verify (or SLUICE_WRITE_KEY)
   --import-token TOKEN      lifts the limits of bulk requests (or SLUICE_IMPORT_TOKEN): environments set APP_ID --import-until DATE
   --format FORMAT           ndjson, json, csv or parquet, if the file does not show it
   --encoding windows-1252   of files that are neither UTF-8 nor marked as UTF-16
@@ -41,6 +41,7 @@ export const usage = `${program} FILE… --app-id APP_ID [OPTION]…
 
  how
   --dry-run                 reads everything, sends nothing, shows the first ten records and every fault
+  --verify                  reads everything again at the end, and asks whether every row is stored
   --state FILE              where the import is; sluice-import.state unless told
   --rejects FILE            the rows that are refused; sluice-import.rejects.ndjson unless told
   --rate NUMBER             rows a second at most
@@ -78,6 +79,8 @@ export type ImportOptions = {
   readonly nullText: string | undefined;
   readonly mapping: Mapping;
   readonly dryRun: boolean;
+  /** Whether the service is asked for a receipt of each row at the end. */
+  readonly verify: boolean;
   readonly stateFile: string;
   readonly rejectsFile: string;
   readonly rowsPerSecondMax: number | undefined;
@@ -126,6 +129,7 @@ const config = {
     rejects: text,
     rate: text,
     'dry-run': flag,
+    verify: flag,
     strict: flag,
     help: flag,
   },
@@ -138,6 +142,8 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Im
   const appId = values['app-id'] ?? '';
   if (appId === '') throw new ImportError('--app-id is missing: the environment to import into');
   if (positionals.length === 0) throw new ImportError('no file is named; - is stdin');
+  if (values.verify === true && (values['write-key'] ?? env.SLUICE_WRITE_KEY) === undefined)
+    throw new ImportError('--verify needs --write-key: receipts are given only to who has one');
   const given: Given = { ...(values.mapping === undefined ? {} : readMappingFile(values.mapping)) };
   for (const name of mappingNames) if (values[name] !== undefined) given[name] = values[name];
   return {
@@ -158,6 +164,7 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Im
     nullText: values.null,
     mapping: mappingOf(given),
     dryRun: values['dry-run'] === true,
+    verify: values.verify === true,
     stateFile: values.state ?? 'sluice-import.state',
     rejectsFile: values.rejects ?? 'sluice-import.rejects.ndjson',
     rowsPerSecondMax: values.rate === undefined ? undefined : rateOf(values.rate),

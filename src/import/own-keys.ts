@@ -3,6 +3,7 @@
 
 import { createHash } from 'node:crypto';
 import { imports } from '../contract/limits.js';
+import type { Outgoing } from './mapping.js';
 
 export type SameKeys = {
   /** Rows that say again what an earlier one said. */
@@ -14,7 +15,7 @@ export type SameKeys = {
 
 export type OwnKeys = {
   /** Notes the record of a row. */
-  note(key: string | undefined, json: string, place: string): void;
+  note(record: Pick<Outgoing, 'key' | 'isOwnKey' | 'json'>, place: string): void;
 };
 
 const shownPlaces = 5;
@@ -23,8 +24,8 @@ const shownPlaces = 5;
 export function createOwnKeys(found: SameKeys): OwnKeys {
   const contents = new Map<string, string>();
   return {
-    note(key, json, place) {
-      if (key === undefined) return;
+    note({ key, isOwnKey, json }, place) {
+      if (!isOwnKey) return;
       const content = createHash('sha1').update(json).digest('base64').slice(0, 12);
       const earlier = contents.get(key);
       if (earlier === undefined) {

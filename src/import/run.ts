@@ -10,9 +10,9 @@ import { ImportError, type ImportOptions } from './options.js';
 import { createOwnKeys, type OwnKeys, type SameKeys } from './own-keys.js';
 import { showProgress } from './progress.js';
 import { openRejects } from './rejects.js';
-import type { Row } from './row.js';
+import type { ReadOptions, Row } from './row.js';
 import { readRows } from './rows.js';
-import { createSender, type Refused, type Sender, type Sent, Stopped } from './sender.js';
+import { createSender, type ReceiptStatus, type Refused, type Sender, type Sent, Stopped } from './sender.js';
 import {
   type Counts,
   type FileState,
@@ -43,7 +43,10 @@ export type Notes = {
   readonly words: string[];
 };
 
-export type Imported = Counts & Pick<Notes, 'mended'>;
+/** Rows by what has become of their records. `unknown`: they are not there. */
+export type Verified = Record<ReceiptStatus, number>;
+
+export type Imported = Counts & Pick<Notes, 'mended'> & { readonly verified?: Verified };
 
 export function createNotes(): Notes {
   return {
@@ -103,6 +106,7 @@ async function importFiles(options: ImportOptions, stop: AbortSignal, notes: Not
   const bytes = inputs.reduce((sum, input) => sum + input.bytes, 0);
   const share = () =>
     inputs.reduce((sum, input) => sum + input.bytes * (shares.get(input.hash) ?? 0), 0) / Math.max(1, bytes);
+  let verified: Verified | undefined;
   const progress = showProgress(() => totalsOf(state), share, sender);
   let writtenMs = performance.now();
   const save = () => {
@@ -132,6 +136,7 @@ async function importFiles(options: ImportOptions, stop: AbortSignal, notes: Not
       }
       if (file.done) shares.set(input.hash, 1);
     }
+    if (options.verify && isDone(state)) verified = await verify(options, inputs, state, sender, stop);
   } catch (error) {
     if (!(error instanceof Stopped)) throw error;
   } finally {
@@ -140,7 +145,7 @@ async function importFiles(options: ImportOptions, stop: AbortSignal, notes: Not
     rejects.close();
     save();
   }
-  return { ...totalsOf(state), mended: notes.mended };
+  return { ...totalsOf(state), mended: notes.mended, ...(verified !== undefined && { verified }) };
 }
 
 type Work = {
@@ -171,17 +176,8 @@ async function importFile({
   settle,
   onShare,
 }: Work): Promise<void> {
-  const { mapping, rowsPerSecondMax } = options;
-  const reading = readRows(input, {
-    after: file.place,
-    columns: mapper.columns,
-    takesRest: mapper.takesRest,
-    timeColumn: mapping.timestamp,
-    zone: mapping.timeFormat.zone,
-    isMysql: options.csvDialect === 'mysql',
-    nullText: options.nullText,
-    onShare,
-  });
+  const { rowsPerSecondMax } = options;
+  const reading = readRows(input, readingOf(options, mapper, file.place, onShare));
   const onTheWay: OnTheWay[] = [];
   let characters = 0;
   const settleOldest = async () => {
@@ -200,9 +196,7 @@ async function importFile({
       await wait(Math.max(0, dueMs - performance.now()), undefined, { signal: stop }).catch(() => undefined);
     }
     begun += rows.length;
-    const prepared = prepare(rows, mapper, ({ key, json }, place) =>
-      ownKeys.note(key, json, `${input.name}:${place}`),
-    );
+    const prepared = prepare(rows, mapper, (record, place) => ownKeys.note(record, `${input.name}:${place}`));
     const { events, messages } = prepared.lanes;
     const sentEvents = sendLane(sender, 'events', events);
     const before = lastMessages;
@@ -311,6 +305,60 @@ function add(
   file.place = (rows.at(-1) as Row).place;
 }
 
+function readingOf(
+  { mapping, csvDialect, nullText }: ImportOptions,
+  { columns, takesRest }: Mapper,
+  after = 0,
+  onShare: ReadOptions['onShare'] = () => undefined,
+): ReadOptions {
+  const isMysql = csvDialect === 'mysql';
+  return {
+    after,
+    columns,
+    takesRest,
+    timeColumn: mapping.timestamp,
+    zone: mapping.timeFormat.zone,
+    isMysql,
+    nullText,
+    onShare,
+  };
+}
+
+/**
+ * Reads all files again and asks for a receipt of every row: what this import has stored is there, under the keys that it sent. A row
+ * counts by the worst of its records. Settles with how many rows have which status, without those that the service refused.
+ */
+async function verify(
+  options: ImportOptions,
+  inputs: readonly Input[],
+  state: ImportState,
+  sender: Sender,
+  stop: AbortSignal,
+): Promise<Verified> {
+  const verified: Verified = { stored: 0, waiting: 0, deleted: 0, unknown: 0 };
+  let faults = 0;
+  for (const input of inputs) {
+    const file = fileState(state, input);
+    const mapper = createMapper(options.mapping, file.keys ?? input.hash, options.strict);
+    for await (const rows of readRows(input, readingOf(options, mapper))) {
+      if (stop.aborted) throw new Stopped();
+      const mapped = rows.map((row) => mapper.map(row)).flatMap((one) => ('fault' in one ? [] : [one]));
+      faults += rows.length - mapped.length;
+      const statusOf = await sender.receipts(mapped.flatMap((records) => records.map(({ key }) => key)));
+      for (const records of mapped)
+        verified[worstOf(records.map(({ key }) => statusOf.get(key) as ReceiptStatus))] += 1;
+    }
+    assertUnchanged(input);
+  }
+  return { ...verified, unknown: verified.unknown - (totalsOf(state).refused - faults) };
+}
+
+const worstFirst = ['unknown', 'waiting', 'deleted', 'stored'] as const;
+
+function worstOf(statuses: readonly ReceiptStatus[]): ReceiptStatus {
+  return worstFirst.find((status) => statuses.includes(status)) ?? 'stored';
+}
+
 /** What decides which records the rows become. */
 function describe({ mapping, strict, encoding, csvDialect, nullText }: ImportOptions): object {
   return {
@@ -356,25 +404,15 @@ export async function runDry(
       state?.files[input.hash]?.keys ?? contents.get(input.hash) ?? input.hash,
       options.strict,
     );
-    const reading = readRows(input, {
-      after: 0,
-      columns: mapper.columns,
-      takesRest: mapper.takesRest,
-      timeColumn: options.mapping.timestamp,
-      zone: options.mapping.timeFormat.zone,
-      isMysql: options.csvDialect === 'mysql',
-      nullText: options.nullText,
-      onShare: () => undefined,
-    });
-    for await (const rows of reading) {
+    for await (const rows of readRows(input, readingOf(options, mapper))) {
       if (stop.aborted) throw new ImportError('stopped');
       for (const row of rows) {
         counts.read += 1;
         const mapped = mapper.map(row);
         if (!('fault' in mapped)) {
-          for (const { json, key } of mapped) {
-            ownKeys.note(key, json, `${input.name}:${row.place}`);
-            if (first.length < shownRecords) first.push(json);
+          for (const record of mapped) {
+            ownKeys.note(record, `${input.name}:${row.place}`);
+            if (first.length < shownRecords) first.push(record.json);
           }
           continue;
         }

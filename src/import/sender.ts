@@ -25,11 +25,19 @@ export class Stopped extends Error {}
 
 export type RateLimit = { readonly name: string; readonly rowsMax: number; readonly seconds: number };
 
+/** What a receipt says. */
+export type ReceiptStatus = 'stored' | 'waiting' | 'deleted' | 'unknown';
+
 export type Sender = {
   /** Asks whether the service takes records for the environment. Throws ImportError if not. */
   probe(): Promise<void>;
   /** Settles when every record is stored or refused. Rejects with ImportError when the service refuses the caller. */
   send(lane: Lane, records: readonly string[]): Promise<Sent>;
+  /**
+   * Settles with what has become of the records with these keys. Records that wait are asked about again, for as long as some of them get
+   * stored. Rejects as `send`.
+   */
+  receipts(keys: readonly string[]): Promise<ReadonlyMap<string, ReceiptStatus>>;
   /** Why requests wait now; undefined if they do not. */
   waiting(): 'limits' | 'service' | undefined;
   /** The limit that requests have met; undefined if they have met none. */
@@ -41,7 +49,14 @@ const firstPauseMs = 250;
 const pauseMsMax = 15_000;
 const freshTokenPauseMs = 200;
 
-const paths: Readonly<Record<Lane, string>> = { events: '/api/track', messages: '/v1/batch' };
+/** What is asked of the service. */
+type Path = Lane | 'receipts';
+const paths: Readonly<Record<Path, string>> = {
+  events: '/api/track',
+  messages: '/v1/batch',
+  receipts: '/api/v1/receipts',
+};
+const waitingPauseMs = 1_000;
 
 type Answer = {
   readonly status: number;
@@ -51,6 +66,7 @@ type Answer = {
   readonly body: {
     readonly err?: { readonly code?: string; readonly message?: string; readonly field?: string };
     readonly errors?: readonly { readonly index: number; readonly message: string }[];
+    readonly receipts?: readonly { readonly idempotency_key: string; readonly status: ReceiptStatus }[];
   };
 };
 
@@ -67,7 +83,7 @@ export function createSender(
   /** A gateway has refused a body of so many bytes. */
   let refusedBytes = Number.POSITIVE_INFINITY;
 
-  function headersOf(lane: Lane): Record<string, string> {
+  function headersOf(lane: Path): Record<string, string> {
     const basic = (name: string, password: string) =>
       `Basic ${Buffer.from(`${name}:${password}`).toString('base64')}`;
     const authorization =
@@ -90,7 +106,7 @@ export function createSender(
     );
   }
 
-  function post(lane: Lane, body: Buffer, query = ''): Promise<Answer> {
+  function post(lane: Path, body: Buffer, query = ''): Promise<Answer> {
     return new Promise((resolve, reject) => {
       const headers = { ...headersOf(lane), 'content-length': body.length };
       const send = isSecure ? httpsRequest : httpRequest;
@@ -128,7 +144,7 @@ export function createSender(
   }
 
   /** Settles with the service's first final answer; until then the request is repeated. */
-  async function postUntilAnswered(lane: Lane, body: Buffer): Promise<Answer> {
+  async function postUntilAnswered(lane: Path, body: Buffer): Promise<Answer> {
     let failingSinceMs = nowMs();
     for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(pauseMsMax, pauseMs * 2)) {
       let reason: string;
@@ -192,6 +208,27 @@ export function createSender(
     };
   }
 
+  async function receipts(keys: readonly string[]): Promise<Map<string, ReceiptStatus>> {
+    const statusOf = new Map<string, ReceiptStatus>();
+    let asked = [...new Set(keys)];
+    for (let sinceMs = nowMs(); asked.length > 0; ) {
+      for (let from = 0; from < asked.length; from += counts.receiptKeysMax) {
+        const idempotency_keys = asked.slice(from, from + counts.receiptKeysMax);
+        const body = Buffer.from(JSON.stringify({ app_id: appId, idempotency_keys }));
+        const { status, body: answered } = await postUntilAnswered('receipts', body);
+        if (status !== 200 || answered.receipts === undefined)
+          throw new ImportError(`--verify: ${answered.err?.message ?? `the service answers ${status}`}`);
+        for (const receipt of answered.receipts) statusOf.set(receipt.idempotency_key, receipt.status);
+      }
+      const waiting = asked.filter((key) => statusOf.get(key) === 'waiting');
+      if (waiting.length < asked.length) sinceMs = nowMs();
+      else if (nowMs() - sinceMs > imports.waitingMsMax) break;
+      asked = waiting;
+      if (asked.length > 0) await pause('service', waitingPauseMs);
+    }
+    return statusOf;
+  }
+
   async function probe(): Promise<void> {
     let answer: Answer;
     // So that it is not counted as a refused record.
@@ -217,6 +254,7 @@ export function createSender(
   return {
     probe,
     send,
+    receipts,
     limit: () => limit,
     waiting: () => (waits.limits > 0 ? 'limits' : waits.service > 0 ? 'service' : undefined),
     close: () => agent.destroy(),

@@ -31,6 +31,11 @@ const idBytes = 32;
 const written = Buffer.alloc(idBytes);
 let counter = 0;
 
+/** An id as ClickHouse shows it. */
+export function asUuid(id: string): string {
+  return id.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+}
+
 /** An id that no other event has. */
 export function uniqueEventId(): string {
   writeUniqueEventId(written, 0);

@@ -15,10 +15,13 @@
 // A run: { u8 rows argument from 0 (+128 if it takes the next claim, +64 if it is skipped, +32 if its records take the next names),
 //          u16 records, u32 bytes of their rows }
 // It is either several records of one table without claims, or one record with its claim; all are marked alike. Its rows are
-// the next ones in its table's argument. A skipped record has no row there, but everything else: so it is decided like others.
+// the next ones in its table's argument. A skipped record has no row there, but everything else: so it is decided like others. If it has
+// a claim, a row of the table with its event id and nothing else takes the place of its own.
 
+import { markerRows } from '../clickhouse/tables.js';
 import type { RateLimit } from '../contract/limits.js';
 import { recordColumns, type TableName, tables } from '../contract/records.js';
+import { noEventId } from './event-id.js';
 import { fingerprintOfRow } from './fingerprint.js';
 
 /** One rate limit that a group must pass. */
@@ -57,7 +60,7 @@ export type Records = {
 
 /** What the suppressions say about a record. */
 export type Mark =
-  /** Its user is suppressed. It is decided and answered like others, but has no row. */
+  /** Its user is suppressed. It is decided and answered like others, but of its row only the id of its key is kept. */
   | 'skipped'
   /** Its anonymous user is not known to be suppressed, but a commit may have joined it to a suppressed user under this name. */
   | { readonly name: string; readonly joins?: undefined }
@@ -180,7 +183,8 @@ export function packGroups(groups: readonly Group[]): Packed {
         packed[claimAt + claimedBytes] = fingerprint;
         claimAt += claimBytes;
       }
-      if (isSkipped(mark)) written.end = start;
+      if (isSkipped(mark))
+        written.end = writeKeyRow(written.into, start, table, records.claimOf(first), rowNumber);
       rowNumber += end - first;
       runs += 1;
       const bits = (hasClaim ? 128 : 0) + (mark === undefined ? 0 : bitsOf(mark));
@@ -207,6 +211,22 @@ export function packGroups(groups: readonly Group[]): Packed {
       text: into.subarray(0, end),
     })),
   };
+}
+
+/** Rows without anybody and without an id, up to the id and from there to the row's number. */
+const emptyRows = tables.map((table) => markerRows[table].slice(0, -1).split(noEventId) as [string, string]);
+
+/** Writes the row of a key whose record is skipped, so that the key is known as long as others. Returns where it ends. */
+function writeKeyRow(
+  into: Buffer,
+  at: number,
+  table: number,
+  id: string | undefined,
+  rowNumber: number,
+): number {
+  if (id === undefined) return at;
+  const [before, after] = emptyRows[table] as [string, string];
+  return at + into.write(`${before}${id}${after}${rowNumber}\n`, at, 'latin1');
 }
 
 type Run = { readonly kind: number; records: number; bytes: number };

@@ -12,7 +12,7 @@
 --      last call), claims_kept_from (a minute), claim_window_minutes, claim_cursor, answer_cursor, claims_first_minute (no
 --      claim is older), keys_indexed_to (a number: the keys of segments up to it are in the index), keys_forgotten_to (a
 --      number: keys of segments up to it may be forgotten; 0 if none ever was), keys_forgotten_s (Redis's clock then),
---      keys_generation (of the index)
+--      keys_generation (of the index), receipts_minute (when receipts were last asked for)
 --   2  claims (hash of buckets)
 --   3  minutes of the clock (sorted set), each by the last number when the clock reached it, as far back as segments
 --      are not in the index
@@ -35,7 +35,7 @@ local call = redis.call
 
 local state = call('HMGET', state_key, 'clock_us', 'last_number', 'claim_clock_us', 'claim_clock_seen_us',
   'claim_cursor', 'answer_cursor', 'keys_indexed_to', 'keys_forgotten_to', 'claims_first_minute', 'keys_forgotten_s',
-  'keys_generation')
+  'keys_generation', 'receipts_minute')
 if not state[1] then return nil end
 local last_number = state[2] or '0'
 local indexed_to = state[7] or '0'
@@ -76,10 +76,11 @@ local forgot = tonumber(forgotten_to) > 0
 if forgot and not forgotten_s then forgotten_s = time[1] end
 
 local wants_index = wanted_from > first_minute and wanted_from > unindexed_from
-if forgot then
+-- For receipts too, which would have to look at all rows that are not indexed: for a day after the last one.
+if forgot or minute - tonumber(state[12] or '-1440') < 1440 then
   wants_index = wants_index or minute - unindexed_from > unindexed_minutes_max
-    or tonumber(indexed_to) < tonumber(forgotten_to) or not state[11]
 end
+if forgot then wants_index = wants_index or tonumber(indexed_to) < tonumber(forgotten_to) or not state[11] end
 
 -- 3. What has expired.
 

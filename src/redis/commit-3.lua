@@ -26,7 +26,7 @@
 --                                                             now or by a copy of this commit that comes later
 --   "*"  every record is stored, as nearly always
 --   "=" and a letter per record: "s" stored, "r" repeat, "d" repeat that says something else, "k" skipped: of a suppressed
---       user, "u" skipped, and its anonymous user could not be joined
+--       user, "u" skipped, and its anonymous user could not be joined. Of skipped records a row with the key's id is appended
 --   or, where a limit may lack room, one answer per group, joined by commas: its letters, or
 --   "l<i>:<ms>"  limit i (from 0) has no room for <ms> more
 -- Cost in commands: 3, + 3 or 4 per table, + 2 where a segment is full, + 3; with limits + 4 (a window's
@@ -301,6 +301,16 @@ local function all_claimed(run_at, count)
   return true
 end
 
+-- Notes that the key of the next row of a table is stored: the marker of its segments with the row's id and number. Nothing else tells
+-- whether a record with a key was skipped.
+local function keep_key(rows_of, bytes)
+  local id = string.match(rows_of.rows, '^%["%d+","(%x+)"', rows_of.at)
+  if not id then return end
+  local ending = sub(rows_of.rows, rows_of.at + bytes - 8, rows_of.at + bytes - 1)
+  local text = '["","' .. id .. sub(rows_of.marker, #id + 6, -2) .. string.match(ending, '%d+\n$')
+  rows_of.pieces[#rows_of.pieces + 1] = { text = text }
+end
+
 -- Notes that the next rows of a table are stored.
 local function keep(rows_of, bytes, records)
   local pieces = rows_of.pieces
@@ -317,13 +327,13 @@ end
 local function decide_run(limited)
   local kind, records, bytes
   kind, records, bytes, at = unpack_struct('>BI2I4', packed, at)
-  local letter, skipped = limited and 'r' or 's', nil
+  local letter, skipped, has_key, is_key = limited and 'r' or 's', nil, kind >= 128, false
   if kind >= 128 then
     kind = kind - 128
     if not limited then letter = claim(next_id) end
     next_id = next_id + 1
   end
-  if kind >= 64 then kind, skipped = kind - 64, 'k' end
+  if kind >= 64 then kind, skipped, is_key = kind - 64, 'k', true end
   if kind >= 32 then
     kind = kind - 32
     if names and not limited then
@@ -334,7 +344,12 @@ local function decide_run(limited)
   end
   local rows_of = tables[kind + 1]
   if letter == 's' then
-    if skipped then letter = skipped else keep(rows_of, bytes, records) end
+    if not skipped then
+      keep(rows_of, bytes, records)
+    else
+      letter = skipped
+      if is_key and bytes > 0 then keep(rows_of, bytes, 0) elseif has_key then keep_key(rows_of, bytes) end
+    end
   end
   rows_of.at = rows_of.at + bytes
   return string.rep(letter, records)
@@ -400,9 +415,9 @@ local backlog_rows_added = 0
 -- The rows of a table to store: as they came, unless some are repeats or limited.
 local function rows_to_append(rows_of)
   local pieces, rows = rows_of.pieces, rows_of.rows
-  if #pieces == 1 and pieces[1].to - pieces[1].from == #rows then return rows end
+  if #pieces == 1 and pieces[1].to and pieces[1].to - pieces[1].from == #rows then return rows end
   local kept = {}
-  for i, piece in ipairs(pieces) do kept[i] = sub(rows, piece.from, piece.to - 1) end
+  for i, piece in ipairs(pieces) do kept[i] = piece.text or sub(rows, piece.from, piece.to - 1) end
   return table.concat(kept)
 end
 
@@ -456,7 +471,7 @@ local function append_rows(index, rows_of)
 end
 
 for index, rows_of in ipairs(tables) do
-  if rows_of.kept > 0 then append_rows(index, rows_of) end
+  if #rows_of.pieces > 0 then append_rows(index, rows_of) end
 end
 
 if claim_count > 0 then

@@ -43,6 +43,8 @@ export const shardKeys = {
   indexing: (shard: number) => `${shardTag(shard)}:indexing`,
   /** Hash of anonymous users that commits have joined to suppressed ones, until all processes know them. */
   joined: (shard: number) => `${shardTag(shard)}:joined`,
+  /** How many keys an environment has asked about in this second. It expires. */
+  receipts: (shard: number, appId: string) => `${shardTag(shard)}:receipts:${appId}`,
   /** Hash of the answers of each process's last commit. */
   answers: (shard: number) => `${shardTag(shard)}:answers`,
 } as const;

@@ -23,6 +23,7 @@ export const scripts = {
   seal: confirmed('seal-2'),
   forget: load('forget-4'),
   ageClaims: load('age-claims-4'),
+  findClaims: confirmed('find-claims-5'),
   indexable: confirmed('indexable-2'),
   keysIndexed: load('keys-indexed-1'),
   noteRebuild: load('note-rebuild-1'),

@@ -20,6 +20,7 @@ export type LiveEnvironment = {
   readonly lenient: boolean;
   /** Whether the server endpoints take records only with a write key. */
   readonly needsWriteKey: boolean;
+  readonly hasWriteKey: boolean;
   /** Origins that the client library's messages are taken from; undefined: any. */
   readonly origins: ReadonlySet<string> | undefined;
   readonly shard: number;
@@ -93,7 +94,7 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
     environments = new Map(
       [...snapshot.environments].map(([appId, environment]) => [
         appId,
-        toLiveEnvironment(environment, shards, Number(snapshot.version)),
+        toLiveEnvironment(environment, shards, Number(snapshot.version), snapshot.writeKeys.has(appId)),
       ]),
     );
     byKeyHash = byHash(snapshot, environments);
@@ -178,6 +179,7 @@ function toLiveEnvironment(
   environment: Environment,
   shards: number,
   registryVersion: number,
+  hasWriteKey: boolean,
 ): LiveEnvironment {
   const limit = (name: LimitName): RateLimit | undefined => {
     const value = environment.limits[name];
@@ -190,6 +192,7 @@ function toLiveEnvironment(
     accountId: environment.account_id,
     lenient: environment.validation === 'lenient',
     needsWriteKey: environment.write_key === 'required',
+    hasWriteKey,
     origins: environment.origins === undefined ? undefined : new Set(environment.origins),
     shard: shardOf(environment.app_id, shards),
     allowedIdentities: new Set(environment.allowed_identities ?? []),

@@ -17,7 +17,12 @@ import { ImportError, readOptions } from '../../src/import/options.js';
 import type { Row } from '../../src/import/row.js';
 import { readRows } from '../../src/import/rows.js';
 import { utc } from '../../src/import/zones.js';
-import { createEnvironment, createEnvironments, unlimited } from '../harness/accounts.js';
+import {
+  createEnvironment,
+  createEnvironments,
+  unlimited,
+  untilRegistryIsRead,
+} from '../harness/accounts.js';
 import { credentials } from '../harness/clickhouse.js';
 import { plainEnvironment } from '../harness/environment.js';
 import { untilStored } from '../harness/ingestion.js';
@@ -678,6 +683,45 @@ describe('rows that are refused', () => {
     put('wide.ndjson', `${JSON.stringify({ ...wide, user: 'ada' })}\n`.repeat(1_000));
     const { code, counts } = await into(appId, 'wide.ndjson', '--event', 'x', '--identity', 'user');
     assert.deepEqual([code, keptOf(counts)], [0, { read: 1_000, kept: 1_000, refused: 0 }]);
+  });
+});
+
+describe('an import that is verified', () => {
+  test('ends well only if every row has a receipt, whether it was refused or is a repeat', async () => {
+    const appId = newAppId();
+    const { write_key: key } = (await sluice.admin('write-keys', 'create', appId)) as { write_key: string };
+    await untilRegistryIsRead(sluice);
+    const rows = Array.from({ length: 2_500 }, (_, n) => JSON.stringify({ user: `u${n}`, n }));
+    const file = put('verified.ndjson', `${rows.join('\n')}\n{"user": "u0", "n": 0}\n{"n": 1}\n`);
+    const how = ['--event', 'Verified', '--identity', 'user', '--verify'];
+    assert.match((await into(appId, file, ...how)).words, /--verify needs --write-key/);
+    const first = await into(appId, file, ...how, '--write-key', key);
+    assert.equal(first.code, 1, first.words);
+    assert.deepEqual(first.counts, {
+      read: 2_502,
+      stored: 2_501,
+      repeats: 0,
+      refused: 1,
+      verified: { stored: 2_501, waiting: 0, deleted: 0, unknown: 0 },
+    });
+    const messages = put(
+      'verified-messages.ndjson',
+      '{"type": "track", "event": "Paid", "userId": "u1", "messageId": "m1"}\n{"type": "identify", "userId": "u1", "anonymousId": "a1", "traits": {"plan": "pro"}, "messageId": "m2"}\n',
+    );
+    const second = await into(appId, messages, '--preset', 'segment', '--verify', '--write-key', key);
+    assert.equal(second.code, 0, second.words);
+    assert.match(second.words, /verified: stored 2/);
+    // Rows that somebody has removed by hand.
+    await sluice.rows(
+      `ALTER TABLE stored_events DELETE WHERE app_id = '${appId}' AND identity IN ('u5', 'u6') SETTINGS mutations_sync = 2`,
+    );
+    const third = await into(appId, file, ...how, '--write-key', key);
+    assert.equal(third.code, 1);
+    assert.match(
+      third.words,
+      /verified: stored 2,499, waiting 0, deleted 0, unknown 2; the unknown ones are not stored/,
+    );
+    assert.match((await into(appId, file, ...how, '--write-key', 'wrong')).words, /--verify: Unauthorized/);
   });
 });
 

@@ -202,8 +202,8 @@ describe('sluice-micro', () => {
 
     track({ app_id: '42', user_id: '9', identity: 'ada' }, '/api/v1/identify');
     track({ app_id: '42', event: 'Of ada, merged', user_id: '9' });
-    track({ app_id: '42', event: 'Of 7', user_id: '7' });
-    track({ app_id: '42', event: 'Of bob', identity: 'bob' });
+    track({ app_id: '42', event: 'Of 7', user_id: '7', idempotency_key: 'k7' });
+    track({ app_id: '42', event: 'Of bob', identity: 'bob', idempotency_key: 'kb' });
     track({ app_id: '43', event: 'Of another ada', identity: 'ada' });
     const preview = await post('/user_deletion', authorized(token), { users, dry_run: true });
     assert.deepEqual([preview.status, preview.body.users_found, preview.body.rows], [200, 2, 3]);
@@ -219,6 +219,18 @@ describe('sluice-micro', () => {
     assert.deepEqual(
       (await events()).map((one) => one.event),
       ['Of bob', 'Of another ada'],
+    );
+
+    const asked = { app_id: '42', idempotency_keys: ['kb', 'k7', 'none'] };
+    const headers = { 'content-type': 'application/json' };
+    const found = await fetch(`${url}/api/v1/receipts`, {
+      method: 'POST',
+      headers,
+      body: JSON.stringify(asked),
+    });
+    assert.deepEqual(
+      ((await found.json()) as { receipts: Entry[] }).receipts.map(({ status: told }) => told),
+      ['stored', 'deleted', 'unknown'],
     );
 
     const again = await post('/user_deletion', authorized(token), { users, reference: 'r-1' });

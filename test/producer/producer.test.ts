@@ -8,7 +8,13 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { createSluice, type Problem, type Refusal, SluiceError } from '../../src/libraries/producer/index.js';
+import {
+  createSluice,
+  type Problem,
+  type Receipt,
+  type Refusal,
+  SluiceError,
+} from '../../src/libraries/producer/index.js';
 import { createEnvironments, createTestAccount, unlimited } from '../harness/accounts.js';
 import { readUsers, untilStored } from '../harness/ingestion.js';
 import { withRedis } from '../harness/redis-client.js';
@@ -330,6 +336,41 @@ test('a program that ends by itself first sends what waits', async () => {
   const child = spawn(process.execPath, ['--input-type=module', '-e', program], { stdio: 'inherit' });
   assert.deepEqual(await once(child, 'exit'), [0, null]);
   assert.deepEqual(await countNumbers('Finished'), { rows: 30, numbers: 30, max: 29 });
+});
+
+test('tells what has become of any number of records, by their keys, to who has a write key', async () => {
+  const { write_key: writeKey } = (await sluice.admin('write-keys', 'create', appId)) as {
+    write_key: string;
+  };
+  const client = createSluice({ appId, baseUrl, writeKey });
+  for (let n = 0; n < 1_500; n++)
+    void client.track({ event: 'Receipted', identity: `r${n}`, idempotencyKey: `receipt ${n}` });
+  await client.flush();
+  await untilStored(sluice);
+  const keys = Array.from({ length: 1_501 }, (_, n) => `receipt ${n}`);
+  const found: Receipt[] = [];
+  for await (const receipt of client.receipts(keys)) found.push(receipt);
+  assert.deepEqual(
+    found.map(({ idempotencyKey, status }) => `${idempotencyKey} ${status}`),
+    keys.map((key, n) => `${key} ${n < 1_500 ? 'stored' : 'unknown'}`),
+  );
+  const [row] = await sluice.rows<{ id: string; segment: string }>(
+    `SELECT toString(event_id) AS id, toString(segment) AS segment FROM events WHERE app_id = '${appId}' AND identity = 'r7'`,
+  );
+  assert.deepEqual([found[7]?.eventId, found[7]?.segment], [row?.id, row?.segment]);
+  assert.ok(Math.abs(Date.now() - Number(found[7]?.acceptedAt)) < 120_000);
+
+  const ended = new AbortController();
+  const stopped = client.receipts(keys, { signal: ended.signal });
+  ended.abort(new Error('enough'));
+  await assert.rejects(stopped.next(), /enough/);
+  const wrong = createSluice({ appId, baseUrl, writeKey: 'wrong' });
+  await assert.rejects(
+    wrong.receipts(['k']).next(),
+    (error) => error instanceof SluiceError && error.code === 'unauthorized',
+  );
+  await assert.rejects(createSluice({ appId, baseUrl }).receipts(['k']).next(), /needs the option writeKey/);
+  await Promise.all([client, wrong].map((one) => one.close()));
 });
 
 test('users are deleted in requests of 10,000, and an interrupted call can be continued', async () => {

@@ -267,6 +267,7 @@ describe('the tables of limits say what the contract says', () => {
       deletionTargetsMax: 'users in a deletion request',
       lookupUsersMax: 'users in a look-up in a deletion',
       exportUsersMax: 'users in a request for an export',
+      receiptKeysMax: 'keys in a request for receipts',
       documentDepthMax: 'levels of nesting in JSON',
       documentContainersMax: 'arrays and objects in a request of more than 64 KiB',
       documentNamesMax: 'names in a request of more than 64 KiB',

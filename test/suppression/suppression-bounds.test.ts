@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
+import { stampRows } from '../../src/clickhouse/stamps.js';
 import { suppressions as bounds } from '../../src/contract/limits.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import {
@@ -18,8 +19,9 @@ import { joinTo, moveJoins, moveSomeJoins } from '../../src/privacy/suppression/
 import { createNameHasher, inEnvironment } from '../../src/privacy/suppression/names.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { suppressionChanges } from '../../src/tuning.js';
+import { rowsOfStored } from '../../workers/segment-bytes.js';
 import { type RedisHandle, startRedis } from '../harness/services.js';
-import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
+import { commit, epoch, eventIdOf, eventRecord, group, loadShard } from '../support/shard.js';
 
 const accountId = '7';
 const appId = '1000000001';
@@ -246,7 +248,7 @@ test('who joins ever new users keeps no move of them from ending', async () => {
   assert.deepEqual([await isJoined(many), await redis.hlen(shardKeys.joined(0))], [true, 0]);
 });
 
-test('a skipped record takes its key, counts towards its limits and leaves nothing else', async () => {
+test('a skipped record takes its key, counts towards its limits and leaves nothing else but the id of its key', async () => {
   const limit = { digest: 'c'.repeat(24), cost: 1, limit: { max: 2, windowMs: 60_000, granularityMs: 1 } };
   const keyed = (claim: string) => ({
     ...group([eventRecord('skipped', claim)], [limit]),
@@ -256,14 +258,24 @@ test('a skipped record takes its key, counts towards its limits and leaves nothi
   assert.equal(await commit(redis, [keyed('a')]), 'r');
   assert.match(await commit(redis, [keyed('b')]), /^l0:/);
   assert.equal(await commit(redis, [group([eventRecord('other row', 'a')])]), 'd');
-  assert.deepEqual(await redis.zrange(shardKeys.segments(0), '0', '-1'), [], 'no segment');
-  assert.deepEqual(await redis.hgetall(shardKeys.segmentRows(0)), {});
+  const [only, ...others] = await redis.zrange(shardKeys.segments(0), '0', '-1');
+  assert.deepEqual(others, []);
+  assert.deepEqual(Object.values(await redis.hgetall(shardKeys.segmentRows(0))), ['0']);
+  const lines = stampRows(await rowsOfStored((await redis.getBuffer(`{s0}:segment:${only}`)) as Buffer));
+  const [marker = [], kept = []] = lines.bytes
+    .toString()
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as unknown[]);
+  assert.equal(lines.rows, 1);
+  assert.equal(kept[1], eventIdOf('a'));
+  assert.deepEqual(kept.toSpliced(1, 1).slice(0, 7), marker.toSpliced(1, 1).slice(0, 7));
   const mixed = {
     ...group([eventRecord('one'), eventRecord('two'), eventRecord('three')]),
     marks: [undefined, 'skipped' as const, undefined],
   };
   assert.equal(await commit(redis, [mixed]), 'sks');
-  const [member] = await redis.zrange(shardKeys.segments(0), '0', '-1');
+  const [member] = await redis.zrange(shardKeys.segments(0), '-1', '-1');
   const rows = (await redis.get(`{s0}:segment:${member}`)) ?? '';
   assert.deepEqual(rows.match(/"(one|two|three|skipped)"/g), ['"one"', '"three"']);
 });

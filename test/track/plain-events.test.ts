@@ -31,6 +31,7 @@ function contextOf(limits: LiveEnvironment['limits'], lenient = false) {
   const environment: LiveEnvironment = {
     registryVersion: 0,
     needsWriteKey: false,
+    hasWriteKey: false,
     origins: undefined,
     appId: '1000000001',
     accountId: '1',

@@ -1,10 +1,12 @@
 // What a collector for tests remembers instead of storing it: the records that were taken, as rows of the tables, and what was
 // refused. It takes the place of the commit, so all that comes before that is the service's own. Bounded: the oldest goes first.
 
+import type { Receipt } from '../../contract/answers.js';
 import { micro } from '../../contract/limits.js';
 import type { OutcomeCode } from '../../contract/outcomes.js';
 import { recordColumns, tables } from '../../contract/records.js';
 import type { Committer } from '../../ingest/commit.js';
+import { asUuid } from '../../ingest/event-id.js';
 import type { Records } from '../../ingest/pack.js';
 
 export type Fields = Readonly<Record<string, unknown>>;
@@ -26,6 +28,8 @@ export type Memory = {
   readonly events: List;
   readonly rejected: List;
   readonly committer: Committer;
+  /** What has become of the record with this event id. */
+  receiptOf(id: string): Omit<Receipt, 'idempotency_key'>;
   /** Forgets all of it, keys too. */
   reset(): void;
 };
@@ -34,7 +38,8 @@ export type Memory = {
 export type List = {
   add(entry: Fields, bytes: number): void;
   all(): Fields[];
-  remove(where: (entry: Fields) => boolean): void;
+  /** Returns what was removed. */
+  remove(where: (entry: Fields) => boolean): readonly Fields[];
   dropped(): number;
   clear(): void;
 };
@@ -42,15 +47,16 @@ export type List = {
 export function createMemory(nowMs: () => number = Date.now): Memory {
   const events = createList();
   const rejected = createList();
-  let keys = new Set<string>();
+  /** By event id, the records that were taken under keys; undefined once they are deleted. */
+  let keys = new Map<string, Fields | undefined>();
+  const keyOf = new WeakMap<Fields, string>();
 
   /** The letter with which a commit answers for the record. */
   function take(records: Records, at: number, into: Buffer): 's' | 'r' {
     const key = records.claimOf(at);
     if (key !== undefined) {
       if (keys.has(key)) return 'r';
-      if (keys.size >= micro.keysMax) keys.delete(keys.values().next().value as string);
-      keys.add(key);
+      if (keys.size >= micro.keysMax) keys.delete(keys.keys().next().value as string);
     }
     const text = into.toString('utf8', 0, records.write(into, 0, at, at + 1, 0));
     const table = tables[records.tableOf(at)] as keyof typeof recordColumns;
@@ -64,16 +70,32 @@ export function createMemory(nowMs: () => number = Date.now): Memory {
       user_id: user_id === null ? null : String(user_id),
       received_at: receivedAt,
     };
-    events.add(
-      table === 'user_identities' ? entry : { ...entry, time: timeOf(row.time) ?? receivedAt },
-      text.length,
-    );
+    const kept = table === 'user_identities' ? entry : { ...entry, time: timeOf(row.time) ?? receivedAt };
+    events.add(kept, text.length);
+    if (key !== undefined) {
+      keys.set(key, kept);
+      keyOf.set(kept, key);
+    }
     return 's';
   }
 
+  function remove(where: (entry: Fields) => boolean): readonly Fields[] {
+    const removed = events.remove(where);
+    for (const entry of removed) {
+      const key = keyOf.get(entry);
+      if (key !== undefined) keys.set(key, undefined);
+    }
+    return removed;
+  }
+
   return {
-    events,
+    events: { ...events, remove },
     rejected,
+    receiptOf: (id) => {
+      const entry = keys.get(id);
+      if (entry === undefined) return { status: keys.has(id) ? 'deleted' : 'unknown' };
+      return { status: 'stored', event_id: asUuid(id), segment: '1', accepted_at: String(entry.received_at) };
+    },
     committer: {
       submit({ groups }, settle) {
         const letters = groups.map(({ records }) => {
@@ -88,7 +110,7 @@ export function createMemory(nowMs: () => number = Date.now): Memory {
     reset() {
       events.clear();
       rejected.clear();
-      keys = new Set();
+      keys = new Map();
     },
   };
 }
@@ -122,9 +144,12 @@ function createList(): List {
     },
     all: () => kept.slice(first).map(({ entry }) => entry),
     remove(where) {
-      kept = kept.slice(first).filter(({ entry }) => !where(entry));
+      const all = kept.slice(first);
+      kept = all.filter(({ entry }) => !where(entry));
       first = 0;
       bytes = kept.reduce((sum, one) => sum + one.bytes, 0);
+      const left = new Set(kept);
+      return all.filter((one) => !left.has(one)).map(({ entry }) => entry);
     },
     dropped: () => dropped,
     clear() {

@@ -9,12 +9,14 @@ import { everyBody } from '../../http/endpoints/byte-allowance.js';
 import { collectRoutes } from '../../http/endpoints/collect.js';
 import { healthRoutes } from '../../http/endpoints/health.js';
 import { ingestRoutes } from '../../http/endpoints/ingest.js';
+import { receiptRoutes } from '../../http/endpoints/receipts.js';
 import { segmentRoutes } from '../../http/endpoints/segment.js';
 import { sdkRoutes } from '../../http/pages/sdk.js';
 import { openToPages } from '../../http/protocol/cors.js';
 import type { Exchange } from '../../http/protocol/exchange.js';
 import { readParameters } from '../../http/protocol/query.js';
 import { listen, notFound, type Route, type Server, withoutBody } from '../../http/protocol/server.js';
+import { eventIdOfKey } from '../../ingest/event-id.js';
 import { createLimitKeys } from '../../ingest/limit-key.js';
 import type { Log } from '../../log.js';
 import type { Environments, LiveEnvironment } from '../../registry/environments.js';
@@ -83,6 +85,16 @@ export async function startMicro(options: MicroOptions): Promise<Server> {
     ...ingestRoutes(ingestion),
     ...collectRoutes(collected),
     ...segmentRoutes({ ...ingestion, publicBaseUrl }),
+    ...receiptRoutes({
+      ...ingestion,
+      hasWriteKey: () => true,
+      find: async ({ appId }, keys) =>
+        keys.map((key) => ({
+          idempotency_key: key,
+          ...memory.receiptOf(eventIdOfKey(appId, key, 'shared')),
+        })),
+      log,
+    }),
     ...deletionRoutes({ publicBaseUrl, events: memory.events, log }),
     ...sdkRoutes({ folder, paths: sdkPaths, log }),
     ...healthRoutes(() => ({ ready: true, missing: [] })),
@@ -157,6 +169,7 @@ function environmentsOf(lenient: () => boolean): Environments {
           accountId: appId,
           lenient: lenient(),
           needsWriteKey: false,
+          hasWriteKey: true,
           origins: undefined,
           shard: 0,
           allowedIdentities: new Set(),

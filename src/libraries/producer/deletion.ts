@@ -3,28 +3,16 @@
 
 import { isStuck } from '../../contract/deletion-states.js';
 import { counts } from '../../contract/lengths.js';
-import { type OutcomeCode, outcomes } from '../../contract/outcomes.js';
-import { codeOfFault, errorOf, faultOf, parseObject, retryAfterMs } from './answers.js';
-import { createBackoff } from './backoff.js';
+import { parseObject } from './answers.js';
+import { createCalls, pause } from './calls.js';
 import { producerLimits as limits } from './limits.js';
 import type { Settings } from './options.js';
-import { type Answer, bodyOf, type Transport } from './transport.js';
+import { type DeletionProgress, SluiceError } from './refusal.js';
+import type { Answer, Transport } from './transport.js';
 
 export type UserToDelete =
   | { readonly identity: string; readonly userId?: undefined }
   | { readonly userId: string | number; readonly identity?: undefined };
-
-export type DeletionRequest = { readonly id: string; readonly isComplete: boolean };
-
-/** As JSON it can be kept, and given as `resume`. */
-export type DeletionProgress = {
-  /** In the order of the submission. */
-  readonly requests: readonly DeletionRequest[];
-  /** How many of the users were submitted, from the first on. */
-  readonly submittedUsers: number;
-  /** All are submitted, and every request is complete. */
-  readonly isComplete: boolean;
-};
 
 export type DeleteOptions = {
   /**
@@ -40,22 +28,6 @@ export type Deletion = AsyncIterable<DeletionProgress> & {
   /** Goes through all of it; settles with the last progress, rejects with SluiceError. */
   done(): Promise<DeletionProgress>;
 };
-
-/** A refusal of the deletion API. */
-export class SluiceError extends Error {
-  override readonly name = 'SluiceError';
-  readonly code: string;
-  readonly status: number;
-  /** How far it was, to resume. */
-  readonly progress: DeletionProgress;
-
-  constructor(message: string, code: string, status: number, progress: DeletionProgress) {
-    super(message);
-    this.code = code;
-    this.status = status;
-    this.progress = progress;
-  }
-}
 
 const base = '/api/public/v0';
 
@@ -105,29 +77,7 @@ async function* runDeletion(
     isComplete: isSubmitted && watched.every(({ isComplete }) => isComplete),
   });
 
-  const fail = (answer: Answer): SluiceError => {
-    const error = errorOf(parseObject(answer.text));
-    const message = error === undefined ? faultOf(answer) : error.message;
-    return new SluiceError(message, error?.code ?? codeOfFault(answer), answer.status, progress());
-  };
-
-  /** Repeats the request until the answer is final. */
-  async function ask(
-    method: 'GET' | 'POST',
-    path: string,
-    authorization: string,
-    body?: string,
-  ): Promise<Answer> {
-    const backoff = createBackoff();
-    const sent = body === undefined ? undefined : await bodyOf(body, settings.gzip);
-    for (;;) {
-      signal?.throwIfAborted();
-      const answer = await transport.send({ method, path, authorization, ...(sent && { body: sent }) });
-      if (!isForLater(answer)) return answer;
-      if (answer.fault === 'closed') throw fail(answer);
-      await pause(backoff.fail(retryAfterMs(answer)), signal);
-    }
-  }
+  const { ask, fail } = createCalls(settings, transport, signal, progress);
 
   /** With a token, which is asked for again when it has ended. */
   async function askWithToken(method: 'GET' | 'POST', path: string, body?: string): Promise<Answer> {
@@ -221,27 +171,4 @@ async function* chunksOf(
     chunk = [];
   }
   if (chunk.length > 0) yield chunk;
-}
-
-function isForLater(answer: Answer): boolean {
-  const code = errorOf(parseObject(answer.text))?.code;
-  if (code === undefined) return answer.status === 0 || answer.status === 429 || answer.status >= 500;
-  return Object.hasOwn(outcomes, code)
-    ? outcomes[code as OutcomeCode].retry === 'later'
-    : answer.status === 429 || answer.status >= 500;
-}
-
-function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  return new Promise((settle, reject) => {
-    const timer = setTimeout(end, ms);
-    function end(): void {
-      signal?.removeEventListener('abort', abort);
-      settle();
-    }
-    function abort(): void {
-      clearTimeout(timer);
-      reject(signal?.reason);
-    }
-    signal?.addEventListener('abort', abort, { once: true });
-  });
 }

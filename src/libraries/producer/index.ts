@@ -1,14 +1,8 @@
 // What the package `sluice-server` exports.
 
-export {
-  type DeleteOptions,
-  type Deletion,
-  type DeletionProgress,
-  type DeletionRequest,
-  SluiceError,
-  type UserToDelete,
-} from './deletion.js';
+export type { DeleteOptions, Deletion, UserToDelete } from './deletion.js';
 export type { SluiceOptions } from './options.js';
+export type { Receipt, ReceiptsOptions } from './receipts.js';
 export type {
   EventUser,
   Identification,
@@ -20,6 +14,7 @@ export type {
   UserPropertyValue,
   Validation,
 } from './records.js';
+export { type DeletionProgress, type DeletionRequest, SluiceError } from './refusal.js';
 export type { Dropped, Ignored, Problem, Refusal } from './reports.js';
 export type { SignalOptions } from './signals.js';
 export { createSluice, type Sluice } from './sluice.js';

@@ -11,7 +11,7 @@ export type SluiceOptions<V extends Validation = 'strict'> = {
   readonly baseUrl: string;
   /** `lenient` if the environment is: then properties may hold what it mends, such as booleans and objects. Default: `strict`. */
   readonly validation?: V;
-  /** For an environment that requires one. */
+  /** For an environment that requires one, and for `receipts`. */
   readonly writeKey?: string | undefined;
   /** The account's API key, for `deleteUsers`; `appId` must then be Main Production's. */
   readonly apiKey?: string | undefined;

@@ -4,6 +4,7 @@ import { type DeleteOptions, type Deletion, deleteUsers, type UserToDelete } fro
 import { createLanes } from './lanes.js';
 import { producerLimits as limits } from './limits.js';
 import { readOptions, type SluiceOptions } from './options.js';
+import { findReceipts, type Receipt, type ReceiptsOptions } from './receipts.js';
 import {
   createRecorder,
   type EventProperties,
@@ -42,6 +43,14 @@ export type Sluice<V extends Validation = 'strict'> = {
   closeOnSignals(options?: SignalOptions): () => void;
   /** Deletes any number of users and reports its progress. Nothing happens before the first use of the result. */
   deleteUsers(users: Iterable<UserToDelete> | AsyncIterable<UserToDelete>, options?: DeleteOptions): Deletion;
+  /**
+   * Says what has become of records, by their idempotency keys, in the order of the keys. Needs the option `writeKey`. Throws SluiceError
+   * if the service refuses.
+   */
+  receipts(
+    keys: Iterable<string> | AsyncIterable<string>,
+    options?: ReceiptsOptions,
+  ): AsyncGenerator<Receipt, void, undefined>;
   on<Name extends ReportName>(name: Name, listener: (report: Reports[Name]) => void): void;
   off<Name extends ReportName>(name: Name, listener: (report: Reports[Name]) => void): void;
   /** Records in memory that the service has not answered for. */
@@ -234,6 +243,7 @@ export function createSluice<V extends Validation = 'strict'>(options: SluiceOpt
       return closeOnSignals((deadlineMs) => this.close(deadlineMs), signalOptions);
     },
     deleteUsers: (users, deleteOptions) => deleteUsers(settings, transport, users, deleteOptions),
+    receipts: (keys, receiptsOptions) => findReceipts(settings, transport, keys, receiptsOptions),
     on: reporter.on,
     off: reporter.off,
     get waitingRecords() {

@@ -1,0 +1,146 @@
+// POST /api/v1/receipts: what has become of records, by their idempotency keys. Only callers with a write key of the environment are
+// told: they have sent the records. A record of a suppressed user is answered for like any other, as where it was sent.
+
+import { type Receipt, receiptsAnswerSchema } from '../../contract/answers.js';
+import { bodies, counts, receipts, receiving } from '../../contract/limits.js';
+import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
+import { type ReceiptsInput, receiptsSchema } from '../../contract/schemas.js';
+import { Compile } from '../../contract/typebox.js';
+import { fieldNames, noIgnoredFields, noteIgnored, textOfIgnored } from '../../ingest/ignored-fields.js';
+import type { ReceiptsLimited } from '../../insights/receipts.js';
+import type { Log } from '../../log.js';
+import { type Document, parseDocument } from '../../parsing/document.js';
+import { explain, refuseLoneSurrogates } from '../../parsing/explain.js';
+import { readLargeDocument } from '../../parsing/large-document.js';
+import { createPlaces } from '../../places.js';
+import type { Environments, LiveEnvironment } from '../../registry/environments.js';
+import { ignoredHeader, json, type OpenApiPart, operation, ref } from '../openapi/document.js';
+import { bodyGuard, readJsonBody } from '../protocol/body.js';
+import { ignoredFieldsHeader } from '../protocol/cors.js';
+import type { Exchange } from '../protocol/exchange.js';
+import { attendOrRefuse } from '../protocol/failed.js';
+import type { Guard } from '../protocol/guard.js';
+import type { Route } from '../protocol/server.js';
+import { runInSlices } from '../protocol/slices.js';
+import { asUnauthorized, refuseUnauthorized } from '../protocol/unauthorized.js';
+import { appIdOf, findEnvironment, refuseNumericAppId } from './app-id.js';
+import { type ForStrangers, withinAllowance } from './byte-allowance.js';
+import { needsWriteKey, type WriteAccess, writeKeyChallenge } from './write-access.js';
+
+export type ReceiptsApiOptions = ForStrangers & {
+  readonly environments: Environments;
+  /** Whether the caller has a write key of the environment. */
+  readonly hasWriteKey: WriteAccess;
+  /** Settles with the receipts of keys, in their order. */
+  readonly find: (
+    environment: LiveEnvironment,
+    keys: readonly string[],
+  ) => Promise<readonly Receipt[] | ReceiptsLimited>;
+  readonly log: Log;
+};
+
+const path = '/api/v1/receipts';
+const list = { field: 'idempotency_keys', recordsMax: counts.receiptKeysMax };
+const asked = Compile(receiptsSchema);
+const known = fieldNames(receiptsSchema);
+
+export function receiptRoutes(options: ReceiptsApiOptions): Route[] {
+  const { environments, hasWriteKey, find, largeBodies, log } = options;
+  const places = createPlaces(receipts.places);
+  const failing = { log, what: 'receipts could not be found', otherwise: later, isForCallers: true };
+
+  const take = withinAllowance(path, largeBodies, (exchange, body, owned) => {
+    if (body.length <= receiving.largeBytesMin) return answerFor(exchange, parseDocument(body));
+    const whole = owned ? body : Buffer.from(body);
+    const reading = function* () {
+      answerFor(exchange, yield* readLargeDocument(whole, list));
+    };
+    runInSlices(exchange, reading());
+  });
+
+  function answerFor(exchange: Exchange, document: Document | Rejection): void {
+    attendOrRefuse(exchange, failing, answer(exchange, document));
+  }
+
+  async function answer(exchange: Exchange, document: Document | Rejection): Promise<void> {
+    if ('code' in document) return exchange.refuse(document);
+    const { value, surrogates } = document;
+    const appId = appIdOf(value);
+    if (typeof appId !== 'string') return exchange.refuse(appId);
+    const environment = environments.get(appId) ?? (await findEnvironment(environments, appId));
+    if ('code' in environment) return exchange.refuse(environment);
+    const refusal = refusalOf(environment, exchange, value);
+    if (refusal === needsWriteKey) return refuseUnauthorized(exchange, refusal, writeKeyChallenge);
+    const wrong =
+      refusal ?? explain(asked, value) ?? (surrogates ? refuseLoneSurrogates(value as object) : undefined);
+    if (wrong !== undefined) return exchange.refuse(wrong);
+    const ignored = noIgnoredFields();
+    noteIgnored(value, known, ignored);
+    if (ignored.count > 0) exchange.addHeader(ignoredFieldsHeader, textOfIgnored(ignored));
+
+    const { idempotency_keys: keys } = value as ReceiptsInput;
+    const found = await places.within({ account: environment.accountId }, () => find(environment, keys));
+    if (found === 'busy') return exchange.refuse(later);
+    if ('waitMs' in found)
+      return exchange.refuse(tooMany, {}, [['Retry-After', String(Math.ceil(found.waitMs / 1000))]]);
+    exchange.reply(200, JSON.stringify({ receipts: found }));
+  }
+
+  function refusalOf(
+    environment: LiveEnvironment,
+    exchange: Exchange,
+    value: unknown,
+  ): Rejection | undefined {
+    if (!environment.hasWriteKey) return noWriteKey;
+    if (!hasWriteKey(environment, exchange.framing.authorization)) return needsWriteKey;
+    return refuseNumericAppId(environment, value);
+  }
+
+  return [
+    {
+      method: 'post',
+      path,
+      handle: (exchange) => readJsonBody(exchange, bodies.lookupBytesMax, take),
+      doc,
+    },
+  ];
+}
+
+const later = rejection('overloaded', outcomes.overloaded.meaning);
+const noWriteKey = rejection('write_key_required', outcomes.write_key_required.meaning);
+const tooMany = rejection(
+  'rate_limited',
+  `An environment may ask about ${receipts.keysPerSecondMax} keys a second.`,
+);
+
+/** A write key, which has to exist. */
+const guard: Guard = {
+  ...asUnauthorized,
+  security: [{ writeKey: [] }, { writeKeyAsToken: [] }],
+  refuses: ['unauthorized', 'write_key_required', 'unknown_app_id', 'rate_limited', 'overloaded'],
+};
+
+export const receiptsPart: OpenApiPart = {
+  tag: { name: 'Receipts', description: 'What has become of the records that servers have sent.' },
+  schemas: { ReceiptsRequest: receiptsSchema, Receipts: receiptsAnswerSchema },
+};
+
+const doc = operation(
+  {
+    id: 'findReceipts',
+    tag: receiptsPart.tag.name,
+    summary: 'What has become of records, by their idempotency keys',
+    description: [
+      'With a write key of the environment, which must have one. Each key is answered for, in the order asked, also one that is asked twice; a record that came by several endpoints is known by its key alone.',
+      'A record of a suppressed user is answered for as if it were stored, as where it was sent.',
+      `At most ${receipts.keysPerSecondMax} keys a second for each environment.`,
+    ].join('\n\n'),
+    body: json(ref('ReceiptsRequest')),
+    answers: {
+      200: { description: 'In the order asked.', headers: ignoredHeader, content: json(ref('Receipts')) },
+    },
+    refuses: ['missing_field', 'invalid_type', 'empty', 'too_long', 'too_many_records', 'invalid_text'],
+  },
+  bodyGuard,
+  guard,
+);

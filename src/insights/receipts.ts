@@ -1,0 +1,157 @@
+// Receipts: what has become of the records with given idempotency keys of one environment. Redis says which keys it remembers and
+// where their records can be, ClickHouse's index which segments own the others. Only records that neither has settled are looked for
+// by their rows: those of the last minutes. Nothing is stored, and no answer depends on another environment.
+//
+// Redis is asked first. Whatever it names as stored is in ClickHouse then, and stays known there, even if it is deleted meanwhile.
+
+import type { ClickHouseClient } from '../clickhouse/client.js';
+import { codeOfFault, faultCodes } from '../clickhouse/client.js';
+import { lookUpIndexed } from '../clickhouse/key-look-up.js';
+import { findFailedRows, findStoredRows, type Ids, idBytes } from '../clickhouse/keyed-rows.js';
+import { keyBytes } from '../clickhouse/row-keys.js';
+import type { Receipt } from '../contract/answers.js';
+import { StateNotLoaded, Unavailable } from '../contract/errors.js';
+import { receipts as limits } from '../contract/limits.js';
+import { asUuid, eventIdOfKey } from '../ingest/event-id.js';
+import type { Redis } from '../redis/client.js';
+import { shardKeys } from '../redis/keys.js';
+import { runScript, scripts } from '../redis/scripts.js';
+import type { LiveEnvironment } from '../registry/environments.js';
+import { receipts } from '../tuning.js';
+
+export type ReceiptOptions = {
+  readonly redis: Redis;
+  /** The server that has the environment's rows. */
+  readonly clickhouse: ClickHouseClient;
+  readonly epoch: string;
+};
+
+/** There is no room for so many keys for so long. */
+export type ReceiptsLimited = { readonly waitMs: number };
+
+/** Bytes of an id in a claim. */
+const claimedBytes = 13;
+
+/** The index of keys has to be made first; workers do it. */
+class NotIndexed extends Unavailable {
+  override readonly toCallers = 'Nothing was stored: the index of idempotency keys is being made; ask again.';
+
+  constructor() {
+    super('receipts were asked for, and the index of keys is being made');
+  }
+}
+
+/**
+ * Finds the receipts of keys, which may repeat, in their order. Rejects with a Fault or with the stores' errors: then nothing is
+ * known, and the same may be asked again.
+ */
+export async function findReceipts(
+  options: ReceiptOptions,
+  { appId, shard }: Pick<LiveEnvironment, 'appId' | 'shard'>,
+  keys: readonly string[],
+): Promise<Receipt[] | ReceiptsLimited> {
+  const { clickhouse } = options;
+  const idOf = new Map(keys.map((key) => [key, eventIdOfKey(appId, key, 'shared')]));
+  const ids = [...new Set(idOf.values())];
+  const found = await findClaims(options, shard, appId, ids);
+  if ('waitMs' in found) return found;
+  const claims: Claims = found;
+
+  const [index, failed] = await Promise.all([
+    lookUpIndexed(clickhouse, shard, idsOf(ids, keyBytes), receipts.clickhouseMsMax),
+    bounded(findFailedRows(clickhouse, appId, idsOf(ids))),
+  ]);
+  const isIndexed = index.indexedTo >= claims.forgottenTo;
+  const unsettled = ids.filter((_, i) => claims.ageOf(i) >= 0 && index.ownerOf(i) === undefined);
+  const stored =
+    unsettled.length === 0
+      ? new Map<string, bigint>()
+      : await bounded(
+          findStoredRows(clickhouse, appId, idsOf(unsettled), [claims.above, index.indexedTo], claims.to),
+        );
+
+  const receiptOfId = new Map(ids.map((id, i) => [id, receiptOf(id, i)]));
+  return keys.map((key) => ({
+    idempotency_key: key,
+    ...(receiptOfId.get(idOf.get(key) as string) as Status),
+  }));
+
+  function receiptOf(id: string, i: number): Status {
+    if (index.isGone(i)) return { status: 'deleted' };
+    if (failed.has(id)) return { status: 'waiting' };
+    const segment = index.ownerOf(i) ?? stored.get(id);
+    if (segment !== undefined) return storedIn(segment, id);
+    const age = claims.ageOf(i);
+    if (age >= 0) return { status: age > claims.settledAge ? 'unknown' : 'waiting' };
+    if (!isIndexed) throw new NotIndexed();
+    return { status: 'unknown' };
+  }
+}
+
+type Status = Omit<Receipt, 'idempotency_key'>;
+
+type Claims = {
+  /** The age of an id's claim in minutes; -1 if Redis has none. */
+  ageOf(index: number): number;
+  /** The records of claims that are older than this are stored, unless they were deleted or lost. */
+  readonly settledAge: number;
+  /** The segments of the claimed records have numbers above this one, and up to the other. */
+  readonly above: bigint;
+  readonly to: bigint;
+  /** Redis may have forgotten keys of segments up to this number. */
+  readonly forgottenTo: bigint;
+};
+
+async function findClaims(
+  { redis, epoch }: ReceiptOptions,
+  shard: number,
+  appId: string,
+  ids: readonly string[],
+): Promise<Claims | ReceiptsLimited> {
+  const answer = await runScript(
+    redis,
+    scripts.findClaims,
+    [
+      shardKeys.state(shard),
+      shardKeys.segments(shard),
+      shardKeys.claims(shard),
+      shardKeys.claimMinutes(shard),
+      shardKeys.receipts(shard, appId),
+    ],
+    [epoch, idsOf(ids, claimedBytes).bytes, limits.keysPerSecondMax],
+  );
+  if (answer === null) throw new StateNotLoaded();
+  if (typeof answer === 'number') return { waitMs: answer };
+  const [ages, settledAge, above, to, forgottenTo] = answer as [string, string, string, string, string];
+  return {
+    ageOf: (index) => Number.parseInt(ages.slice(4 * index, 4 * index + 4), 16) - 1,
+    settledAge: Number(settledAge),
+    above: BigInt(above),
+    to: BigInt(to),
+    forgottenTo: BigInt(forgottenTo),
+  };
+}
+
+/** The first bytes of ids. */
+function idsOf(ids: readonly string[], bytesOfEach: number = idBytes): Ids {
+  const bytes = Buffer.allocUnsafe(bytesOfEach * ids.length);
+  for (const [i, id] of ids.entries()) bytes.write(id, bytesOfEach * i, bytesOfEach, 'hex');
+  return { bytes, count: ids.length };
+}
+
+/** More rows would have to be read than a request may cost. Workers index them, now that receipts are asked for. */
+async function bounded<Found>(found: Promise<Found>): Promise<Found> {
+  return found.catch((error: unknown) => {
+    throw codeOfFault(error) === faultCodes.tooManyRows ? new NotIndexed() : error;
+  });
+}
+
+/** A segment's number is the time at which it was opened, in microseconds. */
+function storedIn(segment: bigint, id: string): Status {
+  return {
+    status: 'stored',
+    event_id: asUuid(id),
+    segment: String(segment),
+    accepted_at: new Date(Number(segment / 1000n)).toISOString(),
+  };
+}

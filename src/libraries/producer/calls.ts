@@ -1,0 +1,77 @@
+// Calls that wait for their answer: requests about deletions, receipts and the administration. Each is repeated until the answer is final.
+
+import { type OutcomeCode, outcomes } from '../../contract/outcomes.js';
+import { codeOfFault, errorOf, faultOf, parseObject, retryAfterMs } from './answers.js';
+import { createBackoff } from './backoff.js';
+import type { Settings } from './options.js';
+import { type DeletionProgress, SluiceError } from './refusal.js';
+import { type Answer, bodyOf, type Call, type Transport } from './transport.js';
+
+export type Calls = {
+  /**
+   * Settles with the first answer that is final. Rejects with the signal's reason, and with SluiceError when the client is closed.
+   */
+  ask(
+    method: Call['method'],
+    path: string,
+    authorization: string | undefined,
+    body?: string,
+  ): Promise<Answer>;
+  /** The error for an answer that is none of those expected. */
+  fail(answer: Answer): SluiceError;
+};
+
+export function createCalls(
+  { gzip }: Pick<Settings, 'gzip'>,
+  transport: Transport,
+  signal: AbortSignal | undefined,
+  progress?: () => DeletionProgress,
+): Calls {
+  const fail = (answer: Answer): SluiceError => {
+    const error = errorOf(parseObject(answer.text));
+    const message = error === undefined ? faultOf(answer) : error.message;
+    return new SluiceError(message, error?.code ?? codeOfFault(answer), answer.status, progress?.());
+  };
+
+  async function ask(
+    method: Call['method'],
+    path: string,
+    authorization: string | undefined,
+    body?: string,
+  ): Promise<Answer> {
+    const backoff = createBackoff();
+    const sent = body === undefined ? undefined : await bodyOf(body, gzip);
+    for (;;) {
+      signal?.throwIfAborted();
+      const answer = await transport.send({ method, path, authorization, ...(sent && { body: sent }) });
+      if (!isForLater(answer)) return answer;
+      if (answer.fault === 'closed') throw fail(answer);
+      await pause(backoff.fail(retryAfterMs(answer)), signal);
+    }
+  }
+
+  return { ask, fail };
+}
+
+function isForLater(answer: Answer): boolean {
+  const code = errorOf(parseObject(answer.text))?.code;
+  if (code === undefined) return answer.status === 0 || answer.status === 429 || answer.status >= 500;
+  return Object.hasOwn(outcomes, code)
+    ? outcomes[code as OutcomeCode].retry === 'later'
+    : answer.status === 429 || answer.status >= 500;
+}
+
+export function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((settle, reject) => {
+    const timer = setTimeout(end, ms);
+    function end(): void {
+      signal?.removeEventListener('abort', abort);
+      settle();
+    }
+    function abort(): void {
+      clearTimeout(timer);
+      reject(signal?.reason);
+    }
+    signal?.addEventListener('abort', abort, { once: true });
+  });
+}

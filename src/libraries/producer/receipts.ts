@@ -1,0 +1,70 @@
+// What has become of records, by their idempotency keys.
+
+import { counts } from '../../contract/lengths.js';
+import { parseObject } from './answers.js';
+import { createCalls } from './calls.js';
+import type { Settings } from './options.js';
+import type { Transport } from './transport.js';
+
+/** What has become of the record with a key. */
+export type Receipt = {
+  readonly idempotencyKey: string;
+  /**
+   * `stored`: it is in ClickHouse. `waiting`: it is kept, and will be. `deleted`: it was stored, and deleted since. `unknown`: no such
+   * record is known; of a refused one nothing is kept.
+   */
+  readonly status: 'stored' | 'waiting' | 'deleted' | 'unknown';
+  /** Of what is stored. */
+  readonly eventId?: string;
+  readonly segment?: string;
+  /** Within a second. */
+  readonly acceptedAt?: Date;
+};
+
+export type ReceiptsOptions = {
+  /** Ends it. */
+  readonly signal?: AbortSignal | undefined;
+};
+
+type Sent = {
+  readonly idempotency_key: string;
+  readonly status: Receipt['status'];
+  readonly event_id?: string;
+  readonly segment?: string;
+  readonly accepted_at?: string;
+};
+
+/** Yields the receipts in the order of the keys, a thousand at a time. */
+export async function* findReceipts(
+  settings: Settings,
+  transport: Transport,
+  keys: Iterable<string> | AsyncIterable<string>,
+  { signal }: ReceiptsOptions = {},
+): AsyncGenerator<Receipt, void, undefined> {
+  const { appId, writeKey } = settings;
+  if (writeKey === undefined) throw new TypeError('receipts needs the option writeKey');
+  const { ask, fail } = createCalls(settings, transport, signal);
+
+  async function askFor(asked: readonly string[]): Promise<readonly Receipt[]> {
+    const body = JSON.stringify({ app_id: appId, idempotency_keys: asked });
+    const answer = await ask('POST', '/api/v1/receipts', `Bearer ${writeKey}`, body);
+    const { receipts } = (parseObject(answer.text) ?? {}) as { receipts?: unknown };
+    if (answer.status !== 200 || !Array.isArray(receipts)) throw fail(answer);
+    return (receipts as Sent[]).map((each) => ({
+      idempotencyKey: each.idempotency_key,
+      status: each.status,
+      ...(each.event_id !== undefined && { eventId: each.event_id }),
+      ...(each.segment !== undefined && { segment: each.segment }),
+      ...(each.accepted_at !== undefined && { acceptedAt: new Date(each.accepted_at) }),
+    }));
+  }
+
+  let asked: string[] = [];
+  for await (const key of keys) {
+    asked.push(key);
+    if (asked.length < counts.receiptKeysMax) continue;
+    yield* await askFor(asked);
+    asked = [];
+  }
+  if (asked.length > 0) yield* await askFor(asked);
+}

@@ -1,0 +1,31 @@
+// The error with which the library says that the service has refused a call, and how far a deletion was by then.
+
+export type DeletionRequest = { readonly id: string; readonly isComplete: boolean };
+
+/** As JSON it can be kept, and given as `resume`. */
+export type DeletionProgress = {
+  /** In the order of the submission. */
+  readonly requests: readonly DeletionRequest[];
+  /** How many of the users were submitted, from the first on. */
+  readonly submittedUsers: number;
+  /** All are submitted, and every request is complete. */
+  readonly isComplete: boolean;
+};
+
+/** A refusal of the service. */
+export class SluiceError extends Error {
+  override readonly name = 'SluiceError';
+  readonly code: string;
+  readonly status: number;
+  /** How far a deletion was, to resume. */
+  readonly progress: DeletionProgress;
+
+  constructor(message: string, code: string, status: number, progress: DeletionProgress = noProgress) {
+    super(message);
+    this.code = code;
+    this.status = status;
+    this.progress = progress;
+  }
+}
+
+const noProgress: DeletionProgress = { requests: [], submittedUsers: 0, isComplete: false };
