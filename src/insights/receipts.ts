@@ -1,6 +1,5 @@
 // Receipts: what has become of the records with given idempotency keys of one environment. Redis says which keys it remembers and
-// where their records can be, ClickHouse's index which segments own the others. Only records that neither has settled are looked for
-// by their rows: those of the last minutes. Nothing is stored, and no answer depends on another environment.
+// where their records can be. Those of the last minutes are looked for by their rows, all others in ClickHouse's index of keys. Nothing is stored, and no answer depends on another environment.
 //
 // Redis is asked first. Whatever it names as stored is in ClickHouse then, and stays known there, even if it is deleted meanwhile.
 
@@ -57,34 +56,37 @@ export async function findReceipts(
   if ('waitMs' in found) return found;
   const claims: Claims = found;
 
-  const [index, failed] = await Promise.all([
-    lookUpIndexed(clickhouse, shard, idsOf(ids, keyBytes), receipts.clickhouseMsMax),
+  // Most of those that are asked about lately are found by their rows.
+  const recent = ids.filter((_, i) => claims.ageOf(i) >= 0 && claims.ageOf(i) <= claims.indexedAge);
+  const [stored, failed] = await Promise.all([
+    recent.length === 0
+      ? new Map<string, bigint>()
+      : bounded(findStoredRows(clickhouse, appId, idsOf(recent), claims.above, claims.to)),
     bounded(findFailedRows(clickhouse, appId, idsOf(ids))),
   ]);
-  const isIndexed = index.indexedTo >= claims.forgottenTo;
-  const unsettled = ids.filter((_, i) => claims.ageOf(i) >= 0 && index.ownerOf(i) === undefined);
-  const stored =
-    unsettled.length === 0
-      ? new Map<string, bigint>()
-      : await bounded(
-          findStoredRows(clickhouse, appId, idsOf(unsettled), [claims.above, index.indexedTo], claims.to),
-        );
+  const others = ids.filter((id) => !stored.has(id));
+  const index =
+    others.length === 0
+      ? undefined
+      : await lookUpIndexed(clickhouse, shard, idsOf(others, keyBytes), receipts.clickhouseMsMax);
+  const placeOf = new Map(others.map((id, place) => [id, place]));
 
-  const receiptOfId = new Map(ids.map((id, i) => [id, receiptOf(id, i)]));
+  const receiptOfId = new Map(ids.map((id, i) => [id, receiptOf(id, claims.ageOf(i))]));
   return keys.map((key) => ({
     idempotency_key: key,
     ...(receiptOfId.get(idOf.get(key) as string) as Status),
   }));
 
-  function receiptOf(id: string, i: number): Status {
-    if (index.isGone(i)) return { status: 'deleted' };
+  function receiptOf(id: string, age: number): Status {
     if (failed.has(id)) return { status: 'waiting' };
-    const segment = index.ownerOf(i) ?? stored.get(id);
-    if (segment !== undefined) return storedIn(segment, id);
-    const age = claims.ageOf(i);
-    if (age >= 0) return { status: age > claims.settledAge ? 'unknown' : 'waiting' };
-    if (!isIndexed) throw new NotIndexed();
-    return { status: 'unknown' };
+    const found = stored.get(id);
+    if (found !== undefined || index === undefined) return storedIn(found as bigint, id);
+    const place = placeOf.get(id) as number;
+    if (index.isGone(place)) return { status: 'deleted' };
+    const owner = index.ownerOf(place);
+    if (owner !== undefined) return storedIn(owner, id);
+    if (index.indexedTo < claims.indexedTo) throw new NotIndexed();
+    return { status: age >= 0 && age <= claims.settledAge ? 'waiting' : 'unknown' };
   }
 }
 
@@ -95,11 +97,13 @@ type Claims = {
   ageOf(index: number): number;
   /** The records of claims that are older than this are stored, unless they were deleted or lost. */
   readonly settledAge: number;
-  /** The segments of the claimed records have numbers above this one, and up to the other. */
+  /** The keys of claims that are older than this are in the index. */
+  readonly indexedAge: number;
+  /** The segments of the other claims have numbers above this one, and up to the next. */
   readonly above: bigint;
   readonly to: bigint;
-  /** Redis may have forgotten keys of segments up to this number. */
-  readonly forgottenTo: bigint;
+  /** The index has the keys of segments up to this number, or none of its answers counts. */
+  readonly indexedTo: bigint;
 };
 
 async function findClaims(
@@ -122,15 +126,18 @@ async function findClaims(
   );
   if (answer === null) throw new StateNotLoaded();
   if (typeof answer === 'number') return { waitMs: answer };
-  const [ages, settledAge, above, to, forgottenTo] = answer as [string, string, string, string, string];
+  const [ages, settledAge, indexedAge, above, to, indexedTo] = answer as Six<string>;
   return {
     ageOf: (index) => Number.parseInt(ages.slice(4 * index, 4 * index + 4), 16) - 1,
     settledAge: Number(settledAge),
+    indexedAge: Number(indexedAge),
     above: BigInt(above),
     to: BigInt(to),
-    forgottenTo: BigInt(forgottenTo),
+    indexedTo: BigInt(indexedTo),
   };
 }
+
+type Six<T> = [T, T, T, T, T, T];
 
 /** The first bytes of ids. */
 function idsOf(ids: readonly string[], bytesOfEach: number = idBytes): Ids {

@@ -76,11 +76,12 @@ local forgot = tonumber(forgotten_to) > 0
 if forgot and not forgotten_s then forgotten_s = time[1] end
 
 local wants_index = wanted_from > first_minute and wanted_from > unindexed_from
--- For receipts too, which would have to look at all rows that are not indexed: for a day after the last one.
-if forgot or minute - tonumber(state[12] or '-1440') < 1440 then
+if forgot then
   wants_index = wants_index or minute - unindexed_from > unindexed_minutes_max
+    or tonumber(indexed_to) < tonumber(forgotten_to) or not state[11]
 end
-if forgot then wants_index = wants_index or tonumber(indexed_to) < tonumber(forgotten_to) or not state[11] end
+-- For receipts too, which have to look at all rows that are not indexed: for a day after the last one, each minute.
+if minute - tonumber(state[12] or '-1440') < 1440 then wants_index = wants_index or minute - unindexed_from > 1 end
 
 -- 3. What has expired.
 

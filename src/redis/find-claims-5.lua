@@ -11,18 +11,21 @@
 -- Returns nil when this Redis is not that deployment's; the milliseconds to wait when there is no room; else a list:
 --   1  of each key in 4 hexadecimal digits the minutes since it was claimed and 1, or 0 if it is not claimed
 --   2  an age: the segments of older claims are all stored
---   3  the segments of all these claims are above this number   4  and up to this one
---   5  keys of segments up to this number may be forgotten
--- Cost in commands: 8, + 2 log2 of the minutes, for a thousand keys 1 ms.
+--   3  an age: the keys of older claims are all in the index
+--   4  the segments of the other claims are above this number   5  and up to this one
+--   6  the index has the keys of segments up to this number; if it does not, it is being made
+-- Cost in commands: 9, + 2 log2 of the minutes, for a thousand keys 1 ms.
 
 local state_key, segments_key, claims_key, minutes_key, asked_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local epoch, ids, asked_max = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local id_bytes, entry_minute_bytes, age_max = 13, 2, 65534
 local call, unpack_struct, pack_struct = redis.call, struct.unpack, struct.pack
 
-local state = call('HMGET', state_key, 'epoch', 'claim_bucket_count', 'claim_clock_us', 'keys_forgotten_to', 'receipts_minute')
+local state = call('HMGET', state_key, 'epoch', 'claim_bucket_count', 'claim_clock_us', 'keys_forgotten_to', 'receipts_minute',
+  'keys_indexed_to')
 if state[1] ~= epoch then return nil end
-local forgotten_to = state[4] or '0'
+local indexed_to = state[6] or '0'
+if tonumber(state[4] or '0') > tonumber(indexed_to) then indexed_to = state[4] end
 local count = #ids / id_bytes
 
 local asked = tonumber(call('GET', asked_key) or '0')
@@ -30,7 +33,7 @@ if asked + count > asked_max then return math.max(call('PTTL', asked_key), 1) en
 if asked == 0 then call('SET', asked_key, count, 'PX', 1000) else call('INCRBY', asked_key, count) end
 
 -- There was no commit yet.
-if not state[3] or not state[2] then return { string.rep('0000', count), '-1', '0', '0', forgotten_to } end
+if not state[3] or not state[2] then return { string.rep('0000', count), '-1', '-1', '0', '0', indexed_to } end
 local minute = math.floor(tonumber(state[3]) / 60000000)
 if state[5] ~= tostring(minute) then call('HSET', state_key, 'receipts_minute', minute) end
 
@@ -48,6 +51,13 @@ for i = 1, count do
 end
 local buckets = call('HMGET', claims_key, unpack(fields))
 
+-- The age of claims whose segments are above a number, if they are not older: all older ones are up to it.
+local function age_up_to(number)
+  local reached = call('ZREVRANGEBYSCORE', minutes_key, number, '-inf', 'LIMIT', 0, 1)[1]
+  return reached and minute - tonumber(reached) or 65536
+end
+local indexed_age = age_up_to(state[6] or '0')
+
 local ages, oldest_age, youngest_age = {}, -1, 65536
 for i = 1, count do
   local entries = buckets[bucket_of_id[i]]
@@ -55,7 +65,7 @@ for i = 1, count do
   local age = -1
   if at then
     age = math.min((minute - unpack_struct('>I2', entries, at - entry_minute_bytes)) % 65536, age_max)
-    oldest_age, youngest_age = math.max(oldest_age, age), math.min(youngest_age, age)
+    if age <= indexed_age then oldest_age, youngest_age = math.max(oldest_age, age), math.min(youngest_age, age) end
   end
   ages[i] = string.format('%04x', age + 1)
 end
@@ -79,13 +89,11 @@ if oldest_age >= 0 then
   -- The segment of a claim may have been opened in the minute before.
   local earlier = minutes_before(minute - oldest_age) - 1
   if earlier >= 0 then above = number_at(earlier) end
+  if tonumber(state[6] or '0') > tonumber(above) then above = state[6] end
   to = number_at(minutes_before(minute - youngest_age + 1)) or to
 end
 
 local settled_age = -1
 local oldest = call('ZRANGE', segments_key, 0, 0)[1]
-if oldest then
-  local reached = call('ZREVRANGEBYSCORE', minutes_key, '(' .. string.match(oldest, '(%d+)$'), '-inf', 'LIMIT', 0, 1)[1]
-  settled_age = reached and minute - tonumber(reached) or 65536
-end
-return { table.concat(ages), tostring(settled_age), above, to, forgotten_to }
+if oldest then settled_age = age_up_to('(' .. string.match(oldest, '(%d+)$')) end
+return { table.concat(ages), tostring(settled_age), tostring(indexed_age), above, to, indexed_to }
