@@ -1,6 +1,8 @@
 // Receipts: what has become of the records with given idempotency keys of one environment. Redis says which keys it remembers and
 // where their records can be. Those of the last minutes are looked for by their rows, all others in ClickHouse's index of keys. Nothing is stored, and no answer depends on another environment.
 //
+// The index says what was stored; a row that was removed by hand is not missed here.
+//
 // Redis is asked first. Whatever it names as stored is in ClickHouse then, and stays known there, even if it is deleted meanwhile.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';

@@ -263,7 +263,9 @@ test('drops whole months but no markers and no rows of others, and no worker bri
   await storeAt(shared, 'stored_events', [row(retained, 'old'), row(forEver, 'old')]);
   await storeAt(own, 'stored_events', [row(retained, 'middle'), row(retained, 'middle 2')]);
   await storeAt(nowMs, 'stored_events', [row(retained, 'new')]);
-  const [kept] = await sluice.rows<{ keys: string }>('SELECT toString(count()) AS keys FROM stored_keys');
+  const [kept] = await sluice.rows<{ keys: string }>(
+    'SELECT toString(uniqExact(hash)) AS keys FROM stored_keys',
+  );
   assert.equal(await expireRows(context, nowMs), 'done');
   assert.deepEqual(await storedRows(), [`e ${forEver} old`, `e ${retained} new`].sort());
   const markers = await sluice.rows<{ segment: string }>(
@@ -273,7 +275,9 @@ test('drops whole months but no markers and no rows of others, and no worker bri
     markers.map(({ segment }) => segment),
     [segmentAt(shared), segmentAt(nowMs)],
   );
-  const [after] = await sluice.rows<{ keys: string }>('SELECT toString(count()) AS keys FROM stored_keys');
+  const [after] = await sluice.rows<{ keys: string }>(
+    'SELECT toString(uniqExact(hash)) AS keys FROM stored_keys',
+  );
   assert.equal(Number(after?.keys) - Number(kept?.keys), 3, 'their keys stay');
   const bytes = Buffer.from(
     `["${retained}","${randomUUID()}","zombie",null,"ada","",null,{},1,"${segmentAt(own)}",1,"${(own / 1000).toFixed(3)}"]\n`,
@@ -337,7 +341,7 @@ test('a run that is killed at any step, again and again, is retried, deletes the
     [`e ${forEver} old`, `e ${retained} new`, `p ${retained} plan`].sort(),
   );
   const [kept] = await sluice.rows<{ keys: string }>(
-    'SELECT toString(uniqExact(hash, rest)) AS keys FROM stored_keys WHERE hash != 0',
+    'SELECT toString(uniqExact(hash)) AS keys FROM stored_keys WHERE hash != 0',
   );
   assert.equal(kept?.keys, '4', 'the keys of two events, a property and an identification');
 });
