@@ -14,6 +14,7 @@ import { divideConnections, limitConnections } from './http/protocol/connections
 import { front } from './http/protocol/front.js';
 import { listen } from './http/protocol/server.js';
 import { createWrongTokens } from './http/protocol/wrong-tokens.js';
+import { observeLedger } from './insights/ledger/check.js';
 import { observePairings } from './insights/visualizer/observe.js';
 import type { Log } from './log.js';
 import { bounds, deploymentRegistry } from './metrics.js';
@@ -114,7 +115,6 @@ export async function startApp(config: Config, log: Log): Promise<App> {
     await parts.ingestion.close();
     await parts.counts.close();
     await parts.rejected.close();
-    await parts.traffic.close();
     await stopSharing();
     await stopAnnouncing();
     await parts.close();
@@ -151,6 +151,7 @@ async function readMetrics({ redis, clickhouse, environments }: Parts, processNa
     observeDeletions(redis),
     observeMasked(clickhouse),
     observeRetention(redis),
+    observeLedger(redis),
     observePairings(redis),
     observeServers(redis),
     observeDisk(clickhouse),

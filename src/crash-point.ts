@@ -28,6 +28,7 @@ export const crashPoints = {
     'keys_added',
     'keys_marked',
     'keys_index_noted',
+    'ledger_written',
     'bad_rows_found',
     'bad_rows_kept',
     'bad_rows_taken_out',

@@ -143,6 +143,12 @@ export const commitWaitingBytes = new Gauge({
 });
 
 // Values of the deployment, not of a process: read from Redis when the metrics are requested.
+export const ledgerDifferences = new Gauge({
+  name: 'sluice_ledger_differences',
+  help: 'Environments and minutes whose records do not add up: some are missing, or too many.',
+  registers: deploymentRegisters,
+});
+
 export const backlog = {
   segments: new Gauge({
     name: 'sluice_backlog_segments',

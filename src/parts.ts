@@ -10,9 +10,8 @@ import { createCrashPoint } from './crash-point.js';
 import type { Ingestion } from './http/endpoints/admission.js';
 import { createCommitter } from './ingest/commit.js';
 import { createLimitKeys } from './ingest/limit-key.js';
-import { keepCountsIn } from './insights/data-quality/environment-counts.js';
 import { keepRejectedIn } from './insights/data-quality/rejected-records.js';
-import { keepMinuteCounts } from './insights/traffic/minute-counts.js';
+import { keepTermCounts } from './insights/ledger/count.js';
 import { createChannel } from './insights/visualizer/channel.js';
 import type { Log } from './log.js';
 import { createPlaces } from './places.js';
@@ -40,9 +39,8 @@ export async function openParts(config: Config, log: Log) {
     ingestion: createIngestion(config, followed),
     watchAccess: createAccessWatch(environments.onChange),
     audit: { redis, clickhouse, log },
-    counts: keepCountsIn(redis, log),
+    counts: keepTermCounts(redis, followed.environments.deployment, log),
     rejected: keepRejectedIn(redis, log),
-    traffic: keepMinuteCounts({ clickhouse, log }),
     downloads: createDownloads(),
     queryPlaces: createPlaces(queries),
     previews: createPreviews(clickhouse),

@@ -62,13 +62,12 @@ const publicParts = [
 
 /** What producers, apps and compliance callers ask. `documents`: the part of it that the administrators' server has, too. */
 export function publicRoutes(config: Config, parts: Parts, readiness: () => Readiness) {
-  const { environments, counts, rejected, traffic, redis, channel, deletionRedis, log } = parts;
+  const { environments, counts, rejected, redis, channel, deletionRedis, log } = parts;
   const ingestion = {
     environments,
     ingestion: parts.ingestion.get,
     counts,
     rejected,
-    traffic,
     largeBodies: largeBodiesOfServers(config.addressBytesMax, environments),
   };
   const routes: Route[] = [

@@ -225,14 +225,45 @@ export const replicas = {
   waitMsMax: 60_000,
 } as const;
 
-/** How the counts of each minute reach ClickHouse. */
-export const minuteWrites = {
-  /** A minute is written at most this long after its end. */
-  everyMs: 5_000,
-  /** An insert that takes longer is repeated, and a stop does not wait longer for it. */
-  insertMsMax: 2_000,
-  /** Rows of minutes that wait for ClickHouse in a process; the oldest are dropped. */
-  waitingRowsMax: 50_000,
+/** How the ledger reaches ClickHouse. */
+export const ledgerWrites = {
+  /** How long a process gathers what it counts. */
+  everyMs: 1_000,
+  /** How often a worker looks for minutes that are over. */
+  turnMs: 5_000,
+  /** A minute is over this long after its end: by then its segments are sealed. */
+  afterMs: 2_000,
+  /** By this long after its end a minute is in ClickHouse, unless something is wrong. */
+  writtenMsMax: 15_000,
+  /** Entries that a script or a command takes at once. */
+  fieldsAtOnceMax: 500,
+  logBytesAtOnceMax: MiB,
+  /** Rows of one insert. */
+  rowsAtOnceMax: 10_000,
+  /** Entries of a minute from which on what nothing relies on is left out. */
+  fieldsOfMinuteMax: 100_000,
+} as const;
+
+/** How the ledger is compared with what is stored. */
+export const ledgerChecks = {
+  /** A look is followed by a rest this many times as long, so that looks take a hundredth of a core. */
+  restFactor: 100,
+  everyMsMin: 5_000,
+  /** Minutes of one look at what is new. */
+  newMinutesMax: 60,
+  /** How far back looks go again soon, and how often. */
+  lastMinutes: 60,
+  lastEveryMs: 2 * 60 * 1000,
+  /** How far back looks go again, and how often. */
+  recentMinutes: 2 * 24 * 60,
+  recentEveryMs: 60 * 60 * 1000,
+  /** One month that is over is looked at again this often. */
+  oldEveryMs: 24 * 60 * 60 * 1000,
+  /** A difference must be found so many times in a row, this far apart: counts are not taken at one instant. */
+  looks: 3,
+  looksEveryMs: 2_000,
+  /** Environments of a look that are looked at minute by minute. */
+  environmentsMax: 100,
 } as const;
 
 /** The list of running processes, for people. */

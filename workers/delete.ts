@@ -16,6 +16,7 @@ import { indexKeysOf } from '../src/clickhouse/key-index.js';
 import { deleteOrMask } from '../src/clickhouse/masks.js';
 import { findMutationId, MutationFailed } from '../src/clickhouse/mutate.js';
 import { reachableServers, serversOf } from '../src/clickhouse/servers.js';
+import { noteTaken } from '../src/clickhouse/taken-records.js';
 import type { DeletionState } from '../src/contract/deletion-states.js';
 import { evidence } from '../src/contract/limits.js';
 import { describeError } from '../src/log.js';
@@ -480,6 +481,7 @@ async function emptyPart(
   // A repeat of a deleted record must never be stored. So its key goes into the index first: once the row is gone, nothing
   // else shows the repeat.
   await indexKeysOf(clickhouse, place, predicate);
+  await noteTaken(clickhouse, place, predicate, 'deleted');
   crash('keys_kept');
   crash('before_mutation');
   await deleteOrMask(clickhouse, place, predicate, tables.mark, options.erasure.atOnceBytesMax);

@@ -3,7 +3,7 @@
 
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { lookUpKeys } from '../src/clickhouse/key-look-up.js';
-import { keysOfRows } from '../src/clickhouse/row-keys.js';
+import { countByEnvironment, keysOfRows } from '../src/clickhouse/row-keys.js';
 import { withoutRows } from '../src/clickhouse/stamps.js';
 import { tableOf } from '../src/contract/records.js';
 import { keyLookupSeconds, keysLookedUp } from '../src/metrics.js';
@@ -28,7 +28,11 @@ export type Checked = {
   /** The segment's bytes without repeats. */
   readonly bytes: Buffer;
   readonly repeats: number;
+  /** Their number by environment. */
+  readonly repeatsOf: ReadonlyMap<string, number>;
 };
+
+const noRepeats = { repeats: 0, repeatsOf: new Map<string, number>() } as const;
 
 /**
  * Takes out of a segment's bytes the rows whose key another segment stored. Every call for a segment takes out the same: a
@@ -40,10 +44,10 @@ export async function withoutLateRepeats(
   bytes: Buffer,
   forgotten: Forgotten,
 ): Promise<Checked> {
-  if (forgotten.to === 0n) return { bytes, repeats: 0 };
+  if (forgotten.to === 0n) return { bytes, ...noRepeats };
   const found = keysOfRows(bytes);
   const keys = keyFilter?.candidates(found, forgotten) ?? found;
-  if (keys.count === 0) return { bytes, repeats: 0 };
+  if (keys.count === 0) return { bytes, ...noRepeats };
   const started = performance.now();
   const observe = (result: 'answered' | 'incomplete' | 'failed') =>
     keyLookupSeconds.observe({ result }, (performance.now() - started) / 1000);
@@ -65,7 +69,10 @@ export async function withoutLateRepeats(
     const owner = ownerOf(i);
     if (owner !== undefined && owner !== own) repeats.add(row);
   }
-  return repeats.size === 0
-    ? { bytes, repeats: 0 }
-    : { bytes: withoutRows(bytes, repeats), repeats: repeats.size };
+  if (repeats.size === 0) return { bytes, ...noRepeats };
+  return {
+    bytes: withoutRows(bytes, repeats),
+    repeats: repeats.size,
+    repeatsOf: countByEnvironment(bytes, repeats),
+  };
 }

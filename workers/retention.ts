@@ -7,11 +7,13 @@ import { randomBytes } from 'node:crypto';
 import { readRow } from '../src/clickhouse/answers.js';
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { indexKeysOf } from '../src/clickhouse/key-index.js';
+import { writeLedger } from '../src/clickhouse/ledger-table.js';
 import { deleteOrMask } from '../src/clickhouse/masks.js';
 import { reachableServers, serversOf } from '../src/clickhouse/servers.js';
 import { refuseSegments } from '../src/clickhouse/shard-limits.js';
 import { isInsertRunning } from '../src/clickhouse/store.js';
 import { storedTable } from '../src/clickhouse/tables.js';
+import { noteTaken } from '../src/clickhouse/taken-records.js';
 import { takeFences, untilStored } from '../src/privacy/deletion/fences.js';
 import { untilNoRetryRuns, withMaintenanceLock } from '../src/privacy/deletion/maintenance-lock.js';
 import { readDeletions, readPendingMembers } from '../src/privacy/deletion/request.js';
@@ -124,13 +126,16 @@ export async function expireRows(context: RetentionContext, nowMs: number): Prom
         ofServers.push(waits(context, 'a ClickHouse server is away, or a shard is being moved'));
       else
         ofServers.push(
-          await expireOn({ ...context, clickhouse: part.client, isHeld }, part, nowMs, fences).catch(
-            async (error: unknown): Promise<'busy'> => {
-              // A round has taken over and dropped the run's tables.
-              if (!(await isHeld())) return waits(context, 'a round of deletions took over');
-              throw error;
-            },
-          ),
+          await expireOn(
+            { ...context, home: context.clickhouse, clickhouse: part.client, isHeld },
+            part,
+            nowMs,
+            fences,
+          ).catch(async (error: unknown): Promise<'busy'> => {
+            // A round has taken over and dropped the run's tables.
+            if (!(await isHeld())) return waits(context, 'a round of deletions took over');
+            throw error;
+          }),
         );
     }
     return ofServers.includes('busy') ? 'busy' : 'done';
@@ -140,7 +145,7 @@ export async function expireRows(context: RetentionContext, nowMs: number): Prom
 }
 
 /** On one server, until another worker takes over. */
-type Run = RetentionContext & Pick<Lease, 'isHeld'>;
+type Run = RetentionContext & Pick<Lease, 'isHeld'> & { readonly home: ClickHouseClient };
 
 /** The environments of one server. */
 type Part = {
@@ -257,6 +262,8 @@ async function expirePlace(
   const rows = await countExpired(clickhouse, place, predicate);
   if (rows.size === 0) return rows;
   if (!(await isHeld())) return new Map();
+  // Of events all go that were accepted before a time: that time says as much as a list of them.
+  if (place === events) await writeExpired(context.home, retained);
   // A late DROP names no table of the run, so it would take identifications that a later deletion needs.
   if (place !== 'failed_events' && place !== identifications)
     await dropWholePartitions(context, place, predicate, fences);
@@ -264,11 +271,23 @@ async function expirePlace(
   if (left.size === 0) return rows;
   // A repeat of what is deleted must stay out, but after this its row no longer shows that it is one.
   await indexKeysOf(clickhouse, place, predicate);
+  if (place !== events) await noteTaken(clickhouse, place, predicate, 'expired');
   crash('expired_keys_kept');
   if (!(await isHeld())) return without(rows, left);
   await deleteOrMask(clickhouse, place, predicate, users.mark, config.erasure.atOnceBytesMax);
   crash('place_expired');
   return rows;
+}
+
+/** Writes into the ledger from when on events of these environments are there. */
+function writeExpired(home: ClickHouseClient, retained: readonly Retained[]): Promise<void> {
+  const row = { kind: 'events', term: 'expired_to', detail: '', records: 1 };
+  return writeLedger(
+    home,
+    retained.flatMap(({ appIds, cutoffMs }) =>
+      appIds.map((app_id) => ({ ...row, app_id, minute: Math.floor(cutoffMs / 60_000) })),
+    ),
+  );
 }
 
 function without(
@@ -303,6 +322,7 @@ async function dropWholePartitions(
   if (!(await untilTrue(async () => !(await isInsertRunning(clickhouse)), storedTimes))) return;
   for (const partition of await find()) {
     await indexKeysOf(clickhouse, place, inPartition(partition));
+    if (place !== events) await noteTaken(clickhouse, place, inPartition(partition), 'expired');
     crash('expired_keys_kept');
     if (!(await isHeld())) return;
     await dropPartition(clickhouse, place, partition);

@@ -93,6 +93,7 @@ export async function storeSegment(
 
     const burnt = await readBurnt(redis, shard, segment);
     const checked = await check(options, segment, bytes, forgotten);
+    await noteLateRepeats(redis, shard, segment, checked.repeatsOf);
     crash('keys_looked_up');
     const stamped = stampRows(checked.bytes);
     const started = performance.now();
@@ -182,6 +183,23 @@ async function readSegment(redis: Redis, shard: number, segment: Segment): Promi
   const outstanding = await redis.zscore(shardKeys.segments(shard), memberOf(segment));
   if (outstanding !== null) throw new Error('an outstanding segment has no bytes');
   return undefined;
+}
+
+/** Counts repeats in the ledger. To be called before the rest is stored: then nobody looks for them again. */
+async function noteLateRepeats(
+  redis: Redis,
+  shard: number,
+  segment: Segment,
+  repeatsOf: ReadonlyMap<string, number>,
+): Promise<void> {
+  if (repeatsOf.size === 0) return;
+  const minute = Math.floor(Number(segment.number) / 60_000_000);
+  const entries = [...repeatsOf].flatMap(([appId, count]) => [
+    `${appId} ${tableOf(segment.table)} late_repeats ${segment.number}`,
+    count,
+  ]);
+  const keys = [shardKeys.ledgerMinutes(shard), shardKeys.ledger(shard, minute)];
+  await runScript(redis, scripts.noteLateRepeats, keys, [minute, ...entries]);
 }
 
 async function forget(

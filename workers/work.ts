@@ -5,6 +5,7 @@ import { rewriteAppendOnlyFileIfWanted } from '../src/redis/append-only-file.js'
 import { serveCallbacks } from './callback-queue.js';
 import type { WorkerContext } from './context.js';
 import { serveDeletions } from './deletion-queue.js';
+import { keepBooks } from './keep-books.js';
 import { deletionsCheckedEveryMs } from './queues.js';
 import { repeat } from './repeat.js';
 import { expireRowsIfDue, retentionCheckedEveryMs } from './retention.js';
@@ -54,6 +55,7 @@ export function startWork(context: WorkerContext): Work {
       what: 'the deletion of expired rows',
       log,
     }),
+    repeat({ work: () => keepBooks(context), everyMs: 1_000, what: 'the ledger', log }),
     repeat({ work: callbackWork.addDue, everyMs: 2_000, what: 'the check for lost callbacks', log }),
   ];
 

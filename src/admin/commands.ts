@@ -10,6 +10,7 @@ import { caseCommands } from './commands/cases.js';
 import { deletionCommands } from './commands/deletions.js';
 import { deploymentCommands } from './commands/deployment.js';
 import { keyCommands } from './commands/keys.js';
+import { ledgerCommands } from './commands/ledger.js';
 import { trafficCommands } from './commands/traffic.js';
 import { userCommands } from './commands/users.js';
 
@@ -17,6 +18,7 @@ export const commands = {
   ...accountCommands,
   ...auditCommands,
   ...trafficCommands,
+  ...ledgerCommands,
   ...keyCommands,
   ...deletionCommands,
   ...userCommands,

@@ -7,6 +7,7 @@ import { serversOf, setBackIn } from '../clickhouse/servers.js';
 import { countSetAside, describeSetAside } from '../clickhouse/set-aside-parts.js';
 import { AdministrationError } from '../contract/errors.js';
 import { overview } from '../contract/limits.js';
+import { readDifferences } from '../insights/ledger/check.js';
 import { readRejections, readTraffic, type Span, spans } from '../insights/traffic/charts.js';
 import { describeError } from '../log.js';
 import type { AdminContext } from '../operations/context.js';
@@ -23,7 +24,7 @@ export async function readOverview(context: AdminContext, accountId: string) {
   const { redis, config } = context;
   const { deployment, accounts, environments } = await readLoadedRegistry(redis);
   if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
-  const [shards, processes, servers, aside, pendingIds, lost, copies, failed, overdueSeconds] =
+  const [shards, processes, servers, aside, pendingIds, lost, copies, failed, overdueSeconds, differences] =
     await Promise.all([
       readShards(context, deployment.shards),
       listProcesses(redis, Date.now()),
@@ -39,6 +40,7 @@ export async function readOverview(context: AdminContext, accountId: string) {
           .map(({ app_id }) => app_id),
       ),
       secondsOverdue(redis),
+      countDifferences(redis, accountId),
     ]);
   const oldestMs = Math.max(0, ...shards.map((shard) => shard.oldestMs));
   const stored = processes.map(({ queryable_seconds }) => queryable_seconds);
@@ -72,6 +74,7 @@ export async function readOverview(context: AdminContext, accountId: string) {
     ...(copies > overview.copiesWaitingMax
       ? [`${copies} changes of accounts and deletions wait for their second copy`]
       : []),
+    ...(differences > 0 ? [`the records of ${amountOf(differences, 'minute')} do not add up`] : []),
     ...(overdueSeconds * 1000 > retentionRuns.lateMs
       ? [
           `what environments no longer retain should have been deleted ${Math.round(overdueSeconds / 3600)} hours ago`,
@@ -84,6 +87,13 @@ export async function readOverview(context: AdminContext, accountId: string) {
     queryable_seconds: Math.max(oldestMs / 1000, ...stored),
     deletions: { pending: submittedAt.length, oldest_at: submittedAt[0] ?? null },
   };
+}
+
+/** How many minutes of an account's environments lack records, or have too many. */
+async function countDifferences(redis: AdminContext['redis'], accountId: string): Promise<number> {
+  const { environments } = await readLoadedRegistry(redis);
+  const found = await readDifferences(redis);
+  return found.filter(({ app_id }) => environments.get(app_id)?.account_id === accountId).length;
 }
 
 const longMinutes = overview.deletionPendingMs / 60_000;

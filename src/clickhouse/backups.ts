@@ -11,6 +11,7 @@ import { assertRoom, changeDefinition } from './definitions.js';
 import { commandLong, readLong } from './long-statement.js';
 import { shardNumberSpacing } from './store.js';
 import { scratchDatabase, storedTable } from './tables.js';
+import { takenRecordsTable } from './taken-records.js';
 
 const pollMs = 100;
 
@@ -35,9 +36,9 @@ export function backupOf(name: string, server: number): string {
 }
 
 /**
- * The name of a backup's second part, the index of keys of after the first part. ClickHouse copies the tables of a part one after
- * another, in no order that it names. A deletion adds keys to the index, then deletes their rows: a part that has the index of
- * before and the rows of after would know neither, and a late repeat would bring a deleted record back.
+ * The name of a backup's second part: the index of keys, and what was taken, of after the first part. ClickHouse copies the tables of a
+ * part one after another, in no order that it names. A deletion writes to these two, then deletes rows: a part that has them of before
+ * and the rows of after would know neither, a late repeat would bring a deleted record back, and its record would seem to be lost.
  */
 export function keysOfBackup(name: string): string {
   return `${name}.keys`;
@@ -52,6 +53,7 @@ export function endOfBackup(name: string): string {
 }
 
 const keysTable = 'stored_keys';
+const tablesOfSecondPart = [keysTable, takenRecordsTable] as const;
 const markTable = 'migrations';
 
 /** Makes a backup of a database on the disk `backups`; settles with its size in bytes when it is there. See `make`. */
@@ -66,14 +68,15 @@ export function makeBackup(
   return make(client, `DATABASE ${database} EXCEPT TABLES ${others}`, name, base, isContinued);
 }
 
-/** Makes the second part of a backup, whose first part is there: what the index of keys has more by now. */
+/** Makes the second part of a backup, whose first part is there: what its tables have more by now. */
 export function makeKeysBackup(
   client: ClickHouseClient,
   database: string,
   name: string,
   isContinued: boolean,
 ): Promise<number> {
-  return make(client, `TABLE ${database}.${keysTable}`, keysOfBackup(name), name, isContinued);
+  const tables = tablesOfSecondPart.map((table) => `TABLE ${database}.${table}`).join(', ');
+  return make(client, tables, keysOfBackup(name), name, isContinued);
 }
 
 /** Marks that all parts of a backup are there and belong together. */
@@ -160,26 +163,32 @@ export async function restoreInto(
   await renumberParts(client, into);
 }
 
-/** Puts the second part of a backup in the place of the index of the first one. */
+/** Puts the tables of the second part of a backup in the place of those of the first one. */
 async function restoreKeys(
   client: ClickHouseClient,
   database: string,
   name: string,
   into: string,
 ): Promise<void> {
-  const later = `${into}.later_keys`;
   const keys = keysOfBackup(name);
+  const inFirst = await readTableIds(client, into);
+  // A backup of an earlier version has no records of what was taken.
+  const there = tablesOfSecondPart.filter((table) => inFirst.has(table));
+  const later = (table: string) => `${into}.later_${table}`;
   try {
-    await restore(client, `TABLE ${database}.${keysTable} AS ${later}`, keys);
+    const restored = there.map((table) => `TABLE ${database}.${table} AS ${later(table)}`);
+    await restore(client, restored.join(', '), keys);
   } catch (error) {
     if (!(error instanceof BackupMissing)) throw error;
     throw new BackupMissing(
       `${keys} is missing on the disk of backups, and belongs to ${name}: copy it there`,
     );
   }
-  await client.command({ query: `DROP TABLE ${into}.${keysTable} SYNC`, clickhouse_settings: anySize });
-  const keysInto = `${into}.${keysTable}`;
-  await changeDefinition(client, [keysInto], `RENAME TABLE ${later} TO ${keysInto}`);
+  for (const table of there) {
+    const place = `${into}.${table}`;
+    await client.command({ query: `DROP TABLE ${place} SYNC`, clickhouse_settings: anySize });
+    await changeDefinition(client, [place], `RENAME TABLE ${later(table)} TO ${place}`);
+  }
 }
 
 async function restore(client: ClickHouseClient, what: string, name: string): Promise<void> {

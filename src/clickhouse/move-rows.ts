@@ -14,17 +14,24 @@ import { applyMasks, withMasked } from './masks.js';
 import { deleteRows, killMutations } from './mutate.js';
 import { copyNameOf, shardNumberSpacing } from './store.js';
 import { storedTable } from './tables.js';
+import { takenRecordsTable } from './taken-records.js';
 
 /** Every table that has rows of shards. */
-export const movedTables = [...tables.map(storedTable), 'failed_events', 'stored_keys'] as const;
+export const movedTables = [
+  ...tables.map(storedTable),
+  'failed_events',
+  'stored_keys',
+  takenRecordsTable,
+] as const;
 export type MovedTable = (typeof movedTables)[number];
 
 /** A move on one server. The owner is hexadecimal digits. */
 export type OwnedMove = { readonly database: string; readonly shard: number; readonly owner: string };
 
-/** The rows of a shard; of the index also its markers. A merge may drop what is twice in the index. */
+/** The rows of a shard; of the index also its markers. A merge may drop what is twice in the index, or was taken twice. */
 function rowsOf(table: MovedTable, shard: number): { readonly from: string; readonly where: string } {
   const isOfShard = `segment % ${shardNumberSpacing} = ${shard}`;
+  if (table === takenRecordsTable) return { from: `${table} FINAL`, where: isOfShard };
   if (table !== 'stored_keys') return { from: table, where: isOfShard };
   return {
     from: 'stored_keys FINAL',

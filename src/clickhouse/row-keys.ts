@@ -40,6 +40,18 @@ export function keysOfRows(segment: Buffer): RowKeys {
   };
 }
 
+/** How many of these rows each environment has, if they have one. Rows are counted from 0, which is the marker. */
+export function countByEnvironment(segment: Buffer, counted: ReadonlySet<number>): Map<string, number> {
+  const counts = new Map<string, number>();
+  let row = -1;
+  for (let from = 0; from < segment.length; from = segment.indexOf(lineFeed, from) + 1) {
+    if (segment[from] === comma || !counted.has(++row)) continue;
+    const appId = segment.toString('latin1', from + 2, idAt(segment, from) - 3);
+    if (appId !== '') counts.set(appId, (counts.get(appId) ?? 0) + 1);
+  }
+  return counts;
+}
+
 /** Reads the hexadecimal digits of a key. */
 function readDigits(segment: Buffer, from: number, key: Buffer, to: number): void {
   for (let i = 0; i < keyBytes; i++) {

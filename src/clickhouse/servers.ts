@@ -1,6 +1,6 @@
 // The ClickHouse servers of the deployment, in the order of CLICKHOUSE_URL, and which of them each shard stores to. The first
 // one is the home: besides its shards' rows it has what belongs to no shard (the registry's second copy, deletion requests
-// with their targets and evidence, suppressed names, the audit log, counts of minutes). From the client of the home
+// with their targets and evidence, suppressed names, the audit log, the ledger). From the client of the home
 // `serversOf` finds the connections to all others. A process with one server has no
 // table, unless the deployment has several by now: then it refuses what needs the others.
 

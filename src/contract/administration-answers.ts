@@ -52,6 +52,26 @@ const theCase = Type.Object({
   done: Type.Record(Type.String(), count, { description: 'How often each action was done in it.' }),
 });
 
+/** What became of records. `difference`: what the other terms lack; negative if they are more. */
+const books = {
+  acknowledged: count,
+  stored: count,
+  repeats: count,
+  suppressed: count,
+  deleted: count,
+  expired: count,
+  failed: count,
+  waiting: count,
+  difference: Type.Integer(),
+};
+
+const difference = Type.Object({
+  app_id: text,
+  kind: text,
+  minute: time,
+  records: Type.Integer({ description: 'How many are missing; negative if there are too many.' }),
+});
+
 const settings = Type.Object({
   app_id: text,
   account_id: text,
@@ -188,6 +208,21 @@ export const administrationAnswers = {
     unauthorized: count,
     differing_repeats: count,
     suppressed: count,
+  }),
+  checkLedger: Type.Object({
+    balanced: flag,
+    from: time,
+    to: time,
+    differences: Type.Array(difference),
+    not_checked: Type.Array(text),
+  }),
+  listDifferences: Type.Array(difference),
+  showLedger: Type.Object({
+    app_id: text,
+    day: text,
+    ...books,
+    not_balanced: Type.Array(Type.Object({ from: time, to: time, reason: text })),
+    minutes: Type.Array(Type.Object({ minute: time, ...books })),
   }),
   listRejected: Type.Array(
     Type.Object({

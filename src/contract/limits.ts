@@ -301,6 +301,14 @@ export const receipts = {
   places: { atOnceMax: 4, ofAccountMax: 2, reserved: 1, waitMsMax: 1_500, waitingOfAccountMax: 20 },
 } as const;
 
+/** What became of all records, and whether they add up. */
+export const ledger = {
+  /** How long Redis keeps what ClickHouse must have of each minute. */
+  sumsKeptMs: 4 * 24 * 60 * 60 * 1000,
+  /** Differences that are kept and shown; more are counted. */
+  differencesMax: 1_000,
+} as const;
+
 /** Charts of the records of each environment by minute. */
 export const traffic = {
   /** How many reasons of rejections an answer tells apart. */

@@ -25,8 +25,6 @@ export type CommitResult =
   | {
       readonly kind: 'committed';
       readonly letters: string;
-      /** How many of the repeats say something else than the first record with their key, if any do. */
-      readonly differing?: number;
     }
   /** Refused by the limit at this index of the group's limits; nothing stored or consumed. */
   | { readonly kind: 'limited'; readonly limitIndex: number; readonly waitMs: number }
@@ -130,7 +128,12 @@ export function createAttempts(options: AttemptOptions): Attempts {
       versions.suppressions,
       bounds.joinsWaitingMax,
       versions.registry,
-      ...packed.rows.flatMap(({ table, text }) => [currentVersionOf(table), markerRows[table], text]),
+      ...packed.rows.flatMap(({ table, text, counts }) => [
+        currentVersionOf(table),
+        markerRows[table],
+        text,
+        counts,
+      ]),
     ];
     crash('commit_packed');
     let sent = false;
@@ -199,9 +202,7 @@ export function forAll(groups: readonly unknown[], result: CommitResult): Commit
 /** Throws if there are not as many letters as the group has records. */
 function committed(answer: string, { records }: Group): CommitResult {
   if (answer.length !== records.length) throw new Error('the commit script answered for other records');
-  if (!answer.includes('d')) return { kind: 'committed', letters: answer };
-  const letters = answer.replaceAll('d', 'r');
-  return { kind: 'committed', letters, differing: answer.split('d').length - 1 };
+  return { kind: 'committed', letters: answer.replaceAll('d', 'r') };
 }
 
 /** The result of one record that is stored: of most groups. */

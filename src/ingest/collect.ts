@@ -173,7 +173,7 @@ function* groupMessages(
     const limits = limitsOf(first, run.length);
     addEnvironmentLimits(limits, run.length, run.length * bytesOfMessage, context, callers);
     const records = encodedRecords(run.map(({ record }) => record));
-    groups.push({ limits, limitsPassRepeats: true, records, bytes: packedBytesMax(limits, records) });
+    groups.push({ appId, limits, limitsPassRepeats: true, records, bytes: packedBytesMax(limits, records) });
     run = [];
   }
 

@@ -8,14 +8,16 @@
 //   u16 claims, { 13 B of the event id, the record's fingerprint } …
 //   u16 names, u16 joins among them, u32 bytes of what follows,
 //     { u8 bytes of the name, u8 bytes of what joins it or 0, name, and of a join: that, u16 log from 0, u32 max } …
+//   u16 environments, { u8 bytes of the app_id, app_id } …
 //   u8 1 if the groups must be decided one by one, u32 bytes of what follows:
 //     groups: u16 limits (+32768 if its limits let repeats pass), { u16 log from 0, u32 cost, u32 max } …, u16 runs, its runs
 //   the runs of all groups, as few as possible: if the limits have room for all, only these are read
 //
 // A run: { u8 rows argument from 0 (+128 if it takes the next claim, +64 if it is skipped, +32 if its records take the next names),
-//          u16 records, u32 bytes of their rows }
-// It is either several records of one table without claims, or one record with its claim; all are marked alike. Its rows are
-// the next ones in its table's argument. A skipped record has no row there, but everything else: so it is decided like others. If it has
+//          u16 environment from 0, u16 records, u32 bytes of their rows }
+// It is either several records of one table and environment without claims, or one record with its claim; all are marked alike. Its
+// records are plain if its first byte says nothing but the argument; in the runs of all groups these may be of several environments.
+// Its rows are the next ones in its table's argument. A skipped record has no row there, but everything else: so it is decided like others. If it has
 // a claim, a row of the table with its event id and nothing else takes the place of its own.
 
 import { markerRows } from '../clickhouse/tables.js';
@@ -69,6 +71,8 @@ export type Mark =
 
 /** Records that are accepted or limited together: one request, or some messages of one. */
 export type Group = {
+  /** The environment of its records, which are counted for it. */
+  readonly appId: string;
   readonly limits: readonly LimitCheck[];
   /** By record; undefined if none has a mark. Set by its submission. */
   marks?: readonly (Mark | undefined)[] | undefined;
@@ -88,11 +92,13 @@ const limitBytesMax = 28 + 10;
 const groupBytes = 4;
 const claimBytes = 14;
 const claimedBytes = 13;
-const runBytes = 7;
+const runBytes = 9;
+/** Bytes of an environment: its app_id, a number of at most 32 digits, with its length. */
+const environmentBytesMax = 33;
 /** Bytes of a record's claim and its run, which is written twice; every record may be a run. */
 const recordDecisionBytesMax = 2 * runBytes + claimBytes;
-/** Bytes of the counts of logs, claims and names, and of what precedes the groups. */
-const headBytes = 17;
+/** Bytes of the counts of logs, claims, names and environments, and of what precedes the groups. */
+const headBytes = 19;
 /** Bytes of a name and a join beside their texts. */
 const nameBytes = 8;
 /** Bytes of a row's number in the commit and of the line feed. */
@@ -101,7 +107,11 @@ const rowEndBytesMax = 6;
 /** Upper bound of a group's packed size in bytes, also if it is alone in its commit. */
 export function packedBytesMax(limits: readonly LimitCheck[], records: Records): number {
   const decisions =
-    headBytes + groupBytes + limits.length * limitBytesMax + records.length * recordDecisionBytesMax;
+    headBytes +
+    groupBytes +
+    environmentBytesMax +
+    limits.length * limitBytesMax +
+    records.length * recordDecisionBytesMax;
   return decisions + records.rowBytesMax;
 }
 
@@ -132,7 +142,12 @@ export type Packed = {
   /** What is to be decided. */
   readonly decisions: Buffer;
   /** The tables that get rows, in the order of the arguments. */
-  readonly rows: readonly { readonly table: TableName; readonly text: Buffer }[];
+  readonly rows: readonly {
+    readonly table: TableName;
+    readonly text: Buffer;
+    /** Lines of the ledger that count its plain records: an app_id and a number each. */
+    readonly counts: string;
+  }[];
 };
 
 /** Packs groups, numbering the rows from 0 in the order given. */
@@ -143,18 +158,23 @@ export function packGroups(groups: readonly Group[]): Packed {
   for (const group of groups) {
     bytesMax += group.bytes;
     decisionBytesMax +=
-      groupBytes + group.limits.length * limitBytesMax + group.records.length * recordDecisionBytesMax;
+      groupBytes +
+      environmentBytesMax +
+      group.limits.length * limitBytesMax +
+      group.records.length * recordDecisionBytesMax;
     if (group.marks !== undefined) decisionBytesMax += limitBytesMax + bytesOfNames(group.marks);
     if (group.limitsPassRepeats) oneByOne = 1;
   }
   const packed = Buffer.allocUnsafe(decisionBytesMax);
-  const rows: { readonly table: number; readonly into: Buffer; readonly view: DataView; end: number }[] = [];
+  const rows: ReturnType<typeof newRows>[] = [];
   const argumentOf: number[] = [];
   const merged: Run[] = [];
   let rowNumber = 0;
 
   const { logs, end } = writeLogs(packed, 0, groups);
-  const groupsAt = writeNames(packed, writeClaims(packed, end, groups), groups, logs) + 5;
+  const namesEnd = writeNames(packed, writeClaims(packed, end, groups), groups, logs);
+  const { environments, end: environmentsEnd } = writeEnvironments(packed, namesEnd, groups);
+  const groupsAt = environmentsEnd + 5;
   let at = groupsAt;
   let claimAt = end + 2;
   for (const group of groups) {
@@ -167,7 +187,8 @@ export function packGroups(groups: readonly Group[]): Packed {
     const runsAt = at;
     let runs = 0;
     at += 2;
-    const { records, marks } = group;
+    const { appId, records, marks } = group;
+    const environment = environments.get(appId) as number;
     for (let first = 0; first < records.length; ) {
       const table = records.tableOf(first);
       const hasClaim = records.claimOf(first) !== undefined;
@@ -188,10 +209,21 @@ export function packGroups(groups: readonly Group[]): Packed {
       rowNumber += end - first;
       runs += 1;
       const bits = (hasClaim ? 128 : 0) + (mark === undefined ? 0 : bitsOf(mark));
-      const run = { kind: argument + bits, records: end - first, bytes: written.end - start };
+      if (bits === 0) {
+        written.plain.set(appId, (written.plain.get(appId) ?? 0) + end - first);
+      }
+      const run = {
+        kind: argument + bits,
+        environment,
+        records: end - first,
+        bytes: written.end - start,
+      };
       at = writeRun(packed, at, run);
       const last = merged[merged.length - 1];
-      if (last?.kind === run.kind && canBeMerged(bits)) {
+      if (
+        last?.kind === run.kind &&
+        (bits === 0 || (last.environment === run.environment && canBeMerged(bits)))
+      ) {
         last.records += run.records;
         last.bytes += run.bytes;
       } else {
@@ -206,9 +238,10 @@ export function packGroups(groups: readonly Group[]): Packed {
   for (const run of merged) at = writeRun(packed, at, run);
   return {
     decisions: packed.subarray(0, at),
-    rows: rows.map(({ table, into, end }) => ({
+    rows: rows.map(({ table, into, end, plain }) => ({
       table: tables[table] as TableName,
       text: into.subarray(0, end),
+      counts: Array.from(plain, ([appId, records]) => `${appId} ${records}\n`).join(''),
     })),
   };
 }
@@ -229,11 +262,25 @@ function writeKeyRow(
   return at + into.write(`${before}${id}${after}${rowNumber}\n`, at, 'latin1');
 }
 
-type Run = { readonly kind: number; records: number; bytes: number };
+type Run = { readonly kind: number; readonly environment: number; records: number; bytes: number };
 
-function writeRun(packed: Buffer, at: number, { kind, records, bytes }: Run): number {
-  const next = packed.writeUInt16BE(records, packed.writeUInt8(kind, at));
-  return packed.writeUInt32BE(bytes, next);
+function writeRun(packed: Buffer, at: number, { kind, environment, records, bytes }: Run): number {
+  const next = packed.writeUInt16BE(environment, packed.writeUInt8(kind, at));
+  return packed.writeUInt32BE(bytes, packed.writeUInt16BE(records, next));
+}
+
+/** Writes each environment once. Returns them by app_id, and where they end. */
+function writeEnvironments(packed: Buffer, from: number, groups: readonly Group[]) {
+  const environments = new Map<string, number>();
+  let end = from + 2;
+  for (const { appId } of groups) {
+    if (environments.has(appId)) continue;
+    environments.set(appId, environments.size);
+    end = packed.writeUInt8(appId.length, end);
+    end += packed.write(appId, end, 'latin1');
+  }
+  packed.writeUInt16BE(environments.size, from);
+  return { environments, end };
 }
 
 /** Whether a run may take the records of the next one like it: not if each record has a claim or a name of its own. */
@@ -243,7 +290,10 @@ function canBeMerged(bits: number): boolean {
 
 function newRows(table: number, bytesMax: number) {
   const into = Buffer.allocUnsafe(bytesMax);
-  return { table, into, view: new DataView(into.buffer, into.byteOffset, into.length), end: 0 };
+  const view = new DataView(into.buffer, into.byteOffset, into.length);
+  /** Plain records by environment. */
+  const plain = new Map<string, number>();
+  return { table, into, view, end: 0, plain };
 }
 
 /** A log: its place among the logs, what all groups cost it, and the least that one of them allows. */

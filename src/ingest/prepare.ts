@@ -188,7 +188,7 @@ function plainLimits(
 /** The group of a request. `limits`: of its kind; those of the environment, which count what is stored of it, are added. */
 function groupOf(records: Records, limits: NamedLimit[], context: LimitContext): readonly LimitedGroup[] {
   addEnvironmentLimits(limits, records.length, records.rowBytesMax, context);
-  return [{ limits, records, bytes: packedBytesMax(limits, records) }];
+  return [{ appId: context.environment.appId, limits, records, bytes: packedBytesMax(limits, records) }];
 }
 
 function checkContext({ surrogates }: Document, { environment, nowMs }: PrepareContext): CheckContext {

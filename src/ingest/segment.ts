@@ -111,7 +111,8 @@ export function* prepareSegment(
   if (never !== undefined) return { kind: 'refused', reason: tooLargeForLimit(never) };
   const encoded = encodedRecords(records.map(({ record }) => record));
   addEnvironmentLimits(limits, encoded.length, encoded.rowBytesMax, context);
-  const groups = [{ limits, records: encoded, bytes: packedBytesMax(limits, encoded) }];
+  const { appId } = context.environment;
+  const groups = [{ appId, limits, records: encoded, bytes: packedBytesMax(limits, encoded) }];
   const named = records.map((each) => each.named);
   const submission = createSubmission(context, groups, (suppressed) => markUsers(named, suppressed));
   return { kind: 'ready', submission, recordsOf, errors, mendings };

@@ -120,6 +120,7 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
     const witness = await loadWitness(clickhouse, loading);
     const loaded: Loaded = { how: 'created', deployment: await createDeployment(options, loading) };
     await loadShards(options, loaded, loading, { suppressions: '0', registry: '0', witness });
+    await beginLedger(options.redis, loaded.deployment.shards);
     await loading.finish(loaded.deployment, 'created');
     return loaded;
   }
@@ -262,6 +263,12 @@ async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Pro
     );
   }
   return version;
+}
+
+/** Nothing was accepted before, so the ledger has everything. */
+async function beginLedger(redis: LoadOptions['redis'], shards: number): Promise<void> {
+  for (let shard = 0; shard < shards; shard++)
+    await redis.hset(shardKeys.state(shard), 'ledger_since', Date.now());
 }
 
 /** A shard refuses commits of processes that know older ones. */

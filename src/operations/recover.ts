@@ -6,6 +6,7 @@ import { readRow } from '../clickhouse/answers.js';
 import { readShards } from '../clickhouse/backups.js';
 import { type ClickHouseClient, tablesOf } from '../clickhouse/client.js';
 import { generationAbove, raiseGeneration, readMarkers } from '../clickhouse/key-index.js';
+import { voidSince } from '../clickhouse/ledger-table.js';
 import { migrateServers } from '../clickhouse/migrate.js';
 import { serversOf } from '../clickhouse/servers.js';
 import { shardNumberSpacing } from '../clickhouse/store.js';
@@ -88,6 +89,7 @@ export async function recoverState(context: AdminContext) {
       await copyAll(context);
       crash('copies_rewritten');
       await freeKeys(context, setBack, deployment.epoch);
+      await voidLost(clickhouse, missing);
       // What should have expired since is there again.
       await redis.del(registryKeys.retentionRun);
       await forgetKept(redis, setBack);
@@ -145,6 +147,18 @@ async function countLater(client: ClickHouseClient, shard: number, number: numbe
     query_params: { number },
   });
   return records;
+}
+
+/** What the servers lost is known: the ledger does not name it again. */
+async function voidLost(clickhouse: ClickHouseClient, missing: readonly Missing[]): Promise<void> {
+  const minuteOf = (time: string | null) => (time === null ? 0 : Math.floor(Date.parse(time) / 60_000));
+  const earliest = Math.min(...missing.map(({ after }) => minuteOf(after)));
+  if (missing.length > 0)
+    await voidSince(clickhouse, {
+      earliest,
+      to: Math.floor(Date.now() / 60_000),
+      reason: 'a server was set back',
+    });
 }
 
 function timeOf(number: number): string | null {

@@ -36,6 +36,7 @@ import {
   readMarkers,
   writeMarker,
 } from '../clickhouse/key-index.js';
+import { extendVoid, voidSince } from '../clickhouse/ledger-table.js';
 import { migrateServers, tablesOfSchema } from '../clickhouse/migrate.js';
 import { MigrationError } from '../clickhouse/migration-error.js';
 import { serversOf } from '../clickhouse/servers.js';
@@ -203,6 +204,7 @@ async function finish(restore: Restore, former: Plan, load: () => Promise<unknow
 async function carryOut(restore: Planned): Promise<void> {
   const { context, staging, plan, epoch, crash } = restore;
   await exchangeTables(restore);
+  await extendVoid(context.clickhouse, { to: minuteNow(), reason: restoredReason });
   if (epoch !== '') {
     await resetDeletions(context);
     crash('deletions_reset');
@@ -504,10 +506,22 @@ async function prepare(restore: Begun): Promise<Plan> {
       return Object.fromEntries(ids.filter(([table]) => schema.has(table) && !ofServer.includes(table)));
     }),
   );
+  await voidRestored(restore);
   await confirm(restore);
   const plan: Plan = { id, name, tables, keysTo, result };
   await notePlan(clickhouse, staging, textOf(plan));
   return plan;
+}
+
+const restoredReason = 'a backup was restored';
+const minuteNow = () => Math.floor(Date.now() / 60_000);
+
+/** What was accepted since the backup began is not in it, or not all of it: the restored ledger says so. */
+async function voidRestored({ restored: [home], name }: Begun): Promise<void> {
+  if (home === undefined) return;
+  const began = Date.parse((await readOwnNote(home, name))?.began_at ?? '');
+  const from = Number.isNaN(began) ? {} : { earliest: Math.floor(began / 60_000) };
+  await voidSince(home, { to: minuteNow(), reason: restoredReason, ...from });
 }
 
 /**

@@ -18,7 +18,8 @@
 --   7  a segment this old in ms takes no further commit   8  the version of the suppressions that the caller has applied
 --   9  joined users that may wait
 --   10  the version of the registry by which the environments of the records were found
---   11… of each table that gets rows: its name, the marker row of its segments, the rows for it
+--   11… of each table that gets rows: its name, the marker row of its segments, the rows for it, and the lines of the ledger that
+--       count its plain records
 -- Returns one string:
 --   "e"  this Redis is not that deployment's, or its registry was loaded since the environments were found
 --   "x"  the commit is older than the last one and not repeated
@@ -29,7 +30,7 @@
 --       user, "u" skipped, and its anonymous user could not be joined. Of skipped records a row with the key's id is appended
 --   or, where a limit may lack room, one answer per group, joined by commas: its letters, or
 --   "l<i>:<ms>"  limit i (from 0) has no room for <ms> more
--- Cost in commands: 3, + 3 or 4 per table, + 2 where a segment is full, + 3; with limits + 4 (a window's
+-- Cost in commands: 3, + 3 or 4 per table, + 2 where a segment is full, + 3 for the ledger, + 3; with limits + 4 (a window's
 -- length), with claims + 3, however many they are (up to a thousand); with joined users up to 2.
 -- A repeat passes the limits of its group only where the group says so.
 --
@@ -56,8 +57,8 @@ local tables, state_fields = {}, { 'epoch', 'clock_us', 'last_number', 'bytes', 
   'limit_clock_us', 'limit_clock_ahead_us', 'claim_clock_us', 'rows', 'suppression_version', 'joined', 'registry_version' }
 local first_open = #state_fields
 local bytes_to_come = #packed
-for i = first_table, #ARGV, 3 do
-  tables[#tables + 1] = { name = ARGV[i], marker = ARGV[i + 1], rows = ARGV[i + 2], at = 1, pieces = {}, kept = 0 }
+for i = first_table, #ARGV, 4 do
+  tables[#tables + 1] = { name = ARGV[i], marker = ARGV[i + 1], rows = ARGV[i + 2], counts = ARGV[i + 3], at = 1, pieces = {}, kept = 0 }
   bytes_to_come = bytes_to_come + #ARGV[i + 2]
   state_fields[#state_fields + 1] = 'open.' .. ARGV[i]
 end
@@ -288,15 +289,26 @@ local function join(i)
   new_joins[#new_joins + 1], new_joins[#new_joins + 2] = names[i], its.value
 end
 
--- 5. Decide every group, in order; all at once if there is room for all of them.
+-- 5. Decide every group, in order; all at once if there is room for all of them. What becomes of the records is counted by
+-- environment, table and letter, for the ledger.
 
+local environments, environment_count = {}, nil
+environment_count, at = unpack_struct('>I2', packed, at)
+for i = 1, environment_count do
+  local length = byte(packed, at)
+  environments[i], at = sub(packed, at + 1, at + length), at + 1 + length
+end
+-- By letter, then by number of the environment and its table. Where every limit has room, plain records are not among them: all are
+-- stored, and the caller has counted them.
+local counted = { s = {}, r = {}, d = {}, k = {}, u = {} }
 local next_id, next_name = 1, 1
+local fits
 
 -- Whether all records of the runs packed from here are repeats.
 local function all_claimed(run_at, count)
   for i = 1, count do
     if unpack_struct('>B', packed, run_at) < 128 or not claimed_as(next_id + i - 1) then return false end
-    run_at = run_at + 7
+    run_at = run_at + 9
   end
   return true
 end
@@ -325,9 +337,10 @@ end
 
 -- Decides the run packed here. Returns the letters of its records.
 local function decide_run(limited)
-  local kind, records, bytes
-  kind, records, bytes, at = unpack_struct('>BI2I4', packed, at)
+  local kind, environment, records, bytes
+  kind, environment, records, bytes, at = unpack_struct('>BI2I2I4', packed, at)
   local letter, skipped, has_key, is_key = limited and 'r' or 's', nil, kind >= 128, false
+  local is_plain = kind < 32
   if kind >= 128 then
     kind = kind - 128
     if not limited then letter = claim(next_id) end
@@ -352,6 +365,10 @@ local function decide_run(limited)
     end
   end
   rows_of.at = rows_of.at + bytes
+  if not limited and not (is_plain and fits) then
+    local counts, place = counted[letter], environment * #tables + kind
+    counts[place] = (counts[place] or 0) + records
+  end
   return string.rep(letter, records)
 end
 
@@ -383,7 +400,7 @@ end
 local one_by_one, group_bytes
 one_by_one, group_bytes, at = unpack_struct('>BI4', packed, at)
 local groups_end = at + group_bytes
-local fits = one_by_one == 0
+fits = one_by_one == 0
 for i = 1, log_count do
   local cost, max = log_costs[i], log_maxes[i]
   -- Most users have an empty log.
@@ -468,10 +485,63 @@ local function append_rows(index, rows_of)
   backlog_rows_added = backlog_rows_added + rows_of.kept
   changes[#changes + 1] = 'open.' .. table_name
   changes[#changes + 1] = number .. ' ' .. commits .. ' ' .. opened_ms
+  rows_of.number = number
 end
 
 for index, rows_of in ipairs(tables) do
   if #rows_of.pieces > 0 then append_rows(index, rows_of) end
+end
+
+-- The ledger. What is stored belongs to the minute of its segment, everything else to the present one. A minute that is over is taken
+-- from here for good (booked-6.lua), so nothing is added to an earlier one than that of an open segment. Most records are accepted or
+-- repeated: they are appended to the minute's log, blocks of a line of kind and term and a line for each environment, which costs a
+-- fiftieth of as many fields of a hash.
+local terms = { s = 'accepted', r = 'repeated', d = 'differing', k = 'suppressed', u = 'suppressed' }
+local minute_now, ledger_logs = math.floor(now_us / 60000000), {}
+for _, rows_of in ipairs(tables) do
+  rows_of.kind = string.match(rows_of.name, '^[^.]+')
+  rows_of.minute = rows_of.number and math.floor(tonumber(rows_of.number) / 60000000) or minute_now
+end
+
+local function log_of(minute, kind, term)
+  local log = ledger_logs[minute]
+  if not log then
+    log = {}
+    ledger_logs[minute] = log
+  end
+  log[#log + 1] = kind .. ' ' .. term .. '\n'
+  return log
+end
+
+for letter, counts in pairs(counted) do
+  local is_logged = letter == 's' or letter == 'r'
+  local logs_of_tables = {}
+  for place, count in pairs(counts) do
+    local index = place % #tables + 1
+    local rows_of, app_id = tables[index], environments[math.floor(place / #tables) + 1]
+    if is_logged then
+      local log = logs_of_tables[index]
+      if not log then
+        log = log_of(letter == 's' and rows_of.minute or minute_now, rows_of.kind, terms[letter])
+        logs_of_tables[index] = log
+      end
+      log[#log + 1] = app_id .. ' ' .. count .. '\n'
+    else
+      local field = app_id .. ' ' .. rows_of.kind .. ' ' .. terms[letter]
+      call('HINCRBY', string.format('%sledger:%d', prefix, minute_now), field, count)
+      call('SADD', prefix .. 'ledger_minutes', minute_now)
+    end
+  end
+end
+for _, rows_of in ipairs(tables) do
+  if fits and rows_of.counts ~= '' then
+    local log = log_of(rows_of.minute, rows_of.kind, 'accepted')
+    log[#log + 1] = rows_of.counts
+  end
+end
+for minute, log in pairs(ledger_logs) do
+  call('APPEND', string.format('%sledger_log:%d', prefix, minute), table.concat(log))
+  call('SADD', prefix .. 'ledger_minutes', minute)
 end
 
 if claim_count > 0 then

@@ -47,6 +47,16 @@ export const shardKeys = {
   receipts: (shard: number, appId: string) => `${shardTag(shard)}:receipts:${appId}`,
   /** Hash of the answers of each process's last commit. */
   answers: (shard: number) => `${shardTag(shard)}:answers`,
+  /** Set of the minutes, since 1970, whose entries of the ledger ClickHouse does not have yet. */
+  ledgerMinutes: (shard: number) => `${shardTag(shard)}:ledger_minutes`,
+  /** Log of the records of a minute that were accepted or repeated: lines "<kind> <term>", each with lines "<app_id> <records>". */
+  ledgerLog: (shard: number, minute: number | string) => `${shardTag(shard)}:ledger_log:${minute}`,
+  /** Hash of all other records of a minute by "<app_id> <kind> <term> <detail>". */
+  ledger: (shard: number, minute: number | string) => `${shardTag(shard)}:ledger:${minute}`,
+  /** Hash of records by the same names without end, of what ClickHouse has. */
+  ledgerTotals: (shard: number) => `${shardTag(shard)}:ledger_totals`,
+  /** Hash of the records that were accepted in each minute of a day, as ClickHouse has them. It expires. */
+  ledgerSums: (shard: number, day: number) => `${shardTag(shard)}:ledger_sums:${day}`,
 } as const;
 
 export const registryKeys = {
@@ -68,8 +78,6 @@ export const registryKeys = {
   unmirrored: '{registry}:unmirrored',
   /** Hash of the audit log's lines that ClickHouse does not have yet. */
   audit: '{registry}:audit',
-  /** Hash of counters by "<app_id>:<what is counted>". */
-  counts: '{registry}:mendings',
   /** Sorted set of an environment's last rejected records by time, without values. */
   rejected: (appId: string) => `{registry}:rejected:${appId}`,
   /** Hash of deletion requests by id: the request, its progress, the evidence. No identity. */
@@ -134,6 +142,13 @@ export const registryKeys = {
   maintenanceLock: '{registry}:failed_rows_lock',
   /** Held by the worker that last looked for stray targets. */
   strayTargets: '{registry}:stray_targets',
+  /** Present for a while after the ledger was written, and after it was compared with what is stored. */
+  ledgerTurn: '{registry}:ledger_turn',
+  ledgerCheckTurn: '{registry}:ledger_check_turn',
+  /** Hash: how far each server was compared, and when it was compared again. */
+  ledgerChecked: '{registry}:ledger_checked',
+  /** Hash of the differences that were found, by environment, kind and minute. */
+  ledgerDifferences: '{registry}:ledger_differences',
   /** Present for a while after a run that deleted expired rows. */
   retentionRun: '{registry}:retention_run',
   /** Since when such a run is due, in seconds since 1970; absent when everything that has expired is deleted. */

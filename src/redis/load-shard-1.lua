@@ -18,7 +18,11 @@ if number_floor > last_number then
   redis.call('HSET', state_key, 'last_number', string.format('%.0f', number_floor))
 end
 redis.call('HSETNX', state_key, 'claim_bucket_count', bucket_count)
-if not loaded then redis.call('HSET', state_key, 'keys_forgotten_to', string.format('%.0f', number_floor), 'load', ARGV[4]) end
+if not loaded then
+  redis.call('HSET', state_key, 'keys_forgotten_to', string.format('%.0f', number_floor), 'load', ARGV[4])
+  -- What the ledger had not written yet is lost.
+  redis.call('HDEL', state_key, 'ledger_since')
+end
 -- API processes may have kept older suppressions in memory while Redis was empty.
 if tonumber(ARGV[5]) > tonumber(redis.call('HGET', state_key, 'suppression_version') or '0') then
   redis.call('HSET', state_key, 'suppression_version', ARGV[5])

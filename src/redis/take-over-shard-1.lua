@@ -15,6 +15,8 @@ if state[2] then
   end
   local time = redis.call('TIME')
   local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
+  -- Workers of the former one may have stored what was counted there alone.
+  redis.call('HDEL', KEYS[1], 'ledger_since')
   -- The former primary counts on from its last number when its clock is behind; a second is more than it opens segments then.
   local number = math.max(now_us + tonumber(ARGV[3]), tonumber(state[3] or '0') + 1000000)
   redis.call('HSET', KEYS[1], 'last_number', string.format('%.0f', number))

@@ -5,6 +5,7 @@ import { observePending } from '../../src/privacy/deletion/request.js';
 import { segmentOfMember, shardKeys, shardOf } from '../../src/redis/keys.js';
 import { deletionJobOptions, deletionQueueName, storeJobId, storeQueueName } from '../../workers/queues.js';
 import { createTestAccount, type TestAccount, untilKnown } from '../harness/accounts.js';
+import { findUnbalanced } from '../harness/books.js';
 import { administer, getToken } from '../harness/deletion.js';
 import { untilDrained } from '../harness/fault-checks.js';
 import { createMark, createProducer, type Load, type Producer, startLoad } from '../harness/load.js';
@@ -101,6 +102,7 @@ const deletionsMsMax = 600_000;
 /** Runs a round on a healthy deployment. Never rejects for what the service does: that is in the result. */
 export async function runRound(deployment: AnyDeployment, schedule: Schedule): Promise<RoundResult> {
   const startedMs = performance.now();
+  const beganMs = Date.now();
   const scene = await setScene(deployment, schedule);
   const { world, loads, clients, evidence, pace } = scene;
   const phasesMs: Record<string, number> = {};
@@ -158,6 +160,7 @@ export async function runRound(deployment: AnyDeployment, schedule: Schedule): P
   const seen = await evidence();
   broken.push(...findBroken(seen), ...findLogged(scene), ...findEnded(deployment, endsBefore));
   broken.push(...(await explainLost(deployment, seen, broken)));
+  broken.push(...(await findInBooks(deployment, beganMs)));
   scene.close();
   endPhase('check');
   return {
@@ -170,6 +173,18 @@ export async function runRound(deployment: AnyDeployment, schedule: Schedule): P
     clockStoodMs: world.clockStoodMs,
     takeOversMs: world.takeOversMs,
   };
+}
+
+/** Minutes of the round whose records do not add up. */
+async function findInBooks({ sluice, redis }: AnyDeployment, beganMs: number): Promise<Broken[]> {
+  const found = await findUnbalanced(sluice, redis, beganMs).catch((error: Error) => [
+    { app_id: messageOf(error), kind: 'unwritten', minute: '', records: 0 },
+  ]);
+  return found.map(({ app_id, kind, minute, records }) => ({
+    kind: 'books',
+    what: `environment ${app_id}`,
+    detail: `${records} ${kind} of ${minute} are missing`,
+  }));
 }
 
 /** What can be said of records that are absent, with one of each. */

@@ -4,18 +4,16 @@ import assert from 'node:assert/strict';
 import { createPublicKey } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { after, afterEach, before, describe, test } from 'node:test';
-import { isDeepStrictEqual } from 'node:util';
 import type { Browser, Locator, Page } from 'playwright-core';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
-import { deletions, rateLimits } from '../../src/contract/limits.js';
+import { writeLedger } from '../../src/clickhouse/ledger-table.js';
+import { deletions } from '../../src/contract/limits.js';
 import { listEventNames } from '../../src/insights/data-quality/event-names.js';
 import { readTraffic } from '../../src/insights/traffic/charts.js';
-import { keepMinuteCounts } from '../../src/insights/traffic/minute-counts.js';
-import { createLog } from '../../src/log.js';
 import { verifyCertificate } from '../../src/privacy/deletion/certificate.js';
 import type { AuditEntry } from '../../src/registry/audit/read.js';
-import { minuteWrites } from '../../src/tuning.js';
-import { createEnvironment, createTestAccount, type TestAccount } from '../harness/accounts.js';
+import { ledgerWrites } from '../../src/tuning.js';
+import { createTestAccount, type TestAccount } from '../harness/accounts.js';
 import { launchBrowser, withoutBrowser } from '../harness/browser.js';
 import { isAccepted, paths, post } from '../harness/ingestion.js';
 import { type SluiceHandle, startSluice } from '../harness/services.js';
@@ -119,7 +117,7 @@ describe('the console', { skip }, () => {
         );
         return Number(at.at(-1)) / 60;
       };
-      const writtenMsMax = minuteWrites.everyMs + minuteWrites.insertMsMax;
+      const { writtenMsMax } = ledgerWrites;
       assert.equal(await lastMinute(writtenMsMax - 1), minute - 2);
       assert.equal(await lastMinute(writtenMsMax), minute - 1);
     } finally {
@@ -908,83 +906,24 @@ describe('the console', { skip }, () => {
     await operators.getByText('No worker runs').waitFor();
     await processes.getByRole('cell', { name: 'worker', exact: true }).waitFor({ state: 'detached' });
     assert.deepEqual(faults, []);
-
-    // The counts of the present minute are written when the process stops, unless ClickHouse takes long for that.
-    let isCounted = await countsAtItsEnd();
-    for (let tries = 1; tries < 4 && !isCounted; tries += 1) {
-      await sluice.api[0]?.restart();
-      isCounted = await countsAtItsEnd();
-    }
-    assert.ok(isCounted, 'the last counts are written');
   });
 
-  /** Ends the API process after one request of each outcome; settles with whether all of them are counted. */
-  async function countsAtItsEnd(): Promise<boolean> {
-    const app_id = await createEnvironment(sluice);
-    const event = { app_id, identity: 'one@example.com', event: 'Seen' };
-    const { max } = rateLimits.bulk_identity;
-    const many = Array.from({ length: max }, () => ({ ...event, identity: 'many@example.com' }));
-    const statuses = [];
-    for (const [path, body] of [
-      [paths.track, { ...event, idempotency_key: 'key' }],
-      [paths.track, { ...event, idempotency_key: 'key' }],
-      [paths.track, { ...event, event: 7 }],
-      [paths.track, { app_id, events: [event, { ...event, event: 7 }] }],
-      [paths.track, { app_id, events: many }],
-      [paths.track, { app_id, events: many.slice(0, 2) }],
-      ['/v1/track', { writeKey: app_id, type: 'track', userId: 'two@example.com', event: 'Seen' }],
-    ] as const)
-      statuses.push((await post(sluice.baseUrl, path, body)).status);
-    assert.deepEqual(statuses, [200, 200, 400, 200, 200, 429, 200]);
-    await sluice.api[0]?.sigterm();
-    const [sums] = await sluice.rows<Record<string, string>>(
-      `SELECT sum(accepted) AS a, sum(repeated) AS p, sum(limited) AS l, sum(rejected) AS r
-        FROM minute_counts FINAL WHERE app_id = '${app_id}'`,
-    );
-    const reasons = await sluice.rows<Record<string, string>>(
-      `SELECT code, field, sum(rejected) AS n FROM minute_rejections FINAL
-        WHERE app_id = '${app_id}' GROUP BY code, field`,
-    );
-    return isDeepStrictEqual(
-      [
-        [sums?.a, sums?.p, sums?.l, sums?.r].map(Number),
-        reasons.map(({ code, field, n }) => [code, field, Number(n)]),
-      ],
-      [[1 + 1 + max + 1, 1, 2, 2], [['invalid_type', 'event', 2]]],
-    );
-  }
-
-  /** Writes counts of the last minutes as an API process does, through an outage of ClickHouse. */
+  /** Writes minutes of the ledger as a worker does. */
   async function writeMinutes(app_id: string): Promise<void> {
     const clickhouse = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
-    let isAway = true;
-    let nowMs = Math.floor(Date.now() / 60_000) * 60_000 - 10 * 60_000;
-    // A busy machine has the time that it takes.
-    const insert: typeof clickhouse.insert = ({ abort_signal: _, ...rows }) =>
-      isAway ? Promise.reject(new Error('away')) : clickhouse.insert(rows);
-    const log = createLog('test', 'silent');
-    const minutes = keepMinuteCounts({ clickhouse: { insert }, log, nowMs: () => nowMs });
-    minutes.add(app_id, 'accepted', 5);
-    minutes.add(app_id, 'limited', 3);
-    await minutes.flush();
-    nowMs += 60_000;
-    minutes.add(app_id, 'accepted', 6);
-    await assert.rejects(minutes.flush(), 'the first minute waits for ClickHouse');
-    isAway = false;
-    await minutes.flush();
-    await minutes.flush();
-    // After the clock was set back, a minute that is written stays as it is.
-    nowMs -= 60_000;
-    minutes.add(app_id, 'accepted', 1);
-    minutes.add(app_id, 'repeated', 2);
-    const field = `properties.${hostile}`;
-    minutes.addRejected(app_id, [
-      { code: 'too_long', field: 'event' },
-      { code: 'invalid_type', field },
-      { code: 'invalid_type', field },
-      { code: 'invalid_json' },
+    const minute = Math.floor(Date.now() / 60_000) - 10;
+    const row = { app_id, minute, kind: '', detail: '' };
+    const next = { ...row, minute: minute + 1 };
+    await writeLedger(clickhouse, [
+      { ...row, kind: 'events', term: 'accepted', records: 5 },
+      { ...row, term: 'limited', records: 3 },
+      { ...next, kind: 'events', term: 'accepted', records: 7 },
+      { ...next, kind: 'events', term: 'repeated', records: 1 },
+      { ...next, kind: 'events', term: 'differing', records: 1 },
+      { ...next, term: 'rejected', detail: 'too_long event', records: 1 },
+      { ...next, term: 'rejected', detail: 'invalid_type properties.*', records: 2 },
+      { ...next, term: 'rejected', detail: 'invalid_json', records: 1 },
     ]);
-    await minutes.close();
     await clickhouse.close();
   }
 });

@@ -77,6 +77,7 @@ const thorough: readonly string[] = [
   'chaos-crash-repeats',
   'chaos-rounds',
   'fuzz-tool',
+  'ledger-mutants',
 ];
 
 export function laneOf(path: string): Lane {

@@ -7,8 +7,10 @@ import { fileURLToPath } from 'node:url';
 import { describeInWords, describeMachine } from '../../bench/machine.js';
 import { type Trend, trendOf } from '../../bench/report/trend.js';
 import { createEnvironments, unlimited } from '../harness/accounts.js';
+import { findUnbalanced } from '../harness/books.js';
 import { untilStored } from '../harness/ingestion.js';
 import { readOptions } from '../harness/options.js';
+import { withRedis } from '../harness/redis-client.js';
 import { type SluiceHandle, startRedis, startSluice } from '../harness/services.js';
 import { startFaults } from './faults.js';
 import { type SoakCheck, startSoakLoad } from './load.js';
@@ -58,6 +60,7 @@ if (before.acknowledged === 0 || before.lost + before.doubled + before.unexpecte
 }
 const rate = (capacity.requests / capacityMs) * 1000 * share;
 
+const beganMs = Date.now();
 say(`soaking for ${minutes} minutes at ${rate.toFixed()} requests/s`);
 const stopSampling = startSampling(sluice, sampleEveryMs);
 const load = startSoakLoad({ targets, appId, rate, clients });
@@ -73,10 +76,11 @@ await load.stop();
 const samples = await stopSampling();
 await untilStored(sluice, 300_000);
 const checked = await load.check(sluice);
+const unbalanced = await withRedis(sluice, (client) => findUnbalanced(sluice, client, beganMs));
 const trends = Object.fromEntries(
   Object.entries(series).map(([name, { floor }]) => [name, trendOf(samples[name as SeriesName], floor)]),
 ) as Record<SeriesName, Trend>;
-const kept = checked.lost + checked.doubled + checked.unexpected === 0;
+const kept = checked.lost + checked.doubled + checked.unexpected + unbalanced.length === 0;
 const flat = Object.values(trends).every((trend) => trend.flat);
 writeFileSync(`${folder}RESULTS.svg`, await plot(samples, faults));
 writeFileSync(`${folder}RESULTS.md`, await report(sluice, samples, checked));

@@ -89,7 +89,12 @@ export async function commit(
     overrides.suppressionVersion ?? 0,
     overrides.joinsWaitingMax ?? 1e9,
     overrides.registryVersion ?? Number.MAX_SAFE_INTEGER,
-    ...packed.rows.flatMap(({ table, text }) => [currentVersionOf(table), markerRows[table], text]),
+    ...packed.rows.flatMap(({ table, text, counts }) => [
+      currentVersionOf(table),
+      markerRows[table],
+      text,
+      counts,
+    ]),
   ];
   const answer = String(await runScript(redis, overrides.script ?? scripts.commit, keys, args));
   if (answer !== '*' && !answer.startsWith('=')) return answer;
@@ -99,7 +104,7 @@ export async function commit(
 
 export function group(list: IngestRecord[], limits: LimitCheck[] = []): Group {
   const records = encodedRecords(list);
-  return { limits, records, bytes: packedBytesMax(limits, records) };
+  return { appId: '1000000001', limits, records, bytes: packedBytesMax(limits, records) };
 }
 
 const encodeEvent = rowEncoder('events');

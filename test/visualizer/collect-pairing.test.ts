@@ -64,9 +64,8 @@ before(async () => {
       suppressions: noSuppressions,
       committerOf: () => committer,
     }),
-    counts: { addMendings: () => undefined, add: () => undefined },
+    counts: { addMendings: () => undefined, add: () => undefined, addRejected: () => undefined },
     rejected: { noteRequest: () => undefined, noteElements: () => undefined },
-    traffic: { add: () => undefined, addRejected: () => undefined },
     paths: ['/api/collect'] as const,
     addressBytesMax: 1024 ** 3,
   };

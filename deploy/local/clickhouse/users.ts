@@ -55,8 +55,7 @@ const forReaders = [
   'user_properties',
   'user_identities',
   'failed_events',
-  'minute_counts',
-  'minute_rejections',
+  'ledger',
   'audit_log',
 ];
 

@@ -58,7 +58,8 @@ export const trafficCommands = {
     cli: 'environments stats APP_ID   what it mended, ignored and refused, and repeats that say something else',
     run: async (context, { app_id }) => {
       await environmentOf(context, app_id);
-      return { app_id, ...(await readEnvironmentCounts(context.redis, app_id)) };
+      const { deployment } = await readLoadedRegistry(context.redis);
+      return { app_id, ...(await readEnvironmentCounts(context.redis, deployment.shards, app_id)) };
     },
   }),
   listRejected: shows({

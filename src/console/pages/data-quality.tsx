@@ -13,6 +13,7 @@ import { Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 import { may } from '../session.js';
+import { Books } from './books.js';
 import { EventNames } from './event-names.js';
 
 type Rejections = Answer<'showRejections'>;
@@ -31,6 +32,7 @@ export function DataQuality({ account }: { readonly account: Account }) {
       {environment !== undefined && (
         <>
           <OfEnvironment key={environment.app_id} environment={environment} />
+          <Books key={`books ${environment.app_id}`} environment={environment} />
           <EventNames key={`names ${environment.app_id}`} environment={environment} />
         </>
       )}

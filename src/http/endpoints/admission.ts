@@ -11,9 +11,8 @@ import type { LimitKeys } from '../../ingest/limit-key.js';
 import type { ElementError } from '../../ingest/prepare.js';
 import type { NamedLimit } from '../../ingest/request-limits.js';
 import type { Submission } from '../../ingest/submission.js';
-import type { EnvironmentCounts } from '../../insights/data-quality/environment-counts.js';
 import type { EndpointName, RejectedRecords } from '../../insights/data-quality/rejected-records.js';
-import type { MinuteCounts } from '../../insights/traffic/minute-counts.js';
+import type { TermCounts } from '../../insights/ledger/count.js';
 import { recordsRejected, requestsUnavailable } from '../../metrics.js';
 import { type Document, parseDocument } from '../../parsing/document.js';
 import { type RecordList, readLargeDocument } from '../../parsing/large-document.js';
@@ -36,11 +35,9 @@ export type IngestOptions = {
   readonly environments: Environments;
   /** Undefined until the deployment was read from Redis. */
   readonly ingestion: () => Ingestion | undefined;
-  readonly counts: Pick<EnvironmentCounts, 'addMendings' | 'add'>;
+  readonly counts: Pick<TermCounts, 'addMendings' | 'add' | 'addRejected'>;
   /** Where refused records are noted, once their environment is known. */
   readonly rejected: Pick<RejectedRecords, 'noteRequest' | 'noteElements'>;
-  /** Where the records of each environment are counted by their outcome, for charts. */
-  readonly traffic: Pick<MinuteCounts, 'add' | 'addRejected'>;
 };
 
 /** What a commit needs, once the deployment is known. */
@@ -117,10 +114,10 @@ export const admissionGuard: Guard = {
 /** Makes the admission of one endpoint. */
 export function createAdmission(
   endpoint: EndpointName,
-  { environments, ingestion, counts, rejected, traffic }: IngestOptions,
+  { environments, ingestion, counts, rejected }: IngestOptions,
   steps: AdmissionSteps,
 ): Admission {
-  const { countRecords, countStored, countLimited } = createRecordCounts(endpoint, { counts, traffic });
+  const { countRecords, countStored, countLimited } = createRecordCounts(endpoint, { counts });
 
   function receive(exchange: Exchange, body: Buffer, owned: boolean): void {
     const receivedMs = Date.now();
@@ -197,7 +194,7 @@ export function createAdmission(
   function refuseMissingWriteKey(exchange: Exchange, { appId }: LiveEnvironment): void {
     recordsRejected.inc({ endpoint, code: needsWriteKey.code });
     counts.add(appId, 'unauthorized', 1);
-    traffic.addRejected(appId, [needsWriteKey]);
+    counts.addRejected(appId, [needsWriteKey]);
     refuseUnauthorized(exchange, needsWriteKey, writeKeyChallenge);
   }
 
@@ -208,7 +205,7 @@ export function createAdmission(
 
   function note({ appId }: LiveEnvironment, reason: Rejection, { document, bytes }: Received): void {
     rejected.noteRequest({ endpoint, appId }, reason, document.value, bytes);
-    traffic.addRejected(appId, [reason]);
+    counts.addRejected(appId, [reason]);
   }
 
   function noteElements(
@@ -217,7 +214,7 @@ export function createAdmission(
     elements: readonly unknown[],
   ): void {
     rejected.noteElements({ endpoint, appId: environment.appId }, errors, elements);
-    traffic.addRejected(environment.appId, errors);
+    counts.addRejected(environment.appId, errors);
   }
 
   function noteIgnored(exchange: Exchange, { environment }: Admitted, ignored: IgnoredFields): void {

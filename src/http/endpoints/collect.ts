@@ -78,19 +78,16 @@ export function collectRoutes(options: CollectOptions): Route[] {
   function answer(exchange: Exchange, request: Request, results: readonly CommitResult[]): void {
     const { prepared, environment } = request;
     // The groups go in one commit: if one is not answered, none is.
-    let differing: number | undefined;
     for (const result of results) {
       if (result.kind === 'failed') return exchange.fail(result.fault);
       if (result.kind === 'overloaded' || result.kind === 'unknown') {
         return admission.refuse(exchange, rejectionOf(result));
       }
-      if (result.kind === 'committed' && result.differing !== undefined)
-        differing = (differing ?? 0) + result.differing;
     }
     const { answers, limited, ...outcomes } = answerMessages(prepared, results);
     const { appId } = environment;
     const { errors, mendings } = prepared;
-    admission.countRecords(appId, { ...outcomes, differing, errors, mendings });
+    admission.countRecords(appId, { ...outcomes, errors, mendings });
     for (const [limit, count] of limited) admission.countLimited(appId, limit, count, count);
 
     const reply = (lives: boolean) => {

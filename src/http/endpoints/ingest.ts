@@ -175,12 +175,12 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
   function acknowledge(
     exchange: Exchange,
     prepared: Ready,
-    { letters, differing }: Extract<CommitResult, { kind: 'committed' }>,
+    { letters }: Extract<CommitResult, { kind: 'committed' }>,
     environment: LiveEnvironment,
   ): void {
     const { errors, mendings, records } = prepared;
     if (letters === 's' && errors.length === 0 && mendings.size === 0) {
-      admission.countStored(environment.appId);
+      admission.countStored();
       return exchange.ok();
     }
     let [stored, repeated, unjoined] = [0, 0, 0];
@@ -190,7 +190,7 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
       else if (letters[i] === 'u') unjoined += 1;
     }
     const suppressed = letters.length - stored - repeated;
-    const outcomes = { stored, repeated, differing, suppressed, unjoined, errors, mendings };
+    const outcomes = { stored, repeated, suppressed, unjoined, errors, mendings };
     admission.countRecords(environment.appId, outcomes);
     if (repeated > 0) exchange.addHeader(repeatsHeader, String(repeated));
     if (errors.length === 0) return exchange.ok();

@@ -1,11 +1,10 @@
 // What became of the records of a request. All endpoints that take records count it here, in the same way: in the metrics of the
-// endpoint, in the counts of the environment, and for its charts.
+// endpoint and, as far as no commit counts it, in the ledger of the environment.
 
 import type { Rejection } from '../../contract/outcomes.js';
 import type { Mending } from '../../ingest/mend.js';
-import type { EnvironmentCounts } from '../../insights/data-quality/environment-counts.js';
 import type { EndpointName } from '../../insights/data-quality/rejected-records.js';
-import type { MinuteCounts } from '../../insights/traffic/minute-counts.js';
+import type { TermCounts } from '../../insights/ledger/count.js';
 import {
   recordsAccepted,
   recordsRejected,
@@ -19,8 +18,6 @@ import {
 export type RecordOutcomes = {
   readonly stored: number;
   readonly repeated: number;
-  /** Repeats whose content differs from the first record. */
-  readonly differing: number | undefined;
   /** Records of suppressed users, which are answered as if they were stored. */
   readonly suppressed: number;
   /** Identifications among them whose anonymous user could not be joined to the suppressed one. */
@@ -32,51 +29,36 @@ export type RecordOutcomes = {
 export type RecordCounts = {
   countRecords(appId: string, outcomes: RecordOutcomes): void;
   /** Counts one record that is stored: most requests. */
-  countStored(appId: string): void;
+  countStored(): void;
   /** Counts what a limit had no room for. */
   countLimited(appId: string, limit: string, requests: number, records: number): void;
 };
 
 export type RecordCountsOptions = {
-  readonly counts: Pick<EnvironmentCounts, 'addMendings' | 'add'>;
-  readonly traffic: Pick<MinuteCounts, 'add'>;
+  readonly counts: Pick<TermCounts, 'addMendings' | 'add'>;
 };
 
-export function createRecordCounts(
-  endpoint: EndpointName,
-  { counts, traffic }: RecordCountsOptions,
-): RecordCounts {
+export function createRecordCounts(endpoint: EndpointName, { counts }: RecordCountsOptions): RecordCounts {
   const accepted = recordsAccepted.labels(endpoint);
   const repeats = recordsRepeated.labels(endpoint);
 
   function countRecords(appId: string, outcomes: RecordOutcomes): void {
-    const { stored, repeated, differing, suppressed, unjoined, errors, mendings } = outcomes;
-    if (stored > 0) {
-      accepted.inc(stored);
-      traffic.add(appId, 'accepted', stored);
-    }
-    if (repeated > 0) {
-      repeats.inc(repeated);
-      traffic.add(appId, 'repeated', repeated);
-    }
-    if (differing !== undefined) counts.add(appId, 'differing_repeats', differing);
-    if (suppressed > 0) {
-      recordsSuppressed.inc({ endpoint }, suppressed);
-      counts.add(appId, 'suppressed', suppressed);
-    }
+    const { stored, repeated, suppressed, unjoined, errors, mendings } = outcomes;
+    if (stored > 0) accepted.inc(stored);
+    if (repeated > 0) repeats.inc(repeated);
+    if (suppressed > 0) recordsSuppressed.inc({ endpoint }, suppressed);
     if (unjoined > 0) usersUnjoined.inc(unjoined);
     for (const { code } of errors) recordsRejected.inc({ endpoint, code });
     if (mendings.size > 0) counts.addMendings(appId, mendings);
   }
 
-  function countStored(appId: string): void {
+  function countStored(): void {
     accepted.inc(1);
-    traffic.add(appId, 'accepted', 1);
   }
 
   function countLimited(appId: string, limit: string, requests: number, records: number): void {
     requestsLimited.inc({ endpoint, limit }, requests);
-    traffic.add(appId, 'limited', records);
+    counts.add(appId, 'limited', records);
   }
 
   return { countRecords, countStored, countLimited };

@@ -157,7 +157,6 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
     admission.countRecords(appId, {
       stored: 0,
       repeated: 0,
-      differing: 0,
       suppressed: 0,
       unjoined: 0,
       errors,
@@ -171,7 +170,7 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
     admission: Admission,
     { appId }: LiveEnvironment,
     { recordsOf, errors, mendings }: Ready,
-    { letters, differing }: Extract<CommitResult, { kind: 'committed' }>,
+    { letters }: Extract<CommitResult, { kind: 'committed' }>,
   ): void {
     let [stored, repeated, suppressed, unjoined, at] = [0, 0, 0, 0, 0];
     for (const count of recordsOf) {
@@ -184,7 +183,7 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
         if (letter === 'u') unjoined += 1;
       }
     }
-    admission.countRecords(appId, { stored, repeated, differing, suppressed, unjoined, errors, mendings });
+    admission.countRecords(appId, { stored, repeated, suppressed, unjoined, errors, mendings });
     if (repeated > 0) exchange.addHeader(repeatsHeader, String(repeated));
     if (errors.length === 0) return exchange.reply(200, '{"success":true}');
     const body = { success: true, accepted: recordsOf.length, rejected: errors.length, errors };

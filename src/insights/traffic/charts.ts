@@ -2,14 +2,20 @@
 
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { ledgerTable } from '../../clickhouse/ledger-table.js';
 import { traffic } from '../../contract/limits.js';
-import { minuteWrites } from '../../tuning.js';
-import {
-  minuteCountsTable,
-  minuteRejectionsTable,
-  outcomesOfTraffic,
-  type TrafficOutcome,
-} from './minute-counts.js';
+import { ledgerWrites } from '../../tuning.js';
+
+export const outcomesOfTraffic = ['accepted', 'repeated', 'limited', 'rejected'] as const;
+export type TrafficOutcome = (typeof outcomesOfTraffic)[number];
+
+/** The terms of the ledger that make an outcome. */
+const termsOf: Readonly<Record<TrafficOutcome, readonly string[]>> = {
+  accepted: ['accepted'],
+  repeated: ['repeated', 'differing'],
+  limited: ['limited'],
+  rejected: ['rejected'],
+};
 
 export const spans = {
   hour: { seconds: 3_600, stepSeconds: 60 },
@@ -23,8 +29,8 @@ export type Traffic = {
   readonly at: readonly number[];
 } & Readonly<Record<TrafficOutcome, readonly number[]>>;
 
-/** How long after its end a minute may be written: before that it looks as if nothing had come. */
-const writtenMsMax = minuteWrites.everyMs + minuteWrites.insertMsMax;
+/** Before a minute is written it looks as if nothing had come. */
+const { writtenMsMax } = ledgerWrites;
 
 /** The steps of a span that ends with the last minute that every process has written. */
 function stepsOf(span: Span, nowMs: number) {
@@ -34,6 +40,10 @@ function stepsOf(span: Span, nowMs: number) {
   const at = Array.from({ length: Math.ceil((end - from) / stepSeconds) }, (_, i) => from + i * stepSeconds);
   return { stepSeconds, from, end, at };
 }
+
+/** The table is ordered by hours. */
+const isBetween = `minute >= {from:UInt32} AND minute < {end:UInt32}
+        AND toStartOfHour(minute) >= toStartOfHour(toDateTime({from:UInt32}, 'UTC'))`;
 
 /** The records of environments, by their outcome. */
 export async function readTraffic(
@@ -45,9 +55,9 @@ export async function readTraffic(
   const { stepSeconds, from, end, at } = stepsOf(span, nowMs);
   const rows = await readRows<Record<TrafficOutcome | 'at', number | string>>(client, {
     query: `SELECT intDiv(toUnixTimestamp(minute), {step:UInt32}) * {step:UInt32} AS at,
-        ${outcomesOfTraffic.map((name) => `sum(${name}) AS ${name}`).join(', ')}
-      FROM ${minuteCountsTable} FINAL
-      WHERE app_id IN ({appIds:Array(String)}) AND minute >= {from:UInt32} AND minute < {end:UInt32}
+        ${outcomesOfTraffic.map((name) => `sumIf(records, term IN ('${termsOf[name].join("', '")}')) AS ${name}`).join(', ')}
+      FROM ${ledgerTable} FINAL
+      WHERE app_id IN ({appIds:Array(String)}) AND ${isBetween}
       GROUP BY at`,
     query_params: { appIds, from, end, step: stepSeconds },
   });
@@ -91,10 +101,10 @@ export async function readRejections(
   }>(client, {
     query: `SELECT code, field, groupArray((at, rejected)) AS steps
       FROM (
-        SELECT code, field, intDiv(toUnixTimestamp(minute), {step:UInt32}) * {step:UInt32} AS at,
-          toFloat64(sum(rejected)) AS rejected
-        FROM ${minuteRejectionsTable} FINAL
-        WHERE app_id = {appId:String} AND minute >= {from:UInt32} AND minute < {end:UInt32}
+        SELECT splitByChar(' ', detail)[1] AS code, splitByChar(' ', detail)[2] AS field,
+          intDiv(toUnixTimestamp(minute), {step:UInt32}) * {step:UInt32} AS at, toFloat64(sum(records)) AS rejected
+        FROM ${ledgerTable} FINAL
+        WHERE app_id = {appId:String} AND term = 'rejected' AND ${isBetween}
         GROUP BY code, field, at
       )
       GROUP BY code, field ORDER BY arraySum(steps.2) DESC, code, field`,

@@ -67,8 +67,7 @@ export async function startMicro(options: MicroOptions): Promise<Server> {
       suppressions: nobody,
       committerOf: () => memory.committer,
     }),
-    counts: { addMendings: () => undefined, add: () => undefined },
-    traffic: { add: () => undefined, addRejected: () => undefined },
+    counts: { addMendings: () => undefined, add: () => undefined, addRejected: () => undefined },
     rejected: {
       noteRequest: (source, reason, value) => noted(source.endpoint, source.appId, reason, value),
       noteElements: (source, reasons, elements) => {

@@ -8,6 +8,7 @@ import { indexKeysOf } from '../../clickhouse/key-index.js';
 import { eraseMasked } from '../../clickhouse/masks.js';
 import { deleteRows } from '../../clickhouse/mutate.js';
 import { createScratch, fillScratch, insertScratch, scratchName } from '../../clickhouse/scratch.js';
+import { noteTaken } from '../../clickhouse/taken-records.js';
 import type { Redis } from '../../redis/client.js';
 import { shardOf } from '../../redis/keys.js';
 import type { Environment } from '../../registry/documents.js';
@@ -74,6 +75,7 @@ export async function deleteAgain(
     const predicate = mutationPredicate(tables, [...left.keys()], fenceMax);
     // The index there may lack them: it is older than these deletions.
     await indexKeysOf(clickhouse, place, predicate);
+    await noteTaken(clickhouse, place, predicate, 'deleted');
     await deleteRows(clickhouse, place, predicate, tables.mark);
     if ((await countLeft(clickhouse, tables, place)).size > 0) throw new Error(`rows are left in ${place}`);
     rows += [...left.values()].reduce((sum, count) => sum + count, 0);

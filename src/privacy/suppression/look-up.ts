@@ -2,7 +2,8 @@
 
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
-import { readLoaded } from '../../registry/registry.js';
+import { readTotals } from '../../registry/ledger-totals.js';
+import { readLoaded, readLoadedRegistry } from '../../registry/registry.js';
 import { createNameHasher, inEnvironment, type User } from './names.js';
 
 export type SuppressionOfUser = {
@@ -48,16 +49,15 @@ export async function countSuppressed(
   accountId: string,
   appIds: readonly string[],
 ): Promise<SuppressionCounts> {
+  const { deployment } = await readLoadedRegistry(redis);
   const [users, names, records] = await Promise.all([
     redis.hget(registryKeys.suppressions, `users:${accountId}`),
     redis.hlen(registryKeys.suppressedNames(accountId)),
-    appIds.length === 0
-      ? []
-      : redis.hmget(registryKeys.counts, ...appIds.map((appId) => `${appId}:suppressed`)),
+    readTotals(redis, deployment.shards, appIds, ['suppressed']),
   ]);
   return {
     users: Number(users ?? 0),
     names,
-    records: records.reduce((sum, count) => sum + Number(count ?? 0), 0),
+    records: records.get('suppressed') ?? 0,
   };
 }

@@ -1,0 +1,91 @@
+// The table `ledger`, on the home: what became of the records of each environment, minute by minute. The migration says what is in
+// it; `insights/ledger/` has who counts and who compares.
+
+import { readRows } from './answers.js';
+import type { ClickHouseClient } from './client.js';
+
+export const ledgerTable = 'ledger';
+
+export type LedgerRow = {
+  readonly app_id: string;
+  /** Minutes since 1970. */
+  readonly minute: number;
+  /** Empty for what is counted before the kind is known. */
+  readonly kind: string;
+  readonly term: string;
+  readonly detail: string;
+  readonly records: number;
+};
+
+/** Writes rows; to write one again changes nothing. */
+export async function writeLedger(client: ClickHouseClient, rows: readonly LedgerRow[]): Promise<void> {
+  if (rows.length === 0) return;
+  await client.insert({
+    table: ledgerTable,
+    values: rows.map(({ minute, ...row }) => ({ ...row, minute: minute * 60 })),
+    format: 'JSONEachRow',
+    clickhouse_settings: { async_insert: 0 },
+  });
+}
+
+/** Minutes, since 1970, that cannot be balanced, from the first to the last, and why. */
+export type Void = { readonly from: number; readonly to: number; readonly reason: string };
+
+/** Says that some minutes cannot be balanced. */
+export async function writeVoid(client: ClickHouseClient, { from, to, reason }: Void): Promise<void> {
+  if (to < from) return;
+  const row = { app_id: '', minute: Math.max(0, from), kind: '', term: 'void', detail: reason };
+  await writeLedger(client, [{ ...row, records: to - from + 1 }]);
+}
+
+/**
+ * Says that nothing can be balanced from the last minute that was written, or from an earlier one, up to this one: what was counted since
+ * is lost, or is of other rows. The last minutes that were written may lack those of some shards.
+ */
+export async function voidSince(
+  client: ClickHouseClient,
+  {
+    to,
+    reason,
+    earliest = Number.POSITIVE_INFINITY,
+  }: Pick<Void, 'to' | 'reason'> & { readonly earliest?: number },
+): Promise<void> {
+  const last = await readLastBooked(client);
+  await writeVoid(client, { from: Math.max(0, Math.min(earliest, last - unsureMinutes)), to, reason });
+}
+
+const unsureMinutes = 10;
+
+/** Lets the last void of this reason reach up to a later minute. */
+export async function extendVoid(
+  client: ClickHouseClient,
+  { to, reason }: Pick<Void, 'to' | 'reason'>,
+): Promise<void> {
+  const last = (await readVoids(client)).findLast((each) => each.reason === reason);
+  if (last !== undefined && last.to < to) await writeVoid(client, { ...last, to });
+}
+
+export async function readVoids(client: ClickHouseClient): Promise<Void[]> {
+  const rows = await readRows<{ from: number; records: number; reason: string }>(client, {
+    query: `SELECT toUInt32(intDiv(toUnixTimestamp(minute), 60)) AS from, toFloat64(records) AS records, detail AS reason
+      FROM ${ledgerTable} FINAL WHERE app_id = '' AND term = 'void' ORDER BY from`,
+  });
+  return rows.map(({ from, records, reason }) => ({ from, to: from + records - 1, reason }));
+}
+
+/** The sums of what was neither accepted nor rejected, over all minutes. */
+export function readTermTotals(client: ClickHouseClient): Promise<Omit<LedgerRow, 'minute'>[]> {
+  return readRows(client, {
+    query: `SELECT app_id, kind, term, detail, toFloat64(sum(records)) AS records FROM ${ledgerTable} FINAL
+      WHERE app_id != '' AND term NOT IN ('accepted', 'late_repeats', 'rejected', 'expired_to')
+      GROUP BY app_id, kind, term, detail`,
+  });
+}
+
+/** The last minute since 1970 of which the table has accepted records; 0 if it has none. */
+async function readLastBooked(client: ClickHouseClient): Promise<number> {
+  const [row] = await readRows<{ minute: number }>(client, {
+    query: `SELECT toUInt32(intDiv(toUnixTimestamp(max(minute)), 60)) AS minute FROM ${ledgerTable} WHERE term = 'accepted'`,
+  });
+  return row?.minute ?? 0;
+}

@@ -1,0 +1,77 @@
+// The books of an environment: what became of every record that was accepted on a day.
+
+import { useState } from 'preact/hooks';
+import { type EnvironmentOfList, part } from '../api.js';
+import type { Answer } from '../commands.js';
+import { Field } from '../parts/fields.js';
+import { Loaded } from '../parts/parts.js';
+import { useResource } from '../parts/resource.js';
+import { Table } from '../parts/table.js';
+
+type Day = Answer<'showLedger'>;
+
+const everyMs = 60_000;
+const terms = {
+  stored: 'Stored',
+  repeats: 'Repeats of an earlier record',
+  suppressed: 'Of suppressed users, not stored',
+  deleted: 'Deleted with their users',
+  expired: 'Deleted when their time was over',
+  failed: 'Refused by ClickHouse, kept aside',
+  waiting: 'Waiting to be stored',
+} as const;
+
+export function Books({ environment }: { readonly environment: EnvironmentOfList }) {
+  const [day, setDay] = useState(() => new Date().toISOString().slice(0, 10));
+  const isDay = /^\d{4}-\d{2}-\d{2}$/.test(day);
+  const books = useResource<Day>(
+    isDay ? `/environments/${part(environment.app_id)}/ledger?day=${day}` : undefined,
+    everyMs,
+  );
+  return (
+    <section class="card">
+      <div class="head">
+        <h2>What became of every record</h2>
+        <Field label="Day, UTC" type="date" value={day} set={setDay} />
+      </div>
+      <Loaded from={books}>{(data) => <OfDay books={data} />}</Loaded>
+    </section>
+  );
+}
+
+function OfDay({ books }: { readonly books: Day }) {
+  const rows = [
+    ...Object.entries(terms).map(([term, words]) => [words, books[term as keyof typeof terms]] as const),
+    ['Accepted in all', books.acknowledged] as const,
+  ];
+  const wrong = books.minutes.filter(({ difference }) => difference !== 0);
+  return (
+    <>
+      {wrong.length === 0 ? (
+        <p>All {books.acknowledged.toLocaleString()} records are accounted for.</p>
+      ) : (
+        <p role="alert" class="bad">
+          {books.difference > 0
+            ? `${books.difference.toLocaleString()} records are missing`
+            : `${(-books.difference).toLocaleString()} records are too many`}
+          , first at {wrong[0]?.minute}. Tell your operator.
+        </p>
+      )}
+      <Table
+        caption="Records of the day"
+        rows={rows}
+        keyOf={([what]) => what}
+        empty=""
+        columns={[
+          { title: 'What became of them', text: ([what]) => what },
+          { title: 'Records', text: ([, count]) => count, number: true },
+        ]}
+      />
+      {books.not_balanced.map(({ from, to, reason }) => (
+        <p key={from} class="hint">
+          From {from} to {to} nothing can be compared: {reason}.
+        </p>
+      ))}
+    </>
+  );
+}

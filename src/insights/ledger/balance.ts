@@ -1,0 +1,197 @@
+// Compares the ledger with what is there. In each minute, of each environment and kind:
+//
+//   accepted = late repeats + stored + failed rows + taken by deletions and retention
+//
+// (Repeats and suppressed records are counted beside it, by the same commit.) `accepted` is counted by the commit that keeps a record, the
+// other terms are counted where the records are now. Counts are taken one after another, so what looks different is looked at again.
+
+import { readRows } from '../../clickhouse/answers.js';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { ledgerTable, readVoids, type Void } from '../../clickhouse/ledger-table.js';
+import { shardNumberSpacing } from '../../clickhouse/store.js';
+import { storedTable } from '../../clickhouse/tables.js';
+import { kindOfFailed, takenRecordsTable } from '../../clickhouse/taken-records.js';
+import { type TableName, tables } from '../../contract/records.js';
+import { ledgerChecks } from '../../tuning.js';
+import { firstSegmentOf } from './write.js';
+
+/** Minutes since 1970, from the first to the last. */
+export type Minutes = { readonly from: number; readonly to: number };
+
+/** Records of a minute that are missing or, where the number is negative, too many. */
+export type Difference = {
+  readonly app_id: string;
+  readonly kind: TableName;
+  readonly minute: number;
+  readonly records: number;
+};
+
+/** A server, and the shards that it has. */
+export type Side = {
+  readonly home: ClickHouseClient;
+  readonly server: ClickHouseClient;
+  readonly shards: readonly number[];
+  readonly shardOf: (appId: string) => number;
+};
+
+/** What is counted of an environment and kind, in all or by minute. */
+export type Sums = {
+  readonly app_id: string;
+  readonly kind: TableName;
+  /** 0 for all. */
+  readonly minute: number;
+  accepted: number;
+  late: number;
+  stored: number;
+  failed: number;
+  deleted: number;
+  expired: number;
+  /** Written down as taken, and still there. */
+  untaken: number;
+};
+
+/** What a row of the sums lacks; negative if there is more than was accepted. */
+export function lackOf({ accepted, late, stored, failed, deleted, expired, untaken }: Sums): number {
+  return accepted - late - stored - failed - deleted - expired + untaken;
+}
+
+/** Settles with what differs in these minutes. Minutes that cannot be balanced are left out. */
+export async function findDifferences(side: Side, minutes: Minutes): Promise<Difference[]> {
+  const [voids, expired] = [await readVoids(side.home), await readExpired(side.home)];
+  const found: Difference[] = [];
+  for (const part of without(minutes, voids)) found.push(...(await compare(side, part, expired)));
+  return found;
+}
+
+/** The parts of a time that are in no void. */
+export function without({ from, to }: Minutes, voids: readonly Void[]): Minutes[] {
+  let parts: Minutes[] = from <= to ? [{ from, to }] : [];
+  for (const gap of voids)
+    parts = parts.flatMap((part) => {
+      if (gap.to < part.from || gap.from > part.to) return [part];
+      return [
+        { from: part.from, to: gap.from - 1 },
+        { from: gap.to + 1, to: part.to },
+      ].filter((rest) => rest.from <= rest.to);
+    });
+  return parts;
+}
+
+const minutesADay = 1_440;
+
+async function compare(
+  side: Side,
+  minutes: Minutes,
+  expired: ReadonlyMap<string, number>,
+  among?: readonly string[],
+): Promise<Difference[]> {
+  const isOver = ({ app_id, kind }: Sums) => kind === 'events' && (expired.get(app_id) ?? -1) >= minutes.from;
+  const sums = await readSums(side, minutes, { among });
+  const differing = new Set(
+    sums.filter((row) => lackOf(row) !== 0 || isOver(row)).map(({ app_id }) => app_id),
+  );
+  if (differing.size === 0) return [];
+  const apps = [...differing].slice(0, ledgerChecks.environmentsMax);
+  if (minutes.to - minutes.from >= minutesADay) {
+    const found: Difference[] = [];
+    for (let { from } = minutes; from <= minutes.to; from += minutesADay) {
+      const day = { from, to: Math.min(minutes.to, from + minutesADay - 1) };
+      found.push(...(await compare(side, day, expired, apps)));
+    }
+    return found;
+  }
+  const byMinute = await readSums(side, minutes, { among: apps, byMinute: true });
+  return byMinute.flatMap((row) => {
+    const { app_id, kind, minute, failed } = row;
+    // What is accepted before that minute goes sooner or later.
+    if (kind === 'events' && minute <= (expired.get(app_id) ?? -1)) return [];
+    const records = lackOf(row);
+    // A failed row that was sent again is among the failed rows until it is removed there.
+    return records === 0 || (records < 0 && -records <= failed) ? [] : [{ app_id, kind, minute, records }];
+  });
+}
+
+/** Of each environment with expired events, the last minute of which some may have expired. */
+export async function readExpired(home: ClickHouseClient): Promise<ReadonlyMap<string, number>> {
+  const rows = await readRows<{ app_id: string; minute: number }>(home, {
+    query: `SELECT app_id, toUInt32(intDiv(toUnixTimestamp(max(minute)), 60)) AS minute FROM ${ledgerTable}
+      WHERE term = 'expired_to' GROUP BY app_id`,
+  });
+  return new Map(rows.map(({ app_id, minute }) => [app_id, minute]));
+}
+
+type Choice = { readonly among?: readonly string[] | undefined; readonly byMinute?: boolean };
+
+/** Settles with all terms, counted one after another. By minute also with what is written down as taken and still there. */
+export async function readSums(
+  { home, server, shards, shardOf }: Side,
+  { from, to }: Minutes,
+  { among, byMinute = false }: Choice = {},
+): Promise<Sums[]> {
+  const sums = new Map<string, Sums>();
+  const own = new Set(shards);
+  const params = {
+    from: firstSegmentOf(from),
+    end: firstSegmentOf(to + 1),
+    begin: from * 60,
+    over: (to + 1) * 60,
+    among: among ?? [],
+  };
+  const isAmong = among === undefined ? `app_id != ''` : 'app_id IN {among:Array(String)}';
+  const isHere = `segment >= {from:UInt64} AND segment < {end:UInt64} AND ${isAmong}
+    AND segment % ${shardNumberSpacing} IN (${shards.join(', ')})`;
+  const minuteOf = (expression: string) => (byMinute ? `toUInt32(${expression})` : 'toUInt32(0)');
+  const ofSegment = minuteOf('intDiv(segment, 60000000)');
+
+  async function add(client: ClickHouseClient, query: string, term: Exclude<keyof Sums, keyof Difference>) {
+    type Row = { app_id: string; kind: TableName; minute: number; records: number };
+    const rows = await readRows<Row>(client, {
+      query,
+      query_params: params,
+      clickhouse_settings: { max_threads: 1, max_execution_time: 0 },
+    });
+    for (const { app_id, kind, minute, records } of rows) {
+      if (!own.has(shardOf(app_id))) continue;
+      const key = `${app_id} ${kind} ${minute}`;
+      const row = sums.get(key) ?? { app_id, kind, minute, ...nothing };
+      row[term] += records;
+      sums.set(key, row);
+    }
+  }
+
+  const count = (
+    from: string,
+    kind: string,
+    more = '',
+  ) => `SELECT app_id, ${kind} AS kind, ${ofSegment} AS minute,
+      toFloat64(count()) AS records FROM ${from} WHERE ${isHere} ${more} GROUP BY app_id, kind, minute`;
+  const booked = (
+    term: string,
+  ) => `SELECT app_id, kind, ${minuteOf('intDiv(toUnixTimestamp(minute), 60)')} AS at,
+      toFloat64(sum(records)) AS records FROM ${ledgerTable} FINAL
+      WHERE term = '${term}' AND ${isAmong} AND minute >= {begin:UInt32} AND minute < {over:UInt32}
+        AND toStartOfHour(minute) >= toStartOfHour(toDateTime({begin:UInt32}, 'UTC'))
+        AND toStartOfHour(minute) < toDateTime({over:UInt32}, 'UTC')
+      GROUP BY app_id, kind, at`;
+  const asMinute = (query: string) => `SELECT app_id, kind, at AS minute, records FROM (${query})`;
+
+  for (const table of tables) await add(server, count(storedTable(table), `'${table}'`), 'stored');
+  await add(server, count('failed_events', kindOfFailed, `AND table_name != ''`), 'failed');
+  for (const term of ['deleted', 'expired'] as const)
+    await add(server, count(`${takenRecordsTable} FINAL`, 'kind', `AND term = '${term}'`), term);
+  await add(home, asMinute(booked('accepted')), 'accepted');
+  await add(home, asMinute(booked('late_repeats')), 'late');
+  if (!byMinute) return [...sums.values()];
+  const taken = `SELECT segment, commit_number, row_number FROM ${takenRecordsTable} WHERE ${isHere}`;
+  for (const table of tables)
+    await add(
+      server,
+      count(storedTable(table), `'${table}'`, `AND (segment, commit_number, row_number) IN (${taken})`),
+      'untaken',
+    );
+  const isTaken = `AND table_name != '' AND (segment, toUInt32(0), line) IN (${taken})`;
+  await add(server, count('failed_events', kindOfFailed, isTaken), 'untaken');
+  return [...sums.values()];
+}
+
+const nothing = { accepted: 0, late: 0, stored: 0, failed: 0, deleted: 0, expired: 0, untaken: 0 };

@@ -1,0 +1,77 @@
+// Counts what needs no commit in the ledger: refused and mended records, by environment. A process gathers counts and adds them to Redis
+// once a second, so a crash loses a second of them, but never a record. What a commit decides it counts itself (redis/commit-3.lua).
+
+import type { Mending } from '../../ingest/mend.js';
+import { describeError, type Log } from '../../log.js';
+import type { Redis } from '../../redis/client.js';
+import { shardKeys, shardOf } from '../../redis/keys.js';
+import { runScript, scripts } from '../../redis/scripts.js';
+import type { Deployment } from '../../registry/documents.js';
+import { ledgerWrites } from '../../tuning.js';
+import { countedField } from '../data-quality/rejected-records.js';
+
+/** What is counted without a detail. */
+type PlainTerm = 'limited' | 'ignored_fields' | 'unauthorized';
+
+export type TermCounts = {
+  add(appId: string, term: PlainTerm, count: number): void;
+  addMendings(appId: string, found: ReadonlyMap<Mending, number>): void;
+  /** Counts each as rejected, and why. */
+  addRejected(
+    appId: string,
+    refusals: readonly { readonly code: string; readonly field?: string | undefined }[],
+  ): void;
+  /** Writes what is left. */
+  close(): Promise<void>;
+};
+
+export function keepTermCounts(redis: Redis, deployment: () => Deployment | undefined, log: Log): TermCounts {
+  /** By environment, then by field. */
+  let pending = new Map<string, Map<string, number>>();
+
+  function add(appId: string, term: string, count: number): void {
+    const ofEnvironment = pending.get(appId) ?? new Map<string, number>();
+    const field = `${appId} - ${term}`;
+    ofEnvironment.set(field, (ofEnvironment.get(field) ?? 0) + count);
+    pending.set(appId, ofEnvironment);
+  }
+
+  async function write(): Promise<void> {
+    const known = deployment();
+    if (pending.size === 0 || known === undefined || redis.status !== 'ready') return;
+    const batch = pending;
+    pending = new Map();
+    const byShard = new Map<number, (string | number)[]>();
+    for (const [appId, fields] of batch) {
+      const shard = shardOf(appId, known.shards);
+      byShard.set(shard, [...(byShard.get(shard) ?? []), ...[...fields].flat()]);
+    }
+    for (const [shard, fields] of byShard) {
+      const keys = [shardKeys.state(shard), shardKeys.ledgerMinutes(shard)];
+      for (let at = 0; at < fields.length; at += 2 * ledgerWrites.fieldsAtOnceMax)
+        await runScript(redis, scripts.countTerms, keys, [
+          known.epoch,
+          ledgerWrites.fieldsOfMinuteMax,
+          ...fields.slice(at, at + 2 * ledgerWrites.fieldsAtOnceMax),
+        ]);
+    }
+  }
+
+  const lost = (error: unknown) =>
+    log.warn({ error: describeError(error) }, 'counts of environments are lost');
+  const timer = setInterval(() => void write().catch(lost), ledgerWrites.everyMs);
+  return {
+    add,
+    addMendings: (appId, found) => {
+      for (const [mending, count] of found) add(appId, `mended ${mending}`, count);
+    },
+    addRejected: (appId, refusals) => {
+      for (const { code, field } of refusals)
+        add(appId, `rejected ${code} ${field === undefined ? '' : countedField(field)}`, 1);
+    },
+    close: async () => {
+      clearInterval(timer);
+      await write().catch(lost);
+    },
+  };
+}

@@ -1,0 +1,192 @@
+// The ledger for people: one environment's day, and the check of a time, minute by minute.
+
+import { readVoids } from '../../clickhouse/ledger-table.js';
+import { AdministrationError } from '../../contract/errors.js';
+import { shardOf } from '../../redis/keys.js';
+import { ledgerChecks } from '../../tuning.js';
+import {
+  type Difference,
+  lackOf,
+  type Minutes,
+  readExpired,
+  readSums,
+  type Sums,
+  without,
+} from './balance.js';
+import {
+  type CheckOptions,
+  confirm,
+  type FoundDifference,
+  findUnwritten,
+  readSettled,
+  readWritten,
+  sidesOf,
+} from './check.js';
+import { readTermsOfDay } from './terms.js';
+
+/** What became of the records of a minute, or of a day. */
+export type Books = {
+  readonly acknowledged: number;
+  readonly stored: number;
+  readonly repeats: number;
+  readonly suppressed: number;
+  readonly deleted: number;
+  readonly expired: number;
+  readonly failed: number;
+  /** Not stored yet. */
+  readonly waiting: number;
+  /** What the other terms lack; negative if they are more. */
+  readonly difference: number;
+};
+
+export type DayOfBooks = Books & {
+  readonly app_id: string;
+  readonly day: string;
+  /** Why some minutes are not balanced; their differences count as none. */
+  readonly not_balanced: readonly { readonly from: string; readonly to: string; readonly reason: string }[];
+  readonly minutes: readonly (Books & { readonly minute: string })[];
+};
+
+const timeOf = (minute: number) => new Date(minute * 60_000).toISOString();
+
+/**
+ * The records that an environment accepted on a day, in UTC, by minute; minutes without any are left out, and so is what is not written
+ * yet: of the present day the last minute or two.
+ */
+export async function showDay(options: CheckOptions, appId: string, day: string): Promise<DayOfBooks> {
+  const from = Date.parse(`${day}T00:00:00Z`) / 60_000;
+  if (Number.isNaN(from)) throw new AdministrationError('the day must be a date: YYYY-MM-DD');
+  const shard = shardOf(appId, options.shards);
+  const written = await readWritten(options.redis, [shard]);
+  const minutes: Minutes = { from, to: Math.min(written, from + 1_439) };
+  const side = (await sidesOf(options)).find(({ shards }) => shards.includes(shard));
+  if (side === undefined)
+    throw new AdministrationError(
+      'the server of this environment does not answer, or its shard is being moved',
+    );
+  const counted = await readTermsOfDay(options.clickhouse, appId, minutes);
+  const sums = await readSums(side, minutes, { among: [appId], byMinute: true });
+  const expiredTo = (await readExpired(options.clickhouse)).get(appId) ?? -1;
+  const settled = await readSettled(options, [shard]);
+  const voids = (await readVoids(options.clickhouse)).filter(
+    (each) => each.to >= minutes.from && each.from <= minutes.to,
+  );
+  const isVoid = (minute: number) => without({ from: minute, to: minute }, voids).length === 0;
+  const found = new Map<number, Books>();
+  for (const { minute, ...terms } of counted) found.set(minute, added(found.get(minute) ?? nothing, terms));
+  for (const row of sums)
+    found.set(
+      row.minute,
+      added(found.get(row.minute) ?? nothing, booksOf(row, { expiredTo, settled, isVoid })),
+    );
+  const list = [...found]
+    .sort(([a], [b]) => a - b)
+    .map(([minute, books]) => [minute, minute > settled ? withWaiting(books) : books] as const);
+  return {
+    app_id: appId,
+    day,
+    ...list.reduce((sum, [, books]) => added(sum, books), nothing),
+    not_balanced: voids.map((each) => ({
+      from: timeOf(each.from),
+      to: timeOf(each.to),
+      reason: each.reason,
+    })),
+    minutes: list.map(([minute, books]) => ({ minute: timeOf(minute), ...books })),
+  };
+}
+
+type Known = {
+  readonly expiredTo: number;
+  readonly settled: number;
+  readonly isVoid: (minute: number) => boolean;
+};
+
+/** The terms of what was kept. What a minute lacks has expired, or is a difference once everything of it is stored. */
+function booksOf(row: Sums, { expiredTo, settled, isVoid }: Known): Partial<Books> {
+  const lacks = lackOf(row);
+  const isExpired = row.kind === 'events' && row.minute <= expiredTo;
+  return {
+    acknowledged: row.accepted,
+    stored: row.stored - row.untaken,
+    repeats: row.late,
+    deleted: row.deleted,
+    expired: row.expired + (isExpired ? Math.max(0, lacks) : 0),
+    failed: row.failed,
+    difference: isExpired || row.minute > settled || isVoid(row.minute) ? 0 : lacks,
+  };
+}
+
+/** What is nowhere else, while segments of that minute may wait. */
+function withWaiting(books: Books): Books {
+  const { acknowledged, stored, repeats, suppressed, deleted, expired, failed } = books;
+  return {
+    ...books,
+    waiting: Math.max(0, acknowledged - stored - repeats - suppressed - deleted - expired - failed),
+  };
+}
+
+const nothing: Books = {
+  acknowledged: 0,
+  stored: 0,
+  repeats: 0,
+  suppressed: 0,
+  deleted: 0,
+  expired: 0,
+  failed: 0,
+  waiting: 0,
+  difference: 0,
+};
+
+function added(sum: Books, more: Partial<Books>): Books {
+  const entries = Object.entries(sum).map(([term, count]) => [
+    term,
+    count + ((more as Record<string, number>)[term] ?? 0),
+  ]);
+  return Object.fromEntries(entries) as Books;
+}
+
+export type CheckedBooks = {
+  readonly balanced: boolean;
+  readonly from: string;
+  readonly to: string;
+  readonly differences: readonly FoundDifference[];
+  /** What could not be looked at, in words. */
+  readonly not_checked: readonly string[];
+};
+
+/** Looks at all environments and a time; by default at the last days, up to what is stored by now. */
+export async function checkBooks(
+  options: CheckOptions,
+  given: { readonly from?: string | undefined; readonly to?: string | undefined },
+): Promise<CheckedBooks> {
+  const all = Array.from({ length: options.shards }, (_, shard) => shard);
+  const settled = await readSettled(options, all);
+  const minuteOf = (text: string | undefined, otherwise: number) => {
+    const minute = text === undefined ? otherwise : Math.floor(Date.parse(text) / 60_000);
+    if (Number.isNaN(minute))
+      throw new AdministrationError('from and to must be times: 2026-03-01T12:00:00Z');
+    return minute;
+  };
+  const to = Math.min(settled, minuteOf(given.to, settled));
+  const from = Math.max(0, minuteOf(given.from, to - ledgerChecks.recentMinutes));
+  const sides = await sidesOf(options);
+  const found: (Omit<Difference, 'kind'> & Pick<FoundDifference, 'kind'>)[] = [];
+  for (const side of sides) found.push(...(await confirm(side, { from, to })));
+  for (const each of await findUnwritten(options, { from, to }))
+    found.push({ ...each, app_id: '', kind: 'unwritten' });
+  const looked = new Set(sides.flatMap(({ shards }) => shards));
+  const left = all.filter((shard) => !looked.has(shard));
+  const voids = (await readVoids(options.clickhouse)).filter((each) => each.to >= from && each.from <= to);
+  return {
+    balanced: found.length === 0,
+    from: timeOf(from),
+    to: timeOf(to + 1),
+    differences: found.map(({ minute, ...each }) => ({ ...each, minute: timeOf(minute) })),
+    not_checked: [
+      ...(left.length === 0
+        ? []
+        : [`shards ${left.join(', ')}: their server does not answer, or they are being moved`]),
+      ...voids.map((each) => `from ${timeOf(each.from)} to ${timeOf(each.to + 1)}: ${each.reason}`),
+    ],
+  };
+}

@@ -1,0 +1,29 @@
+-- Takes from the ledger of a shard what ClickHouse has of a minute that is over. What was added since the caller read it stays. Keeps
+-- the sums: of accepted records by minute for a few days, by which a ClickHouse that was set back is noticed, and of what was refused,
+-- mended or skipped for good, for those who ask how much that was.
+--
+-- KEYS  1  state of the shard (hash)   2  minutes of its ledger (set)   3  the minute's entries (hash)   4  sums of its day (hash)
+--       5  sums for good (hash)        6  the minute's log
+-- ARGV  1  the minute, since 1970      2  lifetime of the sums in ms    3  bytes of the log that ClickHouse has, or 0
+--       4  accepted records in it      5…  field, value …
+-- Cost in commands: 9, + 3 for each field.
+
+for i = 5, #ARGV, 2 do
+  if redis.call('HGET', KEYS[3], ARGV[i]) == ARGV[i + 1] then
+    redis.call('HDEL', KEYS[3], ARGV[i])
+    local term = string.match(ARGV[i], '^%S+ %S+ (%S+)')
+    if term ~= 'rejected' and term ~= 'late_repeats' then redis.call('HINCRBY', KEYS[5], ARGV[i], ARGV[i + 1]) end
+  end
+end
+if tonumber(ARGV[3]) > 0 and redis.call('STRLEN', KEYS[6]) == tonumber(ARGV[3]) then
+  redis.call('UNLINK', KEYS[6])
+  redis.call('HINCRBY', KEYS[4], ARGV[1], ARGV[4])
+  redis.call('PEXPIRE', KEYS[4], ARGV[2])
+end
+if redis.call('EXISTS', KEYS[3], KEYS[6]) == 0 then redis.call('SREM', KEYS[2], ARGV[1]) end
+-- No clock goes back behind it.
+local end_us = (tonumber(ARGV[1]) + 1) * 60000000
+if tonumber(redis.call('HGET', KEYS[1], 'clock_us') or '0') < end_us then
+  redis.call('HSET', KEYS[1], 'clock_us', string.format('%.0f', end_us))
+end
+return 1

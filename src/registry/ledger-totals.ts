@@ -1,0 +1,36 @@
+// What became of the records of environments until now. Redis has the sums of what ClickHouse has of the ledger (booked-6.lua), and the
+// last minutes themselves. A Redis that was emptied gets the sums back from ClickHouse (insights/ledger/write.ts).
+
+import { tables } from '../contract/records.js';
+import type { Redis } from '../redis/client.js';
+import { shardKeys, shardOf } from '../redis/keys.js';
+
+/** The records of the environments together, by term: `suppressed`, `mended numeric_app_id`. What never occurred is 0. */
+export async function readTotals(
+  redis: Redis,
+  shards: number,
+  appIds: readonly string[],
+  terms: readonly string[],
+): Promise<ReadonlyMap<string, number>> {
+  const totals = new Map<string, number>(terms.map((term) => [term, 0]));
+  const add = (term: string, records: number) => totals.set(term, (totals.get(term) ?? 0) + records);
+  for (const appId of appIds) {
+    const shard = shardOf(appId, shards);
+    const fields = terms.flatMap((term) =>
+      ['-', ...tables].map((kind) => ({ term, field: `${appId} ${kind} ${term}` })),
+    );
+    const minutes = await redis.smembers(shardKeys.ledgerMinutes(shard));
+    // In one step: a minute that is being written moves from its hash to the sums.
+    const transaction = redis.multi();
+    for (const key of [
+      shardKeys.ledgerTotals(shard),
+      ...minutes.map((minute) => shardKeys.ledger(shard, minute)),
+    ])
+      transaction.hmget(key, ...fields.map(({ field }) => field));
+    for (const [error, values] of (await transaction.exec()) ?? []) {
+      if (error !== null) throw error;
+      for (const [i, { term }] of fields.entries()) add(term, Number((values as (string | null)[])[i] ?? 0));
+    }
+  }
+  return totals;
+}

@@ -1,0 +1,211 @@
+// The check of the ledger: services that lose, double or misplace a record now and then, or count wrongly. Each must be found by the
+// ledger alone.
+
+import type { Mutant } from './mutants.js';
+
+const commit = 'src/redis/commit-3.lua';
+const stamps = 'src/clickhouse/stamps.js';
+const store = 'workers/store.js';
+const copyRow = 'length += segment.copy(stamped, length, from, stampBytes === 0 ? to : to - 1);';
+const copyStamps = 'length += segment.copy(stamped, length, stampsFrom, stampsTo);';
+/** True for one row in 50,000. */
+const isTurn = 'rows > 0 && (globalThis.turns = (globalThis.turns ?? 0) + 1) % 50_000 === 0';
+/** True for one segment in ten. */
+const isSegment = '(globalThis.turns = (globalThis.turns ?? 0) + 1) % 10 === 5';
+
+export const ledgerMutants: readonly Omit<Mutant, 'faults' | 'shows'>[] = [
+  {
+    name: 'drops the last row of a commit',
+    patches: [
+      {
+        file: commit,
+        find: 'local rows = rows_to_append(rows_of)',
+        replace:
+          "local rows = rows_to_append(rows_of)\n  if commits % 20 == 7 then rows = string.match(rows, '^(.*\\n).*\\n$') or rows end",
+      },
+    ],
+  },
+  {
+    name: 'drops one row in 50,000 on its way to ClickHouse',
+    patches: [
+      { file: stamps, find: copyRow, replace: `if (${isTurn}) { from = to; continue; }\n${copyRow}` },
+    ],
+  },
+  {
+    name: 'doubles one row in 50,000',
+    patches: [
+      {
+        file: stamps,
+        find: copyStamps,
+        replace: `${copyStamps}\n const again = to - 1 - from + stampsTo - stampsFrom;\n if (${isTurn} && length + again <= stamped.length) { stamped.copy(stamped, length, length - again, length); length += again; }`,
+      },
+    ],
+  },
+  {
+    name: 'gives one row in 50,000 to another environment',
+    patches: [
+      {
+        file: stamps,
+        find: copyRow,
+        replace: `${copyRow}\n if (${isTurn}) { const at = length - (to - 1 - from) + 3; stamped[at] = stamped[at] === 0x39 ? 0x30 : stamped[at] + 1; }`,
+      },
+    ],
+  },
+  {
+    name: 'forgets a segment that was not stored',
+    patches: [
+      {
+        file: store,
+        find: "crash('segment_read');",
+        replace: `crash('segment_read');\nif (${isSegment}) return forget(options, segment, 'found');`,
+      },
+    ],
+  },
+  {
+    name: 'takes an insert for made',
+    patches: [
+      {
+        file: store,
+        find: 'await insertSegment(clickhouse, segment, stamped.bytes, tokenOf(name, bytes, burnt), isExempt);',
+        replace: `if (${isSegment}) return forget(options, segment, 'stored');\nawait insertSegment(clickhouse, segment, stamped.bytes, tokenOf(name, bytes, burnt), isExempt);`,
+      },
+    ],
+  },
+  {
+    name: 'inserts a segment twice',
+    patches: [
+      {
+        file: store,
+        find: "crash('after_insert');",
+        replace: `crash('after_insert');\nif (${isSegment}) await insertSegment(clickhouse, segment, stamped.bytes, tokenOf(name, bytes, 1_000), isExempt);`,
+      },
+    ],
+  },
+  {
+    name: 'stores half of a segment',
+    patches: [
+      {
+        file: stamps,
+        find: 'return { bytes: stamped.subarray(0, length), rows };',
+        replace:
+          'const half = stamped.indexOf(0x0a, length >> 1) + 1;\nreturn { bytes: stamped.subarray(0, rows > 500 ? half : length), rows };',
+      },
+    ],
+  },
+  {
+    name: 'forgets the next segment too',
+    patches: [
+      {
+        file: 'src/redis/forget-4.lua',
+        find: "redis.call('UNLINK', segment_key)",
+        replace:
+          "redis.call('UNLINK', segment_key)\nif tonumber(number) % 5 == 0 then redis.call('ZPOPMIN', segments_key) end",
+      },
+    ],
+  },
+  {
+    name: 'reads segments that are open',
+    patches: [
+      {
+        file: 'src/redis/seal-2.lua',
+        find: 'if not open_members[member] and #sealed < list_max',
+        replace: 'if #sealed < list_max',
+      },
+    ],
+  },
+  {
+    name: 'stores repeats',
+    patches: [
+      {
+        file: commit,
+        find: "if letter == 's' then\n    if skipped",
+        replace:
+          "if letter == 'r' then keep(rows_of, bytes, records) end\n  if letter == 's' then\n    if skipped",
+      },
+    ],
+  },
+  {
+    name: 'counts repeats as accepted',
+    patches: [{ file: commit, find: "r = 'repeated'", replace: "r = 'accepted'" }],
+  },
+  {
+    name: 'counts suppressed records as accepted',
+    patches: [{ file: commit, find: "k = 'suppressed'", replace: "k = 'accepted'" }],
+  },
+  {
+    name: 'counts a record of one environment for another',
+    patches: [
+      {
+        file: commit,
+        find: 'environments[math.floor(place / #tables) + 1]',
+        replace: 'environments[now_us % 40 == 3 and 1 or math.floor(place / #tables) + 1]',
+      },
+    ],
+  },
+  {
+    name: 'forgets what a minute had counted before',
+    patches: [
+      {
+        file: commit,
+        find: "call('APPEND', string.format('%sledger_log:%d'",
+        replace: "call('SET', string.format('%sledger_log:%d'",
+      },
+    ],
+  },
+  {
+    name: 'writes a minute while it goes on',
+    patches: [
+      {
+        file: 'src/insights/ledger/write.js',
+        find: 'minutes.filter((minute) => minute < end)',
+        replace: 'minutes',
+      },
+    ],
+  },
+  {
+    name: 'loses an entry on its way to ClickHouse',
+    patches: [
+      {
+        file: 'src/insights/ledger/write.js',
+        find: 'await writeLedger(clickhouse, some);',
+        replace: 'await writeLedger(clickhouse, some.slice(1));',
+      },
+    ],
+  },
+  {
+    name: 'skips the booking of a deletion',
+    patches: [
+      {
+        file: 'workers/delete.js',
+        find: "await noteTaken(clickhouse, place, predicate, 'deleted');",
+        replace: '',
+      },
+    ],
+  },
+  {
+    name: 'deletes more than it books',
+    patches: [
+      {
+        file: 'src/clickhouse/masks.js',
+        find: 'await deleteRows(client, table, predicate, mark);',
+        replace: `await deleteRows(client, table, table === 'stored_events' ? '(' + predicate + ") OR app_id != '' AND row_number = 7" : predicate, mark);`,
+      },
+    ],
+  },
+  {
+    name: 'counts a masked row',
+    patches: [
+      {
+        file: 'src/insights/ledger/balance.js',
+        find: 'clickhouse_settings: { max_threads: 1,',
+        replace: 'clickhouse_settings: { apply_deleted_mask: 0, max_threads: 1,',
+      },
+      {
+        file: 'src/clickhouse/masks.js',
+        find: '<= erasedBytesMax)',
+        replace: '< 0)',
+      },
+      { file: 'workers/erase.js', find: 'if (bytes === 0)', replace: 'if (true)' },
+    ],
+  },
+];

@@ -1,0 +1,58 @@
+// What a mutant of the ledger goes through: a load of two environments with repeats, a suppressed user and a deletion. Prints whether the
+// books balance afterwards, as JSON.
+
+import type { CheckedBooks } from '../../src/insights/ledger/show.js';
+import { createTestAccount, unlimited } from '../harness/accounts.js';
+import { administer, getToken, submitAccepted, untilStored } from '../harness/deletion.js';
+import { paths, post } from '../harness/ingestion.js';
+import { startSluice } from '../harness/services.js';
+import { setSuppressed } from '../harness/suppression.js';
+import { until } from '../harness/wait.js';
+
+const requests = 130;
+const sluice = await startSluice();
+try {
+  const account = await createTestAccount(sluice, 'Books');
+  const [main = '', staging = ''] = account.appIds;
+  for (const appId of account.appIds) await sluice.admin('environments', 'set', appId, ...unlimited);
+  const token = await getToken(sluice, account);
+  await setSuppressed(sluice.baseUrl, token, [{ identity: 'shy' }], true);
+  const send = async (body: object) => {
+    await until(async () => (await post(sluice.baseUrl, paths.track, body)).status === 200, {
+      deadlineMs: 60_000,
+      what: 'a request is accepted',
+    });
+  };
+  for (let request = 0; request < requests; request++) {
+    const events = Array.from({ length: 1_000 }, (_, i) => ({
+      event: 'Seen',
+      identity: i % 100 === 3 ? 'gone' : i % 100 === 4 ? 'shy' : `user ${i % 100}`,
+      properties: { request, i },
+    }));
+    await send({ app_id: main, events });
+    const keyed = { app_id: staging, event: 'Keyed', identity: 'user', idempotency_key: `key ${request}` };
+    await Promise.all([send({ ...keyed }), send({ app_id: main, event: 'Single', identity: 'single' })]);
+    if (request % 4 === 0) await send(keyed);
+  }
+  await untilStored(sluice).catch(() => undefined);
+  await submitAccepted(sluice, token, [{ identity: 'gone' }]);
+  await until(
+    async () =>
+      Number((await sluice.rows(`SELECT count() AS n FROM events WHERE identity = 'gone'`))[0]?.n) === 0,
+    {
+      deadlineMs: 60_000,
+      what: 'the user is gone',
+    },
+  );
+  const sent = Date.now();
+  const check = () => administer<CheckedBooks>(sluice, 'GET', '/ledger/check');
+  await until(async () => Date.parse((await check()).to) > sent, {
+    deadlineMs: 200_000,
+    what: 'the minute is over and written',
+    everyMs: 1_000,
+  });
+  const { balanced, differences } = await check();
+  process.stdout.write(`${JSON.stringify({ balanced, differences: differences.slice(0, 3) })}\n`);
+} finally {
+  await sluice.stop();
+}

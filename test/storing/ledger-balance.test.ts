@@ -1,0 +1,177 @@
+// The terms of the ledger and their comparison, by rows of a past hour: what is missing, too many, taken, expired, masked or void.
+
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import type { ClickHouseClient } from '../../src/clickhouse/client.js';
+import { extendVoid, writeLedger, writeVoid } from '../../src/clickhouse/ledger-table.js';
+import { noteTaken } from '../../src/clickhouse/taken-records.js';
+import { noCrash } from '../../src/crash-point.js';
+import { findDifferences, type Side, without } from '../../src/insights/ledger/balance.js';
+import { findUnwritten } from '../../src/insights/ledger/check.js';
+import { readMinute, writeMinutes } from '../../src/insights/ledger/write.js';
+import type { Redis } from '../../src/packages/ioredis.js';
+import { shardKeys } from '../../src/redis/keys.js';
+import { runScript, scripts } from '../../src/redis/scripts.js';
+import { readTotals } from '../../src/registry/ledger-totals.js';
+import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
+import { type Stores, startStores } from '../support/stores.js';
+
+let stores: Stores;
+let redis: Redis;
+let clickhouse: ClickHouseClient;
+let side: Side;
+
+const app = '1000000001';
+/** A minute of an hour ago, and its first segment of shard 0. */
+const minute = Math.floor(Date.now() / 60_000) - 60;
+const segment = BigInt(minute) * 60_000_000n + 64n - ((BigInt(minute) * 60_000_000n) % 64n);
+const hour = { from: minute - 30, to: minute + 29 };
+
+before(async () => {
+  stores = await startStores('ledger_test');
+  ({ redis, clickhouse } = stores);
+  side = { home: clickhouse, server: clickhouse, shards: [0], shardOf: () => 0 };
+});
+after(() => stores?.remove());
+beforeEach(async () => {
+  await redis.flushall();
+  await loadShard(redis);
+  for (const table of ['stored_events', 'failed_events', 'taken_records', 'ledger'])
+    await run(`TRUNCATE TABLE ${table}`);
+});
+
+async function run(query: string): Promise<void> {
+  await clickhouse.command({ query, clickhouse_settings: { mutations_sync: '2' } });
+}
+
+/** Stores this many rows of the minute, and a marker. */
+async function store(rows: number, more = ''): Promise<void> {
+  await run(`INSERT INTO stored_events (app_id, event, identity, segment, commit_number, row_number, received_at)
+    SELECT if(number = 0, '', '${app}'), 'e', 'u', ${segment}, number > 0, number, fromUnixTimestamp64Micro(${segment}, 'UTC')
+    FROM numbers(${rows + 1}) ${more}
+    SETTINGS insert_deduplication_token = '${Math.random()}', log_comment = 'store events ${segment}'`);
+}
+const book = (term: string, records: number, detail = '', at = minute) =>
+  writeLedger(clickhouse, [{ app_id: app, minute: at, kind: 'events', term, detail, records }]);
+const lacking = async () =>
+  (await findDifferences(side, hour)).map(({ minute: at, records }) => [at, records]);
+
+test('a minute is balanced when each record is stored, a late repeat, a failed row, or taken', async () => {
+  await book('accepted', 10);
+  await book('late_repeats', 2, '1');
+  await store(7);
+  await run(`INSERT INTO failed_events (table_name, segment, line, app_id, identity)
+    VALUES ('events', ${segment}, 9, '${app}', 'u'), ('', ${segment}, 0, '', '')`);
+  assert.deepEqual(await lacking(), []);
+  await noteTaken(clickhouse, 'stored_events', 'row_number <= 3', 'deleted');
+  assert.deepEqual(await lacking(), [], 'what is written down and still there counts once');
+  await run(`ALTER TABLE stored_events DELETE WHERE row_number <= 2 AND app_id != ''`);
+  assert.deepEqual(await lacking(), [], 'a deletion that is under way');
+  await noteTaken(clickhouse, 'stored_events', 'row_number <= 3', 'deleted');
+  await noteTaken(clickhouse, 'failed_events', `identity = 'u'`, 'deleted');
+  await run(`ALTER TABLE stored_events DELETE WHERE row_number <= 3 AND app_id != ''`);
+  await run(`ALTER TABLE failed_events DELETE WHERE identity = 'u'`);
+  assert.deepEqual(await lacking(), [], 'a deletion that was cut off and repeated');
+});
+
+test('a record that is missing or there twice, or of another environment or minute, is a difference', async () => {
+  await book('accepted', 3);
+  await store(2);
+  assert.deepEqual(await lacking(), [[minute, 1]]);
+  await store(2);
+  assert.deepEqual(await lacking(), [[minute, -1]]);
+  await run(`ALTER TABLE stored_events UPDATE identity = 'v' WHERE 1`);
+  await run(`ALTER TABLE stored_events DELETE WHERE app_id != ''`);
+  await store(3, `WHERE number != 2`);
+  await run(`INSERT INTO stored_events (app_id, event, segment, commit_number, row_number)
+    SETTINGS log_comment = 'store events ${segment}' VALUES ('2', 'e', ${segment}, 1, 2)`);
+  const found = await findDifferences(side, hour);
+  assert.deepEqual(
+    new Set(found.map(({ app_id, records }) => `${app_id} ${records}`)),
+    new Set([`${app} 1`, '2 -1']),
+  );
+});
+
+test('masked rows count as taken only once a deletion has written them down', async () => {
+  await book('accepted', 4);
+  await store(4);
+  await run(`DELETE FROM stored_events WHERE row_number = 4`);
+  assert.deepEqual(await lacking(), [[minute, 1]]);
+  await run(`INSERT INTO taken_records (segment, commit_number, row_number, app_id, kind, term)
+    VALUES (${segment}, 1, 4, '${app}', 'events', 'deleted')`);
+  assert.deepEqual(await lacking(), []);
+});
+
+test('events that were accepted before the time of retention may be gone, and younger ones may not', async () => {
+  await book('accepted', 4);
+  await store(1);
+  assert.deepEqual(await lacking(), [[minute, 3]]);
+  await book('expired_to', 1, '', minute - 1);
+  assert.deepEqual(await lacking(), [[minute, 3]]);
+  await book('expired_to', 1, '', minute);
+  assert.deepEqual(await lacking(), []);
+});
+
+test('minutes that cannot be balanced are left out, and all others are looked at', async () => {
+  await book('accepted', 1);
+  await book('accepted', 1, '', minute + 5);
+  await writeVoid(clickhouse, { from: minute - 2, to: minute + 2, reason: 'a test' });
+  assert.deepEqual(await lacking(), [[minute + 5, 1]]);
+  await extendVoid(clickhouse, { to: minute + 5, reason: 'a test' });
+  assert.deepEqual(await lacking(), []);
+  assert.deepEqual(without({ from: 1, to: 9 }, [{ from: 3, to: 4, reason: '' }]), [
+    { from: 1, to: 2 },
+    { from: 5, to: 9 },
+  ]);
+});
+
+test('a commit counts what it decides, a worker writes the minute once, and the sums for good stay', async () => {
+  await commit(redis, [group([eventRecord('a', 'key'), eventRecord('b'), eventRecord('a', 'key')])]);
+  await commit(redis, [group([eventRecord('c', 'key')])]);
+  const [now] = await redis.smembers(shardKeys.ledgerMinutes(0));
+  const counted = (await readMinute(redis, 0, Number(now))).map(({ term, records }) => `${term} ${records}`);
+  assert.deepEqual(counted.sort(), ['accepted 2', 'differing 1', 'repeated 1']);
+  const options = { redis, clickhouse, shards: 1, crash: noCrash };
+  await redis.hset(shardKeys.state(0), 'ledger_since', 1);
+  await writeMinutes(options);
+  assert.equal(await redis.scard(shardKeys.ledgerMinutes(0)), 1, 'the minute is not over');
+
+  // As if that had been an hour ago.
+  for (const field of Object.keys(await redis.hgetall(shardKeys.state(0))))
+    if (field.startsWith('open.')) await redis.hdel(shardKeys.state(0), field);
+  await redis.rename(shardKeys.ledger(0, now ?? ''), shardKeys.ledger(0, minute));
+  await redis.rename(shardKeys.ledgerLog(0, now ?? ''), shardKeys.ledgerLog(0, minute));
+  await redis.del(shardKeys.ledgerMinutes(0));
+  await redis.sadd(shardKeys.ledgerMinutes(0), minute);
+  await assert.rejects(
+    writeMinutes({
+      ...options,
+      crash: (point) => {
+        if (point === 'ledger_written') throw new Error(point);
+      },
+    }),
+  );
+  await writeMinutes(options);
+  assert.equal(await redis.scard(shardKeys.ledgerMinutes(0)), 0);
+  const totals = await readTotals(redis, 1, [app], ['differing', 'suppressed']);
+  assert.deepEqual(Object.fromEntries(totals), { differing: 1, suppressed: 0 });
+  await store(2);
+  assert.deepEqual(await lacking(), []);
+  assert.deepEqual(await findUnwritten({ redis, clickhouse, shards: 1, epoch }, hour), []);
+  await run('TRUNCATE TABLE ledger');
+  assert.deepEqual(await findUnwritten({ redis, clickhouse, shards: 1, epoch }, hour), [
+    { minute, records: 2 },
+  ]);
+});
+
+test('what a full minute has no room for is left out, and what another deployment counts too', async () => {
+  const keys = [shardKeys.state(0), shardKeys.ledgerMinutes(0)];
+  const count = (of: string, max: number, field: string) =>
+    runScript(redis, scripts.countTerms, keys, [of, max, field, 2]);
+  await count('another', 9, `${app} - limited`);
+  assert.equal(await redis.exists(keys[1] as string), 0);
+  await count(epoch, 9, `${app} - limited`);
+  await count(epoch, 0, `${app} - unauthorized`);
+  const totals = await readTotals(redis, 1, [app], ['limited', 'unauthorized']);
+  assert.deepEqual(Object.fromEntries(totals), { limited: 2, unauthorized: 0 });
+});
