@@ -118,9 +118,9 @@ export const ledgerMutants: readonly Omit<Mutant, 'faults' | 'shows'>[] = [
     patches: [
       {
         file: commit,
-        find: "if letter == 's' then\n    if skipped",
+        find: "if letter == 's' then\n    if not skipped",
         replace:
-          "if letter == 'r' then keep(rows_of, bytes, records) end\n  if letter == 's' then\n    if skipped",
+          "if letter == 'r' then keep(rows_of, bytes, records) end\n  if letter == 's' then\n    if not skipped",
       },
     ],
   },
