@@ -26,6 +26,14 @@ const store = 'workers/store.js';
 const eventsTable = 'src/clickhouse/migrations/0002_create_stored_events.sql';
 const eventsView = 'src/clickhouse/migrations/0017_create_events_view.sql';
 
+const replicas = 'src/redis/replicas.js';
+/** A worker seals and stores what a primary has that was cut off: another mechanism, which hides a second one behind it. */
+const storesWithoutReplicas: readonly Patch[] = ['seal-2', 'take-turn-1', 'keep-turn-1'].map((script) => ({
+  file: 'src/redis/scripts.js',
+  find: `confirmed('${script}')`,
+  replace: `load('${script}')`,
+}));
+
 export const mutants: readonly Mutant[] = [
   {
     name: 'drops one in a thousand',
@@ -376,6 +384,60 @@ export const mutants: readonly Mutant[] = [
     patches: [{ file: store, find: 'if (await isStored(clickhouse, name)) {', replace: 'if (true) {' }],
     faults: ['tokens burnt', 'tokens burnt'],
     shows: ['lost'],
+  },
+  {
+    name: 'acknowledges what no replica has',
+    layout: 'nodes',
+    patches: [{ file: replicas, find: 'if (found >= demand.replicas)', replace: 'if (true)' }],
+    faults: Array(2).fill('primary cut off from the other hosts'),
+    shows: ['lost'],
+  },
+  {
+    name: 'sends a commit again as another one',
+    layout: 'nodes',
+    patches: [
+      {
+        file: 'src/ingest/attempts.js',
+        find: 'commitRepeats.inc();',
+        replace: '(args[1] = sequence += 1);',
+      },
+    ],
+    faults: ['primary frozen', 'primary cut off', 'primary frozen'],
+    shows: ['doubled'],
+  },
+  {
+    name: 'goes on with what a former primary had open',
+    layout: 'nodes',
+    patches: [
+      ...storesWithoutReplicas,
+      {
+        file: 'src/redis/take-over-shard-1.lua',
+        find: "redis.call('HDEL', KEYS[1], field)",
+        replace: '',
+      },
+    ],
+    faults: Array(3).fill('primary cut off from the other hosts'),
+    shows: ['lost'],
+  },
+  {
+    name: 'gives the numbers of a former primary again',
+    layout: 'nodes',
+    patches: [
+      ...storesWithoutReplicas,
+      // Numbers by a clock of half a minute: so both primaries begin with the same ones.
+      {
+        file: commit,
+        find: 'last_number = math.max(last_number + 1, now_us)',
+        replace: 'last_number = math.max(last_number + 1, math.floor(now_us / 30000000) * 30000000)',
+      },
+      {
+        file: 'src/redis/take-over-shard-1.lua',
+        find: "redis.call('HSET', KEYS[1], 'last_number', string.format('%.0f', number))",
+        replace: '',
+      },
+    ],
+    faults: Array(3).fill('primary cut off from the other hosts'),
+    shows: ['lost', 'doubled'],
   },
 ];
 

@@ -121,13 +121,15 @@ function replaced(text: string, replacements: readonly (readonly [string, string
 }
 
 /** A key and a certificate that it signs itself. */
-function makeCertificate(dir: string): void {
+export function makeCertificate(dir: string): void {
   const { status, stderr } = spawnSync(
     'openssl',
     [
       ...'req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost'.split(
         ' ',
       ),
+      '-addext',
+      'subjectAltName=DNS:localhost,IP:127.0.0.1',
       '-keyout',
       join(dir, 'key.pem'),
       '-out',

@@ -1,0 +1,110 @@
+// Sentinels and servers that speak TLS only to others: `rediss-sentinel`.
+
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { type Child, startChild } from '../harness/child.js';
+import { plainEnvironment } from '../harness/environment.js';
+import { freePort } from '../harness/free-port.js';
+import { type RedisHandle, startRedis } from '../harness/redis.js';
+import { ask } from '../harness/redis-cluster.js';
+import { tempDir } from '../harness/temp-dir.js';
+import { until } from '../harness/wait.js';
+import { makeCertificate } from '../support/proxies.js';
+
+const dir = tempDir('tls');
+const certificate = join(dir, 'certificate.pem');
+const tls = [
+  `tls-cert-file ${certificate}`,
+  `tls-key-file ${join(dir, 'key.pem')}`,
+  `tls-ca-cert-file ${certificate}`,
+  'tls-auth-clients no',
+  'tls-replication yes',
+];
+const servers: RedisHandle[] = [];
+let sentinel: Child | undefined;
+let sentinelPort = 0;
+let ports: number[] = [];
+
+before(async () => {
+  mkdirSync(dir, { recursive: true });
+  makeCertificate(dir);
+  ports = [await freePort(), await freePort()];
+  for (const [at, port] of ports.entries()) {
+    const follows = at === 0 ? [] : [`replicaof 127.0.0.1 ${ports[0]}`];
+    const more = [...tls, 'repl-diskless-sync-delay 0', `tls-port ${port}`, ...follows];
+    servers.push(await startRedis({ more }));
+  }
+  await until(
+    async () => (await ask(servers[0]?.port ?? 0, 'info', 'replication')).includes('state=online'),
+    { deadlineMs: 30_000, what: 'the replica is up to date' },
+  );
+  sentinelPort = await freePort();
+  const file = join(dir, 'sentinel.conf');
+  const socket = join(dir, 'sentinel.sock');
+  const lines = [
+    ...tls,
+    'bind 127.0.0.1',
+    'port 0',
+    `tls-port ${sentinelPort}`,
+    `unixsocket ${socket}`,
+    `dir ${dir}`,
+    `sentinel monitor main 127.0.0.1 ${ports[0]} 1`,
+    'sentinel down-after-milliseconds main 1000',
+  ];
+  writeFileSync(file, `${lines.join('\n')}\n`);
+  sentinel = await startChild({
+    name: 'redis-sentinel',
+    program: { command: 'redis-server', args: [file, '--sentinel'], env: process.env },
+    healthy: async () => (await ask(socket, 'sentinel', 'master', 'main')).includes('num-slaves\n1'),
+    healthyDeadlineMs: 60_000,
+  });
+});
+
+after(async () => {
+  await sentinel?.kill9();
+  for (const server of servers) await server.remove();
+});
+
+const program = `
+  const { readConfig } = await import('${at('src/config.js')}');
+  const { connect, untilReady } = await import('${at('src/redis/client.js')}');
+  const { createLog } = await import('${at('src/log.js')}');
+  const { takeTurn } = await import('${at('src/redis/lease.js')}');
+  const redis = connect(readConfig(process.env), createLog('test', 'silent'));
+  await untilReady(redis, 5_000);
+  console.log(await takeTurn(redis, 'turn', 10), redis.stream.encrypted, redis.stream.remotePort);
+  redis.disconnect();`;
+
+/** A compiled file. */
+function at(path: string): string {
+  return fileURLToPath(new URL(`../../${path}`, import.meta.url));
+}
+
+/** Has a process take a turn that a replica confirms; settles with what it says of its connection. */
+async function takeTurnBy(more: NodeJS.ProcessEnv): Promise<string> {
+  const REDIS_URL = `rediss-sentinel://127.0.0.1:${sentinelPort}/main`;
+  const env = { ...plainEnvironment(), REDIS_URL, REDIS_REPLICAS_ACK: '1', ...more };
+  const args = ['--input-type=module', '--eval', program];
+  return (await promisify(execFile)(process.execPath, args, { env, timeout: 30_000 })).stdout.trim();
+}
+
+test('rediss-sentinel asks the sentinels by TLS, and reaches whoever is the primary by TLS', async () => {
+  const trusting = { NODE_EXTRA_CA_CERTS: certificate };
+  assert.equal(await takeTurnBy(trusting), `true true ${ports[0]}`);
+  await assert.rejects(takeTurnBy({}), /did not answer in time/);
+  await servers[0]?.kill9();
+  await until(async () => (await ask(servers[1]?.port ?? 0, 'info', 'replication')).includes('role:master'), {
+    deadlineMs: 30_000,
+    what: 'the other server is the primary',
+  });
+  await servers[0]?.restart();
+  await until(async () => (await takeTurnBy(trusting)) === `true true ${ports[1]}`, {
+    deadlineMs: 60_000,
+    what: 'the new primary is found',
+  });
+});
