@@ -103,6 +103,8 @@ function faultsOf(parts: readonly ProcessPart[]): Fault<AnyWorld>[] {
 }
 
 export const processFaults = faultsOf([...ours, ...stores]);
-/** Hosts of Redis have faults of their own. */
-export const processFaultsOfNodes = faultsOf([...ours, 'clickhouse-1', 'clickhouse-2']);
+/** Hosts of Redis have faults of their own, one at a time: all of it waits until Redis serves. */
+export const processFaultsOfNodes = faultsOf([...ours, 'clickhouse-1', 'clickhouse-2']).map((fault) =>
+  fault.name === 'kill everything' ? { ...fault, touches: [...fault.touches, 'redis' as const] } : fault,
+);
 export const processFaultsOfThree = faultsOf([...ours, ...storesOfThree]);
