@@ -3,7 +3,9 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { canTrace } from '../chaos/power-cut.js';
 import { createTestAccount } from '../harness/accounts.js';
+import { type Child, startChild } from '../harness/child.js';
 import { getToken, readStatus, submitAccepted, untilComplete } from '../harness/deletion.js';
 import { answerMsMax, assertKept, newProducer, untilDrained } from '../harness/fault-checks.js';
 import { post } from '../harness/ingestion.js';
@@ -89,6 +91,35 @@ test('without a replica that confirms, events and requests get 503 within the de
   await until(async () => (await stored()).length > 0, { deadlineMs: 30_000, what: 'the event is stored' });
   assert.equal((await stored()).length, 1);
 });
+
+test('what replicas have, and have not synced, is not acknowledged', {
+  skip: !(await canTrace()),
+}, async () => {
+  const [, first, second] = redis.servers as [RedisHandle, RedisHandle, RedisHandle];
+  const event = { app_id: sluice.appId, identity: 'ada', event: 'Unsynced', idempotency_key: 'unsynced' };
+  const tracers = [await delaySyncs(first), await delaySyncs(second)];
+  try {
+    const { status, code } = await post(sluice.baseUrl, '/api/track', event);
+    assert.deepEqual([status, code], [503, 'unknown']);
+  } finally {
+    for (const tracer of tracers) await tracer.stop();
+  }
+  await until(async () => (await post(sluice.baseUrl, '/api/track', event)).status === 200, {
+    deadlineMs: 30_000,
+    what: 'it is acknowledged once they have synced',
+  });
+});
+
+/** From now on each sync of a server to its disk takes longer than a commit may. */
+function delaySyncs({ pid }: RedisHandle): Promise<Child> {
+  const args = ['-f', '-p', String(pid), '-e', 'trace=fdatasync', '-e', 'inject=fdatasync:delay_enter=3s'];
+  return startChild({
+    name: 'strace',
+    program: { command: 'strace', args, env: process.env },
+    healthy: ({ output }) => output().includes('attached'),
+    healthyDeadlineMs: 20_000,
+  });
+}
 
 test('one of two replicas is enough', async () => {
   const [, , second] = redis.servers as [RedisHandle, RedisHandle, RedisHandle];
