@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import type { Socket } from 'node:net';
 import { after, before, test } from 'node:test';
 import { readConfig } from '../../src/config.js';
 import type { CommitResult } from '../../src/ingest/attempts.js';
@@ -12,18 +13,20 @@ import type { Redis as Single } from '../../src/packages/ioredis.js';
 import {
   connect,
   connectForCommits,
+  connectForQueue,
   type Redis,
   type RedisAddress,
   untilReady,
 } from '../../src/redis/client.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { takeTurn } from '../../src/redis/lease.js';
-import { NotOnReplicas } from '../../src/redis/replicas.js';
+import { leaveServer, NotOnReplicas } from '../../src/redis/replicas.js';
 import { followPrimary } from '../../src/redis/take-over.js';
 import type { Deployment } from '../../src/registry/documents.js';
 import { createLosses } from '../../src/registry/losses.js';
 import { commitBatches } from '../../src/tuning.js';
 import { tick } from '../../workers/tick.js';
+import { canMakeHosts, createHosts, type Host } from '../harness/hosts.js';
 import { connectTestRedis } from '../harness/redis-client.js';
 import { ask } from '../harness/redis-cluster.js';
 import { type RedisReplicasHandle, startRedisReplicas } from '../harness/redis-replicas.js';
@@ -157,6 +160,49 @@ test('a process whose primary has no replica that confirms asks the sentinels ag
     replica?.sigcont();
     redis.disconnect();
     await own.remove();
+  }
+});
+
+test('connections follow sentinels that reach each other, not one that was cut off with a former primary', {
+  skip: !canMakeHosts(),
+}, async () => {
+  const hosts = createHosts(3);
+  const own = await startRedisReplicas({ replicas: 2, sentinels: 3, hosts: hosts.all });
+  const { redisUrl, redisCluster, redisSentinels } = readConfig({ REDIS_URL: own.url });
+  const address = { redisUrl, redisCluster, redisSentinels };
+  const opened = [connect(address, log), connectForQueue(address, log)];
+  const leadsTo = (redis: Redis) => (redis as Single & { stream?: Socket }).stream?.remoteAddress;
+  try {
+    const [former, ...others] = hosts.all as [Host, Host, Host];
+    for (const redis of opened) {
+      await untilReady(redis, 10_000);
+      assert.equal(leadsTo(redis), former.ip);
+    }
+    for (const other of others) former.cutFrom(other);
+    await until(async () => (await own.primary()) !== own.servers[0], {
+      deadlineMs: 30_000,
+      what: 'another server is the primary',
+    });
+    // One may have been on its way.
+    const found = opened.map((redis) => {
+      const places: (string | undefined)[] = [];
+      redis.on('ready', () => places.push(leadsTo(redis)));
+      return places;
+    });
+    for (const redis of opened) {
+      // What is refused there, or is not answered, makes a process look again.
+      const looks = async () => {
+        await redis.set('looked', '1').catch(() => leaveServer(redis));
+        return redis.status === 'ready' && others.some(({ ip }) => ip === leadsTo(redis));
+      };
+      await until(looks, { deadlineMs: 30_000, what: 'it leads to the new primary' });
+    }
+    for (const places of found)
+      assert.ok(places.filter((place) => place === former.ip).length <= 1, places.join());
+  } finally {
+    for (const redis of opened) redis.disconnect();
+    await own.remove();
+    hosts.remove();
   }
 });
 
