@@ -61,6 +61,8 @@ export const crashPoints = {
   desk: ['exports_ended', 'call_answered'],
   /** In a worker, where tables are large: a round has hidden its users; masked rows are erased and not counted yet. */
   erasure: ['hidden', 'erased'],
+  /** In a worker: a long pass that erases masked rows gives way to a round. */
+  pass: ['merges_stopped'],
   /** The end of what environments retain, in a worker; all but the first once for each table. */
   retention: ['expired_users_found', 'expired_keys_kept', 'partition_dropped', 'place_expired'],
   /** `npm run admin -- backup create`. */

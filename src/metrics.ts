@@ -307,6 +307,12 @@ export const deletionsHiddenSeconds = new Gauge({
   registers: deploymentRegisters,
 });
 
+export const deletionsErasedNow = new Counter({
+  name: 'sluice_deletions_erase_now_total',
+  help: 'Deletion requests that asked for their rows to be erased at once, or whose account does.',
+  registers,
+});
+
 export const maskedBytes = new Gauge({
   name: 'sluice_masked_bytes',
   help: 'Bytes of the parts in which rows are masked and not erased yet.',

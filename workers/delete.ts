@@ -43,7 +43,7 @@ import {
   forgetCounts,
   readFoundRows,
 } from '../src/privacy/deletion/round-counts.js';
-import { countLeft, countOnDisk, mutationPredicate } from '../src/privacy/deletion/round-keys.js';
+import { countLeft, mutationPredicate, readOnDisk } from '../src/privacy/deletion/round-keys.js';
 import {
   createParts,
   distributeUsers,
@@ -65,7 +65,16 @@ import type { Environment } from '../src/registry/documents.js';
 import { readLoadedRegistry } from '../src/registry/registry.js';
 import { assertCurrent } from '../src/registry/witness.js';
 import { deletionRounds } from '../src/tuning.js';
-import { type ErasureOptions, erase, isErasureDue } from './erase.js';
+import { untilTrue } from '../src/wait.js';
+import {
+  type ErasureOptions,
+  eraseInPasses,
+  giveWay,
+  isErasureDue,
+  isPassRunning,
+  noteWanted,
+  resumeAfterCrash,
+} from './erase.js';
 
 export type RoundOptions = ErasureOptions & {
   readonly shards: number;
@@ -88,7 +97,7 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
     ids = await options.redis.smembers(registryKeys.deletionsAwaitingTargetCopy);
     await keepNewTargets(options);
     // Requests gather between rounds. Choosing among them reads the whole registry, which is too much ten times a second.
-    const turn = [options.redis, registryKeys.deletionRound, deletionRounds.everyMs] as const;
+    const turn = turnOf(options.redis);
     if ((await isTurnTaken(...turn)) || (await isBackupRestored(options.redis))) return 0;
     const chosen = await chooseRequests(options);
     if (chosen.waitsForServers) options.onServersAwaited?.();
@@ -99,8 +108,9 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
       // The restore may have begun after the requests were chosen, and changed them.
       if (await isBackupRestored(options.redis)) return 0;
       await assertCurrent(options.redis, options.clickhouse);
+      await resumeAfterCrash(options);
       const completed = ids.length === 0 ? 0 : await deleteTogether(options, chosen);
-      return completed + (await eraseTogether(options));
+      return completed + (await eraseMasked(options));
     });
     return done === 'locked' ? 0 : done;
   } catch (error) {
@@ -116,6 +126,10 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
     );
     throw error;
   }
+}
+
+function turnOf(redis: Redis) {
+  return [redis, registryKeys.deletionRound, deletionRounds.everyMs] as const;
 }
 
 /** Whether a restore is about to exchange the tables that a round would empty. */
@@ -157,6 +171,7 @@ async function deleteTogether(
   endStep('count');
   options.crash('found_recorded');
 
+  if ([...round.reached.values()].some((appIds) => appIds.length > 0)) await giveWay(options);
   for (const place of userTables) {
     await emptyPlace(options, round, place);
     endStep(place);
@@ -164,49 +179,85 @@ async function deleteTogether(
   }
   options.crash('places_emptied');
   await update(options, round, () => ({ state: 'verifying' }));
-  const isErased = await verify(options, round);
+  const onDisk = await verify(options, round);
   endStep('verify');
-  const completed = isErased ? await complete(options, round) : await noteHidden(options, round);
-  endStep(isErased ? 'complete' : 'hide');
-  log.info({ requests: round.requests.size, isErased, stepMs }, 'a round of deletions is done');
+  const hidden = requestsOf(round, (number) => onDisk.has(number));
+  await noteHidden(options, hidden);
+  endStep('hide');
+  const completed = await complete(
+    options,
+    requestsOf(round, (number) => !onDisk.has(number)),
+  );
+  endStep('complete');
+  log.info(
+    { requests: round.requests.size, hidden: hidden.requests.size, stepMs },
+    'a round of deletions is done',
+  );
   return verified.length + completed;
 }
 
-/** Erases what rounds have masked, if it is time, and completes the requests whose rows were erased. */
-async function eraseTogether(options: RoundOptions): Promise<number> {
+/** Erases in passes what rounds have masked, and completes the requests of which nothing is left on any disk. */
+async function eraseMasked(options: RoundOptions): Promise<number> {
+  const { redis, clickhouse } = options;
   if (!(await isErasureDue(options))) return 0;
-  await assertRoomEverywhere(options.clickhouse);
-  await erase(options);
+  await assertRoomEverywhere(clickhouse);
+  if (await eraseInPasses(options)) {
+    // A short one ends before the next round may begin; requests of a longer one are counted by a later round.
+    const hasEnded = async () => !(await isPassRunning(clickhouse));
+    const isOver = async () => (await hasEnded()) || !(await isTurnTaken(...turnOf(redis)));
+    await untilTrue(isOver, { msMax: deletionRounds.everyMs });
+    if (!(await hasEnded())) return 0;
+  }
+  options.crash('erased');
+  const completed = await completeErased(options);
+  await redis.del(registryKeys.erasurePass);
+  return completed;
+}
+
+async function completeErased(options: RoundOptions): Promise<number> {
+  const seen = new Set<string>();
   let completed = 0;
   for (;;) {
-    const { requests, environments, waitsForServers } = await chooseRequests(options, 'hiddenDeletions');
+    const { requests, environments, waitsForServers } = await chooseRequests(
+      options,
+      'hiddenDeletions',
+      seen,
+    );
     if (waitsForServers) options.onServersAwaited?.();
-    if (requests.length === 0) return completed;
     await dropTablesEverywhere(options.clickhouse);
+    if (requests.length === 0) return completed;
+    for (const { deletion_request_id } of requests) seen.add(deletion_request_id);
     const round = await resolve(options, requests, environments);
-    if (!(await verify(options, round)))
-      throw new MutationFailed('rows are left on the disk after masked ones were erased');
-    completed += await complete(options, round);
+    const onDisk = await verify(options, round);
+    completed += await complete(
+      options,
+      requestsOf(round, (number) => !onDisk.has(number)),
+    );
   }
 }
 
-/** The end of a round whose requests still have masked rows on the disk. */
-async function noteHidden(options: RoundOptions, round: Resolved): Promise<number> {
+/** The end of a round for the requests that still have masked rows on the disk. */
+async function noteHidden(options: RoundOptions, round: Resolved): Promise<void> {
   const { redis, clickhouse } = options;
+  const requests = [...round.requests.values()];
+  if (requests.length === 0) return;
   // What was read before shows them.
-  await endExportsOf(redis, clickhouse, [...round.requests.values()]);
+  await endExportsOf(redis, clickhouse, requests);
+  await noteWanted(redis, requests);
   const now = new Date().toISOString();
   await update(options, round, ({ hidden_at = now }) => ({ state: 'hidden', left: [], hidden_at }));
-  // Then passes do not rest.
-  if ([...round.requests.values()].some(({ erase: when }) => when === 'now'))
-    await redis.del(registryKeys.erasureRest);
   options.crash('hidden');
   await dropTablesEverywhere(clickhouse);
-  return 0;
 }
 
-/** The end of a round of whose requests nothing is left. Settles with their number. */
+/** A part of a round. */
+function requestsOf({ parts, requests }: Resolved, isWanted: (number: number) => boolean): Resolved {
+  return { parts, requests: new Map([...requests].filter(([number]) => isWanted(number))) };
+}
+
+/** The end of a round for the requests of which nothing is left. Settles with their number. */
 async function complete(options: RoundOptions, round: Resolved): Promise<number> {
+  if (round.requests.size === 0) return 0;
   const verified_at = new Date().toISOString();
   const backups_end_at = (await readBackups(options.redis))
     .map(({ keep_until }) => keep_until)
@@ -512,24 +563,25 @@ async function findMutationIds(
 }
 
 /**
- * Counts every place after all mutations, since a crash may lose a mutation that was reported as done. Settles with whether nothing is
- * left on any disk. Rejects with MutationFailed when queries still show something; the requests then say what.
+ * Looks into every place after all mutations, since a crash may lose a mutation that was reported as done. Settles with the requests of
+ * which masked rows are on a disk. Rejects with MutationFailed when queries still show something; the requests then say what.
  */
-async function verify(options: RoundOptions, round: Resolved): Promise<boolean> {
+async function verify(options: RoundOptions, round: Resolved): Promise<ReadonlySet<number>> {
   const left: FoundRows[] = [];
-  let isErased = true;
+  const onDisk = new Set<number>();
   for (const { client } of round.parts.all) await untilNoRetryRuns(client);
   for (const place of userTables) {
     for (const { client, tables } of round.parts.all) {
-      for (const { app_id, shown: rows } of await countOnDisk(client, tables, place)) {
-        isErased = false;
-        if (rows > 0) left.push({ app_id, table: place, rows });
-      }
+      const found = await readOnDisk(client, tables, place);
+      for (const number of found.keys()) onDisk.add(number);
+      if (![...found.values()].some(({ isShown }) => isShown)) continue;
+      for (const [app_id, rows] of await countLeft(client, tables, place))
+        left.push({ app_id, table: place, rows });
     }
   }
   if (left.length === 0) {
     await compareAgain(options.clickhouse, round);
-    return isErased;
+    return onDisk;
   }
   // From then on they are not hidden.
   await update(options, round, () => ({ left, hidden_at: undefined, state: 'mutation_failed' }));

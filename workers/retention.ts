@@ -1,5 +1,6 @@
-// Retention: a few times a day one worker deletes expired rows, in all environments together. It takes one mutation per table,
-// or drops whole partitions if everything in them has expired. It does not begin beside a round of deletions, a restore or a retry of
+// Retention: a few times a day one worker masks expired rows, in all environments together, with one mutation per table. The passes
+// for deletions erase them (erase.ts). It drops whole partitions if everything in them has expired: their markers would stay, one for
+// each segment there has ever been. It does not begin beside a round of deletions, a restore or a retry of
 // failed rows. If a round begins meanwhile, it ends with the statement that runs. Each step may be repeated; a run that is cut
 // off is repeated as a whole. Accounts with pending deletion requests wait, without delaying other accounts.
 
@@ -8,7 +9,7 @@ import { readRow } from '../src/clickhouse/answers.js';
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { indexKeysOf } from '../src/clickhouse/key-index.js';
 import { writeLedger } from '../src/clickhouse/ledger-table.js';
-import { deleteOrMask } from '../src/clickhouse/masks.js';
+import { maskRows } from '../src/clickhouse/masks.js';
 import { reachableServers, serversOf } from '../src/clickhouse/servers.js';
 import { refuseSegments } from '../src/clickhouse/shard-limits.js';
 import { isInsertRunning } from '../src/clickhouse/store.js';
@@ -257,7 +258,7 @@ async function expirePlace(
   context: Run,
   { place, retained, users, fences }: Step,
 ): Promise<ReadonlyMap<string, number>> {
-  const { clickhouse, config, crash, isHeld } = context;
+  const { clickhouse, crash, isHeld } = context;
   const predicate = expiredPredicate(place, retained, users);
   const rows = await countExpired(clickhouse, place, predicate);
   if (rows.size === 0) return rows;
@@ -274,7 +275,7 @@ async function expirePlace(
   if (place !== events) await noteTaken(clickhouse, place, predicate, 'expired');
   crash('expired_keys_kept');
   if (!(await isHeld())) return without(rows, left);
-  await deleteOrMask(clickhouse, place, predicate, users.mark, config.erasure.atOnceBytesMax);
+  await maskRows(clickhouse, place, predicate, users.mark);
   crash('place_expired');
   return rows;
 }

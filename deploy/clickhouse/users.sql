@@ -10,6 +10,8 @@ GRANT SHOW, SELECT, INSERT, ALTER, CREATE DATABASE, CREATE TABLE, CREATE VIEW, D
 -- A backup is restored into this database before it takes the place of the other one.
 GRANT SHOW, SELECT, INSERT, ALTER, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP, TRUNCATE, OPTIMIZE, BACKUP ON sluice_restore.* TO sluice;
 GRANT SHOW, SELECT, INSERT, ALTER, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP, TRUNCATE, OPTIMIZE, BACKUP ON sluice_restore_scratch.* TO sluice;
+-- To end a long rewriting of parts at once.
+GRANT SYSTEM MERGES ON sluice.* TO sluice;
 GRANT TABLE ENGINE ON MergeTree TO sluice;
 GRANT TABLE ENGINE ON ReplacingMergeTree TO sluice;
 GRANT TABLE ENGINE ON Memory TO sluice;

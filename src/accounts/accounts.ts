@@ -5,8 +5,15 @@ import { randomBytes, randomInt } from 'node:crypto';
 import { AdministrationError } from '../contract/errors.js';
 import { administration, cases, type LimitName, lengths } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
+import { registryKeys } from '../redis/keys.js';
 import type { Account, Environment } from '../registry/documents.js';
-import { type Change, changeRegistry, type RegistrySnapshot, readRegistry } from '../registry/registry.js';
+import {
+  type Change,
+  changeRegistry,
+  type RegistrySnapshot,
+  readLoaded,
+  readRegistry,
+} from '../registry/registry.js';
 import { outgrows } from './account-size.js';
 import { hashImportToken, newImportToken } from './import-tokens.js';
 
@@ -18,7 +25,7 @@ export type AccountView = {
 };
 
 /** What holds for a whole account. */
-export type AccountSettings = { readonly due_days: number };
+export type AccountSettings = { readonly due_days: number; readonly erase: 'now' | 'together' };
 
 export type EnvironmentView = { readonly app_id: string; readonly name: string; readonly main: boolean };
 
@@ -78,6 +85,14 @@ export async function setAccount(
       result: { account_id: accountId, ...settingsOf(document) },
     };
   });
+}
+
+/** Whether an account's deletions are erased at once. Throws StateNotLoaded when Redis was emptied. */
+export async function erasesNow(redis: Redis, accountId: string): Promise<boolean> {
+  const [text] = await readLoaded(redis, (transaction) =>
+    transaction.hget(registryKeys.documents, `account:${accountId}`),
+  );
+  return typeof text === 'string' && (JSON.parse(text) as Account).erase === 'now';
 }
 
 /** Adds an environment to an account. */
@@ -296,8 +311,8 @@ function viewAccount(account: Account, environments: readonly Environment[]): Ac
   };
 }
 
-export function settingsOf({ due_days = cases.dueDays }: Account): AccountSettings {
-  return { due_days };
+export function settingsOf({ due_days = cases.dueDays, erase = 'together' }: Account): AccountSettings {
+  return { due_days, erase };
 }
 
 function viewEnvironment({ app_id, name, main }: Environment): EnvironmentView {

@@ -111,6 +111,20 @@ export async function findMutationId(
   return (await readMutation(client, table, mark))?.mutation_id;
 }
 
+/** How many mutations whose text contains the mark are under way, and why one of them fails, if one does. */
+export async function readUndone(
+  client: ClickHouseClient,
+  mark: string,
+): Promise<{ readonly count: number; readonly failure: string }> {
+  const { undone, failure } = await readRow<{ undone: string; failure: string }>(client, {
+    query: `SELECT toString(count()) AS undone, anyIf(latest_fail_reason, latest_fail_reason != '') AS failure
+      FROM ${onAllReplicas(client, 'system.mutations')}
+      WHERE database = ${databaseIn(client)} AND position(command, {mark:String}) > 0 AND NOT is_done`,
+    query_params: { mark },
+  });
+  return { count: Number(undone), failure: failure === '' ? '' : nameOfFailure(failure) };
+}
+
 /** Ends all mutations whose text contains the mark. */
 export async function killMutations(client: ClickHouseClient, mark: string): Promise<void> {
   await client.command({

@@ -36,6 +36,7 @@ const environment = Type.Object({ app_id: text, name: text, main: flag });
 
 const accountSettings = {
   due_days: Type.Integer({ minimum: 1, description: 'How many days after it was received a case is due.' }),
+  erase: oneOf('now', 'together'),
 };
 
 const theCase = Type.Object({
@@ -106,6 +107,7 @@ const deletion = Type.Object({
   submitted_at: time,
   hidden_at: Type.Optional(time),
   completed_at: Type.Optional(time),
+  backups_end_at: Type.Optional(time),
   reference: Type.Optional(text),
   targets: Type.Integer({ minimum: 1, description: 'How many users it names.' }),
   users_found: Type.Optional(count),

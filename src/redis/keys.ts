@@ -134,8 +134,12 @@ export const registryKeys = {
   deletionRound: '{registry}:deletion_round',
   /** Present for a while after the account has asked for rows to be erased at once. */
   erasureAsked: (accountId: string) => `{registry}:erasure_asked:${accountId}`,
-  /** Present for a while after masked rows were erased, the longer the more that cost. */
+  /** Present for a while after a pass that erases masked rows has begun, the longer the more it costs. */
   erasureRest: '{registry}:erasure_rest',
+  /** Present from the beginning of a pass until the requests whose rows it has erased are complete. */
+  erasurePass: '{registry}:erasure_pass',
+  /** Set of requests for which passes do not rest while they are hidden. */
+  erasuresWanted: '{registry}:erasures_wanted',
   /** Present while the append-only file still holds deleted data. */
   rewriteWanted: '{registry}:rewrite_wanted',
   /** Held by the process that moves or deletes failed rows. */

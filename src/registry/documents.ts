@@ -44,6 +44,8 @@ export type Account = {
   readonly created_at: string;
   /** How many days after it was received a case is due; without this field 30. */
   readonly due_days?: number;
+  /** Its deletions ask by themselves for their rows to be erased at once, as often as an account may. */
+  readonly erase?: 'now' | 'together';
 };
 
 export type Environment = {

@@ -76,6 +76,12 @@ const accountSettings = {
   due_days: Type.Optional(
     wholeNumber(1, cases.dueDaysMax, { description: 'How many days after it was received a case is due.' }),
   ),
+  erase: Type.Optional(
+    oneOf(['now', 'together'], {
+      description:
+        'Where tables are large: the rows of one deletion an hour are erased at once. Those in between go with others.',
+    }),
+  ),
 };
 
 function settingsOf(given: Static<TObject<typeof settings>>): EnvironmentSettings {
@@ -127,7 +133,7 @@ export const accountCommands = {
     summary: 'Change what holds for a whole account',
     may: administrators,
     http: 'PATCH /accounts/:account_id',
-    cli: 'accounts set ACCOUNT_ID [--due-days NUMBER]   due-days: how many days after it was received a case is due',
+    cli: 'accounts set ACCOUNT_ID [--due-days NUMBER] [--erase now|together]   due-days: how many days after it was received a case is due; erase: where tables are large, now erases deleted rows at once, for one deletion an hour',
     given: accountSettings,
     called: 'setting',
     details: ({ account_id: _, ...settings }) => settings,

@@ -25,7 +25,7 @@ const texts: Readonly<Record<string, (value: unknown) => string>> = {
   users: amount('user', 'users'),
   users_found: (count) => `${Number(count).toLocaleString()} found`,
   suppress: () => 'suppressed, too',
-  erase: () => 'erased at once',
+  erase: (when) => (when === 'now' ? 'erased at once' : 'erased together with others'),
   reference: (reference) => `“${reference}”`,
   received_on: (day) => `received on ${dayText(String(day))}`,
   due_on: (day) => `due on ${dayText(String(day))}`,

@@ -57,6 +57,14 @@ export function Evidence(props: {
             </dd>
           </>
         )}
+        {deletion.backups_end_at !== undefined && (
+          <>
+            <dt>Last backup with them ends</dt>
+            <dd>
+              <Time at={deletion.backups_end_at} />
+            </dd>
+          </>
+        )}
         <dt>Users</dt>
         <dd>
           {deletion.targets.toLocaleString()}

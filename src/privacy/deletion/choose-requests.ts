@@ -32,13 +32,15 @@ export type ChosenRequests = {
 
 /**
  * Chooses the requests of a round and notes in the others what they wait for; or of those that are hidden, the ones that can be counted
- * together. Throws StateNotLoaded when Redis was emptied.
+ * together, without `seen`. Throws StateNotLoaded when Redis was emptied.
  */
 export async function chooseRequests(
   { redis, clickhouse, epoch, shards }: ChooseOptions,
   from: 'pendingDeletions' | 'hiddenDeletions' = 'pendingDeletions',
+  seen: ReadonlySet<string> = new Set(),
 ): Promise<ChosenRequests> {
-  const members = await readPendingMembers(redis, epoch, registryKeys[from]);
+  const all = await readPendingMembers(redis, epoch, registryKeys[from]);
+  const members = seen.size === 0 ? all : all.filter(({ requestId }) => !seen.has(requestId));
   const ids = requestIdsInTurns(members, deletionRounds.requestsMax);
   const pending = await readDeletions(redis, ids.flat());
   // Read after the requests: a record that was acknowledged before one of them is stored, or is found outstanding here.

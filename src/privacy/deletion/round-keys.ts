@@ -65,23 +65,18 @@ export async function countLeft(
   return new Map(rows.map((row) => [row.app_id, Number(row.rows)]));
 }
 
-/** How many rows of the round the disk still has in a table, masked ones included, and how many of them queries show. */
-export async function countOnDisk(
+/** The requests of which the disk still has rows in a table, masked ones included, and whether queries show some of them. */
+export async function readOnDisk(
   client: ClickHouseClient,
   tables: RoundTables,
   place: UserTable,
-): Promise<{ readonly app_id: string; readonly rows: number; readonly shown: number }[]> {
-  const rows = await readLong<{ app_id: string; rows: number; shown: number }>(client, {
-    query: `SELECT app_id, count() AS rows, countIf(_row_exists) AS shown FROM ${place}
-      WHERE ${inEnvironments(tables)} AND ${isReached(tables)} GROUP BY app_id`,
+): Promise<ReadonlyMap<number, { readonly isShown: boolean }>> {
+  const rows = await readLong<{ request: number; shown: number }>(client, {
+    query: `SELECT request, max(_row_exists) AS shown FROM (${rowsReached(tables, place, '_row_exists')}) GROUP BY request`,
     clickhouse_settings: withMasked,
   });
   await assertIntact(client, tables);
-  return rows.map(({ app_id, rows: count, shown }) => ({
-    app_id,
-    rows: Number(count),
-    shown: Number(shown),
-  }));
+  return new Map(rows.map(({ request, shown }) => [Number(request), { isShown: Number(shown) === 1 }]));
 }
 
 /** No more environments than this fit the text of a statement (262,144 bytes). */

@@ -3,10 +3,12 @@
 // it. No clocks are compared.
 
 import { randomUUID } from 'node:crypto';
+import { erasesNow } from '../../accounts/accounts.js';
 import type { Caller } from '../../accounts/tokens.js';
 import { StateNotLoaded } from '../../contract/errors.js';
 import { deletions } from '../../contract/limits.js';
 import type { CrashPoint } from '../../crash-point.js';
+import { deletionsErasedNow } from '../../metrics.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
@@ -46,6 +48,7 @@ export async function submitDeletion(
   crash('fence_taken');
   const text = JSON.stringify(list);
   const weight = weightOfList(text, targets.length);
+  const wants = eraseNow || (await erasesNow(redis, caller.accountId));
   const request: DeletionRequest = {
     deletion_request_id: randomUUID(),
     account_id: caller.accountId,
@@ -54,7 +57,6 @@ export async function submitDeletion(
     ...(caller.submittedBy === undefined ? {} : { submitted_by: caller.submittedBy }),
     submitted_at: new Date().toISOString(),
     ...(reference === undefined ? {} : { reference }),
-    ...(eraseNow ? { erase: 'now' } : {}),
     targets: targets.length,
     weight,
     fences,
@@ -63,39 +65,44 @@ export async function submitDeletion(
     resolved: false,
     mutations: [],
   };
-  const stored = await runScript(
-    redis,
-    scripts.submitDeletion,
-    [
-      registryKeys.epoch,
-      registryKeys.deletions,
-      registryKeys.pendingDeletions,
-      registryKeys.deletionTargets(request.deletion_request_id),
-      registryKeys.unmirroredDeletions,
-      registryKeys.deletionsAwaitingTargetCopy,
-      registryKeys.listedDeletions,
-      registryKeys.deletionReference(
-        reference === undefined ? 'none' : digestOfReference(caller.accountId, reference),
-      ),
-      registryKeys.deletionWeights,
-      registryKeys.pendingDeletionsByAccount,
-      registryKeys.erasureAsked(caller.accountId),
-    ],
-    [
-      epoch,
-      request.deletion_request_id,
-      JSON.stringify(request),
-      text,
-      caller.accountId,
-      deletions.pendingPerAccountMax,
-      reference === undefined ? '' : hashOfList(secret, targets),
-      deletions.referenceMs,
-      weight,
-      deletions.pendingWeightPerAccountMax,
-      deletions.pendingWeightMax,
-      eraseNow ? deletions.eraseNowEveryMs : '',
-    ],
-  );
+  const store = (more: Pick<DeletionRequest, 'erase'>) =>
+    runScript(
+      redis,
+      scripts.submitDeletion,
+      [
+        registryKeys.epoch,
+        registryKeys.deletions,
+        registryKeys.pendingDeletions,
+        registryKeys.deletionTargets(request.deletion_request_id),
+        registryKeys.unmirroredDeletions,
+        registryKeys.deletionsAwaitingTargetCopy,
+        registryKeys.listedDeletions,
+        registryKeys.deletionReference(
+          reference === undefined ? 'none' : digestOfReference(caller.accountId, reference),
+        ),
+        registryKeys.deletionWeights,
+        registryKeys.pendingDeletionsByAccount,
+        registryKeys.erasureAsked(caller.accountId),
+      ],
+      [
+        epoch,
+        request.deletion_request_id,
+        JSON.stringify({ ...request, ...more }),
+        text,
+        caller.accountId,
+        deletions.pendingPerAccountMax,
+        reference === undefined ? '' : hashOfList(secret, targets),
+        deletions.referenceMs,
+        weight,
+        deletions.pendingWeightPerAccountMax,
+        deletions.pendingWeightMax,
+        more.erase === 'now' ? deletions.eraseNowEveryMs : '',
+      ],
+    );
+  let stored = await store(wants ? { erase: 'now' } : {});
+  if (stored === 1 && wants) deletionsErasedNow.inc();
+  // An account that always wants it is not refused for it.
+  if (howRefused.get(Number(stored)) === 'erased_lately' && !eraseNow) stored = await store({});
   crash('deletion_stored');
   if (stored === -2) throw new StateNotLoaded();
   if (stored === 1) return { how: 'stored', requestId: request.deletion_request_id };

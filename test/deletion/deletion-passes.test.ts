@@ -1,0 +1,175 @@
+// The passes that erase hidden users' rows: they hold up nobody who is to be hidden, and a request that wants to be erased at once does
+// not wait for the next one.
+
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, test } from 'node:test';
+import { registryKeys } from '../../src/redis/keys.js';
+import {
+  readStatus,
+  sendEvents,
+  submitAccepted,
+  submitWith,
+  untilComplete,
+  untilStored,
+} from '../harness/deletion.js';
+import { maskingEnvironment } from '../harness/environment.js';
+import { withRedis } from '../harness/redis-client.js';
+import { until } from '../harness/wait.js';
+import { gatedDeletionWorld } from '../support/deletion-world.js';
+
+const world = await gatedDeletionWorld({ env: { JOB_LOCK_MS: '1000', ...maskingEnvironment } });
+const { sluice, gate, worker, account, token, main, elsewhere } = world;
+
+async function letPassesRest(): Promise<void> {
+  await withRedis(sluice, (redis) => redis.set(registryKeys.erasureRest, '1', 'PX', 3_600_000));
+}
+
+/** Until a test lets them begin. */
+beforeEach(letPassesRest);
+afterEach(() => gate.pass());
+
+async function letPassBegin(): Promise<void> {
+  await withRedis(sluice, (redis) => redis.del(registryKeys.erasureRest, registryKeys.deletionRound));
+}
+
+async function stateOf(requestId: string): Promise<string | undefined> {
+  return (JSON.parse((await readStatus(sluice, token, requestId)).text) as { state?: string }).state;
+}
+
+async function untilHidden(requestId: string): Promise<void> {
+  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+  await until(async () => (await stateOf(requestId)) === 'hidden', {
+    deadlineMs: 60_000,
+    what: 'the request is hidden',
+  });
+}
+
+async function hide(identity: string): Promise<string> {
+  const requestId = await submitAccepted(sluice, token, [{ identity }]);
+  await untilHidden(requestId);
+  return requestId;
+}
+
+async function maskedRows(identity: string): Promise<number> {
+  const [row] = await sluice.rows<{ masked: string }>(
+    `SELECT toString(countIf(_row_exists = 0)) AS masked FROM stored_events
+      WHERE identity = '${identity}' SETTINGS apply_deleted_mask = 0`,
+  );
+  return Number(row?.masked);
+}
+
+const lastYear = 'toUInt64(toUnixTimestamp64Micro(now64(6) - INTERVAL 1 YEAR))';
+
+/** Stores events of a year ago in a part of its own: those of a user, and others'. */
+async function storeOld(identity: string, others: number): Promise<void> {
+  await sluice.rows(
+    `INSERT INTO stored_events (app_id, identity, event, session_id, segment, received_at)
+      SELECT if(number = 0, '${main}', '${elsewhere}'), if(number = 0, '${identity}', concat('other ', toString(number))),
+        'old', hex(randomString(100)), ${lastYear}, now64(3) - INTERVAL 1 YEAR
+      FROM numbers(${others + 1})
+      SETTINGS log_comment = 'store asked by a test'`,
+  );
+}
+
+async function runningPasses(): Promise<number> {
+  return (
+    await sluice.rows(
+      "SELECT 1 FROM system.mutations WHERE NOT is_done AND position(command, 'APPLY DELETED MASK') > 0",
+    )
+  ).length;
+}
+
+/** Hides a user and has a pass begin that takes half a minute to erase the row. */
+async function beginSlowPass(identity: string): Promise<string> {
+  await storeOld(identity, 600_000);
+  const requestId = await hide(identity);
+  await sluice.rows('ALTER TABLE stored_events MODIFY COLUMN session_id CODEC(ZSTD(22))');
+  await letPassBegin();
+  await until(async () => (await runningPasses()) > 0, { deadlineMs: 30_000, what: 'a pass runs' });
+  return requestId;
+}
+
+test('users are hidden while a long pass runs, which gives way and begins again', async () => {
+  const slow = await beginSlowPass('slow');
+  await sendEvents(sluice, main, 'go', [{ identity: 'meanwhile' }]);
+  await untilStored(sluice);
+  const meanwhile = await hide('meanwhile');
+  assert.equal(await maskedRows('slow'), 1, 'the pass has not ended');
+  assert.match(worker.output(), /a pass has given way/);
+  assert.equal(await stateOf(slow), 'hidden');
+
+  await sluice.rows('ALTER TABLE stored_events MODIFY COLUMN session_id CODEC(LZ4)');
+  await letPassBegin();
+  await untilComplete(sluice, token, slow);
+  await untilComplete(sluice, token, meanwhile);
+  assert.deepEqual([await maskedRows('slow'), await maskedRows('meanwhile')], [0, 0]);
+});
+
+test('merges go on when the worker is killed while a pass gives way', async () => {
+  await sendEvents(sluice, main, 'go', [{ identity: 'during' }]);
+  await untilStored(sluice);
+  const killed = await sluice.addWorker({ CRASH_AT: 'merges_stopped:1' });
+  worker.sigstop();
+  const slow = await beginSlowPass('slow too');
+  const during = await submitAccepted(sluice, token, [{ identity: 'during' }]);
+  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+  await until(() => !killed.running, { deadlineMs: 30_000, what: 'the worker is killed' });
+  await sluice.rows('ALTER TABLE stored_events MODIFY COLUMN session_id CODEC(LZ4)');
+  worker.sigcont();
+  await letPassBegin();
+  for (const requestId of [during, slow]) await untilComplete(sluice, token, requestId);
+});
+
+test('after a pass requests are complete whose rows it has erased, whoever was hidden since', async () => {
+  await storeOld('early', 1);
+  const early = await hide('early');
+  await sendEvents(sluice, main, 'go', [{ identity: 'late' }]);
+  await untilStored(sluice);
+  const late = await hide('late');
+  // As a pass that has begun before the second was hidden.
+  await sluice.rows(
+    `ALTER TABLE stored_events APPLY DELETED MASK IN PARTITION tuple(toYYYYMM(now() - INTERVAL 1 YEAR)) SETTINGS mutations_sync = 2`,
+  );
+  await withRedis(sluice, (redis) => redis.set(registryKeys.erasurePass, '1'));
+  await untilComplete(sluice, token, early);
+  assert.deepEqual([await stateOf(late), await maskedRows('late')], ['hidden', 1]);
+  await letPassBegin();
+  await untilComplete(sluice, token, late);
+});
+
+test('passes that fail do not make a request rest that wants to be erased at once', async () => {
+  await sendEvents(sluice, main, 'go', [{ identity: 'urgent' }]);
+  await untilStored(sluice);
+  const outOfSpace = 243;
+  gate.refuse(({ sql }) => sql.includes('APPLY DELETED MASK') && sql.startsWith('ALTER'), outOfSpace);
+  const reply = await submitWith(sluice, token, { users: [{ identity: 'urgent' }], erase: 'now' });
+  const { deletion_request_id: requestId } = JSON.parse(reply.text) as { deletion_request_id: string };
+  await until(() => gate.faked.length >= 2, { deadlineMs: 60_000, what: 'passes fail' });
+  assert.equal(await stateOf(requestId), 'hidden');
+  gate.pass();
+  await untilComplete(sluice, token, requestId);
+  assert.equal(await maskedRows('urgent'), 0);
+});
+
+test('an account may have its deletions erased at once, one an hour, and is not refused for those in between', async () => {
+  const { accountId } = account;
+  const set = (when: string) => sluice.admin('accounts', 'set', accountId, '--erase', when);
+  const users = ['first', 'second', 'third'].map((identity) => ({ identity }));
+  await sendEvents(sluice, main, 'go', users);
+  await untilStored(sluice);
+  await withRedis(sluice, (redis) => redis.del(registryKeys.erasureAsked(accountId)));
+  assert.equal(((await set('now')) as { erase?: string }).erase, 'now');
+  const [first, second, third] = users.map((user) => [user]);
+  await untilComplete(sluice, token, await submitAccepted(sluice, token, first ?? []));
+  const metrics = await (await fetch(`${sluice.adminUrl}/metrics`)).text();
+  assert.match(metrics, /^sluice_deletions_erase_now_total [1-9]/m);
+  await letPassesRest();
+
+  const between = await submitAccepted(sluice, token, second ?? []);
+  await untilHidden(between);
+  assert.equal((await submitWith(sluice, token, { users: third, erase: 'now' })).status, 429);
+  await set('together');
+  await withRedis(sluice, (redis) => redis.del(registryKeys.erasureAsked(accountId)));
+  await untilHidden(await submitAccepted(sluice, token, third ?? []));
+  assert.deepEqual([await stateOf(between), await maskedRows('second')], ['hidden', 1]);
+});
