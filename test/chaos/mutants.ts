@@ -40,10 +40,10 @@ export const mutants: readonly Mutant[] = [
     patches: [
       {
         file: commit,
-        find: 'if skipped then letter = skipped else keep(rows_of, bytes, records) end',
+        find: 'if not skipped then\n      keep(rows_of, bytes, records)',
         // A run holds several records, so one in a thousand runs would be too few.
         replace:
-          'if skipped then letter = skipped elseif (now_us + rows_of.at) % 300 > 0 then keep(rows_of, bytes, records) end',
+          'if not skipped then\n      if (now_us + rows_of.at) % 300 > 0 then keep(rows_of, bytes, records) end',
       },
     ],
     faults: ['script flush'],
