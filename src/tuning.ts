@@ -248,6 +248,8 @@ export const ledgerWrites = {
 export const ledgerChecks = {
   /** A look is followed by a rest this many times as long, so that looks take a hundredth of a core. */
   restFactor: 100,
+  /** After a look at minutes or an hour, which is cheap: on a busy machine it takes long without costing much. */
+  shortRestMsMax: 30_000,
   everyMsMin: 5_000,
   /** Minutes of one look at what is new. */
   newMinutesMax: 60,

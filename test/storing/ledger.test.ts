@@ -131,6 +131,6 @@ describe('the books', () => {
     await sluice.rows(
       "INSERT INTO stored_events SELECT * FROM once SETTINGS insert_deduplication_token = 'once'",
     );
-    await until(async () => (await metric()) === 0, { deadlineMs: 120_000, what: 'they are put right' });
+    await until(async () => (await metric()) === 0, { deadlineMs: 240_000, what: 'they are put right' });
   });
 });

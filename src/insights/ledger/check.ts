@@ -126,7 +126,9 @@ export async function checkIfDue(options: CheckOptions & { readonly log: Log }):
     await new Promise<void>((resolve) => setTimeout(resolve, ms));
   };
   const done = await lookNext({ ...options, pause }, noted, nowMs);
-  const restMs = Math.ceil((performance.now() - startedAt - pausedMs) * ledgerChecks.restFactor);
+  const rest = Math.ceil((performance.now() - startedAt - pausedMs) * ledgerChecks.restFactor);
+  const isShort = done.recent === undefined && done.old === undefined;
+  const restMs = isShort ? Math.min(rest, ledgerChecks.shortRestMsMax) : rest;
   await redis.hset(registryKeys.ledgerChecked, { ...done, rests_until_ms: String(nowMs + restMs) });
 }
 
