@@ -38,9 +38,13 @@ try {
   await submitAccepted(sluice, token, [{ identity: 'gone' }]);
   await until(
     async () =>
-      Number((await sluice.rows(`SELECT count() AS n FROM events WHERE identity = 'gone'`))[0]?.n) === 0,
+      Number(
+        (
+          await sluice.rows(`SELECT count() AS n FROM events WHERE app_id = '${main}' AND identity = 'gone'`)
+        )[0]?.n,
+      ) === 0,
     {
-      deadlineMs: 60_000,
+      deadlineMs: 240_000,
       what: 'the user is gone',
     },
   );
