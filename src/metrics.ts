@@ -149,6 +149,12 @@ export const ledgerDifferences = new Gauge({
   registers: deploymentRegisters,
 });
 
+export const ledgerUncheckedSeconds = new Gauge({
+  name: 'sluice_ledger_unchecked_seconds',
+  help: 'Age of the oldest minute whose records were not compared yet.',
+  registers: deploymentRegisters,
+});
+
 export const backlog = {
   segments: new Gauge({
     name: 'sluice_backlog_segments',

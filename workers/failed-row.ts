@@ -23,11 +23,16 @@ export function failedRowOf(segment: SegmentName, { line, row, error }: BadRow) 
     table_name: segment.table,
     segment: segment.number,
     line,
-    app_id: appId,
+    app_id: appId || appIdIn(row),
     ...(isNamed ? { user_id: userId, identity, row: row.toString('utf8') } : marksOf(row)),
     error_code: codeOfFault(error),
     error: refusalText(segment.table, error),
   };
+}
+
+/** Of a row that cannot be parsed: every row begins with its environment. */
+function appIdIn(row: Buffer): string {
+  return /^\["(\d+)"/.exec(row.toString('latin1', 0, 64))?.[1] ?? '';
 }
 
 const eventIdForm = new RegExp(eventIdInRow);

@@ -7,7 +7,7 @@ import { ledgerTable, readVoids } from '../../clickhouse/ledger-table.js';
 import { reachableServers, serversOf } from '../../clickhouse/servers.js';
 import { ledger } from '../../contract/limits.js';
 import type { Log } from '../../log.js';
-import { ledgerDifferences } from '../../metrics.js';
+import { ledgerDifferences, ledgerUncheckedSeconds } from '../../metrics.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys, shardKeys, shardOf } from '../../redis/keys.js';
 import { takeTurn } from '../../redis/lease.js';
@@ -245,7 +245,15 @@ export async function readDifferences(redis: Redis): Promise<FoundDifference[]> 
   return texts.map((text) => JSON.parse(text) as FoundDifference);
 }
 
-/** Sets the gauge of differences from Redis. */
+/** Sets the gauges of the ledger from Redis. */
 export async function observeLedger(redis: Redis): Promise<void> {
+  const noted = await redis.hgetall(registryKeys.ledgerChecked);
+  const minutes = Object.entries(noted).flatMap(([name, at]) =>
+    name.startsWith('new ') ? [Number(at)] : [],
+  );
+  const nowMinute = (await readTime(redis)) / 60_000;
+  ledgerUncheckedSeconds.set(
+    minutes.length === 0 ? 0 : Math.max(0, nowMinute - Math.min(...minutes) - 1) * 60,
+  );
   ledgerDifferences.set(await redis.hlen(registryKeys.ledgerDifferences));
 }
