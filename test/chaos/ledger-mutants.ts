@@ -130,7 +130,14 @@ export const ledgerMutants: readonly Omit<Mutant, 'faults' | 'shows'>[] = [
   },
   {
     name: 'counts suppressed records as accepted',
-    patches: [{ file: commit, find: "k = 'suppressed'", replace: "k = 'accepted'" }],
+    patches: [
+      { file: commit, find: "k = 'suppressed'", replace: "k = 'accepted'" },
+      {
+        file: commit,
+        find: "local is_logged = letter == 's'",
+        replace: "local is_logged = letter == 'k' or letter == 's'",
+      },
+    ],
   },
   {
     name: 'counts a record of one environment for another',
@@ -138,7 +145,7 @@ export const ledgerMutants: readonly Omit<Mutant, 'faults' | 'shows'>[] = [
       {
         file: commit,
         find: 'environments[math.floor(place / #tables) + 1]',
-        replace: 'environments[now_us % 40 == 3 and 1 or math.floor(place / #tables) + 1]',
+        replace: 'environments[#environments]',
       },
     ],
   },
