@@ -43,7 +43,7 @@ export async function startApp(config: Config, log: Log): Promise<App> {
   const connectionsMax = divideConnections(config.connectionsMax);
   const adminConnections = limitConnections(connectionsMax.admin, isProxy);
   const wrongTokens = createWrongTokens(log);
-  const callers = createAdminCallers({ ...config, redis, wrongTokens });
+  const callers = createAdminCallers({ ...config, redis, environments: parts.environments, wrongTokens });
   const livePages = createLivePages({
     callerAddress,
     callers,

@@ -18,11 +18,12 @@ export function outgrows(snapshot: RegistrySnapshot, accountId: string, changes:
 
 /** By their keys. Its people are not among them: they are counted. */
 function documentsOf(snapshot: RegistrySnapshot, accountId: string): Map<string, object | undefined> {
-  const { accounts, environments, apiKeys, writeKeys, callbacks } = snapshot;
+  const { accounts, environments, apiKeys, writeKeys, programKeys, callbacks } = snapshot;
   const own = [...environments.values()].filter(({ account_id }) => account_id === accountId);
   return new Map<string, object | undefined>([
     [`account:${accountId}`, accounts.get(accountId)],
     [`callback:${accountId}`, callbacks.get(accountId)],
+    [`program_keys:${accountId}`, programKeys.get(accountId)],
     ...own.flatMap((environment): [string, object | undefined][] => {
       const { app_id } = environment;
       return [

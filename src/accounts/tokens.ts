@@ -21,7 +21,7 @@ export type Caller = {
   readonly keyId: string;
   readonly keyCreatedAt: string;
   /** Of a caller without a key. */
-  readonly submittedBy?: 'person' | 'admin_token';
+  readonly submittedBy?: 'person' | 'admin_token' | 'program_key';
   /** Of the environment, when the token was made. */
   readonly mainId?: string | undefined;
 };

@@ -99,6 +99,14 @@ const person = Type.Object({
   invited_until: orNull(time),
 });
 
+const programKey = Type.Object({
+  id: text,
+  name: text,
+  role: oneOf(...roles),
+  account_id: orNull(text),
+  created_at: time,
+});
+
 const foundRows = Type.Array(Type.Object({ app_id: text, table: text, rows: count }));
 
 const deletion = Type.Object({
@@ -266,6 +274,10 @@ export const administrationAnswers = {
     ),
   }),
 
+  listProgramKeys: Type.Array(programKey),
+  createProgramKey: Type.Object({ ...programKey.properties, program_key: text, copied }),
+  revokeProgramKey: Type.Object({ id: text, account_id: orNull(text), revoked: flag }),
+
   listPeople: Type.Array(person),
   invitePerson: Type.Object({ person_id: text, email: text, url: text, copied }),
   removePerson: Type.Object({ person_id: text }),
@@ -273,7 +285,7 @@ export const administrationAnswers = {
     Type.Object({
       at: time,
       id: text,
-      actor: oneOf('admin_token', 'command_line', 'api_key', 'person'),
+      actor: oneOf('admin_token', 'command_line', 'api_key', 'program_key', 'person'),
       actor_name: text,
       address: text,
       action: text,

@@ -265,8 +265,9 @@ export const deletionCertificateSchema = Type.Object({
       }),
       key_created_at: Type.Optional(Type.String({ description: 'When that key was made.' })),
       submitted_by: Type.Optional(
-        Type.Union([Type.Literal('person'), Type.Literal('admin_token')], {
-          description: 'Only without a key: a person in the console, or a program with ADMIN_TOKEN.',
+        Type.Union([Type.Literal('person'), Type.Literal('admin_token'), Type.Literal('program_key')], {
+          description:
+            'Only without a key: a person in the console, or a program with ADMIN_TOKEN or a key of its own.',
         }),
       ),
       reference: Type.Optional(Type.String()),

@@ -135,6 +135,16 @@ export type WriteKeys = {
   readonly keys: readonly Key[];
 };
 
+/** A key of a program that calls the administration, with the rights of a role. */
+export type ProgramKey = Key & { readonly role: Role };
+
+/** Those of an account; without one, of operators. */
+export type ProgramKeys = {
+  readonly account_id?: string;
+  /** The oldest first. */
+  readonly keys: readonly ProgramKey[];
+};
+
 /** Who had access to an account and was removed: hashes of their addresses, the latest last. */
 export type FormerPeople = { readonly account_id: string; readonly person_ids: readonly string[] };
 
@@ -186,6 +196,7 @@ export type DocumentKind =
   | 'api_key'
   | 'key_use'
   | 'write_keys'
+  | 'program_keys'
   | 'backups'
   | 'signing_key'
   | 'callback'

@@ -4,6 +4,7 @@
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { type LimitName, type RateLimit, rateLimitOf, rateLimits } from '../contract/limits.js';
+import type { Role } from '../contract/roles.js';
 import { describeError, type Log } from '../log.js';
 import type { Redis } from '../redis/client.js';
 import { shardOf } from '../redis/keys.js';
@@ -36,6 +37,9 @@ export type LiveEnvironment = {
   readonly limits: Readonly<Record<LimitName, RateLimit | undefined>>;
 };
 
+/** A program that calls the administration. */
+export type LiveProgram = { readonly id: string; readonly role: Role; readonly accountId: string };
+
 export type Environments = {
   /** The environment of an app_id in the copy. */
   get(appId: string): LiveEnvironment | undefined;
@@ -47,6 +51,8 @@ export type Environments = {
   find(appId: string): Promise<LiveEnvironment | undefined>;
   /** The environment that a write key belongs to, whether or not it requires one. */
   ofWriteKey(writeKey: string): LiveEnvironment | undefined;
+  /** The program that has this key. */
+  ofProgramKey(key: string): LiveProgram | undefined;
   /** The environment, as it is for imports, that has an allowance now whose token has this hash. */
   ofImport(hash: string): LiveEnvironment | undefined;
   /** The deployment, once it was read from Redis. It stays known when Redis is emptied. */
@@ -67,6 +73,7 @@ const refreshSpacingMs = 50;
 export async function followEnvironments(redis: Redis, log: Log): Promise<Environments> {
   let environments = new Map<string, LiveEnvironment>();
   let byKeyHash = new Map<string, LiveEnvironment>();
+  let byProgramHash = new Map<string, LiveProgram>();
   let byImportHash = new Map<string, NonNullable<LiveEnvironment['imports']>>();
   let deployment: Deployment | undefined;
   let version: string | undefined;
@@ -98,6 +105,7 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
       ]),
     );
     byKeyHash = byHash(snapshot, environments);
+    byProgramHash = programsOf(snapshot);
     byImportHash = new Map(
       [...environments.values()].flatMap(({ imports }) =>
         imports === undefined ? [] : [[imports.hash, imports]],
@@ -144,6 +152,7 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
       return environments.get(appId);
     },
     ofWriteKey: (writeKey) => byKeyHash.get(hashKey(writeKey)),
+    ofProgramKey: (key) => byProgramHash.get(hashKey(key)),
     ofImport: (hash) => {
       const found = byImportHash.get(hash);
       return found !== undefined && found.untilMs > Date.now() ? found.environment : undefined;
@@ -171,6 +180,13 @@ function byHash(
     for (const { hash } of keys) found.set(hash, environment);
   }
   return found;
+}
+
+function programsOf({ programKeys }: RegistrySnapshot): Map<string, LiveProgram> {
+  const all = [...programKeys.values()].flatMap(({ account_id: accountId = '', keys }) =>
+    keys.map(({ hash, id, role }) => [hash, { id, role, accountId }] as const),
+  );
+  return new Map(all);
 }
 
 const limitNames = Object.keys(rateLimits) as readonly LimitName[];

@@ -1,4 +1,4 @@
-// Keys of environments: a secret with 256 random bits, of which only a hash is stored, and an id by which administrators
+// Keys of environments and programs: a secret with 256 random bits, of which only a hash is stored, and an id by which administrators
 // name it.
 
 import { hash, randomBytes } from 'node:crypto';
@@ -22,9 +22,9 @@ export function hashKey(secret: string): string {
 }
 
 /** Refuses a name that is too long, and one key too many. */
-export function checkNewKey(name: string, existing: readonly Key[]): void {
+export function checkNewKey(name: string, existing: readonly Key[], whose = 'an environment'): void {
   if (name.length > administration.nameMax)
     throw new AdministrationError(`a name must have at most ${administration.nameMax} characters`);
   if (existing.length >= administration.keysMax)
-    throw new AdministrationError(`an environment can have ${administration.keysMax} keys: revoke one first`);
+    throw new AdministrationError(`${whose} can have ${administration.keysMax} keys: revoke one first`);
 }

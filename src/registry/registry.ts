@@ -20,6 +20,7 @@ import {
   type FormerPeople,
   type KeyUse,
   type Person,
+  type ProgramKeys,
   type ShardServers,
   type SigningKey,
   shardServersKey,
@@ -39,6 +40,8 @@ export type RegistrySnapshot = {
   readonly keyUses: ReadonlyMap<string, KeyUse>;
   readonly backups: readonly Backup[];
   readonly writeKeys: ReadonlyMap<string, WriteKeys>;
+  /** By account; those of operators by an empty name. */
+  readonly programKeys: ReadonlyMap<string, ProgramKeys>;
   readonly people: ReadonlyMap<string, Person>;
   /** By account. */
   readonly formerPeople: ReadonlyMap<string, FormerPeople>;
@@ -115,6 +118,7 @@ export function snapshotOf(
   const apiKeys = new Map<string, ApiKeys>();
   const keyUses = new Map<string, KeyUse>();
   const writeKeys = new Map<string, WriteKeys>();
+  const programKeys = new Map<string, ProgramKeys>();
   const people = new Map<string, Person>();
   const formerPeople = new Map<string, FormerPeople>();
   const callbacks = new Map<string, Callback>();
@@ -127,6 +131,7 @@ export function snapshotOf(
     else if (key.startsWith('api_key:')) apiKeys.set(id, document as ApiKeys);
     else if (key.startsWith('key_use:')) keyUses.set(id, document as KeyUse);
     else if (key.startsWith('write_keys:')) writeKeys.set(id, document as WriteKeys);
+    else if (key.startsWith('program_keys:')) programKeys.set(id, document as ProgramKeys);
     else if (key.startsWith('person:')) people.set(id, document as Person);
     else if (key.startsWith('former_people:')) formerPeople.set(id, document as FormerPeople);
     else if (key.startsWith('callback:')) callbacks.set(id, document as Callback);
@@ -148,6 +153,7 @@ export function snapshotOf(
     apiKeys,
     keyUses,
     writeKeys,
+    programKeys,
     people,
     formerPeople,
     backups,

@@ -190,6 +190,23 @@ const table: readonly Row[] = [
     },
     'oa',
   ],
+  ['listProgramKeys', 'GET', (of) => `/program-keys?account_id=${of.accountId}`, 'oa'],
+  [
+    'createProgramKey',
+    'POST',
+    () => '/program-keys',
+    'oa',
+    (of) => ({ ...newName(), role: 'viewer', account_id: of.accountId }),
+  ],
+  [
+    'revokeProgramKey',
+    'DELETE',
+    async ({ accountId }) => {
+      const key = { ...newName(), role: 'viewer', account_id: accountId };
+      return `/program-keys/${await made('/program-keys', 'id', key)}?account_id=${accountId}`;
+    },
+    'oa',
+  ],
   [
     'invitePerson',
     'POST',

@@ -13,6 +13,7 @@ import {
 import { removeCallback, setCallback, showCallback } from '../../accounts/callbacks.js';
 import { parseOrigins } from '../../accounts/origins.js';
 import { invitePerson, listPeople, removePerson } from '../../accounts/people/people.js';
+import { createProgramKey, listProgramKeys, revokeProgramKey } from '../../accounts/program-keys.js';
 import { AdministrationError } from '../../contract/errors.js';
 import {
   administration,
@@ -214,6 +215,42 @@ export const accountCommands = {
     http: 'GET /environments/:app_id',
     cli: 'environments show APP_ID   its settings',
     run: ({ redis }, { app_id }) => showEnvironment(redis, app_id),
+  }),
+
+  createProgramKey: does('created a key of a program', {
+    summary: 'Create a key for a program that calls the administration; the answer has it, once',
+    may: administrators,
+    http: 'POST /program-keys',
+    cli: 'program-keys create NAME --role operator|administrator|privacy|viewer [--account ACCOUNT_ID]   a bearer token for /admin/v1 with the rights of the role; shown once',
+    given: {
+      name: text,
+      role: oneOf(roles),
+      account_id: Type.Optional(
+        Type.String({
+          description: 'Of every role but operator; programs and people of an account may leave it out.',
+        }),
+      ),
+    },
+    details: ({ name, role }) => ({ name, role }),
+    run: (context, { name, role, account_id: accountId }) =>
+      copied(context, createProgramKey(context.redis, { name, role, accountId })),
+  }),
+  listProgramKeys: shows({
+    summary: 'Keys of programs, never the keys themselves',
+    may: administrators,
+    http: 'GET /program-keys',
+    cli: 'program-keys list [--account ACCOUNT_ID]',
+    given: scope,
+    run: ({ redis }, { account_id }) => listProgramKeys(redis, account_id),
+  }),
+  revokeProgramKey: does('revoked a key of a program', {
+    summary: 'Revoke the key of a program; it ends within a second',
+    may: administrators,
+    http: 'DELETE /program-keys/:id',
+    cli: 'program-keys revoke ID [--account ACCOUNT_ID]',
+    given: scope,
+    run: (context, { id, account_id }) =>
+      copiedOrFails(context, revokeProgramKey(context.redis, id, account_id)),
   }),
 
   invitePerson: does('invited a person', {

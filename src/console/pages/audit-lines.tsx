@@ -18,6 +18,7 @@ const perPage = 100;
 
 const actors: Readonly<Record<string, string>> = {
   admin_token: 'ADMIN_TOKEN',
+  program_key: 'key of a program',
   command_line: 'command line',
   api_key: 'API key',
   person: '',

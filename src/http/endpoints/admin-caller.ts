@@ -1,4 +1,4 @@
-// Who calls the administration: a program with ADMIN_TOKEN, or a person by the cookie of a session. A browser sends that cookie
+// Who calls the administration: a program with ADMIN_TOKEN or a key of its own, or a person by the cookie of a session. A browser sends that cookie
 // with requests that any page causes. So a request that relies on it has to come from a page of the console itself, under one
 // of our host names, and has to carry a header that no form can set.
 
@@ -12,6 +12,7 @@ import type { Log } from '../../log.js';
 import type { Redis } from '../../redis/client.js';
 import type { Actor } from '../../registry/audit/audit.js';
 import type { Person } from '../../registry/documents.js';
+import type { Environments } from '../../registry/environments.js';
 import { adminTags } from '../openapi/administration.js';
 import { isAdministrator, readBearer } from '../protocol/authorization.js';
 import type { Exchange } from '../protocol/exchange.js';
@@ -27,7 +28,7 @@ export type AdminCaller = {
   readonly principal: Principal;
   /** Of a person. */
   readonly signedIn?: SignedIn;
-  /** Who calls now, for what goes on for long; undefined once the person's session has ended. ADMIN_TOKEN stays. */
+  /** Who calls now, for what goes on for long; undefined once the session or the key has ended. ADMIN_TOKEN stays. */
   readonly again: () => Promise<AdminCaller | undefined>;
 };
 
@@ -53,6 +54,7 @@ export type CallerOptions = {
   readonly adminBaseUrl: string;
   readonly adminHost: string;
   readonly redis: Redis;
+  readonly environments: Pick<Environments, 'ofProgramKey'>;
   readonly wrongTokens: WrongTokens;
 };
 
@@ -73,7 +75,17 @@ export function cookieNamesOf(req: HttpRequest): CookieNames {
 }
 
 export function createAdminCallers(options: CallerOptions): AdminCallers {
-  const { adminToken, adminBaseUrl, adminHost, redis, wrongTokens } = options;
+  const { adminToken, adminBaseUrl, adminHost, redis, environments, wrongTokens } = options;
+  const callerOfKey = (key: string, address: string): AdminCaller | undefined => {
+    const program = environments.ofProgramKey(key);
+    if (program === undefined) return undefined;
+    const { id, role, accountId } = program;
+    return {
+      actor: { kind: 'program_key', name: id, address },
+      principal: role === 'operator' ? operator : { role, accountId },
+      again: async () => callerOfKey(key, address),
+    };
+  };
   const names = [adminHost, new URL(adminBaseUrl).hostname];
   const wrongName: Refuse = (exchange) =>
     exchange.refuse(
@@ -104,8 +116,12 @@ export function createAdminCallers(options: CallerOptions): AdminCallers {
         caller.catch(() => undefined);
         return { caller };
       }
-      if (!isAdministrator(adminToken, readBearer(authorization)))
+      const secret = readBearer(authorization);
+      if (!isAdministrator(adminToken, secret)) {
+        const program = secret === undefined ? undefined : callerOfKey(secret, address);
+        if (program !== undefined) return { caller: Promise.resolve(program) };
         return { refused: wrongTokens.delay().then(() => wrongToken) };
+      }
       const actor: Actor = { kind: 'admin_token', name: fingerprintOf(adminToken), address };
       const caller: AdminCaller = { actor, principal: operator, again: async () => caller };
       return { caller: Promise.resolve(caller) };
@@ -143,7 +159,7 @@ export function failingAdministration(log: Log): Failing {
   return { log, what: 'a request of the administration failed', otherwise, isForCallers: false };
 }
 
-/** ADMIN_TOKEN, or a session whose role allows it; and what is answered when something fails. */
+/** ADMIN_TOKEN, or a key or session whose role allows it; and what is answered when something fails. */
 export const adminGuard: Guard = {
   security: [{ adminToken: [] }, { session: [] }],
   refuses: ['unauthorized', 'forbidden', 'not_possible', 'overloaded', 'unknown'],

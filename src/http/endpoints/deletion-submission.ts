@@ -197,7 +197,7 @@ async function submitterFor(
   if (refusal !== undefined || main === undefined)
     return (exchange) => refuse(exchange, 'not_possible', `there is no account ${accountId}`);
   // No key is involved; who it was is in the audit log.
-  const submittedBy = caller.signedIn === undefined ? 'admin_token' : 'person';
+  const submittedBy = caller.actor.kind as Submitter['submittedBy'];
   return { accountId, appId: main.app_id, keyId: '', keyCreatedAt: '', submittedBy, actor: caller.actor };
 }
 

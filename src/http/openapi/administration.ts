@@ -84,7 +84,12 @@ export const administrationPart: OpenApiPart = {
       'For programs with `Authorization: Bearer ADMIN_TOKEN`, which may do everything, and for people who are signed in to the console, as far as their role allows: what is of another account is answered like what does not exist. Requests with a session other than GET carry the header `Sluice-Console: 1`, and come from a page of the console.',
   },
   securitySchemes: {
-    adminToken: { type: 'http', scheme: 'bearer', description: 'The ADMIN_TOKEN of the deployment.' },
+    adminToken: {
+      type: 'http',
+      scheme: 'bearer',
+      description:
+        'The ADMIN_TOKEN of the deployment, or the key of a program (`program-keys create`), whose role counts.',
+    },
     session: {
       type: 'apiKey',
       in: 'cookie',

@@ -178,6 +178,7 @@ function environmentsOf(lenient: () => boolean): Environments {
     get,
     find: async (appId) => get(appId),
     ofWriteKey: () => undefined,
+    ofProgramKey: () => undefined,
     ofImport: () => undefined,
     deployment: () => undefined,
     isLoaded: () => true,

@@ -20,7 +20,7 @@ export type DeletionRequest = {
   readonly app_id: string;
   readonly key_created_at: string;
   /** Only without a key: a person in the console, or a program with ADMIN_TOKEN. Then `app_id` is the main environment. */
-  readonly submitted_by?: 'person' | 'admin_token';
+  readonly submitted_by?: 'person' | 'admin_token' | 'program_key';
   readonly submitted_at: string;
   /** The caller's own name for it. */
   readonly reference?: string;

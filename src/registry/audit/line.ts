@@ -1,8 +1,8 @@
 // A line of the audit log, as Redis keeps it and ClickHouse stores it.
 
 export type Actor = {
-  /** The kind of access: ADMIN_TOKEN, a shell on the machine, an API key, or a person's session of the console. */
-  readonly kind: 'admin_token' | 'command_line' | 'api_key' | 'person';
+  /** The kind of access: ADMIN_TOKEN, a shell on the machine, an API key, a program's key, or a person's session of the console. */
+  readonly kind: 'admin_token' | 'command_line' | 'api_key' | 'program_key' | 'person';
   /** Whose access it is: the first digits of the token's hash, the user of the machine, the key, or the e-mail address. Never a secret. */
   readonly name: string;
   /** The address of the caller, or the name of the machine. */

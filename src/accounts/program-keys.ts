@@ -1,0 +1,92 @@
+// Keys of programs that call the administration: each has a role like a person's, in one account or, for operators, in all of them. So a
+// program need not have ADMIN_TOKEN, which may do everything and ends only with a restart. Only a hash of a key is stored.
+// Every function settles when the change is in Redis.
+
+import { AdministrationError } from '../contract/errors.js';
+import type { Role } from '../contract/roles.js';
+import type { Redis } from '../redis/client.js';
+import type { ProgramKey, ProgramKeys } from '../registry/documents.js';
+import { checkNewKey, type KeyForm, newKey } from '../registry/keys.js';
+import { type Change, changeRegistry, type RegistrySnapshot, readRegistry } from '../registry/registry.js';
+import { checkSize } from './accounts.js';
+
+const form: KeyForm = { secret: 'slp_', id: 'pk_' };
+
+export type ProgramKeyView = {
+  readonly id: string;
+  readonly name: string;
+  readonly role: Role;
+  /** Null for operators. */
+  readonly account_id: string | null;
+  readonly created_at: string;
+};
+
+type Wanted = {
+  readonly name: string;
+  readonly role: Role;
+  /** Needed for every role but `operator`. */
+  readonly accountId: string | undefined;
+};
+
+/** Creates a key; only this call returns the key itself. */
+export async function createProgramKey(
+  redis: Redis,
+  { name, role, accountId }: Wanted,
+): Promise<ProgramKeyView & { readonly program_key: string }> {
+  if ((role === 'operator') !== (accountId === undefined))
+    throw new AdministrationError(
+      role === 'operator'
+        ? 'an operator is of no account'
+        : `a program with the role ${role} needs an account`,
+    );
+  const { key, secret } = newKey(form, name);
+  const made: ProgramKey = { ...key, role };
+  return changeRegistry(redis, (snapshot) => {
+    if (accountId !== undefined && !snapshot.accounts.has(accountId))
+      throw new AdministrationError(`there is no account ${accountId}`);
+    const existing = keysOf(snapshot, accountId);
+    checkNewKey(name, existing, accountId === undefined ? 'a deployment' : 'an account');
+    const changes = [change(accountId, [...existing, made])];
+    if (accountId !== undefined) checkSize(snapshot, accountId, changes);
+    return { changes, result: { ...viewOf(made, accountId), program_key: secret } };
+  });
+}
+
+/** The keys of an account, or all; never the keys themselves. */
+export async function listProgramKeys(redis: Redis, accountId?: string): Promise<ProgramKeyView[]> {
+  const { programKeys } = await readRegistry(redis);
+  return [...programKeys.values()]
+    .filter(({ account_id }) => accountId === undefined || account_id === accountId)
+    .flatMap(({ account_id, keys }) => keys.map((key) => viewOf(key, account_id)));
+}
+
+/** Ends a key, which API processes refuse within a second. With an account only one of that account. */
+export async function revokeProgramKey(
+  redis: Redis,
+  id: string,
+  accountId?: string,
+): Promise<{ readonly id: string; readonly account_id: string | null; readonly revoked: true }> {
+  return changeRegistry(redis, ({ programKeys }) => {
+    const its = [...programKeys.values()].find(({ keys }) => keys.some((key) => key.id === id));
+    if (its === undefined || (accountId !== undefined && its.account_id !== accountId))
+      throw new AdministrationError(`there is no key ${id} of a program`);
+    const left = its.keys.filter((key) => key.id !== id);
+    return {
+      changes: [change(its.account_id, left)],
+      result: { id, account_id: its.account_id ?? null, revoked: true as const },
+    };
+  });
+}
+
+function keysOf({ programKeys }: RegistrySnapshot, accountId = ''): readonly ProgramKey[] {
+  return programKeys.get(accountId)?.keys ?? [];
+}
+
+function change(accountId: string | undefined, keys: readonly ProgramKey[]): Change {
+  const document: ProgramKeys = { ...(accountId !== undefined && { account_id: accountId }), keys };
+  return { key: `program_keys:${accountId ?? ''}`, document: keys.length === 0 ? undefined : document };
+}
+
+function viewOf({ id, name, role, created_at }: ProgramKey, accountId: string | undefined): ProgramKeyView {
+  return { id, name, role, account_id: accountId ?? null, created_at };
+}
