@@ -26,7 +26,7 @@ import { until } from '../harness/wait.js';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
 const names = ['sluice-client', 'sluice-server'] as const;
-const installedBytesMax = 330_000;
+const installedBytesMax = 390_000;
 
 let folder: string;
 let tarballs: string[];

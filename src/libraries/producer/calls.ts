@@ -10,12 +10,14 @@ import { type Answer, bodyOf, type Call, type Transport } from './transport.js';
 export type Calls = {
   /**
    * Settles with the first answer that is final. Rejects with the signal's reason, and with SluiceError when the client is closed.
+   * `repeats`: whether what may have been done is asked for again, or only what changes nothing and what was surely not done.
    */
   ask(
     method: Call['method'],
     path: string,
     authorization: string | undefined,
     body?: string,
+    repeats?: 'always' | 'if_nothing_was_done',
   ): Promise<Answer>;
   /** The error for an answer that is none of those expected. */
   fail(answer: Answer): SluiceError;
@@ -38,19 +40,25 @@ export function createCalls(
     path: string,
     authorization: string | undefined,
     body?: string,
+    repeats: 'always' | 'if_nothing_was_done' = 'always',
   ): Promise<Answer> {
     const backoff = createBackoff();
     const sent = body === undefined ? undefined : await bodyOf(body, gzip);
     for (;;) {
       signal?.throwIfAborted();
       const answer = await transport.send({ method, path, authorization, ...(sent && { body: sent }) });
-      if (!isForLater(answer)) return answer;
+      const mayRepeat = repeats === 'always' || method === 'GET' || wasNothingDone(answer);
+      if (!mayRepeat || !isForLater(answer)) return answer;
       if (answer.fault === 'closed') throw fail(answer);
       await pause(backoff.fail(retryAfterMs(answer)), signal);
     }
   }
 
   return { ask, fail };
+}
+
+function wasNothingDone({ text }: Answer): boolean {
+  return ['overloaded', 'rate_limited'].includes(errorOf(parseObject(text))?.code ?? '');
 }
 
 function isForLater(answer: Answer): boolean {

@@ -1,6 +1,14 @@
 // What the package `sluice-server` exports.
 
+export {
+  type Administration,
+  type ApiCallOptions,
+  createAdministration,
+  createDeletionApi,
+  type DeletionApi,
+} from './api.js';
 export type { DeleteOptions, Deletion, UserToDelete } from './deletion.js';
+export type { AdministrationOperations, DeletionOperations } from './operations.js';
 export type { SluiceOptions } from './options.js';
 export type { Receipt, ReceiptsOptions } from './receipts.js';
 export type {

@@ -7,7 +7,7 @@ import { gzip as gzipCallback } from 'node:zlib';
 import { producerLimits as limits } from './limits.js';
 
 export type Call = {
-  readonly method: 'GET' | 'POST';
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /** Below the base URL. */
   readonly path: string;
   readonly body?: Body;
@@ -60,7 +60,7 @@ export function createTransport({ baseUrl, requestMs, connectionsMax }: Transpor
         headers['content-type'] = 'application/json';
         headers['content-length'] = body.bytes.length;
         if (body.encoding !== undefined) headers['content-encoding'] = body.encoding;
-      } else if (method === 'POST') headers['content-length'] = 0;
+      } else if (method !== 'GET' && method !== 'DELETE') headers['content-length'] = 0;
       if (authorization !== undefined) headers.authorization = authorization;
       const sent = (isSecure ? httpsRequest : httpRequest)(`${baseUrl}${path}`, { method, headers, agent });
       const abort = () => sent.destroy(new Error('closed'));

@@ -1,0 +1,143 @@
+// Writes the types of the library's clients from the OpenAPI documents of a service: for each operation what it takes and what it
+// answers, and its method and path. A test compares the files in the repository with what this makes of a running service.
+
+type Schema = Readonly<Record<string, unknown>>;
+type Parameter = {
+  readonly name: string;
+  readonly in: string;
+  readonly required?: boolean;
+  readonly schema: Schema;
+};
+type Operation = {
+  readonly operationId: string;
+  readonly tags: readonly string[];
+  readonly summary: string;
+  readonly parameters?: readonly Parameter[];
+  readonly requestBody?: { readonly content: Content };
+  readonly responses: Readonly<Record<string, { readonly content?: Content }>>;
+};
+type Content = Readonly<Record<string, { readonly schema: Schema }>>;
+export type OpenApiDocument = {
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
+  readonly components: { readonly schemas: Readonly<Record<string, Schema>> };
+};
+
+/** The operations of a client, under the name of its types. */
+type Client = {
+  readonly name: string;
+  readonly document: OpenApiDocument;
+  readonly has: (path: string, operation: Operation) => boolean;
+};
+
+/** The sources of the library's files by name. Types are apart, so that no source map has them. */
+export function operationsSources(
+  publicDocument: OpenApiDocument,
+  adminDocument: OpenApiDocument,
+): Readonly<Record<string, string>> {
+  const clients: Client[] = [
+    {
+      name: 'administration',
+      document: adminDocument,
+      has: (_, { tags }) => tags.includes('Administration'),
+    },
+    {
+      name: 'deletion',
+      document: publicDocument,
+      has: (path) => path.startsWith('/api/public/v0/') && !path.endsWith('/auth_token'),
+    },
+  ];
+  const named = new Map<string, string>();
+  const parts = clients.map((client) => clientSource(client, named));
+  const types = [...named].sort().map(([name, type]) => `type ${name} = ${type};`);
+  const ofParts = (name: 'types' | 'routes') => parts.map((each) => each[name]);
+  const imported = `import type { ${parts.map(({ title }) => title).join(', ')} } from './operations.js';`;
+  return {
+    'operations.ts': `${[head, ...types, ...ofParts('types')].join('\n\n')}\n`,
+    'operation-routes.ts': `${[head, imported, ...ofParts('routes')].join('\n\n')}\n`,
+  };
+}
+
+const head = `// Made by deploy/client-operations.ts from the OpenAPI documents of the service; a test says how to write it again.`;
+
+function clientSource({ name, document, has }: Client, named: Map<string, string>) {
+  const found = Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).flatMap(([method, operation]) => {
+      const answer = answerOf(operation);
+      return answer !== undefined && has(path, operation) ? [{ path, method, operation, answer }] : [];
+    }),
+  );
+  const types = found.map(({ operation, answer }) => {
+    const given = paramsOf(operation, document, named);
+    return `  /** ${operation.summary} */\n  ${operation.operationId}: { given: ${given}; answer: ${typeOf(answer, document, named)} };`;
+  });
+  const routes = found.map(
+    ({ path, method, operation }) => `  ${operation.operationId}: '${method.toUpperCase()} ${path}',`,
+  );
+  const title = `${name[0]?.toUpperCase()}${name.slice(1)}Operations`;
+  return {
+    title,
+    types: `export type ${title} = {\n${types.join('\n')}\n};`,
+    routes: `export const ${name}Routes: Readonly<Record<keyof ${title}, string>> = {\n${routes.join('\n')}\n};`,
+  };
+}
+
+function answerOf({ responses }: Operation): Schema | undefined {
+  return (responses['200'] ?? responses['201'])?.content?.['application/json']?.schema;
+}
+
+/** Parameters of the path and the query, and the fields of the body, together. */
+function paramsOf(operation: Operation, document: OpenApiDocument, named: Map<string, string>): string {
+  const inUrl = (operation.parameters ?? []).filter((each) => each.in === 'path' || each.in === 'query');
+  const fields = inUrl.map(
+    ({ name, in: where, required, schema }) =>
+      `${name}${required === true || where === 'path' ? '' : '?'}: ${typeOf(schema, document, named)}`,
+  );
+  const body = operation.requestBody?.content['application/json']?.schema;
+  const parts = [
+    ...(fields.length === 0 ? [] : [`{ ${fields.join('; ')} }`]),
+    ...(body === undefined ? [] : [typeOf(body, document, named)]),
+  ];
+  return parts.length === 0 ? 'object' : parts.join(' & ');
+}
+
+function typeOf(schema: Schema, document: OpenApiDocument, named: Map<string, string>): string {
+  const of = (inner: unknown) => typeOf(inner as Schema, document, named);
+  const { $ref, const: only, enum: values, anyOf, oneOf, allOf, type, items } = schema;
+  if (typeof $ref === 'string') {
+    const name = $ref.split('/').at(-1) as string;
+    if (!named.has(name)) {
+      named.set(name, 'unknown');
+      named.set(name, of(document.components.schemas[name]));
+    }
+    return name;
+  }
+  if (only !== undefined) return JSON.stringify(only);
+  if (Array.isArray(values)) return values.map((value) => JSON.stringify(value)).join(' | ');
+  const choices = (anyOf ?? oneOf) as readonly Schema[] | undefined;
+  if (choices !== undefined && type === undefined)
+    return [...new Set(choices.map((each) => part(of(each))))].join(' | ');
+  if (Array.isArray(allOf)) return allOf.map((each) => part(of(each))).join(' & ');
+  if (Array.isArray(type)) return type.map((each) => of({ ...schema, type: each })).join(' | ');
+  if (type === 'array') return `readonly ${items === undefined ? 'unknown' : part(of(items))}[]`;
+  if (type === 'object') return objectType(schema, of);
+  if (type === 'integer' || type === 'number') return 'number';
+  return typeof type === 'string' ? type : 'unknown';
+}
+
+function part(text: string): string {
+  return /[|&]|^readonly /.test(text) ? `(${text})` : text;
+}
+
+function objectType(
+  { properties, required = [], additionalProperties, patternProperties }: Schema,
+  of: (inner: unknown) => string,
+): string {
+  const fields = Object.entries((properties ?? {}) as Record<string, Schema>);
+  if (fields.length > 0) {
+    const listed = required as readonly string[];
+    return `{ ${fields.map(([name, inner]) => `${/^\w+$/.test(name) ? name : JSON.stringify(name)}${listed.includes(name) ? '' : '?'}: ${of(inner)}`).join('; ')} }`;
+  }
+  const [other] = Object.values((patternProperties ?? {}) as Record<string, Schema>);
+  const values = other ?? (typeof additionalProperties === 'object' ? additionalProperties : undefined);
+  return `Record<string, ${values === undefined || values === null ? 'unknown' : of(values)}>`;
+}

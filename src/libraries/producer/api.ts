@@ -1,0 +1,109 @@
+// Clients of the service's two APIs for programs, with the types of their OpenAPI documents: the administration, under a program's key, and
+// the deletion API, under an account's API key. Each operation is a method, by the id that it has in the document.
+
+import { parseObject } from './answers.js';
+import { type Calls, createCalls } from './calls.js';
+import { producerLimits as limits } from './limits.js';
+import { administrationRoutes, deletionRoutes } from './operation-routes.js';
+import type { AdministrationOperations, DeletionOperations } from './operations.js';
+import { type Answer, type Call, createTransport } from './transport.js';
+
+type Operations = Readonly<Record<string, { readonly given: object; readonly answer: unknown }>>;
+
+/** Its methods take the parameters of path and query and the fields of the body together. They reject with SluiceError. */
+export type Api<Of extends Operations> = {
+  readonly [Id in keyof Of]: (given: Of[Id]['given'], options?: ApiCallOptions) => Promise<Of[Id]['answer']>;
+} & {
+  /** Ends what is under way, and the connections. */
+  readonly close: () => void;
+};
+export type Administration = Api<AdministrationOperations>;
+export type DeletionApi = Api<DeletionOperations>;
+
+export type ApiCallOptions = { readonly signal?: AbortSignal | undefined };
+
+type Address = {
+  /** Without a slash at the end. */
+  readonly baseUrl: string;
+  /** Milliseconds for one attempt; default 30,000. */
+  readonly requestMs?: number;
+};
+
+/** The administration. `baseUrl`: of ADMIN_PORT; `token`: a program's key, or ADMIN_TOKEN. */
+export function createAdministration(options: Address & { readonly token: string }): Administration {
+  return createApi<AdministrationOperations>(administrationRoutes, options, async ({ send }, call) =>
+    send({ ...call, authorization: `Bearer ${options.token}` }),
+  );
+}
+
+/** The deletion API. `appId`: of Main Production. */
+export function createDeletionApi(
+  options: Address & { readonly appId: string; readonly apiKey: string },
+): DeletionApi {
+  const credentials = `Basic ${Buffer.from(`${options.appId}:${options.apiKey}`).toString('base64')}`;
+  let token: string | undefined;
+  return createApi<DeletionOperations>(deletionRoutes, options, async ({ send, fail }, call) => {
+    for (const isLast of [false, true]) {
+      if (token === undefined) {
+        const path = '/api/public/v0/auth_token';
+        const answer = await send({ method: 'POST', path, authorization: credentials });
+        const { access_token: got } = (parseObject(answer.text) ?? {}) as { access_token?: string };
+        if (answer.status !== 200 || got === undefined) throw fail(answer);
+        token = got;
+      }
+      const answer = await send({ ...call, authorization: `Bearer ${token}` });
+      if (answer.status !== 401 || isLast) return answer;
+      token = undefined;
+    }
+    throw new Error('unreachable');
+  });
+}
+
+type Sending = { readonly send: (call: Sent) => Promise<Answer>; readonly fail: Calls['fail'] };
+type Sent = Omit<Call, 'body'> & { readonly text?: string };
+
+function createApi<Of extends Operations>(
+  routes: Readonly<Record<keyof Of, string>>,
+  { baseUrl, requestMs = limits.requestMs }: Address,
+  authorized: (sending: Sending, call: Sent) => Promise<Answer>,
+): Api<Of> {
+  const transport = createTransport({
+    baseUrl: baseUrl.replace(/\/+$/, ''),
+    requestMs,
+    connectionsMax: limits.parallelRequests,
+  });
+
+  async function give(route: string, given: object, { signal }: ApiCallOptions = {}): Promise<unknown> {
+    const { ask, fail } = createCalls({ gzip: false }, transport, signal);
+    const send = ({ method, path, authorization, text }: Sent) =>
+      ask(method, path, authorization, text, 'if_nothing_was_done');
+    const answer = await authorized({ send, fail }, callOf(route, given));
+    if (answer.status !== 200 && answer.status !== 201) throw fail(answer);
+    return JSON.parse(answer.text);
+  }
+
+  const methods = Object.entries<string>(routes).map(([id, route]) => [
+    id,
+    (given: object, options?: ApiCallOptions) => give(route, given, options),
+  ]);
+  return { ...Object.fromEntries(methods), close: transport.close } as Api<Of>;
+}
+
+/** What is not in the path is in the query, or in the body where there is one. */
+function callOf(route: string, given: object): Sent {
+  const [method = '', template = ''] = route.split(' ');
+  const fields = new Map(Object.entries(given).filter(([, value]) => value !== undefined));
+  const path = template.replace(/\{(\w+)\}/g, (_, name: string) => {
+    const value = fields.get(name);
+    if (value === undefined) throw new TypeError(`${name} is missing`);
+    fields.delete(name);
+    return encodeURIComponent(String(value));
+  });
+  if (method === 'GET' || method === 'DELETE') {
+    const query = new URLSearchParams(
+      [...fields].map(([name, value]): [string, string] => [name, String(value)]),
+    );
+    return { method: method as Call['method'], path: fields.size === 0 ? path : `${path}?${query}` };
+  }
+  return { method: method as Call['method'], path, text: JSON.stringify(Object.fromEntries(fields)) };
+}
