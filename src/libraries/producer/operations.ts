@@ -160,7 +160,7 @@ export type AdministrationOperations = {
       account_id: string;
       name: string;
       environments: readonly { app_id: string; name: string; main: boolean }[];
-      settings: { due_days: number };
+      settings: { due_days: number; erase: 'now' | 'together' };
       demo?: boolean;
     }[];
   };
@@ -171,14 +171,14 @@ export type AdministrationOperations = {
       account_id: string;
       name: string;
       environments: readonly { app_id: string; name: string; main: boolean }[];
-      settings: { due_days: number };
+      settings: { due_days: number; erase: 'now' | 'together' };
       copied?: boolean;
     };
   };
   /** Change what holds for a whole account */
   setAccount: {
-    given: { account_id: string } & { due_days?: number | string };
-    answer: { account_id: string; due_days: number };
+    given: { account_id: string } & { due_days?: number | string; erase?: 'now' | 'together' };
+    answer: { account_id: string; due_days: number; erase: 'now' | 'together' };
   };
   /** Where completed deletions are told, without the secret */
   showCallback: { given: { account_id: string }; answer: { account_id: string; url: string | null } };
@@ -482,6 +482,52 @@ export type AdministrationOperations = {
       place: string;
     };
   };
+  /** Compares what was accepted in a time with what is stored, refused, deleted or expired */
+  checkLedger: {
+    given: { from?: string; to?: string };
+    answer: {
+      balanced: boolean;
+      from: string;
+      to: string;
+      differences: readonly { app_id: string; kind: string; minute: string; records: number }[];
+      not_checked: readonly string[];
+    };
+  };
+  /** Environments and minutes whose records do not add up, as the check that runs by itself has found them */
+  listDifferences: {
+    given: object;
+    answer: readonly { app_id: string; kind: string; minute: string; records: number }[];
+  };
+  /** What became of the records that an environment accepted on a day, by minute */
+  showLedger: {
+    given: { app_id: string; day: string };
+    answer: {
+      app_id: string;
+      day: string;
+      acknowledged: number;
+      stored: number;
+      repeats: number;
+      suppressed: number;
+      deleted: number;
+      expired: number;
+      failed: number;
+      waiting: number;
+      difference: number;
+      not_balanced: readonly { from: string; to: string; reason: string }[];
+      minutes: readonly {
+        minute: string;
+        acknowledged: number;
+        stored: number;
+        repeats: number;
+        suppressed: number;
+        deleted: number;
+        expired: number;
+        failed: number;
+        waiting: number;
+        difference: number;
+      }[];
+    };
+  };
   /** Create an API key; the answer has it, once */
   createKey: {
     given: { app_id: string } & { name?: string };
@@ -557,6 +603,7 @@ export type AdministrationOperations = {
         submitted_at: string;
         hidden_at?: string;
         completed_at?: string;
+        backups_end_at?: string;
         reference?: string;
         targets: number;
         users_found?: number;
@@ -590,6 +637,7 @@ export type AdministrationOperations = {
       submitted_at: string;
       hidden_at?: string;
       completed_at?: string;
+      backups_end_at?: string;
       reference?: string;
       targets: number;
       users_found?: number;
@@ -621,6 +669,7 @@ export type AdministrationOperations = {
       submitted_at: string;
       hidden_at?: string;
       completed_at?: string;
+      backups_end_at?: string;
       reference?: string;
       targets: number;
       users_found?: number;
@@ -742,6 +791,7 @@ export type AdministrationOperations = {
         submitted_at: string;
         hidden_at?: string;
         completed_at?: string;
+        backups_end_at?: string;
         reference?: string;
         targets: number;
         users_found?: number;
