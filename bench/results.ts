@@ -14,6 +14,7 @@ import type { Machine } from './machine.js';
 import type { FlatResult } from './throughput/flat.js';
 import type { KeysResult } from './throughput/keys.js';
 import type { ProducerRun } from './throughput/programs.js';
+import type { ReplicasResult } from './throughput/replicas.js';
 import type { ServersResult } from './throughput/servers.js';
 import type { ThroughputRun } from './throughput/throughput.js';
 
@@ -44,6 +45,7 @@ export type Results = {
   readonly backfill?: ProgramRun;
   readonly producer?: ProducerRun;
   readonly servers?: ServersResult;
+  readonly replicas?: ReplicasResult;
   readonly deletion?: DeletionResult;
   readonly desk?: DeskResult;
   readonly failures: readonly Failure[];

@@ -22,6 +22,7 @@ const scenarios: Readonly<Record<string, string>> = {
   backfill: '3 million flights by the import program',
   producer: 'events by the library for servers, from one process',
   servers: 'CPU of an event with one, two and three Redis masters and ClickHouse servers',
+  replicas: 'an event that none, one or two replicas of Redis have to have on disk; twenty take-overs',
   'deletion-one': 'a deletion of one user, by stored events',
   'deletion-bulk': 'a deletion of one percent of the users',
   'deletion-beside': 'a deletion of one percent of the users under ingestion',
@@ -30,7 +31,7 @@ const scenarios: Readonly<Record<string, string>> = {
 };
 const names = Object.keys(scenarios);
 /** `all` leaves these out: each has a session of its own. */
-const apart: readonly string[] = ['keys', 'servers', ...deletionNames, 'desk'];
+const apart: readonly string[] = ['keys', 'servers', 'replicas', ...deletionNames, 'desk'];
 const peers = peerWays.filter(({ subject }) => subject !== 'uws').map(({ name }) => name);
 
 const groups: Readonly<Record<string, readonly string[]>> = {

@@ -19,6 +19,7 @@ import { roundNames } from './scenarios.js';
 import { runFlat } from './throughput/flat.js';
 import { keysEnv, runKeys } from './throughput/keys.js';
 import { runBackfill, runProducer } from './throughput/programs.js';
+import { runReplicas } from './throughput/replicas.js';
 import { runRounds } from './throughput/rounds.js';
 import { runServers } from './throughput/servers.js';
 
@@ -80,6 +81,7 @@ export async function runSession(
   await alone(['backfill'], async (context) => ({ backfill: await runBackfill(context) }));
   await alone(['producer'], async (context) => ({ producer: await runProducer(context) }));
   await attempt(['servers'], () => runServers({ options, progress }));
+  await attempt(['replicas'], () => runReplicas({ options, progress }));
   await alone(deletionNames, async (context) => ({ deletion: await runDeletions(context, wanted) }));
   await alone(['desk'], async (context) => ({ desk: await runDesk(context) }));
   return {

@@ -8,6 +8,7 @@ import type { Child } from '../../test/harness/child.js';
 import { readMetric } from '../../test/harness/fault-checks.js';
 import { untilStored } from '../../test/harness/ingestion.js';
 import { startRedisCluster } from '../../test/harness/redis-cluster.js';
+import { type RedisReplicasHandle, startRedisReplicas } from '../../test/harness/redis-replicas.js';
 import { type RedisHandle, startRedis, startSluice } from '../../test/harness/services.js';
 import { cpuMicroseconds, memoryBytes, systemMicroseconds } from './processes.js';
 import { countRecords, mergesEnded, readStored } from './stored.js';
@@ -26,6 +27,8 @@ type DeploymentOptions = {
   readonly env?: NodeJS.ProcessEnv;
   /** So many Redis masters and so many ClickHouse servers; everybody reaches them by ports. Otherwise one each, by a socket. */
   readonly servers?: number;
+  /** One Redis, or with 1 and more a primary with two replicas and sentinels, of which so many have to confirm a record; by ports. */
+  readonly replicasAck?: number;
   /** Writes V8 CPU profiles of the API process and the worker into this folder when they stop. */
   readonly cpuProf?: string;
 };
@@ -36,14 +39,18 @@ export const redisMemoryBytesMax = 6 * 1024 ** 3;
 const profiler = new URL('./profile-process.js', import.meta.url);
 
 /** Starts everything; settles when the API is ready. */
-export async function startDeployment({ env, servers, cpuProf }: DeploymentOptions = {}) {
-  const { redises, redisUrl, removeRedis } = await startRedises(servers);
+export async function startDeployment({ env, servers, replicasAck, cpuProf }: DeploymentOptions = {}) {
+  const { redises, redisUrl, removeRedis, replicated } = await startRedises(servers, replicasAck);
   const profile =
     cpuProf === undefined ? {} : { NODE_OPTIONS: `--import ${profiler.href}`, PROFILE_DIR: resolve(cpuProf) };
   const sluice = await startSluice({
     redis: redises[0],
     ...(servers !== undefined && { clickhouseServers: servers }),
-    env: { ...(servers !== undefined && { REDIS_URL: redisUrl }), ...env },
+    env: {
+      ...((servers ?? replicasAck) !== undefined && { REDIS_URL: redisUrl }),
+      ...(replicasAck !== undefined && { REDIS_REPLICAS_ACK: String(replicasAck) }),
+      ...env,
+    },
     apiEnv: profile,
     workerEnv: profile,
   });
@@ -60,6 +67,8 @@ export async function startDeployment({ env, servers, cpuProf }: DeploymentOptio
   const metric = async (name: string) => (sluice.api[0] && (await readMetric(sluice.api[0], name))) ?? 0;
   return {
     sluice,
+    /** The servers of Redis, if they are a primary and replicas. */
+    replicated,
     url: sluice.baseUrl,
     /** A connection to the first master. */
     redis,
@@ -93,8 +102,20 @@ export async function startDeployment({ env, servers, cpuProf }: DeploymentOptio
   };
 }
 
-async function startRedises(masters = 1) {
+type Redises = {
+  readonly redises: readonly [RedisHandle, ...RedisHandle[]];
+  readonly redisUrl: string;
+  readonly removeRedis: () => Promise<void>;
+  readonly replicated?: RedisReplicasHandle;
+};
+
+async function startRedises(masters = 1, replicasAck = 0): Promise<Redises> {
   const options = { appendfsync: 'always', maxmemory: redisMemoryBytesMax } as const;
+  if (replicasAck > 0) {
+    const replicated = await startRedisReplicas({ replicas: 2, sentinels: 3 });
+    const redises = replicated.servers as [RedisHandle, ...RedisHandle[]];
+    return { redises, redisUrl: replicated.url, removeRedis: () => replicated.remove(), replicated };
+  }
   if (masters === 1) {
     const redis = await startRedis(options);
     return { redises: [redis] as const, redisUrl: redis.url, removeRedis: () => redis.remove() };

@@ -18,7 +18,7 @@ import { memoryFloorMib, trendOf } from './trend.js';
 
 /** One section per measured scenario. */
 export function sectionsOf(results: Results): Section[] {
-  const { ways, curve, halfLoad, backlog, flat, keys, servers, deletion, desk } = results;
+  const { ways, curve, halfLoad, backlog, flat, keys, servers, replicas, deletion, desk } = results;
   return [
     ...(ways.length > 0 ? waySections(ways) : []),
     ...ifFound(curve, curveSection),
@@ -28,6 +28,7 @@ export function sectionsOf(results: Results): Section[] {
     ...ifFound(keys, keysSection),
     ...programSection(results),
     ...ifFound(servers, serversSection),
+    ...ifFound(replicas, replicasSection),
     ...ifFound(deletion, deletionSections),
     ...ifFound(desk, deskSections),
   ];
@@ -278,4 +279,19 @@ side by side and took turns. All else is the same: ${servers.shards} shards, one
 ports instead of Unix sockets. At this rate each shard has few events for a commit and an insert, so an event costs more than in the
 other scenarios. "Above idle" leaves out what the processes use while nothing is sent.`;
   return [{ title: 'Several Redis masters and ClickHouse servers', note, tables: [costs, idle] }];
+}
+
+function replicasSection({ rates, takeOversMs }: FoundOf<'replicas'>): Section[] {
+  const levels = rates.flatMap(({ perSecond, levels: its }) =>
+    its.map((level) => ({ ...level, name: `${perSecond} a second` })),
+  );
+  const costs = tableOf(levels, [
+    ['', ({ name, of }) => `${name}, ${of} acknowledgements`],
+    ...costColumns,
+    ...lastColumns,
+  ]);
+  const note = `The same events at the same rates to three deployments, which stood side by side and took turns: with one Redis, and with a primary
+and two replicas on the same machine, of which one or both have an event on disk before the answer. The CPU of all servers of Redis counts.
+After ${takeOversMs.length} kills of the primary an event was accepted again within ${figure(median(takeOversMs))} ms (median), ${figure(Math.max(0, ...takeOversMs))} ms at most.`;
+  return [{ title: 'Replicas of Redis', note, tables: [costs] }];
 }

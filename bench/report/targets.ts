@@ -70,7 +70,7 @@ const behindSecondsMax = 2;
 
 /** The targets for which the session measured both sides. */
 export function targetsOf(results: Results): Target[] {
-  const { curve, halfLoad, backlog, flat, keys, servers, deletion, desk } = results;
+  const { curve, halfLoad, backlog, flat, keys, servers, replicas, deletion, desk } = results;
   return [
     ...costTargets(results),
     ...ifFound(curve, curveTargets),
@@ -79,6 +79,7 @@ export function targetsOf(results: Results): Target[] {
     ...ifFound(flat, flatTargets),
     ...ifFound(keys, keysTargets),
     ...ifFound(servers, serversTargets),
+    ...ifFound(replicas, replicasTargets),
     ...ifFound(deletion, deletionTargets),
     ...ifFound(desk, deskTargets),
   ];
@@ -229,6 +230,36 @@ function serversTargets(servers: ServersResult): Target[] {
       return atMost(what, ' times', sameTimesMax, ratios(costsAboveIdle(servers, level), ofOne));
     }),
   );
+}
+
+/** What replicas may add to an event, in all, and to its latency; and to a take-over. */
+const timesOfOneRedisMax = 1.3;
+const p99TimesMax = 2;
+const takeOverMsMax = 10_000;
+
+function replicasTargets({ rates, takeOversMs }: FoundOf<'replicas'>): Target[] {
+  const p99s = ({ runs }: Level) => runs.flatMap(({ latency }) => latency?.sinceDueMs.p99 ?? []);
+  const costs = rates.flatMap(({ perSecond, levels: [none, ...more] }) =>
+    more.flatMap((level) => {
+      const what = `${perSecond} events a second, ${level.of} acknowledgements, to one Redis`;
+      const ofOne = none ?? { of: 0, runs: [] };
+      return [
+        ...atMost(
+          `${what}: CPU`,
+          ' times',
+          timesOfOneRedisMax,
+          ratios(costsOf(level.runs), costsOf(ofOne.runs)),
+        ),
+        ...atMost(`${what}: p99`, ' times', p99TimesMax, ratios(p99s(level), p99s(ofOne))),
+      ];
+    }),
+  );
+  const worst = takeOversMs.length === 0 ? [] : [Math.max(...takeOversMs)];
+  const runs = { runs: takeOversMs.length };
+  return [
+    ...costs,
+    ...atMost('accepted again after a take-over, the longest', ' ms', takeOverMsMax, worst, runs),
+  ];
 }
 
 function deletionTargets({ one = [], bulk = [], beside, many }: FoundOf<'deletion'>): Target[] {
