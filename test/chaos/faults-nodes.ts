@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import type { ShardView } from '../../src/admin/shards.js';
 import { type CrashPointName, crashPoints } from '../../src/crash-point.js';
 import { type Child, startChild } from '../harness/child.js';
-import { until } from '../harness/wait.js';
+import { until, within } from '../harness/wait.js';
 import type { DeploymentOfNodes, Node } from './deployment-of-nodes.js';
 import { type AnyWorld, type Fault, hold, type Part, type World } from './fault.js';
 import { repeat } from './faults-crashes.js';
@@ -22,6 +22,7 @@ const hosts: readonly Part[] = ['redis'];
 const takeOverMsMax = 30_000;
 /** Longer than a round of deletions takes to pass all its steps on a busy machine. */
 const stepMsMax = 60_000;
+const commandMsMax = 120_000;
 
 /** Loses a host; settles with what brings it back. */
 type Loss = (node: Node, others: readonly Node[]) => Promise<() => Promise<unknown>>;
@@ -177,8 +178,11 @@ function takeOverAt(
       const stop = repeat(world as unknown as World, point);
       const stopped = await untilStopped(child);
       await stop();
-      if (stopped) await takeOver(world, random.pick([killed, frozen, cutOff]));
-      child.sigcont();
+      try {
+        if (stopped) await takeOver(world, random.pick([killed, frozen, cutOff]));
+      } finally {
+        child.sigcont();
+      }
       return stopped;
     },
   };
@@ -200,9 +204,12 @@ async function takeOverInCommand(
     healthyDeadlineMs: 10_000,
   });
   const stopped = await untilStopped(command);
-  if (stopped) await takeOver(world, random.pick([killed, frozen, cutOff]));
-  command.sigcont();
-  await command.exited;
+  try {
+    if (stopped) await takeOver(world, random.pick([killed, frozen, cutOff]));
+  } finally {
+    command.sigcont();
+    await within(command.exited, commandMsMax).catch(() => command.kill9());
+  }
   return stopped;
 }
 

@@ -91,7 +91,9 @@ export async function startRedisReplicas(options: RedisReplicasOptions = {}): Pr
       const { host, port } = placeOf(server);
       return newest?.at === `${host}:${port}`;
     };
-    return servers.find(isIt) as RedisHandle;
+    const found = servers.find(isIt);
+    if (found === undefined) throw new Error('no sentinel answers');
+    return found;
   };
   try {
     const { host, port } = placeOf(first);
