@@ -40,11 +40,13 @@ export function Books({ environment }: { readonly environment: EnvironmentOfList
 }
 
 function OfDay({ books }: { readonly books: Day }) {
-  const rows = [
-    ...Object.entries(terms).map(([term, words]) => [words, books[term as keyof typeof terms]] as const),
-    ['Accepted in all', books.acknowledged] as const,
-  ];
+  const counts = Object.entries(terms).map(
+    ([term, words]) => [words, books[term as keyof typeof terms]] as const,
+  );
+  const rows = [['Accepted', books.acknowledged] as const, ...counts.filter(([, count]) => count > 0)];
   const wrong = books.minutes.filter(({ difference }) => difference !== 0);
+  if (books.acknowledged === 0 && wrong.length === 0)
+    return <p class="muted">No record was accepted on this day, or not until a minute ago.</p>;
   return (
     <>
       {wrong.length === 0 ? (
