@@ -46,7 +46,7 @@ function OfDay({ books }: { readonly books: Day }) {
   const rows = [['Accepted', books.acknowledged] as const, ...counts.filter(([, count]) => count > 0)];
   const wrong = books.minutes.filter(({ difference }) => difference !== 0);
   if (books.acknowledged === 0 && wrong.length === 0)
-    return <p class="muted">No record was accepted on this day, or not until a minute ago.</p>;
+    return <p class="muted">No record was accepted on this day. The last minute comes later.</p>;
   return (
     <>
       {wrong.length === 0 ? (
