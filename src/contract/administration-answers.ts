@@ -219,7 +219,7 @@ export const administrationAnswers = {
     differing_repeats: count,
     suppressed: count,
   }),
-  checkLedger: Type.Object({
+  showLedgerCheck: Type.Object({
     balanced: flag,
     from: time,
     to: time,

@@ -9,7 +9,7 @@ import { type CommandContext, optional, shows } from '../command.js';
 import { environmentOf } from '../users.js';
 
 export const ledgerCommands = {
-  checkLedger: shows({
+  showLedgerCheck: shows({
     summary: 'Compares what was accepted in a time with what is stored, refused, deleted or expired',
     may: operatorsOnly,
     http: 'GET /ledger/check',
