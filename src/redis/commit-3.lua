@@ -503,29 +503,27 @@ for _, rows_of in ipairs(tables) do
   rows_of.minute = rows_of.number and math.floor(tonumber(rows_of.number) / 60000000) or minute_now
 end
 
-local function log_of(minute, kind, term)
-  local log = ledger_logs[minute]
-  if not log then
-    log = {}
-    ledger_logs[minute] = log
-  end
-  log[#log + 1] = kind .. ' ' .. term .. '\n'
-  return log
+-- Begins a block of the minute's log. Returns its lines, to which more may be added until the log is written.
+local function block_of(minute, kind, term)
+  local block = { kind .. ' ' .. term .. '\n' }
+  local log = ledger_logs[minute] or {}
+  log[#log + 1], ledger_logs[minute] = block, log
+  return block
 end
 
 for letter, counts in pairs(counted) do
   local is_logged = letter == 's' or letter == 'r'
-  local logs_of_tables = {}
+  local blocks = {}
   for place, count in pairs(counts) do
     local index = place % #tables + 1
     local rows_of, app_id = tables[index], environments[math.floor(place / #tables) + 1]
     if is_logged then
-      local log = logs_of_tables[index]
-      if not log then
-        log = log_of(letter == 's' and rows_of.minute or minute_now, rows_of.kind, terms[letter])
-        logs_of_tables[index] = log
+      local block = blocks[index]
+      if not block then
+        block = block_of(letter == 's' and rows_of.minute or minute_now, rows_of.kind, terms[letter])
+        blocks[index] = block
       end
-      log[#log + 1] = app_id .. ' ' .. count .. '\n'
+      block[#block + 1] = app_id .. ' ' .. count .. '\n'
     else
       local field = app_id .. ' ' .. rows_of.kind .. ' ' .. terms[letter]
       call('HINCRBY', string.format('%sledger:%d', prefix, minute_now), field, count)
@@ -535,11 +533,12 @@ for letter, counts in pairs(counted) do
 end
 for _, rows_of in ipairs(tables) do
   if fits and rows_of.counts ~= '' then
-    local log = log_of(rows_of.minute, rows_of.kind, 'accepted')
-    log[#log + 1] = rows_of.counts
+    local block = block_of(rows_of.minute, rows_of.kind, 'accepted')
+    block[#block + 1] = rows_of.counts
   end
 end
 for minute, log in pairs(ledger_logs) do
+  for i, block in ipairs(log) do log[i] = table.concat(block) end
   call('APPEND', string.format('%sledger_log:%d', prefix, minute), table.concat(log))
   call('SADD', prefix .. 'ledger_minutes', minute)
 end

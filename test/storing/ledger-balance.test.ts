@@ -6,6 +6,7 @@ import type { ClickHouseClient } from '../../src/clickhouse/client.js';
 import { extendVoid, writeLedger, writeVoid } from '../../src/clickhouse/ledger-table.js';
 import { noteTaken } from '../../src/clickhouse/taken-records.js';
 import { noCrash } from '../../src/crash-point.js';
+import type { IngestRecord } from '../../src/ingest/pack.js';
 import { findDifferences, type Side, without } from '../../src/insights/ledger/balance.js';
 import { findUnwritten } from '../../src/insights/ledger/check.js';
 import { readMinute, writeMinutes } from '../../src/insights/ledger/write.js';
@@ -162,6 +163,30 @@ test('a commit counts what it decides, a worker writes the minute once, and the 
   assert.deepEqual(await findUnwritten({ redis, clickhouse, shards: 1, epoch }, hour), [
     { minute, records: 2 },
   ]);
+});
+
+test('a commit of several environments and kinds counts each record for its own', async () => {
+  const properties = (claim?: string): IngestRecord => ({ ...eventRecord('p', claim), table: 1 });
+  const groups = ['1', '2', '3'].flatMap((appId, n) => [
+    { ...group([eventRecord('e', `e${n}`), properties(`p${n}`), eventRecord('f', `f${n}`)]), appId },
+    { ...group(Array.from({ length: n + 1 }, () => eventRecord('plain'))), appId },
+    { ...group([properties()]), appId },
+  ]);
+  await commit(redis, groups);
+  await commit(redis, groups);
+  const counted = new Map<string, number>();
+  for (const minute of await redis.smembers(shardKeys.ledgerMinutes(0)))
+    for (const { app_id, kind, term, records } of await readMinute(redis, 0, Number(minute))) {
+      const name = `${app_id} ${kind} ${term}`;
+      counted.set(name, (counted.get(name) ?? 0) + records);
+    }
+  const expected = ['1', '2', '3'].flatMap((appId, n) => [
+    [`${appId} events accepted`, 2 + 2 * (n + 1)],
+    [`${appId} user_properties accepted`, 1 + 2],
+    [`${appId} events repeated`, 2],
+    [`${appId} user_properties repeated`, 1],
+  ]);
+  assert.deepEqual(new Map(counted), new Map(expected as [string, number][]));
 });
 
 test('what a full minute has no room for is left out, and what another deployment counts too', async () => {
