@@ -213,7 +213,7 @@ export const ledgerMutants: readonly Omit<Mutant, 'faults' | 'shows'>[] = [
         find: '<= erasedBytesMax)',
         replace: '< 0)',
       },
-      { file: 'workers/erase.js', find: 'if (bytes === 0)', replace: 'if (true)' },
+      { file: 'workers/erase.js', find: 'if (bytes === 0 ||', replace: 'if (true ||' },
     ],
   },
 ];
