@@ -27,6 +27,7 @@ export class KeyIndexIncomplete extends Error {
 export type Checked = {
   /** The segment's bytes without repeats. */
   readonly bytes: Buffer;
+  /** How many records they are. */
   readonly repeats: number;
   /** Their number by environment. */
   readonly repeatsOf: ReadonlyMap<string, number>;
@@ -70,9 +71,8 @@ export async function withoutLateRepeats(
     if (owner !== undefined && owner !== own) repeats.add(row);
   }
   if (repeats.size === 0) return { bytes, ...noRepeats };
-  return {
-    bytes: withoutRows(bytes, repeats),
-    repeats: repeats.size,
-    repeatsOf: countByEnvironment(bytes, repeats),
-  };
+  // The key of a skipped record counts nowhere: it is of no environment.
+  const repeatsOf = countByEnvironment(bytes, repeats);
+  const counted = [...repeatsOf.values()].reduce((sum, count) => sum + count, 0);
+  return { bytes: withoutRows(bytes, repeats), repeats: counted, repeatsOf };
 }

@@ -68,6 +68,18 @@ test('is a Dockerfile in which a linter finds nothing wrong', () => {
   assert.deepEqual(validate(readDeployFile('Dockerfile')), []);
 });
 
+test('says what it is in the labels that registries read', () => {
+  const { license, version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as Record<
+    string,
+    string
+  >;
+  const label = (name: string) => image.labels[`org.opencontainers.image.${name}`];
+  assert.deepEqual([label('title'), label('licenses')], ['Sluice', license]);
+  // Whoever builds it says of what.
+  assert.deepEqual([label('version'), label('revision')], ['unknown', 'unknown']);
+  assert.match(readDeployFile('Dockerfile'), new RegExp(`--build-arg VERSION=${version} `));
+});
+
 test('contains only what the processes need: no build tools, tests or sources, no embedded ClickHouse', () => {
   const folder = join(image.folder, image.workdir);
   assert.deepEqual(readdirSync(image.folder), ['app']);

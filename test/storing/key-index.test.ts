@@ -185,6 +185,24 @@ test('a key that Redis has forgotten is answered like a new one, and not stored 
   assert.deepEqual(await names(), ['first', 'other']);
 });
 
+test('the key of a skipped record keeps later records out for ever, and counts nowhere when it comes late itself', async () => {
+  const worker = await createWorker();
+  const skip = (key: string) =>
+    commit(worker.redis, [{ ...group([eventRecord('hidden', key)]), marks: ['skipped' as const] }]);
+  assert.equal(await skip('s'), 'k');
+  assert.equal(await worker.send('first', 't'), 's');
+  await worker.storeAll();
+  await worker.forget();
+  const repeated = await countOf(recordsRepeatedLate);
+  assert.equal(await worker.send('later', 's'), 's', 'forgotten');
+  assert.equal(await skip('t'), 'k', 'forgotten');
+  await worker.storeAll();
+  assert.deepEqual(await names(), ['first']);
+  assert.equal((await countOf(recordsRepeatedLate)) - repeated, 1);
+  const kept = await rowsOf(`SELECT count() FROM stored_events WHERE event_id = toUUID('${eventIdOf('t')}')`);
+  assert.deepEqual(kept, [[1]]);
+});
+
 /** As a recovery does when ClickHouse was set back. */
 async function freeKeys(redis: Redis): Promise<void> {
   const state = shardKeys.state(0);

@@ -14,6 +14,7 @@ export type Image = {
   readonly folder: string;
   readonly workdir: string;
   readonly env: Readonly<Record<string, string>>;
+  readonly labels: Readonly<Record<string, string>>;
   readonly user: string;
   readonly ports: readonly number[];
   readonly healthcheck: readonly string[];
@@ -24,6 +25,9 @@ type Stage = {
   readonly folder: string;
   workdir: string;
   env: Record<string, string>;
+  /** Of the build, with their defaults. */
+  readonly args: Record<string, string>;
+  readonly labels: Record<string, string>;
   user: string;
   ports: number[];
   healthcheck: string[];
@@ -61,7 +65,17 @@ function newStage(): Stage {
   const folder = tempDir('image');
   // The image's user is somebody else.
   chmodSync(folder, 0o755);
-  return { folder, workdir: '/', env: {}, user: 'root', ports: [], healthcheck: [], command: [] };
+  return {
+    folder,
+    workdir: '/',
+    env: {},
+    args: {},
+    labels: {},
+    user: 'root',
+    ports: [],
+    healthcheck: [],
+    command: [],
+  };
 }
 
 function carryOut(stage: Stage, stages: ReadonlyMap<string, Stage>, instruction: Instruction): void {
@@ -74,6 +88,14 @@ function carryOut(stage: Stage, stages: ReadonlyMap<string, Stage>, instruction:
     ENV: () => {
       for (const pair of text.split(' '))
         stage.env[String(pair.split('=')[0])] = pair.slice(pair.indexOf('=') + 1);
+    },
+    ARG: () => {
+      const [name = '', value = ''] = text.split('=');
+      stage.args[name] = value;
+    },
+    LABEL: () => {
+      for (const [, name = '', value = ''] of text.matchAll(/(\S+)="([^"]*)"/g))
+        stage.labels[name] = value.replace(/\$(\w+)/g, (_, each: string) => stage.args[each] ?? '');
     },
     USER: () => {
       stage.user = text;
