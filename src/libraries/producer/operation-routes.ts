@@ -32,7 +32,7 @@ export const administrationRoutes: Readonly<Record<keyof AdministrationOperation
   showFirstEvent: 'GET /admin/v1/environments/{app_id}/first-event',
   watchLive: 'POST /admin/v1/environments/{app_id}/live',
   showLive: 'GET /admin/v1/environments/{app_id}/live',
-  checkLedger: 'GET /admin/v1/ledger/check',
+  showLedgerCheck: 'GET /admin/v1/ledger/check',
   listDifferences: 'GET /admin/v1/ledger/differences',
   showLedger: 'GET /admin/v1/environments/{app_id}/ledger',
   createKey: 'POST /admin/v1/environments/{app_id}/key',

@@ -483,7 +483,7 @@ export type AdministrationOperations = {
     };
   };
   /** Compares what was accepted in a time with what is stored, refused, deleted or expired */
-  checkLedger: {
+  showLedgerCheck: {
     given: { from?: string; to?: string };
     answer: {
       balanced: boolean;
