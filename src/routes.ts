@@ -12,6 +12,7 @@ import { adminRoutes } from './http/endpoints/admin.js';
 import { adminApiRoutes } from './http/endpoints/admin-api.js';
 import type { AdminCallers } from './http/endpoints/admin-caller.js';
 import { largeBodiesOfServers } from './http/endpoints/byte-allowance.js';
+import { certificateCheckRoute } from './http/endpoints/certificate-check.js';
 import { collectRoutes } from './http/endpoints/collect.js';
 import { type DeletionApiOptions, deletionRoutes } from './http/endpoints/deletion.js';
 import { accountDeletionRoute } from './http/endpoints/deletion-submission.js';
@@ -128,6 +129,7 @@ export function administratorsRoutes(
     }),
     accountDeletionRoute(deletionOptions(config, parts), callers),
     accountExportRoute(exportOptions(config, parts), callers),
+    certificateCheckRoute(parts),
     ...signInRoutes(signIn),
     ...(config.provider === undefined
       ? []

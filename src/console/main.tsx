@@ -4,7 +4,7 @@ import { render } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { ApiError, call, type Person } from './api.js';
 import type { Answer } from './commands.js';
-import { loadAhead, pages, VisualizerPage } from './pages/pages.js';
+import { CertificateCheck, loadAhead, PrintedCertificate, pages, VisualizerPage } from './pages/pages.js';
 import { forgetDrafts } from './parts/draft.js';
 import { keepFocus } from './parts/focus.js';
 import { ActionButton } from './parts/form.js';
@@ -24,6 +24,7 @@ function App() {
     return found;
   });
   if (path.value === '/invitation') return <Invitation />;
+  if (path.value === '/verify') return <CertificateCheck />;
   if (path.value === '/visualizer') return <VisualizerPage isOff={root?.dataset.administration === 'off'} />;
   if (person.value === undefined)
     return (
@@ -32,7 +33,8 @@ function App() {
         <Loaded from={session}>{() => null}</Loaded>
       </main>
     );
-  return person.value === null ? <SignIn /> : <Shell person={person.value} />;
+  if (person.value === null) return <SignIn />;
+  return path.value === '/certificate' ? <PrintedCertificate /> : <Shell person={person.value} />;
 }
 
 function Shell({ person: self }: { readonly person: Person }) {

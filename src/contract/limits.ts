@@ -439,6 +439,15 @@ export const audit = {
   waitingLinesMax: 100_000,
 } as const;
 
+/** Certificates that anybody may have checked: so many at once, of which one network has two. */
+export const certificateChecks = {
+  atOnceMax: 4,
+  ofAccountMax: 2,
+  reserved: 1,
+  waitMsMax: 2_000,
+  waitingOfAccountMax: 10,
+} as const;
+
 /** Requests of persons that an account works on. */
 export const cases = {
   openMax: 1_000,

@@ -10,6 +10,10 @@ import { Compile } from '../../src/contract/typebox.js';
 import { type AdminApiOptions, adminApiRoutes } from '../../src/http/endpoints/admin-api.js';
 import type { AdminCallers } from '../../src/http/endpoints/admin-caller.js';
 import {
+  type CertificateCheckOptions,
+  certificateCheckRoute,
+} from '../../src/http/endpoints/certificate-check.js';
+import {
   accountDeletionRoute,
   type SubmissionOptions,
 } from '../../src/http/endpoints/deletion-submission.js';
@@ -455,6 +459,7 @@ test('the OpenAPI document of the administration names every path and method, an
     ...adminApiRoutes({} as AdminApiOptions),
     ...signInRoutes({} as SignInOptions),
     ...signOnRoutes({} as SignOnOptions),
+    certificateCheckRoute({} as CertificateCheckOptions),
     accountDeletionRoute({} as SubmissionOptions, {} as AdminCallers),
     accountExportRoute({} as ExportApiOptions, {} as AdminCallers),
   ].map(

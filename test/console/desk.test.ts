@@ -143,4 +143,76 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     await page.getByRole('button', { name: 'Find', exact: true }).click();
     await page.getByText('No action is as you asked for.').waitFor();
   });
+
+  test('a certificate is a page to print with words instead of ids, and anybody sees whether its file is genuine', async () => {
+    const page = await newPage();
+    await enter(page, sluice, 'printer@example.com', 'privacy', account.accountId);
+    const app_id = account.appIds[1];
+    const deleted = 'gone@example.com';
+    assert.ok(
+      isAccepted(await post(sluice.baseUrl, paths.track, { app_id, identity: deleted, event: 'Seen' })),
+    );
+    await untilStored(sluice);
+    await openPage(page, 'Users');
+    await findUser(page, deleted);
+    await confirm(page, 'Delete user', 'Delete this user');
+    await page
+      .getByRole('table', { name: 'Deletions of this user' })
+      .getByText('complete', { exact: true })
+      .waitFor();
+    await openPage(page, 'Deletions');
+    await page
+      .getByRole('button', { name: /^Evidence of/ })
+      .first()
+      .click();
+    const [paper] = await Promise.all([
+      page.waitForEvent('popup'),
+      page.getByRole('link', { name: 'Certificate to print' }).click(),
+    ]);
+    await paper.getByRole('heading', { name: 'Certificate of deletion' }).waitFor();
+    const text = String(await paper.locator('main').textContent());
+    assert.match(text, /AccountShop/);
+    assert.match(text, /Byprinter@example\.com/);
+    assert.match(text, /Stagingevents1/);
+    assert.match(text, /Countedevents, user properties, rows set aside, identifications/);
+    await checkReadable(paper, 'The certificate');
+    const [download] = await Promise.all([
+      paper.waitForEvent('download'),
+      paper.getByRole('link', { name: 'Download its file' }).click(),
+    ]);
+    const file = readFileSync(await download.path(), 'utf8');
+    // On paper there is nothing to click.
+    await paper.emulateMedia({ media: 'print' });
+    assert.equal(await paper.getByRole('button', { name: 'Print' }).isVisible(), false);
+
+    // Somebody who is not signed in.
+    const anybody = await newPage(360);
+    await anybody.goto(`${sluice.adminUrl}/verify`);
+    const choose = (name: string, content: string) =>
+      anybody
+        .getByLabel('Drop a certificate here')
+        .setInputFiles({ name, mimeType: 'application/json', buffer: Buffer.from(content) });
+    await choose('mine.json', file);
+    await anybody.getByText('mine.json was signed by this service').waitFor();
+    await checkReadable(anybody, 'A genuine certificate');
+    for (const [name, content, reason] of [
+      ['more.json', file.replace('"users":1', '"users":9'), /the signature does not belong/],
+      [`${hostile}.json`, '{}', /this is not a certificate/],
+      ['no.json', 'no JSON at all', /this is not a certificate/],
+      ['key.json', file.replace(/"key_id":"\w+"/, '"key_id":"0000000000000000"'), /does not name the key/],
+    ] as const) {
+      await choose(name, content);
+      const said = anybody.getByRole('alert');
+      await said.getByText(name).waitFor();
+      assert.match(String(await said.textContent()), reason);
+    }
+    // Dropped anywhere on the page.
+    await anybody.evaluate(
+      `const data = new DataTransfer();
+      data.items.add(new File([${JSON.stringify(file)}], 'dropped.json'));
+      dispatchEvent(new DragEvent('drop', { dataTransfer: data, cancelable: true }));`,
+    );
+    await anybody.getByText('dropped.json was signed by this service').waitFor();
+    faults = faults.filter((fault) => !fault.includes('400'));
+  });
 });

@@ -6,6 +6,7 @@ import { readFileSync } from 'node:fs';
 import { type IncomingMessage, request } from 'node:http';
 import { after, before, test } from 'node:test';
 import { gunzipSync } from 'node:zlib';
+import { parse } from 'csv-parse/sync';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { columnsOf } from '../../src/clickhouse/tables.js';
 import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
@@ -438,8 +439,8 @@ test('compresses the lines when the reader accepts gzip', async () => {
   assert.ok(plain.body.length > gzip.body.length);
 });
 
-async function readArchive(id: string): Promise<Map<string, string>> {
-  const url = `${sluice.baseUrl}${exportPath}/${id}/data?format=zip`;
+async function readArchive(id: string, zone = 'UTC'): Promise<Map<string, string>> {
+  const url = `${sluice.baseUrl}${exportPath}/${id}/data?format=zip&zone=${encodeURIComponent(zone)}`;
   const sent = await fetch(url, { headers: { authorization: `Bearer ${token}` } });
   assert.equal(sent.headers.get('content-type'), 'application/zip');
   assert.equal(sent.headers.get('content-disposition'), `attachment; filename="export-${id}.zip"`);
@@ -467,7 +468,7 @@ test('an archive has every line on a page to read, which runs nothing, and besid
   await storeFailedRow(sluice, main, 'go', { identity: hostile, row });
   const id = await completeExportOf([{ identity: hostile }]);
   const files = await readArchive(id);
-  assert.deepEqual([...files.keys()], ['data-1.html', 'data-1.ndjson']);
+  assert.deepEqual([...files.keys()], ['data-1.html', 'data-1.csv', 'data-1.ndjson']);
   const lines = files.get('data-1.ndjson') ?? '';
   assert.equal(recordsOf(linesOf(lines)).length, 5);
   const sorted = (text: string) => text.split('\n').sort();
@@ -479,7 +480,10 @@ test('an archive has every line on a page to read, which runs nothing, and besid
   assert.equal(page.split(shown).length - 1, 2 * 2 + 1 + 6);
   assert.doesNotMatch(page, /<script|<img|https?:(?!\/\/example\.com\/x&quot;)/);
   assert.match(page, /content="default-src 'none'; style-src 'unsafe-inline'"/);
-  const order = ['>4711<', '>pro<', '>Signed Up<', '2026-03-01 15:00:00', '>Odd<', 'the end: 5 records'];
+  const order = [
+    ...['<h2>Main Production</h2>', '>4711<', '>pro<', '>Signed Up<', '>2026-03-01 15:00:00<', '>Odd<'],
+    'the end: 5 records',
+  ];
   const places = order.map((text) => page.indexOf(text));
   assert.deepEqual(
     places,
@@ -488,6 +492,18 @@ test('an archive has every line on a page to read, which runs nothing, and besid
   assert.ok(!places.includes(-1), String(places));
   assert.ok(page.includes('zwei\nZeilen'));
   assert.match(page, /<dt><bdi>empty<\/bdi><\/dt><dd><bdi><\/bdi><\/dd>/);
+  // The same for spreadsheets: a row for each line, which computes nothing, and a column for each property.
+  const [head, ...rows] = parse(files.get('data-1.csv') ?? '', { bom: true }) as string[][];
+  assert.deepEqual(head?.slice(0, 6), ['environment', 'kind', 'time', 'event', 'identity', 'user_id']);
+  assert.deepEqual([...new Set(rows.map(([name]) => name))], ['Main Production']);
+  assert.equal(rows.length, 6);
+  const note = head?.indexOf('property note') ?? -1;
+  assert.deepEqual(rows.map((cells) => cells[note]).filter(Boolean), ['zwei\nZeilen', 'zwei\nZeilen']);
+  // In the zone of the reader, with summer time.
+  const inRome = await readArchive(id, 'Europe/Rome');
+  assert.match(inRome.get('data-1.html') ?? '', /zone Europe\/Rome[\s\S]*>2026-03-01 16:00:00</);
+  assert.match(inRome.get('data-1.csv') ?? '', /,2026-03-01 16:00:00,/);
+  assert.deepEqual(sorted(inRome.get('data-1.ndjson') ?? ''), sorted(lines), 'programs get UTC');
 });
 
 test('an archive of many records has pages, is made in little memory, and is no archive if it breaks off', async () => {
@@ -502,7 +518,7 @@ test('an archive of many records has pages, is made in little memory, and is no 
   clearInterval(watch);
   const grownMiB = (highest - before) / 2 ** 20;
   assert.ok(grownMiB < 120, `${grownMiB} MiB more`);
-  const pages = files.size / 2;
+  const pages = files.size / 3;
   assert.ok(pages > 90 && pages < 120, String(pages));
   const all = Array.from({ length: pages }, (_, index) => files.get(`data-${index + 1}.ndjson`)).join('');
   assert.equal(recordsOf(linesOf(all)).length, heavyRows);
@@ -533,6 +549,9 @@ test('an archive of many records has pages, is made in little memory, and is no 
   assert.deepEqual(await wrong.json(), {
     err: { code: 'invalid_parameter', field: 'format', message: 'format is one of: ndjson, zip.' },
   });
+  const nowhere = await fetch(`${url}&zone=Atlantis`, { headers });
+  assert.equal(nowhere.status, 400);
+  assert.equal(((await nowhere.json()) as { err: { field: string } }).err.field, 'zone');
 });
 
 test('breaks off visibly when ClickHouse fails in the middle, and is answered 503 when it is away', async () => {

@@ -1,14 +1,14 @@
 // Commands: deletion requests, their evidence and certificates.
 
 import { readFileSync } from 'node:fs';
-import { publicPartOf, readSigningKey } from '../../accounts/signing-key.js';
+import { readSigningKey } from '../../accounts/signing-key.js';
 import { deletionStates } from '../../contract/deletion-states.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { administration, bodies } from '../../contract/limits.js';
 import { everyone, operatorsOnly } from '../../contract/roles.js';
 import { Type } from '../../contract/typebox.js';
 import type { AdminContext } from '../../operations/context.js';
-import { certify, readPublicKey, verifyCertificate } from '../../privacy/deletion/certificate.js';
+import { certify, readPublicKey, verifyCertificate, verifyOwn } from '../../privacy/deletion/certificate.js';
 import { listEvidence } from '../../privacy/deletion/evidence.js';
 import { isListCursor, listOfAccounts } from '../../privacy/deletion/listed.js';
 import { type DeletionRequest, endDeletion, readDeletion } from '../../privacy/deletion/request.js';
@@ -111,8 +111,7 @@ export const deletionCommands = {
     given: { text },
     textOfBody: 'text',
     bodyBytesMax: bodies.adminListBytesMax,
-    run: async ({ redis, clickhouse }, { text: certificate }) =>
-      checkCertificate(certificate, publicPartOf(await readSigningKey(redis, clickhouse)).public_key),
+    run: ({ redis, clickhouse }, { text: certificate }) => verifyOwn(redis, clickhouse, certificate),
   }),
 };
 

@@ -1,13 +1,14 @@
 // Lines of the audit log: who did what, in words, with all of them as a file.
 
 import { useState } from 'preact/hooks';
+import { csvOf } from '../../parsing/csv/write.js';
 import { call, part } from '../api.js';
 import { type Answer, actionText } from '../commands.js';
 import { saveFile } from '../parts/file.js';
 import { ActionButton } from '../parts/form.js';
 import { Pages, usePages } from '../parts/paged.js';
 import { Time } from '../parts/parts.js';
-import { type Column, csvOf, Table } from '../parts/table.js';
+import { type Column, Table } from '../parts/table.js';
 import { accounts } from '../session.js';
 import { detailText, outcomeText } from './audit-words.js';
 

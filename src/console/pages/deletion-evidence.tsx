@@ -1,6 +1,7 @@
 // What a deletion has found: rows by environment and table, what was counted for each of its users, and its certificate.
 
 import { useState } from 'preact/hooks';
+import { csvOf } from '../../parsing/csv/write.js';
 import { type Account, call, type Deletion, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Dialog } from '../parts/dialog.js';
@@ -10,7 +11,7 @@ import { Pages, usePages } from '../parts/paged.js';
 import { Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { RowsByTable } from '../parts/rows-by-table.js';
-import { csvOf, Table } from '../parts/table.js';
+import { Table } from '../parts/table.js';
 
 type Page = Answer<'listDeletionUsers'>;
 
@@ -86,13 +87,23 @@ export function Evidence(props: {
       )}
       <div class="buttons">
         {isComplete && (
-          <a
-            class="button"
-            href={`/admin/v1${path}/certificate`}
-            download={`deletion-${deletion.deletion_request_id}.json`}
-          >
-            Download the certificate
-          </a>
+          <>
+            <a
+              class="button"
+              href={`/certificate#${deletion.deletion_request_id}`}
+              target="_blank"
+              rel="noopener"
+            >
+              Certificate to print
+            </a>
+            <a
+              class="button"
+              href={`/admin/v1${path}/certificate`}
+              download={`deletion-${deletion.deletion_request_id}.json`}
+            >
+              Download the certificate
+            </a>
+          </>
         )}
         <button type="button" onClick={close}>
           Close

@@ -1,11 +1,13 @@
 // Exports of an account: downloads of what is held about users.
 
+import { useState } from 'preact/hooks';
 import { counts } from '../../contract/lengths.js';
 import { type Account, call, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { useCase } from '../parts/case.js';
 import { Dialog } from '../parts/dialog.js';
 import { forgetDrafts, useDraft } from '../parts/draft.js';
+import { Choice } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
 import { Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
@@ -14,6 +16,9 @@ import { ListFields, PreviewOf, Sending, useListOfUsers, usersText } from '../pa
 import { may } from '../session.js';
 
 const everyMs = 3_000;
+/** Of the reader. */
+const ownZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+const zones = [...new Set([ownZone, 'UTC', ...Intl.supportedValuesOf('timeZone')])];
 /** How many exports the service lists. */
 const listedMax = 20;
 
@@ -25,6 +30,7 @@ export function Exports({ account }: { readonly account: Account }) {
   const exports = useResource<Answer<'listExports'>>(pathOf(account), everyMs);
   const form = `${account.account_id} export`;
   const [adding, setAdding] = useDraft(form, false);
+  const [zone, setZone] = useState(ownZone);
   return (
     <section class="card">
       <div class="head">
@@ -33,6 +39,15 @@ export function Exports({ account }: { readonly account: Account }) {
           New export
         </button>
       </div>
+      {exports.data?.some(({ status }) => status === 'complete') && (
+        <Choice
+          label="Times in the zone of"
+          value={zone}
+          set={setZone}
+          options={zones.map((name) => [name, name.replaceAll('_', ' ')] as const)}
+          hint="Of the person who gets the download."
+        />
+      )}
       <Loaded from={exports}>
         {(data) => (
           <Table
@@ -66,7 +81,7 @@ export function Exports({ account }: { readonly account: Account }) {
               each.status === 'complete' && (
                 <a
                   class="button small"
-                  href={`/admin/v1/user_exports/${part(each.user_export_id)}/data?format=zip`}
+                  href={`/admin/v1/user_exports/${part(each.user_export_id)}/data?format=zip&zone=${part(zone)}`}
                   download={`export-${each.user_export_id}.zip`}
                 >
                   Download
@@ -107,8 +122,8 @@ function NewExport(props: { readonly account: Account; readonly form: string; re
   return (
     <Dialog title="New export" close={close}>
       <p>
-        Everything that is held about these users, in every environment of the account: as pages to read, and
-        as lines of JSON. To give it to a person, name only this person.
+        Everything that is held about these users, in every environment of the account: as pages to read, as
+        CSV, and as lines of JSON. To give it to a person, name only this person.
       </p>
       <Form
         label="New export"

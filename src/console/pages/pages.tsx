@@ -111,3 +111,13 @@ function ofAccount(account: Account | undefined, show: (account: Account) => Com
 export function VisualizerPage({ isOff }: { readonly isOff: boolean }) {
   return <rest.Later>{({ Visualizer }) => <Visualizer isOff={isOff} />}</rest.Later>;
 }
+
+/** To print. */
+export function PrintedCertificate() {
+  return <desk.Later>{({ CertificatePage }) => <CertificatePage />}</desk.Later>;
+}
+
+/** For everybody. */
+export function CertificateCheck() {
+  return <desk.Later>{({ VerifyPage }) => <VerifyPage />}</desk.Later>;
+}

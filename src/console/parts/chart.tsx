@@ -3,8 +3,8 @@
 
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
+import { csvOf } from '../../parsing/csv/write.js';
 import { Copy } from './parts.js';
-import { csvOf } from './table.js';
 
 export type Line = {
   readonly name: string;

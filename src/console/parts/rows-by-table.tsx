@@ -8,7 +8,7 @@ export function RowsByTable({
   account,
 }: {
   readonly found: readonly FoundRows[];
-  readonly account: Account;
+  readonly account: Pick<Account, 'environments'>;
 }) {
   const sums = new Map<string, number>();
   const nameOf = new Map(account.environments.map(({ app_id, name }) => [app_id, name]));

@@ -11,12 +11,21 @@ import { archiveOf } from '../../privacy/export/archive.js';
 import type { Download } from '../../privacy/export/downloads.js';
 import { type ReadOptions, readUsersRecords } from '../../privacy/export/read.js';
 import type { StoredExport } from '../../privacy/export/request.js';
+import { type Times, timesIn } from '../../privacy/export/times.js';
+import type { Redis } from '../../redis/client.js';
+import { readLoadedRegistry } from '../../registry/registry.js';
 import type { AnswerStream } from '../protocol/answer-stream.js';
 import type { Exchange, Headers } from '../protocol/exchange.js';
 import { readParameters } from '../protocol/query.js';
 
-export type SendOptions = {
+/** How a download is asked for. */
+export type Wanted = {
   readonly format: ExportFormat;
+  /** Of the times in an archive. */
+  readonly times: Times;
+};
+
+export type SendOptions = Wanted & {
   /** Whether the reader takes lines compressed. */
   readonly gzip: boolean;
   /** Calls `stop` when the reader, who may be signed out or lose the key meanwhile, may no longer read the export. */
@@ -32,7 +41,7 @@ export async function sendExport(
   exchange: Exchange,
   request: StoredExport,
   download: Download,
-  { format, gzip, watch }: SendOptions,
+  { format, times, gzip, watch }: SendOptions,
 ): Promise<number> {
   const found = readUsersRecords(reading, request, download.signal);
   let records = 0;
@@ -45,7 +54,10 @@ export async function sendExport(
     yield { bytes: Buffer.from(`${JSON.stringify({ kind: 'end', records })}\n`), count: 1 };
   }
   const lines = withEnd();
-  const all = format === 'zip' ? archiveOf(lines) : bytesOf(lines);
+  const all =
+    format === 'zip'
+      ? archiveOf(lines, { times, environments: await namesOfEnvironments(reading.redis) })
+      : bytesOf(lines);
   // A reader who takes nothing now is not waited for.
   download.signal.addEventListener('abort', () => stream?.cutOff(), { once: true });
   const endWatch = watch(download.abort);
@@ -117,13 +129,23 @@ function archiveHeaders({ user_export_id: id }: StoredExport): Headers {
   ];
 }
 
-/** The form in which a download is asked for. */
-export function formatOf(query: string): ExportFormat | Rejection {
+async function namesOfEnvironments(redis: Redis): Promise<ReadonlyMap<string, string>> {
+  const { environments } = await readLoadedRegistry(redis);
+  return new Map([...environments].map(([appId, { name }]) => [appId, name]));
+}
+
+/** How a download is asked for. */
+export function wantedOf(query: string): Wanted | Rejection {
   const parameters = readParameters(query);
   if ('code' in parameters) return parameters;
   const asked = parameters.getAll('format').join() || 'ndjson';
   const format = exportFormats.find((each) => each === asked);
-  return format ?? rejection('invalid_parameter', `format is one of: ${exportFormats.join(', ')}.`, 'format');
+  if (format === undefined)
+    return rejection('invalid_parameter', `format is one of: ${exportFormats.join(', ')}.`, 'format');
+  const times = timesIn(parameters.get('zone') || 'UTC');
+  if (times === undefined)
+    return rejection('invalid_parameter', 'zone is a time zone such as Europe/Rome.', 'zone');
+  return { format, times };
 }
 
 /** Whether a client names gzip, and not only to refuse it. */

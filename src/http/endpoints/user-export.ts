@@ -34,7 +34,7 @@ import {
 import type { Exchange } from '../protocol/exchange.js';
 import { type Route, withoutBody } from '../protocol/server.js';
 import { type AdminCallers, adminGuard, adminTag, refuseUnread, rolesText } from './admin-caller.js';
-import { acceptsGzip, formatOf, type SendOptions, sendExport } from './export-download.js';
+import { acceptsGzip, type SendOptions, sendExport, wantedOf } from './export-download.js';
 import {
   type Asked,
   answerForCaller,
@@ -88,8 +88,15 @@ const exportId = inPath('user_export_id', '7d1b9e64-0c57-4d8a-8f0e-3b1c2a4d5e6f'
 const formatParameter = {
   name: 'format',
   in: 'query',
-  description: `With zip an archive for the person whom it is about: pages of HTML, each with at most ${userExports.pageRecordsMax} records, and beside each the same lines of JSON. An archive that broke off cannot be opened.`,
+  description: `With zip an archive for the person whom it is about: pages of HTML, each with at most ${userExports.pageRecordsMax} records, and beside each the same as CSV and as lines of JSON. An archive that broke off cannot be opened.`,
   schema: { type: 'string', enum: exportFormats, default: 'ndjson' },
+} as const;
+
+const zoneParameter = {
+  name: 'zone',
+  in: 'query',
+  description: 'The time zone of the times in an archive, such as Europe/Rome. The lines of JSON keep UTC.',
+  schema: { type: 'string', default: 'UTC' },
 } as const;
 
 export const exportPart: OpenApiPart = {
@@ -130,6 +137,7 @@ const dataDoc = underToken({
   parameters: [
     exportId,
     formatParameter,
+    zoneParameter,
     {
       name: 'Accept-Encoding',
       in: 'header',
@@ -227,14 +235,14 @@ function status(options: ExportApiOptions, exchange: Exchange, req: HttpRequest)
 function data(options: ExportApiOptions, exchange: Exchange, req: HttpRequest): void {
   const { address } = exchange;
   const gzip = acceptsGzip(req.getHeader('accept-encoding'));
-  const format = formatOf(exchange.query);
+  const wanted = wantedOf(exchange.query);
   const { redis } = options.reading;
   answerForExport(options, exchange, req, async (request, epoch, caller) => {
-    if (typeof format !== 'string') return exchange.refuse(format);
+    if ('code' in wanted) return exchange.refuse(wanted);
     const { keyId, appId } = caller;
     const actor: Actor = { kind: 'api_key', name: keyId, address };
     const watch = (stop: () => void) => options.watchAccess(() => isKeyGood(redis, caller), stop);
-    await sendAudited(options, exchange, request, epoch, actor, { appId, format, gzip, watch });
+    await sendAudited(options, exchange, request, epoch, actor, { appId, ...wanted, gzip, watch });
   });
 }
 
@@ -251,7 +259,7 @@ export function accountExportRoute(options: ExportApiOptions, callers: AdminCall
         tag: adminTag,
         summary: 'Download an export that is complete',
         description: `As the export API sends it. ${rolesText(mayRead)}`,
-        parameters: [inPath('user_export_id'), formatParameter],
+        parameters: [inPath('user_export_id'), formatParameter, zoneParameter],
         answers: {
           200: {
             description: 'The records.',
@@ -268,7 +276,7 @@ export function accountExportRoute(options: ExportApiOptions, callers: AdminCall
     handle: (exchange, req) => {
       const id = req.getParameter(0) ?? '';
       const gzip = acceptsGzip(req.getHeader('accept-encoding'));
-      const format = formatOf(exchange.query);
+      const wanted = wantedOf(exchange.query);
       const found = callers.find(exchange, req);
       if ('refused' in found) return refuseUnread(exchange, found.refused);
       withoutBody(exchange);
@@ -280,13 +288,13 @@ export function accountExportRoute(options: ExportApiOptions, callers: AdminCall
         const request = isRequestId(id) ? await readExport(options.reading.redis, id) : undefined;
         if (request === undefined || refusalOf(principal, mayRead, request.account_id) !== undefined)
           return refuse(exchange, 'not_found', outcomes.not_found.meaning);
-        if (typeof format !== 'string') return exchange.refuse(format);
+        if ('code' in wanted) return exchange.refuse(wanted);
         const mayGoOn = async () => {
           const now = await again();
           return now !== undefined && refusalOf(now.principal, mayRead, request.account_id) === undefined;
         };
         const watch = (stop: () => void) => options.watchAccess(mayGoOn, stop);
-        await sendAudited(options, exchange, request, epochOf(options), actor, { format, gzip, watch });
+        await sendAudited(options, exchange, request, epochOf(options), actor, { ...wanted, gzip, watch });
       });
     },
   };

@@ -30,6 +30,8 @@ export const consolePaths = [
   '/users',
   '/deletions',
   '/cases',
+  '/certificate',
+  '/verify',
   '/data-quality',
   '/live',
   '/settings',

@@ -3,7 +3,9 @@
 // same whenever it is asked for.
 
 import { createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
-import { keyIdOf, privatePartOf } from '../../accounts/signing-key.js';
+import { keyIdOf, privatePartOf, publicPartOf, readSigningKey } from '../../accounts/signing-key.js';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import type { Redis } from '../../redis/client.js';
 import type { SigningKey } from '../../registry/documents.js';
 import type { DeletionRequest } from './request.js';
 import { rowsOf } from './view.js';
@@ -88,6 +90,16 @@ export function verifyCertificate(text: string, publicKey: KeyObject): Verificat
   if (!hasPlainNumbers(text))
     return { genuine: false, reason: 'it has a number in another form than was signed' };
   return { genuine: true, key_id: known, certificate };
+}
+
+/** Checks it by the key of this deployment. */
+export async function verifyOwn(
+  redis: Redis,
+  clickhouse: ClickHouseClient,
+  text: string,
+): Promise<Verification> {
+  const { public_key } = publicPartOf(await readSigningKey(redis, clickhouse));
+  return verifyCertificate(text, createPublicKey(public_key));
 }
 
 /** Reads a public key in PEM, or the answer of the endpoint that shows it; undefined if it is neither. */

@@ -1,4 +1,4 @@
-// An export as a zip archive, for the person whom it is about: pages to read and, beside each, the same lines of JSON. A page has
+// An export as a zip archive, for the person whom it is about: pages to read and, beside each, the same as CSV and as lines of JSON. A page has
 // so few records that a browser shows it at once, and so many are in memory at a time. The list of files ends an archive, so one that broke
 // off opens nowhere.
 
@@ -8,15 +8,20 @@ import { userExports } from '../../contract/limits.js';
 import { ZipFile } from '../../packages/yazl.js';
 import { exportPageStepCharacters } from '../../tuning.js';
 import { type ExportedLine, pageOf } from './page.js';
+import { sheetOf } from './sheet.js';
+import type { Times } from './times.js';
 
 type File = { readonly name: string; readonly pieces: Iterable<Buffer> };
 
+/** How a person reads it. `environments`: their names by app_id. */
+export type ReadingOf = { readonly times: Times; readonly environments: ReadonlyMap<string, string> };
+
 /** Yields the archive of all lines of an export, the last one included. Throws what `lines` throws, before the archive has its end. */
-export async function* archiveOf(lines: AsyncIterable<Lines>): AsyncGenerator<Buffer> {
+export async function* archiveOf(lines: AsyncIterable<Lines>, reading: ReadingOf): AsyncGenerator<Buffer> {
   const zip = new ZipFile();
   const output = zip.outputStream as Readable;
   const fill = async () => {
-    for await (const file of filesOf(lines)) await add(zip, file);
+    for await (const file of filesOf(lines, reading)) await add(zip, file);
     zip.end();
   };
   fill().catch((error) => output.destroy(error as Error));
@@ -49,7 +54,7 @@ function* piecesOf(parts: Iterable<string>): Generator<Buffer> {
   yield Buffer.from(piece);
 }
 
-async function* filesOf(lines: AsyncIterable<Lines>): AsyncGenerator<File> {
+async function* filesOf(lines: AsyncIterable<Lines>, reading: ReadingOf): AsyncGenerator<File> {
   const at = new Date();
   const nameOf = (page: number, ending: string) => `data-${page}.${ending}`;
   let number = 0;
@@ -58,13 +63,14 @@ async function* filesOf(lines: AsyncIterable<Lines>): AsyncGenerator<File> {
     const links = {
       previous: number > 1 ? nameOf(number - 1, 'html') : undefined,
       next: isLast ? undefined : nameOf(number + 1, 'html'),
+      table: nameOf(number, 'csv'),
       lines: nameOf(number, 'ndjson'),
     };
-    const page = pageOf(
-      texts.map((text) => JSON.parse(text) as ExportedLine),
-      { at, number, links },
-    );
+    const records = texts.map((text) => JSON.parse(text) as ExportedLine);
+    const { times, environments } = reading;
+    const page = pageOf(records, { at, number, links, times, environments });
     yield { name: nameOf(number, 'html'), pieces: piecesOf(page) };
+    yield { name: links.table, pieces: piecesOf(sheetOf(records, times, environments)) };
     yield { name: nameOf(number, 'ndjson'), pieces: piecesOf(texts.map((text) => `${text}\n`)) };
   }
 }

@@ -1,15 +1,22 @@
 // A page of an export for the person whom it is about: HTML that needs nothing from elsewhere and runs nothing. It shows every field of
 // every line, so a kind or a field that is new is shown too, under its own name.
 
+import type { Times } from './times.js';
+
 export type ExportedLine = { readonly kind: string } & Readonly<Record<string, unknown>>;
 
 export type PageOptions = {
   readonly at: Date;
   readonly number: number;
+  /** Writes times as the reader wants them. */
+  readonly times: Times;
+  /** The names of environments by app_id. */
+  readonly environments: ReadonlyMap<string, string>;
   /** Names of files beside the page. */
   readonly links: {
     readonly previous: string | undefined;
     readonly next: string | undefined;
+    readonly table: string;
     readonly lines: string;
   };
 };
@@ -29,7 +36,6 @@ const kinds: Readonly<Record<string, { readonly title: string; readonly text: st
 };
 
 const labels: Readonly<Record<string, string>> = {
-  app_id: 'Environment',
   identity: 'Identity',
   user_id: 'Anonymous number',
   user_ids: 'Anonymous numbers',
@@ -43,26 +49,20 @@ const labels: Readonly<Record<string, string>> = {
 };
 
 const style = `
-body { font: 15px/1.5 system-ui, sans-serif; color: #1b1f24; background: #fff; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-h1 { font-size: 1.6rem } h2 { font-size: 1.2rem; margin-top: 2.5rem } p { max-width: 42rem }
-article { border: 1px solid #d5d9de; border-radius: 6px; padding: .6rem .9rem; margin: .6rem 0; break-inside: avoid }
-h3 { font-size: 1rem; margin: 0 0 .3rem; overflow-wrap: anywhere } time { font-weight: normal; color: #57606a; float: right }
-dl { display: grid; grid-template-columns: minmax(8rem, 14rem) 1fr; gap: .15rem 1rem; margin: 0 }
-dt { color: #57606a; overflow-wrap: anywhere } dd { margin: 0; overflow-wrap: anywhere; white-space: pre-wrap }
+body { font: 15px/1.5 system-ui, sans-serif; color: #1b1f24; background: #fff; max-width: 64rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.6rem } h2 { font-size: 1.3rem; margin-top: 2.5rem } h3 { font-size: 1.05rem; margin: 1.5rem 0 0 } p { max-width: 42rem; margin: .4rem 0 }
+table { width: 100%; border-collapse: collapse } tr { break-inside: avoid }
+th, td { padding: .35rem .8rem .35rem 0; border-bottom: 1px solid #d5d9de; text-align: left; vertical-align: top; overflow-wrap: anywhere }
+th, dt { color: #57606a; font-weight: normal } time { white-space: nowrap }
+dl { display: grid; grid-template-columns: minmax(5rem, 12rem) 1fr; gap: .1rem .8rem; margin: 0 }
+dt { overflow-wrap: anywhere } dd { margin: 0; overflow-wrap: anywhere; white-space: pre-wrap }
+@media (max-width: 40rem) { thead { display: none } tr, td { display: block } td { border: 0; padding: .1rem 0 } tr { border-bottom: 1px solid #d5d9de } }
 `;
 
-/** The page of some lines, part by part: by kind, and within a kind by time. */
-export function* pageOf(
-  lines: readonly ExportedLine[],
-  { at, number, links }: PageOptions,
-): Generator<string> {
+/** The page of some lines, part by part: by environment, in it by kind, and within a kind by time. */
+export function* pageOf(lines: readonly ExportedLine[], options: PageOptions): Generator<string> {
+  const { at, number, links, times, environments } = options;
   const end = lines.find(({ kind }) => kind === 'end');
-  const byKind = new Map<string, ExportedLine[]>();
-  for (const line of lines) {
-    const its = byKind.get(line.kind);
-    if (its !== undefined) its.push(line);
-    else if (line !== end) byKind.set(line.kind, [line]);
-  }
   const way = [
     links.previous === undefined ? [] : `<a href="${links.previous}">Previous page</a>`,
     links.next === undefined ? [] : `<a href="${links.next}">Next page</a>`,
@@ -79,35 +79,74 @@ export function* pageOf(
 <style>${style}</style>
 </head>
 <body>
+<main>
 <h1>${title}</h1>
-<p>Exported on ${shownTime(at.toISOString())}. All times are in UTC. The file ${links.lines} has the same as this page, for programs.</p>
+<p>Exported on ${times.shown(at.toISOString())}. All times are of the zone ${escaped(times.zone)}. The same is in ${links.table}, for spreadsheets, and in ${links.lines}, for programs.</p>
 ${nav}`;
-  for (const [kind, its] of byKind) yield* sectionOf(kind, its);
+  for (const [appId, ofEnvironment] of grouped(
+    lines.filter((line) => line !== end),
+    ({ app_id }) => String(app_id ?? ''),
+  )) {
+    yield `<section>\n<h2>${escaped(environments.get(appId) ?? `Environment ${appId}`)}</h2>\n`;
+    for (const [kind, its] of grouped(ofEnvironment, (line) => line.kind)) yield* tableOf(kind, its, times);
+    yield '</section>\n';
+  }
   if (end !== undefined)
     yield `<p>This is the end: ${end.records} ${end.records === 1 ? 'record' : 'records'} in all.</p>\n`;
-  yield `${nav}</body>\n</html>\n`;
+  yield `${nav}</main>\n</body>\n</html>\n`;
 }
 
-function* sectionOf(kind: string, lines: readonly ExportedLine[]): Generator<string> {
+/** By what they have in common, in the order of the first of each. */
+function grouped(
+  lines: readonly ExportedLine[],
+  by: (line: ExportedLine) => string,
+): ReadonlyMap<string, readonly ExportedLine[]> {
+  const groups = new Map<string, ExportedLine[]>();
+  for (const line of lines) {
+    const its = groups.get(by(line));
+    if (its === undefined) groups.set(by(line), [line]);
+    else its.push(line);
+  }
+  return groups;
+}
+
+function* tableOf(kind: string, lines: readonly ExportedLine[], times: Times): Generator<string> {
   const { title, text } = kinds[kind] ?? { title: kind, text: '' };
-  yield `<section>\n<h2>${escaped(title)}</h2>\n<p>${text}</p>\n`;
   const timed = lines.map((line) => ({ line, time: timeOf(line) }));
   timed.sort((a, b) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0));
-  for (const { line, time } of timed) yield articleOf(line, time);
-  yield '</section>\n';
+  const hasTime = timed.some(({ time }) => time !== '');
+  const hasEvent = lines.some(({ event }) => typeof event === 'string');
+  const heads = [...(hasTime ? ['When'] : []), ...(hasEvent ? ['Event'] : []), 'Known as', 'Details'];
+  yield `<h3>${escaped(title)}</h3>\n<p>${text}</p>\n<table>\n<thead><tr>${heads.map((head) => `<th>${head}</th>`).join('')}</tr></thead>\n<tbody>\n`;
+  for (const { line, time } of timed) {
+    const { kind: _, app_id: __, event, time: ___, identity, user_id, columns, row, ...fields } = line;
+    const { identity: inRow, ...others } = row === undefined ? {} : rowOf(columns, row);
+    const details = { ...fields, ...others, ...(inRow === identity ? {} : { identity: inRow }) };
+    const cells = [
+      ...(hasTime ? [time === '' ? '' : timeTag(time, times)] : []),
+      ...(hasEvent ? [typeof event === 'string' ? `<bdi>${escaped(event)}</bdi>` : ''] : []),
+      knownAs(identity, user_id),
+      listOf(details, true, times),
+    ];
+    yield `<tr>${cells.map((cell) => `<td>${cell}</td>`).join('')}</tr>\n`;
+  }
+  yield '</tbody>\n</table>\n';
+}
+
+function knownAs(identity: unknown, userId: unknown): string {
+  const names = [
+    ...(typeof identity === 'string' && identity !== '' ? [escaped(identity)] : []),
+    ...(userId == null || userId === '' ? [] : [`number ${escaped(String(userId))}`]),
+  ];
+  return names.map((name) => `<bdi>${name}</bdi>`).join('<br>');
 }
 
 function timeOf({ time, failed_at, received_at }: ExportedLine): string {
   return String(time ?? failed_at ?? received_at ?? '');
 }
 
-function articleOf({ kind, event, time, columns, row, ...fields }: ExportedLine, shown: string): string {
-  const head = [
-    shown === '' ? '' : `<time>${escaped(shownTime(shown))}</time>`,
-    typeof event === 'string' ? `<bdi>${escaped(event)}</bdi>` : '',
-  ].join('');
-  const pairs = { ...fields, ...(row === undefined ? {} : rowOf(columns, row)) };
-  return `<article>${head === '' ? '' : `<h3>${head}&nbsp;</h3>`}${listOf(pairs, true)}</article>\n`;
+function timeTag(iso: string, times: Times): string {
+  return `<time datetime="${escaped(iso)}">${escaped(times.shown(iso))}</time>`;
 }
 
 /** The values of a record that was set aside, under the names of their columns. */
@@ -125,26 +164,24 @@ function parsed(text: string): unknown {
   }
 }
 
-function listOf(fields: Readonly<Record<string, unknown>>, isOurs: boolean): string {
+/** Of records without an idempotency key. */
+const noNumber = '00000000-0000-0000-0000-000000000000';
+
+function listOf(fields: Readonly<Record<string, unknown>>, isOurs: boolean, times: Times): string {
   const items = Object.entries(fields).flatMap(([name, value]) => {
     // Where nothing is. What the sender named and left empty is shown as empty.
-    if (isOurs && (value === null || value === '')) return [];
+    if (isOurs && (value === null || value === undefined || value === '' || value === noNumber)) return [];
     // What the sender named keeps its name.
     const label = `<dt><bdi>${escaped((isOurs && labels[name]) || name)}</bdi></dt>`;
     if (typeof value === 'object' && !Array.isArray(value)) {
       const inner = value as Readonly<Record<string, unknown>>;
-      return Object.keys(inner).length === 0 ? [] : [`${label}<dd>${listOf(inner, false)}</dd>`];
+      return Object.keys(inner).length === 0 ? [] : [`${label}<dd>${listOf(inner, false, times)}</dd>`];
     }
     const isTime = isOurs && name.endsWith('_at');
     const text = Array.isArray(value) ? value.join(', ') : String(value);
-    return [`${label}<dd><bdi>${escaped(isTime ? shownTime(text) : text)}</bdi></dd>`];
+    return [`${label}<dd><bdi>${isTime ? timeTag(text, times) : escaped(text)}</bdi></dd>`];
   });
-  return `<dl>${items.join('')}</dl>`;
-}
-
-/** `2026-03-01T12:30:00.250Z` as a person writes it. */
-function shownTime(iso: string): string {
-  return iso.replace(/^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z$/, '$1 $2');
+  return items.length === 0 ? '' : `<dl>${items.join('')}</dl>`;
 }
 
 const entities: Readonly<Record<string, string>> = {

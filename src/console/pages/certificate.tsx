@@ -1,0 +1,209 @@
+// Certificates of deletions: as a page to print, and the page where anybody sees whether one is genuine.
+
+import { useEffect, useState } from 'preact/hooks';
+import { type Account, ApiError, call, part } from '../api.js';
+import type { Answer } from '../commands.js';
+import { Facts, Loaded, Problem, Time } from '../parts/parts.js';
+import { useLoad } from '../parts/resource.js';
+import { RowsByTable } from '../parts/rows-by-table.js';
+import { hash, onLink } from '../router.js';
+import { may } from '../session.js';
+
+type Signed = Answer<'showCertificate'>;
+type Certificate = Signed['certificate'];
+
+/** Who submitted a deletion, as far as the reader may know. */
+async function askerOf({ deletion_request_id: id, account_id, submitted_by }: Certificate): Promise<string> {
+  const kind =
+    submitted_by === undefined
+      ? 'a program with an API key'
+      : submitted_by === 'person'
+        ? 'a person of the console'
+        : 'a program with ADMIN_TOKEN';
+  if (!may('listAudit')) return kind;
+  const query = `account_id=${part(account_id)}&action=submit_deletion&deletion_request_id=${part(id)}`;
+  const lines = await call<Answer<'listAudit'>>('GET', `/audit?${query}`);
+  const [line] = lines.filter(({ outcome }) => outcome === 'done');
+  return line?.actor === 'person' ? line.actor_name : kind;
+}
+
+/** The page to print; its address names the request behind the hash. */
+export function CertificatePage() {
+  const id = hash.value;
+  const loaded = useLoad(id, async () => {
+    const [signed, accounts] = await Promise.all([
+      call<Signed>('GET', `/deletions/${part(id)}/certificate`),
+      call<Answer<'listAccounts'>>('GET', '/accounts'),
+    ]);
+    const account = accounts.find(({ account_id }) => account_id === signed.certificate.account_id);
+    return { signed, account, asker: await askerOf(signed.certificate) };
+  });
+  return (
+    <main class="paper">
+      <Loaded from={loaded}>
+        {({ signed, account, asker }) => (
+          <>
+            <h1>Certificate of deletion</h1>
+            <CertificateText certificate={signed.certificate} account={account} asker={asker} />
+            <h2>Signature</h2>
+            <Facts
+              of={[
+                ['Key', <code key="key">{signed.signature.key_id}</code>],
+                ['Ed25519', <code key="value">{signed.signature.value}</code>],
+              ]}
+            />
+            <p>
+              Whether it is genuine is shown at {location.origin}/verify, where its file is to be dropped:
+              deletion-{id}.json.
+            </p>
+            <p class="buttons screen">
+              <button type="button" class="primary" onClick={() => print()}>
+                Print
+              </button>
+              <a
+                class="button"
+                href={`/admin/v1/deletions/${part(id)}/certificate`}
+                download={`deletion-${id}.json`}
+              >
+                Download its file
+              </a>
+              <a class="button" href="/deletions" onClick={onLink}>
+                Back
+              </a>
+            </p>
+          </>
+        )}
+      </Loaded>
+    </main>
+  );
+}
+
+const tablesInWords: Readonly<Record<string, string>> = {
+  stored_events: 'events',
+  stored_user_properties: 'user properties',
+  stored_user_identities: 'identifications',
+  failed_events: 'rows set aside',
+};
+
+function CertificateText(props: {
+  readonly certificate: Certificate;
+  readonly account?: Account | undefined;
+  readonly asker?: string;
+}) {
+  const { certificate: said, account, asker } = props;
+  const time = (at: string | undefined) => at && <Time at={at} to="second" />;
+  return (
+    <>
+      <Facts
+        of={[
+          ['Account', account?.name ?? said.account_id],
+          ['Request', <code key="id">{said.deletion_request_id}</code>],
+          ['Reference', said.reference],
+          ['Submitted', time(said.submitted_at)],
+          ['By', asker],
+          ['Hidden from every query', time(said.hidden_at)],
+          ['Counted, and nothing left', time(said.verified_at)],
+          ['Complete', time(said.completed_at)],
+          ['Last backup with the data ends', time(said.backups_end_at)],
+          ['Users named', said.users.toLocaleString()],
+          ['Users with data', said.users_found?.toLocaleString()],
+          ['Records deleted', said.rows_deleted.toLocaleString()],
+          ['Counted', said.tables_counted?.map((table) => tablesInWords[table] ?? table).join(', ')],
+        ]}
+      />
+      {said.users_found === 0 && (
+        <p>
+          <strong>None of the named users had any data.</strong>
+        </p>
+      )}
+      <RowsByTable found={said.found} account={account ?? { environments: [] }} />
+      <p>{said.statement?.replace('table in tables_counted', 'kind of record named above')}</p>
+    </>
+  );
+}
+
+type Checked = Answer<'showVerified'>;
+
+/** For everybody, without signing in. */
+export function VerifyPage() {
+  const [name, setName] = useState('');
+  const [checked, setChecked] = useState<Checked | undefined>(undefined);
+  const [fault, setFault] = useState('');
+  const [isOver, setIsOver] = useState(false);
+  const check = async (file: File | undefined) => {
+    if (file === undefined) return;
+    setName(file.name);
+    setChecked(undefined);
+    setFault('');
+    try {
+      setChecked(await checkText(await file.text()));
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      setFault(error.message);
+    }
+  };
+  // Anywhere on the page: a file that is dropped beside a field would replace the page.
+  useEffect(() => {
+    const over = (event: DragEvent) => {
+      event.preventDefault();
+      setIsOver(event.type === 'dragover');
+      if (event.type === 'drop') void check(event.dataTransfer?.files[0]);
+    };
+    const kinds = ['dragover', 'dragleave', 'drop'] as const;
+    for (const kind of kinds) addEventListener(kind, over);
+    return () => {
+      for (const kind of kinds) removeEventListener(kind, over);
+    };
+  }, []);
+  return (
+    <main class="paper">
+      <h1>Is this certificate genuine?</h1>
+      <p>
+        Whoever had users deleted here gets a certificate: a file that says what was deleted when, and that
+        this service has signed. Drop the file to see whether the signature is ours and nothing was changed.
+        Nothing of it is kept.
+      </p>
+      <div class={isOver ? 'card drop over' : 'card drop'}>
+        <div class="field">
+          <label for="certificate-file">Drop a certificate here, or choose its file</label>
+          <input
+            id="certificate-file"
+            type="file"
+            accept=".json,application/json"
+            onChange={(event) => void check(event.currentTarget.files?.[0])}
+          />
+        </div>
+      </div>
+      <Problem text={fault} />
+      {checked !== undefined && (
+        <section class="card" aria-label="The result">
+          {checked.genuine ? (
+            <>
+              <p role="status">
+                <span class="chip good">genuine</span> {name} was signed by this service, and nothing was
+                changed. It says:
+              </p>
+              <CertificateText certificate={checked.certificate as unknown as Certificate} />
+            </>
+          ) : (
+            <p role="alert">
+              <span class="chip bad">not genuine</span> {name} proves nothing: {checked.reason}.
+            </p>
+          )}
+        </section>
+      )}
+    </main>
+  );
+}
+
+async function checkText(text: string): Promise<Checked> {
+  const response = await fetch('/admin/v1/certificates/check', {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: text,
+  }).catch(() => undefined);
+  if (response?.ok) return (await response.json()) as Checked;
+  if (response?.status === 413 || response?.status === 400)
+    return { genuine: false, reason: 'this is not a certificate' };
+  throw new ApiError(response?.status ?? 0, 'The service does not answer now. Try again in a while.');
+}

@@ -1,0 +1,55 @@
+// Whether a certificate of a deletion is genuine, for whoever has one: without signing in. It says nothing that the certificate does not
+// say, and costs milliseconds, in turns by the network of who asks.
+
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { administrationAnswers as answers } from '../../contract/administration-answers.js';
+import { Unavailable } from '../../contract/errors.js';
+import { bodies, certificateChecks } from '../../contract/limits.js';
+import type { Log } from '../../log.js';
+import { createPlaces } from '../../places.js';
+import { verifyOwn } from '../../privacy/deletion/certificate.js';
+import type { Redis } from '../../redis/client.js';
+import { adminOperation, adminTags } from '../openapi/administration.js';
+import { readJsonBody } from '../protocol/body.js';
+import { networkOf } from '../protocol/caller-address.js';
+import { attendOrRefuse } from '../protocol/failed.js';
+import type { Route } from '../protocol/server.js';
+import { adminGuard, failingAdministration } from './admin-caller.js';
+
+export type CertificateCheckOptions = {
+  readonly redis: Redis;
+  readonly clickhouse: ClickHouseClient;
+  readonly log: Log;
+};
+
+export function certificateCheckRoute({ redis, clickhouse, log }: CertificateCheckOptions): Route {
+  const places = createPlaces(certificateChecks);
+  return {
+    method: 'post',
+    path: '/admin/v1/certificates/check',
+    doc: adminOperation(
+      'POST /certificates/check',
+      {
+        id: 'checkCertificate',
+        tag: adminTags.open,
+        summary: 'Whether a certificate of a deletion is genuine',
+        description: 'The body is the certificate as it came. For everybody, without credentials.',
+        anyBody: true,
+        answer: answers.showVerified,
+      },
+      { ...adminGuard, security: [{}] },
+    ),
+    handle: (exchange) => {
+      const holder = { account: networkOf(exchange.address) };
+      readJsonBody(exchange, bodies.adminListBytesMax, (_, bytes) => {
+        const text = bytes.toString('utf8');
+        const work = async () => {
+          const found = await places.within(holder, () => verifyOwn(redis, clickhouse, text));
+          if (found === 'busy') throw new Unavailable('Too many certificates at once: ask again in a while.');
+          exchange.reply(200, JSON.stringify(found), [['Cache-Control', 'no-store']]);
+        };
+        attendOrRefuse(exchange, failingAdministration(log), work());
+      });
+    },
+  };
+}

@@ -1,0 +1,58 @@
+// The lines of a page as CSV, for spreadsheets: a row for each, and a column for each property, as far as a sheet has room for them.
+
+import { csvOf } from '../../parsing/csv/write.js';
+import type { ExportedLine } from './page.js';
+import type { Times } from './times.js';
+
+/** Others are together in one column. */
+const propertyColumnsMax = 200;
+const plain = ['time', 'event', 'identity', 'user_id'];
+const rest = 'other properties';
+
+/** The mark by which spreadsheets know the encoding. */
+const mark = '\uFEFF';
+
+export function* sheetOf(
+  lines: readonly ExportedLine[],
+  times: Times,
+  environments: ReadonlyMap<string, string>,
+): Generator<string> {
+  const records = lines.filter(({ kind }) => kind !== 'end');
+  const fields = new Set(plain);
+  const properties = new Set<string>();
+  for (const { kind: _, app_id: __, properties: own, ...others } of records) {
+    for (const name of Object.keys(others)) fields.add(name);
+    for (const name of Object.keys(propertiesOf(own)))
+      if (properties.size < propertyColumnsMax) properties.add(name);
+  }
+  const head = ['environment', 'kind', ...fields, ...[...properties].map((name) => `property ${name}`), rest];
+  yield `${mark}${csvOf([head])}\r\n`;
+  for (const { kind, app_id: appId, properties: own, ...others } of records) {
+    const all = propertiesOf(own);
+    const left = Object.entries(all).filter(([name]) => !properties.has(name));
+    const row = [
+      environments.get(String(appId)) ?? String(appId ?? ''),
+      kind,
+      ...[...fields].map((name) => {
+        const text = textOf((others as Readonly<Record<string, unknown>>)[name]);
+        return name === 'time' || name.endsWith('_at') ? times.shown(text) : text;
+      }),
+      // What the sender named stays as it was sent.
+      ...[...properties].map((name) => textOf(Object.hasOwn(all, name) ? all[name] : undefined)),
+      left.length === 0 ? '' : JSON.stringify(Object.fromEntries(left)),
+    ];
+    yield `${csvOf([row])}\r\n`;
+  }
+}
+
+function propertiesOf(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
+}
+
+function textOf(value: unknown): string {
+  if (value === null || value === undefined) return '';
+  if (typeof value === 'string') return value;
+  return Array.isArray(value) && value.every((each) => typeof each === 'string')
+    ? value.join(', ')
+    : JSON.stringify(value);
+}
