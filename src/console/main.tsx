@@ -43,7 +43,7 @@ function Shell({ person: self }: { readonly person: Person }) {
     return accounts.value;
   });
   const shown = pages.filter(({ isFor }) => isFor?.() ?? true);
-  const page = shown.find((each) => each.path === path.value);
+  const page = shown.find((each) => each.path === path.value || each.formerly === path.value);
   useEffect(loadAhead, []);
   useEffect(() => {
     document.title = `${page?.title ?? 'No such page'} · Sluice`;

@@ -170,7 +170,7 @@ describe('the console', { skip }, () => {
     await dialog.getByRole('button', { name: 'Close' }).click();
     await page.getByRole('table', { name: 'Deletions' }).getByText('complete', { exact: true }).waitFor();
     await page.getByRole('button', { name: /^Evidence of/ }).click();
-    await dialog.getByText('4, of which 3 had rows').waitFor();
+    await dialog.getByText('4, of which 3 had data').waitFor();
     await dialog.getByText('ticket 4711').waitFor();
     const counted = dialog.getByRole('table', { name: 'What was found of each user' }).getByRole('row');
     await counted.nth(4).waitFor();
@@ -181,7 +181,7 @@ describe('the console', { skip }, () => {
       dialog.getByRole('button', { name: 'Download what was found of all users' }),
     );
     assert.deepEqual(csv.split('\r\n'), [
-      'place in the list,rows,similar users',
+      'line of your list,records,similar users',
       '1,1,0',
       '2,1,0',
       '3,1,0',
@@ -607,7 +607,7 @@ describe('the console', { skip }, () => {
     await fail(row('Mended', 0, 'null'), row('Still bad', 1, '-1'));
     const page = await newPage();
     await enter(page, sluice, 'retries@example.com', 'operator');
-    await openPage(page, 'Data quality');
+    await openPage(page, 'Operations');
     const rows = page
       .getByRole('table', { name: 'Rows that ClickHouse refused' })
       .locator('tbody')
@@ -890,21 +890,20 @@ describe('the console', { skip }, () => {
 
     const operators = await newPage();
     await enter(operators, sluice, 'runs@example.com', 'operator');
+    await openPage(operators, 'Operations');
     const processes = operators.getByRole('table', { name: 'Processes' });
     await processes.getByRole('cell', { name: 'api', exact: true }).waitFor();
     await processes.getByRole('cell', { name: 'worker', exact: true }).waitFor();
     await operators.getByRole('meter', { name: 'Use of the backlog' }).waitFor();
-    await openPage(operators, 'Settings');
     const stores = operators.getByRole('table', { name: 'Redis and ClickHouse' }).getByRole('row');
     await stores.filter({ hasText: /^Redisanswers\d/ }).waitFor();
     await stores.filter({ hasText: /^ClickHouseanswers\d/ }).waitFor();
     const shards = operators.getByRole('table', { name: 'Shards, and what waits in them' });
     await shards.getByRole('cell', { name: 'works' }).first().waitFor();
-    await openPage(operators, 'Overview');
-    await processes.getByRole('cell', { name: 'api', exact: true }).waitFor();
     await sluice.workers[0]?.sigterm();
-    await operators.getByText('No worker runs').waitFor();
     await processes.getByRole('cell', { name: 'worker', exact: true }).waitFor({ state: 'detached' });
+    await openPage(operators, 'Overview');
+    await operators.getByText('No worker runs').waitFor();
     assert.deepEqual(faults, []);
   });
 

@@ -81,9 +81,9 @@ describe('the console', { skip }, () => {
       }
       assert.fail(`${name} is not reached`);
     };
-    await tabTo('Privacy and security');
+    await tabTo('Keys and access');
     await page.keyboard.press('Enter');
-    await page.getByRole('heading', { name: 'Privacy and security' }).waitFor();
+    await page.getByRole('heading', { name: 'Keys and access' }).waitFor();
     await page.getByRole('button', { name: 'Create API key' }).waitFor();
     await tabTo('Create API key');
     await page.keyboard.press('Enter');
@@ -197,7 +197,7 @@ describe('the console', { skip }, () => {
     await page.getByRole('button', { name: 'Remove invited@example.com' }).click();
     await page.getByRole('button', { name: 'Remove person' }).click();
     await page.getByRole('dialog').waitFor({ state: 'detached' });
-    await openPage(guest, 'Privacy and security');
+    await openPage(guest, 'Keys and access');
     await guest.getByText('Your session has ended').waitFor();
     await guest.getByRole('form', { name: 'Sign in' }).waitFor();
   });
@@ -207,7 +207,7 @@ describe('the console', { skip }, () => {
     const [page, second] = [await newPage(), await newPage()];
     await enter(page, sluice, 'writes@example.com', 'administrator', of.accountId);
     await enter(second, sluice, 'writes-too@example.com', 'administrator', of.accountId);
-    for (const each of [page, second]) await openPage(each, 'Privacy and security');
+    for (const each of [page, second]) await openPage(each, 'Keys and access');
     await page.getByLabel('URL to call').fill('http://10.0.0.1/hook');
     await page.getByRole('button', { name: 'Set callback' }).click();
     await page.getByRole('alert').getByText('an address that callbacks may not reach').waitFor();
@@ -323,7 +323,7 @@ describe('the console', { skip }, () => {
           `${role} ${name}`,
         );
       if (role === 'administrator') continue;
-      await openPage(page, 'Privacy and security');
+      await openPage(page, 'Keys and access');
       await page.getByRole('heading', { name: 'API keys' }).waitFor();
       await page.getByRole('table', { name: 'API keys' }).waitFor();
       for (const name of ['Create API key', 'Create write key', /^Rotate/, /^Revoke/]) {
@@ -365,7 +365,7 @@ describe('the console', { skip }, () => {
       this_one: boolean;
     }[];
     for (const { id, this_one } of sessions) if (!this_one) await programs.ask('DELETE', `/sessions/${id}`);
-    await openPage(page, 'Privacy and security');
+    await openPage(page, 'Keys and access');
     await page.getByText('Your session has ended').waitFor();
   });
 
@@ -438,7 +438,7 @@ describe('the console', { skip }, () => {
     const page = await newPage();
     await page.addInitScript("Object.defineProperty(navigator, 'clipboard', { value: undefined })");
     await enter(page, sluice, 'copies@example.com', 'administrator', account.accountId);
-    await openPage(page, 'Privacy and security');
+    await openPage(page, 'Keys and access');
     const copy = page.getByRole('button', { name: 'Copy app ID of Main Production' });
     await copy.click();
     await copy.getByText('Copied').waitFor();
@@ -561,7 +561,7 @@ describe('the console', { skip }, () => {
   test('shows hostile names as text, and copies them as CSV that no spreadsheet computes', async () => {
     const page = await newPage();
     await enter(page, sluice, 'hostile@example.com', 'administrator', account.accountId);
-    await openPage(page, 'Privacy and security');
+    await openPage(page, 'Keys and access');
     await page.getByLabel('Name of the new key').fill('=HYPERLINK("http://evil.example"); @SUM(1)');
     await page.getByRole('button', { name: 'Create API key' }).click();
     await page.getByRole('cell', { name: '=HYPERLINK' }).first().waitFor();

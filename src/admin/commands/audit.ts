@@ -36,7 +36,7 @@ export const auditCommands = {
     given: {
       ...scope,
       who: time('Only of this name, such as an e-mail address.'),
-      action: time('Only this action.'),
+      action: time('Only this action, or these, separated by commas.'),
       deletion_request_id: time('Only about this deletion or export.'),
       case_id: time('Only what was done in this case, and with its deletions and exports.'),
       since: time('Only from this time on.'),
@@ -58,7 +58,7 @@ export const auditCommands = {
         account: accountId === undefined ? undefined : { accountId, appIds: own.map(({ app_id }) => app_id) },
         seen: principal.role === 'privacy' ? { actions: actionsOnUsers, by: caller } : undefined,
         who: asked.who,
-        action: asked.action,
+        wanted: asked.action?.split(','),
         requestId: asked.deletion_request_id,
         caseId: asked.case_id,
         sinceMs: msOf('since', asked.since),

@@ -1,6 +1,6 @@
 // Commands: users as privacy officers see them, their suppression, and exports.
 
-import { bodies, lengths } from '../../contract/limits.js';
+import { bodies, deletions, lengths } from '../../contract/limits.js';
 import { privacyOfficers } from '../../contract/roles.js';
 import { exportSchema } from '../../contract/schemas.js';
 import { Type } from '../../contract/typebox.js';
@@ -123,9 +123,18 @@ export const userCommands = {
         suppress: Type.Boolean({
           description: 'true: from now on no record of them is stored. false: they are free again.',
         }),
+        reference: Type.Optional(
+          Type.String({
+            maxLength: deletions.referenceMax,
+            description: 'Why, such as a ticket, for the audit log. It is kept, so it must not name a user.',
+          }),
+        ),
       },
       action: ({ suppress }) => (suppress ? 'suppress_users' : 'free_users'),
-      details: howMany,
+      details: ({ reference, ...named }) => ({
+        ...howMany(named),
+        ...(reference !== undefined && { reference }),
+      }),
       run: async (context, { account_id, users, suppress, case_id }) => {
         await checkOpenCase(context, account_id, case_id);
         return changeSuppression(context, account_id, users, suppress);

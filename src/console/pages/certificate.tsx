@@ -82,7 +82,7 @@ const tablesInWords: Readonly<Record<string, string>> = {
   stored_events: 'events',
   stored_user_properties: 'user properties',
   stored_user_identities: 'identifications',
-  failed_events: 'rows set aside',
+  failed_events: 'records set aside',
 };
 
 function CertificateText(props: {

@@ -1,18 +1,15 @@
-// Data quality: which records of an environment were refused, mended or ignored; for operators also the rows that ClickHouse
-// refused.
+// Data quality: which records of an environment were refused, corrected or ignored.
 
 import { useState } from 'preact/hooks';
 import { type OutcomeCode, outcomes } from '../../contract/outcomes.js';
-import { type Account, call, type EnvironmentOfList, part } from '../api.js';
+import { type Account, type EnvironmentOfList, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Chart, type Colour, type Line } from '../parts/chart.js';
 import { useEnvironment } from '../parts/environment.js';
 import { Choice } from '../parts/fields.js';
-import { Form } from '../parts/form.js';
 import { Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
-import { may } from '../session.js';
 import { Books } from './books.js';
 import { EventNames } from './event-names.js';
 
@@ -36,7 +33,6 @@ export function DataQuality({ account }: { readonly account: Account }) {
           <EventNames key={`names ${environment.app_id}`} environment={environment} />
         </>
       )}
-      {may('listFailed') && <FailedRows />}
     </>
   );
 }
@@ -164,12 +160,12 @@ function Counts({ stats }: { readonly stats: Answer<'showStats'> }) {
     (name) => [counted[name] ?? name, stats[name]] as const,
   );
   const mended = Object.entries(stats.mended).map(
-    ([name, count]) => [`Mended: ${name.replaceAll('_', ' ')}`, count] as const,
+    ([name, count]) => [`Corrected: ${name.replaceAll('_', ' ')}`, count] as const,
   );
   const rows = [...others, ...mended].filter(([, count]) => count > 0);
   return (
     <Table
-      caption="What was mended, ignored, repeated or suppressed"
+      caption="What was corrected, ignored, repeated or suppressed"
       rows={rows}
       keyOf={([what]) => what}
       empty="Nothing: all records were as they should be."
@@ -182,65 +178,5 @@ function Counts({ stats }: { readonly stats: Answer<'showStats'> }) {
         },
       ]}
     />
-  );
-}
-
-/** The service says it in UTC, without a time zone. */
-function failedAt({ failed_at }: Answer<'listFailed'>[number]): string {
-  return `${failed_at.replace(' ', 'T')}Z`;
-}
-
-type Sent = Answer<'retryFailed'>;
-
-function sentText({ retried, left }: Sent): string {
-  const stored = `${retried.toLocaleString()} ${retried === 1 ? 'row is' : 'rows are'} stored`;
-  if (left === 0) return `${stored}, none is left.`;
-  return `${stored}, ${left.toLocaleString()} left: refused again, or waiting for a deletion.`;
-}
-
-function FailedRows() {
-  const failed = useResource<Answer<'listFailed'>>('/failed');
-  const [sent, setSent] = useState<Sent | undefined>(undefined);
-  return (
-    <section class="card">
-      <h2>Rows that ClickHouse refused, in all accounts</h2>
-      <Loaded from={failed}>
-        {(data) => (
-          <>
-            <Table
-              caption="Rows that ClickHouse refused"
-              rows={data}
-              keyOf={({ table_name, segment, line }) => `${table_name} ${segment} ${line}`}
-              empty="None: ClickHouse has taken every row."
-              columns={[
-                {
-                  title: 'When',
-                  text: failedAt,
-                  cell: (each) => <Time at={failedAt(each)} />,
-                },
-                { title: 'Table', text: (each) => each.table_name },
-                { title: 'App ID', text: (each) => each.app_id, cell: (each) => <code>{each.app_id}</code> },
-                { title: 'Error', text: (each) => `${each.error_code} ${each.error}` },
-                { title: 'Bytes', text: (each) => each.bytes, number: true },
-              ]}
-            />
-            {data.length > 0 && (
-              <Form
-                label="Send failed rows again"
-                submit="Send again"
-                inline
-                work={async () => {
-                  setSent(await call<Sent>('POST', '/failed/retry'));
-                  failed.reload();
-                }}
-              >
-                <p class="beside">Send them again once the cause is corrected.</p>
-              </Form>
-            )}
-            <p role="status">{sent && sentText(sent)}</p>
-          </>
-        )}
-      </Loaded>
-    </section>
   );
 }

@@ -70,14 +70,14 @@ export function Evidence(props: {
         <dd>
           {deletion.targets.toLocaleString()}
           {deletion.users_found !== undefined &&
-            `, of which ${deletion.users_found.toLocaleString()} had rows`}
+            `, of which ${deletion.users_found.toLocaleString()} had data`}
         </dd>
       </dl>
       {deletion.found !== undefined && <RowsByTable found={deletion.found} account={account} />}
       {isComplete && deletion.users_found === 0 && (
         <p role="status">
-          <strong>It found nobody.</strong> None of these users had any rows. Names count exactly, with case
-          and blanks: if you expected rows, compare the list with the names on the page Users.
+          <strong>It found nobody.</strong> Nothing was held about any of these users. Names count exactly,
+          with case and blanks: if you expected data, compare the list with the names on the page Users.
         </p>
       )}
       {isComplete ? (
@@ -113,9 +113,9 @@ export function Evidence(props: {
   );
 }
 
-const header = ['place in the list', 'rows', 'similar users'];
+const header = ['line of your list', 'records', 'similar users'];
 
-/** What was counted for each user, by their place in the list, since no names are kept. */
+/** What was counted for each user, by their line in the list, since no names are kept. */
 function CountedUsers({ path, deletion }: { readonly path: string; readonly deletion: Deletion }) {
   const load = (cursor?: string) =>
     call<Page>('GET', `${path}/users${cursor === undefined ? '' : `?cursor=${part(cursor)}`}`);
@@ -148,9 +148,9 @@ function CountedUsers({ path, deletion }: { readonly path: string; readonly dele
             keyOf={({ place }) => String(place)}
             empty="Nothing is kept about single users."
             columns={[
-              { title: 'Place in the list', text: ({ place }) => place + 1 },
+              { title: 'Line of your list', text: ({ place }) => place + 1 },
               {
-                title: 'Rows',
+                title: 'Records',
                 text: ({ found, rows }) => (found ? rows : 'not found'),
                 number: true,
               },

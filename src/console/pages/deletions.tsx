@@ -104,7 +104,7 @@ export function Deletions({ account }: { readonly account: Account }) {
                     ),
                 },
                 {
-                  title: 'Rows found',
+                  title: 'Records found',
                   number: true,
                   text: (each) =>
                     each.found === undefined ? '' : each.found.reduce((sum, { rows }) => sum + rows, 0),

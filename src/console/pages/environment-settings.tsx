@@ -49,7 +49,7 @@ function Shown({ settings, close }: { readonly settings: SettingsOf; readonly cl
     <>
       <p>
         Records that are not as they should be are{' '}
-        {validation === 'strict' ? 'refused' : 'mended where possible'}. Events are kept{' '}
+        {validation === 'strict' ? 'refused' : 'corrected where possible'}. Events are kept{' '}
         {days === undefined ? 'for ever' : `for ${days.toLocaleString()} days`}.
         {allowed.length > 0 && ` These words may be identities: ${allowed.join(', ')}.`}
       </p>
@@ -111,7 +111,7 @@ function EnvironmentForm(props: {
         set={setValidation}
         options={[
           ['strict', 'are refused'],
-          ['lenient', 'are mended where possible'],
+          ['lenient', 'are corrected where possible'],
         ]}
       />
       {!environment.main && (

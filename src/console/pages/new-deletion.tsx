@@ -57,7 +57,7 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
       <p>
         All records of these users are deleted, in every environment of the account. This cannot be undone.{' '}
         {suppress
-          ? 'What is sent about them later is not stored until somebody frees them.'
+          ? 'What is sent about them later is not stored until the suppression is lifted.'
           : 'What is sent about them after the submission stays.'}
       </p>
       <Form

@@ -1,4 +1,4 @@
-// Overview: whether all is well, how many records arrive, and for operators the backlog and the processes.
+// Overview: whether all is well, and how many records arrive.
 
 import { useState } from 'preact/hooks';
 import { type Account, part } from '../api.js';
@@ -9,8 +9,6 @@ import { later } from '../parts/later.js';
 import { durationText, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { onLink } from '../router.js';
-import { may } from '../session.js';
-import { RunningParts } from './deployment.js';
 import { FirstEvent } from './first-event.js';
 
 const chart = later(() => import('../parts/chart.js'));
@@ -83,7 +81,6 @@ export function Overview({ account }: { readonly account: Account }) {
           )}
         </Loaded>
       </section>
-      {may('showDeployment') && <RunningParts />}
     </>
   );
 }

@@ -17,6 +17,8 @@ export function loadAhead(): void {
 
 export type Page = {
   readonly path: string;
+  /** An address that it had before. */
+  readonly formerly?: string;
   readonly title: string;
   /** Whether the page is for the person who is signed in; without this, it is for everybody. */
   readonly isFor?: () => boolean;
@@ -31,8 +33,9 @@ export const pages: readonly Page[] = [
     show: (account) => ofAccount(account, (chosen) => <Overview key={chosen.account_id} account={chosen} />),
   },
   {
-    path: '/privacy-and-security',
-    title: 'Privacy and security',
+    path: '/keys-and-access',
+    title: 'Keys and access',
+    formerly: '/privacy-and-security',
     show: (account) =>
       ofAccount(account, (chosen) => (
         <rest.Later>{({ Security }) => <Security key={chosen.account_id} account={chosen} />}</rest.Later>
@@ -82,6 +85,12 @@ export const pages: readonly Page[] = [
       ofAccount(account, (chosen) => (
         <rest.Later>{({ Live }) => <Live key={chosen.account_id} account={chosen} />}</rest.Later>
       )),
+  },
+  {
+    path: '/operations',
+    title: 'Operations',
+    isFor: () => may('showDeployment'),
+    show: () => <rest.Later>{({ Operations }) => <Operations />}</rest.Later>,
   },
   {
     path: '/settings',

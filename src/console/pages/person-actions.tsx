@@ -6,6 +6,7 @@ import { type Account, call, type Deletion, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { useCase } from '../parts/case.js';
 import { Confirm } from '../parts/dialog.js';
+import { Field } from '../parts/fields.js';
 import { may } from '../session.js';
 import { inRequest, type NameOfPerson, nameText } from './person-name.js';
 
@@ -21,6 +22,8 @@ export function PersonActions(props: {
   const of = `/accounts/${part(account.account_id)}`;
   const users = names.map(inRequest);
   const { inCase, field } = useCase(account);
+  const [reference, setReference] = useState('');
+  const why = reference.trim() === '' ? {} : { reference: reference.trim() };
   const isSuppressed = names.some(({ suppression }) => suppression.suppressed);
   const everywhere = `in every environment of ${account.name}`;
   const person = (
@@ -71,9 +74,23 @@ export function PersonActions(props: {
                 </p>
               )
             }
+            asks={
+              <Field
+                label="Why"
+                value={reference}
+                set={setReference}
+                hint="A reference of your own, such as a ticket. It is kept, so it must not name a user."
+                more={{ maxLength: 255 }}
+              />
+            }
             confirm={isSuppressed ? 'Store again' : 'Suppress user'}
             work={async () => {
-              await call('POST', `${of}/user_suppression`, { users, suppress: !isSuppressed, ...inCase });
+              await call('POST', `${of}/user_suppression`, {
+                users,
+                suppress: !isSuppressed,
+                ...why,
+                ...inCase,
+              });
               setSaid(isSuppressed ? 'The suppression is lifted.' : 'The user is suppressed.');
               await done();
             }}

@@ -6,9 +6,10 @@ import { type Account, call, type Deletion, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { ActionButton } from '../parts/form.js';
 import { Loaded, Time } from '../parts/parts.js';
-import { useLoad } from '../parts/resource.js';
+import { useLoad, useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 import { onLink } from '../router.js';
+import { may } from '../session.js';
 import { stateText, toneOf } from './deletion-words.js';
 import { PersonActions } from './person-actions.js';
 import { type Asked, type FoundPerson, nameText } from './person-name.js';
@@ -89,6 +90,7 @@ function Suppressions(props: { readonly names: FoundPerson['names']; readonly ac
             <>
               {' '}
               since <Time at={name.suppression.since} />
+              <Why account={account} since={name.suppression.since} />
             </>
           )}
           {name.suppression.app_ids !== undefined &&
@@ -96,6 +98,25 @@ function Suppressions(props: { readonly names: FoundPerson['names']; readonly ac
           .
         </p>
       ))}
+    </>
+  );
+}
+
+/** A suppression keeps no more than its time. Who did it and why is said if just one was noted in the minute before. */
+function Why({ account, since }: { readonly account: Account; readonly since: string }) {
+  const from = new Date(Date.parse(since) - 60_000).toISOString();
+  const query = `account_id=${part(account.account_id)}&action=suppress_users,submit_deletion&since=${part(from)}&until=${part(since)}`;
+  const { data = [] } = useResource<Answer<'listAudit'>>(may('listAudit') ? `/audit?${query}` : undefined);
+  const suppressing = data.filter(
+    ({ action, details }) => action === 'suppress_users' || 'suppress' in details,
+  );
+  const [line] = suppressing;
+  if (line === undefined || suppressing.length > 1) return null;
+  const { reference } = line.details as { readonly reference?: string };
+  return (
+    <>
+      {line.actor === 'person' && `, by ${line.actor_name}`}
+      {reference !== undefined && `, “${reference}”`}
     </>
   );
 }

@@ -3,6 +3,7 @@
 export { Visualizer } from '../visualizer/visualizer.js';
 export { DataQuality } from './data-quality.js';
 export { Live } from './live.js';
+export { Operations } from './operations.js';
 export { Reference } from './reference.js';
 export { Security } from './security.js';
 export { Settings } from './settings.js';

@@ -1,4 +1,4 @@
-// Privacy and security of an account: its app_ids, its API keys, and who may write to its environments.
+// Keys and access of an account: its app_ids, its API keys, and who may write to its environments.
 
 import { useState } from 'preact/hooks';
 import { type Account, call, type EnvironmentOfList, part } from '../api.js';
@@ -20,7 +20,10 @@ export function Security({ account }: { readonly account: Account }) {
   const main = account.environments.find((environment) => environment.main);
   return (
     <>
-      <h1>Privacy and security</h1>
+      <h1>Keys and access</h1>
+      <p class="muted above">
+        The privacy and security settings of your account: which programs may write, and which may delete.
+      </p>
       <section class="card">
         <h2>Environments</h2>
         <p class="muted">Every record that is sent names the app ID. It is not a secret.</p>

@@ -1,4 +1,4 @@
-// Settings: environments, people, accounts, the deployment, one's own access, and the audit log. Each person sees what they may do.
+// Settings: environments, people, accounts, one's own access, and the audit log. Each person sees what they may do.
 
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
@@ -14,7 +14,6 @@ import { roleNames, roleTexts } from '../parts/roles.js';
 import { Table } from '../parts/table.js';
 import { accounts, may, person } from '../session.js';
 import { AuditLog } from './audit-log.js';
-import { Deployment } from './deployment.js';
 import { EnvironmentSettings } from './environment-settings.js';
 import { OwnAccess } from './own-access.js';
 
@@ -52,7 +51,6 @@ function sectionsFor(account: Account | undefined): readonly Section[] {
     account !== undefined &&
       may('listPeople') && { id: 'people', title: 'People', show: () => <People account={account} /> },
     may('createAccount') && { id: 'accounts', title: 'Accounts', show: () => <Accounts /> },
-    may('showDeployment') && { id: 'deployment', title: 'Deployment', show: () => <Deployment /> },
     { id: 'access', title: 'Your access', show: () => <OwnAccess /> },
     may('listAudit') && { id: 'audit', title: 'Audit log', show: () => <AuditLog account={account} /> },
   ];

@@ -3,14 +3,12 @@
 import { useRef, useState } from 'preact/hooks';
 import type { UserKind } from '../../parsing/csv/user-list.js';
 import { type Account, ApiError, call, part } from '../api.js';
-import type { Answer } from '../commands.js';
 import { Choice, Field } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
-import { Loaded, Problem } from '../parts/parts.js';
-import { useResource } from '../parts/resource.js';
-import { usersText } from '../parts/user-list-form.js';
+import { Problem } from '../parts/parts.js';
 import { PersonFound } from './person.js';
 import type { FoundPerson } from './person-name.js';
+import { Suppressed } from './suppressed.js';
 
 /** How a person was asked for. */
 type Asked = { readonly kind: UserKind; readonly name: string };
@@ -90,29 +88,5 @@ export function Users({ account }: { readonly account: Account }) {
       )}
       <Suppressed account={account} />
     </>
-  );
-}
-
-/** The suppressions of the account. Their users are kept as hashes, so there are no names to list. */
-function Suppressed({ account }: { readonly account: Account }) {
-  const counts = useResource<Answer<'showSuppressed'>>(
-    `/accounts/${part(account.account_id)}/user_suppression`,
-  );
-  return (
-    <section class="card" aria-label="Suppressed users">
-      <h2>Suppressed users</h2>
-      <Loaded from={counts}>
-        {({ users, records }) => (
-          <p>
-            {users === 0 ? 'Nobody is suppressed.' : `${usersText(users)} suppressed.`}{' '}
-            {records.toLocaleString()} of their records were not stored.{' '}
-            <span class="muted">
-              Their names are not kept, only hashes of them: find a user above to see whether they are
-              suppressed.
-            </span>
-          </p>
-        )}
-      </Loaded>
-    </section>
   );
 }

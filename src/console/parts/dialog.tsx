@@ -66,6 +66,8 @@ export function Confirm(props: {
   /** Whether the button that opens the dialog warns, too. */
   readonly grave?: boolean;
   readonly says: ComponentChildren;
+  /** Fields. */
+  readonly asks?: ComponentChildren;
   readonly confirm: string;
   readonly work: () => Promise<void>;
 }) {
@@ -93,7 +95,9 @@ export function Confirm(props: {
               await props.work();
               close();
             }}
-          />
+          >
+            {props.asks}
+          </Form>
         </Dialog>
       )}
     </>

@@ -18,14 +18,14 @@ export function RowsByTable({
   }
   return (
     <Table
-      caption="Rows by environment"
+      caption="Records by environment"
       rows={[...sums]}
       keyOf={([key]) => key}
-      empty="No rows were found."
+      empty="No records were found."
       columns={[
         { title: 'Environment', text: ([key]) => key.split('\n')[0] ?? '' },
         { title: 'What', text: ([key]) => key.split('\n')[1] ?? '' },
-        { title: 'Rows', text: ([, rows]) => rows, number: true },
+        { title: 'Records', text: ([, rows]) => rows, number: true },
       ]}
     />
   );
@@ -35,5 +35,5 @@ const kindOf: Readonly<Record<string, string>> = {
   stored_events: 'events',
   stored_user_properties: 'user properties',
   stored_user_identities: 'identifications',
-  failed_events: 'failed rows',
+  failed_events: 'records set aside',
 };

@@ -1,7 +1,7 @@
 // What forms about a list of users share: the field for the list, pasted or from a file; the preview of what would be found; and
 // sending it, in several requests if it is long.
 
-import { useMemo, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { counts } from '../../contract/lengths.js';
 import type { ListChoices, UserKind, UserList } from '../../parsing/csv/user-list.js';
 import { type Account, ApiError, call, part } from '../api.js';
@@ -14,6 +14,7 @@ import { type ListReader, useListReader } from './list-reader.js';
 import { Problem } from './parts.js';
 import { RowsByTable } from './rows-by-table.js';
 import { Table } from './table.js';
+import { useWork } from './work.js';
 
 type Users = UserList['users'];
 
@@ -267,8 +268,9 @@ type Preview = Answer<'previewDeletion'>;
 type Previewed = { readonly of: string; readonly parts: readonly Preview[] };
 
 const perPreviewMax = counts.deletionTargetsMax;
+const previewAfterMs = 1_000;
 
-/** A button that asks what is held now about the users of the list, and the answer. */
+/** What is held now about the users of the list: asked for by itself once nobody changes the list any more, unless it is long. */
 export function PreviewOf(props: {
   readonly of: ListOfUsers;
   readonly account: Account;
@@ -278,6 +280,8 @@ export function PreviewOf(props: {
   const { list, name, kind } = of;
   const [previewed, setPreviewed] = useState<Previewed | undefined>(undefined);
   const [lookedUp, setLookedUp] = useState<number | undefined>(undefined);
+  const { busy, fault, begin } = useWork();
+  const tried = useRef('');
   const all = list.users.length;
   const preview = async (signal: AbortSignal) => {
     const parts: Preview[] = [];
@@ -295,9 +299,26 @@ export function PreviewOf(props: {
     }
     setPreviewed({ of: name, parts });
   };
+  useEffect(() => {
+    if (busy || all === 0 || all > perPreviewMax || tried.current === name) return;
+    const timer = setTimeout(() => {
+      tried.current = name;
+      begin(preview);
+    }, previewAfterMs);
+    return () => clearTimeout(timer);
+  }, [name, busy]);
+  const again = () => {
+    tried.current = name;
+    begin(preview);
+  };
   return (
     <>
-      <ActionButton button="Preview" disabled={all === 0} work={preview} />
+      <div class="act">
+        <button type="button" disabled={all === 0} aria-disabled={busy} onClick={again}>
+          {busy ? 'One moment…' : 'Preview'}
+        </button>
+        <Problem text={fault} />
+      </div>
       {lookedUp !== undefined && all > perPreviewMax && (
         <progress aria-label="Previewed" max={all} value={lookedUp} />
       )}
@@ -323,6 +344,12 @@ function Found(props: {
         {usersFound.toLocaleString()} found, {missing.toLocaleString()} not found
         {unclear.some(({ similar }) => similar > 0) && '; some look like others who are not on the list'}.
       </p>
+      {usersFound === 0 && (
+        <p class="problem">
+          Nobody of this list was found. Names count exactly, with case and blanks: compare some with the page
+          Users before you go on.
+        </p>
+      )}
       <RowsByTable found={parts.flatMap(({ found }) => found)} account={account} />
       {unclear.length > 0 && (
         <Table
@@ -334,7 +361,7 @@ function Found(props: {
           empty=""
           columns={[
             { title: 'User', text: nameOf },
-            { title: 'Rows', text: ({ found, rows }) => (found ? rows : 'not found'), number: true },
+            { title: 'Records', text: ({ found, rows }) => (found ? rows : 'not found'), number: true },
             {
               title: 'Similar',
               text: ({ similar }) => (similar === 0 ? '' : `${similar} in another case or with blanks`),

@@ -26,6 +26,7 @@ export const consolePaths = [
   '/',
   '/invitation',
   '/visualizer',
+  '/keys-and-access',
   '/privacy-and-security',
   '/users',
   '/deletions',
@@ -34,6 +35,7 @@ export const consolePaths = [
   '/verify',
   '/data-quality',
   '/live',
+  '/operations',
   '/settings',
   '/api',
 ];

@@ -16,7 +16,8 @@ export type AuditFilter = {
   readonly seen?: { readonly actions: readonly string[]; readonly by: string } | undefined;
   /** Who did it, by the name in the line. */
   readonly who?: string | undefined;
-  readonly action?: string | undefined;
+  /** One of these actions. */
+  readonly wanted?: readonly string[] | undefined;
   readonly requestId?: string | undefined;
   readonly caseId?: string | undefined;
   /** Milliseconds since 1970, both inclusive. */
@@ -53,7 +54,7 @@ type Asked = {
  * then begin with `prefix`.
  */
 function conditionsOf(filter: AuditFilter, prefix: string): { same: string[]; last: string[] } {
-  const { account, seen, who, action, requestId, caseId, sinceMs, untilMs } = filter;
+  const { account, seen, who, wanted, requestId, caseId, sinceMs, untilMs } = filter;
   const given = (value: unknown, condition: string) => (value === undefined ? [] : [condition]);
   const detail = (name: string) => `JSONExtractString(${prefix}details, '${name}')`;
   return {
@@ -63,7 +64,7 @@ function conditionsOf(filter: AuditFilter, prefix: string): { same: string[]; la
         "(has({actions:Array(String)}, action) OR (actor = 'person' AND actor_name = {by:String}))",
       ),
       ...given(who, 'actor_name = {who:String}'),
-      ...given(action, 'action = {action:String}'),
+      ...given(wanted, 'has({wanted:Array(String)}, action)'),
       ...given(sinceMs, "at >= fromUnixTimestamp64Milli({sinceMs:Int64}, 'UTC')"),
       ...given(untilMs, "at <= fromUnixTimestamp64Milli({untilMs:Int64}, 'UTC')"),
     ],

@@ -1,29 +1,34 @@
-// The deployment, for operators: the page Overview shows its processes and what waits, the page Settings its shards and stores.
+// Operations: what waits to be stored, the processes, the shards and stores, and the rows that ClickHouse refused. For operators.
 
 import type { Answer } from '../commands.js';
 import { bytesText, durationText, Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
+import { FailedRows } from './failed-rows.js';
 
 type Parts = Answer<'showDeployment'>;
 
 const everyMs = 10_000;
 
-function useParts() {
-  return useResource<Parts>('/deployment', everyMs);
-}
-
-/** What waits, and the processes. */
-export function RunningParts() {
+export function Operations() {
   return (
-    <Loaded from={useParts()}>
-      {(data) => (
-        <>
-          <Backlog parts={data} />
-          <Processes processes={data.processes} />
-        </>
-      )}
-    </Loaded>
+    <>
+      <h1>Operations</h1>
+      <Loaded from={useResource<Parts>('/deployment', everyMs)}>
+        {(data) => (
+          <>
+            <Backlog parts={data} />
+            <Processes processes={data.processes} />
+            <section class="card">
+              <h2>Stores and shards</h2>
+              <Stores parts={data} />
+              <Shards parts={data} />
+            </section>
+          </>
+        )}
+      </Loaded>
+      <FailedRows />
+    </>
   );
 }
 
@@ -80,23 +85,6 @@ function Processes({ processes }: Pick<Parts, 'processes'>) {
           },
         ]}
       />
-    </section>
-  );
-}
-
-/** The shards and the stores. */
-export function Deployment() {
-  return (
-    <section class="card">
-      <h2>Deployment</h2>
-      <Loaded from={useParts()}>
-        {(data) => (
-          <>
-            <Stores parts={data} />
-            <Shards parts={data} />
-          </>
-        )}
-      </Loaded>
     </section>
   );
 }

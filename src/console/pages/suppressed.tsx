@@ -1,0 +1,126 @@
+// The suppressed users of an account: how many, what was suppressed and lifted when and why, and lists of users to add or to lift. Their
+// names are kept as hashes, so there are none to list.
+
+import { useState } from 'preact/hooks';
+import { counts } from '../../contract/lengths.js';
+import { type Account, call, part } from '../api.js';
+import type { Answer } from '../commands.js';
+import { useCase } from '../parts/case.js';
+import { Dialog } from '../parts/dialog.js';
+import { forgetDrafts, useDraft } from '../parts/draft.js';
+import { Field } from '../parts/fields.js';
+import { Form } from '../parts/form.js';
+import { Loaded } from '../parts/parts.js';
+import { useResource } from '../parts/resource.js';
+import { ListFields, Sending, useListOfUsers, usersText } from '../parts/user-list-form.js';
+import { AuditLines } from './audit-lines.js';
+
+export function Suppressed({ account }: { readonly account: Account }) {
+  const path = `/accounts/${part(account.account_id)}/user_suppression`;
+  const found = useResource<Answer<'showSuppressed'>>(path);
+  const [open, setOpen] = useDraft<'' | 'suppress' | 'lift'>(`${account.account_id} suppression`, '');
+  const [changes, setChanges] = useState(0);
+  return (
+    <section class="card" aria-label="Suppressed users">
+      <div class="head">
+        <h2>Suppressed users</h2>
+        <div class="buttons">
+          <button type="button" onClick={() => setOpen('suppress')}>
+            Suppress a list
+          </button>
+          <button type="button" onClick={() => setOpen('lift')}>
+            Lift a list
+          </button>
+        </div>
+      </div>
+      <Loaded from={found}>
+        {({ users, records }) => (
+          <p>
+            {users === 0 ? 'Nobody is suppressed.' : `${usersText(users)} suppressed.`}{' '}
+            {records.toLocaleString()} of their records were not stored.{' '}
+            <span class="muted">
+              Their names are not kept, only hashes of them: find a user above to see whether they are
+              suppressed, and since when.
+            </span>
+          </p>
+        )}
+      </Loaded>
+      <AuditLines
+        key={changes}
+        of={{ account_id: account.account_id, action: 'suppress_users,free_users' }}
+        caption="What was suppressed and lifted"
+        file="suppressions"
+        empty="Nothing was suppressed or lifted yet. Deletions that suppress their users, too, are under Deletions."
+      />
+      {open !== '' && (
+        <ByList
+          account={account}
+          path={path}
+          isLifted={open === 'lift'}
+          close={() => {
+            setOpen('');
+            setChanges(changes + 1);
+            found.reload();
+          }}
+        />
+      )}
+    </section>
+  );
+}
+
+function ByList(props: {
+  readonly account: Account;
+  readonly path: string;
+  readonly isLifted: boolean;
+  readonly close: () => void;
+}) {
+  const { account, path, isLifted, close } = props;
+  const form = `${account.account_id} suppression ${isLifted}`;
+  const users = useListOfUsers(form, counts.exportUsersMax);
+  const [reference, setReference] = useDraft(`${form} reference`, '');
+  const { inCase, field } = useCase(account);
+  const left = usersText(users.list.users.length - (users.sent ?? 0));
+  const forget = () => {
+    forgetDrafts(form);
+    close();
+  };
+  const submit = async (signal: AbortSignal) => {
+    const why = reference.trim() === '' ? {} : { reference: reference.trim() };
+    const isDone = await users.send(signal, (some) =>
+      call('POST', path, { users: some, suppress: !isLifted, ...why, ...inCase }),
+    );
+    if (isDone) forget();
+  };
+  return (
+    <Dialog
+      title={isLifted ? 'Lift the suppression of users' : `Suppress users of ${account.name}`}
+      close={close}
+    >
+      <p>
+        {isLifted
+          ? 'From now on, what is sent about these users is stored again, in every environment of the account. Who is not suppressed stays as they are.'
+          : 'From now on, nothing that is sent about these users is stored, in every environment of the account. What is already stored stays. The senders are not told.'}
+      </p>
+      <Form
+        label={isLifted ? 'Lift a list' : 'Suppress a list'}
+        submit={isLifted ? `Store again what is sent about ${left}` : `Suppress ${left}`}
+        danger
+        stops
+        cannot={users.cannot}
+        cancel={forget}
+        work={submit}
+      >
+        <ListFields of={users} to={isLifted ? 'store again' : 'suppress'} />
+        <Field
+          label="Why"
+          value={reference}
+          set={setReference}
+          hint="A reference of your own, such as a ticket. It is kept, so it must not name a user."
+          more={{ maxLength: 255 }}
+        />
+        {field}
+        <Sending of={users} what={isLifted ? 'Lifted' : 'Suppressed'} />
+      </Form>
+    </Dialog>
+  );
+}
