@@ -25,7 +25,13 @@ export type AccountView = {
 };
 
 /** What holds for a whole account. */
-export type AccountSettings = { readonly due_days: number; readonly erase: 'now' | 'together' };
+export type AccountSettings = {
+  readonly due_days: number;
+  readonly erase: 'now' | 'together';
+  /** From how many users on a second person has to confirm a deletion. */
+  readonly confirm_from: number | 'none';
+  readonly second_factor: 'required' | 'optional';
+};
 
 export type EnvironmentView = { readonly app_id: string; readonly name: string; readonly main: boolean };
 
@@ -79,7 +85,15 @@ export async function setAccount(
   return changeRegistry(redis, ({ accounts }) => {
     const before = accounts.get(accountId);
     if (before === undefined) throw new AdministrationError(`there is no account ${accountId}`);
-    const document: Account = { ...before, ...settings };
+    const { confirm_from: _, second_factor: __, ...others } = before;
+    const after = { ...settingsOf(before), ...settings };
+    const document: Account = {
+      ...others,
+      due_days: after.due_days,
+      erase: after.erase,
+      ...(after.confirm_from !== 'none' && { confirm_from: after.confirm_from }),
+      ...(after.second_factor === 'required' && { second_factor: after.second_factor }),
+    };
     return {
       changes: [{ key: `account:${accountId}`, document }],
       result: { account_id: accountId, ...settingsOf(document) },
@@ -311,8 +325,13 @@ function viewAccount(account: Account, environments: readonly Environment[]): Ac
   };
 }
 
-export function settingsOf({ due_days = cases.dueDays, erase = 'together' }: Account): AccountSettings {
-  return { due_days, erase };
+export function settingsOf({ due_days, erase, confirm_from, second_factor }: Account): AccountSettings {
+  return {
+    due_days: due_days ?? cases.dueDays,
+    erase: erase ?? 'together',
+    confirm_from: confirm_from ?? 'none',
+    second_factor: second_factor ?? 'optional',
+  };
 }
 
 function viewEnvironment({ app_id, name, main }: Environment): EnvironmentView {

@@ -4,7 +4,14 @@ import { render } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { ApiError, call, type Person } from './api.js';
 import type { Answer } from './commands.js';
-import { CertificateCheck, loadAhead, PrintedCertificate, pages, VisualizerPage } from './pages/pages.js';
+import {
+  CertificateCheck,
+  FirstSecondFactor,
+  loadAhead,
+  PrintedCertificate,
+  pages,
+  VisualizerPage,
+} from './pages/pages.js';
 import { forgetDrafts } from './parts/draft.js';
 import { keepFocus } from './parts/focus.js';
 import { ActionButton } from './parts/form.js';
@@ -34,6 +41,7 @@ function App() {
       </main>
     );
   if (person.value === null) return <SignIn />;
+  if (person.value.needs_second_factor && !person.value.second_factor) return <FirstSecondFactor />;
   return path.value === '/certificate' ? <PrintedCertificate /> : <Shell person={person.value} />;
 }
 

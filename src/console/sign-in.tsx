@@ -60,7 +60,7 @@ export function SignIn() {
         </Form>
       </div>
       <p class="muted">
-        No access yet? Ask an operator of this service for an invitation:{' '}
+        No access yet, or the password forgotten? Ask an operator of this service for a link:{' '}
         <code>npm run admin -- people invite</code>
       </p>
     </main>

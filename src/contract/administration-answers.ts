@@ -37,7 +37,22 @@ const environment = Type.Object({ app_id: text, name: text, main: flag });
 const accountSettings = {
   due_days: Type.Integer({ minimum: 1, description: 'How many days after it was received a case is due.' }),
   erase: oneOf('now', 'together'),
+  confirm_from: Type.Union([Type.Integer({ minimum: 1 }), oneOf('none')], {
+    description: 'From how many users on a second person has to confirm a deletion of a person.',
+  }),
+  second_factor: oneOf('required', 'optional'),
 };
+
+const proposal = Type.Object({
+  proposal_id: text,
+  proposed_at: time,
+  proposed_by: text,
+  ends_at: time,
+  users: count,
+  suppress: flag,
+  reference: Type.Optional(text),
+  case_id: Type.Optional(text),
+});
 
 const theCase = Type.Object({
   case_id: text,
@@ -97,6 +112,11 @@ const person = Type.Object({
   signs_on: Type.Boolean({ description: 'Whether the provider of single sign-on vouches for them.' }),
   second_factor: flag,
   invited_until: orNull(time),
+  needs_second_factor: Type.Optional(
+    Type.Boolean({
+      description: 'true: until they have one, which their account requires, they see nothing.',
+    }),
+  ),
 });
 
 const programKey = Type.Object({
@@ -299,6 +319,8 @@ export const administrationAnswers = {
   ),
 
   listDeletions: Type.Object({ deletions: Type.Array(deletion), cursor: Type.Optional(text) }),
+  listProposals: Type.Array(proposal),
+  withdrawProposal: proposal,
   showDeletion: deletion,
   listDeletionUsers: deletionUsersSchema,
   showCertificate: deletionCertificateSchema,

@@ -117,6 +117,17 @@ export const deletionSubmittedSchema = Type.Object({
   ...deletionStatus,
 });
 
+/** A deletion that a second person has to confirm. */
+export const deletionProposedSchema = Type.Object({
+  status: Type.Literal('awaits_confirmation'),
+  proposal_id: Type.String(),
+  users: Type.Integer({ minimum: 1 }),
+  ends_at: Type.String({
+    format: 'date-time',
+    description: 'Until then another person may submit the same list.',
+  }),
+});
+
 /** What a deletion would find. */
 export const deletionPreviewSchema = Type.Object({
   dry_run: Type.Literal(true),

@@ -13,6 +13,7 @@ export const otherActions = {
 
   watch_device: 'watched a device',
   preview_deletion: 'previewed a deletion',
+  propose_deletion: 'proposed a deletion',
   submit_deletion: 'asked for a deletion',
   read_export: 'downloaded an export',
   submit_export: 'asked for an export',

@@ -219,6 +219,13 @@ export const deletions = {
   listReadMax: 200,
 } as const;
 
+/** Deletions that a second person has to confirm by the same list. */
+export const proposals = {
+  keptMs: 7 * 24 * 60 * 60 * 1000,
+  perAccountMax: 200,
+  fromUsersMax: 1_000_000,
+} as const;
+
 /** What a named user weighs besides its name, in the lists of deletions and exports. */
 export const userWeight = 32;
 
@@ -407,6 +414,8 @@ export const userExports = {
   /** A page of the form to read has so many records, or ends after so many characters of JSON. */
   pageRecordsMax: 1_000,
   pageCharactersMax: 512 * KiB,
+  /** Properties with a column of their own in the CSV of a page; others are together in one. */
+  propertyColumnsMax: 200,
   /** Requests of an account that are listed: each is read whole, and may name many users. */
   listedMax: 20,
 } as const;

@@ -134,6 +134,8 @@ export const registryKeys = {
   deletionRound: '{registry}:deletion_round',
   /** Present for a while after the account has asked for rows to be erased at once. */
   erasureAsked: (accountId: string) => `{registry}:erasure_asked:${accountId}`,
+  /** Hash of an account's deletions that a second person has to confirm, by keyed hashes of their lists. They name no user, and end. */
+  deletionProposals: (accountId: string) => `{registry}:deletion_proposals:${accountId}`,
   /** Present for a while after a pass that erases masked rows has begun, the longer the more it costs. */
   erasureRest: '{registry}:erasure_rest',
   /** Present from the beginning of a pass until the requests whose rows it has erased are complete. */

@@ -46,6 +46,10 @@ export type Account = {
   readonly due_days?: number;
   /** Its deletions ask by themselves for their rows to be erased at once, as often as an account may. */
   readonly erase?: 'now' | 'together';
+  /** From how many users on a second person has to confirm a deletion; without this field none has. */
+  readonly confirm_from?: number;
+  /** Whether its people need a second factor, unless a provider vouches for them. */
+  readonly second_factor?: 'required';
 };
 
 export type Environment = {

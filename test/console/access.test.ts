@@ -170,6 +170,7 @@ const table: readonly Row[] = [
   ['findSimilarUsers', 'POST', environment('/user/similar'), 'op', () => nobody],
   ['readUserEvents', 'POST', environment('/user/events'), 'op', () => nobody],
   ['setAccount', 'PATCH', account(''), 'oa', () => ({ due_days: 30 })],
+  ['listProposals', 'GET', account('/deletion_proposals'), 'op'],
   ['listCases', 'GET', account('/cases'), 'op'],
   ['listCases', 'GET', account('/cases?state=closed'), 'op'],
   ['openCase', 'POST', account('/cases'), 'op', () => ({ reference: `R${Math.random()}` })],
@@ -253,6 +254,7 @@ const ofOperators: readonly (readonly [right: Right, method: string, path: () =>
 /** These have tests of their own, or no way over HTTP. */
 const others: readonly Right[] = [
   'readExport',
+  'withdrawProposal',
   'showVerified',
   'moveShards',
   'balanceShards',

@@ -7,7 +7,7 @@ import { people as bounds } from '../../contract/limits.js';
 import type { Role } from '../../contract/roles.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
-import type { FormerPeople, Person, SecondFactor } from '../../registry/documents.js';
+import type { Account, FormerPeople, Person, SecondFactor } from '../../registry/documents.js';
 import {
   type Change,
   changeRegistry,
@@ -286,6 +286,14 @@ export async function findPerson(redis: Redis, name: string): Promise<Person | u
     transaction.hget(registryKeys.documents, `person:${id}`),
   );
   return typeof document === 'string' ? (JSON.parse(document) as Person) : undefined;
+}
+
+/** Whether a person sees nothing until they have a second factor, which their account requires. */
+export async function needsSecondFactor(redis: Redis, person: Person): Promise<boolean> {
+  const { account_id, provider, second_factor } = person;
+  if (account_id === undefined || provider !== undefined || second_factor !== undefined) return false;
+  const text = await redis.hget(registryKeys.documents, `account:${account_id}`);
+  return text !== null && (JSON.parse(text) as Account).second_factor === 'required';
 }
 
 /** Whom a link invites; undefined if it was used, has ended, or never was. */

@@ -20,6 +20,7 @@ import {
   cases,
   type LimitName,
   lengths,
+  proposals,
   rateLimits,
   retention,
 } from '../../contract/limits.js';
@@ -83,6 +84,17 @@ const accountSettings = {
         'Where tables are large: the rows of one deletion an hour are erased at once. Those in between go with others.',
     }),
   ),
+  confirm_from: Type.Optional(
+    Type.Union([Type.Literal('none'), wholeNumber(1, proposals.fromUsersMax)], {
+      description:
+        'From how many users on another person has to submit the same list before a deletion of a person is carried out. Programs need nobody.',
+    }),
+  ),
+  second_factor: Type.Optional(
+    oneOf(['required', 'optional'], {
+      description: 'required: without one, people of the account who have a password here see nothing.',
+    }),
+  ),
 };
 
 function settingsOf(given: Static<TObject<typeof settings>>): EnvironmentSettings {
@@ -134,7 +146,7 @@ export const accountCommands = {
     summary: 'Change what holds for a whole account',
     may: administrators,
     http: 'PATCH /accounts/:account_id',
-    cli: 'accounts set ACCOUNT_ID [--due-days NUMBER] [--erase now|together]   due-days: how many days after it was received a case is due; erase: where tables are large, now erases deleted rows at once, for one deletion an hour',
+    cli: 'accounts set ACCOUNT_ID [--due-days NUMBER] [--erase now|together] [--confirm-from NUMBER|none] [--second-factor required|optional]   due-days: how many days after it was received a case is due; erase: where tables are large, now erases deleted rows at once, for one deletion an hour; confirm-from: from how many users on a second person confirms a deletion',
     given: accountSettings,
     called: 'setting',
     details: ({ account_id: _, ...settings }) => settings,

@@ -21,7 +21,7 @@ const actionsOnUsers: readonly string[] = [
     .filter(([, { may }]) => may === privacyOfficers)
     .flatMap(([name, command]) => Object.keys(actionsOf(name, command))),
   ...Object.entries(deletionCommands).flatMap(([name, command]) => Object.keys(actionsOf(name, command))),
-  ...['preview_deletion', 'submit_deletion', 'read_export'],
+  ...['preview_deletion', 'propose_deletion', 'submit_deletion', 'read_export'],
 ];
 
 const time = (description: string) => Type.Optional(Type.String({ description }));

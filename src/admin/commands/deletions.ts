@@ -5,12 +5,13 @@ import { readSigningKey } from '../../accounts/signing-key.js';
 import { deletionStates } from '../../contract/deletion-states.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { administration, bodies } from '../../contract/limits.js';
-import { everyone, operatorsOnly } from '../../contract/roles.js';
+import { everyone, operatorsOnly, privacyOfficers } from '../../contract/roles.js';
 import { Type } from '../../contract/typebox.js';
 import type { AdminContext } from '../../operations/context.js';
 import { certify, readPublicKey, verifyCertificate, verifyOwn } from '../../privacy/deletion/certificate.js';
 import { listEvidence } from '../../privacy/deletion/evidence.js';
 import { isListCursor, listOfAccounts } from '../../privacy/deletion/listed.js';
+import { listProposals, withdrawProposal } from '../../privacy/deletion/proposals.js';
 import { type DeletionRequest, endDeletion, readDeletion } from '../../privacy/deletion/request.js';
 import { readRegistry } from '../../registry/registry.js';
 import { does, type Fields, onCommandLine, oneOf, scope, shows, text, wholeNumber } from '../command.js';
@@ -48,6 +49,23 @@ export const deletionCommands = {
       const ids = account_id === undefined ? [...(await readRegistry(redis)).accounts.keys()] : [account_id];
       const { requests, next } = await listOfAccounts(redis, ids, { state, reference, after });
       return { deletions: requests, ...(next === undefined ? {} : { cursor: next }) };
+    },
+  }),
+  listProposals: shows({
+    summary: 'Deletions that a second person has to confirm, by submitting the same list',
+    may: privacyOfficers,
+    http: 'GET /accounts/:account_id/deletion_proposals',
+    run: ({ redis }, { account_id }) => listProposals(redis, account_id),
+  }),
+  withdrawProposal: does('withdrew a proposed deletion', {
+    summary: 'Withdraw one',
+    may: privacyOfficers,
+    http: 'DELETE /accounts/:account_id/deletion_proposals/:proposal_id',
+    details: ({ proposal_id }) => ({ proposal_id }),
+    run: async ({ redis }, { account_id, proposal_id }) => {
+      const withdrawn = await withdrawProposal(redis, account_id, proposal_id);
+      if (withdrawn === undefined) throw new AdministrationError('there is no such proposal, or no longer');
+      return withdrawn;
     },
   }),
   showDeletion: shows({

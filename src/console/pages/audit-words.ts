@@ -31,6 +31,13 @@ const texts: Readonly<Record<string, (value: unknown) => string>> = {
   due_on: (day) => `due on ${dayText(String(day))}`,
   due_days: (days) => `cases are due after ${days} days`,
   result: (result) => `“${result}”`,
+  proposed_by: (who) => `proposed by ${who}`,
+  proposal_id: (id) => `proposal ${String(id).slice(0, 8)}`,
+  confirm_from: (count) =>
+    count === 'none'
+      ? 'nobody confirms deletions'
+      : `a second person confirms deletions from ${count} users on`,
+  second_factor: (wanted) => `second factor ${wanted}`,
   case_id: (id) => `case ${String(id).slice(0, 8)}`,
   records: amount('record', 'records'),
   user_export_id: (id) => `export ${String(id).slice(0, 8)}`,

@@ -14,6 +14,7 @@ import { Evidence } from './deletion-evidence.js';
 import { states, stateText, toneOf } from './deletion-words.js';
 import { Exports } from './exports.js';
 import { NewDeletion } from './new-deletion.js';
+import { Proposals } from './proposals.js';
 
 const everyMs = 2_000;
 
@@ -48,6 +49,7 @@ export function Deletions({ account }: { readonly account: Account }) {
           </button>
         )}
       </div>
+      {may('listProposals') && <Proposals account={account} />}
       <section class="card">
         <h2>Requests</h2>
         <Form label="Find deletions" submit="Find" inline work={async () => setReference(wanted.trim())}>

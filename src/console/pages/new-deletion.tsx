@@ -10,6 +10,9 @@ import { Check, Field } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
 import { ListFields, PreviewOf, Sending, useListOfUsers, usersText } from '../parts/user-list-form.js';
 
+/** What may be answered: it begins, or waits for a second person. */
+type Submitted = { readonly status: string };
+
 type FormProps = { readonly account: Account; readonly close: () => void };
 
 /** Escape closes it and keeps what was entered. Cancel forgets it. */
@@ -19,6 +22,7 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
   const [reference, setReference] = useDraft(`${form} reference`, '');
   const [suppress, setSuppress] = useDraft(`${form} suppress`, false);
   const [done, setDone] = useState(false);
+  const [waits, setWaits] = useState(false);
   const { inCase, field } = useCase(account);
   const forget = () => {
     forgetDrafts(form);
@@ -30,21 +34,24 @@ export function NewDeletion({ account, close: closeForm }: FormProps) {
   const isMany = left >= confirmedUsersMin;
   const isConfirmed = !isMany || typed.replace(/\D/g, '') === String(left);
   const submit = async (signal: AbortSignal) => {
-    const isDone = await users.send(signal, (some, number) =>
-      call('POST', `/accounts/${part(account.account_id)}/user_deletion`, {
+    const isDone = await users.send(signal, async (some, number) => {
+      const answer = await call<Submitted>('POST', `/accounts/${part(account.account_id)}/user_deletion`, {
         users: some,
         ...inCase,
         ...(suppress ? { suppress } : {}),
         ...(reference.trim() === '' ? {} : { reference: referenceOf(reference.trim(), number, requests) }),
-      }),
-    );
+      });
+      setWaits(answer.status === 'awaits_confirmation');
+    });
     if (isDone) setDone(true);
   };
   if (done) {
     return (
-      <Dialog title="Submitted" close={forget}>
+      <Dialog title={waits ? 'Proposed' : 'Submitted'} close={forget}>
         <p role="status">
-          The deletion of {usersText(list.users.length)} is submitted. The list shows when it is complete.
+          {waits
+            ? `The deletion of ${usersText(list.users.length)} is proposed. It begins once another privacy officer has submitted the same list, within 7 days. Only a hash of the list is kept: hand it over yourself.`
+            : `The deletion of ${usersText(list.users.length)} is submitted. The list shows when it is complete.`}
         </p>
         <button type="button" class="primary" onClick={forget}>
           Close

@@ -130,3 +130,18 @@ export function PrintedCertificate() {
 export function CertificateCheck() {
   return <desk.Later>{({ VerifyPage }) => <VerifyPage />}</desk.Later>;
 }
+
+/** What people see first whose account requires a second factor. */
+export function FirstSecondFactor() {
+  return (
+    <main class="way-in">
+      <h1>Sluice</h1>
+      <div class="card">
+        <p>
+          <strong>Your account requires a second factor.</strong> Set it up, and you are in.
+        </p>
+        <rest.Later>{({ SecondFactor }) => <SecondFactor open />}</rest.Later>
+      </div>
+    </main>
+  );
+}

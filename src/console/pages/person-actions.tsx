@@ -112,11 +112,13 @@ export function PersonActions(props: {
             }
             confirm="Delete this user"
             work={async () => {
-              const { deletion_request_id: id } = await call<Answer<'submitDeletion'>>(
-                'POST',
-                `${of}/user_deletion`,
-                { users, ...inCase },
-              );
+              const { status, deletion_request_id: id } = await call<
+                Omit<Answer<'submitDeletion'>, 'status'> & { status: string }
+              >('POST', `${of}/user_deletion`, { users, ...inCase });
+              if (status === 'awaits_confirmation')
+                return setSaid(
+                  'The deletion is proposed. It begins once another privacy officer has found and deleted this user, too, within 7 days.',
+                );
               setSaid('The deletion is submitted. Below you see when it is complete.');
               // It is submitted, whether or not it can be shown now: the list of deletions has it.
               await call<Deletion>('GET', `/deletions/${part(id)}`).then(submitted, () => undefined);

@@ -5,5 +5,6 @@ export { DataQuality } from './data-quality.js';
 export { Live } from './live.js';
 export { Operations } from './operations.js';
 export { Reference } from './reference.js';
+export { SecondFactor } from './second-factor.js';
 export { Security } from './security.js';
 export { Settings } from './settings.js';

@@ -8,7 +8,7 @@ import { Copy } from '../parts/parts.js';
 import { QrCode } from '../parts/qr-code.js';
 import { person } from '../session.js';
 
-export function SecondFactor() {
+export function SecondFactor({ open = false }: { readonly open?: boolean }) {
   const [offered, setOffered] = useState<{ readonly secret: string; readonly uri: string } | undefined>(
     undefined,
   );
@@ -51,7 +51,7 @@ export function SecondFactor() {
     );
   }
   return (
-    <details>
+    <details open={open}>
       <summary>Second factor: off</summary>
       <p>With a second factor, signing in also takes six digits that an app on your phone shows.</p>
       {offered === undefined ? (

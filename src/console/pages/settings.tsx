@@ -13,6 +13,7 @@ import { useResource } from '../parts/resource.js';
 import { roleNames, roleTexts } from '../parts/roles.js';
 import { Table } from '../parts/table.js';
 import { accounts, may, person } from '../session.js';
+import { AccountSettings } from './account-settings.js';
 import { AuditLog } from './audit-log.js';
 import { EnvironmentSettings } from './environment-settings.js';
 import { OwnAccess } from './own-access.js';
@@ -48,6 +49,18 @@ function sectionsFor(account: Account | undefined): readonly Section[] {
       title: 'Environments',
       show: () => <Environments account={account} />,
     },
+    account !== undefined &&
+      may('setAccount') && {
+        id: 'account',
+        title: 'Account',
+        show: () => (
+          <AccountSettings
+            key={JSON.stringify(account.settings)}
+            account={account}
+            changed={reloadAccounts}
+          />
+        ),
+      },
     account !== undefined &&
       may('listPeople') && { id: 'people', title: 'People', show: () => <People account={account} /> },
     may('createAccount') && { id: 'accounts', title: 'Accounts', show: () => <Accounts /> },
@@ -162,23 +175,51 @@ function People({ account }: { readonly account: Account }) {
               },
             ]}
             actions={(each) => (
-              <Confirm
-                button="Remove"
-                of={each.email}
-                title="Remove this person?"
-                says={
-                  <p>
-                    <strong>{each.email}</strong> is signed out at once and cannot come back without another
-                    invitation{each.state === 'active' && ', which only an operator can make'}. What they did
-                    stays in the audit log.
-                  </p>
-                }
-                confirm="Remove person"
-                work={async () => {
-                  await call('DELETE', `/people/${part(each.person_id)}`);
-                  people.reload();
-                }}
-              />
+              <>
+                {isOperator && each.state === 'active' && !each.signs_on && (
+                  <Confirm
+                    button="New password"
+                    of={`for ${each.email}`}
+                    title="Make a link for a new password?"
+                    says={
+                      <p>
+                        Whoever has the link chooses a password of <strong>{each.email}</strong>, once, within
+                        7 days. It removes their second factor, too, since its device may be lost. Give it to
+                        them in person.
+                      </p>
+                    }
+                    confirm="Make the link"
+                    work={async () => {
+                      const of = each.account_id === null ? {} : { account_id: each.account_id };
+                      setLink(
+                        await call<Answer<'invitePerson'>>('POST', '/people', {
+                          email: each.email,
+                          role: each.role,
+                          ...of,
+                        }),
+                      );
+                      people.reload();
+                    }}
+                  />
+                )}
+                <Confirm
+                  button="Remove"
+                  of={each.email}
+                  title="Remove this person?"
+                  says={
+                    <p>
+                      <strong>{each.email}</strong> is signed out at once and cannot come back without another
+                      invitation{each.state === 'active' && ', which only an operator can make'}. What they
+                      did stays in the audit log.
+                    </p>
+                  }
+                  confirm="Remove person"
+                  work={async () => {
+                    await call('DELETE', `/people/${part(each.person_id)}`);
+                    people.reload();
+                  }}
+                />
+              </>
             )}
           />
         )}

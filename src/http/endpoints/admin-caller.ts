@@ -4,6 +4,7 @@
 
 import type { HttpRequest } from 'uWebSockets.js';
 import { createHash } from 'node:crypto';
+import { needsSecondFactor } from '../../accounts/people/people.js';
 import { findSession, type SignedIn } from '../../accounts/people/sessions.js';
 import { operator, type Principal } from '../../admin/access.js';
 import { outcomes, rejection } from '../../contract/outcomes.js';
@@ -139,12 +140,16 @@ export async function findCaller(
   if (signedIn === undefined) return undefined;
   const { person } = signedIn;
   const again = () => findCaller(redis, cookie, address);
-  return { actor: actorOf(person, address), principal: principalOf(person), signedIn, again };
+  const principal = (await needsSecondFactor(redis, person)) ? nobody : principalOf(person);
+  return { actor: actorOf(person, address), principal, signedIn, again };
 }
 
 export function actorOf({ email }: Person, address: string): Actor {
   return { kind: 'person', name: email, address };
 }
+
+/** Nothing is theirs, but their own access. */
+const nobody: Principal = { role: 'viewer', accountId: '' };
 
 function principalOf({ role, account_id: accountId }: Person): Principal {
   if (role === 'operator') return operator;

@@ -4,7 +4,7 @@
 import type { Caller } from '../../accounts/tokens.js';
 import { refusalOf, rightsElsewhere } from '../../admin/access.js';
 import { checkOpenCase } from '../../admin/cases.js';
-import { deletionSubmittedSchema } from '../../contract/answers.js';
+import { deletionProposedSchema, deletionSubmittedSchema } from '../../contract/answers.js';
 import { AdministrationError, StateNotLoaded } from '../../contract/errors.js';
 import { bodies, counts, limitedRetrySeconds } from '../../contract/limits.js';
 import { outcomes, rejection } from '../../contract/outcomes.js';
@@ -12,6 +12,7 @@ import { deletionSchema } from '../../contract/schemas.js';
 import { describeError, type Log } from '../../log.js';
 import type { Document } from '../../parsing/document.js';
 import type { Previews } from '../../privacy/deletion/preview.js';
+import { findProposal, type Proposed, propose } from '../../privacy/deletion/proposals.js';
 import { readDeletion } from '../../privacy/deletion/request.js';
 import { type SubmitOptions, submitDeletion } from '../../privacy/deletion/submit.js';
 import {
@@ -117,6 +118,8 @@ type Submitter = Caller & {
   readonly actor: Actor;
   /** The case in which it is done. */
   readonly caseId?: string;
+  /** Of a person: from how many users on another one has to confirm it. */
+  readonly confirmFrom?: number;
 };
 
 function actorOf({ keyId }: Caller, address: string): Actor {
@@ -144,7 +147,13 @@ export function accountDeletionRoute(options: SubmissionOptions, callers: AdminC
         description: `As the deletion API takes it, without an API key. ${rolesText(rightsElsewhere.submitDeletion)}`,
         parameters: [inPath('account_id')],
         body: json(deletionOfAccount),
-        answers: { 201: { description: 'It is stored.', content: json(deletionSubmittedSchema) } },
+        answers: {
+          201: { description: 'It is stored.', content: json(deletionSubmittedSchema) },
+          202: {
+            description: 'Another person has to submit the same list first, as the account wants it.',
+            content: json(deletionProposedSchema),
+          },
+        },
         refuses: ['rate_limited', ...refusalsOfSubmissions],
       },
       adminGuard,
@@ -192,13 +201,17 @@ async function submitterFor(
   if (typeof caller === 'function') return caller;
   const refusal = refusalOf(caller.principal, rightsElsewhere.submitDeletion, accountId);
   if (refusal === 'forbidden') return (exchange) => refuse(exchange, 'forbidden', outcomes.forbidden.meaning);
-  const { environments } = await readLoadedRegistry(redis);
+  const { accounts, environments } = await readLoadedRegistry(redis);
   const main = [...environments.values()].find((each) => each.main && each.account_id === accountId);
   if (refusal !== undefined || main === undefined)
     return (exchange) => refuse(exchange, 'not_possible', `there is no account ${accountId}`);
   // No key is involved; who it was is in the audit log.
   const submittedBy = caller.actor.kind as Submitter['submittedBy'];
-  return { accountId, appId: main.app_id, keyId: '', keyCreatedAt: '', submittedBy, actor: caller.actor };
+  const { confirm_from: confirmFrom } = accounts.get(accountId) ?? {};
+  return {
+    ...{ accountId, appId: main.app_id, keyId: '', keyCreatedAt: '', submittedBy, actor: caller.actor },
+    ...(submittedBy === 'person' && confirmFrom !== undefined ? { confirmFrom } : {}),
+  };
 }
 
 async function acceptSubmission(
@@ -213,13 +226,21 @@ async function acceptSubmission(
   const suppression = options.suppression();
   if (submission === undefined || suppression === undefined) throw new StateNotLoaded();
   if (wanted.dryRun) return answerPreview(options, exchange, submission, submitter, wanted.list);
-  const work = submitAudited(options, { submission, suppression }, submitter, wanted);
+  const second = await secondPersonFor(options, submission, submitter, wanted);
+  if (second.how === 'too_many') return refuse(exchange, 'not_possible', tooManyProposals);
+  if (second.how === 'proposed') {
+    const { proposal_id, users, ends_at } = second.proposal;
+    const waits = { status: 'awaits_confirmation', proposal_id, users, ends_at };
+    return void exchange.reply(202, JSON.stringify(waits));
+  }
+  const work = submitAudited(options, { submission, suppression }, submitter, wanted, second);
   const submitted = await work.catch((error: unknown) => {
     if (error instanceof NotStoredYet) return 'not_suppressed' as const;
     throw error;
   });
   if (submitted === 'not_suppressed') return refuse(exchange, 'unknown', notSuppressed);
   const { how, requestId: id } = submitted;
+  if (id !== undefined && second.how === 'confirms') await second.remove();
   if (how === 'reference_taken') {
     return exchange.refuse(rejection('reference_taken', outcomes.reference_taken.meaning, 'reference'));
   }
@@ -235,6 +256,38 @@ async function acceptSubmission(
     status: known?.status ?? 'pending',
   };
   exchange.reply(how === 'stored' ? 201 : 200, JSON.stringify(body));
+}
+
+const tooManyProposals =
+  'The account has too many deletions that wait for a second person: withdraw one first';
+
+/** Whether a second person has to confirm a deletion, or is just doing so. A proposal leaves a line in the audit log. */
+async function secondPersonFor(
+  { audit, redis }: SubmissionOptions,
+  { secret }: SubmitOptions,
+  { accountId, appId, actor, caseId, confirmFrom }: Submitter,
+  wanted: Submission,
+): Promise<Proposed | { readonly how: 'needs_nobody' }> {
+  const users = targetsOf(wanted.list).length;
+  if (confirmFrom === undefined || users < confirmFrom) return { how: 'needs_nobody' };
+  const by = { redis, secret, accountId, by: actor.name, caseId };
+  const ofOther = await findProposal(by, wanted);
+  if (ofOther !== undefined) return ofOther;
+  return audited(
+    audit,
+    actor,
+    {
+      action: 'propose_deletion',
+      account_id: accountId,
+      app_id: appId,
+      details: { users, ...inDetails(caseId) },
+    },
+    () => propose(by, wanted),
+    {
+      endingOf: ({ how }) => ({ outcome: how === 'too_many' ? 'refused' : 'done' }),
+      outcomeOfError: () => 'refused',
+    },
+  );
 }
 
 const whyTooMany = {
@@ -315,9 +368,13 @@ const whyNoPreview = {
 function submitAudited(
   { audit }: SubmissionOptions,
   { submission, suppression }: { readonly submission: SubmitOptions; readonly suppression: SuppressOptions },
-  { actor, caseId, ...caller }: Submitter,
-  wanted: Submission,
+  { actor, caseId: ownCase, confirmFrom: _, ...caller }: Submitter,
+  asked: Submission,
+  second: Awaited<ReturnType<typeof secondPersonFor>>,
 ): ReturnType<typeof submitDeletion> {
+  const proposal = second.how === 'confirms' ? second.proposal : undefined;
+  const wanted = { ...asked, reference: asked.reference ?? proposal?.reference };
+  const caseId = ownCase ?? proposal?.case_id;
   const { accountId: account_id, appId: app_id } = caller;
   const targets = targetsOf(wanted.list);
   return audited(
@@ -331,8 +388,8 @@ function submitAudited(
         users: targets.length,
         ...(wanted.suppress ? { suppress: true } : {}),
         ...(wanted.eraseNow ? { erase: 'now' } : {}),
-        ...(wanted.reference === undefined ? {} : { reference: wanted.reference }),
         ...inDetails(caseId),
+        ...(proposal === undefined ? {} : { proposed_by: proposal.proposed_by }),
       },
     },
     async () => {

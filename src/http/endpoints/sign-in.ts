@@ -11,6 +11,7 @@ import {
   changeSecondFactor,
   findInvited,
   findPerson,
+  needsSecondFactor,
   viewPerson,
 } from '../../accounts/people/people.js';
 import { isSecret, newSecret, useCode } from '../../accounts/people/second-factor.js';
@@ -284,7 +285,8 @@ const signIn: Open = async (options, request, fields) => {
 /** 200 without a session too: a page asks before it knows whether a person is signed in. */
 const showSession: Open = async ({ redis, hasProvider }, { cookie: secret }) => {
   const found = secret === undefined ? undefined : await findSession(redis, secret);
-  const shown = found === undefined ? { person: null } : sessionView(found.person, found.session);
+  const shown =
+    found === undefined ? { person: null } : await sessionView(redis, found.person, found.session);
   return { body: { ...shown, single_sign_on: hasProvider } };
 };
 
@@ -416,7 +418,7 @@ async function begin(
   const { secret, session } = await beginSession(options.redis, person, { address, agent });
   const browser = knownBrowser(secretOf(options), person);
   return {
-    body: sessionView(person, session),
+    body: await sessionView(options.redis, person, session),
     headers: [
       cookieOf(options, names.session, secret, bounds.sessionMs),
       cookieOf(options, names.browser, browser, bounds.browserMs),
@@ -424,8 +426,10 @@ async function begin(
   };
 }
 
-function sessionView(person: Person, session: Session) {
-  return { person: viewPerson(person, Date.now()), session_id: session.id, ends_at: session.ends_at };
+async function sessionView(redis: Redis, person: Person, session: Session) {
+  const needs = (await needsSecondFactor(redis, person)) ? { needs_second_factor: true } : {};
+  const view = { ...viewPerson(person, Date.now()), ...needs };
+  return { person: view, session_id: session.id, ends_at: session.ends_at };
 }
 
 /** A cookie that no script reads, and that is sent from pages of ours only. */

@@ -35,11 +35,11 @@ export const caseActions = {
 /** What counts as work on a case, by the names of actions. */
 const workActions = [
   'preview_deletion',
+  'propose_deletion',
   'submit_deletion',
   'submit_export',
   'suppress_users',
   'free_users',
-  'confirm_deletion',
 ];
 
 export type CasesAsked = {

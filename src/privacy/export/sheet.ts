@@ -1,11 +1,10 @@
 // The lines of a page as CSV, for spreadsheets: a row for each, and a column for each property, as far as a sheet has room for them.
 
+import { userExports } from '../../contract/limits.js';
 import { csvOf } from '../../parsing/csv/write.js';
 import type { ExportedLine } from './page.js';
 import type { Times } from './times.js';
 
-/** Others are together in one column. */
-const propertyColumnsMax = 200;
 const plain = ['time', 'event', 'identity', 'user_id'];
 const rest = 'other properties';
 
@@ -23,7 +22,7 @@ export function* sheetOf(
   for (const { kind: _, app_id: __, properties: own, ...others } of records) {
     for (const name of Object.keys(others)) fields.add(name);
     for (const name of Object.keys(propertiesOf(own)))
-      if (properties.size < propertyColumnsMax) properties.add(name);
+      if (properties.size < userExports.propertyColumnsMax) properties.add(name);
   }
   const head = ['environment', 'kind', ...fields, ...[...properties].map((name) => `property ${name}`), rest];
   yield `${mark}${csvOf([head])}\r\n`;

@@ -1,0 +1,67 @@
+// What holds for a whole account: when cases are due, who confirms deletions, and how its people sign in.
+
+import { useState } from 'preact/hooks';
+import { type Account, call, part } from '../api.js';
+import { Check, Field } from '../parts/fields.js';
+import { Form } from '../parts/form.js';
+
+export function AccountSettings(props: { readonly account: Account; readonly changed: () => Promise<void> }) {
+  const { account, changed } = props;
+  const { due_days, confirm_from, second_factor } = account.settings;
+  const [days, setDays] = useState(String(due_days));
+  const [isConfirmed, setIsConfirmed] = useState(confirm_from !== 'none');
+  const [from, setFrom] = useState(String(confirm_from === 'none' ? 1 : confirm_from));
+  const [isRequired, setIsRequired] = useState(second_factor === 'required');
+  const [said, setSaid] = useState('');
+  return (
+    <section class="card">
+      <h2>The account {account.name}</h2>
+      <Form
+        label="Settings of the account"
+        submit="Save"
+        work={async () => {
+          setSaid('');
+          await call('PATCH', `/accounts/${part(account.account_id)}`, {
+            due_days: Number(days),
+            confirm_from: isConfirmed ? Number(from) : 'none',
+            second_factor: isRequired ? 'required' : 'optional',
+          });
+          await changed();
+          setSaid('The settings hold from now on.');
+        }}
+      >
+        <Field
+          label="Days until a case is due"
+          type="number"
+          value={days}
+          set={setDays}
+          hint="From the day when it was received. Of a single case its due day can be changed."
+          required
+        />
+        <Check
+          label="A second privacy officer confirms deletions"
+          value={isConfirmed}
+          set={setIsConfirmed}
+          hint="One proposes a deletion, and another one submits the same list within 7 days. Programs with an API key need nobody."
+        />
+        {isConfirmed && (
+          <Field
+            label="From how many users on"
+            type="number"
+            value={from}
+            set={setFrom}
+            hint="1: every deletion."
+            required
+          />
+        )}
+        <Check
+          label="Everybody needs a second factor"
+          value={isRequired}
+          set={setIsRequired}
+          hint="Whoever has none sees nothing of the account until they have set one up. Single sign-on has its own."
+        />
+      </Form>
+      <p role="status">{said}</p>
+    </section>
+  );
+}

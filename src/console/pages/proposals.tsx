@@ -1,0 +1,57 @@
+// Deletions that wait for a second privacy officer.
+
+import { type Account, call, part } from '../api.js';
+import type { Answer } from '../commands.js';
+import { Confirm } from '../parts/dialog.js';
+import { Time } from '../parts/parts.js';
+import { useResource } from '../parts/resource.js';
+import { Table } from '../parts/table.js';
+
+const everyMs = 5_000;
+
+/** Nothing while none waits. */
+export function Proposals({ account }: { readonly account: Account }) {
+  const path = `/accounts/${part(account.account_id)}/deletion_proposals`;
+  const proposals = useResource<Answer<'listProposals'>>(path, everyMs);
+  if (proposals.data === undefined || proposals.data.length === 0) return null;
+  return (
+    <section class="card">
+      <h2>Waiting for a second privacy officer</h2>
+      <p>
+        To confirm one, another person than the one who proposed it submits the same list, in any order, with
+        New deletion. No name is kept here, so the list has to come from whoever proposed it.
+      </p>
+      <Table
+        caption="Proposed deletions"
+        rows={proposals.data}
+        keyOf={({ proposal_id }) => proposal_id}
+        empty=""
+        columns={[
+          {
+            title: 'Proposed',
+            text: ({ proposed_at }) => proposed_at,
+            cell: ({ proposed_at }) => <Time at={proposed_at} />,
+          },
+          { title: 'By', text: ({ proposed_by }) => proposed_by },
+          { title: 'Users', text: ({ users }) => users, number: true },
+          { title: 'And suppressed', text: ({ suppress }) => (suppress ? 'yes' : 'no') },
+          { title: 'Reference', text: ({ reference = '' }) => reference },
+          { title: 'Until', text: ({ ends_at }) => ends_at, cell: ({ ends_at }) => <Time at={ends_at} /> },
+        ]}
+        actions={({ proposal_id, proposed_by }) => (
+          <Confirm
+            button="Withdraw"
+            of={`what ${proposed_by} proposed`}
+            title="Withdraw this deletion?"
+            says={<p>It is not carried out, whoever submits the list, until somebody proposes it again.</p>}
+            confirm="Withdraw it"
+            work={async () => {
+              await call('DELETE', `${path}/${part(proposal_id)}`);
+              proposals.reload();
+            }}
+          />
+        )}
+      />
+    </section>
+  );
+}

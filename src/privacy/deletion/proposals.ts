@@ -1,0 +1,121 @@
+// Deletions that a second person has to confirm, where an account wants that. Who proposes one and who confirms it each submit the
+// same list: what is kept in between is a keyed hash of it, and no name. It is in Redis only; a proposal that is lost, or that
+// nobody confirms in a week, is made again.
+
+import { randomUUID } from 'node:crypto';
+import { proposals as bounds } from '../../contract/limits.js';
+import type { Redis } from '../../redis/client.js';
+import { registryKeys } from '../../redis/keys.js';
+import { hashOfList } from './references.js';
+import { type Submission, targetsOf } from './targets.js';
+
+export type Proposal = {
+  readonly proposal_id: string;
+  readonly proposed_at: string;
+  readonly proposed_by: string;
+  readonly ends_at: string;
+  readonly users: number;
+  readonly suppress: boolean;
+  readonly reference?: string;
+  readonly case_id?: string;
+};
+
+export type Proposed =
+  /** It is kept, now or since the same person has proposed it before. */
+  | { readonly how: 'proposed'; readonly proposal: Proposal }
+  /** Somebody else has proposed it: it may be carried out, and then taken away. */
+  | { readonly how: 'confirms'; readonly proposal: Proposal; readonly remove: () => Promise<void> }
+  | { readonly how: 'too_many' };
+
+export type ProposeOptions = {
+  readonly redis: Redis;
+  /** Of the deployment, for keyed hashes. */
+  readonly secret: string;
+  readonly accountId: string;
+  /** Who proposes or confirms. */
+  readonly by: string;
+  readonly caseId: string | undefined;
+};
+
+/** What another person has proposed by the same list; undefined if nobody has. */
+export async function findProposal(
+  { redis, secret, accountId, by }: ProposeOptions,
+  submission: Submission,
+): Promise<Proposed | undefined> {
+  const key = registryKeys.deletionProposals(accountId);
+  const field = fieldOf(secret, submission);
+  const text = await redis.hget(key, field);
+  const proposal = text === null ? undefined : (JSON.parse(text) as Proposal);
+  if (proposal === undefined || proposal.proposed_by === by || hasEnded(proposal)) return undefined;
+  const remove = async () => {
+    await redis.hdel(key, field);
+  };
+  return { how: 'confirms', proposal, remove };
+}
+
+/** Proposes a deletion. If another person was faster, it confirms theirs. */
+export async function propose(options: ProposeOptions, submission: Submission): Promise<Proposed> {
+  const { redis, secret, accountId, by, caseId } = options;
+  const { list, reference, suppress } = submission;
+  if ((await listProposals(redis, accountId)).length >= bounds.perAccountMax) return { how: 'too_many' };
+  const key = registryKeys.deletionProposals(accountId);
+  const nowMs = Date.now();
+  const proposal: Proposal = {
+    proposal_id: randomUUID(),
+    proposed_at: new Date(nowMs).toISOString(),
+    proposed_by: by,
+    ends_at: new Date(nowMs + bounds.keptMs).toISOString(),
+    users: targetsOf(list).length,
+    suppress,
+    ...(reference === undefined ? {} : { reference }),
+    ...(caseId === undefined ? {} : { case_id: caseId }),
+  };
+  const field = fieldOf(secret, submission);
+  const isFirst = (await redis.hsetnx(key, field, JSON.stringify(proposal))) === 1;
+  await redis.pexpire(key, bounds.keptMs);
+  if (isFirst) return { how: 'proposed', proposal };
+  const ofOther = await findProposal(options, submission);
+  if (ofOther !== undefined) return ofOther;
+  // Their own: it begins anew.
+  await redis.hset(key, field, JSON.stringify(proposal));
+  return { how: 'proposed', proposal };
+}
+
+/** The same for the same users, in any order, and the same wishes. */
+function fieldOf(secret: string, { list, suppress, eraseNow }: Submission): string {
+  return [hashOfList(secret, targetsOf(list)), suppress ? 'suppress' : '', eraseNow ? 'now' : ''].join(' ');
+}
+
+function hasEnded({ ends_at }: Proposal): boolean {
+  return Date.parse(ends_at) <= Date.now();
+}
+
+/** The proposals of an account, the latest first. Those that have ended are taken away. */
+export async function listProposals(redis: Redis, accountId: string): Promise<readonly Proposal[]> {
+  const key = registryKeys.deletionProposals(accountId);
+  const found = Object.entries(await redis.hgetall(key)).map(
+    ([field, text]) => [field, JSON.parse(text) as Proposal] as const,
+  );
+  const ended = found.filter(([, proposal]) => hasEnded(proposal));
+  if (ended.length > 0) await redis.hdel(key, ...ended.map(([field]) => field));
+  return found
+    .filter((each) => !ended.includes(each))
+    .map(([, proposal]) => proposal)
+    .sort((a, b) => b.proposed_at.localeCompare(a.proposed_at));
+}
+
+/** Takes a proposal away; settles with it, or with undefined if there is none of this id. */
+export async function withdrawProposal(
+  redis: Redis,
+  accountId: string,
+  id: string,
+): Promise<Proposal | undefined> {
+  const key = registryKeys.deletionProposals(accountId);
+  for (const [field, text] of Object.entries(await redis.hgetall(key))) {
+    const proposal = JSON.parse(text) as Proposal;
+    if (proposal.proposal_id !== id) continue;
+    await redis.hdel(key, field);
+    return proposal;
+  }
+  return undefined;
+}
