@@ -3,11 +3,13 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, afterEach, before, describe, test } from 'node:test';
+import { TOTP } from 'otpauth';
 import type { Browser, Page } from 'playwright-core';
 import { createTestAccount, type TestAccount } from '../harness/accounts.js';
 import { launchBrowser, withoutBrowser } from '../harness/browser.js';
 import { isAccepted, paths, post, untilStored } from '../harness/ingestion.js';
 import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { password } from '../support/console.js';
 import { checkReadable, enter, openConsole, openPage } from '../support/console-browser.js';
 
 const hostile = '<img src=x onerror=alert(1)>=1+1';
@@ -174,7 +176,7 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     assert.match(text, /AccountShop/);
     assert.match(text, /Byprinter@example\.com/);
     assert.match(text, /Stagingevents1/);
-    assert.match(text, /Countedevents, user properties, rows set aside, identifications/);
+    assert.match(text, /Countedevents, user properties, records set aside, identifications/);
     await checkReadable(paper, 'The certificate');
     const [download] = await Promise.all([
       paper.waitForEvent('download'),
@@ -214,5 +216,110 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     );
     await anybody.getByText('dropped.json was signed by this service').waitFor();
     faults = faults.filter((fault) => !fault.includes('400'));
+  });
+
+  test('a list is previewed by itself, and says that it found nobody', async () => {
+    const page = await newPage();
+    await enter(page, sluice, 'previews@example.com', 'privacy', account.accountId);
+    await openPage(page, 'Deletions');
+    await page.getByRole('button', { name: 'New deletion' }).click();
+    await page.getByLabel('Users, one per line').fill('ada@example.com\nada@example.com\nnobody@example.com');
+    await page.getByText('1 found, 1 not found.').waitFor();
+    await page.getByText('2 users to delete, 1 named twice.').waitFor();
+    await page.getByLabel('Users, one per line').fill('nobody@example.com');
+    await page.getByText('Nobody of this list was found.').waitFor();
+  });
+
+  test('users are suppressed and lifted by a list, with who did it and why, and the person found says so', async () => {
+    const page = await newPage();
+    await enter(page, sluice, 'lists@example.com', 'privacy', account.accountId);
+    await openPage(page, 'Users');
+    const own = page.getByRole('region', { name: 'Suppressed users' });
+    await own.getByText('Nobody is suppressed.').waitFor();
+    await own.getByRole('button', { name: 'Suppress a list' }).click();
+    await page.getByLabel('Users, one per line').fill(`ada@example.com\n${hostile}`);
+    await page.getByLabel('Why').fill(hostile);
+    await checkReadable(page, 'Suppress a list');
+    await page.getByRole('button', { name: 'Suppress 2 users' }).click();
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await own.getByText('2 users suppressed.').waitFor();
+    const lines = own.getByRole('table', { name: 'What was suppressed and lifted' }).getByRole('row');
+    assert.match(
+      String(await lines.nth(1).textContent()),
+      /lists@example\.comsuppressed users2 users · “<img/,
+    );
+    await findUser(page, 'ada@example.com');
+    const about = page.getByRole('region', { name: 'The user', exact: true });
+    await about.getByText(`by lists@example.com, “${hostile}”`).waitFor();
+    await checkReadable(page, 'Users');
+    await own.getByRole('button', { name: 'Lift a list' }).click();
+    await page.getByLabel('Users, one per line').fill(`ada@example.com\n${hostile}\nnobody@example.com`);
+    await page.getByRole('button', { name: 'Store again what is sent about 3 users' }).click();
+    await own.getByText('Nobody is suppressed.').waitFor();
+    await own.getByText('lifted the suppression of users').waitFor();
+  });
+
+  test('where an account wants it, a second officer confirms a deletion by the same list, and everybody sets up a second factor first', async () => {
+    const strict = await createTestAccount(sluice, 'Strict');
+    const administrator = await newPage();
+    await enter(administrator, sluice, 'strict@example.com', 'administrator', strict.accountId);
+    await openPage(administrator, 'Settings');
+    await administrator.getByLabel('A second privacy officer confirms deletions').check();
+    await administrator.getByLabel('From how many users on').fill('2');
+    await checkReadable(administrator, 'Settings');
+    await administrator.getByRole('button', { name: 'Change settings' }).click();
+    await administrator.getByLabel('From how many users on').waitFor();
+    const proposes = await newPage();
+    await enter(proposes, sluice, 'proposes@example.com', 'privacy', strict.accountId);
+    const confirms = await newPage();
+    await enter(confirms, sluice, 'confirms@example.com', 'privacy', strict.accountId);
+    const submit = async (page: Page, list: string) => {
+      await page.getByRole('button', { name: 'New deletion' }).click();
+      await page.getByLabel('Users, one per line').fill(list);
+      await page.getByRole('button', { name: 'Delete 3 users' }).click();
+    };
+    for (const page of [proposes, confirms]) await openPage(page, 'Deletions');
+    await submit(proposes, `bob@example.com\n${hostile}\ncarl@example.com`);
+    await proposes.getByText('The deletion of 3 users is proposed.').waitFor();
+    await proposes.getByRole('button', { name: 'Close' }).click();
+    const waiting = confirms.getByRole('table', { name: 'Proposed deletions' }).getByRole('row');
+    await waiting.getByText('proposes@example.com').waitFor();
+    await checkReadable(confirms, 'Deletions');
+    await submit(confirms, `carl@example.com\nbob@example.com\n${hostile}`);
+    await confirms.getByText('The deletion of 3 users is submitted.').waitFor();
+    await confirms.getByRole('button', { name: 'Close' }).click();
+    await waiting.first().waitFor({ state: 'detached' });
+    // From then on nobody sees anything without a second factor.
+    await administrator.getByLabel('Everybody needs a second factor').check();
+    await administrator.getByRole('button', { name: 'Change settings' }).click();
+    await administrator.reload();
+    await administrator.getByText('Your account requires a second factor.').waitFor();
+    await checkReadable(administrator, 'The first second factor');
+    assert.equal(await administrator.getByRole('navigation').count(), 0);
+    await administrator.getByRole('button', { name: 'Set up second factor' }).click();
+    const secret = String(await administrator.locator('code.value').first().textContent());
+    await administrator.getByLabel('Your password').fill(password);
+    await administrator.getByLabel('Code').fill(new TOTP({ secret: secret.replaceAll(' ', '') }).generate());
+    await administrator.getByRole('button', { name: 'Turn on', exact: false }).click();
+    await administrator.getByRole('navigation').waitFor();
+    faults = faults.filter((fault) => !/40[03]/.test(fault));
+  });
+
+  test('operators have a page of their own, and make links for forgotten passwords; the address of Keys and access goes on', async () => {
+    const page = await newPage();
+    await enter(page, sluice, 'operator@example.com', 'operator');
+    await openPage(page, 'Operations');
+    await page.getByRole('heading', { name: 'Backlog: accepted, but not stored yet' }).waitFor();
+    await page.getByRole('heading', { name: 'Rows that ClickHouse refused, in all accounts' }).waitFor();
+    await checkReadable(page, 'Operations');
+    await page.goto(`${sluice.adminUrl}/privacy-and-security`);
+    await page.getByRole('heading', { name: 'Keys and access' }).waitFor();
+    await openPage(page, 'Settings');
+    await page.getByRole('button', { name: 'Password link for officer@example.com' }).click();
+    await page.getByRole('button', { name: 'Make the link' }).click();
+    await page.getByText('Give this link to officer@example.com.').waitFor();
+    const viewer = await newPage();
+    await enter(viewer, sluice, 'looks@example.com', 'viewer', account.accountId);
+    assert.equal(await viewer.getByRole('link', { name: 'Operations' }).count(), 0);
   });
 });

@@ -18,7 +18,7 @@ export function AccountSettings(props: { readonly account: Account; readonly cha
       <h2>The account {account.name}</h2>
       <Form
         label="Settings of the account"
-        submit="Save"
+        submit="Change settings"
         work={async () => {
           setSaid('');
           await call('PATCH', `/accounts/${part(account.account_id)}`, {

@@ -178,7 +178,7 @@ function People({ account }: { readonly account: Account }) {
               <>
                 {isOperator && each.state === 'active' && !each.signs_on && (
                   <Confirm
-                    button="New password"
+                    button="Password link"
                     of={`for ${each.email}`}
                     title="Make a link for a new password?"
                     says={
