@@ -306,6 +306,8 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
   });
 
   test('operators have a page of their own, and make links for forgotten passwords; the address of Keys and access goes on', async () => {
+    const forgets = await newPage();
+    await enter(forgets, sluice, 'forgets@example.com', 'privacy', account.accountId);
     const page = await newPage();
     await enter(page, sluice, 'operator@example.com', 'operator');
     await openPage(page, 'Operations');
@@ -315,9 +317,9 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     await page.goto(`${sluice.adminUrl}/privacy-and-security`);
     await page.getByRole('heading', { name: 'Keys and access' }).waitFor();
     await openPage(page, 'Settings');
-    await page.getByRole('button', { name: 'Password link for officer@example.com' }).click();
+    await page.getByRole('button', { name: 'Password link for forgets@example.com' }).click();
     await page.getByRole('button', { name: 'Make the link' }).click();
-    await page.getByText('Give this link to officer@example.com.').waitFor();
+    await page.getByText('Give this link to forgets@example.com.').waitFor();
     const viewer = await newPage();
     await enter(viewer, sluice, 'looks@example.com', 'viewer', account.accountId);
     assert.equal(await viewer.getByRole('link', { name: 'Operations' }).count(), 0);

@@ -45,6 +45,8 @@ export const administrationRoutes: Readonly<Record<keyof AdministrationOperation
   listWriteKeys: 'GET /admin/v1/environments/{app_id}/write-keys',
   revokeWriteKey: 'DELETE /admin/v1/environments/{app_id}/write-keys/{id}',
   listDeletions: 'GET /admin/v1/deletions',
+  listProposals: 'GET /admin/v1/accounts/{account_id}/deletion_proposals',
+  withdrawProposal: 'DELETE /admin/v1/accounts/{account_id}/deletion_proposals/{proposal_id}',
   showDeletion: 'GET /admin/v1/deletions/{deletion_request_id}',
   endDeletion: 'POST /admin/v1/deletions/{deletion_request_id}/end',
   listDeletionUsers: 'GET /admin/v1/deletions/{deletion_request_id}/users',

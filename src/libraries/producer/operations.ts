@@ -160,7 +160,12 @@ export type AdministrationOperations = {
       account_id: string;
       name: string;
       environments: readonly { app_id: string; name: string; main: boolean }[];
-      settings: { due_days: number; erase: 'now' | 'together' };
+      settings: {
+        due_days: number;
+        erase: 'now' | 'together';
+        confirm_from: number | 'none';
+        second_factor: 'required' | 'optional';
+      };
       demo?: boolean;
     }[];
   };
@@ -171,14 +176,30 @@ export type AdministrationOperations = {
       account_id: string;
       name: string;
       environments: readonly { app_id: string; name: string; main: boolean }[];
-      settings: { due_days: number; erase: 'now' | 'together' };
+      settings: {
+        due_days: number;
+        erase: 'now' | 'together';
+        confirm_from: number | 'none';
+        second_factor: 'required' | 'optional';
+      };
       copied?: boolean;
     };
   };
   /** Change what holds for a whole account */
   setAccount: {
-    given: { account_id: string } & { due_days?: number | string; erase?: 'now' | 'together' };
-    answer: { account_id: string; due_days: number; erase: 'now' | 'together' };
+    given: { account_id: string } & {
+      due_days?: number | string;
+      erase?: 'now' | 'together';
+      confirm_from?: 'none' | (number | string);
+      second_factor?: 'required' | 'optional';
+    };
+    answer: {
+      account_id: string;
+      due_days: number;
+      erase: 'now' | 'together';
+      confirm_from: number | 'none';
+      second_factor: 'required' | 'optional';
+    };
   };
   /** Where completed deletions are told, without the secret */
   showCallback: { given: { account_id: string }; answer: { account_id: string; url: string | null } };
@@ -299,6 +320,7 @@ export type AdministrationOperations = {
       signs_on: boolean;
       second_factor: boolean;
       invited_until: string | null;
+      needs_second_factor?: boolean;
     }[];
   };
   /** Remove a person */
@@ -628,6 +650,34 @@ export type AdministrationOperations = {
       cursor?: string;
     };
   };
+  /** Deletions that a second person has to confirm, by submitting the same list */
+  listProposals: {
+    given: { account_id: string };
+    answer: readonly {
+      proposal_id: string;
+      proposed_at: string;
+      proposed_by: string;
+      ends_at: string;
+      users: number;
+      suppress: boolean;
+      reference?: string;
+      case_id?: string;
+    }[];
+  };
+  /** Withdraw one */
+  withdrawProposal: {
+    given: { account_id: string; proposal_id: string };
+    answer: {
+      proposal_id: string;
+      proposed_at: string;
+      proposed_by: string;
+      ends_at: string;
+      users: number;
+      suppress: boolean;
+      reference?: string;
+      case_id?: string;
+    };
+  };
   /** A deletion request with its evidence */
   showDeletion: {
     given: { deletion_request_id: string };
@@ -866,6 +916,7 @@ export type AdministrationOperations = {
       users: readonly { identity?: string; user_id?: number | string; anonymous_id?: string }[];
       case_id?: string;
       suppress: boolean;
+      reference?: string;
     };
     answer: { users: number; suppress: boolean };
   };
