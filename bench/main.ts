@@ -18,7 +18,7 @@ import { scenariosUsage, selectScenarios } from './scenarios.js';
 import { runSession } from './session.js';
 
 const usage = `npm run bench -- SCENARIO[,SCENARIO…] [OPTION]…    measures these scenarios
-npm run bench -- all [OPTION]…                     measures all scenarios but keys, servers, replicas, deletion and desk
+npm run bench -- all [OPTION]…                     measures all scenarios but keys, servers, replicas, deletion, stream and desk
 npm run bench -- again RESULTS.json                repeats the failed scenarios of a session and adds their results
 npm run bench -- compare A.json B.json             shows what changed between two sessions
 npm run bench -- guard [RESULTS.json]              whether an event costs more than in that session, in three minutes
@@ -31,7 +31,7 @@ ${[scenariosUsage, optionsUsage, outsideUsage, clientUsage].join('\n\n')}
 `;
 
 /** Sessions of these without options are published. */
-const published: readonly string[] = ['all', 'deletion', 'desk', 'keys', 'servers', 'replicas'];
+const published: readonly string[] = ['all', 'deletion', 'desk', 'keys', 'servers', 'replicas', 'stream'];
 
 const print = (text: string) => void process.stdout.write(text);
 

@@ -101,7 +101,7 @@ const table = {
   connections: option('N', "replaces each scenario's own number", whole),
   rate: option(
     'N',
-    'requests per second, instead of as fast as they are answered;\nalso the rate of half-load, backlog and deletion-beside',
+    'requests per second, instead of as fast as they are answered;\nalso the rate of half-load, backlog, deletion-beside and stream',
     whole,
   ),
   threads: usual(String(threads), 'N', 'threads of the load generator; more from 6 cores', whole),
@@ -116,6 +116,8 @@ const table = {
   keysEvents: usual('10,100', 'LIST', 'millions of keys in the index', millions),
   producerEvents: usual('1000000', 'N', 'events that the producer sends', whole),
   deletionEvents: usual('10000000', 'N', 'stored events of the deletions, ten per user', whole),
+  streamEvents: usual('100000000', 'N', 'stored events of stream, ten per user', whole),
+  streamMinutes: usual('30', 'N', 'length of each part of stream', whole),
   deletionRequests: usual('1000', 'N', 'requests of deletion-many', whole),
   deskEvents: usual('10000000', 'N', 'events of the exported user', whole),
   deskOthers: usual('90000000', 'N', 'events of all other users beside them', whole),

@@ -4,6 +4,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { DeletionResult } from './deletion/deletions.js';
+import type { StreamResult } from './deletion/stream.js';
 import type { ProgramRun } from './deployment/program.js';
 import type { DeskResult } from './desk/desk.js';
 import { BenchError, messageOf } from './failure.js';
@@ -47,6 +48,7 @@ export type Results = {
   readonly servers?: ServersResult;
   readonly replicas?: ReplicasResult;
   readonly deletion?: DeletionResult;
+  readonly stream?: StreamResult;
   readonly desk?: DeskResult;
   readonly failures: readonly Failure[];
   /** Scenarios that failed in the session and passed when repeated, and when that was. */

@@ -27,11 +27,12 @@ const scenarios: Readonly<Record<string, string>> = {
   'deletion-bulk': 'a deletion of one percent of the users',
   'deletion-beside': 'a deletion of one percent of the users under ingestion',
   'deletion-many': 'a thousand deletions of one user each within a minute',
+  stream: 'events beside a deletion request every ten seconds, of one user and of ten',
   desk: 'export, preview, submission and polling on a large table; deleting a month; cost of suppressed users',
 };
 const names = Object.keys(scenarios);
 /** `all` leaves these out: each has a session of its own. */
-const apart: readonly string[] = ['keys', 'servers', 'replicas', ...deletionNames, 'desk'];
+const apart: readonly string[] = ['keys', 'servers', 'replicas', ...deletionNames, 'stream', 'desk'];
 const peers = peerWays.filter(({ subject }) => subject !== 'uws').map(({ name }) => name);
 
 const groups: Readonly<Record<string, readonly string[]>> = {

@@ -3,6 +3,7 @@
 
 import type { Context } from './context.js';
 import { deletionNames, runDeletions } from './deletion/deletions.js';
+import { runStream } from './deletion/stream.js';
 import { type Deployment, startDeployment } from './deployment/deployment.js';
 import { runDesk } from './desk/desk.js';
 import { describeFailure, messageOf } from './failure.js';
@@ -83,6 +84,7 @@ export async function runSession(
   await attempt(['servers'], () => runServers({ options, progress }));
   await attempt(['replicas'], () => runReplicas({ options, progress }));
   await alone(deletionNames, async (context) => ({ deletion: await runDeletions(context, wanted) }));
+  await alone(['stream'], async (context) => ({ stream: await runStream(context) }));
   await alone(['desk'], async (context) => ({ desk: await runDesk(context) }));
   return {
     format: 2,

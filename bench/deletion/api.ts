@@ -35,6 +35,8 @@ export async function connectDeletionApi({ sluice }: Deployment) {
     preview: async (users: readonly User[]) =>
       Number((await ask(deletionPaths.submit, 200, { users, dry_run: true })).rows),
     isComplete: async (id: string) => (await ask(deletionPaths.status(id), 200)).status === 'complete',
+    /** Whether no query shows its users any more. */
+    isHidden: async (id: string) => (await ask(deletionPaths.status(id), 200)).hidden_at !== undefined,
     /** Settles when the status is complete; rejects after `secondsMax`. */
     untilComplete: (id: string, secondsMax: number) =>
       untilComplete(sluice, accessToken, id, secondsMax * 1_000),

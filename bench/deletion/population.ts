@@ -200,7 +200,7 @@ function segmentOf(insert: number): bigint {
   return firstSegment + BigInt(insert * insertEveryDays) * 86_400_000_000n;
 }
 
-/** The columns of a table whose rows need no id. */
+/** The columns of a table whose rows need no id, and have the time of acceptance. */
 function withoutId(table: 'user_properties' | 'user_identities'): string {
-  return columns[table].filter((column) => column !== 'event_id').join(', ');
+  return columns[table].filter((column) => column !== 'event_id' && column !== 'time').join(', ');
 }

@@ -88,9 +88,11 @@ export async function runOne({ deployment, api, population }: DeletionContext, u
     const before = await readParts(deployment, 'stored_events');
     const cpuSince = startCpu(deployment);
     const sentAt = performance.now();
-    await api.untilComplete(await api.submit([user]), secondsMax);
+    const requestId = await api.submit([user]);
+    await api.untilComplete(requestId, secondsMax);
     const completeSeconds = secondsSince(sentAt);
     const cpu = cpuSince();
+    const { submitted_at, hidden_at = '' } = await api.show(requestId);
     const after = await readParts(deployment, 'stored_events');
     const rewritten = [...after].filter(([blocks, part]) => {
       const old = before.get(blocks);
@@ -99,6 +101,7 @@ export async function runOne({ deployment, api, population }: DeletionContext, u
     });
     return {
       rows,
+      hiddenSeconds: (Date.parse(hidden_at) - Date.parse(submitted_at)) / 1_000,
       completeSeconds,
       parts: after.size,
       partsRewritten: rewritten.length,

@@ -1,6 +1,7 @@
 // The page's sections about deletions.
 
 import type { BulkRun, ManyRun, OneRun } from '../deletion/runs.js';
+import { sumCpu } from '../deployment/meter.js';
 import { type Column, figure, tableOf } from '../figures.js';
 import type { FoundOf } from '../results.js';
 import { each, ifFound, runsColumn, type Section } from './section.js';
@@ -69,6 +70,7 @@ function oneSection(one: NonNullable<Deletion['one']>): Section[] {
   ]);
   const table = tableOf(rows, [
     ['', ({ what }) => what],
+    each('hidden, s', (run) => run.hiddenSeconds, 'lower'),
     each('complete, s', (run) => run.completeSeconds, 'lower'),
     each('parts', (run) => run.parts),
     each('parts written', (run) => run.partsRewritten),
@@ -78,6 +80,28 @@ function oneSection(one: NonNullable<Deletion['one']>): Section[] {
   const note = `"In many parts": the user's ten events lie months apart; "in one part": one insert has them all. ClickHouse checks a part
 without rows of the user and hard-links its files instead of writing them.`;
   return [{ title: 'A deletion of one user', note, tables: [table] }];
+}
+
+export function streamSection({ events, ratePerSecond, minutes, runs }: FoundOf<'stream'>): Section[] {
+  const idle = sumCpu(runs[0]?.cores ?? {});
+  const table = tableOf(runs, [
+    ['', (run) => (run.usersOfRequest === 0 ? 'no requests' : `requests of ${run.usersOfRequest}`)],
+    ['requests', (run) => run.requests],
+    ['hidden after, ms, p50', (run) => run.hiddenMs?.p50, 'lower'],
+    ['p99', (run) => run.hiddenMs?.p99, 'lower'],
+    ['cores for requests', (run) => sumCpu(run.cores) - idle, 'lower'],
+    ['the table rewritten, times', (run) => run.rewrittenTimes, 'lower'],
+    ['acknowledged, ms since due, p50', (run) => run.acknowledgedMs.p50, 'lower'],
+    ['p99', (run) => run.acknowledgedMs.p99, 'lower'],
+    ['parts at the end', (run) => run.parts],
+    ['mutations undone', (run) => run.mutationsUndone],
+    ["others' share", (run) => run.othersShare],
+    ['runs', () => 1],
+  ]);
+  const note = `${figure(events)} stored events; ${figure(ratePerSecond)} more came in a second, for ${minutes} minutes each: alone, and beside a request every
+ten seconds. "Cores for requests" is what all processes took beyond the first row. "Rewritten" is what mutations read, by what the
+table holds. At the end no query showed a row of the named users.`;
+  return [{ title: 'A stream of requests', note, tables: [table] }];
 }
 
 function manySection(many: ManyRun): Section[] {

@@ -10,7 +10,7 @@ import type { Run } from '../throughput/measure.js';
 import type { ThroughputRun } from '../throughput/throughput.js';
 import type { Level } from '../throughput/turns.js';
 import { sluiceWays } from '../throughput/ways.js';
-import { deletionSections } from './deletion.js';
+import { deletionSections, streamSection } from './deletion.js';
 import { deskSections } from './desk.js';
 import { each, ifFound, runsColumn, type Section } from './section.js';
 import { costsAboveIdle, costsOf, isSaturated, timesOfFullLoad } from './targets.js';
@@ -18,7 +18,7 @@ import { memoryFloorMib, trendOf } from './trend.js';
 
 /** One section per measured scenario. */
 export function sectionsOf(results: Results): Section[] {
-  const { ways, curve, halfLoad, backlog, flat, keys, servers, replicas, deletion, desk } = results;
+  const { ways, curve, halfLoad, backlog, flat, keys, servers, replicas, deletion, stream, desk } = results;
   return [
     ...(ways.length > 0 ? waySections(ways) : []),
     ...ifFound(curve, curveSection),
@@ -30,6 +30,7 @@ export function sectionsOf(results: Results): Section[] {
     ...ifFound(servers, serversSection),
     ...ifFound(replicas, replicasSection),
     ...ifFound(deletion, deletionSections),
+    ...ifFound(stream, streamSection),
     ...ifFound(desk, deskSections),
   ];
 }

@@ -161,25 +161,23 @@ for (const point of deletionSteps) {
   });
 }
 
-/** Submits, and settles when the worker waits with a statement of the round. */
-async function submitUntil(users: History['users'], statement: string): Promise<string> {
+/** Submits, and settles when the worker waits with the statement that takes rows out of a table, by erasing or by masking them. */
+async function submitUntil(users: History['users'], table: string): Promise<string> {
   await hurryRounds();
-  gate.hold(({ sql }) => sql.trimStart().startsWith(statement));
+  const takes = new RegExp(`^\\s*(ALTER TABLE ${table} DELETE|DELETE FROM ${table}) `);
+  gate.hold(({ sql }) => takes.test(sql));
   const requestId = await submitAccepted(sluice, token, users);
-  await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: `a worker wants to ${statement}` });
+  await until(() => gate.held.length > 0, {
+    deadlineMs: 120_000,
+    what: `a worker takes rows out of ${table}`,
+  });
   return requestId;
 }
 
-const statements = [
-  'ALTER TABLE stored_user_properties DELETE',
-  'ALTER TABLE stored_user_identities DELETE',
-  'ALTER TABLE deletion_targets DELETE',
-];
-
-for (const statement of statements) {
-  test(`completes a deletion exactly when ClickHouse is killed before ${statement}`, async () => {
+for (const table of ['stored_user_properties', 'stored_user_identities', 'deletion_targets']) {
+  test(`completes a deletion exactly when ClickHouse is killed before rows are taken out of ${table}`, async () => {
     const prepared = await prepare();
-    const requestId = await submitUntil(prepared.history.users, statement);
+    const requestId = await submitUntil(prepared.history.users, table);
     const accepted = await prepared.history.returnToService();
     await clickhouse.kill9();
     gate.forget();
@@ -196,7 +194,7 @@ for (const statement of statements) {
 
 test('completes a deletion exactly when Redis is killed during it', async () => {
   const prepared = await prepare();
-  const requestId = await submitUntil(prepared.history.users, 'ALTER TABLE stored_user_properties DELETE');
+  const requestId = await submitUntil(prepared.history.users, 'stored_user_properties');
   const accepted = await prepared.history.returnToService();
   await sluice.redis.kill9();
   gate.pass();
@@ -365,7 +363,7 @@ test('completes a deletion after Redis was emptied, and still finds the complete
   const prepared = await prepare();
   const earlier = await submitAccepted(sluice, token, [{ identity: 'nobody' }]);
   await untilComplete(sluice, token, earlier);
-  const requestId = await submitUntil(prepared.history.users, 'ALTER TABLE stored_user_properties DELETE');
+  const requestId = await submitUntil(prepared.history.users, 'stored_user_properties');
   await untilCopied(earlier, 'ClickHouse has the completed request', ({ status }) => status === 'complete');
   await untilCopied(requestId, 'ClickHouse has the pending request', ({ status }) => status === 'pending');
   survivor.sigstop();

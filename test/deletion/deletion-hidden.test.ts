@@ -86,6 +86,17 @@ async function maskedRows(): Promise<number> {
   return Number(text);
 }
 
+/** The markers of all segments, each by its table and number. */
+async function markersOf(): Promise<ReadonlySet<string>> {
+  const queries = userTables
+    .filter((table) => table !== 'failed_events')
+    .map(
+      (table) => `SELECT concat('${table} ', toString(segment)) AS marker FROM ${table} WHERE app_id = ''`,
+    );
+  const found = await sluice.rows<{ marker: string }>(queries.join(' UNION ALL '));
+  return new Set(found.map(({ marker }) => marker));
+}
+
 async function askAs({ name, password }: ClickHouseUser, sql: string): Promise<string> {
   const reply = await fetch(`${sluice.clickhouse.origin}/?database=${sluice.database}`, {
     method: 'POST',
@@ -100,6 +111,7 @@ test('users are hidden exactly, whatever happens to the tables, and complete whe
   await send(sluice, '/api/track', { app_id: main, ...key, properties: { fate: 'go' } });
   const prepared = await prepare();
   const { history } = prepared;
+  const markers = await markersOf();
   const requestId = await submitAccepted(sluice, token, history.users);
   const accepted = await history.returnToService();
   await untilStored(sluice);
@@ -109,9 +121,21 @@ test('users are hidden exactly, whatever happens to the tables, and complete whe
   assert.equal(hidden.status, 'pending');
   assert.ok(hidden.hidden_at);
   assert.ok((await maskedRows()) > 0);
+  const isKept = async () => {
+    const now = await markersOf();
+    return [...markers].every((marker) => now.has(marker));
+  };
+  assert.ok(await isKept());
   const files = () => filesWith(sluice.clickhouse.dir, [history.marker]);
   assert.notDeepEqual(files(), []);
 
+  // What ClickHouse takes from a part's description, and what it counts row by row.
+  for (const table of userTables) {
+    const [counted] = await sluice.rows<{ short: string; long: string }>(
+      `SELECT toString(count()) AS short, (SELECT toString(sum(length(identity) >= 0)) FROM ${table}) AS long FROM ${table}`,
+    );
+    assert.equal(counted?.short, counted?.long, table);
+  }
   const counts = 'SELECT count(), min(segment), max(segment), uniqExact(identity) FROM stored_events';
   const shown = await askAs(sluice.clickhouse.reader, counts);
   const name = history.marker;
@@ -143,6 +167,7 @@ test('users are hidden exactly, whatever happens to the tables, and complete whe
   await eraseNow();
   await untilComplete(sluice, token, requestId);
   assert.equal(await maskedRows(), 0);
+  assert.ok(await isKept(), 'a segment without its marker would be stored again');
   await assertGone(prepared, accepted);
   const { hidden_at = '', verified_at = '', completed_at = '' } = await showDeletion(sluice, requestId);
   assert.equal(hidden_at, hidden.hidden_at);

@@ -1,0 +1,147 @@
+// What does a privacy desk cost that never stops? Events come in at a rate, for so many minutes each: alone, then beside one request
+// of one user every ten seconds, then beside one of ten users. At the end no query may show a row of the named users.
+
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Context } from '../context.js';
+import { type CpuTimes, processNames } from '../deployment/deployment.js';
+import { prepareIngestion } from '../deployment/ingestion.js';
+import { startMeter } from '../deployment/meter.js';
+import { mergesEnded, numberOf } from '../deployment/stored.js';
+import { BenchError } from '../failure.js';
+import { figure, median } from '../figures.js';
+import { spreadOf } from '../load/histogram.js';
+import { latenciesOf } from '../load/second.js';
+import { addEnvironment, connectDeletionApi, type DeletionApi } from './api.js';
+import { Population, type User } from './population.js';
+
+export type StreamResult = {
+  readonly events: number;
+  readonly ratePerSecond: number;
+  readonly minutes: number;
+  readonly runs: readonly StreamRun[];
+};
+export type StreamRun = Awaited<ReturnType<typeof runOne>>;
+
+const requestEveryMs = 10_000;
+const pollEveryMs = 100;
+const usersOfRequests = [0, 1, 10];
+const usualRatePerSecond = 2_000;
+/** The population grows by whole thousands of customers with ten events each. */
+const eventsStep = 10_000;
+/** A request that is hidden in none of its polls until then is stuck. */
+const hiddenSecondsMax = 600;
+
+export async function runStream(context: Context): Promise<StreamResult> {
+  const { deployment, options, progress } = context;
+  const { rate: ratePerSecond = usualRatePerSecond, streamMinutes: minutes } = options;
+  const api = await connectDeletionApi(deployment);
+  const population = new Population(deployment, api.appIds, new Map());
+  await population.fill(Math.ceil(options.streamEvents / eventsStep) * eventsStep);
+  await mergesEnded(deployment);
+  progress.say(`${population.events} events of ${population.customers} customers`);
+  const runs: StreamRun[] = [];
+  for (const [set, usersOfRequest] of usersOfRequests.entries()) {
+    const requests = usersOfRequest === 0 ? 0 : Math.floor((minutes * 60_000) / requestEveryMs);
+    const customers = population.customersOfSet(set, requests * usersOfRequest);
+    if (customers.length < requests * usersOfRequest)
+      throw new BenchError(`${population.customers} customers are too few for ${minutes} minutes`);
+    const users = customers.map((customer) => population.nameOf(customer));
+    runs.push(await runOne(context, api, users, usersOfRequest));
+    const { hiddenMs, acknowledgedMs } = runs.at(-1) as StreamRun;
+    progress.say(
+      `${usersOfRequest} users a request: hidden after ${figure(hiddenMs?.p99)} ms, acknowledged after ${figure(acknowledgedMs.p99)} ms (p99)`,
+    );
+  }
+  return { events: population.events, ratePerSecond, minutes, runs };
+}
+
+async function runOne(
+  { deployment, options }: Context,
+  api: DeletionApi,
+  users: readonly User[],
+  usersOfRequest: number,
+) {
+  const { rate = usualRatePerSecond, streamMinutes, threads } = options;
+  const appId = await addEnvironment(deployment.sluice, `stream ${usersOfRequest}`);
+  const ingestion = await prepareIngestion(deployment, appId, rate, threads);
+  const rewrittenBefore = await rewrittenBytes(deployment);
+  const read = startMeter(deployment.cpu);
+  ingestion.begin();
+  const startedAt = performance.now();
+  const hidden: Promise<number>[] = [];
+  for (let at = 0; at < users.length; at += usersOfRequest) {
+    await pause(Math.max(0, startedAt + hidden.length * requestEveryMs - performance.now()));
+    hidden.push(msUntilHidden(api, users.slice(at, at + usersOfRequest)));
+    // It is awaited at the end.
+    hidden.at(-1)?.catch(() => undefined);
+  }
+  await pause(Math.max(0, startedAt + streamMinutes * 60_000 - performance.now()));
+  const found = await Promise.all(hidden);
+  const { used, seconds, othersShare } = read();
+  const rewritten = (await rewrittenBytes(deployment)) - rewrittenBefore;
+  const { seconds: answered } = await ingestion.end();
+  const shown = await rowsShown(deployment, users);
+  if (shown > 0) throw new BenchError(`${shown} rows of hidden users are shown`);
+  return {
+    usersOfRequest,
+    requests: found.length,
+    hiddenMs: found.length === 0 ? undefined : spread(found),
+    acknowledgedMs: spreadOf(latenciesOf(answered)),
+    /** Shares of a core. */
+    cores: coresOf(used, seconds),
+    othersShare: othersShare(),
+    /** What mutations read to rewrite parts, by what the tables hold, both uncompressed. */
+    rewrittenTimes: rewritten / (await storedBytes(deployment)),
+    parts: await numberOf(deployment, 'count()', `system.parts WHERE ${ofEvents} AND active`),
+    mutationsUndone: await numberOf(
+      deployment,
+      'count()',
+      `system.mutations WHERE ${ofEvents} AND NOT is_done`,
+    ),
+  };
+}
+
+const ofEvents = "database = currentDatabase() AND table = 'stored_events'";
+
+/** From the submission until the status first says that no query shows the users any more. */
+async function msUntilHidden(api: DeletionApi, users: readonly User[]): Promise<number> {
+  const sentAt = performance.now();
+  const id = await api.submit(users);
+  while (!(await api.isHidden(id))) {
+    if (performance.now() - sentAt > hiddenSecondsMax * 1_000)
+      throw new BenchError(`a request is not hidden after ${hiddenSecondsMax} s`);
+    await pause(pollEveryMs);
+  }
+  return performance.now() - sentAt;
+}
+
+function spread(values: readonly number[]) {
+  const sorted = [...values].sort((a, b) => a - b);
+  const p99 = sorted[Math.ceil(0.99 * sorted.length) - 1];
+  return { p50: median(sorted), p99, max: sorted.at(-1) };
+}
+
+function coresOf(used: CpuTimes, seconds: number): CpuTimes {
+  return Object.fromEntries(processNames.map((name) => [name, (used[name] ?? 0) / 1e6 / seconds]));
+}
+
+function rewrittenBytes(deployment: Context['deployment']): Promise<number> {
+  return numberOf(deployment, 'sum(value)', "system.events WHERE event = 'MutatedUncompressedBytes'");
+}
+
+function storedBytes(deployment: Context['deployment']): Promise<number> {
+  return numberOf(deployment, 'sum(data_uncompressed_bytes)', `system.parts WHERE ${ofEvents} AND active`);
+}
+
+/** Rows that queries show of the users, by the names under which they were deleted. */
+async function rowsShown(deployment: Context['deployment'], users: readonly User[]): Promise<number> {
+  if (users.length === 0) return 0;
+  const list = (values: readonly string[]) => values.map((value) => `'${value}'`).join(', ') || "''";
+  const identities = users.flatMap((user) => ('identity' in user ? [user.identity] : []));
+  const userIds = users.flatMap((user) => ('user_id' in user ? [String(user.user_id)] : []));
+  return numberOf(
+    deployment,
+    'count()',
+    `stored_events WHERE app_id != '' AND (identity IN (${list(identities)}) OR toString(user_id) IN (${list(userIds)}))`,
+  );
+}
