@@ -1,6 +1,6 @@
 // Writes the ledger to ClickHouse, and has it compared with what is stored. Workers take turns.
 
-import { checkIfDue } from '../src/insights/ledger/check.js';
+import { checkIfDue } from '../src/insights/ledger/looks.js';
 import { writeMinutes } from '../src/insights/ledger/write.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { takeTurn } from '../src/redis/lease.js';

@@ -7,7 +7,7 @@ import { serversOf, setBackIn } from '../clickhouse/servers.js';
 import { countSetAside, describeSetAside } from '../clickhouse/set-aside-parts.js';
 import { AdministrationError } from '../contract/errors.js';
 import { overview } from '../contract/limits.js';
-import { readDifferences } from '../insights/ledger/check.js';
+import { readDifferences } from '../insights/ledger/looks.js';
 import { readRejections, readTraffic, type Span, spans } from '../insights/traffic/charts.js';
 import { describeError } from '../log.js';
 import type { AdminContext } from '../operations/context.js';

@@ -21,6 +21,7 @@ import {
   readSettled,
   readWritten,
   sidesOf,
+  timeOf,
 } from './check.js';
 import { readTermsOfDay } from './terms.js';
 
@@ -46,8 +47,6 @@ export type DayOfBooks = Books & {
   readonly not_balanced: readonly { readonly from: string; readonly to: string; readonly reason: string }[];
   readonly minutes: readonly (Books & { readonly minute: string })[];
 };
-
-const timeOf = (minute: number) => new Date(minute * 60_000).toISOString();
 
 /**
  * The records that an environment accepted on a day, in UTC, by minute; minutes without any are left out, and so is what is not written
