@@ -347,6 +347,10 @@ test('tells what has become of any number of records, by their keys, to who has 
     void client.track({ event: 'Receipted', identity: `r${n}`, idempotencyKey: `receipt ${n}` });
   await client.flush();
   await untilStored(sluice);
+  await until(async () => (await client.receipts(['none']).next()).done === false, {
+    deadlineMs: 60_000,
+    what: 'the API knows the write key',
+  });
   const keys = Array.from({ length: 1_501 }, (_, n) => `receipt ${n}`);
   const found: Receipt[] = [];
   for await (const receipt of client.receipts(keys)) found.push(receipt);
