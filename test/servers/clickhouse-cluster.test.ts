@@ -53,7 +53,7 @@ async function statementsOf(cluster: string | undefined): Promise<string[]> {
   const { port } = server.address() as AddressInfo;
   const applied = await migrate({ url: `http://127.0.0.1:${port}`, database: 'sluice', cluster });
   assert.equal(applied.length, readMigrations().length);
-  return sent.map(withoutComments).filter((statement) => /^(CREATE|ALTER) /.test(statement));
+  return sent.map(withoutComments).filter((statement) => /^(CREATE|ALTER|DROP) /.test(statement));
 }
 
 function withoutComments(statement: string): string {
@@ -70,14 +70,14 @@ test('every statement is parsed, is for the whole cluster, and makes replicated 
   for (const statement of created) {
     assert.match(
       statement,
-      /^(CREATE (DATABASE|TABLE|VIEW) IF NOT EXISTS|CREATE OR REPLACE VIEW|ALTER TABLE) \w+ ON CLUSTER main_cluster\b/,
+      /^(CREATE (DATABASE|TABLE|VIEW) IF NOT EXISTS|CREATE OR REPLACE VIEW|ALTER TABLE|DROP TABLE IF EXISTS) \w+ ON CLUSTER main_cluster\b/,
       statement,
     );
     assert.doesNotMatch(statement, /\{\{|\}\}/);
     if (!isTable(statement)) continue;
     assert.match(
       statement,
-      /\bENGINE = Replicated(Replacing)?MergeTree\('\/clickhouse\/tables\/\{shard\}\/\{database\}\/\{table\}', '\{replica\}'(, (version|expires_at|value|number))?\)/,
+      /\bENGINE = Replicated(Replacing)?MergeTree\('\/clickhouse\/tables\/\{shard\}\/\{database\}\/\{table\}', '\{replica\}'(, (version|expires_at|value|number|records))?\)/,
     );
   }
 });

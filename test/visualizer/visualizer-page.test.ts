@@ -42,6 +42,8 @@ describe('the page', { skip }, () => {
     const page = await context.newPage();
     page.setDefaultTimeout(60_000);
     await page.goto(`${admin.adminUrl}/visualizer`);
+    // It is loaded after the console's first script.
+    await page.locator('#code').waitFor();
     return page;
   }
 
@@ -346,7 +348,7 @@ describe('the page', { skip }, () => {
     try {
       const page = await (await browser.newContext()).newPage();
       await page.goto(`${off.adminUrl}/visualizer`);
-      assert.equal(await page.locator('#off').isVisible(), true);
+      await page.locator('#off').waitFor();
       assert.equal(await page.locator('#pair').isVisible(), false);
       const live = openLivePage(off.adminUrl, { token: '', code: '000-000' });
       assert.equal((await live.heard('refused')).reason, 'off');
