@@ -59,6 +59,7 @@ import { endRuns } from '../src/privacy/retention/expired-rows.js';
 import { mastersOf, type Redis } from '../src/redis/client.js';
 import { registryKeys, shardOf } from '../src/redis/keys.js';
 import { isTurnTaken, takeTurn } from '../src/redis/lease.js';
+import { runScript, scripts } from '../src/redis/scripts.js';
 import { emptySlowLogs } from '../src/redis/slow-log.js';
 import { readBackups } from '../src/registry/backups.js';
 import type { Environment } from '../src/registry/documents.js';
@@ -210,7 +211,8 @@ async function eraseMasked(options: RoundOptions): Promise<number> {
   }
   options.crash('erased');
   const completed = await completeErased(options);
-  await redis.del(registryKeys.erasurePass);
+  // Another worker may be giving way by now, if this one was paused.
+  await runScript(redis, scripts.deleteEqual, [registryKeys.erasurePass], ['1']);
   return completed;
 }
 
