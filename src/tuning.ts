@@ -246,10 +246,10 @@ export const ledgerWrites = {
 
 /** How the ledger is compared with what is stored. */
 export const ledgerChecks = {
-  /** A look is followed by a rest this many times as long, so that looks take a hundredth of a core. */
+  /** A look is followed by a rest this many times as long, so that looks at what is older take a hundredth of a core. */
   restFactor: 100,
-  /** After a look at minutes or an hour, which is cheap: on a busy machine it takes long without costing much. */
-  shortRestMsMax: 30_000,
+  /** After a look at what is new, which is cheap: on a busy machine it takes long without costing much. */
+  newRestMsMax: 30_000,
   everyMsMin: 5_000,
   /** Minutes of one look at what is new. */
   newMinutesMax: 60,
@@ -264,8 +264,10 @@ export const ledgerChecks = {
   /** A difference must be found so many times in a row, this far apart: counts are not taken at one instant. */
   looks: 3,
   looksEveryMs: 2_000,
-  /** Environments of a look that are looked at minute by minute. */
-  environmentsMax: 100,
+  /** Environments that one statement looks at minute by minute. */
+  environmentsAtOnceMax: 100,
+  /** Minutes with known differences that one look looks at again. */
+  minutesAgainMax: 5,
 } as const;
 
 /** The list of running processes, for people. */

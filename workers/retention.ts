@@ -286,10 +286,13 @@ function writeExpired(home: ClickHouseClient, retained: readonly Retained[]): Pr
   return writeLedger(
     home,
     retained.flatMap(({ appIds, cutoffMs }) =>
-      appIds.map((app_id) => ({ ...row, app_id, minute: Math.floor(cutoffMs / 60_000) })),
+      appIds.map((app_id) => ({ ...row, app_id, minute: Math.floor(cutoffMs / 60_000) + aheadMinutes })),
     ),
   );
 }
+
+/** A segment's number may be ahead of when its records were accepted: after a loss or take-over of Redis numbers are skipped. */
+const aheadMinutes = 10;
 
 function without(
   rows: ReadonlyMap<string, number>,

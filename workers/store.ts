@@ -198,8 +198,8 @@ async function noteLateRepeats(
     `${appId} ${tableOf(segment.table)} late_repeats ${segment.number}`,
     count,
   ]);
-  const keys = [shardKeys.ledgerMinutes(shard), shardKeys.ledger(shard, minute)];
-  await runScript(redis, scripts.noteLateRepeats, keys, [minute, ...entries]);
+  const keys = [shardKeys.segments(shard), shardKeys.ledgerMinutes(shard), shardKeys.ledger(shard, minute)];
+  await runScript(redis, scripts.noteLateRepeats, keys, [memberOf(segment), minute, ...entries]);
 }
 
 async function forget(

@@ -312,7 +312,9 @@ export const receipts = {
 export const ledger = {
   /** How long Redis keeps what ClickHouse must have of each minute. */
   sumsKeptMs: 4 * 24 * 60 * 60 * 1000,
-  /** Differences that are kept and shown; more are counted. */
+  /** Days that can be asked for, in milliseconds since 1970. */
+  dayMsMax: Date.UTC(2100, 0, 1),
+  /** Differences that are kept and shown, and so counted. */
   differencesMax: 1_000,
 } as const;
 

@@ -494,8 +494,8 @@ end
 
 -- The ledger. What is stored belongs to the minute of its segment, everything else to the present one. A minute that is over is taken
 -- from here for good (booked-6.lua), so nothing is added to an earlier one than that of an open segment. Most records are accepted or
--- repeated: they are appended to the minute's log, blocks of a line of kind and term and a line for each environment, which costs a
--- fiftieth of as many fields of a hash.
+-- repeated: they are appended to the minute's log, blocks of a line of kind and term and a line for each environment. Fields of a hash
+-- cost too much where a commit has many environments.
 local terms = { s = 'accepted', r = 'repeated', d = 'differing', k = 'suppressed', u = 'suppressed' }
 local minute_now, ledger_logs = math.floor(now_us / 60000000), {}
 for _, rows_of in ipairs(tables) do

@@ -24,7 +24,7 @@ export const scripts = {
   forget: load('forget-4'),
   countTerms: load('count-terms-2'),
   booked: load('booked-6'),
-  noteLateRepeats: confirmed('note-late-repeats-2'),
+  noteLateRepeats: confirmed('note-late-repeats-3'),
   ageClaims: load('age-claims-4'),
   findClaims: confirmed('find-claims-5'),
   indexable: confirmed('indexable-2'),

@@ -179,11 +179,22 @@ test('a key that Redis has forgotten is answered like a new one, and not stored 
   await worker.storeAll();
   assert.deepEqual(await names(), ['first', 'other']);
   assert.equal((await countOf(recordsRepeatedLate)) - repeated, 1);
+  assert.equal(await countInLedger(worker.redis), 1);
   await worker.forget();
   assert.equal(await worker.send('fourth', 'k'), 's');
   await worker.storeAll();
   assert.deepEqual(await names(), ['first', 'other']);
+  assert.equal(await countInLedger(worker.redis), 2);
 });
+
+/** The late repeats in the ledger of Redis. */
+async function countInLedger(redis: Redis): Promise<number> {
+  let sum = 0;
+  for (const minute of await redis.smembers(shardKeys.ledgerMinutes(0)))
+    for (const [field, records] of Object.entries(await redis.hgetall(shardKeys.ledger(0, minute))))
+      if (field.includes(' events late_repeats ')) sum += Number(records);
+  return sum;
+}
 
 test('the key of a skipped record keeps later records out for ever, and counts nowhere when it comes late itself', async () => {
   const worker = await createWorker();

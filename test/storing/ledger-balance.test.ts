@@ -113,6 +113,25 @@ test('events that were accepted before the time of retention may be gone, and yo
   assert.deepEqual(await lacking(), []);
 });
 
+test('a difference is found beside any number of environments whose events expire in that time', async () => {
+  const apps = Array.from({ length: 150 }, (_, n) => String(2_000_000_000 + n));
+  const row = { minute, kind: 'events', detail: '', records: 1 };
+  await writeLedger(clickhouse, [
+    ...apps.map((app_id) => ({ ...row, app_id, term: 'accepted' })),
+    ...apps.map((app_id) => ({ ...row, app_id, term: 'expired_to', minute: minute - 1 })),
+  ]);
+  const stored = apps.slice(0, -1).map((app_id, n) => `('${app_id}', 'e', ${segment}, 1, ${n + 1})`);
+  await run(`INSERT INTO stored_events (app_id, event, segment, commit_number, row_number)
+    SETTINGS log_comment = 'store events ${segment}' VALUES ${stored.join(', ')}`);
+  for (const span of [hour, { from: minute - 3_000, to: minute + 29 }]) {
+    const found = await findDifferences(side, span);
+    assert.deepEqual(
+      found.map(({ app_id, records }) => [app_id, records]),
+      [[apps.at(-1), 1]],
+    );
+  }
+});
+
 test('minutes that cannot be balanced are left out, and all others are looked at', async () => {
   await book('accepted', 1);
   await book('accepted', 1, '', minute + 5);
@@ -132,7 +151,7 @@ test('a commit counts what it decides, a worker writes the minute once, and the 
   const [now] = await redis.smembers(shardKeys.ledgerMinutes(0));
   const counted = (await readMinute(redis, 0, Number(now))).map(({ term, records }) => `${term} ${records}`);
   assert.deepEqual(counted.sort(), ['accepted 2', 'differing 1', 'repeated 1']);
-  const options = { redis, clickhouse, shards: 1, crash: noCrash };
+  const options = { redis, clickhouse, shards: 1, epoch, crash: noCrash };
   await redis.hset(shardKeys.state(0), 'ledger_since', 1);
   await writeMinutes(options);
   assert.equal(await redis.scard(shardKeys.ledgerMinutes(0)), 1, 'the minute is not over');

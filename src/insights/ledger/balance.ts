@@ -4,14 +4,19 @@
 //
 // (Repeats and suppressed records are counted beside it, by the same commit.) `accepted` is counted by the commit that keeps a record, the
 // other terms are counted where the records are now. Counts are taken one after another, so what looks different is looked at again.
+// A count reads the segments and environments of every part that has one of the minutes, whatever else it holds: 0.66 s of CPU for a part
+// of 54 million events, a few milliseconds for the parts of the last minutes.
 
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { ledgerTable, readVoids, type Void } from '../../clickhouse/ledger-table.js';
+import { readLong } from '../../clickhouse/long-statement.js';
 import { shardNumberSpacing } from '../../clickhouse/store.js';
 import { storedTable } from '../../clickhouse/tables.js';
 import { kindOfFailed, takenRecordsTable } from '../../clickhouse/taken-records.js';
+import { ledger } from '../../contract/limits.js';
 import { type TableName, tables } from '../../contract/records.js';
+import { inPieces } from '../../pieces.js';
 import { ledgerChecks } from '../../tuning.js';
 import { firstSegmentOf } from './write.js';
 
@@ -85,25 +90,37 @@ async function compare(
   expired: ReadonlyMap<string, number>,
   among?: readonly string[],
 ): Promise<Difference[]> {
-  const isOver = ({ app_id, kind }: Sums) => kind === 'events' && (expired.get(app_id) ?? -1) >= minutes.from;
+  const isLong = minutes.to - minutes.from >= minutesADay;
+  /** Events up to the minute of retention go sooner or later: only what is later can be compared. */
+  const mayDiffer = (row: Sums) => {
+    const expiredTo = row.kind === 'events' ? (expired.get(row.app_id) ?? -1) : -1;
+    if (expiredTo >= minutes.to) return false;
+    return expiredTo >= minutes.from || lackOf(row) !== 0;
+  };
   const sums = await readSums(side, minutes, { among });
-  const differing = new Set(
-    sums.filter((row) => lackOf(row) !== 0 || isOver(row)).map(({ app_id }) => app_id),
-  );
-  if (differing.size === 0) return [];
-  const apps = [...differing].slice(0, ledgerChecks.environmentsMax);
-  if (minutes.to - minutes.from >= minutesADay) {
-    const found: Difference[] = [];
-    for (let { from } = minutes; from <= minutes.to; from += minutesADay) {
-      const day = { from, to: Math.min(minutes.to, from + minutesADay - 1) };
-      found.push(...(await compare(side, day, expired, apps)));
-    }
-    return found;
+  const differing = new Set(sums.filter(mayDiffer).map(({ app_id }) => app_id));
+  const found: Difference[] = [];
+  for (const apps of inPieces(differing, ledgerChecks.environmentsAtOnceMax)) {
+    if (found.length >= ledger.differencesMax) break;
+    if (!isLong) found.push(...(await compareMinutes(side, minutes, expired, apps)));
+    else
+      for (let { from } = minutes; from <= minutes.to; from += minutesADay) {
+        const day = { from, to: Math.min(minutes.to, from + minutesADay - 1) };
+        found.push(...(await compare(side, day, expired, apps)));
+      }
   }
-  const byMinute = await readSums(side, minutes, { among: apps, byMinute: true });
-  return byMinute.flatMap((row) => {
+  return found;
+}
+
+async function compareMinutes(
+  side: Side,
+  minutes: Minutes,
+  expired: ReadonlyMap<string, number>,
+  among: readonly string[],
+): Promise<Difference[]> {
+  const sums = await readSums(side, minutes, { among, byMinute: true });
+  return sums.flatMap((row) => {
     const { app_id, kind, minute, failed } = row;
-    // What is accepted before that minute goes sooner or later.
     if (kind === 'events' && minute <= (expired.get(app_id) ?? -1)) return [];
     const records = lackOf(row);
     // A failed row that was sent again is among the failed rows until it is removed there.
@@ -145,7 +162,7 @@ export async function readSums(
 
   async function add(client: ClickHouseClient, query: string, term: Exclude<keyof Sums, keyof Difference>) {
     type Row = { app_id: string; kind: TableName; minute: number; records: number };
-    const rows = await readRows<Row>(client, {
+    const rows = await readLong<Row>(client, {
       query,
       query_params: params,
       clickhouse_settings: { max_threads: 1, max_execution_time: 0 },

@@ -22,57 +22,88 @@ import {
   timeOf,
 } from './check.js';
 
-/** Makes the next look, if it is time for one. To be called again and again, by several workers. */
+/**
+ * Makes the next looks, if it is time for them. To be called again and again, by several workers. What is new is in the parts of the last
+ * minutes, so looking at it is cheap. What is older may be in parts with everything of months, so each of those looks has its rest.
+ */
 export async function checkIfDue(options: CheckOptions & { readonly log: Log }): Promise<void> {
   const { redis } = options;
   if (!(await takeTurn(redis, registryKeys.ledgerCheckTurn, ledgerChecks.everyMsMin))) return;
   const noted = await redis.hgetall(registryKeys.ledgerChecked);
-  const nowMs = await readTime(redis);
-  const restsUntilMs = Number(noted.rests_until_ms ?? 0);
-  // It may be long if Redis's clock was set back.
-  if (restsUntilMs > nowMs && restsUntilMs < nowMs + ledgerChecks.recentEveryMs) return;
+  await lookAndRest(options, noted, 'rests_new', lookAtNew, ledgerChecks.newRestMsMax);
+  await lookAndRest(options, noted, 'rests_older', lookAtOlder, ledgerChecks.oldEveryMs);
+}
+
+/**
+ * What is noted of looks: `new <server>`, the last minute that was looked at; `last`, `recent` and `old`, when that was done; `month`;
+ * until when looks rest.
+ */
+type Noted = Readonly<Record<string, string>>;
+
+type LookOptions = CheckOptions & {
+  readonly log: Log;
+  readonly noted: Noted;
+  readonly nowMs: number;
+  readonly pause: (ms: number) => Promise<void>;
+};
+
+/** Makes a look unless it rests. It rests after a failure, too, since it may have cost as much. */
+async function lookAndRest(
+  options: CheckOptions & { readonly log: Log },
+  noted: Noted,
+  rests: string,
+  look: (options: LookOptions) => Promise<Noted>,
+  restMsMax: number,
+): Promise<void> {
+  const nowMs = await readTime(options.redis);
+  const restsUntilMs = Number(noted[rests] ?? 0);
+  // It is longer if Redis's clock was set back.
+  if (restsUntilMs > nowMs && restsUntilMs <= nowMs + restMsMax) return;
   const startedAt = performance.now();
   let pausedMs = 0;
   const pause = async (ms: number) => {
     pausedMs += ms;
     await new Promise<void>((resolve) => setTimeout(resolve, ms));
   };
-  const done = await lookNext({ ...options, pause }, noted, nowMs);
-  const rest = Math.ceil((performance.now() - startedAt - pausedMs) * ledgerChecks.restFactor);
-  const isShort = done.recent === undefined && done.old === undefined;
-  const restMs = isShort ? Math.min(rest, ledgerChecks.shortRestMsMax) : rest;
-  await redis.hset(registryKeys.ledgerChecked, { ...done, rests_until_ms: String(nowMs + restMs) });
+  let done: Noted = {};
+  try {
+    done = await look({ ...options, noted, nowMs, pause });
+  } finally {
+    const costMs = performance.now() - startedAt - pausedMs;
+    const restMs = Math.min(Math.ceil(costMs * ledgerChecks.restFactor), restMsMax);
+    await options.redis.hset(registryKeys.ledgerChecked, { ...done, [rests]: String(nowMs + restMs) });
+  }
 }
 
-/** What is noted of looks: `new <server>`, the last minute that was looked at; `last`, `recent` and `old`, when that was done; `month`. */
-type Noted = Readonly<Record<string, string>>;
-
-type LookOptions = CheckOptions & { readonly log: Log; readonly pause: (ms: number) => Promise<void> };
-
-/** What is new first, then what differs, then what is older. Settles with what to note. */
-async function lookNext(options: LookOptions, noted: Noted, nowMs: number): Promise<Noted> {
-  const sides = await sidesOf(options);
+async function lookAtNew(options: LookOptions): Promise<Noted> {
   const done: Record<string, string> = {};
-  const end = Math.floor(nowMs / 60_000);
-  for (const side of sides) {
+  for (const side of await sidesOf(options)) {
     const settled = await readSettled(options, side.shards);
-    const from = Number(noted[`new ${side.number}`] ?? settled - ledgerChecks.newMinutesMax) + 1;
+    const from = Number(options.noted[`new ${side.number}`] ?? settled - ledgerChecks.newMinutesMax) + 1;
     const to = Math.min(settled, from + ledgerChecks.newMinutesMax - 1);
     if (to < from) continue;
     await keep(options, await confirm(side, { from, to }, options.pause));
     done[`new ${side.number}`] = String(to);
   }
-  await lookAgain(options, sides);
-  if (Object.keys(done).length > 0) return done;
+  return done;
+}
 
+/** What differs first, then what was not looked at for longest. Settles with what to note. */
+async function lookAtOlder(options: LookOptions): Promise<Noted> {
+  const { noted, nowMs } = options;
+  const sides = await sidesOf(options);
+  await lookAgain(options, sides);
   const since = (what: 'last' | 'recent' | 'old') => nowMs - Number(noted[what] ?? 0);
-  const settledOf = async (side: Side) => readSettled(options, side.shards);
-  const lookBack = async (minutes: number) => {
+  const compare = async ({ from, to }: Minutes) => {
     for (const side of sides) {
-      const to = await settledOf(side);
-      await keep(options, await confirm(side, { from: to - minutes, to }, options.pause));
+      const settled = await readSettled(options, side.shards);
+      await keep(options, await confirm(side, { from, to: Math.min(to, settled) }, options.pause));
     }
-    await keepUnwritten(options, { from: end - minutes, to: end });
+  };
+  const lookBack = async (minutes: number) => {
+    const to = Math.floor(nowMs / 60_000);
+    await compare({ from: to - minutes, to });
+    await keepUnwritten(options, { from: to - minutes, to });
   };
   if (since('recent') >= ledgerChecks.recentEveryMs) {
     await lookBack(ledgerChecks.recentMinutes);
@@ -85,10 +116,7 @@ async function lookNext(options: LookOptions, noted: Noted, nowMs: number): Prom
   if (since('old') < ledgerChecks.oldEveryMs) return {};
   const month = await nextMonth(options, noted.month);
   if (month === undefined) return { old: String(nowMs) };
-  for (const side of sides) {
-    const to = Math.min(month.to, await settledOf(side));
-    await keep(options, await confirm(side, { from: month.from, to }, options.pause));
-  }
+  await compare(month);
   return { old: String(nowMs), month: String(month.from) };
 }
 
@@ -132,21 +160,32 @@ async function keepUnwritten(options: CheckOptions & { readonly log: Log }, minu
   );
 }
 
-/** Looks again at what differs, and forgets what does not any more. */
+/** Looks again at some minutes in which something differs, and forgets what does not any more. */
 async function lookAgain(options: CheckOptions, sides: readonly Side[]): Promise<void> {
-  const known = await readDifferences(options.redis);
-  for (const difference of known) {
+  const byPlace = new Map<string, { side: Side | undefined; minute: number; known: FoundDifference[] }>();
+  for (const difference of await readDifferences(options.redis)) {
+    const side = sides.find(
+      ({ shards, shardOf }) => difference.app_id !== '' && shards.includes(shardOf(difference.app_id)),
+    );
+    // Its server does not answer.
+    if (side === undefined && difference.app_id !== '') continue;
     const minute = Date.parse(difference.minute) / 60_000;
+    const name = `${side?.shards.join() ?? ''} ${minute}`;
+    const place = byPlace.get(name) ?? { side, minute, known: [] };
+    place.known.push(difference);
+    byPlace.set(name, place);
+  }
+  // By chance, so that none is forgotten where there are many.
+  const places = [...byPlace.values()].sort(() => Math.random() - 0.5).slice(0, ledgerChecks.minutesAgainMax);
+  for (const { side, minute, known } of places) {
     const span = { from: minute, to: minute };
-    const side = sides.find(({ shards, shardOf }) => shards.includes(shardOf(difference.app_id)));
-    const isThere =
-      difference.kind === 'unwritten'
-        ? (await findUnwritten(options, span)).length > 0
-        : side === undefined ||
-          (await findDifferences(side, span)).some(
-            ({ app_id, kind }) => app_id === difference.app_id && kind === difference.kind,
-          );
-    if (!isThere) await options.redis.hdel(registryKeys.ledgerDifferences, nameOf(difference));
+    const found = new Set(
+      side === undefined
+        ? (await findUnwritten(options, span)).map(() => ' unwritten')
+        : (await findDifferences(side, span)).map(({ app_id, kind }) => `${app_id} ${kind}`),
+    );
+    const gone = known.filter(({ app_id, kind }) => !found.has(`${app_id} ${kind}`)).map(nameOf);
+    if (gone.length > 0) await options.redis.hdel(registryKeys.ledgerDifferences, ...gone);
   }
 }
 

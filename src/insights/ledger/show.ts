@@ -2,6 +2,7 @@
 
 import { readVoids } from '../../clickhouse/ledger-table.js';
 import { AdministrationError } from '../../contract/errors.js';
+import { ledger } from '../../contract/limits.js';
 import { shardOf } from '../../redis/keys.js';
 import { ledgerChecks } from '../../tuning.js';
 import {
@@ -53,8 +54,7 @@ export type DayOfBooks = Books & {
  * yet: of the present day the last minute or two.
  */
 export async function showDay(options: CheckOptions, appId: string, day: string): Promise<DayOfBooks> {
-  const from = Date.parse(`${day}T00:00:00Z`) / 60_000;
-  if (Number.isNaN(from)) throw new AdministrationError('the day must be a date: YYYY-MM-DD');
+  const from = dayOfText(day) / 60_000;
   const shard = shardOf(appId, options.shards);
   const written = await readWritten(options.redis, [shard]);
   const minutes: Minutes = { from, to: Math.min(written, from + 1_439) };
@@ -92,6 +92,14 @@ export async function showDay(options: CheckOptions, appId: string, day: string)
     })),
     minutes: list.map(([minute, books]) => ({ minute: timeOf(minute), ...books })),
   };
+}
+
+/** Milliseconds since 1970. Throws AdministrationError. */
+function dayOfText(day: string): number {
+  const ms = /^\d+-\d\d-\d\d$/.test(day) ? Date.parse(`${day}T00:00:00Z`) : Number.NaN;
+  if (!(ms >= 0 && ms < ledger.dayMsMax))
+    throw new AdministrationError('the day must be a date from 1970 to 2099: YYYY-MM-DD');
+  return ms;
 }
 
 type Known = {
@@ -168,6 +176,10 @@ export async function checkBooks(
   };
   const to = Math.min(settled, minuteOf(given.to, settled));
   const from = Math.max(0, minuteOf(given.from, to - ledgerChecks.recentMinutes));
+  if (from > to)
+    throw new AdministrationError(
+      `nothing can be compared: from must be before to, and by now everything is stored up to ${timeOf(settled + 1)}`,
+    );
   const sides = await sidesOf(options);
   const found: (Omit<Difference, 'kind'> & Pick<FoundDifference, 'kind'>)[] = [];
   for (const side of sides) found.push(...(await confirm(side, { from, to })));

@@ -16,11 +16,19 @@ export type LedgerOptions = {
   readonly redis: Redis;
   readonly clickhouse: ClickHouseClient;
   readonly shards: number;
+  /** Of the deployment: nothing is taken from a Redis with another epoch or none. */
+  readonly epoch: string;
   readonly crash: CrashPoint;
 };
 
 /** Writes the minutes of all shards that are over. May be repeated, by several processes at once. */
-export async function writeMinutes({ redis, clickhouse, shards, crash }: LedgerOptions): Promise<void> {
+export async function writeMinutes({
+  redis,
+  clickhouse,
+  shards,
+  epoch,
+  crash,
+}: LedgerOptions): Promise<void> {
   for (let shard = 0; shard < shards; shard++) {
     await beginShard(redis, clickhouse, shard, shards);
     for (const minute of await readMinutesOver(redis, shard)) {
@@ -40,7 +48,7 @@ export async function writeMinutes({ redis, clickhouse, shards, crash }: LedgerO
         shardKeys.ledgerTotals(shard),
         shardKeys.ledgerLog(shard, minute),
       ];
-      const ofMinute = [minute, ledger.sumsKeptMs];
+      const ofMinute = [epoch, minute, ledger.sumsKeptMs];
       for (const some of inPieces(entries, ledgerWrites.fieldsAtOnceMax))
         await runScript(redis, scripts.booked, keys, [...ofMinute, 0, 0, ...some.flat()]);
       await runScript(redis, scripts.booked, keys, [...ofMinute, logged.bytes, logged.accepted]);
