@@ -85,6 +85,15 @@ describe('the books', () => {
         difference: 0,
       },
     );
+    for (const wrong of ['2026-02-31', '0001-01-01', '9999-12-31', 'today', '%27'])
+      await assert.rejects(
+        administer(sluice, 'GET', `/environments/${main}/ledger?day=${wrong}`),
+        /the day must be/,
+      );
+    await assert.rejects(
+      administer(sluice, 'GET', '/ledger/check?from=2099-01-01T00:00:00Z'),
+      /nothing can be compared/,
+    );
     const books = await check();
     assert.deepEqual([books.balanced, books.differences, books.not_checked], [true, [], []]);
     const stats = (await sluice.admin('environments', 'stats', main)) as Record<string, number>;

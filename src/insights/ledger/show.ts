@@ -97,7 +97,8 @@ export async function showDay(options: CheckOptions, appId: string, day: string)
 /** Milliseconds since 1970. Throws AdministrationError. */
 function dayOfText(day: string): number {
   const ms = /^\d+-\d\d-\d\d$/.test(day) ? Date.parse(`${day}T00:00:00Z`) : Number.NaN;
-  if (!(ms >= 0 && ms < ledger.dayMsMax))
+  // A day that a month does not have counts as one of the next month.
+  if (!(ms >= 0 && ms < ledger.dayMsMax) || !new Date(ms).toISOString().startsWith(day))
     throw new AdministrationError('the day must be a date from 1970 to 2099: YYYY-MM-DD');
   return ms;
 }
