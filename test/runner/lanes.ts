@@ -86,7 +86,7 @@ export function laneOf(path: string): Lane {
 
 /** How many seconds a file may take: several times what it takes on a quiet machine. */
 export function secondsMaxOf(path: string): number {
-  return nameOf(path) === 'chaos-crash-points' ? 3_600 : 1_800;
+  return ['chaos-crash-points', 'ledger-mutants'].includes(nameOf(path)) ? 3_600 : 1_200;
 }
 
 export function isQuick(path: string): boolean {
