@@ -405,8 +405,7 @@ test('identifications as a suppressed user cost others no more than identificati
   assert.ok(attacked < 4 * usual, `${attacked} ms instead of ${usual}`);
   assert.equal(await rowsOf(user.identity), 0);
   // As many as may be joined in a minute, and in one identity. A worker moves them to the list once a second.
-  const namesNow = async () =>
-    (JSON.parse((await lookUp(url, itsToken)).text) as { names: number }).names;
+  const namesNow = async () => (JSON.parse((await lookUp(url, itsToken)).text) as { names: number }).names;
   await until(async () => (await namesNow()) > 1, { deadlineMs: 60_000, what: 'devices are joined' });
   const names = await namesNow();
   assert.ok(names <= 1 + 3 * suppressions.joins.max, String(names));
