@@ -53,3 +53,5 @@ GRANT SELECT ON sluice.local_user_properties TO reader;
 GRANT SELECT ON sluice.local_user_identities TO reader;
 GRANT SELECT ON sluice.local_merged_identities TO reader;
 GRANT SELECT ON sluice.local_merged_user_properties TO reader;
+-- A property's text as a number, or NULL where it is none: sum(number(properties['amount'])).
+CREATE FUNCTION IF NOT EXISTS number AS (value) -> toFloat64OrNull(value);

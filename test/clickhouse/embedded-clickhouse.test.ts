@@ -9,6 +9,7 @@ import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { functions } from '../../deploy/local/clickhouse/functions.js';
 import {
   readerGrants,
   serviceClusterGrants,
@@ -496,7 +497,7 @@ describe('access', () => {
     }
   });
 
-  test("on a server of one's own is given by the same grants", async () => {
+  test("on a server of one's own is given by the same grants, and functions are the same", async () => {
     const file = fileURLToPath(new URL('../../../deploy/clickhouse/users.sql', import.meta.url));
     const text = readFileSync(file, 'utf8');
     const ofSeveral = [...text.matchAll(/^-- GRANT (.*) TO sluice;$/gm)].map(([, grant]) => grant);
@@ -514,6 +515,11 @@ describe('access', () => {
       statements.flatMap((statement) => new RegExp(`^REVOKE (.*) FROM ${user}$`).exec(statement)?.[1] ?? []);
     assert.deepEqual(revoked('sluice'), serviceRevokes('sluice'));
     assert.deepEqual(granted('reader'), readerGrants('sluice'));
+    const made = statements.filter((statement) => statement.startsWith('CREATE FUNCTION'));
+    assert.deepEqual(
+      made.map((statement) => statement.replace(' IF NOT EXISTS', '')),
+      Object.values(functions),
+    );
   });
 });
 

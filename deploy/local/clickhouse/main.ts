@@ -11,6 +11,7 @@ import { makeFilesPrivate } from '../private-data.js';
 import { findOrMakeSecret, newSecret } from '../secrets.js';
 import { type Control, createControl } from './control.js';
 import { loadEngine, missingEngine } from './engine.js';
+import { writeFunctions } from './functions.js';
 import { killMsMax, lastReplyMs, stopMsMax } from './limits.js';
 import { mendDefinitions } from './mend-definitions.js';
 import { clusterOf, firstName, placeOf } from './places.js';
@@ -77,6 +78,7 @@ async function prepare(config: Config, launcherPassword: string): Promise<string
       log.warn(mended, 'a damaged definition');
     const [configFile, usersFile] = [join(dataDir, `${name}.xml`), join(dataDir, `${name}-users.xml`)];
     shareFolders(dataDir, name);
+    writeFunctions(path);
     const passwords = {
       sluice: findOrMakeSecret(clickhousePasswordFile(dataDir, 'sluice')),
       reader: findOrMakeSecret(clickhousePasswordFile(dataDir, 'reader')),
