@@ -1,4 +1,4 @@
-// Backups of ClickHouse: making and listing them; restore-backup.ts restores them. With several servers, each makes one under the
+// Backups of ClickHouse: making and listing them; restore/ restores them. With several servers, each makes one under the
 // same name. The home comes first: what its backup calls a complete deletion is then gone from the backups of the others, too.
 
 import { createHash } from 'node:crypto';
@@ -30,7 +30,7 @@ import type { Backup } from '../registry/documents.js';
 import { mirrorRegistry } from '../registry/mirror.js';
 import { readRegistry, readTime } from '../registry/registry.js';
 import type { AdminContext } from './context.js';
-import { isRestoring } from './restore-plan.js';
+import { isRestoring } from './restore/plan.js';
 
 export type BackupView = Omit<Backup, 'tables'> & {
   readonly status: 'running' | 'complete' | 'unknown';

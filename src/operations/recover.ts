@@ -25,14 +25,14 @@ import { forgetKept, readSeen, type Seen } from '../registry/witness-copies.js';
 import { checkAllThere, checkNoMove } from './backups.js';
 import type { AdminContext } from './context.js';
 import {
-  copyAll,
   type Deleted,
   findDeleted,
   readCompleteIds,
   resetDeletions,
   submitAgainOf,
   withoutDeletions,
-} from './restore-backup.js';
+} from './restore/deletions.js';
+import { copyAll } from './restore/second-copies.js';
 
 /** What a shard lacks. */
 type Missing = {

@@ -10,7 +10,7 @@ import type { Question } from '../../src/clickhouse/answers.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { crashPoints } from '../../src/crash-point.js';
 import type { BackupView } from '../../src/operations/backups.js';
-import type { RestoredBackup } from '../../src/operations/restore-plan.js';
+import type { RestoredBackup } from '../../src/operations/restore/plan.js';
 import { keepDeletedUsers, readDeletedUsers } from '../../src/privacy/deletion/deleted-users.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { claimBackup, forgetBackup, keepsSince, readBackups } from '../../src/registry/backups.js';

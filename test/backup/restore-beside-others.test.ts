@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import type { BackupView } from '../../src/operations/backups.js';
-import type { RestoredBackup } from '../../src/operations/restore-plan.js';
+import type { RestoredBackup } from '../../src/operations/restore/plan.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { keepsSince, readBackups } from '../../src/registry/backups.js';
 import { runAdmin } from '../harness/administration.js';

@@ -17,8 +17,8 @@ import {
   loadDeployment,
 } from '../../operations/deployment.js';
 import { recoverState, showState } from '../../operations/recover.js';
-import { restoreBackup } from '../../operations/restore-backup.js';
-import { checkNoneCutOff, checkNoRestore } from '../../operations/restore-plan.js';
+import { checkNoneCutOff, checkNoRestore } from '../../operations/restore/plan.js';
+import { restoreBackup } from '../../operations/restore/restore-backup.js';
 import { restoreDeletions } from '../../privacy/deletion/mirror.js';
 import type { Loading } from '../../registry/loading.js';
 import { mirrorRegistry } from '../../registry/mirror.js';

@@ -1,0 +1,130 @@
+// Deletion requests when the tables become older than they were, by a restore or a loss: which of them are carried out again, and which
+// begin again.
+
+import { readRows } from '../../clickhouse/answers.js';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { AdministrationError } from '../../contract/errors.js';
+import { backups } from '../../contract/limits.js';
+import type { DeletedRequest } from '../../privacy/deletion/delete-again.js';
+import { readDeletedUsers } from '../../privacy/deletion/deleted-users.js';
+import { withMaintenanceLock } from '../../privacy/deletion/maintenance-lock.js';
+import {
+  ConcurrentUpdate,
+  type DeletionRequest,
+  readDeletion,
+  readUnfinishedMembers,
+  updateDeletion,
+} from '../../privacy/deletion/request.js';
+import { registryKeys } from '../../redis/keys.js';
+import { readLoadedRegistry } from '../../registry/registry.js';
+import { untilTrue } from '../../wait.js';
+import type { AdminContext } from '../context.js';
+import type { RestoredBackup } from './plan.js';
+
+/** Runs `work` when no round of deletions runs, and while none begins; with what the lock holds that stops them. */
+export async function withoutDeletions<Result>(
+  { redis }: AdminContext,
+  work: (owner: string) => Promise<Result>,
+): Promise<Result> {
+  const tryIt = async () => {
+    const done = await withMaintenanceLock(redis, 'restore', async ({ owner }) => ({
+      result: await work(owner),
+    }));
+    return done === 'locked' ? undefined : done;
+  };
+  const done = await untilTrue(tryIt, { everyMs: 100, msMax: backups.roundWaitMsMax });
+  if (done === undefined)
+    throw new AdministrationError('a round of deletions still runs; try again when it has ended');
+  return done.result;
+}
+
+/** Requests whose users are known, and complete ones whose users are not, unless older data is known to lack their users already. */
+export type Deleted = {
+  readonly known: readonly DeletedRequest[];
+  readonly unknown: readonly DeletionRequest[];
+};
+
+export async function findDeleted(
+  redis: AdminContext['redis'],
+  isDoneAnyway: (request: DeletionRequest) => boolean,
+): Promise<Deleted> {
+  const known: DeletedRequest[] = [];
+  const unknown: DeletionRequest[] = [];
+  for await (const request of eachDeletion(redis)) {
+    const hashes = await readDeletedUsers(redis, request.deletion_request_id);
+    if (hashes !== undefined) known.push({ request, hashes });
+    else if (request.status === 'complete' && !isDoneAnyway(request)) unknown.push(request);
+  }
+  return { known, unknown };
+}
+
+export function submitAgainOf({
+  deletion_request_id,
+  account_id,
+  app_id,
+  submitted_at,
+  completed_at,
+  targets,
+}: DeletionRequest): RestoredBackup['submit_again'][number] {
+  return {
+    deletion_request_id,
+    account_id,
+    app_id,
+    submitted_at,
+    ...(completed_at === undefined ? {} : { completed_at }),
+    targets,
+  };
+}
+
+export async function readCompleteIds(home: ClickHouseClient): Promise<ReadonlySet<string>> {
+  const rows = await readRows<{ request_id: string }>(home, {
+    query: `SELECT request_id FROM deletion_requests GROUP BY request_id
+      HAVING JSONExtractString(argMax(deletion_requests.document, deletion_requests.version), 'status') = 'complete'`,
+  });
+  return new Set(rows.map(({ request_id: id }) => id));
+}
+
+/** All requests that ever were, read little by little. */
+async function* eachDeletion(redis: AdminContext['redis']): AsyncGenerator<DeletionRequest> {
+  let cursor = '0';
+  const seen = new Set<string>();
+  do {
+    const [next, entries] = await redis.hscan(registryKeys.deletions, cursor, 'COUNT', idsPerCall);
+    for (let at = 0; at < entries.length; at += 2) {
+      const id = entries[at] as string;
+      if (seen.has(id)) continue;
+      seen.add(id);
+      yield JSON.parse(entries[at + 1] as string) as DeletionRequest;
+    }
+    cursor = next;
+  } while (cursor !== '0');
+}
+
+const idsPerCall = 1_000;
+
+/**
+ * Restarts the pending requests: the restored tables lack their progress, and still have rows that they had deleted. What was
+ * found before any row was deleted stays, as the evidence.
+ */
+export async function resetDeletions({ redis }: AdminContext): Promise<void> {
+  const { deployment } = await readLoadedRegistry(redis);
+  for (const { requestId } of await readUnfinishedMembers(redis, deployment.epoch)) {
+    const request = await readDeletion(redis, requestId);
+    if (request === undefined) continue;
+    const {
+      left: _,
+      hidden_at: __,
+      verified_at: ___,
+      verified_tables: ____,
+      targets_kept: _____,
+      ...rest
+    } = request;
+    try {
+      await updateDeletion(redis, rest, { state: 'submitted', resolved: false, mutations: [] });
+      await redis.sadd(registryKeys.deletionsAwaitingTargetCopy, requestId);
+    } catch (error) {
+      // It is no longer pending: its targets are lost.
+      if (!(error instanceof ConcurrentUpdate)) throw error;
+    }
+  }
+}

@@ -1,0 +1,169 @@
+// The exchange of the restored tables with those in use, and of their indexes of keys: no key is forgotten, and no segment is stored
+// whose keys were looked up in the other index.
+
+import {
+  addRowsOf,
+  BackupFailed,
+  exchangeTable,
+  readTableIds,
+  unkeptTables,
+} from '../../clickhouse/backups.js';
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import {
+  addIndexOf,
+  addKeysAbove,
+  generationAbove,
+  raiseGeneration,
+  readMarkers,
+  writeMarker,
+} from '../../clickhouse/key-index.js';
+import { tablesOfSchema } from '../../clickhouse/migrate.js';
+import { serversOf } from '../../clickhouse/servers.js';
+import { limitRestored, limitsTable, refuseSegments } from '../../clickhouse/shard-limits.js';
+import { takeFences } from '../../privacy/deletion/fences.js';
+import { suppressedNamesTable } from '../../privacy/suppression/mirror.js';
+import { shardKeys } from '../../redis/keys.js';
+import { runScript, scripts } from '../../redis/scripts.js';
+import { readLoadedRegistry, readRegistry } from '../../registry/registry.js';
+import { confirmPlan, type Planned, type Restore } from './confirm.js';
+import type { Plan } from './plan.js';
+
+/**
+ * Adds the keys of the present index to the restored one: keys are never forgotten, whatever happens to their rows. Settles with
+ * the number up to which the restored index has all keys, for each shard. The restored index gets a new generation, so that a
+ * process that meanwhile adds keys to the present index writes no marker into the restored one.
+ */
+export async function joinIndexes(
+  { context, staging }: Restore,
+  client: ClickHouseClient,
+  restored: ClickHouseClient,
+): Promise<Readonly<Record<string, string>>> {
+  const { redis, config } = context;
+  const [present, ofBackup, { deployment }] = await Promise.all([
+    readMarkers(client),
+    readMarkers(restored),
+    readRegistry(redis),
+  ]);
+  const shards = new Set([...present.keys(), ...ofBackup.keys(), ...Array(deployment?.shards ?? 0).keys()]);
+  const storedTo = new Map<number, string>();
+  for (const shard of shards) {
+    const keys = [shardKeys.state(shard), shardKeys.segments(shard)];
+    const to = (await runScript(redis, scripts.indexable, keys, [deployment?.epoch ?? ''])) as string | null;
+    storedTo.set(shard, to ?? present.get(shard)?.indexedTo ?? '0');
+  }
+  await addIndexOf(client, config.clickhouseDatabase, staging);
+  for (const shard of shards) {
+    const known = await redis.hget(shardKeys.state(shard), 'keys_generation');
+    const before = ofBackup.get(shard);
+    const generation = generationAbove(known, before?.generation, present.get(shard)?.generation);
+    const joined = { indexedTo: before?.indexedTo ?? '0', generation };
+    if (!(await writeMarker(restored, shard, joined, before?.generation)))
+      throw new BackupFailed('the marker of the index of keys is missing');
+  }
+  return Object.fromEntries(storedTo);
+}
+
+/**
+ * Exchanges the tables that are not exchanged yet. The index of keys comes first: until it is exchanged, workers look keys up in
+ * the other one, and from then on no segment whose keys were looked up there is taken by the restored tables. The registry comes
+ * last: an emptied Redis is loaded from it.
+ */
+export async function exchangeTables(restore: Planned): Promise<void> {
+  const { plan } = restore;
+  const wasLoaded = restore.epoch !== '';
+  const servers = [...serversOf(restore.context.clickhouse).all.entries()].toReversed();
+  for (const [server, client] of servers) {
+    await exchangeOn(restore, client, plan.tables[server] ?? {}, (table) => table === keysTable);
+    if (wasLoaded) await noteGenerations(restore, server);
+  }
+  const refused = wasLoaded ? await readLastSegments(restore) : [];
+  // Their constraints name the limits of this restore; in use, limits are of all tables.
+  await refuseUpTo(restore, refused, plan.id);
+  for (const [server, client] of servers) {
+    await exchangeOn(restore, client, plan.tables[server] ?? {}, (table) => table !== keysTable);
+    restore.crash('rows_exchanged');
+    // What was stored since the two indexes were joined is now among the tables that are dropped.
+    const { clickhouseDatabase: database } = restore.context.config;
+    const keysTo = Object.entries(plan.keysTo?.[server] ?? {}).map(
+      ([shard, to]) => [Number(shard), to] as const,
+    );
+    await addKeysAbove(client, restore.staging, database, new Map(keysTo));
+    // A worker may have read the index before these keys were added: it drops what it has of the former generation.
+    for (const shard of (await readMarkers(client)).keys()) await raiseGeneration(client, shard);
+    if (wasLoaded) await noteGenerations(restore, server);
+  }
+  await refuseUpTo(restore, refused);
+}
+
+/** Has workers load their filters of keys from the index that is now in use. */
+async function noteGenerations({ context }: Restore, server: number): Promise<void> {
+  const { redis } = context;
+  const servers = serversOf(context.clickhouse);
+  const client = servers.all[server] as ClickHouseClient;
+  const { deployment } = await readLoadedRegistry(redis);
+  for (const [shard, { generation }] of await readMarkers(client)) {
+    // Every restored server has a marker of each shard, with a generation of its own.
+    if (servers.numberOf(shard) !== server) continue;
+    await runScript(
+      redis,
+      scripts.keysIndexed,
+      [shardKeys.state(shard)],
+      [deployment.epoch, '0', generation],
+    );
+  }
+}
+
+/**
+ * A worker may have read a segment that another worker has stored since and whose users were then deleted; or it may have looked
+ * up the segment's keys in the previous index. The restored tables do not know its token, so they refuse it unless Redis still has
+ * it: then the worker reads the segment and looks up its keys again.
+ */
+async function refuseUpTo(
+  { context }: Restore,
+  lastSegments: readonly string[],
+  ofRestore = '',
+): Promise<void> {
+  for (const client of serversOf(context.clickhouse).all)
+    for (const [shard, last] of lastSegments.entries()) await refuseSegments(client, shard, last, ofRestore);
+}
+
+/** The last segment of each shard. */
+async function readLastSegments({ context: { redis } }: Restore): Promise<readonly string[]> {
+  const { deployment } = await readLoadedRegistry(redis);
+  return takeFences({ ...deployment, redis });
+}
+
+async function exchangeOn(
+  restore: Planned,
+  client: ClickHouseClient,
+  tables: Plan['tables'][number],
+  isWanted: (table: string) => boolean,
+): Promise<void> {
+  const { context, staging, lock, crash } = restore;
+  const { clickhouseDatabase: database } = context.config;
+  const schema = tablesOfSchema();
+  const inUse = await readTableIds(client, database);
+  const names = Object.keys(tables)
+    .filter((table) => isWanted(table) && schema.has(table))
+    .sort((a, b) => Number(a === 'registry') - Number(b === 'registry'));
+  for (const table of names) {
+    const id = tables[table] as string;
+    if (inUse.get(table) === id) continue;
+    await confirmPlan(restore);
+    // These only grow: of the suppressions the latest version stands.
+    if (table === auditTable || table === suppressedNamesTable) {
+      await addRowsOf(client, table, staging, database);
+      continue;
+    }
+    await limitRestored(client, staging, table, restore.plan.id);
+    const exchange = { table, id, staging, database, owner: lock.owner };
+    await exchangeTable(client, exchange, () => crash('table_exchanged'));
+  }
+}
+
+const keysTable = 'stored_keys';
+
+/** A restore leaves these as they are. */
+export const ofServer: readonly string[] = [...unkeptTables, limitsTable];
+
+const auditTable = 'audit_log';

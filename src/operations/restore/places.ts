@@ -1,0 +1,48 @@
+// A backup is restored only where each shard is on the server that has its rows in the backup.
+
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { AdministrationError } from '../../contract/errors.js';
+import {
+  type Deployment,
+  deploymentKey,
+  type ShardServers,
+  shardServersKey,
+} from '../../registry/documents.js';
+import { readMirror } from '../../registry/mirror.js';
+import { readRegistry } from '../../registry/registry.js';
+import { checkNoMove } from '../backups.js';
+import { RedisChanged, type Restore } from './confirm.js';
+
+/** Which server had which shard when the backup was made; undefined if there was only one. */
+export async function readPlaces([home]: Restore['restored']): Promise<ShardServers | undefined> {
+  const text = (await readMirror(home as ClickHouseClient)).documents[shardServersKey];
+  return text === undefined ? undefined : (JSON.parse(text) as ShardServers);
+}
+
+/** Rejects with AdministrationError unless the backup is the deployment's own, and each shard is where it has its rows. */
+export async function checkPlaces({ context, restored }: Restore): Promise<void> {
+  const { shardServers, deployment } = await readRegistry(context.redis);
+  // Only a Redis that has the deployment comes here.
+  if (deployment === undefined) throw new RedisChanged();
+  const own = (await readMirror(restored[0] as ClickHouseClient)).documents[deploymentKey];
+  if (own !== undefined && (JSON.parse(own) as Deployment).epoch !== deployment.epoch)
+    throw new AdministrationError(
+      'the backup is of another deployment than Redis has: it is restored into an empty Redis only',
+    );
+  checkNoMove(shardServers?.moves);
+  const then = await readPlaces(restored);
+  const elsewhere = (shardServers?.servers ?? []).flatMap((server, shard) => {
+    const before = then?.servers[shard] ?? 0;
+    return before === server ? [] : [{ shard, before }];
+  });
+  if (elsewhere.length === 0) return;
+  const were = elsewhere.map(({ shard, before }) => `shard ${shard} was on server ${before}`).join(', ');
+  const servers = [...new Set(elsewhere.map(({ before }) => before))];
+  const commands = servers.map((server) => {
+    const its = elsewhere.filter(({ before }) => before === server).map(({ shard }) => shard);
+    return `"shards move ${its.join(' ')} --to ${server}"`;
+  });
+  throw new AdministrationError(
+    `${were} (from 0) when the backup was made: ${commands.join(' and ')}, then restore`,
+  );
+}

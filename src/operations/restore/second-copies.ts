@@ -1,0 +1,45 @@
+// Second copies of what Redis has, in tables that were exchanged or became older.
+
+import { addRowsOf, readTableIds } from '../../clickhouse/backups.js';
+import { inPieces } from '../../pieces.js';
+import { mirrorDeletions } from '../../privacy/deletion/mirror.js';
+import { registryKeys } from '../../redis/keys.js';
+import { mirrorRegistry, readMirror } from '../../registry/mirror.js';
+import { stateLoads } from '../../tuning.js';
+import type { AdminContext } from '../context.js';
+import { confirm, type Restore } from './confirm.js';
+import { type Plan, textOf } from './plan.js';
+
+/**
+ * Redis was emptied after the first table was exchanged: what it is to be loaded from is partly among the tables that were
+ * exchanged, and what was copied since is in the restored ones. The latest version of each document stands.
+ */
+export async function gatherSecondCopies(restore: Restore, plan: Plan): Promise<void> {
+  const { context, staging } = restore;
+  const { redis, clickhouse, config } = context;
+  const inUse = await readTableIds(clickhouse, config.clickhouseDatabase);
+  for (const table of secondCopies) {
+    const isExchanged = inUse.get(table) === plan.tables[0]?.[table];
+    if (isExchanged) await addRowsOf(clickhouse, table, staging, config.clickhouseDatabase);
+  }
+  await confirm({ ...restore, id: plan.id, epoch: '' });
+  // Before it is loaded: from then on rounds of deletions begin unless it is there.
+  await redis.set(registryKeys.restoringBackup, textOf(plan));
+}
+
+const secondCopies = ['registry', 'deletion_requests', 'deletion_targets'];
+
+/** Copies all documents to ClickHouse: its restored copies are old. Names that only the backup has are removed. */
+export async function copyAll(context: AdminContext): Promise<void> {
+  const { redis, clickhouse } = context;
+  const ofBackup = Object.keys((await readMirror(clickhouse)).documents);
+  const documents = [...new Set([...ofBackup, ...(await redis.hkeys(registryKeys.documents))])];
+  for (const some of inPieces(documents, stateLoads.documentsPerCallMax)) {
+    await redis.sadd(registryKeys.unmirrored, ...some);
+    await mirrorRegistry(redis, clickhouse);
+  }
+  for (const some of inPieces(await redis.hkeys(registryKeys.deletions), stateLoads.documentsPerCallMax)) {
+    await redis.sadd(registryKeys.unmirroredDeletions, ...some);
+    await mirrorDeletions(redis, clickhouse);
+  }
+}
