@@ -5,7 +5,7 @@ import { Worker } from '../src/packages/bullmq.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { erasures } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
-import { type RoundOptions, runDeletionRound } from './delete.js';
+import { runDeletionRound } from './delete.js';
 import {
   asJob,
   deletionJobOptions,
@@ -15,6 +15,7 @@ import {
   undoEffectsOfWrongClocks,
   workerOptions,
 } from './queues.js';
+import type { RoundOptions } from './round/round.js';
 
 export type DeletionWork = {
   /** Adds a round if requests are pending; and now and then, to erase what rounds have masked. */

@@ -183,7 +183,7 @@ export const ledgerMutants: readonly Omit<Mutant, 'faults' | 'shows'>[] = [
     name: 'skips the booking of a deletion',
     patches: [
       {
-        file: 'workers/delete.js',
+        file: 'workers/round/empty.js',
         find: "await noteTaken(clickhouse, place, predicate, 'deleted');",
         replace: '',
       },

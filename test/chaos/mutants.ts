@@ -321,7 +321,7 @@ export const mutants: readonly Mutant[] = [
         find: "if ARGV[4] == '1' then",
         replace: 'if false then',
       },
-      { file: 'workers/delete.js', find: 'options.onCallbacksDue?.(', replace: '(() => undefined)(' },
+      { file: 'workers/round/finish.js', find: 'options.onCallbacksDue?.(', replace: '(() => undefined)(' },
     ],
     faults: ['script flush'],
     shows: ['not called'],

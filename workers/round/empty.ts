@@ -1,0 +1,72 @@
+// The step of a round of deletions that deletes or masks the rows, a table after another.
+
+import type { ClickHouseClient } from '../../src/clickhouse/client.js';
+import { indexKeysOf } from '../../src/clickhouse/key-index.js';
+import { deleteOrMask } from '../../src/clickhouse/masks.js';
+import { findMutationId } from '../../src/clickhouse/mutate.js';
+import { noteTaken } from '../../src/clickhouse/taken-records.js';
+import type { DeletionRequest } from '../../src/privacy/deletion/request.js';
+import { mutationPredicate } from '../../src/privacy/deletion/round-keys.js';
+import type { RoundPart } from '../../src/privacy/deletion/round-parts.js';
+import type { UserTable } from '../../src/privacy/deletion/user-tables.js';
+import { type Resolved, type Round, type RoundOptions, update } from './round.js';
+
+/** Deletes or masks what the round reaches in one table. When all tables are done, a count shows that nothing is left. */
+export async function emptyPlace(options: RoundOptions, round: Round, place: UserTable): Promise<void> {
+  const appIds = round.reached.get(place) ?? [];
+  if (appIds.length === 0) return;
+  for (const part of round.parts.all) {
+    const here = appIds.filter((appId) => part.appIds.has(appId));
+    if (here.length > 0) await emptyPart(options, round, place, part, here);
+  }
+  await update(options, round, ({ left }) => ({ left: (left ?? []).filter(({ table }) => table !== place) }));
+}
+
+/** Deletes or masks what the round reaches in one table of one server. */
+async function emptyPart(
+  options: RoundOptions,
+  round: Round,
+  place: UserTable,
+  { client: clickhouse, tables }: RoundPart,
+  appIds: readonly string[],
+): Promise<void> {
+  const { crash } = options;
+  const { requests } = round;
+  const fenceMax = [...requests.values()]
+    .flatMap((request) => Object.values(request.fences))
+    .reduce((highest, fence) => (BigInt(fence) > BigInt(highest) ? fence : highest), '0');
+  const predicate = mutationPredicate(tables, appIds, fenceMax);
+  const mutation = { table: place, mark: tables.mark };
+  await update(options, round, (request) => ({ mutations: [...request.mutations, mutation] }));
+  // A repeat of a deleted record must never be stored. So its key goes into the index first: once the row is gone, nothing
+  // else shows the repeat.
+  await indexKeysOf(clickhouse, place, predicate);
+  await noteTaken(clickhouse, place, predicate, 'deleted');
+  crash('keys_kept');
+  crash('before_mutation');
+  await deleteOrMask(clickhouse, place, predicate, tables.mark, options.erasure.atOnceBytesMax);
+  crash('after_mutation');
+  const idOf = await findMutationIds(clickhouse, round);
+  await update(options, round, ({ mutations }) => ({
+    mutations: mutations.map((each) => ({ ...each, ...idOf(each) })),
+  }));
+}
+
+type Issued = DeletionRequest['mutations'][number];
+
+/** Finds the ids of mutations that have none yet, also where a crash came before an id was written. */
+async function findMutationIds(
+  clickhouse: ClickHouseClient,
+  { requests }: Resolved,
+): Promise<(mutation: Issued) => { mutation_id?: string }> {
+  const nameOf = ({ table, mark }: Issued) => `${table} ${mark}`;
+  const ids = new Map<string, string | undefined>();
+  for (const mutation of [...requests.values()].flatMap(({ mutations }) => mutations)) {
+    if (mutation.mutation_id !== undefined || ids.has(nameOf(mutation))) continue;
+    ids.set(nameOf(mutation), await findMutationId(clickhouse, mutation.table, mutation.mark));
+  }
+  return (mutation) => {
+    const mutation_id = mutation.mutation_id ?? ids.get(nameOf(mutation));
+    return mutation_id === undefined ? {} : { mutation_id };
+  };
+}

@@ -1,0 +1,89 @@
+// The end of a round of deletions: its requests are hidden, or complete.
+
+import { inPieces } from '../../src/pieces.js';
+import { keepDeletedUsers } from '../../src/privacy/deletion/deleted-users.js';
+import { purgeTargets } from '../../src/privacy/deletion/kept-targets.js';
+import { mirrorCompleted, mirrorDeletions } from '../../src/privacy/deletion/mirror.js';
+import { completeDeletion, type DeletionRequest } from '../../src/privacy/deletion/request.js';
+import { userTables } from '../../src/privacy/deletion/user-tables.js';
+import { endExportsOf } from '../../src/privacy/export/end.js';
+import { mastersOf } from '../../src/redis/client.js';
+import { emptySlowLogs } from '../../src/redis/slow-log.js';
+import { readBackups } from '../../src/registry/backups.js';
+import { readLoadedRegistry } from '../../src/registry/registry.js';
+import { assertCurrent } from '../../src/registry/witness.js';
+import { deletionRounds } from '../../src/tuning.js';
+import { noteWanted } from '../erase.js';
+import { dropTablesEverywhere, type Resolved, type RoundOptions, update } from './round.js';
+
+/** The end of a round for the requests that still have masked rows on the disk. */
+export async function noteHidden(options: RoundOptions, round: Resolved): Promise<void> {
+  const { redis, clickhouse } = options;
+  const requests = [...round.requests.values()];
+  if (requests.length === 0) return;
+  // What was read before shows them.
+  await endExportsOf(redis, clickhouse, requests);
+  await noteWanted(redis, requests);
+  const now = new Date().toISOString();
+  await update(options, round, ({ hidden_at = now }) => ({ state: 'hidden', left: [], hidden_at }));
+  options.crash('hidden');
+  await dropTablesEverywhere(clickhouse);
+}
+
+/** The end of a round for the requests of which nothing is left. Settles with their number. */
+export async function complete(options: RoundOptions, round: Resolved): Promise<number> {
+  if (round.requests.size === 0) return 0;
+  const verified_at = new Date().toISOString();
+  const backups_end_at = (await readBackups(options.redis))
+    .map(({ keep_until }) => keep_until)
+    .sort()
+    .at(-1);
+  await update(options, round, ({ hidden_at = verified_at }) => ({
+    state: 'verifying',
+    left: [],
+    hidden_at,
+    verified_at,
+    verified_tables: userTables,
+    ...(backups_end_at === undefined ? {} : { backups_end_at }),
+  }));
+  options.crash('verified');
+  await finish(options, [...round.requests.values()]);
+  return round.requests.size;
+}
+
+/** The end of verified requests: removes their targets and what Redis noted of slow commands, then marks them complete. */
+export async function finish(options: RoundOptions, requests: readonly DeletionRequest[]): Promise<void> {
+  const { redis, clickhouse, crash, log } = options;
+  if (requests.length === 0) return;
+  // This comes before the targets are removed: if Redis is emptied now, the restored state must say that they are not needed.
+  await mirrorDeletions(redis, clickhouse, crash);
+  const ids = requests.map((request) => request.deletion_request_id);
+  await keepDeletedUsers(redis, clickhouse, ids);
+  await endExportsOf(redis, clickhouse, requests);
+  crash('exports_ended');
+  await purgeTargets(clickhouse, ids);
+  await dropTablesEverywhere(clickhouse);
+  await emptySlowLogs(mastersOf(redis), log);
+  crash('targets_purged');
+  // It may have been set back since the places were counted.
+  await assertCurrent(redis, clickhouse);
+  const completed_at = new Date().toISOString();
+  // An emptied Redis has no callbacks. Copying that state would lose the pending call for good.
+  const { callbacks } = await readLoadedRegistry(redis);
+  const completed = requests.map(
+    (request): DeletionRequest => ({
+      ...request,
+      status: 'complete',
+      state: 'complete',
+      completed_at,
+      ...(callbacks.has(request.account_id) ? { callback: { state: 'pending', tries: [] } } : {}),
+    }),
+  );
+  await mirrorCompleted(redis, clickhouse, completed);
+  crash('completion_copied');
+  for (const some of inPieces(completed, deletionRounds.writesAtOnceMax)) {
+    await Promise.all(some.map((request) => completeDeletion(redis, request).then(() => crash('completed'))));
+  }
+  const called = completed.filter(({ callback }) => callback !== undefined);
+  await options.onCallbacksDue?.(called.map((request) => request.deletion_request_id));
+}

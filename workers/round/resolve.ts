@@ -1,0 +1,109 @@
+// The first step of a round of deletions: whom its requests reach, on every server.
+
+import { randomBytes } from 'node:crypto';
+import { keepDeletedUsers } from '../../src/privacy/deletion/deleted-users.js';
+import { type DeletionRequest, updateDeletion } from '../../src/privacy/deletion/request.js';
+import { fillKeysWithout, findReachedUsers, keepResolved } from '../../src/privacy/deletion/resolve-users.js';
+import {
+  createParts,
+  distributeUsers,
+  gatherUsers,
+  type RoundParts,
+} from '../../src/privacy/deletion/round-parts.js';
+import { countNamed } from '../../src/privacy/deletion/round-tables.js';
+import { endRuns } from '../../src/privacy/retention/expired-rows.js';
+import { registryKeys, shardOf } from '../../src/redis/keys.js';
+import type { Environment } from '../../src/registry/documents.js';
+import type { Resolved, RoundOptions } from './round.js';
+
+/**
+ * Makes the tables of the round, and resolves whom its requests reach. Leaves out requests whose targets ClickHouse lacks,
+ * and requests that have to wait for others of the same user.
+ */
+export async function resolve(
+  options: RoundOptions,
+  unverified: readonly DeletionRequest[],
+  environments: readonly Environment[],
+): Promise<Resolved> {
+  const { redis, clickhouse, shards } = options;
+  const parts = await createParts(
+    clickhouse,
+    randomBytes(6).toString('hex'),
+    unverified.map(({ deletion_request_id, account_id, fences, resolved }) => ({
+      requestId: deletion_request_id,
+      accountId: account_id,
+      fences: Array.from({ length: shards }, (_, shard) => fences[shard] ?? '0'),
+      resolved,
+    })),
+    environments.map(({ app_id, account_id }) => ({
+      appId: app_id,
+      accountId: account_id,
+      shard: shardOf(app_id, shards),
+    })),
+  );
+  // A run of retention from which this round took over must not remove what merges users from now on.
+  for (const part of parts.all) await endRuns(part.client);
+  await distributeUsers(parts);
+  const named = await countNamed(clickhouse, parts.home.tables);
+  const leftOut = new Set<number>();
+  const heldUp = new Set<string>();
+  for (const [number, request] of unverified.entries()) {
+    const isKept = (named.get(number) ?? 0) >= request.targets;
+    if (isKept && !heldUp.has(request.account_id)) continue;
+    leftOut.add(number);
+    // The users that this request deletes decide which users later requests of the account reach.
+    heldUp.add(request.account_id);
+    if (isKept) continue;
+    // ClickHouse had its targets and lost them, since a backup was restored. The next round copies them from Redis again and
+    // resolves their users again. If Redis has none either, the request is lost.
+    await updateDeletion(redis, request, { resolved: false, state: 'finding_users' });
+    await redis.sadd(registryKeys.deletionsAwaitingTargetCopy, request.deletion_request_id);
+  }
+  const unresolved = [...unverified.keys()].filter(
+    (number) => !unverified[number]?.resolved && !leftOut.has(number),
+  );
+  const accounts = unverified.map(({ account_id }) => account_id);
+  const waiting = await resolveUsers(parts, unresolved, accounts, leftOut);
+  options.crash('resolved');
+  const requests = new Map(
+    [...unverified.entries()].filter(([number]) => !leftOut.has(number) && !waiting.has(number)),
+  );
+  const resolved = { parts, requests };
+  // This is kept now already: a backup that is restored before the request is complete may lack the identifications that
+  // merged them.
+  await keepDeletedUsers(
+    redis,
+    clickhouse,
+    [...requests.values()].map((request) => request.deletion_request_id),
+  );
+  return resolved;
+}
+
+/**
+ * Finds the users that the unresolved requests reach on every server, and keeps them. A request that waits on one server waits on all.
+ * Later requests of its account wait too, because they must not delete rows that it still needs. Settles with the requests
+ * that wait for the next round.
+ */
+async function resolveUsers(
+  parts: RoundParts,
+  unresolved: readonly number[],
+  accounts: readonly string[],
+  leftOut: ReadonlySet<number>,
+): Promise<ReadonlySet<number>> {
+  const waiting = new Set<number>();
+  for (const { client, tables } of parts.all) {
+    for (const request of await findReachedUsers(client, tables, unresolved, accounts, leftOut))
+      waiting.add(request);
+  }
+  if (parts.all.length > 1) {
+    for (const earlier of [...waiting])
+      for (const request of unresolved)
+        if (request > earlier && accounts[request] === accounts[earlier]) waiting.add(request);
+  }
+  const done = unresolved.filter((request) => !waiting.has(request));
+  await gatherUsers(parts, done);
+  const { home } = parts;
+  if (done.length > 0) await keepResolved(home.client, home.tables, done);
+  for (const { client, tables } of parts.all) await fillKeysWithout(client, tables, [...waiting, ...leftOut]);
+  return waiting;
+}
