@@ -4,7 +4,8 @@ import { readSizes } from '../clickhouse/move-rows.js';
 import { reachableServers, serversOf } from '../clickhouse/servers.js';
 import { AdministrationError } from '../contract/errors.js';
 import type { AdminContext } from '../operations/context.js';
-import { goalOf, moveShard } from '../operations/move-shard.js';
+import { moveShard } from '../operations/move/move-shard.js';
+import { goalOf } from '../operations/move/note.js';
 import { readBacklog } from '../redis/backlog.js';
 import { readLoadedRegistry } from '../registry/registry.js';
 

@@ -15,7 +15,7 @@ import { readConfig } from '../../src/config.js';
 import { crashPoints, noCrash } from '../../src/crash-point.js';
 import { createLog } from '../../src/log.js';
 import type { BackupView } from '../../src/operations/backups.js';
-import { moveShard } from '../../src/operations/move-shard.js';
+import { moveShard } from '../../src/operations/move/move-shard.js';
 import type { RestoredBackup } from '../../src/operations/restore/plan.js';
 import { chooseRequests } from '../../src/privacy/deletion/choose-requests.js';
 import { createPreviews } from '../../src/privacy/deletion/preview.js';

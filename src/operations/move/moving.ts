@@ -1,0 +1,28 @@
+// A move of a shard under way.
+
+import type { ClickHouseClient } from '../../clickhouse/client.js';
+import type { OwnedMove } from '../../clickhouse/move-rows.js';
+import { AdministrationError } from '../../contract/errors.js';
+import type { CrashPoint } from '../../crash-point.js';
+import type { ShardMove } from '../../registry/documents.js';
+import { stateLoads } from '../../tuning.js';
+import { untilTrue } from '../../wait.js';
+import type { AdminContext } from '../context.js';
+
+export type Say = (line: string) => void;
+
+export type Moving = {
+  readonly context: AdminContext;
+  readonly move: ShardMove;
+  readonly owned: OwnedMove;
+  readonly source: ClickHouseClient;
+  readonly target: ClickHouseClient;
+  readonly crash: CrashPoint;
+  readonly say: Say;
+};
+
+export async function untilOrRefused(isTrue: () => Promise<boolean>, otherwise: string): Promise<void> {
+  if (!(await untilTrue(isTrue, { msMax: stateLoads.insertMsMax }))) throw new AdministrationError(otherwise);
+}
+
+export const insertRuns = 'an insert still runs in ClickHouse; try again when it has ended';
