@@ -12,11 +12,11 @@ import {
   makeBackup,
   makeKeysBackup,
   markEnd,
-  readTableIds,
 } from '../clickhouse/backups.js';
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { tablesOfSchema } from '../clickhouse/migrate.js';
 import { reachableServers, serversOf } from '../clickhouse/servers.js';
+import { readTableIds } from '../clickhouse/staging.js';
 import type { Config } from '../config.js';
 import { AdministrationError } from '../contract/errors.js';
 import { backups } from '../contract/limits.js';

@@ -12,11 +12,11 @@ import {
   streamLines,
   streamRows,
 } from '../../src/clickhouse/answers.js';
-import { readNotedPlans } from '../../src/clickhouse/backups.js';
 import { type ClickHouseClient, codeOfFault } from '../../src/clickhouse/client.js';
 import { readKeyHashes, readMarkers } from '../../src/clickhouse/key-index.js';
 import { lookUpKeys } from '../../src/clickhouse/key-look-up.js';
 import { keyBytes } from '../../src/clickhouse/row-keys.js';
+import { readNotedPlans } from '../../src/clickhouse/staging.js';
 import { isInsertRunning, isStored } from '../../src/clickhouse/store.js';
 import { restoreDeletions } from '../../src/privacy/deletion/mirror.js';
 import { readFoundRows } from '../../src/privacy/deletion/round-counts.js';

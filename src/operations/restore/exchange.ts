@@ -1,13 +1,7 @@
 // The exchange of the restored tables with those in use, and of their indexes of keys: no key is forgotten, and no segment is stored
 // whose keys were looked up in the other index.
 
-import {
-  addRowsOf,
-  BackupFailed,
-  exchangeTable,
-  readTableIds,
-  unkeptTables,
-} from '../../clickhouse/backups.js';
+import { BackupFailed, unkeptTables } from '../../clickhouse/backups.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import {
   addIndexOf,
@@ -20,6 +14,7 @@ import {
 import { tablesOfSchema } from '../../clickhouse/migrate.js';
 import { serversOf } from '../../clickhouse/servers.js';
 import { limitRestored, limitsTable, refuseSegments } from '../../clickhouse/shard-limits.js';
+import { addRowsOf, exchangeTable, readTableIds } from '../../clickhouse/staging.js';
 import { takeFences } from '../../privacy/deletion/fences.js';
 import { suppressedNamesTable } from '../../privacy/suppression/mirror.js';
 import { shardKeys } from '../../redis/keys.js';

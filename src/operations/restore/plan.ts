@@ -2,8 +2,8 @@
 // before the first table is exchanged, and forgotten with the tables that were replaced. As long as it is noted, no round of
 // deletions and no move of a shard begins, and a restore that was cut off goes on.
 
-import { readDatabaseId, readNotedPlans, readTableIds } from '../../clickhouse/backups.js';
 import { serversOf } from '../../clickhouse/servers.js';
+import { readDatabaseId, readNotedPlans, readTableIds } from '../../clickhouse/staging.js';
 import { AdministrationError } from '../../contract/errors.js';
 import type { DeletionRequest } from '../../privacy/deletion/request.js';
 import { registryKeys } from '../../redis/keys.js';

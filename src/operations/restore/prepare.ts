@@ -1,10 +1,11 @@
 // Prepares the restored tables for the exchange and notes the plan, on the home and in Redis.
 
-import { BackupFailed, notePlan, readTableIds } from '../../clickhouse/backups.js';
+import { BackupFailed } from '../../clickhouse/backups.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { voidSince } from '../../clickhouse/ledger-table.js';
 import { tablesOfSchema } from '../../clickhouse/migrate.js';
 import { serversOf } from '../../clickhouse/servers.js';
+import { notePlan, readTableIds } from '../../clickhouse/staging.js';
 import { backups } from '../../contract/limits.js';
 import { deleteAgain } from '../../privacy/deletion/delete-again.js';
 import type { DeletionRequest } from '../../privacy/deletion/request.js';

@@ -5,11 +5,12 @@
 // any point goes on when it is called again, even if Redis was emptied meanwhile. Until it is done, an emptied Redis is not loaded.
 
 import { randomUUID } from 'node:crypto';
-import { BackupFailed, notePlan, takeTablesOver } from '../../clickhouse/backups.js';
+import { BackupFailed } from '../../clickhouse/backups.js';
 import { connectClickHouse, tablesOf } from '../../clickhouse/client.js';
 import { extendVoid } from '../../clickhouse/ledger-table.js';
 import { migrateServers } from '../../clickhouse/migrate.js';
 import { serversOf } from '../../clickhouse/servers.js';
+import { notePlan, takeTablesOver } from '../../clickhouse/staging.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { loads } from '../../contract/limits.js';
 import { createCrashPoint } from '../../crash-point.js';

@@ -1,6 +1,6 @@
 // Second copies of what Redis has, in tables that were exchanged or became older.
 
-import { addRowsOf, readTableIds } from '../../clickhouse/backups.js';
+import { addRowsOf, readTableIds } from '../../clickhouse/staging.js';
 import { inPieces } from '../../pieces.js';
 import { mirrorDeletions } from '../../privacy/deletion/mirror.js';
 import { registryKeys } from '../../redis/keys.js';

@@ -3,12 +3,8 @@
 import {
   BackupMissing,
   backupOf,
-  createStaging,
-  dropAllButPlan,
-  dropDatabase,
   endOfBackup,
   hasEnd,
-  readNotedPlans,
   restoreInto,
   untilNoRestoreRuns,
   withTableOf,
@@ -17,6 +13,7 @@ import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { migrateServers } from '../../clickhouse/migrate.js';
 import { MigrationError } from '../../clickhouse/migration-error.js';
 import { serversOf } from '../../clickhouse/servers.js';
+import { createStaging, dropAllButPlan, dropDatabase, readNotedPlans } from '../../clickhouse/staging.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { describeError } from '../../log.js';
 import { AnotherRestore, type Begun, confirm, confirmDrop, type Restore, schemaOf } from './confirm.js';

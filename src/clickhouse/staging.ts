@@ -1,0 +1,157 @@
+// A database beside the one in use, in which a backup is restored: its making and its end, and the exchange of its tables with those in
+// use.
+
+import { readRows } from './answers.js';
+import { anySize } from './any-size.js';
+import { BackupFailed } from './backups.js';
+import type { ClickHouseClient } from './client.js';
+import { changeDefinition } from './definitions.js';
+import { commandLong } from './long-statement.js';
+import { scratchDatabase } from './tables.js';
+
+/** The tables of a database that hold rows, with their ids: views and tables in memory do not count. */
+export async function readTableIds(
+  client: ClickHouseClient,
+  database: string,
+): Promise<ReadonlyMap<string, string>> {
+  const rows = await readRows<{ name: string; uuid: string }>(client, {
+    query: `SELECT name, toString(uuid) AS uuid FROM system.tables
+      WHERE database = {database:String} AND engine LIKE '%MergeTree' ORDER BY name`,
+    query_params: { database },
+  });
+  return new Map(rows.map(({ name, uuid }) => [name, uuid]));
+}
+
+/** Makes the database in which a backup is restored. Rejects if there is one: another process is restoring too. */
+export async function createStaging(client: ClickHouseClient, staging: string, id: string): Promise<void> {
+  await changeDefinition(client, [], `CREATE DATABASE ${staging} UUID '${id}'`);
+}
+
+/** The id of a database; undefined if there is none. */
+export async function readDatabaseId(
+  client: ClickHouseClient,
+  database: string,
+): Promise<string | undefined> {
+  const [row] = await readRows<{ id: string }>(client, {
+    query: 'SELECT toString(uuid) AS id FROM system.databases WHERE name = {database:String}',
+    query_params: { database },
+  });
+  return row?.id;
+}
+
+/** Where a restored table is, which table it is to be, and which process exchanges the two. */
+export type Exchange = {
+  readonly table: string;
+  /** The id of the restored table. */
+  readonly id: string;
+  readonly staging: string;
+  readonly database: string;
+  /** Letters and digits. */
+  readonly owner: string;
+};
+
+const takenBy = '_taken_by_';
+
+/**
+ * Puts a restored table in the place of the one in use, and that in its place. To be called by one process at a time. A statement of an
+ * earlier process may arrive late, and would take the table out again. So each process first gives the restored table a name of its
+ * own, and a statement that has another name finds no table. `exchanged` is called as soon as it is done.
+ */
+export async function exchangeTable(
+  client: ClickHouseClient,
+  { table, id, staging, database, owner }: Exchange,
+  exchanged: () => void,
+): Promise<void> {
+  const [plain, own] = [`${staging}.${table}`, `${table}${takenBy}${owner}`];
+  await changeDefinition(client, [`${staging}.${own}`], `RENAME TABLE ${plain} TO ${staging}.${own}`);
+  const isRestored = (await readTableIds(client, staging)).get(own) === id;
+  if (isRestored)
+    await changeDefinition(
+      client,
+      [`${database}.${table}`],
+      `EXCHANGE TABLES ${staging}.${own} AND ${database}.${table}`,
+    );
+  if (isRestored) exchanged();
+  await changeDefinition(client, [plain], `RENAME TABLE ${staging}.${own} TO ${plain}`);
+  // A statement of an earlier process may have come first.
+  if ((await readTableIds(client, database)).get(table) !== id)
+    throw new BackupFailed('another restore has begun');
+}
+
+/** Takes the tables over from a process that was killed while it exchanged them. */
+export async function takeTablesOver(client: ClickHouseClient, staging: string): Promise<void> {
+  for (const name of (await readTableIds(client, staging)).keys()) {
+    const [table, owner] = name.split(takenBy);
+    if (owner !== undefined)
+      await changeDefinition(
+        client,
+        [`${staging}.${table}`],
+        `RENAME TABLE ${staging}.${name} TO ${staging}.${table}`,
+      );
+  }
+}
+
+const planTable = 'restore_plan';
+
+/**
+ * Notes the plan of a restore beside the tables that it restores: Redis may be emptied before the restore has ended. A plan that was
+ * noted before stays: noting another one in its place could be cut off between the two.
+ */
+export async function notePlan(client: ClickHouseClient, staging: string, plan: string): Promise<void> {
+  await changeDefinition(
+    client,
+    [`${staging}.${planTable}`],
+    `CREATE TABLE IF NOT EXISTS ${staging}.${planTable} (plan String)
+      ENGINE = MergeTree ORDER BY tuple() SETTINGS fsync_after_insert = 1, fsync_part_directory = 1`,
+  );
+  await client.insert({
+    table: `${staging}.${planTable}`,
+    values: [{ plan }],
+    format: 'JSONEachRow',
+    clickhouse_settings: { async_insert: 0 },
+  });
+}
+
+/** The plans that were noted there, in no order. */
+export async function readNotedPlans(client: ClickHouseClient, staging: string): Promise<readonly string[]> {
+  if (!(await readTableIds(client, staging)).has(planTable)) return [];
+  const found = await readRows<{ plan: string }>(client, {
+    query: `SELECT plan FROM ${staging}.${planTable}`,
+  });
+  return found.map(({ plan }) => plan);
+}
+
+/** Drops what rows there are beside the plan, however much that is. `confirm` is called before each table, and rejects if it is to stay. */
+export async function dropAllButPlan(
+  client: ClickHouseClient,
+  staging: string,
+  confirm: () => Promise<void>,
+): Promise<void> {
+  for (const table of (await readTableIds(client, staging)).keys()) {
+    if (table === planTable) continue;
+    await confirm();
+    await client.command({
+      query: `DROP TABLE IF EXISTS ${staging}.${table} SYNC`,
+      clickhouse_settings: anySize,
+    });
+  }
+}
+
+/** Adds the rows of a table to the one of the same name in another database. */
+export async function addRowsOf(
+  client: ClickHouseClient,
+  table: string,
+  from: string,
+  into: string,
+): Promise<void> {
+  await commandLong(client, { query: `INSERT INTO ${into}.${table} SELECT * FROM ${from}.${table}` });
+}
+
+/** Drops a database of any size and its tables in memory, if they are there. */
+export async function dropDatabase(client: ClickHouseClient, database: string): Promise<void> {
+  for (const each of [database, scratchDatabase(database)])
+    await client.command({
+      query: `DROP DATABASE IF EXISTS ${each} SYNC`,
+      clickhouse_settings: anySize,
+    });
+}
