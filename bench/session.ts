@@ -1,12 +1,14 @@
 // One session: the requested scenarios, one after another. The rounds share a deployment; every other scenario has its own. If a
 // scenario fails, the others still run, and the failure is part of the results.
 
+import { findUnbalanced } from '../test/harness/books.js';
+import { withRedis } from '../test/harness/redis-client.js';
 import type { Context } from './context.js';
 import { deletionNames, runDeletions } from './deletion/deletions.js';
 import { runStream } from './deletion/stream.js';
 import { type Deployment, startDeployment } from './deployment/deployment.js';
 import { runDesk } from './desk/desk.js';
-import { describeFailure, messageOf } from './failure.js';
+import { BenchError, describeFailure, messageOf } from './failure.js';
 import { backlogEnv, runBacklog } from './latency/backlog.js';
 import { runCurve } from './latency/curve.js';
 import { runHalfLoad } from './latency/half-load.js';
@@ -52,14 +54,24 @@ export async function runSession(
     }
   };
   /** Each of these groups has a deployment of its own. */
-  const alone = (scenarios: readonly string[], run: (context: Context) => Promise<Found>, env = {}) =>
+  const alone = (
+    scenarios: readonly string[],
+    run: (context: Context) => Promise<Found>,
+    {
+      env = {},
+      fillsTables = false,
+    }: { readonly env?: Record<string, string>; readonly fillsTables?: boolean } = {},
+  ) =>
     attempt(scenarios, async () => {
+      const beganMs = Date.now();
       const deployment = await startDeployment({ ...options, env: { ...env, ...options.env } });
       const peers = preparePeers(deployment);
       let isDone = false;
       try {
         found.machine ??= await describeMachine(deployment.sluice);
         const results = await run({ deployment, peers, wrk, options, progress });
+        // Rows that do not come through the service are in no book.
+        if (!fillsTables) await assertBalanced(deployment.sluice, beganMs);
         isDone = true;
         return results;
       } finally {
@@ -76,16 +88,20 @@ export async function runSession(
   });
   await alone(['curve'], async (context) => ({ curve: await runCurve(context) }));
   await alone(['half-load'], async (context) => ({ halfLoad: await runHalfLoad(context) }));
-  await alone(['backlog'], async (context) => ({ backlog: await runBacklog(context) }), backlogEnv);
-  await alone(['flat'], async (context) => ({ flat: await runFlat(context) }));
-  await alone(['keys'], async (context) => ({ keys: await runKeys(context) }), keysEnv);
+  await alone(['backlog'], async (context) => ({ backlog: await runBacklog(context) }), { env: backlogEnv });
+  await alone(['flat'], async (context) => ({ flat: await runFlat(context) }), { fillsTables: true });
+  await alone(['keys'], async (context) => ({ keys: await runKeys(context) }), {
+    env: keysEnv,
+    fillsTables: true,
+  });
   await alone(['backfill'], async (context) => ({ backfill: await runBackfill(context) }));
   await alone(['producer'], async (context) => ({ producer: await runProducer(context) }));
   await attempt(['servers'], () => runServers({ options, progress }));
   await attempt(['replicas'], () => runReplicas({ options, progress }));
-  await alone(deletionNames, async (context) => ({ deletion: await runDeletions(context, wanted) }));
-  await alone(['stream'], async (context) => ({ stream: await runStream(context) }));
-  await alone(['desk'], async (context) => ({ desk: await runDesk(context) }));
+  const filled = { fillsTables: true };
+  await alone(deletionNames, async (context) => ({ deletion: await runDeletions(context, wanted) }), filled);
+  await alone(['stream'], async (context) => ({ stream: await runStream(context) }), filled);
+  await alone(['desk'], async (context) => ({ desk: await runDesk(context) }), filled);
   return {
     format: 2,
     machine: await describeMachine(),
@@ -95,6 +111,13 @@ export async function runSession(
     ...found,
     failures,
   };
+}
+
+/** Rejects unless the deployment's own ledger balances. */
+async function assertBalanced(sluice: Deployment['sluice'], sinceMs: number): Promise<void> {
+  const found = await withRedis(sluice, (redis) => findUnbalanced(sluice, redis, sinceMs));
+  if (found.length > 0)
+    throw new BenchError(`the books do not balance: ${JSON.stringify(found.slice(0, 3))}`);
 }
 
 /** What each process of the service wrote last: why a scenario failed may stand there alone. */

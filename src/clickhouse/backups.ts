@@ -6,6 +6,7 @@ import { tables } from '../contract/records.js';
 import { definitions } from '../tuning.js';
 import { readRows } from './answers.js';
 import { anySize } from './any-size.js';
+import { BackupExists, BackupFailed, BackupMissing } from './backup-faults.js';
 import { type ClickHouseClient, faultCodes } from './client.js';
 import { assertRoom, changeDefinition } from './definitions.js';
 import { readLong } from './long-statement.js';
@@ -15,15 +16,6 @@ import { storedTable } from './tables.js';
 import { takenRecordsTable } from './taken-records.js';
 
 const pollMs = 100;
-
-/** ClickHouse could not make or restore a backup, in its own words. */
-export class BackupFailed extends Error {}
-
-/** There is no backup of a name: of that to restore, or that one was to be based on. */
-export class BackupMissing extends BackupFailed {}
-
-/** There is a backup of this name on the disk already. */
-export class BackupExists extends BackupFailed {}
 
 /**
  * Keyed hashes of users, which end by themselves, and the witness, since a backup is older on purpose: no backup has them, and a

@@ -3,7 +3,7 @@
 
 import { readRows } from './answers.js';
 import { anySize } from './any-size.js';
-import { BackupFailed } from './backups.js';
+import { BackupFailed } from './backup-faults.js';
 import type { ClickHouseClient } from './client.js';
 import { changeDefinition } from './definitions.js';
 import { commandLong } from './long-statement.js';

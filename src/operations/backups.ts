@@ -2,10 +2,8 @@
 // same name. The home comes first: what its backup calls a complete deletion is then gone from the backups of the others, too.
 
 import { createHash } from 'node:crypto';
+import { BackupExists, BackupFailed, BackupMissing } from '../clickhouse/backup-faults.js';
 import {
-  BackupExists,
-  BackupFailed,
-  BackupMissing,
   backupOf,
   backupStates,
   keysOfBackup,

@@ -1,7 +1,7 @@
 // What one restore knows of itself, and how it finds before each step that cannot be undone that it is still the one: another process
 // may have begun a restore, or Redis may have been emptied, while this one stood still.
 
-import { BackupFailed } from '../../clickhouse/backups.js';
+import { BackupFailed } from '../../clickhouse/backup-faults.js';
 import { type ClickHouseClient, tablesOf } from '../../clickhouse/client.js';
 import { serversOf } from '../../clickhouse/servers.js';
 import { readDatabaseId } from '../../clickhouse/staging.js';

@@ -1,7 +1,8 @@
 // The exchange of the restored tables with those in use, and of their indexes of keys: no key is forgotten, and no segment is stored
 // whose keys were looked up in the other index.
 
-import { BackupFailed, unkeptTables } from '../../clickhouse/backups.js';
+import { BackupFailed } from '../../clickhouse/backup-faults.js';
+import { unkeptTables } from '../../clickhouse/backups.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import {
   addIndexOf,

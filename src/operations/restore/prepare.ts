@@ -1,6 +1,6 @@
 // Prepares the restored tables for the exchange and notes the plan, on the home and in Redis.
 
-import { BackupFailed } from '../../clickhouse/backups.js';
+import { BackupFailed } from '../../clickhouse/backup-faults.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { voidSince } from '../../clickhouse/ledger-table.js';
 import { tablesOfSchema } from '../../clickhouse/migrate.js';

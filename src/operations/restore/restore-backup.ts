@@ -5,7 +5,7 @@
 // any point goes on when it is called again, even if Redis was emptied meanwhile. Until it is done, an emptied Redis is not loaded.
 
 import { randomUUID } from 'node:crypto';
-import { BackupFailed } from '../../clickhouse/backups.js';
+import { BackupFailed } from '../../clickhouse/backup-faults.js';
 import { connectClickHouse, tablesOf } from '../../clickhouse/client.js';
 import { extendVoid } from '../../clickhouse/ledger-table.js';
 import { migrateServers } from '../../clickhouse/migrate.js';

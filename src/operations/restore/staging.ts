@@ -1,7 +1,7 @@
 // The database beside the one in use: it is made and filled from the backup, and dropped with what a restore has replaced.
 
+import { BackupMissing } from '../../clickhouse/backup-faults.js';
 import {
-  BackupMissing,
   backupOf,
   endOfBackup,
   hasEnd,
