@@ -37,7 +37,7 @@ import { exchangeTables } from './exchange.js';
 import { hasExchanged, type Plan, type RestoredBackup, readPlan, stagingOf, textOf } from './plan.js';
 import { forgetPlan, minuteNow, notePlanInRedis, prepare, restoredReason } from './prepare.js';
 import { copyAll, gatherSecondCopies } from './second-copies.js';
-import { dropReplaced, replaceStaging, stage } from './staging.js';
+import { dropReplaced, type Found, replaceStaging, stage } from './staging.js';
 
 /** `load` loads the state of ClickHouse into an emptied Redis. */
 export async function restoreBackup(
@@ -67,14 +67,6 @@ export async function restoreBackup(
     await Promise.all(restored.map((client) => client.close()));
   }
 }
-
-/** What a restore found that has to be replaced. */
-export type Found = {
-  /** The ids of the databases beside those in use, of each server that has one. */
-  readonly ids: readonly (string | undefined)[];
-  /** The plan that Redis had. */
-  readonly planInRedis: string | null;
-};
 
 async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): Promise<RestoredBackup> {
   const { context, name, staging, crash } = restore;

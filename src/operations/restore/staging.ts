@@ -19,7 +19,14 @@ import { describeError } from '../../log.js';
 import { AnotherRestore, type Begun, confirm, confirmDrop, type Restore, schemaOf } from './confirm.js';
 import { checkPlaces, readPlaces } from './places.js';
 import { forgetPlan } from './prepare.js';
-import type { Found } from './restore-backup.js';
+
+/** What a restore found that has to be replaced. */
+export type Found = {
+  /** The ids of the databases beside those in use, of each server that has one. */
+  readonly ids: readonly (string | undefined)[];
+  /** The plan that Redis had. */
+  readonly planInRedis: string | null;
+};
 
 /** Makes an empty database beside the one in use, on each server, in the place of those that a restore has left. */
 export async function replaceStaging(restore: Restore, found: Found, id: string): Promise<void> {
