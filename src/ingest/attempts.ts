@@ -1,5 +1,5 @@
-// One commit on its way to Redis: sent under its number until it is answered or its deadline has passed, so that a lost reply
-// stores nothing twice.
+// One commit on its way to Redis: sent again under the same sequence number until it is answered or its deadline has passed, so that a
+// lost reply stores nothing twice.
 
 import { randomBytes } from 'node:crypto';
 import { markerRows } from '../clickhouse/tables.js';
@@ -19,8 +19,8 @@ import { type Group, lettersByGroup, packGroups } from './pack.js';
 /** The result of a group. */
 export type CommitResult =
   /**
-   * One letter per record: `s` stored, `r` repeat, `k` skipped, since its user is suppressed, `u` skipped, and its anonymous user
-   * could not be joined. The record, or what is left of a skipped one, is in Redis's append-only file.
+   * One letter per record: `s` stored, `r` repeat, `k` skipped because its user is suppressed, `u` skipped and its anonymous user
+   * not joined for lack of room. The record, or what is left of a skipped one, is in Redis's append-only file.
    */
   | {
       readonly kind: 'committed';
@@ -48,7 +48,7 @@ export type AttemptOptions = {
   readonly redis: Redis;
   /** The server to which the connection leads; by default there is only one. */
   readonly primary?: Primary;
-  /** Told when a new primary lacks so many commits that were answered; settles when the process may go on. */
+  /** Called when a new primary lacks this many answered commits; settles when the process may go on. */
   readonly onLost?: (commits: number) => Promise<void>;
   readonly shard: number;
   /** The epoch of the deployment. A Redis with another epoch or none refuses commits. */
@@ -63,8 +63,8 @@ export type AttemptOptions = {
 
 export type Attempts = {
   /**
-   * Makes one commit. `versions`: of the suppressions that the process has applied, and of the registry by which the environments
-   * were found. Settles with the version of the suppressions that Redis wants applied first, if it wants one; nothing is stored then.
+   * Makes one commit. `versions`: of the suppressions that the process has applied, and of the registry in which the environments were
+   * found. If the shard has later suppressions, nothing is stored, and it settles with the version that has to be applied first.
    */
   make(
     groups: readonly Group[],
@@ -80,21 +80,21 @@ export function createAttempts(options: AttemptOptions): Attempts {
   const processId = randomBytes(9).toString('base64url');
   const probe = probeOf(redis, shardKeys.state(shard));
   let sequence = 0;
-  /** The last commit that was answered, and by when. */
+  /** The last commit that was answered, and its deadline. */
   let answered = 0;
   let answeredMs = 0;
-  /** The primary that is known to have it, and which load its state came from. */
-  let comparedWith: string | undefined = '';
+  /** The primary that is known to have that commit, and the load that its state came from. */
+  let checkedPrimary: string | undefined = '';
   let knownLoad: string | null | undefined;
 
-  /** Settles with whether the primary was compared: it may lack what the former one answered. */
-  async function compare(): Promise<boolean> {
+  /** Looks whether a new primary lacks commits that the former one answered. Settles with false if that is not known yet. */
+  async function checkPrimary(): Promise<boolean> {
     const id = primary.id(shard);
     if (id === undefined) return false;
     try {
       const load = await redis.hget(shardKeys.state(shard), 'load');
       const kept = await redis.hget(shardKeys.answers(shard), processId);
-      // A Redis that was emptied and loaded again has lost all answers, which is known by then. They are also forgotten after a time.
+      // A Redis that was emptied and loaded again has lost all answers, and that loss is known already. Answers also expire.
       if (
         kept === null &&
         (load !== knownLoad || answeredMs < performance.now() - commitBatches.answerKeptMs / 2)
@@ -110,7 +110,7 @@ export function createAttempts(options: AttemptOptions): Attempts {
       log.warn({ shard, error: describeError(error) }, 'the new primary of redis cannot be compared');
       return false;
     }
-    comparedWith = id;
+    checkedPrimary = id;
     return primary.id(shard) === id;
   }
 
@@ -138,20 +138,20 @@ export function createAttempts(options: AttemptOptions): Attempts {
     crash('commit_packed');
     let sent = false;
     for (let left = deadline - performance.now(); left > 0; left = deadline - performance.now()) {
-      if ((await probe.isReachable()) && (primary.id(shard) === comparedWith || (await compare()))) {
+      if ((await probe.isReachable()) && (primary.id(shard) === checkedPrimary || (await checkPrimary()))) {
         if (sent) commitRepeats.inc();
         const reply = await attempt(args, left);
-        if (reply.kind !== 'answer') probe.markSuspect();
         if (reply.kind === 'answer') {
           if (reply.text.startsWith('v')) return { version: Number(reply.text.slice(1)) };
-          // An earlier copy may still arrive at a time when there is room.
           const refused = reply.text === 'o' || reply.text === 'e';
           if (!refused && reply.text !== 'x') {
             answered = sequence;
             answeredMs = deadline;
           }
+          // An earlier copy may still arrive at a time when there is room.
           return sent && refused ? forAll(groups, { kind: 'unknown' }) : readAnswer(reply.text, groups);
         }
+        probe.markSuspect();
         if (reply.kind === 'refused' && !sent)
           return forAll(groups, { kind: 'overloaded', reason: 'redis_refuses' });
         if (reply.kind === 'lost') sent = true;
@@ -167,7 +167,7 @@ export function createAttempts(options: AttemptOptions): Attempts {
     let timer: NodeJS.Timeout | undefined;
     const silence = new Promise<never>((_, reject) => {
       const giveUp = () => reject(new Error('no reply in time'));
-      // Timers run before replies that have arrived. So a process that was paused looks at its replies before it gives up.
+      // Timers run before replies that have arrived. So after a pause the process reads its replies before it gives up.
       timer = setTimeout(() => setImmediate(giveUp), Math.min(leftMs, commitBatches.attemptMs));
     });
     try {
@@ -205,7 +205,7 @@ function committed(answer: string, { records }: Group): CommitResult {
   return { kind: 'committed', letters: answer.replaceAll('d', 'r') };
 }
 
-/** The result of one record that is stored: of most groups. */
+/** The result of most groups: one record, stored. */
 const oneStored: CommitResult = { kind: 'committed', letters: 's' };
 
 /** The results of the groups. Throws if the script answered for others. */

@@ -1,6 +1,5 @@
-// A request of the client library. Turns its messages into groups for one commit, in their order, and the results of the
-// groups into one answer per message. Messages that are limited alike share groups: some events of one user, or everything
-// where nothing is limited. Pure.
+// A request of the client library. Turns its messages into groups for one commit, in their order, and the groups' results into one answer
+// per message. Messages under the same limits share groups: some events of one user, or everything where nothing is limited. Pure.
 
 import type { MessageAnswer } from '../contract/answers.js';
 import { collectEventsTogetherMax, flattened, type LimitName } from '../contract/limits.js';
@@ -13,7 +12,7 @@ import type { Steps } from '../parsing/steps.js';
 import type { Suppressions } from '../privacy/suppression/suppressions.js';
 import type { LiveEnvironment } from '../registry/environments.js';
 import type { CommitResult } from './attempts.js';
-import { fieldNames, type IgnoredFields, noIgnoredFields, noteIgnored } from './ignored-fields.js';
+import { addIgnored, fieldNames, type IgnoredFields, noIgnoredFields } from './ignored-fields.js';
 import type { LimitKeys } from './limit-key.js';
 import { type Mending, mendTimestamp, refuseSeconds } from './mend.js';
 import { type CheckedMessage, checkMessage } from './message.js';
@@ -35,8 +34,8 @@ export type Collected = {
 };
 
 /**
- * Called once with each request that carries a pairing and is answered 200, before the answer is sent. Returns whether the
- * pairing lives. The request waits for a returned promise; if it fails, the pairing counts as living.
+ * Called once for each request that carries a pairing and is answered 200, before the answer is sent. Returns whether the pairing is
+ * live. The request waits for a returned promise; if that rejects, the pairing counts as live.
  */
 export type OnCollected = (collected: Collected) => boolean | Promise<boolean>;
 
@@ -64,7 +63,7 @@ export type PreparedMessages = {
 const validator = Compile(collectSchema);
 const fields = fieldNames(collectSchema, 'app_id', 'pairing');
 
-/** Prepares a request, in steps of a message. Its document is an object with the app_id of the environment. */
+/** Prepares a request, one message a step. Its document is an object with the app_id of the environment. */
 export function* prepareMessages(
   document: Document,
   context: CollectContext,
@@ -83,7 +82,7 @@ export function* prepareMessages(
   if (sentMs === undefined) return badSentAt;
 
   const ignored = noIgnoredFields();
-  noteIgnored(value, fields, ignored);
+  addIgnored(value, fields, ignored);
   const checks = {
     appId: environment.appId,
     lenient: environment.lenient,
@@ -128,9 +127,9 @@ const badSentAt = rejection(
 );
 
 /**
- * Divides the messages into groups that are limited separately. All costs except the costs of events are 1, and in one commit the room of
- * a limit only shrinks. So if an identification or a call that sets properties is limited, later ones of its user are too. That is
- * why every message counts towards `app_bytes` as many bytes as the messages of the request have on average.
+ * Divides the messages into groups that are limited separately. Only groups of events cost more than 1, and within a commit the room of a
+ * limit only shrinks. So if an identification or a call that sets properties is limited, later ones of its user are too. To keep it so,
+ * every message counts towards `app_bytes` with the average size of the request's messages.
  */
 function* groupMessages(
   accepted: readonly CheckedMessage[],
@@ -168,7 +167,7 @@ function* groupMessages(
   function endRun(): void {
     const [first] = run;
     if (first === undefined) return;
-    // No key comes with them.
+    // Messages come without a write key.
     const callers = environment.needsWriteKey ? 'keyless' : 'all';
     const limits = limitsOf(first, run.length);
     addEnvironmentLimits(limits, run.length, run.length * bytesOfMessage, context, callers);
@@ -195,7 +194,7 @@ function* groupMessages(
   }
 }
 
-/** The answers of a request whose groups were all committed or limited, and how many of each status there are. */
+/** The answers to a request whose groups were all committed or limited, and how many there are of each status. */
 export function answerMessages(
   { submission, accepted, messages, errors }: PreparedMessages,
   results: readonly CommitResult[],
@@ -215,14 +214,14 @@ export function answerMessages(
     answers[index] = { ...idOf(messages[index]), status: 'rejected', ...reason };
   }
   const { groups } = submission;
-  let [stored, repeated, suppressed, unjoined, place] = [0, 0, 0, 0, 0];
+  let [stored, repeated, suppressed, unjoined, next] = [0, 0, 0, 0, 0];
   const limited = new Map<LimitName, number>();
   for (let i = 0; i < groups.length; i++) {
     const { limits, records } = groups[i] as MessageGroup;
     const { length } = records;
     const result = results[i] as CommitResult;
     for (let j = 0; j < length; j++) {
-      const index = accepted[place++] as number;
+      const index = accepted[next++] as number;
       // Only a message with an id gets this far.
       const { id } = messages[index] as { id: string };
       if (result.kind === 'limited') {
@@ -242,7 +241,7 @@ export function answerMessages(
   return { answers: answers as MessageAnswer[], stored, repeated, suppressed, unjoined, limited };
 }
 
-/** The id of a message, if it is a text, to tell its sender which message is meant. */
+/** The id of a message, if it is a text, so that its sender knows which message is meant. */
 function idOf(message: unknown): { id?: string } {
   if (typeof message !== 'object' || message === null) return {};
   const { id } = message as { id?: unknown };

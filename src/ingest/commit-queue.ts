@@ -1,6 +1,6 @@
-// Requests that wait for a commit of their shard. An account's requests keep their order. Commits take turns: one with small
-// requests of all accounts, then one with large requests of a single account. So whoever sends one event waits for at most one
-// large commit of somebody else before its own, however many large requests wait.
+// Requests that wait for a commit of their shard. An account's requests keep their order. Commits alternate: one with small requests of
+// all accounts, then one with large requests of a single account. So a caller who sends one event waits for at most one large commit of
+// another account, however many large requests are queued.
 
 import { commitBatches } from '../tuning.js';
 
@@ -8,7 +8,7 @@ import { commitBatches } from '../tuning.js';
 export type Queued = {
   readonly accountId: string;
   readonly records: number;
-  /** Groups, and the limits that they must pass: what the script decides. */
+  /** What the script decides: groups, and the limits that they must pass. */
   readonly decisions: number;
   readonly bytes: number;
 };
@@ -17,7 +17,7 @@ export type CommitQueue<T extends Queued> = {
   add(request: T): void;
   /** How many wait. */
   readonly size: () => number;
-  /** Takes the requests of the next commit: at least one, if any waits. */
+  /** Takes the requests of the next commit: at least one if any are waiting. */
   take(): T[];
 };
 
@@ -31,7 +31,7 @@ export function createCommitQueue<T extends Queued>(): CommitQueue<T> {
     const batch = newBatch<T>();
     const later: string[] = [];
     for (const [accountId, requests] of waiting) {
-      const count = leading(requests, (next) => !isLarge(next) && batch.takes(next));
+      const count = countLeading(requests, (next) => !isLarge(next) && batch.takes(next));
       if (count === 0) continue;
       if (count === requests.length) waiting.delete(accountId);
       else {
@@ -47,7 +47,7 @@ export function createCommitQueue<T extends Queued>(): CommitQueue<T> {
     const batch = newBatch<T>();
     for (const [accountId, requests] of waiting) {
       if (!isLarge(requests[0] as T)) continue;
-      requests.splice(0, leading(requests, batch.takes));
+      requests.splice(0, countLeading(requests, batch.takes));
       if (requests.length === 0) waiting.delete(accountId);
       else putLast(accountId);
       break;
@@ -63,9 +63,9 @@ export function createCommitQueue<T extends Queued>(): CommitQueue<T> {
 
   return {
     add: (request) => {
-      const its = waiting.get(request.accountId);
-      if (its === undefined) waiting.set(request.accountId, [request]);
-      else its.push(request);
+      const earlier = waiting.get(request.accountId);
+      if (earlier === undefined) waiting.set(request.accountId, [request]);
+      else earlier.push(request);
       size += 1;
     },
     size: () => size,
@@ -83,14 +83,14 @@ function isLarge({ records }: Queued): boolean {
   return records > commitBatches.smallRecordsMax;
 }
 
-/** How many of the first requests are taken. */
-function leading<T>(requests: readonly T[], takes: (next: T) => boolean): number {
+/** How many requests, from the first on, are taken. */
+function countLeading<T>(requests: readonly T[], takes: (next: T) => boolean): number {
   let count = 0;
   while (count < requests.length && takes(requests[count] as T)) count += 1;
   return count;
 }
 
-/** The requests of one commit, which takes more of them as long as they fit; the first one always does. */
+/** The requests of one commit, which takes more as long as they fit. The first one always fits. */
 function newBatch<T extends Queued>() {
   const requests: T[] = [];
   let [records, decisions, bytes] = [0, 0, 0];

@@ -1,8 +1,8 @@
-// Group commit: what arrived while the last commit was under way goes to Redis in one script call, large requests apart from small
-// ones (commit-queue.ts). There is one committer per shard and process, with one commit in flight. So commits have an order, and a late
-// copy of an older one is recognised and refused (attempts.ts). A commit also says which version of the suppressions this process has.
-// If a shard has a later one, the script stores nothing, and the commit is repeated with the records of users who were suppressed
-// meanwhile marked.
+// Group commit: the requests that arrive during one commit go to Redis together in the next, in one script call; large requests go apart
+// from small ones (commit-queue.ts). Each process has one committer per shard, with one commit in flight. So commits are ordered, and a
+// late copy of an older one is recognised and refused (attempts.ts). A commit carries the version of the suppressions that this process
+// has applied. If the shard has a later one, the script stores nothing; the committer catches up, marks the records of users who were
+// suppressed meanwhile, and commits again.
 
 import { commits } from '../contract/limits.js';
 import { describeError } from '../log.js';
@@ -16,16 +16,16 @@ import type { Submission } from './submission.js';
 
 export type Committer = {
   /**
-   * Queues a request. All of its groups go into one commit, in order, so either all are overloaded or unknown, or none
-   * is. Requests of one account are committed in the order of the calls. `settle` is called once, with a result for each of the groups,
-   * not much later than `commits.deadlineMs` from now.
+   * Queues a request. All its groups go into one commit, in order, so either all are overloaded or unknown, or none is. Requests of one
+   * account are committed in the order of the calls. `settle` is called once, with a result for each group, not much later than
+   * `commits.deadlineMs` from now.
    */
   submit(submission: Submission, settle: (results: readonly CommitResult[]) => void): void;
   /** Settles when every submitted group is answered. Later groups are refused as overloaded. */
   close(): Promise<void>;
 };
 
-/** A part of a commit. */
+/** A request in the queue. */
 type Waiting = Queued & {
   readonly submission: Submission;
   readonly settle: (results: readonly CommitResult[]) => void;
@@ -48,13 +48,13 @@ export function createCommitter(options: CommitterOptions): Committer {
 
   function submit(submission: Submission, settle: Waiting['settle']): void {
     const { groups, accountId } = submission;
+    if (closed) return settle(forAll(groups, { kind: 'overloaded', reason: 'stopping' }));
     let [records, decisions, bytes] = [0, 0, 0];
     for (const group of groups) {
       records += group.records.length;
       decisions += 1 + group.limits.length;
       bytes += group.bytes;
     }
-    if (closed) return settle(forAll(groups, { kind: 'overloaded', reason: 'stopping' }));
     if (waitingBytes + bytes > commits.waitingBytesMax)
       return settle(forAll(groups, { kind: 'overloaded', reason: 'too_much_waiting' }));
     waiting.add({ submission, accountId, records, decisions, bytes, settle, sinceMs: performance.now() });
@@ -74,11 +74,11 @@ export function createCommitter(options: CommitterOptions): Committer {
       last = { beganMs: started, requests: batch.length };
       const results = await commit(batch).catch((fault: unknown) => allOf(batch, { kind: 'failed', fault }));
       commitSeconds.observe((performance.now() - started) / 1000);
-      let first = 0;
       crash('commit_answered');
+      let first = 0;
       for (const each of batch) {
         const end = first + each.submission.groups.length;
-        tell(each, results.slice(first, end));
+        deliver(each, results.slice(first, end));
         first = end;
         crash('group_answered');
       }
@@ -87,18 +87,18 @@ export function createCommitter(options: CommitterOptions): Committer {
     for (const resolve of idle.splice(0)) resolve();
   }
 
-  function tell({ settle }: Waiting, results: readonly CommitResult[]): void {
+  function deliver({ settle }: Waiting, results: readonly CommitResult[]): void {
     try {
       settle(results);
     } catch (error) {
-      // Only this group's answer is lost.
+      // Only this request's answer is lost.
       log.error({ shard, fault: describeError(error).name }, 'a result of a commit could not be delivered');
     }
   }
 
   /**
-   * Lets a commit wait for more requests, since most of its cost does not depend on its content. It waits only if several requests
-   * come in the time of a commit, and only while they keep coming: callers who all wait for an answer send nothing meanwhile.
+   * Delays a commit so that more requests join it, since most of its cost does not depend on its size. It waits only if the last commit
+   * carried several requests, and only while more keep coming: callers who all wait for an answer send nothing meanwhile.
    */
   async function gather(): Promise<void> {
     if (last.requests < 2) return;
@@ -127,7 +127,7 @@ export function createCommitter(options: CommitterOptions): Committer {
     return batch;
   }
 
-  /** Makes a commit, and repeats it with other marks while Redis says that there is a later version of the suppressions. */
+  /** Makes a commit, and makes it again with new marks as long as Redis has a later version of the suppressions. */
   async function commit(batch: readonly Waiting[]): Promise<readonly CommitResult[]> {
     const groups: Group[] = [];
     let [firstMs, registry] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
@@ -147,7 +147,7 @@ export function createCommitter(options: CommitterOptions): Committer {
     }
   }
 
-  /** Whether work is done before the deadline. Before it, work that fails is a reason to give up, too. */
+  /** Whether the work succeeds before the deadline. A failure ends the wait. */
   async function isInTime(work: Promise<void>, deadline: number): Promise<boolean> {
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<boolean>((settle) => {

@@ -76,7 +76,7 @@ function checkEvent(value: unknown, { surrogates, nowMs }: CheckContext): Checke
   };
 }
 
-const notAsDescribed = rejection('invalid_type', 'The event does not match its description.');
+const notAsDescribed = rejection('invalid_type', 'The event does not match the schema.');
 const missingUser = rejection(
   'missing_user',
   'Exactly one of identity and user_id must be given.',

@@ -1,11 +1,10 @@
-// The fingerprint of a record: an eight-bit hash of its content without its time. Redis keeps it with the claim of an idempotency key.
-// So a repeat with other content than the first record is noticed, with a probability of 254 in 255. A repeat with the same
-// content never counts as different: its row has the same fingerprint whatever its time is. Callers who repeat a call, and libraries,
-// take the time anew or correct it.
+// The fingerprint of a record: an eight-bit hash of its content without its time. Redis keeps it with the claim of an idempotency key,
+// so a repeat whose content differs from the first record's is noticed with a probability of 254 in 255. A repeat with the same content
+// never counts as different, whatever its time: callers and libraries take the time anew, or correct it, when they send again.
 
 /**
- * The fingerprint of a row in a buffer, from 1 to 255: from its beginning to the comma before its number in the commit. `timeColumn`:
- * which column is the time, from 0; -1 if none is.
+ * The fingerprint, from 1 to 255, of a row in a buffer, up to the comma before its number in the commit. `timeColumn`: index of the time
+ * column, or -1.
  */
 export function fingerprintOfRow(rows: DataView, start: number, end: number, timeColumn: number): number {
   // The row's number differs in each commit.

@@ -1,5 +1,5 @@
-// Identification: an anonymous user_id gets its identity. It cannot be undone, so identities that would merge strangers
-// are refused, unless the environment allows them.
+// Identification: an anonymous user_id gets its identity. It cannot be undone, so an identity that would merge strangers is refused
+// unless the environment allows it.
 
 import { wouldMergeStrangers } from '../contract/identities.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
@@ -61,9 +61,9 @@ export function refuseStrangers(identity: string, allowed: ReadonlySet<string>):
   return wouldMergeStrangers(identity) && !allowed.has(identity) ? mergesStrangers : undefined;
 }
 
-const notAsDescribed = rejection('invalid_type', 'The identification does not match its description.');
+const notAsDescribed = rejection('invalid_type', 'The identification does not match the schema.');
 const mergesStrangers = rejection(
   'merges_strangers',
-  'This identity is a word that many users would share; identifying by it would merge them for ever.',
+  'This identity is a word that many users would share; identifying by it would merge them forever.',
   'identity',
 );

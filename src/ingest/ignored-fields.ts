@@ -1,12 +1,12 @@
-// Fields that a request has and no schema knows. They change nothing, so that newer clients keep working; but a misspelt
-// `propertys` would go unnoticed if the answer did not name it. Plain events have no such fields and do not come here.
+// Fields of a request that no schema knows. They are ignored, so that newer clients keep working; but a misspelt `propertys` would go
+// unnoticed if the answer did not name it. Plain events have no such fields and do not come here.
 
 import { ignoredFields } from '../contract/limits.js';
 import type { Document } from '../parsing/document.js';
 import type { Steps } from '../parsing/steps.js';
 import type { RecordKind } from './record-kind.js';
 
-/** What one request has of them. */
+/** The unknown fields of one request. */
 export type IgnoredFields = {
   count: number;
   /** The first different names. */
@@ -17,7 +17,7 @@ export function noIgnoredFields(): IgnoredFields {
   return { count: 0, names: new Set() };
 }
 
-/** The unknown fields of a request with one record of this kind or many, in steps of a record. Its document is an object. */
+/** The unknown fields of a request with one or many records of this kind, one record a step. Its document is an object. */
 export function* ignoredOf(
   { fields, bulk }: Pick<RecordKind, 'fields' | 'bulk'>,
   { value, isLarge }: Pick<Document, 'value' | 'isLarge'>,
@@ -31,7 +31,7 @@ export function* ignoredOf(
   }
   for (const element of Array.isArray(elements) ? elements : []) {
     if (isLarge) yield;
-    noteIgnored(element, fields, ignored);
+    addIgnored(element, fields, ignored);
   }
   return ignored;
 }
@@ -44,15 +44,15 @@ export function fieldNames(
   return new Set([...Object.keys(schema.properties), ...more]);
 }
 
-/** Notes the unknown fields of an object; anything else has none. */
-export function noteIgnored(value: unknown, known: ReadonlySet<string>, ignored: IgnoredFields): void {
+/** Adds the unknown fields of an object; anything else has none. */
+export function addIgnored(value: unknown, known: ReadonlySet<string>, ignored: IgnoredFields): void {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return;
   for (const name in value) if (!known.has(name)) add(name, ignored);
 }
 
 function add(name: string, ignored: IgnoredFields): void {
   ignored.count += 1;
-  // One more than are named shows that there are more.
+  // One name above the maximum shows that there are more.
   if (ignored.names.size <= ignoredFields.namesMax) ignored.names.add(name);
 }
 

@@ -5,21 +5,21 @@ import { hash } from 'node:crypto';
 import type { LiveEnvironment } from '../registry/environments.js';
 import type { Checked } from './record-kind.js';
 
-/** Whose records share a limit of an environment: strangers must use up nothing of those with a key. */
+/** Whose records share an environment's limit: callers without a write key must not use up the room of those with one. */
 export type Callers = 'all' | 'keyless';
 type OfEnvironment = { readonly records: string; readonly bytes: string };
 
 /** Makes the digests (24 hexadecimal digits) of one deployment. `counter` names what is counted. */
 export function createLimitKeys(secret: string) {
   const digest = (text: string) => hash('sha256', `${secret}\0${text}`, 'hex').slice(0, 24);
-  // Every request needs these, and a hash takes 1.5 µs. They are forgotten with the environment's copy in memory.
+  // Every request needs these, and a hash takes 1.5 µs. They are dropped together with the environment's copy in memory.
   const ofEnvironments = new WeakMap<LiveEnvironment, Readonly<Record<Callers, OfEnvironment>>>();
   const ofCallers = (callers: string, appId: string) => ({
     records: digest(`${callers} records\0${appId}`),
     bytes: digest(`${callers} bytes\0${appId}`),
   });
   return {
-    /** What an environment gets by all endpoints, or, where write keys are required, by the one that takes none. */
+    /** Of all endpoints of an environment, or, where write keys are required, of the one that takes none. */
     ofEnvironment: (environment: LiveEnvironment, callers: Callers): OfEnvironment => {
       const known = ofEnvironments.get(environment);
       if (known !== undefined) return known[callers];

@@ -1,6 +1,6 @@
-// What a lenient environment forgives: turns what real producers send into the form of the contract. Afterwards the same check
-// follows as in strict environments. Every mending has a reason from a closed set, so that it can be counted. Pure: it never
-// changes the value that it gets, and never the text of an identity.
+// What a lenient environment forgives: turns what real producers send into the contract's form, which is then checked as in strict
+// environments. Every mending has a reason from a closed set, so that it can be counted. Pure: it never changes the value that it gets,
+// nor the text of an identity.
 
 import {
   counts,
@@ -45,8 +45,8 @@ export type MendContext = {
 };
 
 /**
- * Mends a value of a document. Refuses it if flattening takes more bytes than are left. From then on it refuses every value
- * that has to be flattened, which limits the work for a request too.
+ * Mends a value of a document. Refuses it if flattening takes more bytes than are left, and then every later value of the request that
+ * has to be flattened, so the work for a request is limited too.
  */
 export type Mend = (value: unknown, context: MendContext) => { readonly value: unknown } | Rejection;
 
@@ -87,7 +87,7 @@ const eventMessageRules: RecordRules = { ...eventRules, ...ofMessages };
 const autocapturedRules: RecordRules = { ...eventMessageRules, reserved: reservedAutocapturedPropertyKeys };
 const userMessageRules: RecordRules = { ...userRules, ...ofMessages };
 
-/** The event as the contract wants it, as far as mending can do that. Everything else stays as it was. */
+/** An event in the contract's form, as far as mending can achieve that. Everything else stays as it was. */
 export function mendEvent(value: unknown, context: MendContext): ReturnType<Mend> {
   return mendRecord(value, eventRules, context);
 }
@@ -138,7 +138,7 @@ function mendRecord(value: unknown, rules: RecordRules, context: MendContext): R
 
 const tooMuchFlattened = rejection(
   'too_long',
-  "Flattened, the nested objects of this request's properties have keys of too many bytes; shorten them, or send fewer records in one request.",
+  "The keys of this request's nested properties have too many bytes when flattened; shorten them, or send fewer records in one request.",
   'properties',
 );
 
@@ -232,7 +232,7 @@ function mendProperties(
       keep(key, keyBytes, scalars);
       return;
     }
-    // As text it would no longer be infinite or, once cut, not the number that was sent. So it stays as it is and is refused.
+    // As text it would no longer be infinite or, once cut, no longer the number that was sent. So it is left as it is and refused.
     const unfit = scalars.find((element) =>
       typeof element === 'number'
         ? !Number.isFinite(element)

@@ -22,7 +22,7 @@ import { explain, refuseLoneSurrogates, type Validator } from '../parsing/explai
 import { eventKind, invalidUserId } from './event.js';
 import { eventIdOfKey, type Keyspace } from './event-id.js';
 import { identifyKind, refuseStrangers } from './identify.js';
-import { fieldNames, type IgnoredFields, noteIgnored } from './ignored-fields.js';
+import { addIgnored, fieldNames, type IgnoredFields } from './ignored-fields.js';
 import { type Mend, type MendContext, mendEventMessage, mendUserPropertiesMessage } from './mend.js';
 import type { IngestRecord } from './pack.js';
 import { checkProperties, type Properties } from './properties.js';
@@ -47,7 +47,7 @@ export type MessageContext = {
 export type CheckedMessage = {
   readonly record: IngestRecord;
   readonly user: Checked;
-  /** The user, with both names of an identification. */
+  /** The user, for an identification with both of its names. */
   readonly named: Checked;
   readonly type: Message['type'];
 };
@@ -108,7 +108,7 @@ export function checkMessage(
   const kind = kinds.get(type);
   if (kind === undefined) return type === undefined ? missingType : unknownType;
 
-  noteIgnored(value, kind.fields, context.ignored);
+  addIgnored(value, kind.fields, context.ignored);
   const mended = context.lenient ? kind.mend(value, mending) : { value };
   if ('code' in mended) return mended;
   const message = mended.value as Message;
@@ -143,9 +143,9 @@ const invalidTime = rejection(
 );
 
 /**
- * The time of a call by the service's clock: as long before the request was received as the call was before the request was
- * sent. Only a difference of the client's clock counts, so that clock may be years off. A call after the sending counts as
- * made then, and a time before 1970 becomes 1970.
+ * The time of a call by the service's clock: as long before the request was received as the call was made before the request was sent.
+ * Only a difference between two times of the client's clock counts, so that clock may be years off. A call after the sending counts as
+ * made at the sending, and a time before 1970 becomes 1970.
  */
 function correctTime(
   time: string | undefined,

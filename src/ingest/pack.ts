@@ -1,13 +1,12 @@
-// The binary layout in which groups of records travel to the commit script. One argument holds what has to be decided,
-// since Redis and Lua pay for each argument. One argument per table holds its rows, since Lua pays for every byte of every
-// string that it makes. All integers are big-endian. What the script has to look up comes first, so that it can look up
-// everything at once.
+// The binary layout in which groups of records travel to the commit script. Everything that has to be decided is in one argument, since
+// each argument costs Redis and Lua time. Each table's rows are in one argument, since every byte of every string that Lua makes costs
+// time. All integers are big-endian. What the script has to look up comes first, so that it can look up everything at once.
 //
 //   u16 logs,   { 12 B digest of what is limited, u32 window ms, u32 granularity ms,
 //                 u32 cost of all groups together, u32 least max of all } …
 //   u16 claims, { 13 B of the event id, the record's fingerprint } …
 //   u16 names, u16 joins among them, u32 bytes of what follows,
-//     { u8 bytes of the name, u8 bytes of what joins it or 0, name, and of a join: that, u16 log from 0, u32 max } …
+//     { u8 bytes of the name, u8 bytes of what it is joined to or 0, name, and for a join: that, u16 log from 0, u32 max } …
 //   u16 environments, { u8 bytes of the app_id, app_id } …
 //   u8 1 if the groups must be decided one by one, u32 bytes of what follows:
 //     groups: u16 limits (+32768 if its limits let repeats pass), { u16 log from 0, u32 cost, u32 max } …, u16 runs, its runs
@@ -15,10 +14,10 @@
 //
 // A run: { u8 rows argument from 0 (+128 if it takes the next claim, +64 if it is skipped, +32 if its records take the next names),
 //          u16 environment from 0, u16 records, u32 bytes of their rows }
-// It is either several records of one table and environment without claims, or one record with its claim; all are marked alike. Its
-// records are plain if its first byte says nothing but the argument; in the runs of all groups these may be of several environments.
-// Its rows are the next ones in its table's argument. A skipped record has no row there, but everything else: so it is decided like others. If it has
-// a claim, a row of the table with its event id and nothing else takes the place of its own.
+// It is either one record with its claim, or several records without claims, of one table and environment and marked alike. Records are
+// plain if nothing is added to the argument's index; in the runs of all groups, plain ones may be of several environments.
+// Its rows are the next ones in its table's argument. A skipped record is decided like others but has no row. If it has a claim, a row
+// with its event id and nothing else takes the place of its own.
 
 import { markerRows } from '../clickhouse/tables.js';
 import type { RateLimit } from '../contract/limits.js';
@@ -44,7 +43,7 @@ export type IngestRecord = {
   readonly claim: string | undefined;
 };
 
-/** Records in their order: the part of them that packing needs. */
+/** What packing needs of some records, in their order. */
 export type Records = {
   readonly length: number;
   /** An upper bound of the bytes that `write` writes for all of them. */
@@ -62,21 +61,21 @@ export type Records = {
 
 /** What the suppressions say about a record. */
 export type Mark =
-  /** Its user is suppressed. It is decided and answered like others, but of its row only the id of its key is kept. */
+  /** Its user is suppressed. It is decided and answered like others, but only the id of its key is kept. */
   | 'skipped'
-  /** Its anonymous user is not known to be suppressed, but a commit may have joined it to a suppressed user under this name. */
+  /** Its anonymous user is not known to be suppressed, but a commit may have joined them to a suppressed user under this name. */
   | { readonly name: string; readonly joins?: undefined }
-  /** It is skipped, and the commit joins its anonymous user. `joins`: to whom. */
+  /** It is skipped, and the commit joins its anonymous user to the user `joins`. */
   | { readonly name: string; readonly joins: string };
 
 /** Records that are accepted or limited together: one request, or some messages of one. */
 export type Group = {
-  /** The environment of its records, which are counted for it. */
+  /** The environment of its records. */
   readonly appId: string;
   readonly limits: readonly LimitCheck[];
   /** By record; undefined if none has a mark. Set by its submission. */
   marks?: readonly (Mark | undefined)[] | undefined;
-  /** What limits joins. Without room a user is not joined; nothing is refused. Set by its submission. */
+  /** The limit on joins. Without room a user is not joined, but nothing is refused. Set by its submission. */
   joinLimit?: Pick<LimitCheck, 'digest' | 'limit'> | undefined;
   /** If all its records are repeats, the limits neither refuse nor count it. */
   readonly limitsPassRepeats?: boolean;
@@ -85,13 +84,14 @@ export type Group = {
   readonly bytes: number;
 };
 
-/** By table: which of its columns is the time, or -1. */
+/** By table: the index of its time column, or -1. */
 const timeColumns = tables.map((table) => Object.values<string>(recordColumns[table]).indexOf('time'));
 /** Bytes of a log and of the reference to it. */
 const limitBytesMax = 28 + 10;
 const groupBytes = 4;
 const claimBytes = 14;
-const claimedBytes = 13;
+/** Bytes of an event id in a claim; the fingerprint follows. */
+const claimedIdBytes = 13;
 const runBytes = 9;
 /** Bytes of an environment: its app_id, a number of at most 32 digits, with its length. */
 const environmentBytesMax = 33;
@@ -99,12 +99,12 @@ const environmentBytesMax = 33;
 const recordDecisionBytesMax = 2 * runBytes + claimBytes;
 /** Bytes of the counts of logs, claims, names and environments, and of what precedes the groups. */
 const headBytes = 19;
-/** Bytes of a name and a join beside their texts. */
+/** Bytes of a name and a join without their texts. */
 const nameBytes = 8;
 /** Bytes of a row's number in the commit and of the line feed. */
 const rowEndBytesMax = 6;
 
-/** Upper bound of a group's packed size in bytes, also if it is alone in its commit. */
+/** Upper bound of a group's packed size in bytes, even if it is alone in its commit. */
 export function packedBytesMax(limits: readonly LimitCheck[], records: Records): number {
   const decisions =
     headBytes +
@@ -115,7 +115,7 @@ export function packedBytesMax(limits: readonly LimitCheck[], records: Records):
   return decisions + records.rowBytesMax;
 }
 
-/** Upper bound of a record's part of its group's packed size. */
+/** Upper bound of a record's share of its group's packed size. */
 export function recordBytesMax({ row }: IngestRecord): number {
   return recordDecisionBytesMax + rowEndBytesMax + Buffer.byteLength(row);
 }
@@ -201,7 +201,7 @@ export function packGroups(groups: readonly Group[]): Packed {
       written.end = records.write(written.into, start, first, end, rowNumber);
       if (hasClaim) {
         const fingerprint = fingerprintOfRow(written.view, start, written.end, timeColumns[table] as number);
-        packed[claimAt + claimedBytes] = fingerprint;
+        packed[claimAt + claimedIdBytes] = fingerprint;
         claimAt += claimBytes;
       }
       if (isSkipped(mark))
@@ -209,9 +209,7 @@ export function packGroups(groups: readonly Group[]): Packed {
       rowNumber += end - first;
       runs += 1;
       const bits = (hasClaim ? 128 : 0) + (mark === undefined ? 0 : bitsOf(mark));
-      if (bits === 0) {
-        written.plain.set(appId, (written.plain.get(appId) ?? 0) + end - first);
-      }
+      if (bits === 0) written.plain.set(appId, (written.plain.get(appId) ?? 0) + end - first);
       const run = {
         kind: argument + bits,
         environment,
@@ -246,10 +244,10 @@ export function packGroups(groups: readonly Group[]): Packed {
   };
 }
 
-/** Rows without anybody and without an id, up to the id and from there to the row's number. */
+/** Rows without a user and an id: the text before the id, and from there to the row's number. */
 const emptyRows = tables.map((table) => markerRows[table].slice(0, -1).split(noEventId) as [string, string]);
 
-/** Writes the row of a key whose record is skipped, so that the key is known as long as others. Returns where it ends. */
+/** Writes the row of a skipped record's key, so that this key is remembered as long as others. Returns where it ends. */
 function writeKeyRow(
   into: Buffer,
   at: number,
@@ -296,7 +294,7 @@ function newRows(table: number, bytesMax: number) {
   return { table, into, view, end: 0, plain };
 }
 
-/** A log: its place among the logs, what all groups cost it, and the least that one of them allows. */
+/** A log: its index among the logs, what all groups cost it, and the least that one of them allows. */
 type Log = {
   readonly number: number;
   readonly check: Pick<LimitCheck, 'digest' | 'limit'>;
@@ -345,14 +343,14 @@ export function lettersByGroup(letters: string, groups: readonly Group[]): strin
   return divided;
 }
 
-/** Writes all claims but their prints, which follow from the rows. */
+/** Writes all claims except their fingerprints, which are taken from the rows. Returns where they end. */
 function writeClaims(packed: Buffer, from: number, groups: readonly Group[]) {
   let at = from + 2;
   for (const { records } of groups) {
     for (let i = 0; i < records.length; i++) {
       const claim = records.claimOf(i);
       if (claim === undefined) continue;
-      packed.write(claim, at, claimedBytes, 'hex');
+      packed.write(claim, at, claimedIdBytes, 'hex');
       at += claimBytes;
     }
   }
@@ -360,7 +358,7 @@ function writeClaims(packed: Buffer, from: number, groups: readonly Group[]) {
   return at;
 }
 
-/** Writes the names of anonymous users that may have been joined to suppressed ones. Returns where they end. */
+/** Writes the names of anonymous users who may have been joined to suppressed ones. Returns where they end. */
 function writeNames(packed: Buffer, from: number, groups: readonly Group[], logs: Logs) {
   const start = from + 8;
   let [at, names, joins] = [start, 0, 0];
@@ -415,7 +413,7 @@ function endOfRun(records: Records, marks: Group['marks'], first: number): numbe
   return end;
 }
 
-/** Whether the script decides alike about the users of two records. */
+/** Whether the script decides the same about the users of two records. */
 function areAlike(a: Mark | undefined, b: Mark | undefined): boolean {
   if (typeof a !== 'object' || typeof b !== 'object') return a === b;
   return a.name === b.name && a.joins === undefined && b.joins === undefined;

@@ -1,7 +1,7 @@
-// Plain events, as nearly all producers send them, read straight from the bytes of a body: known fields, each at most once,
-// texts without escapes, properties that are texts or plain numbers. All other events, and all that are wrong, are left
-// to `document.ts` and `event.ts`, which know all rules and say what is wrong. This is only a shorter way to the same
-// rows, not a second set of rules. On the path of every event.
+// Plain events, as nearly all producers send them, read straight from the bytes of a body: known fields, each at most once, texts
+// without escapes, properties that are texts or plain numbers. All other events, and all invalid ones, are left to `document.ts` and
+// `event.ts`, which know all rules and report what is wrong. This is a faster way to the same rows, not a second set of rules. On the
+// path of every event.
 
 import { isUtf8 } from 'node:buffer';
 import { bodies, counts, lengths, reservedEventPropertyKeys } from '../contract/limits.js';
@@ -20,14 +20,14 @@ import { isCommonTimestamp, readTimestamp } from './timestamp.js';
 type FieldName = keyof EventInput | 'app_id';
 const fieldNames = [...Object.keys(eventSchema.properties), 'app_id'] as readonly FieldName[];
 
-/** The fields of an event, and last the request's field, by their place in `spans`. */
+/** The index in `spans` of each field of an event, and last of the request's app_id. */
 export const fields = Object.fromEntries(fieldNames.map((name, i) => [name, i])) as Readonly<
   Record<FieldName, number>
 >;
-/** Beside them, in a bulk request: its list. */
+/** The list of a bulk request, which has no span. */
 const listOfEvents = fieldNames.length;
 
-/** Numbers that an object takes in `spans`: where each field begins and where it ends, 0 and 0 without it. */
+/** How many numbers an object takes in `spans`: where each field begins and ends, both 0 if it is absent. */
 export const spansEach = 2 * fieldNames.length;
 
 /** The events of a request. Each meets the contract, so lenient environments have nothing to mend. */
@@ -43,8 +43,8 @@ export type PlainEvents = {
 };
 
 /**
- * Reads a body with one event or many; undefined unless all of it is plain. A body that is not `owned` is copied, since its
- * memory may be freed when the caller returns. `nowMs` limits how far ahead timestamps may be.
+ * Reads a body with one event or many; undefined unless all of it is plain. A body that is not `owned` is copied, since its memory may be
+ * freed when the caller returns. `nowMs` limits timestamps in the future.
  */
 export function readPlainEvents(body: Buffer, owned: boolean, nowMs: number): PlainEvents | undefined {
   listed = nowhere;
@@ -80,7 +80,7 @@ export function textOf(body: Buffer, spans: Int32Array, base: number, field: num
   return start === 0 ? undefined : body.toString('utf8', start, spans[base + 2 * field + 1]);
 }
 
-/** The spans of the request, then the spans of each event in its list. Read in the same turn in which they are written. */
+/** The spans of the request, then those of each event in its list. Valid only until the next call. */
 const spans = new Int32Array((1 + counts.bulkEventsMax) * spansEach);
 /** The number of events in the list of the request, or `nowhere`. */
 let listed: number = nowhere;
@@ -165,7 +165,7 @@ const keyStarts = new Int32Array(keysMax);
 const keyEnds = new Int32Array(keysMax);
 const reservedKeys = Array.from(reservedEventPropertyKeys, (key) => Buffer.from(key));
 
-/** The byte after the properties that begin here. */
+/** Where the properties that begin here end; each key's value is a short text or a plain number. */
 function endOfProperties(body: Buffer, at: number): number {
   if (body[at] !== openBrace) return nowhere;
   const empty = skipBlanks(body, at + 1);

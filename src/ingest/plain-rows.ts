@@ -25,7 +25,7 @@ const rowBytesMax = Object.values(recordColumns.events).reduce(
   '['.length + '9999\n'.length,
 );
 
-/** The columns behind the event's id, with the places of their fields in the spans of an event. */
+/** The columns after the event's id, with the indexes of their fields in the spans of an event. */
 const [, , ...fieldColumns] = Object.entries(recordColumns.events).map(([name, type]) => ({
   type,
   span: 2 * fields[name === 'time' ? 'timestamp' : (name as keyof typeof fields)],
@@ -76,7 +76,7 @@ export class PlainRecords implements Records {
     return at;
   }
 
-  /** Marks the events by their users, from the bytes of the body; undefined if none has a mark, as nearly always. */
+  /** Marks the events by their users, from the bytes of the body; undefined if none has a mark, which is nearly always so. */
   marksBy(suppressed: SuppressedUsers): Marks {
     const { body, spans, count } = this.#events;
     let marks: (Mark | undefined)[] | undefined;
@@ -92,7 +92,7 @@ export class PlainRecords implements Records {
 
 let lastHead = { appId: '', bytes: Buffer.alloc(0) };
 
-/** How the rows of an environment begin. The last one is kept: many requests in a row have the same. */
+/** The beginning of an environment's rows. The last one is kept: consecutive requests often have the same. */
 function headOf(appId: string): Buffer {
   if (lastHead.appId !== appId) lastHead = { appId, bytes: Buffer.from(`["${appId}","`) };
   return lastHead.bytes;
@@ -161,7 +161,7 @@ function copySpan(body: Buffer, spans: Int32Array, span: number, into: Buffer, a
   return copyBytes(body, spans[span] as number, spans[span + 1] as number, into, at);
 }
 
-// Byte by byte: for as few bytes as a field has, a call that copies them costs more.
+// Byte by byte: for the few bytes of a field, calling a copy function costs more.
 function copyBytes(from: Uint8Array, start: number, end: number, into: Uint8Array, at: number): number {
   for (let i = start; i < end; i++) into[at++] = from[i] as number;
   return at;

@@ -1,5 +1,5 @@
-// From a request's document to a group for the commit: one record or many of a kind, checked, limited and encoded. Pure,
-// except for the unique ids of events without a key. For what it cannot accept it returns reasons.
+// From a request's document to a group for the commit: one or many records of a kind, checked, limited and encoded. Returns a reason for
+// whatever it cannot accept. Pure, except for the unique ids of events without a key.
 
 import { commits, flattened } from '../contract/limits.js';
 import { type OutcomeCode, type Rejection, rejection } from '../contract/outcomes.js';
@@ -25,6 +25,7 @@ import {
   bulkLimits,
   type LimitContext,
   type NamedLimit,
+  refuseTooLarge,
   singleLimits,
 } from './request-limits.js';
 import { createSubmission, markUsers, type Submission } from './submission.js';
@@ -81,7 +82,7 @@ export function prepare<T extends Checked>(
     : prepareSingle(kind, document, context);
 }
 
-/** Does the same in steps of a record, for a large document. */
+/** The same for a large document, one record a step. */
 export function* prepareLarge<T extends Checked>(
   kind: RecordKind<T>,
   document: Document,
@@ -139,16 +140,15 @@ function* prepareBulk<T extends Checked>(
   }
 
   const limits = bulkLimits(kind, accepted.length, () => accepted, context);
-  const never = limits.find(({ cost, limit }) => cost > limit.max);
-  if (never !== undefined) return { kind: 'refused', reason: tooLargeForLimit(never, field) };
+  const tooLarge = refuseTooLarge(limits, field);
+  if (tooLarge !== undefined) return { kind: 'refused', reason: tooLarge };
   const rows: IngestRecord[] = [];
   let bytes = 0;
   for (const checked of accepted) {
     if (document.isLarge) yield;
     const record = kind.encode(environment.appId, checked);
     bytes += recordBytesMax(record);
-    if (bytes > commits.groupBytesMax)
-      return { kind: 'refused', reason: rejection('too_long', tooManyBytes, field) };
+    if (bytes > commits.groupBytesMax) return { kind: 'refused', reason: tooManyBytes(field) };
     rows.push(record);
   }
   const groups = groupOf(encodedRecords(rows), limits, context);
@@ -156,9 +156,13 @@ function* prepareBulk<T extends Checked>(
   return { kind: 'ready', submission, records: accepted.length, errors, mendings };
 }
 
-const tooManyBytes = `The records of the request, as they are stored, have more than ${commits.groupBytesMax} bytes; send fewer in one request.`;
+/** Refuses a request whose rows together are too large for a commit. `field`: its list. */
+export function tooManyBytes(field: string): Rejection {
+  const message = `The records of this request take more than ${commits.groupBytesMax} bytes when stored; send fewer in one request.`;
+  return rejection('too_long', message, field);
+}
 
-/** Prepares a request of plain events; undefined if it can never fit one of its limits. */
+/** Prepares a request of plain events; undefined if it could never pass one of its limits. */
 export function preparePlain(
   kind: Pick<RecordKind, 'name' | 'singleLimit'>,
   events: PlainEvents,
@@ -185,7 +189,7 @@ function plainLimits(
     : singleLimits(kind, userOf(events, 0), context);
 }
 
-/** The group of a request. `limits`: of its kind; those of the environment, which count what is stored of it, are added. */
+/** The group of a request. To `limits`, those of its kind, it adds those of the environment, which count what is stored. */
 function groupOf(records: Records, limits: NamedLimit[], context: LimitContext): readonly LimitedGroup[] {
   addEnvironmentLimits(limits, records.length, records.rowBytesMax, context);
   return [{ appId: context.environment.appId, limits, records, bytes: packedBytesMax(limits, records) }];
@@ -195,7 +199,7 @@ function checkContext({ surrogates }: Document, { environment, nowMs }: PrepareC
   return { surrogates, nowMs, allowedIdentities: environment.allowedIdentities };
 }
 
-/** The mendings of a request; its records add theirs. */
+/** The mendings of the request itself; its records add theirs. */
 function mendingsOf(document: Document): Map<Mending, number> {
   const numeric = typeof (document.value as { app_id: unknown }).app_id === 'number';
   return new Map(numeric ? [['numeric_app_id', 1]] : []);
@@ -220,12 +224,4 @@ function checkOne<T extends Checked>(
   if (!environment.lenient) return kind.check(value, context);
   const mended = kind.mend(value, mending);
   return 'code' in mended ? mended : kind.check(mended.value, context);
-}
-
-function tooLargeForLimit({ name, cost, limit }: NamedLimit, field: string): Rejection {
-  return rejection(
-    'too_large_for_limit',
-    `The request counts ${cost}; the limit ${name} allows ${limit.max}.`,
-    field,
-  );
 }

@@ -1,4 +1,4 @@
-// Properties: the checks that a schema cannot make, and their form in a row. Pure. On the path of every record.
+// Properties: what a schema cannot check, and their form in a row. Pure. On the path of every record.
 
 import { arrayDelimiter, counts, lengths } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
@@ -33,7 +33,7 @@ const keyTooLong = rejection(
 );
 const tooMany = rejection(
   'too_many_properties',
-  `An object takes at most ${counts.propertiesMax} properties.`,
+  `An object may have at most ${counts.propertiesMax} properties.`,
   'properties',
 );
 

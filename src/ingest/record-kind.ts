@@ -1,4 +1,4 @@
-// What the kinds of records have in common: each is checked, has a user, and becomes one row.
+// What all kinds of records have in common: each is checked, has a user, and becomes one row.
 
 import type { LimitName } from '../contract/limits.js';
 import type { Rejection } from '../contract/outcomes.js';
@@ -30,11 +30,11 @@ export type RecordKind<T extends Checked = Checked> = {
   readonly name: string;
   /** The names of its fields in a request, without app_id. */
   readonly fields: ReadonlySet<string>;
-  /** Turns what lenient environments forgive into what the contract says. */
+  /** Turns what lenient environments forgive into the contract's form. */
   readonly mend: Mend;
   readonly check: (value: unknown, context: CheckContext) => T | Rejection;
   readonly encode: (appId: string, checked: T) => IngestRecord;
-  /** A shorter way for plain requests, if this kind has one. */
+  /** A faster way to read plain requests, if this kind has one. */
   readonly readPlain?: typeof readPlainEvents;
   /** The limit of requests with one record. */
   readonly singleLimit: LimitName | undefined;

@@ -1,6 +1,7 @@
 // The rate limits that a request must pass, each with the digest of what it counts. Pure.
 
 import type { LimitName } from '../contract/limits.js';
+import { type Rejection, rejection } from '../contract/outcomes.js';
 import type { LiveEnvironment } from '../registry/environments.js';
 import type { Callers, LimitKeys } from './limit-key.js';
 import type { LimitCheck } from './pack.js';
@@ -9,6 +10,15 @@ import type { Checked, RecordKind } from './record-kind.js';
 export type LimitContext = { readonly environment: LiveEnvironment; readonly limitKeys: LimitKeys };
 
 export type NamedLimit = LimitCheck & { readonly name: LimitName };
+
+/** Refuses a request that could never pass one of its limits. `field`: its list. */
+export function refuseTooLarge(limits: readonly NamedLimit[], field: string): Rejection | undefined {
+  const exceeded = limits.find(({ cost, limit }) => cost > limit.max);
+  if (exceeded === undefined) return undefined;
+  const { name, cost, limit } = exceeded;
+  const message = `The request counts as ${cost}; the limit ${name} allows ${limit.max}.`;
+  return rejection('too_large_for_limit', message, field);
+}
 
 /** The limit of a request with one record: its user's, if the kind has a limit. */
 export function singleLimits(
@@ -21,7 +31,7 @@ export function singleLimits(
   return [{ name, digest: limitKeys.ofUser(counter, environment.appId, user), cost: 1, limit }];
 }
 
-/** Adds the limits of an environment over all endpoints: its records, and their bytes as they are before they are compressed. */
+/** Adds the limits that an environment has over all endpoints: on records, and on their uncompressed bytes. */
 export function addEnvironmentLimits(
   limits: NamedLimit[],
   records: number,
@@ -38,7 +48,7 @@ export function addEnvironmentLimits(
     limits.push({ name: 'app_bytes', digest: digests.bytes, cost: bytes, limit: ofBytes });
 }
 
-/** The limits of a bulk request, counted in records: of its environment, and of each user in it. */
+/** The limits of a bulk request, in records: its environment's, and those of each of its users. */
 export function bulkLimits(
   { name: counter }: { readonly name: string },
   count: number,

@@ -1,10 +1,10 @@
-// From the values of a checked record to its row: the text of `JSONCompactEachRow` in the order of columns of
-// `contract/records.ts`, up to its number in the commit. On the path of every record.
+// From the values of a checked record to its row: a line of `JSONCompactEachRow` with the columns of `contract/records.ts`, up to its
+// number in the commit. On the path of every record.
 
 import { type ColumnType, recordColumns, type TableName } from '../contract/records.js';
 import { encodeProperties, type Properties } from './properties.js';
 
-/** The values of a row by the names of its columns; a text that is not given is empty. */
+/** The values of a row by column; a missing text is empty. */
 export type RowFields = {
   /** Decimal digits. */
   readonly user_id?: string | undefined;
@@ -13,8 +13,8 @@ export type RowFields = {
 };
 
 /**
- * Encodes a row. `hasArrays`: some property is an array and has to be joined. `eventId` and `time` (UTC, as ClickHouse
- * reads it; undefined: the time of acceptance) are for tables that have such columns.
+ * Encodes a row. `hasArrays`: some property is an array and has to be joined. `eventId` and `time` (UTC, in ClickHouse's format;
+ * undefined: the time of acceptance) are for tables that have these columns.
  */
 export type RowEncoder = (
   appId: string,
@@ -25,8 +25,8 @@ export type RowEncoder = (
 ) => string;
 
 /**
- * Makes the encoder of a table's rows. It is compiled, as the checks of schemas are: a loop over the columns takes 0.2 to
- * 0.4 µs per event more.
+ * Makes the encoder of a table's rows. It is compiled, like the schemas' checks: a loop over the columns takes 0.2 to 0.4 µs more per
+ * event.
  */
 export function rowEncoder(table: TableName): RowEncoder {
   const values = Object.entries(recordColumns[table]).map(([name, type]) =>

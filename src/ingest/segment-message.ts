@@ -63,7 +63,7 @@ export function checkSegmentMessage(
   return 'code' in result ? renamed(result, type) : result;
 }
 
-/** The instant of a time in any form that the libraries send; undefined if it is none. */
+/** Milliseconds since 1970 of a time in any form that the libraries send; undefined if it is not one. */
 export function readSegmentTime(value: unknown): number | undefined {
   if (typeof value === 'number') return Number.isInteger(value) && !isInSeconds(value) ? value : undefined;
   if (typeof value !== 'string') return undefined;
@@ -83,7 +83,7 @@ type Maker = (input: Input) => CheckedSegmentMessage | Rejection;
 
 const makers: Readonly<Record<SegmentType, Maker>> = {
   track: (input) => eventOf(input, input.message.event),
-  // As the client library names page views and screen views.
+  // The names that the client library gives page views and screen views.
   page: (input) => eventOf(input, 'Page View', pick(input.message, 'name', 'category')),
   screen: (input) => eventOf(input, 'Screen View', pick(input.message, 'category'), input.message.name),
   identify,
@@ -154,7 +154,7 @@ function alias(input: Input): CheckedSegmentMessage | Rejection {
 
 const mergesStrangers = rejection(
   'merges_strangers',
-  'This previousId is a word that many users would share; identifying by it would merge them for ever.',
+  'This previousId is a word that many users would share; identifying by it would merge them forever.',
   'previousId',
 );
 
@@ -216,7 +216,7 @@ const keyValidator = Compile(
   Type.Object({ messageId: Type.String({ minLength: 1, maxLength: lengths.idempotencyKeyMax }) }),
 );
 
-/** What a record of the message claims; without a messageId nothing, and it is never taken for a repeat. */
+/** What a record of the message claims. Without a messageId it claims nothing and is never taken for a repeat. */
 function claimOf(
   messageId: unknown,
   { appId }: SegmentContext,
@@ -229,8 +229,8 @@ function claimOf(
 }
 
 /**
- * Of a message with both ids the anonymousId says whom to merge. Programs that have none send a word such as null or the
- * zero UUID of a switched-off advertising id: such a one merges nobody.
+ * In a message with both ids the anonymousId says whom to merge. Programs without one send a word such as null, or the zero UUID of a
+ * switched-off advertising id, which merges nobody.
  */
 function usersOf(message: Message): { user: Checked; merged: string | undefined } | Rejection {
   const identity = idOf(message, 'userId');
@@ -246,7 +246,7 @@ function usersOf(message: Message): { user: Checked; merged: string | undefined 
   return rejection('missing_user', 'One of userId and anonymousId must be given.', 'userId');
 }
 
-/** An id as text. Libraries for typed languages send an empty one for none, and some callers a number. */
+/** An id as text. Libraries for typed languages send an empty text for no id, and some callers send a number. */
 function idOf(message: Message, name: string): string | undefined | Rejection {
   const id = message[name];
   if (id === undefined || id === null || id === '') return undefined;
@@ -278,7 +278,7 @@ function timeOf(message: Message, context: SegmentContext): string | undefined |
 const timeAdvice =
   'timestamp must be RFC 3339 with offset, and a real date, or milliseconds (not seconds) since 1970.';
 
-/** The context as properties, without what has a place of its own or locates a person. */
+/** The context as properties, without what is stored elsewhere or locates a person. */
 function describeContext(context: unknown): Message | undefined {
   const given = objectOf(context);
   if (given === undefined) return undefined;
@@ -305,7 +305,7 @@ function withoutUndefined(value: unknown): Message {
   return Object.fromEntries(Object.entries(value as Message).filter(([, field]) => field !== undefined));
 }
 
-/** A reason in the names of the message's fields. */
+/** A reason that names the message's own fields. */
 function renamed(reason: Rejection, type: SegmentType): Rejection {
   if (reason.field === undefined) return reason;
   const [first = '', ...rest] = reason.field.split('.');

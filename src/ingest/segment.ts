@@ -1,5 +1,5 @@
-// A request of Segment's protocol, one message or a batch, as one group for the commit. Every message counts once towards the
-// limits of bulk requests, since the libraries gather what many calls recorded. Pure, like what it calls.
+// A request in Segment's protocol, one message or a batch, as one group for the commit. Every message counts once towards the limits of
+// bulk requests, since the libraries send many calls together. Pure, like what it calls.
 
 import { commits, flattened } from '../contract/limits.js';
 import { type Rejection, rejection } from '../contract/outcomes.js';
@@ -11,9 +11,9 @@ import type { Steps } from '../parsing/steps.js';
 import type { Suppressions } from '../privacy/suppression/suppressions.js';
 import type { Mending } from './mend.js';
 import { encodedRecords, packedBytesMax, recordBytesMax } from './pack.js';
-import type { ElementError, LimitedGroup } from './prepare.js';
+import { type ElementError, type LimitedGroup, tooManyBytes } from './prepare.js';
 import type { Checked } from './record-kind.js';
-import { addEnvironmentLimits, bulkLimits, type LimitContext, type NamedLimit } from './request-limits.js';
+import { addEnvironmentLimits, bulkLimits, type LimitContext, refuseTooLarge } from './request-limits.js';
 import { checkSegmentMessage, readSegmentTime, type SegmentRecord } from './segment-message.js';
 import { createSubmission, markUsers, type Submission } from './submission.js';
 
@@ -34,7 +34,7 @@ export type PreparedSegment =
       readonly mendings: ReadonlyMap<Mending, number>;
     };
 
-/** The mendings that the protocol has in every message; the others lose something, so they are counted. */
+/** The mendings that the protocol's messages commonly need. Only the others, which lose something, are counted. */
 const usual: ReadonlySet<Mending> = new Set([
   'boolean_property',
   'nested_property',
@@ -44,7 +44,7 @@ const usual: ReadonlySet<Mending> = new Set([
 const counter = { name: 'segment' };
 const validator = Compile(segmentBatchSchema);
 
-/** Prepares a request, in steps of a message; without a type it is a batch. Its document is an object. */
+/** Prepares a request, one message a step; without a type it is a batch. Its document is an object. */
 export function* prepareSegment(
   document: Document,
   type: SegmentType | undefined,
@@ -84,9 +84,9 @@ export function* prepareSegment(
   for (let index = 0; index < messages.length; index++) {
     if (document.isLarge) yield;
     const message = type === undefined ? withContext(messages[index], request.context) : messages[index];
-    const its = type ?? typeOf(message);
+    const typed = type ?? typeOf(message);
     const checked =
-      typeof its === 'string' ? checkSegmentMessage(its, message as object, checks, mending) : its;
+      typeof typed === 'string' ? checkSegmentMessage(typed, message as object, checks, mending) : typed;
     if ('code' in checked) {
       errors.push({ index, ...checked });
       continue;
@@ -105,20 +105,20 @@ export function* prepareSegment(
     const path = reason.field === undefined ? `batch.${index}` : `batch.${index}.${reason.field}`;
     return { kind: 'refused', reason: rejection(reason.code, reason.message, path), errors };
   }
-  if (bytes > commits.groupBytesMax) return { kind: 'refused', reason: tooManyBytes };
+  if (bytes > commits.groupBytesMax) return { kind: 'refused', reason: tooManyBytes('batch') };
   const limits = bulkLimits(counter, users.length, () => users, context);
-  const never = limits.find(({ cost, limit }) => cost > limit.max);
-  if (never !== undefined) return { kind: 'refused', reason: tooLargeForLimit(never) };
+  const tooLarge = refuseTooLarge(limits, 'batch');
+  if (tooLarge !== undefined) return { kind: 'refused', reason: tooLarge };
   const encoded = encodedRecords(records.map(({ record }) => record));
   addEnvironmentLimits(limits, encoded.length, encoded.rowBytesMax, context);
-  const { appId } = context.environment;
+  const { appId } = environment;
   const groups = [{ appId, limits, records: encoded, bytes: packedBytesMax(limits, encoded) }];
   const named = records.map((each) => each.named);
   const submission = createSubmission(context, groups, (suppressed) => markUsers(named, suppressed));
   return { kind: 'ready', submission, recordsOf, errors, mendings };
 }
 
-/** What the libraries for Go and Java say once for a batch counts for each of its messages, unless the message says otherwise. */
+/** The libraries for Go and Java send a context once for a batch: it holds for each message that does not say otherwise. */
 function withContext(message: unknown, shared: unknown): unknown {
   if (!isObject(message) || !isObject(shared)) return message;
   const { context = {} } = message;
@@ -142,16 +142,3 @@ const unknownType = rejection(
   `type must be one of ${segmentTypes.join(', ')}.`,
   'type',
 );
-const tooManyBytes = rejection(
-  'too_long',
-  `The records of the request, as they are stored, have more than ${commits.groupBytesMax} bytes; send fewer in one request.`,
-  'batch',
-);
-
-function tooLargeForLimit({ name, cost, limit }: NamedLimit): Rejection {
-  return rejection(
-    'too_large_for_limit',
-    `The request counts ${cost}; the limit ${name} allows ${limit.max}.`,
-    'batch',
-  );
-}

@@ -1,6 +1,6 @@
-// A request on its way to the commit. Its groups are made once. The records of suppressed users are marked in them, again when
-// the suppressions have changed by the time of the commit: such a record is decided and answered like any other, so that nobody can
-// tell by an answer who is suppressed, but it has no row.
+// A request on its way to the commit. Its groups are made once. In them the records of suppressed users are marked, and marked again if
+// the suppressions change before the commit. A marked record has no row, but is decided and answered like any other, so that no answer
+// reveals who is suppressed.
 
 import { suppressions as bounds } from '../contract/limits.js';
 import type { SuppressedUsers, Suppressions } from '../privacy/suppression/suppressions.js';
@@ -9,12 +9,12 @@ import type { LimitKeys } from './limit-key.js';
 import type { Group, Mark } from './pack.js';
 import type { Checked } from './record-kind.js';
 
-/** Groups that go in one commit, in their order. */
+/** Groups that go into one commit, in their order. */
 export type Submission<G extends Group = Group> = {
   readonly accountId: string;
   /** The version of the registry in which its environment was found. */
   readonly registryVersion: number;
-  /** With the marks by the version of the suppressions at the last `renew`. */
+  /** Marked by the suppressions as they were at the last `renew`. */
   readonly groups: readonly G[];
   /** Marks the groups again if the suppressions have changed since. */
   readonly renew: () => void;
@@ -26,7 +26,7 @@ export type SubmissionContext = {
   readonly limitKeys: Pick<LimitKeys, 'ofApp'>;
 };
 
-/** The marks of a request's records, in the order of its groups; undefined if none has one. */
+/** The marks of a request's records, in the order of its groups; undefined if no record has one. */
 export type Marks = readonly (Mark | undefined)[] | undefined;
 
 /** Makes a submission. `marksOf` marks the records of all groups. */
@@ -52,7 +52,7 @@ export function createSubmission<G extends Group>(
   return { accountId, registryVersion, groups, renew };
 }
 
-/** Changes the groups: copies of a thousand took 2 ms, in which the process did nothing else. */
+/** Changes the groups in place: copying a thousand blocked the process for 2 ms. */
 function setMarks(
   groups: readonly Group[],
   marks: Marks,

@@ -1,5 +1,5 @@
-// RFC 3339 timestamps: the only accepted forms, and the text that ClickHouse reads fastest. `Date.parse` is not used,
-// since it accepts dates without offset and turns 30 February into a day in March.
+// RFC 3339 timestamps, read strictly and written in the form that ClickHouse reads fastest. `Date.parse` is not used, since it accepts
+// dates without an offset and turns 30 February into a day in March.
 // @see https://www.rfc-editor.org/rfc/rfc3339#section-5.6
 
 import { epochSeconds, timestampAheadMsMax } from '../contract/limits.js';
@@ -38,7 +38,7 @@ export function isCommonTimestamp(bytes: Uint8Array, start: number, end: number,
 export const timestampAdvice =
   'timestamp must be RFC 3339 with offset and seconds, a real date from 1970 to one day ahead.';
 
-/** The strict form of a timestamp that only lenient environments accept; undefined if it is not one. */
+/** The strict form of a timestamp in the lenient form; undefined if it is not one. */
 export function completeTimestamp(value: string): string | undefined {
   const match = lenientForm.exec(value);
   if (match === null) return undefined;

@@ -15,7 +15,7 @@ import { rowEncoder } from './row.js';
 
 export type CheckedUserProperties = Checked & {
   readonly properties: Properties | undefined;
-  /** When the values were true, as text for ClickHouse; without it they count from their acceptance. */
+  /** When the values were true, as text for ClickHouse; by default when they are accepted. */
   readonly time?: string | undefined;
   /** Of a message of the client library: the id of its key. */
   readonly claim?: string | undefined;
@@ -57,4 +57,4 @@ function checkUserProperties(
   return { identity: input.identity, userId: undefined, properties };
 }
 
-const notAsDescribed = rejection('invalid_type', 'The user properties do not match their description.');
+const notAsDescribed = rejection('invalid_type', 'The user properties do not match the schema.');

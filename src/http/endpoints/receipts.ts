@@ -6,7 +6,7 @@ import { bodies, counts, receipts, receiving } from '../../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
 import { type ReceiptsInput, receiptsSchema } from '../../contract/schemas.js';
 import { Compile } from '../../contract/typebox.js';
-import { fieldNames, noIgnoredFields, noteIgnored, textOfIgnored } from '../../ingest/ignored-fields.js';
+import { addIgnored, fieldNames, noIgnoredFields, textOfIgnored } from '../../ingest/ignored-fields.js';
 import type { ReceiptsLimited } from '../../insights/receipts.js';
 import type { Log } from '../../log.js';
 import { type Document, parseDocument } from '../../parsing/document.js';
@@ -75,7 +75,7 @@ export function receiptRoutes(options: ReceiptsApiOptions): Route[] {
       refusal ?? explain(asked, value) ?? (surrogates ? refuseLoneSurrogates(value as object) : undefined);
     if (wrong !== undefined) return exchange.refuse(wrong);
     const ignored = noIgnoredFields();
-    noteIgnored(value, known, ignored);
+    addIgnored(value, known, ignored);
     if (ignored.count > 0) exchange.addHeader(ignoredFieldsHeader, textOfIgnored(ignored));
 
     const { idempotency_keys: keys } = value as ReceiptsInput;

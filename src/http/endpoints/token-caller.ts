@@ -10,7 +10,7 @@ import {
 import { limitedRetrySeconds, receiving } from '../../contract/limits.js';
 import { type OutcomeCode, outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
 import { deletionSchema } from '../../contract/schemas.js';
-import { fieldNames, noIgnoredFields, noteIgnored, textOfIgnored } from '../../ingest/ignored-fields.js';
+import { addIgnored, fieldNames, noIgnoredFields, textOfIgnored } from '../../ingest/ignored-fields.js';
 import type { Log } from '../../log.js';
 import { type Document, parseDocument } from '../../parsing/document.js';
 import { type RecordList, readLargeDocument } from '../../parsing/large-document.js';
@@ -171,9 +171,9 @@ export function readDocument<Who extends Caller>(
 /** A misspelt `supress` or `dryrun` would go unnoticed otherwise. */
 function nameIgnored(exchange: Exchange, known: ReadonlySet<string>, value: unknown): void {
   const ignored = noIgnoredFields();
-  noteIgnored(value, known, ignored);
+  addIgnored(value, known, ignored);
   const { users } = (value ?? {}) as { users?: unknown };
-  for (const user of Array.isArray(users) ? users : []) noteIgnored(user, userFields, ignored);
+  for (const user of Array.isArray(users) ? users : []) addIgnored(user, userFields, ignored);
   if (ignored.count > 0) exchange.addHeader(ignoredFieldsHeader, textOfIgnored(ignored));
 }
 

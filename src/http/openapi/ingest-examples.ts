@@ -143,7 +143,7 @@ export const identifyErrors: Examples = {
     value: {
       err: {
         message:
-          'This identity is a word that many users would share; identifying by it would merge them for ever.',
+          'This identity is a word that many users would share; identifying by it would merge them forever.',
         code: 'merges_strangers',
         field: 'identity',
       },
