@@ -42,7 +42,7 @@ export function bodySource(options: BodyOptions): () => Buffer {
     for (let i = 0; i < each; i += 1, number += numbersEach(way)) {
       const made = request(number, repeats ? undefined : keyPrefix, ownUsers ? keyPrefix : undefined);
       for (const appId of appIds) {
-        const body = Buffer.from(JSON.stringify({ app_id: appId, ...made }));
+        const body = Buffer.from(JSON.stringify({ [way.environmentField ?? 'app_id']: appId, ...made }));
         built.push(gzip ? gzipSync(body) : body);
       }
     }
@@ -64,7 +64,7 @@ export function bodySource(options: BodyOptions): () => Buffer {
 
 /** Records are numbered; a request takes so many numbers. */
 export function numbersEach({ path, records }: Pick<Way, 'path' | 'records'>): number {
-  return path === '/api/track' ? (records.events ?? 1) : 1;
+  return ['/api/track', '/v1/batch'].includes(path) ? (records.events ?? 1) : 1;
 }
 
 /** The records of a file, over and over. Their keys get a suffix: the service would drop a repeated key as already stored. */

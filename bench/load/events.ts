@@ -83,3 +83,25 @@ export function newUserOf(number: number, keyPrefix = ''): { identity: string; u
   for (const character of keyPrefix) hash = (hash * 31 + character.charCodeAt(0)) % 1_000_003;
   return { identity: `${keyPrefix}-${number}@example.com`, userId: String(hash * 4_000_000_000 + number) };
 }
+
+/** A batch of so many events as Segment's library for Node sends it; every message has an id, which is its key. */
+export function segmentBatchOf(events: number): MakeRequest {
+  const context = { library: { name: '@segment/analytics-node', version: '3.1.0' } };
+  return (number, keyPrefix, names) => ({
+    batch: Array.from({ length: events }, (_, index) => {
+      const { event, identity, timestamp, properties } = eventOf(number + index, undefined, names);
+      const messageId = `node-next-${timestamp}-${keyPrefix}-${number + index}`;
+      return {
+        type: 'track',
+        event,
+        userId: identity,
+        timestamp,
+        properties,
+        context,
+        integrations: {},
+        messageId,
+      };
+    }),
+    sentAt: new Date(firstMs + number).toISOString(),
+  });
+}

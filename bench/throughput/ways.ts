@@ -11,6 +11,7 @@ import {
   identifyOf,
   type MakeRequest,
   newUserOf,
+  segmentBatchOf,
   userOf,
   userPropertiesOf,
 } from '../load/events.js';
@@ -26,6 +27,8 @@ export type Way = {
   readonly limits: Limits;
   /** Unless the command line says otherwise. */
   readonly connections: number;
+  /** Names the environment in a body; by default `app_id`. */
+  readonly environmentField?: 'writeKey';
   /** What one acknowledged request adds to each table. */
   readonly records: Records;
   /** No body is sent twice: it has keys, or a user of its own. */
@@ -77,6 +80,12 @@ export const sluiceWays: readonly Way[] = [
   way('single-keys-64', 'one event per request, with keys, 64 connections', single, keys, always, fewer),
   way('bulk-10', 'bulk of 10', bulk(10)),
   way('bulk-100', 'bulk of 100', bulk(100)),
+  way('segment-100', 'batch of 100 by Segment’s protocol', bulk(100), keys, {
+    path: '/v1/batch',
+    environmentField: 'writeKey',
+    answer: '{"success":true}',
+    request: segmentBatchOf(100),
+  }),
   way('bulk-500', 'bulk of 500', bulk(500), always),
   way('bulk-500-keys', 'bulk of 500, with keys', bulk(500), keys, always),
   way('bulk-1000', 'bulk of 1000', bulk(1000)),
