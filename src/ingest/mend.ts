@@ -13,7 +13,7 @@ import { type Rejection, rejection } from '../contract/outcomes.js';
 import { eventSchema } from '../contract/records.js';
 import { cutToCodePoints, isLongerThan } from '../parsing/code-points.js';
 import { joinArray } from './properties.js';
-import { completeTimestamp, isInSeconds, timestampOfEpochMs } from './timestamp.js';
+import { completeTimestamp, hasCommonForm, isInSeconds, timestampOfEpochMs } from './timestamp.js';
 
 export const mendings = [
   'numeric_app_id',
@@ -112,10 +112,11 @@ function mendRecord(value: unknown, rules: RecordRules, context: MendContext): R
   if (!isObject(value)) return { value };
   const { note } = context;
   const { timeField } = rules;
-  const record: Record<string, unknown> = Object.create(null);
-  for (const [key, field] of Object.entries(value)) {
-    if (field === null && rules.nullable.has(key)) note('null_field');
-    else record[key] = field;
+  const record: Record<string, unknown> = { ...value };
+  for (const key of rules.nullable) {
+    if (record[key] !== null) continue;
+    note('null_field');
+    delete record[key];
   }
   if (Number.isSafeInteger(record.identity)) {
     record.identity = String(record.identity);
@@ -160,12 +161,15 @@ export function mendTimestamp(value: unknown, note: Note): unknown {
     note('numeric_timestamp');
     return timestamp;
   }
-  if (typeof value !== 'string') return value;
+  if (typeof value !== 'string' || hasCommonForm(value)) return value;
   const complete = completeTimestamp(value);
   if (complete === undefined || complete.length === value.length) return value;
   note('short_timestamp');
   return complete;
 }
+
+/** How a key of a document becomes a property that an assignment would take for the prototype. */
+const plainProperty = { configurable: true, enumerable: true, writable: true } as const;
 
 /** Undefined if flattening takes more bytes than are left. */
 function mendProperties(
@@ -174,7 +178,7 @@ function mendProperties(
   context: MendContext,
 ): Record<string, unknown> | undefined {
   const { note, longNumerals } = context;
-  const mended: Record<string, unknown> = Object.create(null);
+  const mended: Record<string, unknown> = {};
   let count = 0;
   /**
    * Whether the record will be refused for the number of its properties or for a key that is too long. Then flattening
@@ -189,8 +193,9 @@ function mendProperties(
       exceeded = context.flattenedBytesLeft < 0;
       if (exceeded) return;
     }
-    if (!(key in mended)) count += 1;
-    mended[key] = value;
+    if (!Object.hasOwn(mended, key)) count += 1;
+    if (key === '__proto__') Object.defineProperty(mended, key, { ...plainProperty, value });
+    else mended[key] = value;
     refused = count > counts.propertiesMax || isLongerThan(key, lengths.propertyKeyMax);
   };
   /** `keyBytes`: the size, as JSON, of a key that flattening made; 0 for a key of the document. */
@@ -252,8 +257,11 @@ function mendProperties(
   return exceeded ? undefined : mended;
 }
 
+const isWrittenAsIs = /^[ !#-[\]-~]*$/;
+
 /** The bytes of a key as JSON without its quotes. A control character takes six. */
 function jsonBytes(key: string): number {
+  if (isWrittenAsIs.test(key)) return key.length;
   return Buffer.byteLength(JSON.stringify(key)) - 2;
 }
 

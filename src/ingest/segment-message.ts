@@ -67,7 +67,7 @@ export function checkSegmentMessage(
 export function readSegmentTime(value: unknown): number | undefined {
   if (typeof value === 'number') return Number.isInteger(value) && !isInSeconds(value) ? value : undefined;
   if (typeof value !== 'string') return undefined;
-  return readInstant(completeTimestamp(value) ?? value);
+  return readInstant(value) ?? readInstant(completeTimestamp(value) ?? '');
 }
 
 type Message = Readonly<Record<string, unknown>>;
@@ -94,27 +94,30 @@ const makers: Readonly<Record<SegmentType, Maker>> = {
 function eventOf(
   { message, context, mending, user }: Input,
   event: unknown,
-  more: Message = {},
+  more?: Message,
   screenName?: unknown,
 ): CheckedSegmentMessage | Rejection {
   const timestamp = timeOf(message, context);
   if (typeof timestamp === 'object') return timestamp;
-  const properties = { ...objectOf(message.properties), ...more };
+  const given = objectOf(message.properties);
+  const properties = { ...given, ...more };
   const described = describeContext(message.context);
   if (described !== undefined && !Object.hasOwn(properties, 'context')) properties.context = described;
-  const mended = mendEvent(
-    {
-      event: event ?? undefined,
-      ...(user.userId === undefined ? { identity: user.identity } : { user_id: user.userId }),
-      session_id: sessionOf(message),
-      properties: objectOf(message.properties) === undefined ? message.properties : properties,
-      timestamp,
-      idempotency_key: message.messageId ?? undefined,
-    },
-    mending,
-  );
+  // Without undefined fields: a schema takes them for present.
+  const fields: Record<string, unknown> = {
+    properties: given === undefined ? message.properties : properties,
+  };
+  if (event !== undefined && event !== null) fields.event = event;
+  if (user.userId === undefined) fields.identity = user.identity;
+  else fields.user_id = user.userId;
+  const session = sessionOf(message);
+  if (session !== undefined) fields.session_id = session;
+  if (timestamp !== undefined) fields.timestamp = timestamp;
+  const { messageId } = message;
+  if (messageId !== undefined && messageId !== null) fields.idempotency_key = messageId;
+  const mended = mendEvent(fields, mending);
   if ('code' in mended) return mended;
-  const checked = eventKind.check(withoutUndefined(mended.value), context);
+  const checked = eventKind.check(mended.value, context);
   if ('code' in checked) return checked;
   const record = eventKind.encode(context.appId, withScreen(checked as CheckedEvent, screenName));
   return { user, records: [{ record, named: user }] };
@@ -299,10 +302,6 @@ function pick(message: Message, ...names: readonly string[]): Message {
       typeof message[name] === 'string' && message[name] !== '' ? [[name, message[name]]] : [],
     ),
   );
-}
-
-function withoutUndefined(value: unknown): Message {
-  return Object.fromEntries(Object.entries(value as Message).filter(([, field]) => field !== undefined));
 }
 
 /** A reason that names the message's own fields. */
