@@ -8,12 +8,13 @@ import type { Rejection } from '../contract/outcomes.js';
 import { eventKind } from '../ingest/event.js';
 import { type Mending, mendEvent } from '../ingest/mend.js';
 import { checkSegmentMessage } from '../ingest/segment-message.js';
+import { isoOf } from '../ingest/timestamp.js';
 import { setField } from './fields.js';
 import type { Mapping } from './options.js';
 import type { Made } from './preset.js';
 import { createPreset } from './presets.js';
 import type { Row } from './row.js';
-import { readTime, textOfInstant } from './times.js';
+import { readTime } from './times.js';
 import {
   faultIn,
   given,
@@ -110,7 +111,7 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
     if (isGiven(time)) {
       const instant = readTime(time, mapping.timeFormat);
       if (typeof instant === 'string') return `has a time in the column ${mapping.timestamp} that ${instant}`;
-      timestamp = textOfInstant(instant);
+      timestamp = isoOf(instant);
     }
     const own = nameAt(row, mapping.key);
     const session = nameAt(row, mapping.sessionId);
@@ -261,7 +262,7 @@ function simplified(properties: Fields): Fields {
 }
 
 function textOfTime(date: Date): string {
-  return Number.isNaN(date.getTime()) ? String(date) : textOfInstant(date.getTime());
+  return Number.isNaN(date.getTime()) ? String(date) : isoOf(date.getTime());
 }
 
 /** Whether mending would change nothing, as in most rows. */

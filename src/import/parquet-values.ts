@@ -2,6 +2,7 @@
 // without a time, texts that are UTF-8. hyparquet decodes what is stored; what a type makes of it is decided here. Pure.
 
 import type { SchemaElement, SchemaTree } from 'hyparquet';
+import { isoOf } from '../ingest/timestamp.js';
 import { parseDocument } from '../parsing/document.js';
 import { ImportError } from './options.js';
 
@@ -236,7 +237,7 @@ function instant(value: number | bigint, { unit, isLocal }: TimeType, isTop: boo
   if (Number.isNaN(date.getTime())) return date;
   if (isTop && !isLocal && within === 0n) return date;
   const more = within === 0n ? '' : String(within).padStart(unit === 'MICROS' ? 3 : 6, '0');
-  return `${date.toISOString().slice(0, -1)}${more}${isLocal ? '' : 'Z'}`;
+  return `${isoOf(date.getTime()).slice(0, -1)}${more}${isLocal ? '' : 'Z'}`;
 }
 
 function timeOfDay(value: bigint, unit: TimeType['unit']): string {

@@ -3,7 +3,8 @@
 import { createHash } from 'node:crypto';
 import { imports } from '../contract/limits.js';
 import type { SegmentType } from '../contract/segment.js';
-import { readTime, type TimeFormat, textOfInstant } from './times.js';
+import { isoOf } from '../ingest/timestamp.js';
+import { readTime, type TimeFormat } from './times.js';
 import { isGiven } from './values.js';
 import { utc } from './zones.js';
 
@@ -81,7 +82,7 @@ export function createUserMemory(): (said: Said) => readonly Made[] {
       userId: isUser ? user : undefined,
       anonymousId: device,
       traits: isSent ? traits : {},
-      timestamp: textOfInstant(timeMs),
+      timestamp: isoOf(timeMs),
       messageId,
     };
     return [{ kind: 'message', type: 'identify', message }];

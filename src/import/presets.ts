@@ -5,6 +5,7 @@
 import { epochSeconds } from '../contract/limits.js';
 import { segmentTypes } from '../contract/segment.js';
 import { readSegmentTime } from '../ingest/segment-message.js';
+import { isoOf } from '../ingest/timestamp.js';
 import {
   createUserMemory,
   type Fields,
@@ -17,7 +18,6 @@ import {
   type Preset,
   seconds,
 } from './preset.js';
-import { textOfInstant } from './times.js';
 import { faultIn, given, isGiven, nameIn } from './values.js';
 import { createGa4, createMatomo, createPostHog, readPlausible, readUmami } from './web-presets.js';
 import type { Zone } from './zones.js';
@@ -71,7 +71,7 @@ function createSegment(): Preset {
         : received - (sent - called);
     const timestamp =
       given(message.timestamp) ??
-      (corrected === undefined ? undefined : textOfInstant(corrected)) ??
+      (corrected === undefined ? undefined : isoOf(corrected)) ??
       given(originalTimestamp) ??
       given(receivedAt) ??
       given(sentAt);
@@ -113,7 +113,7 @@ function createMixpanel(zone: Zone | undefined): Preset {
         event: {
           event,
           ...user,
-          timestamp: textOfInstant(zone === undefined ? timestamp : zone.instantOf(timestamp)),
+          timestamp: isoOf(zone === undefined ? timestamp : zone.instantOf(timestamp)),
           idempotency_key: id === undefined ? key : `mixpanel:${id}:${hashOf(event, distinct_id, time)}`,
           properties: others,
         },
@@ -146,7 +146,7 @@ function createAmplitude(): Preset {
     const event = {
       event: event_type,
       ...(isGiven(user_id) ? { identity: user_id } : { anonymousId: device }),
-      timestamp: textOfInstant(timeMs),
+      timestamp: isoOf(timeMs),
       idempotency_key: id,
       session_id: session,
       properties,
@@ -190,7 +190,7 @@ function readHeap(row: Fields, key: string): readonly Made[] | string {
       event: {
         event: given(event) ?? table,
         ...(isGiven(identity) ? { identity } : { user_id: user }),
-        timestamp: textOfInstant(timestamp),
+        timestamp: isoOf(timestamp),
         idempotency_key: id === undefined ? key : `heap:${id}:${hashOf(user, table)}`,
         session_id: session,
         properties: others,

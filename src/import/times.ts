@@ -137,23 +137,3 @@ function timeOfParts(
   if (named !== undefined) return local - (readOffset(named) ?? 0);
   return zone === undefined ? local : zone.instantOf(local);
 }
-
-const dayMs = 86_400_000;
-/** The day whose text was made last: rows of history are mostly of the same day as the row before. */
-let lastDay = Number.NaN;
-let lastDayText = '';
-const pairs = Array.from({ length: 100 }, (_, number) => String(number).padStart(2, '0'));
-
-/** The text of an instant that readTime gave, as Date.toISOString makes it, in a fifth of the time. */
-export function textOfInstant(epochMs: number): string {
-  const day = Math.floor(epochMs / dayMs);
-  if (day !== lastDay) {
-    lastDay = day;
-    lastDayText = new Date(day * dayMs).toISOString().slice(0, -13);
-  }
-  const inDay = Math.floor(epochMs - day * dayMs);
-  const seconds = Math.floor(inDay / 1000);
-  const ms = inDay % 1000;
-  const [hh, mm, ss] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60];
-  return `${lastDayText}${pairs[hh]}:${pairs[mm]}:${pairs[ss]}.${Math.floor(ms / 100)}${pairs[ms % 100]}Z`;
-}

@@ -1,6 +1,7 @@
 // Exports of PostHog, Google Analytics 4, Plausible, Umami and Matomo: from a row of theirs to records of ours. Devices are merged
 // into users where the maker says that they are one; ids that strangers may share never are.
 
+import { isoOf } from '../ingest/timestamp.js';
 import { parseDocument } from '../parsing/document.js';
 import {
   createUserMemory,
@@ -14,7 +15,6 @@ import {
   type Preset,
   seconds,
 } from './preset.js';
-import { textOfInstant } from './times.js';
 import { faultIn, given, isGiven, type Name, nameIn } from './values.js';
 
 /**
@@ -55,7 +55,7 @@ export function createPostHog(): Preset {
     const event = {
       event: row.event,
       ...(isDevice ? { anonymousId: id } : { identity: id }),
-      timestamp: textOfInstant(timeMs),
+      timestamp: isoOf(timeMs),
       idempotency_key: eventKey,
       session_id: session,
       properties: others,
@@ -117,7 +117,7 @@ export function createGa4(): Preset {
     const event = {
       event: event_name,
       ...(isGiven(user_id) ? { identity: user_id } : { anonymousId: device }),
-      timestamp: textOfInstant(timeMs),
+      timestamp: isoOf(timeMs),
       idempotency_key: key,
       // The number is unique among the sessions of a device only.
       session_id: isGiven(ga_session_id) ? `${device ?? ''}.${ga_session_id}` : undefined,
@@ -169,7 +169,7 @@ export function readPlausible(row: Fields, key: string): readonly Made[] | strin
   return eventOf({
     event: name,
     anonymousId: nameIn('user_id', user_id),
-    timestamp: textOfInstant(timeMs),
+    timestamp: isoOf(timeMs),
     idempotency_key: key,
     session_id: nameIn('session_id', session_id),
     properties: { ...others, ...own },
@@ -190,7 +190,7 @@ export function readUmami(row: Fields, key: string): readonly Made[] | string {
   return eventOf({
     event: given(event_name) ?? (String(event_type) === '1' ? 'pageview' : undefined),
     ...(isGiven(distinct_id) ? { identity: distinct_id } : { anonymousId: nameIn('session_id', session_id) }),
-    timestamp: textOfInstant(timeMs),
+    timestamp: isoOf(timeMs),
     idempotency_key: typeof id === 'string' ? `umami:${id}` : (id ?? key),
     session_id: nameIn('visit_id', visit_id),
     properties: others,
@@ -246,7 +246,7 @@ export function createMatomo(): Preset {
       const event = {
         event: type === 'action' ? 'pageview' : (given(eventAction) ?? type),
         ...(isGiven(userId) ? { identity: userId } : { anonymousId: device }),
-        timestamp: textOfInstant(timeMs),
+        timestamp: isoOf(timeMs),
         idempotency_key: `matomo:${hashOf(idSite, session ?? key, ...what)}`,
         session_id: session,
         properties,

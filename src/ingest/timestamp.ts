@@ -64,8 +64,12 @@ export function isInSeconds(value: unknown): boolean {
  */
 export function timestampOfEpochMs(epochMs: number): string | undefined {
   if (!Number.isInteger(epochMs)) return undefined;
-  const writable = Math.min(Math.max(epochMs, writableMsMin), writableMsMax);
-  return `${dateOf(writable)}T${clockOf(writable)}Z`;
+  return isoOf(Math.min(Math.max(epochMs, writableMsMin), writableMsMax));
+}
+
+/** The form of `Date.toISOString`, in a fifth of the time. */
+export function isoOf(epochMs: number): string {
+  return `${dateOf(epochMs)}T${clockOf(epochMs)}Z`;
 }
 
 const writableMsMin = Date.parse('0001-01-01T00:00:00Z');
@@ -87,12 +91,12 @@ export function textOfEpochMs(epochMs: number): string {
 }
 
 const dayMs = 24 * 60 * 60 * 1000;
-/** The day that was written last: most records that come together are of one day. `toISOString` takes four times as long. */
+/** The day that was written last: most records that come together are of one day. */
 let lastDay = { number: Number.NaN, date: '' };
 
 function dateOf(epochMs: number): string {
   const number = Math.floor(epochMs / dayMs);
-  if (number !== lastDay.number) lastDay = { number, date: new Date(epochMs).toISOString().slice(0, 10) };
+  if (number !== lastDay.number) lastDay = { number, date: new Date(epochMs).toISOString().slice(0, -14) };
   return lastDay.date;
 }
 
@@ -100,7 +104,7 @@ const twoDigits = Array.from({ length: 100 }, (_, number) => String(number).padS
 
 /** `hh:mm:ss.mmm` */
 function clockOf(epochMs: number): string {
-  const ofDay = epochMs - Math.floor(epochMs / dayMs) * dayMs;
+  const ofDay = Math.floor(epochMs - Math.floor(epochMs / dayMs) * dayMs);
   const seconds = Math.floor(ofDay / 1000);
   const milliseconds = ofDay % 1000;
   const hour = twoDigits[Math.floor(seconds / 3600)];
