@@ -32,7 +32,7 @@ export async function requestExport(context: AdminContext, accountId: string, us
   );
   if (request === 'full')
     throw new AdministrationError(
-      'the exports of all accounts name as many users as they may: ask again later',
+      'the exports of all accounts already name the maximum number of users: try again later',
     );
   if (request === 'too_many')
     throw new AdministrationError('the account has too many exports: each ends a day after it was asked for');

@@ -1,9 +1,8 @@
-// Receipts: what has become of the records with given idempotency keys of one environment. Redis says which keys it remembers and
-// where their records can be. Those of the last minutes are looked for by their rows, all others in ClickHouse's index of keys. Nothing is stored, and no answer depends on another environment.
+// Receipts: what has become of the records with given idempotency keys of one environment. Redis says which keys it remembers and where
+// their records can be. Records of the last minutes are found by their rows, all others by ClickHouse's index of keys. Nothing is stored,
+// and no answer depends on another environment. The index says what was stored: it does not notice that a row was removed by hand.
 //
-// The index says what was stored; a row that was removed by hand is not missed here.
-//
-// Redis is asked first. Whatever it names as stored is in ClickHouse then, and stays known there, even if it is deleted meanwhile.
+// Redis is asked first: what it calls stored is in ClickHouse by then, and stays known there even if it is deleted meanwhile.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { codeOfFault, faultCodes } from '../clickhouse/client.js';
@@ -27,13 +26,13 @@ export type ReceiptOptions = {
   readonly epoch: string;
 };
 
-/** There is no room for so many keys for so long. */
+/** How long there is no room for this many keys. */
 export type ReceiptsLimited = { readonly waitMs: number };
 
 /** Bytes of an id in a claim. */
 const claimedBytes = 13;
 
-/** The index of keys has to be made first; workers do it. */
+/** The index of keys has to be made first, by workers. */
 class NotIndexed extends Unavailable {
   override readonly toCallers = 'Nothing was stored: the index of idempotency keys is being made; ask again.';
 
@@ -58,7 +57,7 @@ export async function findReceipts(
   if ('waitMs' in found) return found;
   const claims: Claims = found;
 
-  // Most of those that are asked about lately are found by their rows.
+  // Recent records are found by their rows, most without the index.
   const recent = ids.filter((_, i) => claims.ageOf(i) >= 0 && claims.ageOf(i) <= claims.indexedAge);
   const [stored, failed] = await Promise.all([
     recent.length === 0
@@ -71,7 +70,7 @@ export async function findReceipts(
     others.length === 0
       ? undefined
       : await lookUpIndexed(clickhouse, shard, idsOf(others, keyBytes), receipts.clickhouseMsMax);
-  const placeOf = new Map(others.map((id, place) => [id, place]));
+  const indexOf = new Map(others.map((id, i) => [id, i]));
 
   const receiptOfId = new Map(ids.map((id, i) => [id, receiptOf(id, claims.ageOf(i))]));
   return keys.map((key) => ({
@@ -83,9 +82,9 @@ export async function findReceipts(
     if (failed.has(id)) return { status: 'waiting' };
     const found = stored.get(id);
     if (found !== undefined || index === undefined) return storedIn(found as bigint, id);
-    const place = placeOf.get(id) as number;
-    if (index.isGone(place)) return { status: 'deleted' };
-    const owner = index.ownerOf(place);
+    const position = indexOf.get(id) as number;
+    if (index.isGone(position)) return { status: 'deleted' };
+    const owner = index.ownerOf(position);
     if (owner !== undefined) return storedIn(owner, id);
     if (index.indexedTo < claims.indexedTo) throw new NotIndexed();
     return { status: age >= 0 && age <= claims.settledAge ? 'waiting' : 'unknown' };
@@ -104,7 +103,7 @@ type Claims = {
   /** The segments of the other claims have numbers above this one, and up to the next. */
   readonly above: bigint;
   readonly to: bigint;
-  /** The index has the keys of segments up to this number, or none of its answers counts. */
+  /** The index must have the keys of segments up to this number, or its answers do not count. */
   readonly indexedTo: bigint;
 };
 
@@ -148,7 +147,7 @@ function idsOf(ids: readonly string[], bytesOfEach: number = idBytes): Ids {
   return { bytes, count: ids.length };
 }
 
-/** More rows would have to be read than a request may cost. Workers index them, now that receipts are asked for. */
+/** Rejects with NotIndexed if more rows would have to be read than a request may cost: workers index them, now that receipts are wanted. */
 async function bounded<Found>(found: Promise<Found>): Promise<Found> {
   return found.catch((error: unknown) => {
     throw codeOfFault(error) === faultCodes.tooManyRows ? new NotIndexed() : error;

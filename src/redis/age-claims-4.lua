@@ -20,7 +20,7 @@
 -- ARGV
 --   1  milliseconds that passed for the caller since its last call   2  milliseconds that a call may move the clock at most
 --   3  minutes that claims must be kept at least                     4  minutes that answers are kept
---   5  how many buckets to look at, about                            6  minutes of segments that the index may lack
+--   5  about how many buckets to look at                             6  minutes of segments that the index may lack
 -- Returns the minutes that claims are kept, and 1 if more segments have to be indexed, else 0; nil when there was no
 -- commit yet. Cost in commands: 10, + 2 in a new minute, + 1 for each bucket or answer in which something expired.
 

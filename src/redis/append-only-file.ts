@@ -13,7 +13,7 @@ const spacingMs = 30_000;
 export async function rewriteAppendOnlyFileIfWanted(redis: Redis, log: Log): Promise<void> {
   if ((await redis.exists(registryKeys.rewriteWanted)) === 0) return;
   if (!(await takeTurn(redis, registryKeys.rewriteSpacing, spacingMs))) return;
-  // The wish is removed first: a deletion during the rewrite makes another one.
+  // The request is removed first: a deletion during the rewrite makes another one.
   await redis.del(registryKeys.rewriteWanted);
   try {
     const servers = await serversOf(redis);

@@ -1,6 +1,6 @@
--- Takes from the ledger of a shard what ClickHouse has of a minute that is over. What was added since the caller read it stays. Keeps
--- the sums: of accepted records by minute for a few days, by which a ClickHouse that was set back is noticed, and of what was refused,
--- mended or skipped for good, for those who ask how much that was.
+-- Removes from a shard's ledger what ClickHouse has of a finished minute. What was added since the caller read it stays. Keeps two sums:
+-- accepted records by minute for a few days, which reveal that a ClickHouse was set back, and for ever the number of records that were
+-- refused, mended or skipped.
 --
 -- KEYS  1  state of the shard (hash)   2  minutes of its ledger (set)   3  the minute's entries (hash)   4  sums of its day (hash)
 --       5  sums for good (hash)        6  the minute's log
@@ -22,7 +22,7 @@ if tonumber(ARGV[4]) > 0 and redis.call('STRLEN', KEYS[6]) == tonumber(ARGV[4]) 
   redis.call('PEXPIRE', KEYS[4], ARGV[3])
 end
 if redis.call('EXISTS', KEYS[3], KEYS[6]) == 0 then redis.call('SREM', KEYS[2], ARGV[2]) end
--- No clock goes back behind it.
+-- The clock must not go back into this minute.
 local end_us = (tonumber(ARGV[2]) + 1) * 60000000
 if tonumber(redis.call('HGET', KEYS[1], 'clock_us') or '0') < end_us then
   redis.call('HSET', KEYS[1], 'clock_us', string.format('%.0f', end_us))

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Notes how many tokens of a segment ClickHouse has burnt. Allowed when Redis is full: only then can the segment be stored, which
--- makes room.
+-- Records how many of a segment's tokens can no longer store it. Allowed when Redis is full: only after this can the segment be stored,
+-- which makes room.
 --
 -- KEYS  1  burnt tokens of the shard (hash)
 -- ARGV  1  the segment's member   2  how many

@@ -1,5 +1,5 @@
--- Suppresses or frees users of an account, in pieces: a call does so much work and says how far it came. What one call does is one
--- step, so that its names, its version and the change that tells API processes and ClickHouse of it are one.
+-- Suppresses or frees users of an account, in pieces: each call does a bounded amount of work and returns how far it got. A call is one
+-- step, so that its names, its version and the change that informs API processes and ClickHouse agree.
 --
 -- A name is the keyed hash of an identity or user_id, and holds in all environments; "<hash>@<app_id>" holds in one. Each
 -- name has roots: the names because of which it is suppressed. A name that was asked for is its own root, written "-". The root
@@ -159,7 +159,7 @@ end
 
 if #to_free > 0 then call('SADD', freeing_key, unpack(to_free)) end
 for _, root in ipairs(ended) do call('SREM', freeing_key, root) end
--- Whoever is suppressed again is not freed any more, also if a call that was to free it was cut off and its root is still there.
+-- A user who is suppressed again is no longer to be freed, even if an interrupted call has left its root to free.
 for _, name in ipairs(kept) do call('SREM', freeing_key, name) end
 if action == 'free' then left = call('SCARD', freeing_key) end
 if action == 'suppress' then left = #added end

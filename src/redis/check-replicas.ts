@@ -1,9 +1,9 @@
-// Whether the servers of Redis are set up so that what is acknowledged survives the loss of one: looked at when a process starts.
+// Checks, when a process starts, that the servers of Redis are set up so that what is acknowledged survives the loss of one.
 
 import { mastersOf, type Redis, serversOf } from './client.js';
 import { countReplicas } from './replicas.js';
 
-/** What is wrong, in sentences; nothing without replicas to wait for. A server that does not tell its settings is taken as right. */
+/** What is wrong, in sentences; nothing without replicas to wait for. A server that does not show its settings is taken to be right. */
 export async function replicaFaults(redis: Redis, replicasAck = 0): Promise<readonly string[]> {
   if (replicasAck === 0) return [];
   const servers = await serversOf(redis);
@@ -15,12 +15,9 @@ export async function replicaFaults(redis: Redis, replicasAck = 0): Promise<read
         return reply[1];
       };
       const isMaster = masters.includes(server);
-      const place = `${server.options.host}:${server.options.port}`;
-      const who = isMaster
-        ? masters.length === 1
-          ? 'the primary of Redis'
-          : `the master ${place}`
-        : `the replica ${place}`;
+      const address = `${server.options.host}:${server.options.port}`;
+      const isOnlyMaster = isMaster && masters.length === 1;
+      const who = isOnlyMaster ? 'the primary of Redis' : `the ${isMaster ? 'master' : 'replica'} ${address}`;
       const found = isMaster ? await countReplicas(server) : replicasAck;
       const [onDisk, syncs, writesWith] = await Promise.all([
         read('appendonly'),
@@ -30,15 +27,15 @@ export async function replicaFaults(redis: Redis, replicasAck = 0): Promise<read
       return [
         ...(found >= replicasAck
           ? []
-          : [`${who} has ${found} replicas, and REDIS_REPLICAS_ACK is ${replicasAck}`]),
+          : [`${who} has ${found} replicas, but REDIS_REPLICAS_ACK is ${replicasAck}`]),
         ...((onDisk ?? 'yes') === 'yes' ? [] : [`${who} keeps nothing on disk: set appendonly yes there`]),
         ...((syncs ?? 'always') === 'always'
           ? []
-          : [`${who} confirms what a power cut can take: set appendfsync always there`]),
-        // Any of them may be cut off as the primary later.
+          : [`${who} confirms writes that a power cut can lose: set appendfsync always there`]),
+        // Each may become the primary and be cut off.
         ...(Number(writesWith ?? 1) > 0
           ? []
-          : [`${who} would take writes when it is cut off: set min-replicas-to-write 1 there`]),
+          : [`${who} would accept writes while it is cut off: set min-replicas-to-write 1 there`]),
       ];
     }),
   );

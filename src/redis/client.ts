@@ -59,12 +59,12 @@ const withoutResending: ClusterOptions = {
  */
 export function connectForCommits(address: RedisAddress, attemptMs: number, log: Log): Redis {
   const options = { ...shared, commandTimeout: 10 * attemptMs };
-  // A silent node of a cluster is left alone, so that commits of other shards go on. So on a cluster a process that stood
-  // still gives up on its replies unseen, and answers `unknown`.
+  // Only the connection to a silent node of a cluster is given up, so that commits of other shards go on. So on a cluster a process that
+  // was paused gives up on replies that it has not looked at, and answers `unknown`.
   const redisOptions = { commandTimeout: attemptMs, socketTimeout: attemptMs };
-  // So is a primary behind sentinels that answers nothing, not even to a new connection: another one may have taken over.
+  // A primary behind sentinels that answers nothing is given up too: another one may have taken over.
   const silentMsMax = address.redisSentinels === undefined ? {} : { socketTimeout: 2 * attemptMs };
-  // Nor does a commit follow to a server that took over: its state is made that server's first (take-over.ts).
+  // Commits do not follow redirections to a server that took over: the state has to be made that server's first (take-over.ts).
   const redirected = (address.redisReplicasAck ?? 0) > 0 ? { maxRedirections: 0 } : {};
   const ofCluster = { ...withoutResending, ...redirected, redisOptions };
   const commits = open(address, { ...options, ...silentMsMax }, ofCluster, log);
@@ -86,7 +86,7 @@ export function connect(address: RedisAddress, log: Log, commandMsMax: number = 
   return confirming(connection, address, Math.min(commandMsMax * 0.8, replicasMsMax));
 }
 
-/** What others send over a connection waits while replicas are waited for. */
+/** While one command waits for replicas, all later ones of its connection wait too. */
 const replicasMsMax = 2_000;
 
 function confirming(connection: Redis, address: RedisAddress, msMax: number): Redis {
@@ -225,8 +225,8 @@ export function connectForMessages(address: RedisAddress, log: Log): Redis {
 }
 
 /**
- * Settles when the connection is usable; rejects after `deadlineMs`. Of a cluster all masters are waited for until then, and no
- * longer for silent ones: they hold up what is theirs alone.
+ * Settles when the connection is usable; rejects after `deadlineMs`. Until then it waits for all masters of a cluster. Masters that are
+ * still silent then hold up only their own shards.
  */
 export async function untilReady(redis: Redis, deadlineMs: number): Promise<void> {
   await untilTrue(() => isReady(redis), { everyMs: 5, msMax: deadlineMs });
@@ -256,13 +256,13 @@ export async function serversOf(redis: Redis): Promise<readonly Single[]> {
 export type NodeProbe = {
   /** Whether a command on the key would be sent now. Costs a round trip only after a failure. */
   isReachable(): Promise<boolean>;
-  /** To be told when a command on the key failed. */
+  /** To be called when a command on the key failed. */
   markSuspect(): void;
 };
 
 /**
- * Whether the server of a key is there. Asked before a command for which it matters whether it was sent: a cluster also
- * accepts commands for a master that is gone, and their failure does not show whether they were sent.
+ * Whether the server of a key is reachable. Asked before a command for which it matters whether it was sent: a cluster accepts commands
+ * even for a master that is gone, and their failure does not show whether they were sent.
  */
 export function probeOf(redis: Redis, key: string): NodeProbe {
   if (!(redis instanceof Cluster)) {

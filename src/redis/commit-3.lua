@@ -23,16 +23,16 @@
 -- Returns one string:
 --   "e"  this Redis is not that deployment's, or its registry was loaded since the environments were found
 --   "x"  the commit is older than the last one and not repeated
---   "o"  the backlog is full                    "v<version>"  the suppressions have this newer version; nothing is stored,
---                                                             now or by a copy of this commit that comes later
+--   "o"  the backlog is full                    "v<version>"  the shard has this newer version of the suppressions; nothing is
+--                                                             stored, now or by a later copy of this commit
 --   "*"  every record is stored, as nearly always
---   "=" and a letter per record: "s" stored, "r" repeat, "d" repeat that says something else, "k" skipped: of a suppressed
---       user, "u" skipped, and its anonymous user could not be joined. Of skipped records a row with the key's id is appended
+--   "=" and a letter per record: "s" stored, "r" repeat, "d" repeat with other content, "k" skipped because its user is suppressed,
+--       "u" skipped and its anonymous user not joined for lack of room. For a skipped record a row with only its key's id is appended
 --   or, where a limit may lack room, one answer per group, joined by commas: its letters, or
 --   "l<i>:<ms>"  limit i (from 0) has no room for <ms> more
 -- Cost in commands: 3, + 3 or 4 per table, + 2 where a segment is full, + 3 for the ledger, + 3; with limits + 4 (a window's
 -- length), with claims + 3, however many they are (up to a thousand); with joined users up to 2.
--- A repeat passes the limits of its group only where the group says so.
+-- Limits let repeats pass only in groups that say so.
 --
 -- A segment consists of blocks, one per commit: a line of stamps that begins with a comma, then the rows that get them.
 -- The rows are appended as they came: Lua hashes all bytes of every string it makes, 1.7 ns per byte, which was
@@ -74,7 +74,7 @@ if state[11] and tonumber(state[11]) > suppression_version then return 'v' .. st
 local backlog_bytes = tonumber(state[4] or '0')
 if backlog_bytes + bytes_to_come > backlog_bytes_max then return 'o' end
 
--- A clock that was set back must not repeat numbers or times of acceptance, so this clock then stands still.
+-- When Redis's clock was set back, numbers and times of acceptance must not repeat, so this clock stands still.
 local time = call('TIME')
 local time_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local time_ms = math.floor(time_us / 1000)
@@ -227,7 +227,7 @@ if id_count > 0 then
   buckets = read_fields(claims_key, fields)
 end
 
--- The fingerprint of an id's entry if it was claimed before, including in this commit.
+-- The fingerprint of an id's entry if it was claimed before or in this commit.
 local function claimed_as(i)
   local bucket = bucket_of_id[i]
   local entries, added = buckets[bucket], bucket_added[bucket]
@@ -247,9 +247,9 @@ local function claim(i)
   return 's'
 end
 
--- 4. Joined users: anonymous users that were identified as suppressed ones. The commit that brings the identification notes
--- them here, and every later commit skips what is sent about them, until all processes know them from the list of the
--- suppressions. So nobody waits for a join, and no process has to be told at once.
+-- 4. Joined users: anonymous users that were identified as suppressed ones. The commit that carries the identification records them
+-- here, and later commits skip what is sent about them, until all processes know them from the list of suppressions. So no request
+-- waits for a join, and no process has to be informed at once.
 
 local joined_key = prefix .. 'joined'
 local names, joins, joined, new_joins = nil, {}, {}, {}
@@ -289,8 +289,8 @@ local function join(i)
   new_joins[#new_joins + 1], new_joins[#new_joins + 2] = names[i], its.value
 end
 
--- 5. Decide every group, in order; all at once if there is room for all of them. What becomes of the records is counted by
--- environment, table and letter, for the ledger.
+-- 5. Decide every group, in order, or all at once if there is room for all. The outcomes are counted by environment, table and letter,
+-- for the ledger.
 
 local environments, environment_count = {}, nil
 environment_count, at = unpack_struct('>I2', packed, at)
@@ -298,8 +298,8 @@ for i = 1, environment_count do
   local length = byte(packed, at)
   environments[i], at = sub(packed, at + 1, at + length), at + 1 + length
 end
--- By letter, then by number of the environment and its table. Where every limit has room, plain records are not among them: all are
--- stored, and the caller has counted them.
+-- By letter, then by environment and table. Where every limit has room, plain records are not counted here: all are stored, and the
+-- caller has counted them.
 local counted = { s = {}, r = {}, d = {}, k = {}, u = {} }
 local next_id, next_name = 1, 1
 local fits
@@ -313,8 +313,8 @@ local function all_claimed(run_at, count)
   return true
 end
 
--- Notes that the key of the next row of a table is stored: the marker of its segments with the row's id and number. Nothing else tells
--- whether a record with a key was skipped.
+-- Keeps only the key of a table's next row: the marker of its segments with the row's id and number. Only such a row shows that a record
+-- with a key was skipped.
 local function keep_key(rows_of, bytes)
   local id = string.match(rows_of.rows, '^%["%d+","(%x+)"', rows_of.at)
   if not id then return end
@@ -323,7 +323,7 @@ local function keep_key(rows_of, bytes)
   rows_of.pieces[#rows_of.pieces + 1] = { text = text }
 end
 
--- Notes that the next rows of a table are stored.
+-- Keeps the next rows of a table.
 local function keep(rows_of, bytes, records)
   local pieces = rows_of.pieces
   local last = pieces[#pieces]
@@ -429,7 +429,7 @@ if not state[9] then
 end
 local backlog_rows_added = 0
 
--- The rows of a table to store: as they came, unless some are repeats or limited.
+-- The rows of a table to store: unchanged, unless some are repeats or limited.
 local function rows_to_append(rows_of)
   local pieces, rows = rows_of.pieces, rows_of.rows
   if #pieces == 1 and pieces[1].to and pieces[1].to - pieces[1].from == #rows then return rows end
@@ -492,10 +492,10 @@ for index, rows_of in ipairs(tables) do
   if #rows_of.pieces > 0 then append_rows(index, rows_of) end
 end
 
--- The ledger. What is stored belongs to the minute of its segment, everything else to the present one. A minute that is over is taken
--- from here for good (booked-6.lua), so nothing is added to an earlier one than that of an open segment. Most records are accepted or
--- repeated: they are appended to the minute's log, blocks of a line of kind and term and a line for each environment. Fields of a hash
--- cost too much where a commit has many environments.
+-- The ledger. Stored records belong to the minute of their segment, all others to the present minute. A finished minute is removed from
+-- here for good (booked-6.lua), so nothing is added to minutes before that of the oldest open segment. Most records are accepted or
+-- repeated: they are appended to the minute's log, in blocks of a line with kind and term and a line for each environment, since fields
+-- of a hash cost too much where a commit has many environments.
 local terms = { s = 'accepted', r = 'repeated', d = 'differing', k = 'suppressed', u = 'suppressed' }
 local minute_now, ledger_logs = math.floor(now_us / 60000000), {}
 for _, rows_of in ipairs(tables) do
@@ -567,7 +567,7 @@ for _, kind in pairs(kinds) do
   if #changed > 0 then
     local key = generation_key(kind, kind.generation)
     write_fields(key, changed)
-    -- A hash that was there expires already.
+    -- A hash that existed before already has a time to live.
     if not kind.expires then
       call('PEXPIRE', key, math.ceil((kind.generation + 2) * kind.keeps_ms - limit_now_ms))
     end
@@ -577,7 +577,7 @@ end
 if #new_joins > 0 then
   write_fields(joined_key, new_joins)
   changes[#changes + 1], changes[#changes + 2] = 'joined', joined_count
-  -- A process that does not know the identity to be suppressed yet would not ask for those who are joined to it.
+  -- A process that does not know yet that the identity is suppressed would not ask for the users joined to it.
   if suppression_version > tonumber(state[11] or '0') then
     changes[#changes + 1], changes[#changes + 2] = 'suppression_version', string.format('%.0f', suppression_version)
   end

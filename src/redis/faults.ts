@@ -5,8 +5,8 @@ import { NotOnReplicas } from './replicas.js';
 
 /**
  * `full`: there is no memory; nothing was written. `refused`: nothing was written, for another reason that Redis gives
- * before a script's first write. `unknown_script`: Redis has to be told the script's text; it has not run. `broken`: any other
- * error that Redis answered: the script failed, perhaps after a write. `not_on_replicas`: it was carried out, and may be lost.
+ * before a script's first write. `unknown_script`: it has not run, since Redis lacks the script's text. `broken`: any other error that
+ * Redis answered: the script failed, perhaps after a write. `not_on_replicas`: it was carried out, and may be lost.
  * `no_answer`: the connection failed, so the command may have been carried out.
  */
 export type RedisFault = 'full' | 'refused' | 'unknown_script' | 'broken' | 'not_on_replicas' | 'no_answer';
@@ -18,9 +18,9 @@ const unfollowed = /^Too many Cluster redirections\. Last error: (?<reply>ReplyE
 
 /** What kind of fault the rejection of a command is. */
 export function classifyRedisFault(error: unknown): RedisFault {
-  const told = error instanceof Error ? error.message : '';
-  const last = unfollowed.exec(told);
-  const message = told.slice(last?.[0].length ?? 0);
+  const text = error instanceof Error ? error.message : '';
+  const last = unfollowed.exec(text);
+  const message = text.slice(last?.[0].length ?? 0);
   if (/^OOM\b/.test(message)) return 'full';
   if (refusals.test(message)) return 'refused';
   if (message.startsWith('NOSCRIPT')) return 'unknown_script';
@@ -28,7 +28,7 @@ export function classifyRedisFault(error: unknown): RedisFault {
   return error instanceof ReplyError || last?.groups?.reply ? 'broken' : 'no_answer';
 }
 
-/** Whether Redis refused a command for a while only: a script holds it up, or it is not there yet. */
+/** Whether Redis refused a command only for now: a script holds it up, or it is still loading. */
 export function isTemporary(error: unknown): boolean {
   return error instanceof Error && /^(?:BUSY|LOADING|MASTERDOWN)\b/.test(error.message);
 }

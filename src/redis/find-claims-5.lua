@@ -1,6 +1,6 @@
 -- Says which idempotency keys of an environment Redis remembers, for receipts, and where their records can be. One step: a key is
--- claimed in the step that appends its record, so a segment that is not outstanding here is stored. Takes the keys from what the
--- environment may ask in a second, and notes that receipts are wanted: workers then keep the index of keys near (age-claims-4.lua).
+-- claimed in the step that appends its record, so a segment that is not outstanding here is stored. Counts the keys towards what the
+-- environment may ask in a second, and records that receipts are wanted: workers then keep the index of keys recent (age-claims-4.lua).
 --
 -- KEYS
 --   1  state of the shard (hash)   2  outstanding segments (sorted set)   3  claims (hash of buckets, see commit-3.lua)
@@ -32,7 +32,7 @@ local asked = tonumber(call('GET', asked_key) or '0')
 if asked + count > asked_max then return math.max(call('PTTL', asked_key), 1) end
 if asked == 0 then call('SET', asked_key, count, 'PX', 1000) else call('INCRBY', asked_key, count) end
 
--- There was no commit yet.
+-- No commit was made yet.
 if not state[3] or not state[2] then return { string.rep('0000', count), '-1', '-1', '0', '0', indexed_to } end
 local minute = math.floor(tonumber(state[3]) / 60000000)
 if state[5] ~= tostring(minute) then call('HSET', state_key, 'receipts_minute', minute) end

@@ -1,5 +1,5 @@
 -- Forgets a segment that ClickHouse has: its bytes, its entry among the outstanding segments, its share of the backlog and
--- its burnt tokens. Notes how far the shard is stored. One step, so that the size of the backlog stays exact and nothing of
+-- its burnt tokens. Records how far the shard is stored. One step, so that the size of the backlog stays exact and nothing of
 -- the segment is left. May be called again.
 --
 -- KEYS  1  state of the shard (hash)   2  outstanding segments (sorted set)   3  rows per segment (hash)

@@ -1,6 +1,6 @@
--- Renews a turn of the caller, or ends it; does nothing if another process has taken the turn since.
+-- Renews the caller's lease, or ends it; does nothing if another process has taken the lease since.
 --
--- KEYS  1  the turn
+-- KEYS  1  the lease
 -- ARGV  1  who took it   2  for how long from now, in ms; 0 to end it
 -- Returns 1 if it was the caller's, else 0.
 

@@ -1,6 +1,6 @@
 // A rebuild of a shard's index of keys, as Redis has it: an administrator asks for it, the workers carry it out step by step.
 
-/** The keys of segments up to `doneTo`, of those up to `to`, are in the index again, if it still is of this generation. */
+/** Of the segments up to `to`, those up to `doneTo` have their keys in the index again, if its generation is still this one. */
 export type Rebuild = {
   /** Of this request for a rebuild. */
   readonly id: string;

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Notes that the keys of all segments up to a number are in the index, so that their claims may be forgotten, and the index's
+-- Records that the keys of all segments up to a number are in the index, so that their claims may be forgotten, and the index's
 -- generation, by which workers tell whether their filters are of this index.
 -- Allowed when Redis is full: segments that wait for the index make room.
 --

@@ -51,9 +51,9 @@ export const shardKeys = {
   ledgerMinutes: (shard: number) => `${shardTag(shard)}:ledger_minutes`,
   /** Log of the records of a minute that were accepted or repeated: lines "<kind> <term>", each with lines "<app_id> <records>". */
   ledgerLog: (shard: number, minute: number | string) => `${shardTag(shard)}:ledger_log:${minute}`,
-  /** Hash of all other records of a minute by "<app_id> <kind> <term> <detail>". */
+  /** Hash of all other counts of a minute by "<app_id> <kind> <term> <detail>". */
   ledger: (shard: number, minute: number | string) => `${shardTag(shard)}:ledger:${minute}`,
-  /** Hash of records by the same names without end, of what ClickHouse has. */
+  /** Hash of the totals of these counts, as ClickHouse has them. It never expires. */
   ledgerTotals: (shard: number) => `${shardTag(shard)}:ledger_totals`,
   /** Hash of the records that were accepted in each minute of a day, as ClickHouse has them. It expires. */
   ledgerSums: (shard: number, day: number) => `${shardTag(shard)}:ledger_sums:${day}`,
@@ -71,7 +71,7 @@ export const registryKeys = {
   version: '{registry}:version',
   /** Hash: the number of the witness, and `kept:<server>`: the number that a ClickHouse server has (registry/witness.ts). */
   witness: '{registry}:witness',
-  /** Present for a while after a process counted on. */
+  /** Present for a while after a process raised that number. */
   witnessTurn: '{registry}:witness_turn',
   witnessCopyTurn: '{registry}:witness_copy_turn',
   /** Set of the documents' keys that ClickHouse does not have yet. */
@@ -84,7 +84,7 @@ export const registryKeys = {
   deletions: '{registry}:deletions',
   /** Sorted set of "<account_id> <request id>" by time of submission. */
   pendingDeletions: '{registry}:deletions_pending',
-  /** The same members, sorted by their texts. Whatever adds or removes a pending request does so in both. */
+  /** The same members, in the order of their texts. Whatever adds or removes a pending request does so in both. */
   pendingDeletionsByAccount: '{registry}:deletions_pending_by_account',
   /**
    * Hash of the weights of pending requests: by their members, the sum of each account by its id, and of all by an empty name.
@@ -102,7 +102,7 @@ export const registryKeys = {
   lostDeletions: '{registry}:deletions_lost',
   /** Set of the requests that ClickHouse does not have in their present form. */
   unmirroredDeletions: '{registry}:deletions_unmirrored',
-  /** Sorted set of "<account_id> <time> <request id>", sorted by these texts: what an account can list. */
+  /** Sorted set of "<account_id> <time> <request id>", in the order of these texts: what an account can list. */
   listedDeletions: '{registry}:deletions_listed',
   /** Set of the complete requests whose account is to be called. */
   dueCallbacks: '{registry}:callbacks_due',
@@ -118,13 +118,13 @@ export const registryKeys = {
   deletedUsersSince: (backup: string) => `{registry}:deleted_users_since:${backup}`,
   /** Sorted set of "<account_id> <export id>" by the time of their end. */
   exports: '{registry}:exports',
-  /** The same members, sorted by their texts. */
+  /** The same members, in the order of their texts. */
   exportsByAccount: '{registry}:exports_by_account',
   /** The weights of exports, as of pending deletions. */
   exportWeights: '{registry}:export_weights',
   /** The request of an export, which names users. It expires, and a deletion of one of them removes it. */
   export: (id: string) => `{registry}:export:${id}`,
-  /** Present while a backup takes the place of ClickHouse's tables; no round of deletions begins. */
+  /** Present while a backup replaces ClickHouse's tables; no round of deletions begins. */
   restoringBackup: '{registry}:restoring_backup',
   /** Held by the process that restores a backup, from its first step to its last. */
   restoreLock: '{registry}:restore_lock',

@@ -1,6 +1,6 @@
-// What one process at a time has: turns, which are taken once per period, and leases, which are renewed while somebody works. Those of
-// a killed process end by themselves. A lease says who may begin, not that nobody else works: the process may be paused
-// until its lease has ended, and Redis may be emptied. So what must not be done twice is also checked where it is done.
+// What one process at a time holds: turns, which are taken once per period, and leases, which are renewed during the work. Those of a
+// killed process end by themselves. A lease says who may begin, not that nobody else is at work: the process may be paused until its
+// lease has ended, and Redis may be emptied. So what must not be done twice is also checked where it is done.
 
 import { randomBytes } from 'node:crypto';
 import { processLocks } from '../tuning.js';
@@ -9,7 +9,7 @@ import type { Redis } from './client.js';
 import { runScript, scripts } from './scripts.js';
 
 /**
- * Takes the turn for so long if it is free, or the owner's already. Settles with whether it did. `owner`: who may keep it, such as
+ * Takes the turn for `ms` if it is free or already the owner's. Settles with whether it did. `owner`: who may renew it, such as
  * `retry 3f09…`. `from`: the first words of owners from whom it may be taken.
  */
 export async function takeTurn(
@@ -22,7 +22,7 @@ export async function takeTurn(
   return Number(await runScript(redis, scripts.takeTurn, [key], [ms, owner, ...from])) === 1;
 }
 
-/** Has the owner's turn end after so long from now. Settles with false if it has ended, or if another process has taken it since. */
+/** Makes the owner's turn end `ms` from now. Settles with false if it has ended, or if another process has taken it since. */
 export async function keepTurn(redis: Redis, key: string, owner: string, ms: number): Promise<boolean> {
   return Number(await runScript(redis, scripts.keepTurn, [key], [owner, ms])) === 1;
 }
@@ -39,13 +39,13 @@ export async function isTurnTaken(redis: Redis, key: string, everyMs: number): P
   return leftMs >= 0 && leftMs <= everyMs;
 }
 
-/** Letters and digits, another one each time. */
+/** A new owner: letters and digits, different each time. */
 export function newOwner(): string {
   return randomBytes(12).toString('hex');
 }
 
 export type Lease = {
-  /** Another one each time that it is taken. */
+  /** Different each time that it is taken. */
   readonly owner: string;
   /** Asks Redis whether this process has the lease, and renews it. */
   readonly isHeld: () => Promise<boolean>;

@@ -1,5 +1,5 @@
 -- Makes a shard ready to take commits for a deployment. Sets its epoch last, and never lets its numbers fall below what
--- ClickHouse has seen, since a repeated number would be a repeated token. Notes that the keys of all earlier segments are
+-- ClickHouse has seen, since a repeated number would be a repeated token. Records that the keys of all earlier segments are
 -- forgotten, so workers ask the index. May be called again.
 --
 -- KEYS  1  state of the shard (hash)
@@ -34,7 +34,7 @@ end
 if tonumber(ARGV[7]) > tonumber(redis.call('HGET', state_key, 'witness') or '0') then
   redis.call('HSET', state_key, 'witness', ARGV[7])
 end
--- The count goes on from what ClickHouse has seen, so that later copies compare with earlier ones (operations/recover.ts).
+-- The count continues from what ClickHouse has seen, so that later copies compare with earlier ones (operations/recover.ts).
 for field, seen in pairs({ stored_to = ARGV[8], stored_records = ARGV[9] }) do
   if tonumber(seen) > tonumber(redis.call('HGET', state_key, field) or '0') then redis.call('HSET', state_key, field, seen) end
 end

@@ -26,6 +26,6 @@ for i = 5, #ARGV, 2 do
   end
   if is_joined then joined = joined + 1 end
 end
--- Whom strangers have joined takes no room of the account (change-suppressions-6.lua).
+-- Users who were joined by strangers take none of the account's room (change-suppressions-6.lua).
 if joined > 0 then redis.call('HINCRBY', KEYS[3], joined_field, joined) end
 return 1

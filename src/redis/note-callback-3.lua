@@ -1,8 +1,8 @@
--- Notes an attempt at the callback of a complete deletion request, unless another process has noted one since it was read.
+-- Records an attempt at the callback of a complete deletion request, unless another process has recorded one since it was read.
 --
 -- KEYS  1  deletion requests (hash)   2  requests to mirror (set)   3  requests with a callback that is due (set)
 -- ARGV  1  request id   2  SHA-1 of its document as it was read   3  its document   4  '1' if no further try follows
--- Returns 1 when noted, else 0.
+-- Returns 1 when recorded, else 0.
 
 local document = redis.call('HGET', KEYS[1], ARGV[1])
 if not document or redis.sha1hex(document) ~= ARGV[2] then return 0 end

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Asks workers to rebuild the index of keys, or notes how far they are, unless another process has noted something else meanwhile.
+-- Asks workers to rebuild the index of keys, or records how far they are, unless another process has recorded something else meanwhile.
 -- Allowed when Redis is full: segments that wait for the index make room.
 --
 -- KEYS  1  state of the shard (hash): keys_rebuild
--- ARGV  1  epoch of the deployment   2  what is noted, empty if nothing is   3  what to note, empty to end it
--- Returns 1 if it was noted, else 0; nil when this Redis is not that deployment's.
+-- ARGV  1  epoch of the deployment   2  what is recorded, empty if nothing is   3  what to record, empty to end it
+-- Returns 1 if it was recorded, else 0; nil when this Redis is not that deployment's.
 
 local state = redis.call('HMGET', KEYS[1], 'epoch', 'keys_rebuild')
 if state[1] ~= ARGV[1] then return nil end

@@ -1,4 +1,4 @@
--- Notes the plan of a restore: from then on no round of deletions and no move of a shard begins. In one step with the checks, since
+-- Records the plan of a restore: from then on no round of deletions and no move of a shard begins. In one step with the checks, since
 -- between the two a round could begin, a shard be moved, or a new deployment be created in an empty Redis.
 --
 -- KEYS  1  lock of the failed rows   2  lock of restores   3  epoch   4  documents (hash)   5  the plan

@@ -8,12 +8,12 @@ import { countReplicas, hasReplicas } from './replicas.js';
 /** Sets the gauges of every server. */
 export async function observeServers(redis: Redis): Promise<void> {
   const servers = await serversOf(redis);
-  const told = await Promise.all(servers.map((server) => server.info('memory', 'persistence')));
+  const infos = await Promise.all(servers.map((server) => server.info('memory', 'persistence')));
   for (const gauge of Object.values(redisServer)) gauge.reset();
   const counts = hasReplicas(redis) ? await Promise.all(mastersOf(redis).map(countReplicas)) : [0];
   redisReplicas.set(Math.min(...counts));
   redisTakeOvers.set(Number((await redis.hget(registryKeys.primary, 'take_overs')) ?? 0));
-  for (const [at, info] of told.entries()) {
+  for (const [at, info] of infos.entries()) {
     const labels = { server: String(at) };
     const value = (name: string) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? '';
     redisServer.memoryBytes.set(labels, Number(value('used_memory')));

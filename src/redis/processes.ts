@@ -1,4 +1,4 @@
-// The processes that run now, on all hosts: each says so every few seconds. For people who look; nothing relies on it.
+// The processes that run now, on all hosts: each announces itself every few seconds. For display only; nothing relies on it.
 
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
@@ -38,7 +38,7 @@ function readVersion(): string {
 export function announceProcess(redis: Redis, kind: ProcessKind, log: Log): () => Promise<void> {
   const startedAt = new Date(Date.now() - process.uptime() * 1000).toISOString();
   const field = `${hostname()} ${process.pid}`;
-  const say = async () => {
+  const announce = async () => {
     const { values } = await queryableSeconds.get();
     const self: RunningProcess = {
       process: kind,
@@ -54,12 +54,14 @@ export function announceProcess(redis: Redis, kind: ProcessKind, log: Log): () =
     await redis.hset(registryKeys.processes, field, JSON.stringify(self));
   };
   const attempt = () =>
-    say().catch((error: unknown) => log.debug({ error: describeError(error) }, 'the process is not listed'));
+    announce().catch((error: unknown) =>
+      log.debug({ error: describeError(error) }, 'the process is not listed'),
+    );
   void attempt();
   const timer = setInterval(attempt, runningProcesses.sayEveryMs);
   return async () => {
     clearInterval(timer);
-    // A Redis that does not answer fails no stop: a process that is silent is forgotten.
+    // A Redis that does not answer must not make the stop fail: a process that is silent is forgotten.
     if (redis.status === 'ready')
       await redis
         .hdel(registryKeys.processes, field)
@@ -71,8 +73,8 @@ export function announceProcess(redis: Redis, kind: ProcessKind, log: Log): () =
 
 /** The processes that announced themselves lately, by host and start. Forgets processes that ended silently. */
 export async function listProcesses(redis: Redis, nowMs: number): Promise<readonly RunningProcess[]> {
-  const told = await redis.hgetall(registryKeys.processes);
-  const all = Object.entries(told).map(([field, text]) => ({
+  const announced = await redis.hgetall(registryKeys.processes);
+  const all = Object.entries(announced).map(([field, text]) => ({
     field,
     ...(JSON.parse(text) as RunningProcess),
   }));

@@ -1,6 +1,6 @@
-// What is acknowledged has to survive the loss of Redis's host. So the reply of a script that acknowledges counts only once so many
-// replicas (`REDIS_REPLICAS_ACK`) have on disk what the script wrote, and what it read. A primary that lost its replicas, since it was
-// cut off or another server took over, so acknowledges nothing, gives nobody a turn, and has no segment stored.
+// What is acknowledged has to survive the loss of Redis's host. So a script's acknowledgement counts only once `REDIS_REPLICAS_ACK`
+// replicas have on disk what the script wrote and what it read. Hence a primary without its replicas, because it was cut off or another
+// server took over, acknowledges nothing, grants no lease, and causes no segment to be stored.
 
 import { Cluster, Redis } from '../packages/ioredis.js';
 import { untilTrue } from '../wait.js';
@@ -10,14 +10,14 @@ type Demand = { readonly replicas: number; readonly msMax: number };
 
 const demands = new WeakMap<Redis | Cluster, Demand>();
 
-/** The command was carried out, but it is not known whether replicas have it: it may be lost with this server. */
+/** The command was carried out, but perhaps not by the replicas: it may be lost with this server. */
 export class NotOnReplicas extends Error {
   constructor(found: number, { replicas }: Demand) {
     super(`Redis has ${found} of ${replicas} confirmations of replicas`);
   }
 }
 
-/** From now on what `onReplicas` sends over this connection has to be on so many replicas within this time. */
+/** From now on what `onReplicas` sends over this connection has to be on that many replicas within that time. */
 export function demandReplicas(connection: Redis | Cluster, demand: Demand): void {
   demands.set(connection, demand);
   if (!(connection instanceof Cluster)) return;
@@ -35,8 +35,8 @@ export function areReplicasDemanded(redis: Redis | Cluster): boolean {
 }
 
 /**
- * Sends one command about a key, or about others of its server, and settles with the reply once the server's replicas have it. Rejects
- * with NotOnReplicas if they do not in time; it may be sent again if the command may.
+ * Sends one command about a key, or other keys of its server, and settles with the reply once the server's replicas have it. Rejects with
+ * NotOnReplicas if they do not have it in time; then the command may be sent again if it may be repeated.
  */
 export async function onReplicas<Reply>(
   redis: Redis | Cluster,
@@ -48,8 +48,8 @@ export async function onReplicas<Reply>(
   const server = redis instanceof Redis ? redis : masterOf(redis, key);
   const reply = send();
   if (server === undefined) throw await reply.then(() => new NotOnReplicas(0, demand));
-  // WAIT looks at what this connection wrote. A script that found its work done wrote nothing, but what it found may be new: so
-  // something is written after it, which needs no key, no memory and no disk. Masters of a cluster pass no message on to replicas.
+  // WAIT looks at what this connection wrote. A script that found its work done wrote nothing, but what it found may be new. So a message,
+  // which needs no key, memory or disk, is published after it; masters of a cluster, which pass no messages on to replicas, write a key.
   const mark = ofClusters.has(server)
     ? server.set(`${tagOf(key)}:replicated`, '')
     : server.publish('replicated', '');
@@ -61,8 +61,8 @@ export async function onReplicas<Reply>(
 }
 
 /**
- * Settles with what was read once the replicas have it: so nobody is told what a take-over may take back, or what only a former
- * primary still says. `key`: one that was read.
+ * Settles with what was read once the replicas have it: so no answer has what a take-over may undo, or what only a former primary still
+ * has. `key`: one that was read.
  */
 export async function readOnReplicas<Found>(
   redis: Redis | Cluster,
@@ -73,7 +73,7 @@ export async function readOnReplicas<Found>(
   return onReplicas(redis, key, async () => found);
 }
 
-/** Asks the sentinels, or the cluster, for the primary again, now and then: this server may no longer be the one. */
+/** Asks the sentinels or the cluster for the primary again, but not too often: this server may no longer be the primary. */
 export function leaveServer(redis: Redis | Cluster): void {
   if (redis instanceof Cluster) return redis.refreshSlotsCache();
   if (redis.options.sentinels === null || redis.status !== 'ready') return;
@@ -83,7 +83,7 @@ export function leaveServer(redis: Redis | Cluster): void {
 }
 
 const leftMs = new WeakMap<Redis, number>();
-/** What else goes over the connection fails then. */
+/** Everything else that is under way on the connection fails then. */
 const leaveEveryMs = 2_000;
 
 const tolerant = new WeakSet<Redis | Cluster>();
@@ -138,7 +138,7 @@ export async function replicasOf(redis: Redis): Promise<readonly Redis[]> {
   for (const [address, [, host, port]] of listed) {
     if (known.has(address)) continue;
     const replica = new Redis({ ...options, host: String(host), port: Number(port) });
-    // Whoever sends it a command hears of it.
+    // Its commands report the error.
     replica.on('error', () => undefined);
     known.set(address, replica);
   }

@@ -12,7 +12,7 @@ export type Script = {
   readonly text: string;
   readonly sha: string;
   readonly keys: number;
-  /** Whether its reply acknowledges something, or lets its caller act elsewhere: replicas have to have it first, if any must. */
+  /** Whether its reply acknowledges something, or lets its caller act elsewhere: then the required replicas must have it first. */
   readonly isConfirmed: boolean;
 };
 
@@ -96,7 +96,7 @@ export async function runScript(
   const isConfirmed = script.isConfirmed && areReplicasDemanded(redis);
   const send = <Reply>(command: () => Promise<Reply>) =>
     isConfirmed ? onReplicas(redis, keys[0] ?? '', command) : command();
-  // Otherwise replicas would be waited for twice. A cluster would tell any of its servers.
+  // Otherwise the script would wait for replicas twice. On a cluster LOAD would go to any of its servers.
   if (isConfirmed && redis instanceof Redis && !knownBy(redis).has(script.sha)) {
     await redis.script('LOAD', script.text);
     knownBy(redis).add(script.sha);
@@ -111,7 +111,7 @@ export async function runScript(
 
 const known = new WeakMap<Connection, Set<string>>();
 
-/** The scripts that the server of a connection knows, as far as this process has told it. */
+/** The scripts that this process has loaded into the server of a connection. */
 function knownBy(redis: Connection): Set<string> {
   const scriptsKnown = known.get(redis) ?? new Set();
   if (!known.has(redis)) redis.on('close', () => scriptsKnown.clear());

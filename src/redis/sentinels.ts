@@ -1,6 +1,6 @@
 // How the primary behind sentinels is found, and when it is looked for again. All sentinels are asked at once, and the newest answer
-// counts. The library would take the first one, perhaps that of a sentinel which was cut off from the others together with a former
-// primary: then nothing would be stored until they are joined again.
+// counts. The library would take the first answer, perhaps from a sentinel that was cut off together with a former primary: then
+// nothing would be stored until the network is whole again.
 
 import type { RedisSentinels } from '../config.js';
 import { type Redis, type RedisOptions, SentinelConnector } from '../packages/ioredis.js';
@@ -56,19 +56,20 @@ function createConnector(options: RedisOptions): Connecting {
     const sentinel = connector.connectToSentinel(endpoint, { connectTimeout: answerMsMax });
     sentinel.on('error', () => undefined);
     try {
-      const [told, [host, port]] = await Promise.all([
+      const [master, [host, port]] = await Promise.all([
         sentinel.call('SENTINEL', 'MASTER', name) as Promise<string[]>,
         sentinel.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', name) as Promise<[string, string]>,
       ]);
-      return { epoch: Number(told[told.indexOf('config-epoch') + 1]), address: { host, port: Number(port) } };
+      const epoch = Number(master[master.indexOf('config-epoch') + 1]);
+      return { epoch, address: { host, port: Number(port) } };
     } finally {
       sentinel.disconnect();
     }
   };
   connector.resolve = async () => {
     const answers = await Promise.allSettled(sentinels.map(ask));
-    const told = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
-    const [newest] = told.sort((one, other) => other.epoch - one.epoch);
+    const found = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
+    const [newest] = found.sort((one, other) => other.epoch - one.epoch);
     if (newest === undefined) throw (answers[0] as PromiseRejectedResult).reason;
     return newest.address;
   };

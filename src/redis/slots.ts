@@ -4,7 +4,7 @@ import type { Cluster, Redis } from '../packages/ioredis.js';
 
 const slotCount = 16_384;
 
-/** What stands for a key's server: keys with one tag are on one. */
+/** The part of a key that decides its server: keys with the same tag are on one server. */
 export function tagOf(key: string): string {
   return /^\{[^}]+\}/.exec(key)?.[0] ?? key;
 }
@@ -12,14 +12,14 @@ export function tagOf(key: string): string {
 /** What the library knows of the cluster. */
 type Known = {
   readonly slots: readonly (readonly string[])[];
-  readonly connectionPool: { getInstanceByKey(place: string): Redis | undefined };
+  readonly connectionPool: { getInstanceByKey(address: string): Redis | undefined };
 };
 
 /** The connection to the master that has a key, as far as is known. */
 export function masterOf(redis: Cluster, key: string): Redis | undefined {
   const { slots, connectionPool } = redis as unknown as Known;
-  const [place] = slots[slotOf(tagOf(key))] ?? [];
-  return place === undefined ? undefined : connectionPool.getInstanceByKey(place);
+  const [address] = slots[slotOf(tagOf(key))] ?? [];
+  return address === undefined ? undefined : connectionPool.getInstanceByKey(address);
 }
 
 const known = new Map<string, number>();

@@ -13,7 +13,7 @@ export async function emptySlowLogs(servers: readonly SingleRedis[], log: Log): 
   const answers = await Promise.allSettled(servers.map((server) => server.slowlog('RESET')));
   for (const answer of answers) {
     if (answer.status === 'fulfilled') continue;
-    // A server that is busy or still loads may be asked again; the log of a busy one is about to grow.
+    // A server that is busy or still loading can be asked again; the log of a busy one is about to grow.
     if (classifyRedisFault(answer.reason) === 'no_answer' || isTemporary(answer.reason)) throw answer.reason;
     log.warn(
       { error: describeError(answer.reason) },

@@ -13,10 +13,10 @@
 --       8  milliseconds that a reference is remembered   9  weight of its list
 --       10  weight of pending requests that an account may have   11  and all accounts: as much as one
 --           account may have is kept free for accounts that have nothing pending
---       12  milliseconds until it may ask so again; empty if it does not ask
+--       12  milliseconds until it may ask for that again; empty if it does not ask
 -- Returns 1 when stored, 0 when the account has too many, -1 when the reference came with another list, -2 when this is
--- another deployment's Redis, -3 when the account's lists would weigh too much, -4 when all would, -5 when it may not
--- ask for that again yet, and the id of the earlier request when the reference came with the same list.
+-- another deployment's Redis, -3 when the account's lists would weigh too much, -4 when all would, -5 when it may not ask for immediate
+-- erasure again yet, and the id of the earlier request when the reference came with the same list.
 
 local epoch_key, requests_key, pending_key, list_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local unmirrored_key, unkept_key, listed_key, reference_key = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
@@ -32,7 +32,7 @@ if earlier then
   local earlier_id = string.sub(earlier, gap + 1)
   local kept = redis.call('HGET', requests_key, earlier_id)
   local state = kept and cjson.decode(kept).state or 'ended'
-  -- One that is never carried out has to be submitted again, and may keep its name.
+  -- A request that will never be carried out has to be submitted again, and may have the same reference.
   if state ~= 'targets_lost' and state ~= 'ended' then
     if string.sub(earlier, 1, gap - 1) == list_hash then return earlier_id end
     return -1

@@ -20,7 +20,7 @@ local weight, account_weight_max, weight_max = tonumber(ARGV[7]), tonumber(ARGV[
 if redis.call('GET', epoch_key) ~= epoch then return -2 end
 local time = redis.call('TIME')
 local now_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
--- As many as end within a while are few; what is left is removed next time.
+-- Few end at about the same time; what is left is removed next time.
 local ended = redis.call('ZRANGEBYSCORE', exports_key, '-inf', string.format('%.0f', now_ms), 'LIMIT', 0, 1000)
 for _, member in ipairs(ended) do
   redis.call('ZREM', exports_key, member)

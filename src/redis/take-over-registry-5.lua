@@ -1,6 +1,6 @@
--- Notes which server is the primary of the deployment, by the id that Redis gives itself whenever it becomes one. If it is another one
--- than before, versions go on above those that the former may have given since the two were parted, and API processes read
--- everything again: they may know changes that were lost with it.
+-- Records which server is the deployment's primary, by the id that Redis gives itself whenever it becomes one. If it is another one than
+-- before, versions continue above those that the former one may have given since the two were separated, and API processes read
+-- everything again, since they may know changes that were lost with it.
 --
 -- KEYS  1  epoch   2  the primary (hash): id, take_overs   3  version of the documents
 --       4  state of all suppressions (hash): version, changes_from   5  version of the copies of deletion requests

@@ -1,5 +1,5 @@
--- Makes a shard the new primary's. The former one may have gone on for those who still reached it: so no segment that it had open
--- takes another record, numbers go on above those that it may have given since, and commits need the new version of the suppressions.
+-- Makes a shard the new primary's. The former one may have gone on serving those who still reached it. So segments that it had open take
+-- no more records, numbers continue above those that it may have given since, and commits need the new version of the suppressions.
 --
 -- KEYS  1  state of the shard (hash): epoch, primary, last_number, suppression_version, open.<table>
 -- ARGV  1  epoch of the deployment   2  id of this server   3  microseconds, and so numbers, to skip
@@ -15,9 +15,9 @@ if state[2] then
   end
   local time = redis.call('TIME')
   local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
-  -- Workers of the former one may have stored what was counted there alone.
+  -- Workers may have stored records that only the former one counted.
   redis.call('HDEL', KEYS[1], 'ledger_since')
-  -- The former primary counts on from its last number when its clock is behind; a second is more than it opens segments then.
+  -- With its clock behind, the former primary numbers on from its last number, one by one: it does not open a million segments.
   local number = math.max(now_us + tonumber(ARGV[3]), tonumber(state[3] or '0') + 1000000)
   redis.call('HSET', KEYS[1], 'last_number', string.format('%.0f', number))
   if tonumber(ARGV[4]) > tonumber(state[4] or '0') then redis.call('HSET', KEYS[1], 'suppression_version', ARGV[4]) end

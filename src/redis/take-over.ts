@@ -1,6 +1,6 @@
-// When another server has become Redis's primary, each process notices it by its new connections: before anything else that matters
-// goes over one, the scripts `take-over-…` make the deployment's state the new primary's. A server that became the primary again, or
-// was started again, counts as another one.
+// Each process notices by its new connections that another server has become Redis's primary. Before anything else that matters is sent
+// over such a connection, the scripts `take-over-…` make the deployment's state the new primary's. A server that was started again, or
+// became the primary again, counts as another one.
 
 import { describeError, type Log } from '../log.js';
 import { Redis as Single } from '../packages/ioredis.js';
@@ -29,15 +29,15 @@ type Known = { readonly epoch: string; readonly shards: number };
 /** Of a Redis that has no replicas. */
 export const onlyPrimary: Primary = { id: () => '' };
 
-/** Starts to notice by a connection when another server takes over. */
+/** Starts to watch a connection for another server that takes over. */
 export function followPrimary(redis: Redis, { deployment, log }: PrimaryOptions): Primary {
   if (!hasReplicas(redis)) return onlyPrimary;
-  /** The servers whose state is their own by this connection, by what they have. */
+  /** The parts of the state that this connection has made their servers' own. */
   const settled = new Map<Part, Settled>();
   let isSettling = false;
   let reported = '';
 
-  const isSettled = (part: Part) => {
+  const settledId = (part: Part) => {
     const found = settled.get(part);
     const isOpen = found?.server === serverOf(redis, part) && found?.closes === closesOf(found?.server);
     return isOpen ? found?.id : undefined;
@@ -64,14 +64,14 @@ export function followPrimary(redis: Redis, { deployment, log }: PrimaryOptions)
     const registry = settled.get('registry')?.id;
     if (taken === undefined || registry === undefined) return;
     const { takeOvers: count, suppressions } = taken;
-    // The versions that it skipped have to reach them.
+    // The shards need the versions that it skipped.
     if (registry !== former) for (let shard = 0; shard < known.shards; shard += 1) settled.delete(shard);
     const parts = Array.from({ length: known.shards }, (_, shard) => shard);
     const ofShards = parts
-      .filter((shard) => isSettled(shard) === undefined)
+      .filter((shard) => settledId(shard) === undefined)
       .map((shard) =>
-        settle(shard, async (its) => {
-          const id = its === registry ? its : `${registry} ${its}`;
+        settle(shard, async (serverId) => {
+          const id = serverId === registry ? serverId : `${registry} ${serverId}`;
           const args = [known.epoch, id, takeOvers.skippedUs, suppressions];
           const reply = await runScript(redis, scripts.takeOverShard, [shardKeys.state(shard)], args);
           if (reply === 1)
@@ -99,15 +99,15 @@ export function followPrimary(redis: Redis, { deployment, log }: PrimaryOptions)
   redis.on('+node', (server: Single) => server.once('ready', attempt));
   return {
     id: (shard) => {
-      const id = isSettled(shard);
-      if (id === undefined || isSettled('registry') === undefined) void attempt();
+      const id = settledId(shard);
+      if (id === undefined || settledId('registry') === undefined) void attempt();
       return id;
     },
   };
 }
 
 type Part = 'registry' | number;
-/** `closes`: of the connection by then. What began on an earlier one decides nothing. */
+/** `closes`: how often the connection had ended by then. What began on an earlier connection decides nothing. */
 type Settled = { readonly server: Single; readonly closes: number; readonly id: string };
 type Registry = { readonly takeOvers: number; readonly suppressions: string };
 
@@ -128,11 +128,11 @@ function closesOf(server: Single | undefined): number {
   return closes.get(server) ?? 0;
 }
 
-/** By what a server names itself whenever it becomes a primary. Throws if it is none. */
+/** The id that a server gives itself whenever it becomes a primary. Throws if it is not one. */
 async function idOf(server: Single): Promise<string> {
   const info = await server.info('replication');
   const id = /^master_replid:(\w+)/m.exec(info)?.[1];
-  if (id === undefined || !/^role:master/m.test(info)) throw new Error('this server is no primary');
+  if (id === undefined || !/^role:master/m.test(info)) throw new Error('this server is not a primary');
   return id;
 }
 

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Takes a turn that one process at a time has, or renews it for the one that has it. Allowed when Redis is full, since some turns make
--- room.
+-- Takes a lease, which one process at a time holds, or renews it for its holder. Allowed when Redis is full, since the work under some
+-- leases makes room.
 --
--- KEYS  1  the turn
--- ARGV  1  how long the turn is taken, in ms   2  who takes it
+-- KEYS  1  the lease
+-- ARGV  1  how long it lasts, in ms   2  who takes it
 --       3…  whom it may be taken from: those whose name begins with one of these words
 -- Returns 1 when taken, else 0.
 
@@ -14,6 +14,6 @@ if is_free then
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[1])
   return 1
 end
--- A turn that was taken before Redis's clock was set back would last longer by that time. Its owner renews it if need be.
+-- A lease that was taken before Redis's clock was set back would last longer by that time. Its holder renews it if need be.
 redis.call('PEXPIRE', KEYS[1], ARGV[1], 'LT')
 return 0

@@ -1,7 +1,6 @@
 -- Writes the progress of deletion requests, if all are pending and no other process has written since the caller read them: a round
--- that another round overtook does not know what has been found, deleted and verified since. Many to a call, since each call is a
--- sync that the requests of others wait for. A request stands in the list of pending requests or in that of hidden ones, as its
--- document says.
+-- that another one has overtaken does not know what was found, deleted and verified since. Many in one call, since each call costs a
+-- sync, for which other requests wait. A request is in the list of pending requests or in that of hidden ones, as its document says.
 --
 -- KEYS  1  deletion requests (hash)   2  pending requests, 3  hidden requests (sorted sets by time)
 --       4  pending requests by account (sorted set)   5  requests to mirror (set)

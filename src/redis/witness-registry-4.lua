@@ -1,9 +1,9 @@
--- Looks whether the registry is as new as what the caller has seen, and counts on. A registry that is older was set back: it is no
--- longer the deployment's, as if Redis had been emptied. One step, so that an older one is never counted on until it looks new.
+-- Checks that the registry is as new as the caller has seen it, and raises its number. A registry that is older was set back: it is no
+-- longer the deployment's, as if Redis had been emptied. One step, so that an older one's number is never raised until it looks new.
 --
 -- KEYS  1  epoch   2  witness (hash): number, and kept:<server>, the number that a ClickHouse server has
 --       3  version of the documents   4  plan of a restore
--- ARGV  1  the lowest number that is not older   2  1 to count on, 0 to look only
+-- ARGV  1  the lowest number that is not older   2  1 to raise it, 0 to check only
 -- Returns the number as text; "old" if this call found an older one; nil when this Redis does not hold the deployment.
 
 if not redis.call('GET', KEYS[1]) then return nil end

@@ -1,6 +1,6 @@
--- Looks whether a shard is as new as what the caller has seen, and raises its number. A shard that is older was set back: it is no
--- longer the deployment's, as if its Redis had been emptied. What it has yet to store stays and is stored when the shard is
--- loaded again; its open segments are sealed, since others may have grown under their numbers.
+-- Checks that a shard is as new as the caller has seen it, and raises its number. A shard that is older was set back: it is no longer the
+-- deployment's, as if its Redis had been emptied. What it has yet to store stays and is stored when the shard is loaded again; its open
+-- segments are sealed, since other segments may have grown under the same numbers.
 --
 -- KEYS  1  state of the shard (hash): epoch, witness, stored_to, stored_records
 -- ARGV  1  epoch of the deployment   2  the lowest number that is not older   3  the number to raise to

@@ -351,7 +351,7 @@ describe('the console', { skip }, () => {
     await form.getByLabel('E-mail').fill('two@example.com');
     await form.getByLabel('Password').fill('a wrong password');
     await page.keyboard.press('Enter');
-    await page.getByRole('alert').getByText('E-mail or password is wrong.').waitFor();
+    await page.getByRole('alert').getByText('The e-mail address or the password is wrong.').waitFor();
     await form.getByLabel('Password').fill(password);
     await page.keyboard.press('Enter');
     await page.getByRole('navigation').waitFor();

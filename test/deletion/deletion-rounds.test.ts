@@ -360,7 +360,7 @@ test('lists of long names are bounded by account, leave room for others, and a w
       if (reply.status !== 201) {
         const { err } = JSON.parse(reply.text) as { err: { code: string; message: string } };
         assert.deepEqual([reply.status, err.code], [429, 'rate_limited'], reply.text);
-        assert.match(err.message, /name as many users as they may/);
+        assert.match(err.message, /already name the maximum number of users/);
         assert.match(String(reply.headers['retry-after']), /^\d+$/);
         break;
       }

@@ -547,7 +547,7 @@ test('an archive of many records has pages, is made in little memory, and is no 
   const wrong = await fetch(`${sluice.baseUrl}${exportPath}/${heavyExport}/data?format=pdf`, { headers });
   assert.equal(wrong.status, 400);
   assert.deepEqual(await wrong.json(), {
-    err: { code: 'invalid_parameter', field: 'format', message: 'format is one of: ndjson, zip.' },
+    err: { code: 'invalid_parameter', field: 'format', message: 'format must be one of: ndjson, zip.' },
   });
   const nowhere = await fetch(`${url}&zone=Atlantis`, { headers });
   assert.equal(nowhere.status, 400);

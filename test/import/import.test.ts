@@ -1000,7 +1000,7 @@ describe('the allowance for imports', () => {
     });
     assert.equal(collected.status, 200, 'pages send no imports');
     const wrong = await into(appId, 'allowed.csv', ...columns, '--import-token', 'sli_x');
-    assert.match(wrong.words, /Unauthorized: the token for imports is wrong, or its time is over\./);
+    assert.match(wrong.words, /Unauthorized: the token for imports is wrong or has expired\./);
     await set('none');
     await until(async () => (await sendTwo(appId, token)).status === 401, {
       deadlineMs: 60_000,

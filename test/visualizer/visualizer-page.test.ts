@@ -217,7 +217,7 @@ describe('the page', { skip }, () => {
       await problem.filter({ hasText: words }).waitFor();
     };
     await attempt('wrong', code, 'not the ADMIN_TOKEN');
-    await attempt(sluice.adminToken, '000-000', 'No device waits with this code');
+    await attempt(sluice.adminToken, '000-000', 'No device is waiting with this code');
     assert.equal(await page.evaluate('document.activeElement.id'), 'code');
     await page.fill('#code', code);
     await page.press('#code', 'Enter');

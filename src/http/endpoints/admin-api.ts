@@ -62,12 +62,12 @@ function handle(
   const found = options.callers.find(exchange, req);
   if ('refused' in found) return refuseUnread(exchange, found.refused);
   const { textOfBody, bodyBytesMax = bodies.adminBytesMax } = command;
-  const run = (read: () => Said | Rejection) => {
+  const run = (read: () => Content | Rejection) => {
     const give = async ({ actor, principal }: AdminCaller) => {
-      const said = read();
-      if ('code' in said) return exchange.refuse(said);
-      const ofRequest = Object.entries(said.fields).filter(([field]) => !isNotSent(command, field));
-      const text = textOfBody === undefined ? {} : { [textOfBody]: said.text };
+      const content = read();
+      if ('code' in content) return exchange.refuse(content);
+      const ofRequest = Object.entries(content.fields).filter(([field]) => !isNotSent(command, field));
+      const text = textOfBody === undefined ? {} : { [textOfBody]: content.text };
       const fields: Fields = { ...Object.fromEntries(ofRequest), ...text, ...path };
       const result = await options.administrationFor(actor, principal).give(name, fields);
       exchange.reply(200, JSON.stringify(result), [['Cache-Control', 'no-store']]);
@@ -84,7 +84,7 @@ function handle(
   });
 }
 
-/** `give` is called once the caller is known, so bodies of unknown callers are not parsed. */
+/** Calls `give` once the caller is known, so bodies of unknown callers are not parsed. */
 async function reply(
   lookup: Promise<AdminCaller | Refuse>,
   exchange: Exchange,
@@ -95,10 +95,10 @@ async function reply(
   await give(caller);
 }
 
-/** What a request says. Apart from the reasons to refuse it, which any field may have the names of. */
-type Said = { readonly fields: Fields; readonly text: string };
+/** The content of a request. The fields are nested, so that none can be taken for the `code` of a refusal. */
+type Content = { readonly fields: Fields; readonly text: string };
 
-function fieldsOf(bytes: Buffer): Said | Rejection {
+function fieldsOf(bytes: Buffer): Content | Rejection {
   const document = parseDocument(bytes);
   if ('code' in document) return document;
   const { value } = document;
@@ -108,8 +108,8 @@ function fieldsOf(bytes: Buffer): Said | Rejection {
   return unreadable ?? { fields: value as Fields, text: bytes.toString('utf8') };
 }
 
-/** A parameter that is not known is refused: a list would be answered as if it had not been filtered. */
-function parametersOf(command: Command, query: string): Said | Rejection {
+/** An unknown parameter is refused: otherwise a misspelt filter would return an unfiltered list. */
+function parametersOf(command: Command, query: string): Content | Rejection {
   const parameters = readParameters(query);
   if ('code' in parameters) return parameters;
   const known = Object.keys(shapeOf(command));
@@ -118,7 +118,7 @@ function parametersOf(command: Command, query: string): Said | Rejection {
   const field = other.slice(0, administration.nameMax);
   return rejection(
     'invalid_parameter',
-    `There is no parameter of this name; there are ${known.join(', ')}.`,
+    `There is no such parameter; the parameters are: ${known.join(', ')}.`,
     field,
   );
 }

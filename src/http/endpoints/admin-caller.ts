@@ -1,5 +1,5 @@
-// Who calls the administration: a program with ADMIN_TOKEN or a key of its own, or a person by the cookie of a session. A browser sends that cookie
-// with requests that any page causes. So a request that relies on it has to come from a page of the console itself, under one
+// Who calls the administration: a program with ADMIN_TOKEN or a key of its own, or a person with the cookie of a session. A browser sends
+// that cookie with requests that any page causes. So a request that relies on it has to come from a page of the console itself, under one
 // of our host names, and has to carry a header that no form can set.
 
 import type { HttpRequest } from 'uWebSockets.js';
@@ -27,16 +27,16 @@ import type { WrongTokens } from '../protocol/wrong-tokens.js';
 export type AdminCaller = {
   readonly actor: Actor;
   readonly principal: Principal;
-  /** Of a person. */
+  /** Only for a person. */
   readonly signedIn?: SignedIn;
-  /** Who calls now, for what goes on for long; undefined once the session or the key has ended. ADMIN_TOKEN stays. */
+  /** Looks the caller up again, during long work; undefined once the session or the key has ended. ADMIN_TOKEN never ends. */
   readonly again: () => Promise<AdminCaller | undefined>;
 };
 
 /** Answers a request that is refused. */
 export type Refuse = (exchange: Exchange) => void;
 
-/** `refused` at once, so that the body is not read; `caller` once Redis has answered. */
+/** `refused` is known at once, so that the body is not read; `caller` once Redis has answered. */
 export type Found =
   | { readonly refused: Promise<Refuse> }
   | { readonly caller: Promise<AdminCaller | Refuse> };
@@ -44,9 +44,9 @@ export type Found =
 export type AdminCallers = {
   /** Reads the headers before it returns. */
   find(exchange: Exchange, req: HttpRequest): Found;
-  /** Why a page may not call: it is not ours, or called by a name that is not ours. */
+  /** Why a page may not call: it is not ours, or uses a host name that is not ours. */
   faultOfPage(req: HttpRequest): Refuse | undefined;
-  /** Why a browser may not come by this name. */
+  /** Why a browser may not use this host name. */
   faultOfName(req: HttpRequest): Refuse | undefined;
 };
 
@@ -62,8 +62,8 @@ export type CallerOptions = {
 export type CookieNames = Readonly<Record<'session' | 'browser' | 'attempt', string>>;
 
 /**
- * Browsers send a cookie to every port of a host. So the names have the port that the browser calls: another console on this host, or
- * at the other end of a tunnel, has cookies of its own.
+ * Browsers send a cookie to every port of a host. So the names contain the port that the browser calls: another console on this host, or
+ * at the other end of a tunnel, has its own cookies.
  */
 export function cookieNamesOf(req: HttpRequest): CookieNames {
   const port = /:(\d+)$/.exec(req.getHeader('host'))?.[1];
@@ -90,10 +90,7 @@ export function createAdminCallers(options: CallerOptions): AdminCallers {
   const names = [adminHost, new URL(adminBaseUrl).hostname];
   const wrongName: Refuse = (exchange) =>
     exchange.refuse(
-      rejection(
-        'forbidden',
-        `The console is at ${adminBaseUrl}. Another name for it is set by ADMIN_BASE_URL.`,
-      ),
+      rejection('forbidden', `The console is at ${adminBaseUrl}. To use another name, set ADMIN_BASE_URL.`),
     );
   const faultOfPage = (req: HttpRequest) => {
     if (!isOwnHost(req, names)) return wrongName;
@@ -113,7 +110,7 @@ export function createAdminCallers(options: CallerOptions): AdminCallers {
         const fault = faultOfPage(req);
         if (fault !== undefined) return { refused: Promise.resolve(fault) };
         const caller = findCaller(redis, cookie, address).then((known) => known ?? sessionEnded);
-        // The handler checks it after the body.
+        // The handler looks at it after the body.
         caller.catch(() => undefined);
         return { caller };
       }
@@ -148,12 +145,12 @@ export function actorOf({ email }: Person, address: string): Actor {
   return { kind: 'person', name: email, address };
 }
 
-/** Nothing is theirs, but their own access. */
+/** May see and do nothing but what concerns their own access. */
 const nobody: Principal = { role: 'viewer', accountId: '' };
 
 function principalOf({ role, account_id: accountId }: Person): Principal {
   if (role === 'operator') return operator;
-  // Without an account nothing is theirs.
+  // Without an account they may see nothing.
   return { role, accountId: accountId ?? '' };
 }
 
@@ -164,7 +161,7 @@ export function failingAdministration(log: Log): Failing {
   return { log, what: 'a request of the administration failed', otherwise, isForCallers: false };
 }
 
-/** ADMIN_TOKEN, or a key or session whose role allows it; and what is answered when something fails. */
+/** Needs ADMIN_TOKEN, or a key or session whose role allows it. Includes the refusals of commands that fail. */
 export const adminGuard: Guard = {
   security: [{ adminToken: [] }, { session: [] }],
   refuses: ['unauthorized', 'forbidden', 'not_possible', 'overloaded', 'unknown'],

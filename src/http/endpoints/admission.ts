@@ -1,6 +1,6 @@
-// The admission of the endpoints that take records: body → document → environment → may the caller write to it? → the
-// endpoint's own steps. What is refused is counted here in one way for all of them, and noted for administrators once its
-// environment is known; `record-counts.ts` counts what is committed.
+// The admission of the endpoints that take records: body → document → environment → may the caller write to it? → the endpoint's own
+// steps. Refusals are counted here in the same way for all of them, and listed for administrators if their environment is known;
+// `record-counts.ts` counts what is committed.
 
 import { receiving } from '../../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
@@ -36,7 +36,7 @@ export type IngestOptions = {
   /** Undefined until the deployment was read from Redis. */
   readonly ingestion: () => Ingestion | undefined;
   readonly counts: Pick<TermCounts, 'addMendings' | 'add' | 'addRejected'>;
-  /** Where refused records are noted, once their environment is known. */
+  /** Where refused records are listed, once their environment is known. */
   readonly rejected: Pick<RejectedRecords, 'noteRequest' | 'noteElements'>;
 };
 
@@ -60,33 +60,33 @@ export type Received = {
 export type Admitted = Received & { readonly environment: LiveEnvironment; readonly ingestion: Ingestion };
 
 export type Admission = RecordCounts & {
-  /** Reads a body, a large one in turns. If it is not `owned`, it may be changed or freed once this returns. */
+  /** Reads a body, a large one in slices. If it is not `owned`, it may be changed or freed once this returns. */
   receive(exchange: Exchange, body: Buffer, owned: boolean): void;
   /** Answers with the reason, and counts it. `fields` are added to the answer. */
   refuse(exchange: Exchange, reason: Rejection, fields?: object): void;
   /** Refuses a request without a write key. */
   refuseMissingWriteKey(exchange: Exchange, environment: LiveEnvironment): void;
-  /** Answers with the reason, counts it, and notes the request as rejected. */
-  refuseAndNote(exchange: Exchange, reason: Rejection, entered: Admitted): void;
-  /** Refuses a request for which a limit of its one group has no room. */
+  /** The same, and lists the request as rejected. */
+  refuseAndNote(exchange: Exchange, reason: Rejection, admitted: Admitted): void;
+  /** Refuses a request of one group for which a limit has no room. */
   refuseLimited(
     exchange: Exchange,
     environment: LiveEnvironment,
     request: { readonly submission: Submission; readonly records: number },
     limited: Extract<CommitResult, { kind: 'limited' }>,
   ): void;
-  /** Names the fields that the service ignores in the answer, and counts them. */
-  noteIgnored(exchange: Exchange, entered: Admitted, ignored: IgnoredFields): void;
-  /** Notes elements of a request as rejected. */
-  noteElements(entered: Admitted, errors: readonly ElementError[], elements: readonly unknown[]): void;
+  /** Names in the answer the fields that the service ignores, and counts them. */
+  noteIgnored(exchange: Exchange, admitted: Admitted, ignored: IgnoredFields): void;
+  /** Lists elements of a request as rejected. */
+  noteElements(admitted: Admitted, errors: readonly ElementError[], elements: readonly unknown[]): void;
 };
 
 export type AdmissionSteps = {
   /** The records that a request may have. */
   readonly list: RecordList | undefined;
-  /** The fields that have properties below them, if not `properties` alone: there numbers keep all their digits. */
+  /** The fields that contain properties, if not only `properties`: numbers in them keep all their digits. */
   readonly propertyFields?: ReadonlySet<string>;
-  /** Whether the caller may write to the environment; if absent, every caller may. `value`: of the document. */
+  /** Whether the caller may write to the environment; by default every caller may. `value`: of the document. */
   readonly admits?: (
     environment: LiveEnvironment,
     authorization: string | undefined,
@@ -94,18 +94,18 @@ export type AdmissionSteps = {
   ) => boolean;
   /** What names the environment, if it is not the field app_id of the document. */
   readonly credentialOf?: (exchange: Exchange, value: unknown) => string | Rejection;
-  /** Whether the token of an import lifts limits here. Elsewhere it says nothing. */
+  /** Whether the token of an import lifts limits here; elsewhere it is ignored. */
   readonly takesImports?: boolean;
-  /** Goes on with a request that has passed. */
-  readonly proceed: (exchange: Exchange, entered: Admitted) => void;
-  /** Why a request is refused whatever its environment is. */
+  /** Goes on with an admitted request. */
+  readonly proceed: (exchange: Exchange, admitted: Admitted) => void;
+  /** Why a request is refused, whatever its environment. */
   readonly refusalOf?: (received: Received) => Rejection | undefined;
 };
 
 /** How many records of a request were stored before, under the same keys. */
 export const repeatsHeader = 'Sluice-Repeats';
 
-/** Its refusals: of the body, and of an environment that is missing or unknown. */
+/** What it refuses: bad bodies, and missing or unknown environments. */
 export const admissionGuard: Guard = {
   parameters: bodyGuard.parameters ?? [],
   refuses: [...bodyGuard.refuses, 'missing_field', 'invalid_type', 'unknown_app_id', 'overloaded', 'unknown'],
@@ -125,20 +125,16 @@ export function createAdmission(
     if (bytes > receiving.largeBytesMin) {
       runInSlices(exchange, readLarge(exchange, owned ? body : Buffer.from(body), receivedMs));
     } else {
-      admit(exchange, parseDocument(body, steps.propertyFields), bytes, receivedMs);
+      receiveDocument(exchange, parseDocument(body, steps.propertyFields), bytes, receivedMs);
     }
   }
 
   function* readLarge(exchange: Exchange, body: Buffer, receivedMs: number): Steps<void> {
-    admit(
-      exchange,
-      yield* readLargeDocument(body, steps.list, steps.propertyFields),
-      body.length,
-      receivedMs,
-    );
+    const document = yield* readLargeDocument(body, steps.list, steps.propertyFields);
+    receiveDocument(exchange, document, body.length, receivedMs);
   }
 
-  function admit(
+  function receiveDocument(
     exchange: Exchange,
     document: Document | Rejection,
     bytes: number,
@@ -151,19 +147,19 @@ export function createAdmission(
     if (typeof appId !== 'string') return refuse(exchange, appId);
     const received = { document, bytes, receivedMs };
     const environment = environments.get(appId);
-    if (environment !== undefined) return enter(exchange, received, environment);
+    if (environment !== undefined) return admit(exchange, received, environment);
     const reason = steps.refusalOf?.(received);
     if (reason !== undefined) return refuse(exchange, reason);
-    const entered = findEnvironment(environments, appId).then((found) => {
+    const work = findEnvironment(environments, appId).then((found) => {
       if ('code' in found) refuse(exchange, found);
-      else enter(exchange, received, found);
+      else admit(exchange, received, found);
     });
-    exchange.attend(entered);
+    exchange.attend(work);
   }
 
-  function enter(exchange: Exchange, received: Received, found: LiveEnvironment): void {
+  function admit(exchange: Exchange, received: Received, found: LiveEnvironment): void {
     const { admits, refusalOf } = steps;
-    // Requests of strangers are not noted, so they cannot displace the producers' requests.
+    // Requests without a right key are not listed, so they cannot displace those of producers.
     if (admits?.(found, exchange.framing.authorization, received.document.value) === false)
       return refuseMissingWriteKey(exchange, found);
     const token = steps.takesImports ? exchange.framing.importToken : undefined;
@@ -176,11 +172,11 @@ export function createAdmission(
     }
     const known = ingestion();
     if (known === undefined) return refuse(exchange, notLoaded);
-    const entered = { ...received, environment, ingestion: known };
+    const admitted = { ...received, environment, ingestion: known };
     const numeric =
       steps.credentialOf === undefined ? refuseNumericAppId(environment, received.document.value) : undefined;
-    if (numeric !== undefined) return refuseAndNote(exchange, numeric, entered);
-    steps.proceed(exchange, entered);
+    if (numeric !== undefined) return refuseAndNote(exchange, numeric, admitted);
+    steps.proceed(exchange, admitted);
   }
 
   function refuse(exchange: Exchange, reason: Rejection, fields: object = {}): void {
@@ -198,8 +194,8 @@ export function createAdmission(
     refuseUnauthorized(exchange, needsWriteKey, writeKeyChallenge);
   }
 
-  function refuseAndNote(exchange: Exchange, reason: Rejection, entered: Admitted): void {
-    note(entered.environment, reason, entered);
+  function refuseAndNote(exchange: Exchange, reason: Rejection, admitted: Admitted): void {
+    note(admitted.environment, reason, admitted);
     refuse(exchange, reason);
   }
 

@@ -23,7 +23,7 @@ export async function findEnvironment(
 ): Promise<LiveEnvironment | Rejection> {
   const found = await environments.find(appId);
   if (found !== undefined) return found;
-  // While Redis is away or emptied, it is unknown whether there is such an environment.
+  // While Redis is away or emptied, nobody knows whether there is such an environment.
   return environments.isCurrent() ? unknownAppId : notLoaded;
 }
 

@@ -1,6 +1,6 @@
-// How many bytes of bodies an address may send, or an environment whose key comes with them: an allowance that is full at first and
-// fills up again steadily. Kept in the process, since it protects the process: refusing costs a look-up, before anything is parsed.
-// Bytes count as they are after inflating.
+// How many bytes of bodies an address may send, or an environment whose key comes with them: an allowance that is full at first and fills
+// up again steadily. It is kept in the process, since it protects the process: a refusal costs a look-up, before anything is parsed. Bytes
+// are counted after inflating.
 
 import { hashImportToken } from '../../accounts/import-tokens.js';
 import { addressAllowances, type RateLimit, receiving } from '../../contract/limits.js';
@@ -14,15 +14,15 @@ import type { Exchange } from '../protocol/exchange.js';
 
 export type ByteAllowance = {
   /**
-   * Takes bytes from the allowance of somebody who may send `max` at once, and as many again in a window. Returns 0, or, with
-   * nothing taken, how long to wait until they fit. More bytes than `max` take all of it: else they would never fit.
+   * Takes bytes from the allowance of a sender who may send `max` at once, and as many again in a window. Returns 0 or, with nothing
+   * taken, how long to wait until they fit. More than `max` bytes take all of it: otherwise they would never fit.
    */
   take(sender: string, bytes: number, limit: Pick<RateLimit, 'max' | 'windowMs'>): number;
 };
 
 /** `clock` is in ms and never set back. */
 export function createByteAllowance(clock = () => performance.now()): ByteAllowance {
-  /** When each allowance is full again. Who sent nothing for the longest time comes first. */
+  /** When each allowance is full again. The sender who has been silent for the longest time comes first. */
   const fullAtMs = new Map<string, number>();
 
   return {
@@ -33,7 +33,7 @@ export function createByteAllowance(clock = () => performance.now()): ByteAllowa
       if (waitMs > 0) return waitMs;
       fullAtMs.delete(sender);
       fullAtMs.set(sender, fullMs);
-      // Against so many addresses within a minute limits by address cannot help.
+      // Limits by address cannot help against so many addresses within a minute.
       if (fullAtMs.size > addressAllowances.keptMax) fullAtMs.delete(fullAtMs.keys().next().value as string);
       return 0;
     },
@@ -44,11 +44,11 @@ export function createByteAllowance(clock = () => performance.now()): ByteAllowa
 export type AllowanceRule = (exchange: Exchange, bytes: number) => Taken;
 type Taken = { readonly limit: 'collect_address' | 'address' | 'app_bytes'; readonly waitMs: number };
 
-/** Most bodies: made once, since each single event asks. */
+/** The result for most bodies, made once, since it is needed for every event. */
 const nothingTaken: Taken = { limit: 'address', waitMs: 0 };
 
-/** What endpoints of servers need besides. */
-export type ForStrangers = { readonly largeBodies: AllowanceRule };
+/** What the endpoints for servers need besides. */
+export type LargeBodyOptions = { readonly largeBodies: AllowanceRule };
 
 /** The rule for the client library's endpoint: all bodies count. */
 export function everyBody(bytesMax: number): AllowanceRule {
@@ -57,10 +57,10 @@ export function everyBody(bytesMax: number): AllowanceRule {
 }
 
 /**
- * The rule for the endpoints of servers together. A small body that is not compressed costs its sender as much as the service,
- * and comes up to 25,000 times a second, so it does not count. A body with a good write key or token of an import takes from the
- * allowance of that environment, whichever one it is about: as many bytes as the environment may have stored. So an address that
- * many share holds up nobody with a key, and nobody gets more by a key of their own.
+ * The rule for all endpoints for servers. A small uncompressed body costs its sender as much as the service, and comes up to 25,000 times a
+ * second, so it does not count. A body with a valid write key or import token takes from the allowance of that key's environment,
+ * whichever one its records name: as many bytes as the environment may have stored. So senders with a key are not held up by others
+ * behind their address, and nobody gets more by a key of their own.
  */
 export function largeBodiesOfServers(
   bytesMax: number,
@@ -104,7 +104,7 @@ function takeOfAddress(bytesMax: number): (exchange: Exchange, bytes: number) =>
   return ({ address }, bytes) => allowance.take(networkOf(address), bytes, limit);
 }
 
-/** Takes the bodies of an endpoint for strangers, and refuses those beyond the allowance of their sender. */
+/** Passes on the bodies of an endpoint, and refuses those beyond the allowance of their sender. */
 export function withinAllowance(endpoint: string, rule: AllowanceRule, take: TakeBody): TakeBody {
   return (exchange, body, owned) => {
     const { limit, waitMs } = rule(exchange, body.length);

@@ -1,5 +1,5 @@
-// Whether a certificate of a deletion is genuine, for whoever has one: without signing in. It says nothing that the certificate does not
-// say, and costs milliseconds, in turns by the network of who asks.
+// Whether a certificate of a deletion is genuine, for anybody who has one, without signing in. It reveals nothing that is not in the
+// certificate, and costs milliseconds; networks take turns.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { administrationAnswers as answers } from '../../contract/administration-answers.js';
@@ -33,7 +33,7 @@ export function certificateCheckRoute({ redis, clickhouse, log }: CertificateChe
         id: 'checkCertificate',
         tag: adminTags.open,
         summary: 'Whether a certificate of a deletion is genuine',
-        description: 'The body is the certificate as it came. For everybody, without credentials.',
+        description: 'The body is the certificate, unchanged. For everybody, without credentials.',
         anyBody: true,
         answer: answers.showVerified,
       },
@@ -45,7 +45,8 @@ export function certificateCheckRoute({ redis, clickhouse, log }: CertificateChe
         const text = bytes.toString('utf8');
         const work = async () => {
           const found = await places.within(holder, () => verifyOwn(redis, clickhouse, text));
-          if (found === 'busy') throw new Unavailable('Too many certificates at once: ask again in a while.');
+          if (found === 'busy')
+            throw new Unavailable('Too many certificates are being checked: try again later.');
           exchange.reply(200, JSON.stringify(found), [['Cache-Control', 'no-store']]);
         };
         attendOrRefuse(exchange, failingAdministration(log), work());

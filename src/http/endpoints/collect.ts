@@ -32,7 +32,7 @@ import { everyBody, withinAllowance } from './byte-allowance.js';
 
 export type CollectOptions = IngestOptions & {
   readonly paths: Paths;
-  /** The Event Visualizer's function; without it no pairing lives. */
+  /** The Event Visualizer's function; without it no pairing is live. */
   readonly onCollected?: OnCollected;
   /** Bytes that an address may send in a minute, to this process. */
   readonly addressBytesMax: number;
@@ -51,24 +51,24 @@ export function collectRoutes(options: CollectOptions): Route[] {
     readJsonBody(exchange, bodies.collectBytesMax, take, typesOfBrowsers);
   }
 
-  function proceed(exchange: Exchange, entered: Admitted): void {
-    const { document, environment, ingestion, receivedMs } = entered;
+  function proceed(exchange: Exchange, admitted: Admitted): void {
+    const { document, environment, ingestion, receivedMs } = admitted;
     if (!isAllowedOrigin(environment.origins, exchange.framing.origin))
-      return admission.refuseAndNote(exchange, notFromThisOrigin, entered);
+      return admission.refuseAndNote(exchange, notFromThisOrigin, admitted);
     const { limitKeys, suppressions } = ingestion;
     const preparing = prepareMessages(document, { environment, limitKeys, suppressions, receivedMs });
-    if (!document.isLarge) return conclude(exchange, entered, atOnce(preparing));
+    if (!document.isLarge) return conclude(exchange, admitted, atOnce(preparing));
     const steps = function* (): Steps<void> {
-      conclude(exchange, entered, yield* preparing);
+      conclude(exchange, admitted, yield* preparing);
     };
     runInSlices(exchange, steps());
   }
 
-  function conclude(exchange: Exchange, entered: Admitted, prepared: PreparedMessages | Rejection): void {
-    const { document, environment, ingestion } = entered;
-    if ('code' in prepared) return admission.refuseAndNote(exchange, prepared, entered);
-    admission.noteIgnored(exchange, entered, prepared.ignored);
-    if (prepared.errors.length > 0) admission.noteElements(entered, prepared.errors, prepared.messages);
+  function conclude(exchange: Exchange, admitted: Admitted, prepared: PreparedMessages | Rejection): void {
+    const { document, environment, ingestion } = admitted;
+    if ('code' in prepared) return admission.refuseAndNote(exchange, prepared, admitted);
+    admission.noteIgnored(exchange, admitted, prepared.ignored);
+    if (prepared.errors.length > 0) admission.noteElements(admitted, prepared.errors, prepared.messages);
     const request = { pairing: pairingOf(document.value), prepared, environment };
     if (prepared.accepted.length === 0) return answer(exchange, request, []);
     const settle = (results: readonly CommitResult[]) => exchange.run(answer, exchange, request, results);
@@ -77,7 +77,7 @@ export function collectRoutes(options: CollectOptions): Route[] {
 
   function answer(exchange: Exchange, request: Request, results: readonly CommitResult[]): void {
     const { prepared, environment } = request;
-    // The groups go in one commit: if one is not answered, none is.
+    // The groups go into one commit: if one is not answered, none is.
     for (const result of results) {
       if (result.kind === 'failed') return exchange.fail(result.fault);
       if (result.kind === 'overloaded' || result.kind === 'unknown') {
@@ -90,17 +90,17 @@ export function collectRoutes(options: CollectOptions): Route[] {
     admission.countRecords(appId, { ...outcomes, errors, mendings });
     for (const [limit, count] of limited) admission.countLimited(appId, limit, count, count);
 
-    const reply = (lives: boolean) => {
-      const body = lives ? { messages: answers } : { messages: answers, pairing: 'ended' };
+    const reply = (isLive: boolean) => {
+      const body = isLive ? { messages: answers } : { messages: answers, pairing: 'ended' };
       exchange.reply(200, JSON.stringify(body));
     };
     if (request.pairing === undefined) return reply(true);
     const { messages } = prepared;
-    exchange.attend(lives(request.pairing, { appId, messages, answers }).then(reply));
+    exchange.attend(isPairingLive(request.pairing, { appId, messages, answers }).then(reply));
   }
 
-  /** Whether a pairing lives, as far as that is known; what is stored does not depend on it. */
-  async function lives(pairing: string, collected: Omit<Parameters<OnCollected>[0], 'pairing'>) {
+  /** Whether a pairing is live, as far as that is known; what is stored does not depend on it. */
+  async function isPairingLive(pairing: string, collected: Omit<Parameters<OnCollected>[0], 'pairing'>) {
     const { onCollected } = options;
     if (onCollected === undefined || pairing.length > lengths.pairingMax) return false;
     try {
@@ -128,7 +128,7 @@ type Request = {
   readonly environment: LiveEnvironment;
 };
 
-/** If it is not a text, it counts as an unknown field. */
+/** The pairing of a request; if it is not a text, it counts as an unknown field. */
 function pairingOf(value: unknown): string | undefined {
   const { pairing } = value as { pairing?: unknown };
   return typeof pairing === 'string' ? pairing : undefined;

@@ -43,7 +43,7 @@ export type StatusOptions = {
   readonly redis: Redis;
   /** Has the evidence of single users. */
   readonly clickhouse: ClickHouseClient;
-  /** Where its queries take turns. */
+  /** In which its queries take turns. */
   readonly queries: Places;
   /** Has the deployment's secret, for keyed hashes; undefined until it was read from Redis. */
   readonly submission: () => { readonly secret: string } | undefined;
@@ -88,7 +88,7 @@ const idParameter = inPath('deletion_request_id', '5f0c3a52-3a6e-4a5e-9d0b-0e6f6
 const listDoc = underToken({
   id: 'listDeletions',
   summary: "The account's deletions, the newest first",
-  description: `At most ${deletions.listedMax} a page. A page may be empty although others follow: it looks at ${deletions.listLookedAtMax} requests at most. An empty parameter is not given. Counts as a status request.`,
+  description: `At most ${deletions.listedMax} a page. A page may be empty although others follow, since it looks at no more than ${deletions.listLookedAtMax} requests. An empty parameter counts as absent. Counts as a status request.`,
   parameters: [
     {
       name: 'state',
@@ -118,8 +118,8 @@ const statusDoc = underToken({
 
 const usersDoc = underToken({
   id: 'listDeletedUsers',
-  summary: 'What was found of each user, by place in the submitted list',
-  description: `For 30 days from the count on, once the deletion is complete. It names no user. At most ${evidence.usersPerPage} a page. Counts as a status request.`,
+  summary: 'What was found of each user, by position in the submitted list',
+  description: `For 30 days after the count, once the deletion is complete. It names no user. At most ${evidence.usersPerPage} a page. Counts as a status request.`,
   parameters: [idParameter, cursorParameter],
   answers: { 200: { description: 'A page.', content: json(ref('DeletionUsers')) } },
   refuses: ['invalid_parameter', 'not_found', 'still_pending', 'no_longer_kept', 'unknown'],
@@ -128,7 +128,7 @@ const usersDoc = underToken({
 const lookupDoc = withUsers({
   id: 'lookUpDeletedUsers',
   summary: 'What was found of users whom you name',
-  description: `For 30 days from the count on, once the deletion is complete. Identities are similar if they are the same in lower case, letter by letter as Unicode maps them, and without blanks (spaces, tabs, line breaks) around them. Counts as a status request.`,
+  description: `For 30 days after the count, once the deletion is complete. Identities are similar if they are the same in lower case, mapped letter by letter as in Unicode, and without surrounding blanks (spaces, tabs, line breaks). Counts as a status request.`,
   parameters: [idParameter],
   body: json(ref('DeletionLookup')),
   answers: {
@@ -205,7 +205,7 @@ function users(options: StatusOptions, exchange: Exchange, req: HttpRequest): vo
       listEvidence(options.clickhouse, request.deletion_request_id, Number(cursor)),
     );
     if (page === 'busy') return refuse(exchange, 'overloaded', tooManyQueries);
-    // ClickHouse may have been replaced by one that never had it.
+    // ClickHouse may have been replaced by one that never had the evidence.
     if (page.users.length === 0 && cursor === '0') return refuseOver(exchange);
     const { users: listed, next } = page;
     exchange.reply(
@@ -263,7 +263,7 @@ function certificate(options: StatusOptions, exchange: Exchange, req: HttpReques
   });
 }
 
-/** A parameter; an empty one is not given. */
+/** The value of a parameter; an empty one counts as absent. */
 function given(parameters: URLSearchParams, name: string): string | undefined {
   return parameters.get(name) || undefined;
 }

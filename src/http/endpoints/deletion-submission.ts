@@ -1,5 +1,5 @@
-// Submissions of deletions: under a token, or on ADMIN_PORT by a person who may delete users of the account. A dry run only says what
-// a deletion would find.
+// Submissions of deletions: with a token, or on ADMIN_PORT by a person who may delete users of the account. A dry run only says what a
+// deletion would find.
 
 import type { Caller } from '../../accounts/tokens.js';
 import { refusalOf, rightsElsewhere } from '../../admin/access.js';
@@ -68,7 +68,7 @@ export const submissions: WithUsers = {
   schema: deletionSchema,
 };
 
-/** Under a token. */
+/** For callers with a token. */
 export function deletionSubmissionRoute(options: SubmissionOptions): Route {
   return {
     method: 'post',
@@ -80,7 +80,7 @@ export function deletionSubmissionRoute(options: SubmissionOptions): Route {
         tag: deletionTag,
         summary: 'Delete users',
         description:
-          'Unknown users and repeats are fine. A deleted user who sends data again is a new user. With a reference a request whose answer was lost can be sent again without being carried out twice. With `suppress` the users are suppressed first; so they may be suppressed although the deletion is refused (409, 429 or 503). It is refused with 503 while records that were accepted before are not stored, since they may merge the users with others. With `dry_run` nobody is suppressed.',
+          'Unknown and repeated users are allowed. A deleted user who sends data again is a new user. With a reference, a request whose answer was lost can be sent again without being carried out twice. With `suppress` the users are suppressed first, so they may be suppressed although the deletion is refused (409, 429 or 503). It is refused with 503 while records that were accepted before are not stored yet, since those may merge the users with others. With `dry_run` nobody is suppressed.',
         body: json(ref('Deletion')),
         answers: {
           201: {
@@ -90,7 +90,7 @@ export function deletionSubmissionRoute(options: SubmissionOptions): Route {
           },
           200: {
             description:
-              'If you have submitted these users by this reference before: that request, with its status of now. With dry_run: what would be found.',
+              'If you submitted these users with this reference before: that request, with its current status. With dry_run: what would be found.',
             headers: ignoredHeader,
             content: json({ anyOf: [ref('DeletionSubmitted'), ref('DeletionPreview')] }),
           },
@@ -113,12 +113,12 @@ function submit(options: SubmissionOptions, exchange: Exchange): void {
   );
 }
 
-/** A caller, and the name under which the audit log has the submission. */
+/** A caller, with the name that the audit log gives the submission. */
 type Submitter = Caller & {
   readonly actor: Actor;
-  /** The case in which it is done. */
+  /** The case to which it belongs. */
   readonly caseId?: string;
-  /** Of a person: from how many users on another one has to confirm it. */
+  /** For a person: the number of users from which a second person has to confirm it. */
   readonly confirmFrom?: number;
 };
 
@@ -130,7 +130,7 @@ const deletionOfAccount = {
   ...deletionSchema,
   properties: {
     ...deletionSchema.properties,
-    case_id: { type: 'string', description: 'The open case in which it is done.' },
+    case_id: { type: 'string', description: 'The open case to which it belongs.' },
   },
 };
 
@@ -144,13 +144,13 @@ export function accountDeletionRoute(options: SubmissionOptions, callers: AdminC
         id: 'submitDeletionOfAccount',
         tag: adminTag,
         summary: 'Submit a deletion',
-        description: `As the deletion API takes it, without an API key. ${rolesText(rightsElsewhere.submitDeletion)}`,
+        description: `As in the deletion API, without an API key. ${rolesText(rightsElsewhere.submitDeletion)}`,
         parameters: [inPath('account_id')],
         body: json(deletionOfAccount),
         answers: {
           201: { description: 'It is stored.', content: json(deletionSubmittedSchema) },
           202: {
-            description: 'Another person has to submit the same list first, as the account wants it.',
+            description: 'The account requires a second person, who has to submit the same list.',
             content: json(deletionProposedSchema),
           },
         },
@@ -205,7 +205,7 @@ async function submitterFor(
   const main = [...environments.values()].find((each) => each.main && each.account_id === accountId);
   if (refusal !== undefined || main === undefined)
     return (exchange) => refuse(exchange, 'not_possible', `there is no account ${accountId}`);
-  // No key is involved; who it was is in the audit log.
+  // No key is involved; the audit log says who it was.
   const submittedBy = caller.actor.kind as Submitter['submittedBy'];
   const { confirm_from: confirmFrom } = accounts.get(accountId) ?? {};
   return {
@@ -259,9 +259,9 @@ async function acceptSubmission(
 }
 
 const tooManyProposals =
-  'The account has too many deletions that wait for a second person: withdraw one first';
+  'too many deletions of this account are waiting for a second person: withdraw one first';
 
-/** Whether a second person has to confirm a deletion, or is just doing so. A proposal leaves a line in the audit log. */
+/** Whether a second person has to confirm a deletion, or is confirming it now. A proposal leaves a line in the audit log. */
 async function secondPersonFor(
   { audit, redis }: SubmissionOptions,
   { secret }: SubmitOptions,
@@ -293,15 +293,15 @@ async function secondPersonFor(
 const whyTooMany = {
   too_many: 'The account has too many pending deletion requests.',
   too_heavy:
-    'The pending deletion requests of the account name as many users as they may: submit it when some are complete.',
+    'The pending deletion requests of the account already name the maximum number of users: submit it again when some are complete.',
   erased_lately: 'The account has asked for rows to be erased at once within the last hour.',
-  full: 'The pending deletion requests of all accounts name as many users as they may: submit it when some are complete.',
+  full: 'The pending deletion requests of all accounts already name the maximum number of users: submit it again when some are complete.',
 };
 
 const notSuppressed =
-  'No deletion was stored. The named users are suppressed, those merged with them perhaps not yet: records that were accepted before are not stored yet. Send it again, or without suppress.';
+  'No deletion was stored. The named users are suppressed, but perhaps not those merged with them: records that were accepted before are not stored yet. Send the request again, or send it without suppress.';
 
-/** Answers what a deletion would find, under the audit log: it says which users have rows. */
+/** Answers with what a deletion would find. It reveals which users have rows, so it leaves a line in the audit log. */
 async function answerPreview(
   { audit, previews, log }: SubmissionOptions,
   exchange: Exchange,
@@ -336,9 +336,9 @@ async function answerPreview(
   );
   if (typeof preview === 'string') return refuse(exchange, 'overloaded', whyNoPreview[preview]);
   const { found, usersFound, unclear } = preview;
-  const places = new Map(list.map((target, place) => [target, place]));
+  const positions = new Map(list.map((target, position) => [target, position]));
   const listed = unclear.map(({ target, rows, similar }) => ({
-    place: places.get(target) ?? 0,
+    place: positions.get(target) ?? 0,
     found: rows !== '0',
     rows: Number(rows),
     similar,
@@ -364,7 +364,7 @@ const whyNoPreview = {
   failed: 'Nothing was stored: the users could not be looked up.',
 };
 
-/** Stores a request under the audit log. Its line counts the users and names none. */
+/** Stores a request, with a line in the audit log that counts the users and names none. */
 function submitAudited(
   { audit }: SubmissionOptions,
   { submission, suppression }: { readonly submission: SubmitOptions; readonly suppression: SuppressOptions },

@@ -27,7 +27,7 @@ export function deletionRoutes(options: DeletionApiOptions): Route[] {
           id: 'createToken',
           tag: deletionTag,
           summary: 'Get an access token',
-          description: `Good for ${deletions.tokenMsMax / 60_000} minutes. It ends earlier only when the API key is revoked, replaced or expired, or when the environment stops being main. After twenty failures a minute from one address further failures are answered 429; a right key gets its token whatever came before. A key may have ${deletions.liveTokensPerKeyMax} live tokens, and an account ${deletions.tokensPerAccountMax}; beyond that a new one is refused until one of them ends.`,
+          description: `Valid for ${deletions.tokenMsMax / 60_000} minutes. It ends earlier only when the API key is revoked, replaced or expired, or when the environment is no longer the main one. After twenty failures a minute from one address further failures are answered 429; a correct key always gets its token. A key may have ${deletions.liveTokensPerKeyMax} live tokens, and an account ${deletions.tokensPerAccountMax}; beyond that a new one is refused until one of them ends.`,
           security: [{ apiKey: [] }],
           answers: { 200: { description: 'The token.', content: json(ref('Token')) } },
           refuses: ['unknown'],

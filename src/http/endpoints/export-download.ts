@@ -1,5 +1,4 @@
-// Sends an export: the users' records, while they are read, as lines that are compressed for a client that takes it, or as an archive
-// to read.
+// Sends an export: the users' records, while they are read, as lines, compressed if the client accepts that, or as an archive for people.
 
 import { pipeline } from 'node:stream';
 import { createGzip } from 'node:zlib';
@@ -28,13 +27,13 @@ export type Wanted = {
 export type SendOptions = Wanted & {
   /** Whether the reader takes lines compressed. */
   readonly gzip: boolean;
-  /** Calls `stop` when the reader, who may be signed out or lose the key meanwhile, may no longer read the export. */
+  /** Calls `stop` when the reader may no longer read the export, having signed out or lost the key meanwhile. */
   readonly watch: (stop: () => void) => () => void;
 };
 
 /**
- * Sends an export; settles with the number of records. The answer begins with the first lines, so whatever fails before them is
- * still answered with its status. What fails later cuts the answer off.
+ * Sends an export; settles with the number of records. The answer begins with the first lines: what fails before them is answered with its
+ * own status, what fails later cuts the answer off.
  */
 export async function sendExport(
   reading: ReadOptions,
@@ -58,7 +57,7 @@ export async function sendExport(
     format === 'zip'
       ? archiveOf(lines, { times, environments: await namesOfEnvironments(reading.redis) })
       : bytesOf(lines);
-  // A reader who takes nothing now is not waited for.
+  // A reader who is not reading would be waited for.
   download.signal.addEventListener('abort', () => stream?.cutOff(), { once: true });
   const endWatch = watch(download.abort);
   try {
@@ -84,13 +83,13 @@ export async function sendExport(
     throw isBroken ? new DownloadBroken() : error;
   } finally {
     endWatch();
-    // An archive may wait for its reader.
+    // The archive may still be waiting for its reader.
     await lines.return(undefined);
     await all.return(undefined);
   }
 }
 
-/** The client is gone, or the download took too long; it may be so before the answer begins. */
+/** The client is gone, or the download took too long, perhaps before the answer began. */
 export class DownloadBroken extends Unavailable {
   override readonly toCallers = 'The export cannot be read now.';
 }
@@ -109,7 +108,7 @@ async function* startingWith(first: Buffer, others: AsyncIterable<Buffer>): Asyn
 async function* compressed(pieces: AsyncGenerator<Buffer>): AsyncGenerator<Buffer> {
   // The fastest level: CPU is scarcer than the bandwidth of a download.
   const gzip = createGzip({ level: 1 });
-  // An error of the pieces is also one of what they are compressed to.
+  // `pipeline` passes an error of the pieces on to `gzip`.
   pipeline(pieces, gzip, () => undefined);
   for await (const bytes of gzip) yield bytes as Buffer;
 }
@@ -141,14 +140,14 @@ export function wantedOf(query: string): Wanted | Rejection {
   const asked = parameters.getAll('format').join() || 'ndjson';
   const format = exportFormats.find((each) => each === asked);
   if (format === undefined)
-    return rejection('invalid_parameter', `format is one of: ${exportFormats.join(', ')}.`, 'format');
+    return rejection('invalid_parameter', `format must be one of: ${exportFormats.join(', ')}.`, 'format');
   const times = timesIn(parameters.get('zone') || 'UTC');
   if (times === undefined)
-    return rejection('invalid_parameter', 'zone is a time zone such as Europe/Rome.', 'zone');
+    return rejection('invalid_parameter', 'zone must be a time zone such as Europe/Rome.', 'zone');
   return { format, times };
 }
 
-/** Whether a client names gzip, and not only to refuse it. */
+/** Whether a client names gzip, other than to refuse it. */
 export function acceptsGzip(header: string): boolean {
   return header
     .split(',')

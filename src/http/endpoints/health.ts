@@ -5,7 +5,7 @@ import { liveSchema, readySchema } from '../../contract/answers.js';
 import { documents, json, type OpenApiPart, ref } from '../openapi/document.js';
 import { type Route, withoutBody } from '../protocol/server.js';
 
-/** Whether the process can take records, and if it can take none, what is missing. */
+/** Whether the process can take records, and what is missing if it cannot. */
 export type Readiness = { readonly ready: boolean; readonly missing: readonly string[] };
 
 const tag = 'Health';

@@ -4,7 +4,7 @@ import { hashImportToken } from '../../accounts/import-tokens.js';
 import { rejection } from '../../contract/outcomes.js';
 import type { LiveEnvironment } from '../../registry/environments.js';
 
-/** The environment as it is for a request with this token; undefined if the token gives no allowance now. */
+/** The environment as a request with this token sees it; undefined if the token gives no allowance now. */
 export function withAllowance(
   environment: LiveEnvironment,
   token: string | undefined,
@@ -18,5 +18,5 @@ export function withAllowance(
 
 export const noAllowance = rejection(
   'unauthorized',
-  'Unauthorized: the token for imports is wrong, or its time is over.',
+  'Unauthorized: the token for imports is wrong or has expired.',
 );

@@ -1,5 +1,4 @@
-// The ingestion endpoints, one record or many: body → (plain events go a short way | admission → prepared group) → commit →
-// answer.
+// The ingestion endpoints, for one record or many: body → (short way of plain events | admission → prepared group) → commit → answer.
 
 import { bodies } from '../../contract/limits.js';
 import type { Rejection } from '../../contract/outcomes.js';
@@ -37,11 +36,11 @@ import {
   rejectionOf,
   repeatsHeader,
 } from './admission.js';
-import { type ForStrangers, withinAllowance } from './byte-allowance.js';
+import { type LargeBodyOptions, withinAllowance } from './byte-allowance.js';
 import { withAllowance } from './import-allowance.js';
 import { createWriteAccess, writeKeyGuard } from './write-access.js';
 
-export function ingestRoutes(options: IngestOptions & ForStrangers): Route[] {
+export function ingestRoutes(options: IngestOptions & LargeBodyOptions): Route[] {
   const doc = (kind: keyof typeof ingestDocs) => operation(ingestDocs[kind], admissionGuard, writeKeyGuard);
   return [
     { method: 'post', path: '/api/track', handle: ingest(eventKind, options), doc: doc('track') },
@@ -56,7 +55,7 @@ export function ingestRoutes(options: IngestOptions & ForStrangers): Route[] {
 }
 
 /** Makes the handler of the endpoint for records of this kind. */
-function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions & ForStrangers): Handler {
+function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions & LargeBodyOptions): Handler {
   const { environments } = options;
   const bytesMax = kind.bulk === undefined ? bodies.singleBytesMax : bodies.bulkBytesMax;
   const mayWrite = createWriteAccess(environments);
@@ -76,7 +75,7 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
     readJsonBody(exchange, bytesMax, take);
   }
 
-  /** The short way for plain requests. Returns false, and has done nothing, if this is not one of them. */
+  /** The short way for plain requests. Returns false, having done nothing, if the request is not one of them. */
   function receivePlain(exchange: Exchange, body: Buffer, owned: boolean): boolean {
     const ingestion = options.ingestion();
     if (ingestion === undefined) return false;
@@ -104,38 +103,38 @@ function ingest<T extends Checked>(kind: RecordKind<T>, options: IngestOptions &
     return tooLargeForOne ? tooLarge(bodies.singleBytesMax) : undefined;
   }
 
-  function proceed(exchange: Exchange, entered: Admitted): void {
-    const { document, environment, ingestion } = entered;
+  function proceed(exchange: Exchange, admitted: Admitted): void {
+    const { document, environment, ingestion } = admitted;
     const context: PrepareContext = {
       environment,
       limitKeys: ingestion.limitKeys,
       suppressions: ingestion.suppressions,
-      nowMs: entered.receivedMs,
+      nowMs: admitted.receivedMs,
       strictBulk: isSet(exchange.query, 'strict'),
     };
     if (!document.isLarge) {
-      admission.noteIgnored(exchange, entered, atOnce(ignoredOf(kind, document)));
-      return conclude(exchange, entered, prepare(kind, document, context));
+      admission.noteIgnored(exchange, admitted, atOnce(ignoredOf(kind, document)));
+      return conclude(exchange, admitted, prepare(kind, document, context));
     }
     const steps = function* (): Steps<void> {
-      admission.noteIgnored(exchange, entered, yield* ignoredOf(kind, document));
-      conclude(exchange, entered, yield* prepareLarge(kind, document, context));
+      admission.noteIgnored(exchange, admitted, yield* ignoredOf(kind, document));
+      conclude(exchange, admitted, yield* prepareLarge(kind, document, context));
     };
     runInSlices(exchange, steps());
   }
 
-  function conclude(exchange: Exchange, entered: Admitted, prepared: Prepared): void {
-    const { environment, ingestion } = entered;
+  function conclude(exchange: Exchange, admitted: Admitted, prepared: Prepared): void {
+    const { environment, ingestion } = admitted;
     if (prepared.kind === 'refused') {
       const { reason, errors } = prepared;
-      // An import asks by an empty list whether its records would be taken: no record was refused.
+      // An import checks with an empty list whether its records would be taken: no record was refused.
       const isEmpty = reason.code === 'empty' && reason.field === kind.bulk?.field;
       if (isEmpty && isSet(exchange.query, 'check')) return exchange.refuse(reason);
-      if (errors === undefined) return admission.refuseAndNote(exchange, reason, entered);
-      admission.noteElements(entered, errors, elementsOf(entered));
+      if (errors === undefined) return admission.refuseAndNote(exchange, reason, admitted);
+      admission.noteElements(admitted, errors, elementsOf(admitted));
       return admission.refuse(exchange, reason, { accepted: 0, rejected: errors.length, errors });
     }
-    if (prepared.errors.length > 0) admission.noteElements(entered, prepared.errors, elementsOf(entered));
+    if (prepared.errors.length > 0) admission.noteElements(admitted, prepared.errors, elementsOf(admitted));
     submit(exchange, prepared, environment, ingestion);
   }
 

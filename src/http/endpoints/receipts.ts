@@ -1,5 +1,5 @@
-// POST /api/v1/receipts: what has become of records, by their idempotency keys. Only callers with a write key of the environment are
-// told: they have sent the records. A record of a suppressed user is answered for like any other, as where it was sent.
+// POST /api/v1/receipts: what has become of records, by their idempotency keys. Only callers with a write key of the environment, who have
+// sent the records, get an answer. A record of a suppressed user is reported like any other, as when it was sent.
 
 import { type Receipt, receiptsAnswerSchema } from '../../contract/answers.js';
 import { bodies, counts, receipts, receiving } from '../../contract/limits.js';
@@ -24,10 +24,10 @@ import type { Route } from '../protocol/server.js';
 import { runInSlices } from '../protocol/slices.js';
 import { asUnauthorized, refuseUnauthorized } from '../protocol/unauthorized.js';
 import { appIdOf, findEnvironment, refuseNumericAppId } from './app-id.js';
-import { type ForStrangers, withinAllowance } from './byte-allowance.js';
+import { type LargeBodyOptions, withinAllowance } from './byte-allowance.js';
 import { needsWriteKey, type WriteAccess, writeKeyChallenge } from './write-access.js';
 
-export type ReceiptsApiOptions = ForStrangers & {
+export type ReceiptsApiOptions = LargeBodyOptions & {
   readonly environments: Environments;
   /** Whether the caller has a write key of the environment. */
   readonly hasWriteKey: WriteAccess;
@@ -110,10 +110,10 @@ const later = rejection('overloaded', outcomes.overloaded.meaning);
 const noWriteKey = rejection('write_key_required', outcomes.write_key_required.meaning);
 const tooMany = rejection(
   'rate_limited',
-  `An environment may ask about ${receipts.keysPerSecondMax} keys a second.`,
+  `At most ${receipts.keysPerSecondMax} keys of an environment may be asked about in a second.`,
 );
 
-/** A write key, which has to exist. */
+/** The environment must have a write key, and the caller must send one. */
 const guard: Guard = {
   ...asUnauthorized,
   security: [{ writeKey: [] }, { writeKeyAsToken: [] }],
@@ -131,8 +131,8 @@ const doc = operation(
     tag: receiptsPart.tag.name,
     summary: 'What has become of records, by their idempotency keys',
     description: [
-      'With a write key of the environment, which must have one. Each key is answered for, in the order asked, also one that is asked twice; a record that came by several endpoints is known by its key alone.',
-      'A record of a suppressed user is answered for as if it were stored, as where it was sent.',
+      'With a write key of the environment, which must have one. Every key gets an answer, in the order asked, even one that is asked twice. A record is known by its key alone, whichever endpoint it came by.',
+      'A record of a suppressed user is reported as stored, as when it was sent.',
       `At most ${receipts.keysPerSecondMax} keys a second for each environment.`,
     ].join('\n\n'),
     body: json(ref('ReceiptsRequest')),

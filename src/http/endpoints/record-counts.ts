@@ -1,5 +1,5 @@
-// What became of the records of a request. All endpoints that take records count it here, in the same way: in the metrics of the
-// endpoint and, as far as no commit counts it, in the ledger of the environment.
+// What became of the records of a request. All endpoints that take records count it here, in the same way: in the endpoint's metrics and,
+// unless the commit counts it, in the environment's ledger.
 
 import type { Rejection } from '../../contract/outcomes.js';
 import type { Mending } from '../../ingest/mend.js';
@@ -28,7 +28,7 @@ export type RecordOutcomes = {
 
 export type RecordCounts = {
   countRecords(appId: string, outcomes: RecordOutcomes): void;
-  /** Counts one record that is stored: most requests. */
+  /** Counts one stored record, which most requests are. */
   countStored(): void;
   /** Counts what a limit had no room for. */
   countLimited(appId: string, limit: string, requests: number, records: number): void;

@@ -28,17 +28,17 @@ import {
   rejectionOf,
   repeatsHeader,
 } from './admission.js';
-import { type ForStrangers, withinAllowance } from './byte-allowance.js';
+import { type LargeBodyOptions, withinAllowance } from './byte-allowance.js';
 import { writeKeyGuard } from './write-access.js';
 
 export type SegmentOptions = IngestOptions &
-  ForStrangers & {
+  LargeBodyOptions & {
     /** Where pages reach this service. */
     readonly publicBaseUrl: string;
   };
 
 const endpoint = 'segment';
-/** What is below them is stored as properties. */
+/** The fields whose content is stored as properties. */
 const propertyFields: ReadonlySet<string> = new Set(['properties', 'traits', 'context']);
 /** What the libraries send besides their type; a page may only send headers that the preflight names. */
 const sentHeaders = ['Authorization', 'X-Retry-Count', 'AnonymousId'];
@@ -66,7 +66,7 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
 
   function route(path: string, type: SegmentType | undefined): Route {
     const bytesMax = type === undefined ? bodies.segmentBytesMax : bodies.singleBytesMax;
-    const proceed = (exchange: Exchange, entered: Admitted) => prepareAndSubmit(exchange, entered, type);
+    const proceed = (exchange: Exchange, admitted: Admitted) => prepareAndSubmit(exchange, admitted, type);
     const admission = createAdmission(endpoint, options, {
       list: { field: 'batch', recordsMax: counts.segmentMessagesMax },
       propertyFields,
@@ -79,7 +79,7 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
     return {
       method: 'post',
       path: `/v1/${path}`,
-      // Shorter names of the same are not in the document.
+      // Other names of the same endpoint are not in the document.
       ...(path === (type ?? 'batch') && { doc: operation(segmentDoc(path), admissionGuard, keyGuard) }),
       handle: (exchange) => {
         exchange.saysWhyAtTop = true;
@@ -89,10 +89,10 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
 
     function prepareAndSubmit(
       exchange: Exchange,
-      entered: Admitted,
+      admitted: Admitted,
       typeOfPath: SegmentType | undefined,
     ): void {
-      const { document, environment, ingestion, receivedMs } = entered;
+      const { document, environment, ingestion, receivedMs } = admitted;
       const { limitKeys, suppressions } = ingestion;
       const preparing = prepareSegment(document, typeOfPath, {
         environment,
@@ -100,35 +100,35 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
         suppressions,
         receivedMs,
       });
-      if (!document.isLarge) return submit(exchange, entered, typeOfPath, atOnce(preparing));
+      if (!document.isLarge) return submit(exchange, admitted, typeOfPath, atOnce(preparing));
       const steps = function* (): Steps<void> {
-        submit(exchange, entered, typeOfPath, yield* preparing);
+        submit(exchange, admitted, typeOfPath, yield* preparing);
       };
       runInSlices(exchange, steps());
     }
 
     function submit(
       exchange: Exchange,
-      entered: Admitted,
+      admitted: Admitted,
       typeOfPath: SegmentType | undefined,
       prepared: PreparedSegment,
     ): void {
-      const { document, environment, ingestion } = entered;
+      const { document, environment, ingestion } = admitted;
       if (prepared.kind === 'refused' && prepared.errors === undefined)
-        return admission.refuseAndNote(exchange, prepared.reason, entered);
+        return admission.refuseAndNote(exchange, prepared.reason, admitted);
       const { errors = [] } = prepared;
       const { value } = document as { value: { batch: readonly unknown[] } };
       if (errors.length > 0)
-        admission.noteElements(entered, errors, typeOfPath === undefined ? value.batch : [value]);
+        admission.noteElements(admitted, errors, typeOfPath === undefined ? value.batch : [value]);
       if (prepared.kind === 'refused') return answerRejected(exchange, admission, environment, errors);
       const settle = ([result]: readonly CommitResult[]) =>
-        exchange.run(answer, exchange, entered, prepared, result as CommitResult);
+        exchange.run(answer, exchange, admitted, prepared, result as CommitResult);
       ingestion.committerOf(environment.shard).submit(prepared.submission, settle);
     }
 
-    function answer(exchange: Exchange, entered: Admitted, prepared: Ready, result: CommitResult): void {
+    function answer(exchange: Exchange, admitted: Admitted, prepared: Ready, result: CommitResult): void {
       const { submission, recordsOf } = prepared;
-      const { environment } = entered;
+      const { environment } = admitted;
       switch (result.kind) {
         case 'committed':
           return acknowledge(exchange, admission, environment, prepared, result);
@@ -145,8 +145,8 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
   }
 
   /**
-   * Bad messages alone are answered 200 too, as Segment does: libraries send a request that is refused again and again, or end
-   * their program.
+   * A request with only bad messages is answered 200 too, as Segment does: libraries send a refused request again and again, or end their
+   * program.
    */
   function answerRejected(
     exchange: Exchange,
@@ -174,11 +174,11 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
   ): void {
     let [stored, repeated, suppressed, unjoined, at] = [0, 0, 0, 0, 0];
     for (const count of recordsOf) {
-      const its = letters.slice(at, at + count);
+      const ofMessage = letters.slice(at, at + count);
       at += count;
-      if (its.includes('s')) stored += 1;
-      else if (!/[ku]/.test(its)) repeated += 1;
-      for (const letter of its) {
+      if (ofMessage.includes('s')) stored += 1;
+      else if (!/[ku]/.test(ofMessage)) repeated += 1;
+      for (const letter of ofMessage) {
         if (letter === 'k' || letter === 'u') suppressed += 1;
         if (letter === 'u') unjoined += 1;
       }

@@ -68,7 +68,7 @@ export type SignInOptions = {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** What a request tells besides its body; read before the handler returns. */
+/** What a request says besides its body; read before the handler returns. */
 type Request = {
   readonly exchange: Exchange;
   readonly address: string;
@@ -274,7 +274,7 @@ const signIn: Open = async (options, request, fields) => {
     if (!isRight) return void refuseWrong(request.exchange);
     const code = fields.code === undefined ? undefined : textOf(fields, 'code');
     if (person.second_factor !== undefined && code === undefined)
-      return void refuseWrong(request.exchange, 'A code of the second factor is needed.', 'needed');
+      return void refuseWrong(request.exchange, 'A code from your second factor is needed.', 'needed');
     if (!(await hasRightCode(options, person, code)))
       return void refuseWrong(request.exchange, 'This code is wrong or was used before.', 'wrong');
     await forgiveAttempt(redis, attempt);
@@ -370,7 +370,7 @@ async function replaceSecondFactor({ redis }: SignInOptions, person: Person, nex
   return { second_factor: next !== undefined };
 }
 
-/** Does what needs the password again, so that an open browser does not suffice. */
+/** Does work that needs the password again, so that an open browser does not suffice. */
 async function withPassword(
   options: SignInOptions,
   request: Request,
@@ -394,10 +394,12 @@ async function withPassword(
   });
 }
 
-/** People of the provider have no password here that could be changed. */
+/** People who sign in with a provider have no password here. */
 function requirePassword({ password }: Person): void {
   if (password === undefined)
-    throw new AdministrationError('you sign in by your provider: password and second factor are there');
+    throw new AdministrationError(
+      'you sign in with your provider, which keeps your password and second factor',
+    );
 }
 
 /** Uses the code up; true if the person has no second factor. */
@@ -406,7 +408,7 @@ async function hasRightCode(options: SignInOptions, person: Person, code = ''): 
   if (factor === undefined) return true;
   const next = useCode(factor, code, now(options));
   if (next === undefined) return false;
-  // Of two who use the same code at once, one finds it used.
+  // If the same code is used twice at once, one of the two finds it used.
   return (await changeSecondFactor(options.redis, person.person_id, factor, next)) !== undefined;
 }
 
@@ -432,7 +434,7 @@ async function sessionView(redis: Redis, person: Person, session: Session) {
   return { person: view, session_id: session.id, ends_at: session.ends_at };
 }
 
-/** A cookie that no script reads, and that is sent from pages of ours only. */
+/** A cookie that no script can read, and that only our own pages send. */
 export function cookieOf(
   { isSecure }: Pick<SignInOptions, 'isSecure'>,
   name: string,
@@ -449,7 +451,7 @@ export function cookieOf(
   return ['Set-Cookie', [`${name}=${value}`, ...attributes].join('; ')] as const;
 }
 
-/** Under the name of the person whom it is about. A request that was answered by then did nothing. */
+/** Does work with a line in the audit log, in the person's own name. Without a result the request was refused. */
 function underAudit(
   { audit }: SignInOptions,
   person: Person,
@@ -472,7 +474,7 @@ function underAudit(
 
 function refuseWrong(
   exchange: Exchange,
-  message = 'E-mail or password is wrong.',
+  message = 'The e-mail address or the password is wrong.',
   secondFactor?: 'needed' | 'wrong',
 ): void {
   const more = secondFactor === undefined ? {} : { second_factor: secondFactor };
@@ -499,7 +501,7 @@ function now({ clock = Date.now }: SignInOptions): number {
 }
 
 const usedUp = 'This invitation was used, has ended, or was replaced by a later one. Ask for another one.';
-const overtaken = 'somebody has changed this at the same time: try again';
+const overtaken = 'somebody changed this at the same time: try again';
 
 function textOf(fields: Fields, name: string): string {
   const value = fields[name];
@@ -513,6 +515,6 @@ function newPasswordOf(fields: Fields, name: string): string {
   const { passwordLengthMin: min, passwordLengthMax: max } = bounds;
   const length = [...password].length;
   if (length < min || length > max)
-    throw new AdministrationError(`a password has ${min} to ${max} characters`);
+    throw new AdministrationError(`a password must have ${min} to ${max} characters`);
   return password;
 }

@@ -1,6 +1,5 @@
-// Single sign-on in a browser: the way to the provider, and the way back. Both are addresses that a browser navigates to, the
-// second one from the provider's page. So they check the host name and the cookie of the attempt: a sign-in must have begun in
-// the same browser.
+// Single sign-on in a browser: the way to the provider, and the way back. A browser navigates to both addresses, to the second one from the
+// provider's page. So they check the host name and the cookie of the attempt: the sign-in must have begun in the same browser.
 
 import type { HttpRequest } from 'uWebSockets.js';
 import { createHmac } from 'node:crypto';
@@ -40,29 +39,33 @@ export type SignOnOptions = SignInOptions & {
 const path = '/admin/v1/sign_on';
 const returnPath = `${path}/return`;
 
-/** What the page of the sign-in says, by its address: `/?sign_on=…`. */
+/** What the sign-in page says, given by its address: `/?sign_on=…`. */
 type Refusal = 'provider' | 'again' | 'not_in' | 'unavailable';
 
 export function signOnRoutes(options: SignOnOptions): Route[] {
   return [
-    { ...there, handle: (exchange, req) => begin(options, exchange, req) },
-    { ...back, handle: (exchange, req) => end(options, exchange, req) },
+    { ...wayThere, handle: (exchange, req) => begin(options, exchange, req) },
+    { ...wayBack, handle: (exchange, req) => end(options, exchange, req) },
   ];
 }
 
-const there = {
+const wayThere = {
   method: 'get' as const,
   path,
-  doc: docOf('beginSignOn', 'The way of a browser to the provider of single sign-on', []),
+  doc: docOf('beginSignOn', 'Sends a browser to the provider of single sign-on', []),
 };
-const back = {
+const wayBack = {
   method: 'get' as const,
   path: returnPath,
-  doc: docOf('endSignOn', 'The way back: begins a session, or says at /?sign_on= why not', ['code', 'state']),
+  doc: docOf(
+    'endSignOn',
+    'The way back from the provider: begins a session, or redirects to /?sign_on= with the reason why not',
+    ['code', 'state'],
+  ),
 };
 
-/** In the document of every deployment, also of one without a provider. */
-export const signOnDocs = [there, back];
+/** Part of every deployment's document, even without a provider. */
+export const signOnDocs = [wayThere, wayBack];
 
 function docOf(id: string, summary: string, parameters: readonly string[]): object {
   const schema = { type: 'string' };
@@ -72,7 +75,7 @@ function docOf(id: string, summary: string, parameters: readonly string[]): obje
     summary,
     description: 'For browsers, where `OIDC_ISSUER` is set.',
     parameters: parameters.map((name) => ({ name, in: 'query', schema })),
-    answers: { 302: { description: 'Where to go on.', headers: { Location: { schema } } } },
+    answers: { 302: { description: 'The next address.', headers: { Location: { schema } } } },
     refuses: ['forbidden'],
   });
 }
@@ -119,8 +122,8 @@ function end(options: SignOnOptions, exchange: Exchange, req: HttpRequest): void
 }
 
 /**
- * Under the audit log, by the address that the provider vouches for, or by the name that it has for somebody of whom it vouches for
- * none. Of strangers a network leaves only so many lines: everybody may be known to the provider.
+ * Lets a person in, with a line in the audit log under the address that the provider vouches for or, if it vouches for none, under its
+ * own name for the person. Refusals leave a limited number of lines per network, since the provider may know everybody.
  */
 async function enter(
   options: SignOnOptions,
@@ -162,7 +165,7 @@ async function enter(
   );
 }
 
-/** Whatever goes wrong leads back to the sign-in, which says it in words. */
+/** Whatever goes wrong leads back to the sign-in page, which explains it. */
 function answer(
   options: SignOnOptions,
   exchange: Exchange,

@@ -1,5 +1,5 @@
-// What all endpoints under tokens of the deletion API share: who calls, how often a token may ask, how a body is read, and how
-// an error is answered. A 401 of one endpoint has the same bytes for every cause.
+// What all endpoints that take the deletion API's tokens share: who calls, how often a token may ask, how a body is read, and how an error
+// is answered. A 401 of one endpoint has the same bytes for every cause.
 
 import {
   allowStatusRequest,
@@ -42,10 +42,10 @@ export type RequestLimit = {
   readonly retrySeconds: number;
 };
 
-/** A request under a token: `limit` is undefined where something else bounds the requests. */
+/** A request with a token: `limit` is undefined where something else bounds the requests. */
 export type Asked = FailingCalls & { readonly redis: Redis; readonly limit?: RequestLimit };
 
-/** A body of at most so many bytes, in which `list` names the users. The answer names what its schema does not know. */
+/** A body of at most `bytesMax` bytes whose field `list` names users. The answer names the fields that `schema` does not know. */
 export type WithUsers = {
   readonly bytesMax: number;
   readonly list: RecordList;
@@ -54,26 +54,26 @@ export type WithUsers = {
 
 export const statusRequests: RequestLimit = {
   allows: allowStatusRequest,
-  message: 'Too many status requests by this token.',
+  message: 'Too many status requests with this token.',
   retrySeconds: limitedRetrySeconds.statusRequests,
 };
 export const exportRequests: RequestLimit = {
   ...statusRequests,
-  message: 'Too many requests about exports by this token.',
+  message: 'Too many requests about exports with this token.',
 };
 export const suppressionRequests: RequestLimit = {
   allows: allowSuppressionRequest,
-  message: 'Too many suppressions by this token.',
+  message: 'Too many suppressions with this token.',
   retrySeconds: limitedRetrySeconds.suppressionRequests,
 };
 
-/** What is answered under credentials of the deletion API, and when Redis or ClickHouse fails (`answerOrFail`). */
+/** Needs credentials of the deletion API. Includes the refusals when Redis or ClickHouse fails (`answerOrFail`). */
 export const credentialsGuard: Guard = {
   ...asUnauthorized,
   refuses: ['unauthorized', 'rate_limited', 'overloaded'],
 };
 
-/** An access token, which may ask only so often: `answerForCaller` and `readFromCaller`. */
+/** Needs an access token, whose requests are limited: `answerForCaller` and `readFromCaller`. */
 export const tokenGuard: Guard = { ...credentialsGuard, security: [{ accessToken: [] }] };
 
 /** What can be wrong with one user that a request names. */
@@ -98,11 +98,11 @@ export const userListGuard: Guard = {
   ],
 };
 
-/** The parameter of lists that come in pages. */
+/** The parameter of lists that are answered in pages. */
 export const cursorParameter = {
   name: 'cursor',
   in: 'query',
-  description: 'The cursor of an answer: the page after it.',
+  description: 'The cursor of an earlier answer, to get the page after it.',
   schema: { type: 'string' },
 };
 
@@ -143,7 +143,7 @@ async function findCaller({ redis, limit }: Asked, accessToken: string): Promise
     refuse(exchange, 'rate_limited', limit.message, [['Retry-After', String(limit.retrySeconds)]]);
 }
 
-/** Goes on with the document once `lookup` has settled with who calls; it may also settle with how to refuse them. */
+/** Goes on with the document once `lookup` has settled with the caller, or refuses as `lookup` says. */
 export function readDocument<Who extends Caller>(
   exchange: Exchange,
   failing: FailingCalls,
@@ -168,7 +168,7 @@ export function readDocument<Who extends Caller>(
   });
 }
 
-/** A misspelt `supress` or `dryrun` would go unnoticed otherwise. */
+/** Otherwise a misspelt `supress` or `dryrun` would go unnoticed. */
 function nameIgnored(exchange: Exchange, known: ReadonlySet<string>, value: unknown): void {
   const ignored = noIgnoredFields();
   addIgnored(value, known, ignored);
@@ -209,7 +209,7 @@ export function unauthorized(exchange: Exchange): void {
   refuseUnauthorized(exchange, unauthorizedReason, 'Bearer realm="sluice"');
 }
 
-/** For a request of a token, which names an API key. */
+/** For a request for a token, which must carry an API key. */
 export function wrongApiKey(exchange: Exchange): void {
   refuseUnauthorized(exchange, unauthorizedReason, 'Basic realm="sluice"');
 }
@@ -218,7 +218,7 @@ const unauthorizedReason = rejection('unauthorized', 'Unauthorized: the credenti
 
 const requestIdForm = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-/** Whether a path may name a deletion or an export by this. */
+/** Whether this text has the form of a deletion's or an export's id. */
 export function isRequestId(text: string): boolean {
   return requestIdForm.test(text);
 }

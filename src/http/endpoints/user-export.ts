@@ -1,5 +1,5 @@
-// Exports of what is held about users: requesting one, its status, and its download. Access tokens, 401 and 404 are the ones of the
-// deletion API.
+// Exports of what is held about users: requesting one, its status, and its download. Access tokens, 401 and 404 are those of the deletion
+// API.
 
 import type { HttpRequest } from 'uWebSockets.js';
 import type { WatchAccess } from '../../accounts/access-watch.js';
@@ -88,21 +88,22 @@ const exportId = inPath('user_export_id', '7d1b9e64-0c57-4d8a-8f0e-3b1c2a4d5e6f'
 const formatParameter = {
   name: 'format',
   in: 'query',
-  description: `With zip an archive for the person whom it is about: pages of HTML, each with at most ${userExports.pageRecordsMax} records, and beside each the same as CSV and as lines of JSON. An archive that broke off cannot be opened.`,
+  description: `zip is an archive for the person whom it is about: HTML pages with at most ${userExports.pageRecordsMax} records each, and the same as CSV and as lines of JSON. An archive that broke off cannot be opened.`,
   schema: { type: 'string', enum: exportFormats, default: 'ndjson' },
 } as const;
 
 const zoneParameter = {
   name: 'zone',
   in: 'query',
-  description: 'The time zone of the times in an archive, such as Europe/Rome. The lines of JSON keep UTC.',
+  description:
+    'The time zone of the times in an archive, such as Europe/Rome. The lines of JSON are always in UTC.',
   schema: { type: 'string', default: 'UTC' },
 } as const;
 
 export const exportPart: OpenApiPart = {
   tag: {
     name: tag,
-    description: `Everything that is held about users, in all environments of the account: what a deletion at the same moment would delete. An export is there for ${userExports.keptMs / 3_600_000} hours, for the account that asked for it. A deletion of one of its users that is submitted later ends it.`,
+    description: `Everything that is held about users, in all environments of the account: what a deletion at the same moment would delete. An export is available for ${userExports.keptMs / 3_600_000} hours to the account that asked for it. If one of its users is deleted later, the export ends.`,
   },
   schemas: { Export: exportSchema, UserExport: userExportSchema, ExportLine: exportLineSchema },
 };
@@ -110,7 +111,7 @@ export const exportPart: OpenApiPart = {
 const submitDoc = withUsers({
   id: 'submitExport',
   summary: 'Ask what is held about users',
-  description: 'Every record acknowledged before belongs to it. Unknown users and repeats are fine.',
+  description: 'It contains every record acknowledged before. Unknown and repeated users are allowed.',
   body: json(ref('Export')),
   answers: {
     201: {
@@ -133,7 +134,7 @@ const statusDoc = underToken({
 const dataDoc = underToken({
   id: 'readExportData',
   summary: 'Read an export',
-  description: `Lines of JSON, read while they are sent. The lines of users come first, and the line of the kind end is the last; all others are in no order. A body without that line broke off: ask again. ${userExports.downloads.ofAccountMax} downloads of an account at a time, each for at most ${userExports.downloadMsMax / 60_000} minutes.`,
+  description: `Lines of JSON, read while they are sent. The lines of users come first and the line of the kind end comes last; all others are in no particular order. A body without the last line broke off: ask again. An account may have ${userExports.downloads.ofAccountMax} downloads at a time, each for at most ${userExports.downloadMsMax / 60_000} minutes.`,
   parameters: [
     exportId,
     formatParameter,
@@ -141,7 +142,7 @@ const dataDoc = underToken({
     {
       name: 'Accept-Encoding',
       in: 'header',
-      description: 'With gzip the lines are compressed.',
+      description: 'If it names gzip, the lines are compressed.',
       schema: { type: 'string' },
     },
   ],
@@ -150,7 +151,7 @@ const dataDoc = underToken({
       description: 'The lines, each of them an ExportLine.',
       headers: {
         'Content-Encoding': {
-          description: 'gzip if that was asked for.',
+          description: 'gzip if the client accepts it.',
           schema: { type: 'string', enum: ['gzip'] },
         },
       },
@@ -210,8 +211,8 @@ async function accept(
 
 const whyTooMany = {
   too_many:
-    'The account has too many exports, or they name too many users: each ends a day after it was asked for.',
-  full: 'The exports of all accounts name as many users as they may: ask again later.',
+    'The account has too many exports, or they name too many users: each ends a day after it was requested.',
+  full: 'The exports of all accounts already name the maximum number of users: try again later.',
 };
 
 function statusOf({ publicBaseUrl }: ExportApiOptions, id: string, complete: boolean) {
@@ -258,7 +259,7 @@ export function accountExportRoute(options: ExportApiOptions, callers: AdminCall
         id: 'readExportOfAccount',
         tag: adminTag,
         summary: 'Download an export that is complete',
-        description: `As the export API sends it. ${rolesText(mayRead)}`,
+        description: `As in the export API. ${rolesText(mayRead)}`,
         parameters: [inPath('user_export_id'), formatParameter, zoneParameter],
         answers: {
           200: {
@@ -302,7 +303,7 @@ export function accountExportRoute(options: ExportApiOptions, callers: AdminCall
 
 type Sending = SendOptions & { readonly appId?: string };
 
-/** Sends an export that is complete, under the audit log. */
+/** Sends an export that is complete, with a line in the audit log. */
 async function sendAudited(
   options: ExportApiOptions,
   exchange: Exchange,
@@ -316,7 +317,7 @@ async function sendAudited(
   }
   const download = await options.downloads.begin(request.account_id);
   if (download === undefined) return refuse(exchange, 'overloaded', 'Too many exports are being read.');
-  // It may have waited for its turn.
+  // The caller may have gone while the download waited for its turn.
   if (exchange.ended) return download.end();
   exchange.onGone(download.abort);
   try {
@@ -340,7 +341,7 @@ async function sendAudited(
   }
 }
 
-/** The deployment's, once it was read. */
+/** The deployment's epoch. Throws StateNotLoaded before it was read. */
 function epochOf(options: ExportApiOptions): string {
   const submission = options.submission();
   if (submission === undefined) throw new StateNotLoaded();

@@ -1,5 +1,5 @@
-// Suppressed users: a list to suppress or to free, whether users are suppressed, and how many are. Under the access tokens
-// of the deletion API, with its 401.
+// Suppressed users: a list to suppress or to free, whether users are suppressed, and how many are. With the access tokens and the 401 of
+// the deletion API.
 
 import type { Caller } from '../../accounts/tokens.js';
 import { suppressedSchema, suppressionLookupSchema, suppressionSchemas } from '../../contract/answers.js';
@@ -78,7 +78,7 @@ export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
     exchange.reply(200, JSON.stringify({ users: wish.targets.length, suppress: wish.suppress }));
   }
 
-  /** Under the audit log. Its line counts the users and names none. */
+  /** Leaves a line in the audit log that counts the users and names none. */
   function carryOut(
     { address, accountId, appId, keyId }: Submitter,
     { targets, suppress }: SuppressionWish,
@@ -149,7 +149,7 @@ export const suppressionPart: OpenApiPart = {
   tag: {
     name: tag,
     description:
-      'Keeps users out: what is sent about them is answered as if it was stored, and is not stored, by every endpoint and in every environment of the account. With the access tokens of user deletion.',
+      'Keeps users out: every endpoint answers what is sent about them as if it were stored, and does not store it, in every environment of the account. With the access tokens of user deletion.',
   },
   schemas: {
     Suppression: suppressionSchema,
@@ -164,7 +164,7 @@ export const suppressionPart: OpenApiPart = {
 const submitDoc = withUsers({
   id: 'suppressUsers',
   summary: 'Suppress users, or free them',
-  description: `It holds from the answer on: no record of these users that is sent later is stored, nor of the users that they are merged with at that time. An anonymous user who is identified as one of them later is suppressed by that. What is stored already stays: submit a deletion too. Freeing a user takes back every suppression that reaches this user, and so frees others that were suppressed for the same reason. May be repeated. ${suppressions.requestsPerSecondMax} requests a second per token.`,
+  description: `It holds from the answer on: records that are sent later about these users, or about the users with whom they are merged at that time, are not stored. An anonymous user who is identified as one of them later is suppressed too. What is already stored stays: submit a deletion as well. Freeing a user undoes every suppression that affects this user, and so frees others who were suppressed for the same reason. May be repeated. ${suppressions.requestsPerSecondMax} requests a second per token.`,
   body: json(ref('Suppression')),
   answers: { 200: { description: 'It holds.', headers: ignoredHeader, content: json(ref('Suppressed')) } },
   refuses: ['not_possible', 'unknown'],
@@ -174,7 +174,7 @@ const lookUpDoc = withUsers({
   id: 'lookUpSuppressions',
   summary: 'Whether users are suppressed',
   description:
-    'Names the users in the body, so that no proxy notes them as part of an address. Counts as a status request.',
+    'The users are in the body, so that no proxy logs them as part of an address. Counts as a status request.',
   body: json(ref('SuppressionLookup')),
   answers: {
     200: {
@@ -190,7 +190,7 @@ const showDoc = underToken({
   id: 'lookUpSuppression',
   summary: 'Whether a user is suppressed, or how many are',
   description:
-    'With identity, user_id or anonymous_id: whether records of this user are left out. Without: how many users are suppressed, and how many records were left out. A name in a query gets into the logs of proxies; the look-up by POST keeps it out of them.',
+    'With identity, user_id or anonymous_id: whether records of this user are left out. Without: how many users are suppressed, and how many records were left out. A name in a query appears in the logs of proxies; the look-up by POST avoids that.',
   parameters: ['identity', 'user_id', 'anonymous_id'].map((name) => ({
     name,
     in: 'query',

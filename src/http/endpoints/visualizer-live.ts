@@ -1,6 +1,6 @@
-// The administrators' side of the Event Visualizer: the WebSocket /visualizer/live on ADMIN_PORT. Within five seconds a
-// page sends a code, with ADMIN_TOKEN or for a person who is signed in to the console. Then it gets what that device sends, until
-// one of the two ends the pairing. A page that reads too slowly misses batches and is told how many messages it missed.
+// The administrators' side of the Event Visualizer: the WebSocket /visualizer/live on ADMIN_PORT. A page has five seconds to send a code,
+// with ADMIN_TOKEN or for a person who is signed in to the console. Then it gets what that device sends, until one of the two ends the
+// pairing. A page that reads too slowly misses batches and is told how many messages it missed.
 
 import type {
   HttpRequest,
@@ -69,13 +69,16 @@ const refusals = {
   wrong_token: [4401, 'This is not the ADMIN_TOKEN of this service.'],
   signed_out: [4401, 'Sign in to the console, or enter the ADMIN_TOKEN.'],
   forbidden: [4403, 'Your role does not let you watch what arrives. Enter the ADMIN_TOKEN.'],
-  wrong_code: [4404, 'No device waits with this code. A code is good for ten minutes; start pairing again.'],
-  full: [4429, 'People of your account watch on as many pages as they may. Close one of them.'],
+  wrong_code: [
+    4404,
+    'No device is waiting with this code. A code is valid for ten minutes; start pairing again.',
+  ],
+  full: [4429, 'Your account has the maximum number of open pages. Close one of them.'],
   limited: [4429, 'Too many wrong codes from this address. Wait a minute.'],
   late: [4408, 'Nothing was sent in time.'],
   unreadable: [1008, 'That was not understood.'],
   unavailable: [1013, 'The service cannot reach Redis now.'],
-  failed: [1011, 'The service met an error of its own.'],
+  failed: [1011, 'The service had an internal error.'],
 } as const;
 
 const endings = {
@@ -102,18 +105,18 @@ type Page = {
   missed: number;
   /** Whether it was told to disconnect. Its connection may stay open for a while. */
   isClosing: boolean;
-  /** It is paired, or gone. */
+  /** Called when the page is paired or gone. */
   readonly endUnpaired: () => void;
   readonly address: string;
   /** Where its wrong tokens and codes are counted. */
   readonly network: string;
-  /** Of a session of the console, which counts when the page sends no token. */
+  /** Of a console session, which is used if the page sends no token. */
   readonly cookie: string | undefined;
-  /** Ends the watch over the access of the person who looks on. */
+  /** Ends the watch over the access of the person at the page. */
   endWatch: (() => void) | undefined;
 };
 
-/** What the pages of an account take of this process: how many there are, and the bytes that they got in this second. */
+/** What the pages of an account use of this process: how many there are, and the bytes that they got in this second. */
 type Share = { readonly account: string; pages: number; bytes: number; sinceMs: number };
 
 /** The last message to a page that is disconnected. */
@@ -129,7 +132,7 @@ export function createLivePages(options: LiveOptions): LivePages {
   const countUnpaired = createUnpairedPages();
   const shares = new Map<string, Share>();
 
-  /** Work that goes on with a page. An error of ours disconnects only that page. */
+  /** Wraps work for a page, so that an error of ours disconnects only that page. */
   function guard<Args extends unknown[]>(page: Page, work: (...args: Args) => unknown) {
     const fail = (error: unknown) => {
       noteFault(log, path, error);
@@ -191,21 +194,19 @@ export function createLivePages(options: LiveOptions): LivePages {
 
   function message(socket: WebSocket<Page>, bytes: ArrayBuffer): unknown {
     const page = socket.getUserData();
-    // What was under way when the page was told to go, or has asked for the end already.
+    // It was under way when the page was told to disconnect, or asked for the end.
     if (isGone(page) || page.isEnding) return undefined;
-    const said = readMessage(bytes);
-    if (page.stage === 'new' && said?.kind === 'hello') {
+    const request = readMessage(bytes);
+    if (page.stage === 'new' && request?.kind === 'hello') {
       page.stage = 'asked';
       clearTimeout(page.timer);
-      return enter(page, said.token, said.code).catch((error: unknown) => {
+      return enter(page, request.token, request.code).catch((error: unknown) => {
         if (isOwnFault(error)) throw error;
         log.warn({ error: describeError(error) }, 'a page of the visualizer could not be paired');
         refuse(page, 'unavailable');
       });
     }
-    if (page.stage === 'live' && said?.kind === 'end') {
-      return end(page);
-    }
+    if (page.stage === 'live' && request?.kind === 'end') return end(page);
     return refuse(page, 'unreadable');
   }
 
@@ -234,12 +235,12 @@ export function createLivePages(options: LiveOptions): LivePages {
     const id = await findPairingIdByCode(redis, code);
     if (id === undefined) return wrong('code');
     const seen = watcher === undefined ? undefined : await readAppOfPairing(redis, id);
-    // Of another account's devices a person learns no more than of a code that there is not.
+    // For a person, a code of another account's device is answered like one that does not exist.
     if (watcher !== undefined && (seen === undefined || !watcher.maySee(seen))) return wrong('code');
     if (isGone(page)) return;
     if (watcher?.account !== undefined && !hasRoom(page, watcher.account)) return refuse(page, 'full');
-    // Listens first, so that nothing is missed that is shown because the code was entered. It may be shown before
-    // the page is told that it is paired.
+    // Listens first, so that nothing is missed that is shown because the code was entered. It may be shown before the page knows that
+    // it is paired.
     const leave = await channel.listen(
       id,
       guard(page, (shown: ChannelMessage) => show(page, shown)),
@@ -279,7 +280,7 @@ export function createLivePages(options: LiveOptions): LivePages {
     if (!sent) page.missed += shown.count;
   }
 
-  /** Counts a page for its account; false if that has as many as it may. */
+  /** Counts a page for its account; false if the account has the maximum already. */
   function hasRoom(page: Page, account: string): boolean {
     const share = shares.get(account) ?? { account, pages: 0, bytes: 0, sinceMs: 0 };
     if (share.pages >= visualizer.pagesOfAccountMax) return false;
@@ -289,10 +290,10 @@ export function createLivePages(options: LiveOptions): LivePages {
     return true;
   }
 
-  /** While Redis is away the page stays: the pairing may live on when Redis is back. */
+  /** While Redis is away the page stays: the pairing may still be live when Redis is back. */
   async function renew(page: Page, { id }: LivePairing): Promise<void> {
-    const lives = await renewPairing(redis, id).catch(() => true);
-    if (!lives) finish(page, 'expired');
+    const isLive = await renewPairing(redis, id).catch(() => true);
+    if (!isLive) finish(page, 'expired');
   }
 
   async function end(page: Page): Promise<void> {
@@ -347,7 +348,7 @@ function finish(page: Page, reason: keyof typeof endings): void {
   sendAndClose(page, endedCode, { type: 'ended', reason, message: endings[reason] });
 }
 
-/** Of a person who may no longer look on; what waits for a page that takes nothing is not sent any more. */
+/** For a person who may no longer watch: what still waits for a page that reads nothing is not sent. */
 function cutOff(page: Page): void {
   refuse(page, 'signed_out');
   if ((page.socket?.getBufferedAmount() ?? 0) > 0) page.socket?.close();
@@ -370,7 +371,7 @@ function isGone(page: Page): boolean {
   return page.stage === 'gone' || page.isClosing;
 }
 
-/** Whether the account's pages have not got as much as they may in this second. What is sent to all of them costs the service most. */
+/** Whether the account's pages may get this many bytes more in this second. Sending to all of them is the service's largest cost. */
 function mayGet({ share }: Page, bytes: number): boolean {
   if (share === undefined) return true;
   const nowMs = performance.now();

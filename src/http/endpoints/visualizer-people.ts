@@ -1,5 +1,5 @@
-// People of the console in the Event Visualizer: a person who may watch what arrives in an environment may watch its devices, too,
-// and leaves a line in the audit log.
+// People of the console in the Event Visualizer: a person who may watch what arrives in an environment may also watch its devices, and
+// leaves a line in the audit log.
 
 import { refusalOf } from '../../admin/access.js';
 import { commands } from '../../admin/commands.js';
@@ -10,12 +10,12 @@ import { findCaller } from './admin-caller.js';
 
 /** A person who is signed in. */
 export type Watcher = {
-  /** Whose pages have a share of the service; operators have all of it. */
+  /** The account whose share of the service the pages use; undefined for operators, who have all of it. */
   readonly account: string | undefined;
   /** Whether their role may watch at all. */
   readonly mayWatch: boolean;
   maySee(appId: string): boolean;
-  /** Begins to look on at a device of an environment that they may see. */
+  /** Does `work`, which begins to watch a device, with a line in the audit log. */
   underAudit<Result>(appId: string, work: () => Promise<Result>): Promise<Result>;
 };
 

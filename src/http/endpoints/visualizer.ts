@@ -90,11 +90,12 @@ function bodyOf(schema: object, example: object): object {
 const beginDoc = documented({
   id: 'beginPairing',
   summary: 'Begin a pairing',
-  description: `The device shows the code; an administrator enters it on the page within ${bounds.waitingMsMax / 60_000} minutes. Until the pairing ends, the device sends the secret as \`pairing\` with every batch. The pairing ends when it is stopped, when no page has been connected for a minute, and after ${bounds.liveMsMax / 3_600_000} hours. At most ${bounds.waitingPerAppMax} pairings of an environment and ${bounds.waitingPerAddressMax} of an address wait at a time. A device that has a secret already sends it along, and learns its code again or, when that pairing has ended, gets another one.`,
+  description: `The device shows the code; an administrator enters it on the page within ${bounds.waitingMsMax / 60_000} minutes. Until the pairing ends, the device sends the secret as \`pairing\` with every batch. The pairing ends when it is stopped, when no page has been connected for a minute, and after ${bounds.liveMsMax / 3_600_000} hours. At most ${bounds.waitingPerAppMax} pairings of an environment and ${bounds.waitingPerAddressMax} of an address may wait at a time. A device that already has a secret sends it along, and gets its code again or, if that pairing has ended, a new pairing.`,
   body: bodyOf(ref('PairingRequest'), { app_id: '1' }),
   answers: {
     200: {
-      description: 'The pairing of the secret still waits or lives. Its code is good for so long at least.',
+      description:
+        'The pairing of the secret is still waiting or live. Its code is valid for at least this long.',
       content: json(ref('Pairing'), {
         again: {
           summary: 'Asked for again',
@@ -103,7 +104,7 @@ const beginDoc = documented({
       }),
     },
     201: {
-      description: 'It waits for its code to be entered.',
+      description: 'Begun: it waits for its code to be entered.',
       content: json(ref('Pairing'), {
         begun: {
           summary: 'Begun',
@@ -118,7 +119,7 @@ const beginDoc = documented({
 const stopDoc = documented({
   id: 'stopPairing',
   summary: 'Stop a pairing',
-  description: 'The page is told. Answered alike whether there was such a pairing or not.',
+  description: 'The page is informed. The answer is the same whether or not there was such a pairing.',
   body: bodyOf(ref('PairingStop'), { app_id: '1', pairing: exampleSecret }),
   answers: { 200: { description: 'There is none now.', content: json(ref('Empty')) } },
   refuses: ['missing_field', 'invalid_type', 'overloaded'],
@@ -137,20 +138,20 @@ async function begin(
   const { pairing: former } = value;
   if (former !== undefined && typeof former !== 'string') return exchange.refuse(noText);
   const known = former === undefined ? undefined : await findPairing(redis, former, appId);
-  if (known !== undefined) return tell(exchange, 200, known);
+  if (known !== undefined) return answerPairing(exchange, 200, known);
   const secret = environments.deployment()?.secret;
   if (secret === undefined) return exchange.refuse(notLoaded);
   const begun = await beginPairing(redis, secret, appId, network);
   if (begun === 'full') return exchange.refuse(unavailable);
   if (begun === 'too_many') {
-    return exchange.refuse(rejection('rate_limited', 'Too many devices wait to be paired.'), {}, [
+    return exchange.refuse(rejection('rate_limited', 'Too many devices are waiting to be paired.'), {}, [
       ['Retry-After', String(limitedRetrySeconds.waitingPairings)],
     ]);
   }
-  tell(exchange, 201, begun);
+  answerPairing(exchange, 201, begun);
 }
 
-function tell(
+function answerPairing(
   exchange: Exchange,
   status: 200 | 201,
   { pairing, code, expiresInSeconds }: BegunPairing,
@@ -169,7 +170,7 @@ async function stop({ redis, channel }: PairingOptions, exchange: Exchange, fiel
   }
   const id = pairingIdOfSecret(pairing);
   if (id !== undefined && (await endPairing(redis, id, fields.appId))) {
-    // The page learns of it at its next renewal at the latest.
+    // Otherwise the page notices it at its next renewal.
     await channel.publish(id, { kind: 'ended', by: 'device' }).catch(() => undefined);
   }
   exchange.ok();

@@ -1,5 +1,5 @@
-// Who may write to an environment on the server endpoints: everybody, or only callers with one of its write keys, as HTTP Basic
-// credentials (app_id and key) or as a bearer token. Decided from memory: keys are known while Redis is away.
+// Who may write to an environment on the endpoints for servers: everybody, or only callers with one of its write keys, as HTTP Basic
+// credentials (app_id and key) or as a bearer token. Decided from memory, so keys are known even while Redis is away.
 
 import { rejection } from '../../contract/outcomes.js';
 import type { Environments, LiveEnvironment } from '../../registry/environments.js';
@@ -20,8 +20,8 @@ export function createWriteAccess(environments: Pick<Environments, 'ofWriteKey'>
 
 /** Makes the check of who has a write key. */
 export function createKeyCheck(environments: Pick<Environments, 'ofWriteKey'>): WriteAccess {
-  // To decode and hash a header takes 1.5 µs, to look up a known one 0.2. The headers of an environment are forgotten together
-  // with its copy in memory, that is, whenever anything in the registry changes.
+  // Decoding and hashing a header takes 1.5 µs, looking up a known one 0.2. The headers of an environment are dropped together with its
+  // copy in memory, that is, whenever anything in the registry changes.
   const accepted = new WeakMap<LiveEnvironment, Set<string>>();
 
   function hasKey(environment: LiveEnvironment, authorization: string): boolean {
@@ -36,7 +36,7 @@ export function createKeyCheck(environments: Pick<Environments, 'ofWriteKey'>): 
     const known = accepted.get(environment);
     if (known?.has(authorization)) return true;
     if (!hasKey(environment, authorization)) return false;
-    // One key has many headers: any number of spaces may stand before it.
+    // There are many headers for one key: any number of spaces may precede it.
     if (known === undefined || known.size >= writeAccess.headersKeptMax)
       accepted.set(environment, new Set([authorization]));
     else known.add(authorization);

@@ -11,14 +11,14 @@ import { inPath, json, type OpenApiPart, operation } from './document.js';
 
 export const adminTags = { commands: 'Administration', self: 'Own access', open: 'Sign-in' } as const;
 
-/** An operation of the administration, from the schemas of what it takes besides its path. */
+/** An operation of the administration: its texts, and the schemas of its fields besides those of its path. */
 export type AdminDoc = {
   readonly id: string;
   readonly tag: string;
   readonly summary: string;
   readonly description: string;
   readonly given?: Readonly<Record<string, Schema>>;
-  /** Any body, as it came. */
+  /** Whether it takes any body, unread. */
   readonly anyBody?: boolean;
   readonly answer: Schema;
 };
@@ -81,14 +81,14 @@ export const administrationPart: OpenApiPart = {
   tag: {
     name: adminTags.commands,
     description:
-      'For programs with `Authorization: Bearer ADMIN_TOKEN`, which may do everything, and for people who are signed in to the console, as far as their role allows: what is of another account is answered like what does not exist. Requests with a session other than GET carry the header `Sluice-Console: 1`, and come from a page of the console.',
+      'For programs with `Authorization: Bearer ADMIN_TOKEN`, which may do everything, and for people who are signed in to the console, as far as their role allows: things of another account are answered as if they did not exist. Requests with a session, except GET, must carry the header `Sluice-Console: 1` and come from a page of the console.',
   },
   securitySchemes: {
     adminToken: {
       type: 'http',
       scheme: 'bearer',
       description:
-        'The ADMIN_TOKEN of the deployment, or the key of a program (`program-keys create`), whose role counts.',
+        'The ADMIN_TOKEN of the deployment, or the key of a program (`program-keys create`), which has the rights of its role.',
     },
     session: {
       type: 'apiKey',

@@ -1,5 +1,5 @@
-// The part of the OpenAPI document about the client library: its script and the endpoint that it sends to. Adds
-// to the schemas what they leave to the checks in `ingest/`.
+// The part of the OpenAPI document about the client library: its script and the endpoint that it sends to. Adds to the schemas the rules
+// that `ingest/` checks.
 
 import { collectResultSchema } from '../../contract/answers.js';
 import {
@@ -38,7 +38,7 @@ export const collectPart: OpenApiPart = {
   tag: {
     name: tag,
     description:
-      'What the client library needs: its script, and the endpoint that takes what it gathers. Both are open to the pages of any site, unless an environment lists origins: every answer carries `Access-Control-Allow-Origin: *`, cookies and credentials are ignored.',
+      'What the client library needs: its script, and the endpoint that takes what it gathers. Both are open to the pages of any site, unless an environment lists origins: every answer carries `Access-Control-Allow-Origin: *`; cookies and credentials are ignored.',
   },
   schemas: {
     EventMessage: {
@@ -57,7 +57,7 @@ export const collectPart: OpenApiPart = {
       ...identifyMessageSchema,
       properties: { ...identifyMessageSchema.properties, ...messageFields },
       description:
-        'Merges the user_id, with all of its past and future activity, into the identity. The first identity of a user_id stands.',
+        'Merges the user_id, with all of its past and future activity, into the identity. A user_id keeps its first identity.',
     },
     UserPropertiesMessage: {
       ...userPropertiesMessageSchema,
@@ -98,12 +98,12 @@ export const collectDoc: Doc = {
   tag,
   summary: 'Take messages of the client library',
   description: [
-    'Stores what the client library gathered: events, identifications and properties of users, in the order of the request. Every message is answered by itself: a request that is well formed as a whole is answered 200, whatever becomes of its messages.',
-    'The id of a message is its idempotency key, whatever its type; it shares its keyspace with the idempotency_key of /api/track, unless the environment requires write keys. A message that was kept before is answered `repeat`, so a request without an answer, or one answered 503, is sent again as it is. A 503 speaks for all messages of its request.',
-    `Messages that set user properties: ${max} per ${windowMs / 1000} seconds and identity (without one, user_id) and environment, counted apart from every other endpoint. One above that is answered \`limited\` and should be sent again after \`retry_after\` seconds; the others of its request are stored. Repeats don't count. In the same way all messages: ${limitText('collect_user')} and identity (or user_id) and environment, ${limitText('collect_app')} and environment. Its records count towards app_records and app_bytes too, as those of all endpoints.`,
+    'Stores what the client library gathered: events, identifications and properties of users, in the order of the request. Every message gets its own answer: a well-formed request is answered 200, whatever becomes of its messages.',
+    'The id of a message is its idempotency key, whatever its type; it shares its keyspace with the idempotency_key of /api/track, unless the environment requires write keys. A message that was stored before is answered `repeat`, so a request that got no answer, or a 503, is sent again unchanged. A 503 holds for all messages of its request.',
+    `Messages that set user properties: ${max} per ${windowMs / 1000} seconds, identity (without one, user_id) and environment, counted separately from all other endpoints. A message above that is answered \`limited\` and should be sent again after \`retry_after\` seconds; the others of its request are stored. Repeats don't count. In the same way for all messages: ${limitText('collect_user')}, identity (or user_id) and environment, and ${limitText('collect_app')} and environment. Like the records of all endpoints, they also count towards app_records and app_bytes.`,
     'An environment may list the origins that it takes messages from; requests with another Origin header are answered 403. An address that sends too many bytes is answered 429.',
-    "The time of a message is corrected by the client's clock: a call that lay ten seconds before `sent_at` is stored as ten seconds before the service received the request. A time after `sent_at` counts as `sent_at`; one that comes to lie before 1970 is stored as the beginning of 1970.",
-    `The body is JSON in UTF-8 under the type application/json, or text/plain (which a page may send without a preflight), or without a type. At most ${bodies.collectBytesMax} bytes.`,
+    "The time of a message is corrected for errors of the client's clock: a call ten seconds before `sent_at` is stored as ten seconds before the service received the request. A time after `sent_at` counts as `sent_at`; a result before 1970 is stored as the beginning of 1970.",
+    `The body is JSON in UTF-8 with the type application/json, with text/plain (which a page may send without a preflight), or without a type. At most ${bodies.collectBytesMax} bytes.`,
   ].join('\n\n'),
   body: {
     ...json(ref('CollectRequest'), collectRequests),
@@ -135,7 +135,7 @@ export const collectPreflightDoc: Doc = {
   answers: { 204: { description: 'It may, from any site.' } },
 };
 
-/** Of the script, and of its source map. */
+/** The document of the script or of its source map. */
 export function scriptDoc(id: string, summary: string, type: string): Doc {
   return {
     id,
@@ -143,7 +143,7 @@ export function scriptDoc(id: string, summary: string, type: string): Doc {
     summary,
     answers: {
       200: { description: 'As it was built.', content: { [type]: { schema: {} } } },
-      304: { description: 'The caller already has it, by its If-None-Match.' },
+      304: { description: 'The caller has it already, according to its If-None-Match.' },
     },
     refuses: ['not_found'],
   };

@@ -24,7 +24,7 @@ export const deletionPart: OpenApiPart = {
   tag: {
     name: tag,
     description:
-      'Deletes users with all their records in every environment of the account: everything acknowledged before the submission, nothing after its answer. Only the Main Production environment of an account gets tokens; its API key is created by an administrator.',
+      'Deletes users with all their records in every environment of the account: everything acknowledged before the submission, nothing accepted after its answer. Only the Main Production environment of an account gets tokens; an administrator creates its API key.',
   },
   schemas: {
     Deletion: deletionSchema,
@@ -56,7 +56,7 @@ export const deletionPart: OpenApiPart = {
         operationId: 'deletionComplete',
         tags: [tag],
         summary: 'A deletion of your account is complete',
-        description: `Sent to the URL that an administrator has set for the account, or to try it out. Answer with 2xx within ${callbacks.callMsMax / 1000} seconds; else it comes again, more and more rarely, for a day, with the same body and a new signature. It may come twice: go by deletion_request_id.`,
+        description: `Sent to the URL that an administrator has set for the account, or to try it out. Answer with 2xx within ${callbacks.callMsMax / 1000} seconds; otherwise the call is repeated for a day, at growing intervals, with the same body and a new signature. It may come twice: recognise repeats by deletion_request_id.`,
         security: [{}],
         parameters: [
           {
@@ -64,7 +64,7 @@ export const deletionPart: OpenApiPart = {
             in: 'header',
             required: true,
             description:
-              'v1 is the HMAC-SHA-256, in hexadecimal, of `t.BODY` (the body as it came) under the secret that was shown when the URL was set. t is in seconds since 1970: refuse what is older than a few minutes.',
+              'v1 is the HMAC-SHA-256, in hexadecimal, of `t.BODY` (the unchanged body) with the secret that was shown when the URL was set. t is in seconds since 1970: refuse calls that are older than a few minutes.',
             schema: { type: 'string', pattern: '^t=[0-9]+,v1=[0-9a-f]{64}$' },
           },
         ],
@@ -72,7 +72,7 @@ export const deletionPart: OpenApiPart = {
           required: true,
           content: json({ anyOf: [ref('DeletionCall'), ref('TestCall')] }),
         },
-        responses: { '2XX': { description: 'It is taken, and does not come again.' } },
+        responses: { '2XX': { description: 'Received: it is not repeated.' } },
       },
     },
   },

@@ -1,6 +1,6 @@
-// GET /openapi.json: the interface as an OpenAPI 3.1 document, assembled at the start from the documents that routes
-// carry, and from one part per subject with its tag and schemas. Schemas are those of `contract/`, which also check the requests; the
-// codes of refusals come from its table, named by the guard or the endpoint that refuses. This file owns what all share.
+// GET /openapi.json: the interface as an OpenAPI 3.1 document, assembled at the start from the documents of the routes and from one part
+// per subject with its tag and schemas. The schemas are those of `contract/`, which also check the requests; the codes of refusals come
+// from its table, named by the guard or the endpoint that refuses. This file holds what all parts share.
 // @see https://spec.openapis.org/oas/v3.1.1.html
 
 import { errorSchema } from '../../contract/answers.js';
@@ -55,7 +55,7 @@ export type RefusalOptions = {
 export const ignoredHeader = {
   'Sluice-Ignored': {
     description:
-      'The fields of the request that the service does not know, which change nothing: at most 10 names, percent-encoded, each cut after 40 characters; `...` if there are more. Absent if there are none.',
+      'The fields of the request that the service does not know and ignores: at most 10 names, percent-encoded, each cut after 40 characters; `...` if there are more. Absent if there are none.',
     schema: { type: 'string' },
     example: 'propertys, nmae',
   },
@@ -89,7 +89,7 @@ export function refusals(expected: readonly OutcomeCode[], options: RefusalOptio
   return responses;
 }
 
-/** What the document says of a route, besides what its guards say. */
+/** The documentation of a route, without that of its guards. */
 export type Doc = {
   readonly id: string;
   readonly tag: string;
@@ -145,7 +145,7 @@ export function inPath(name: string, example?: string): object {
   return { name, in: 'path', required: true, schema: { type: 'string' }, ...(example && { example }) };
 }
 
-/** The document. `baseUrl` is the address of the public port, without a slash at the end. */
+/** The whole document. `baseUrl` is the address of the public port, without a slash at the end. */
 export function openApiDocument(
   baseUrl: string,
   parts: readonly OpenApiPart[],
@@ -199,17 +199,17 @@ export function openApiRoute(
 
 const about = `Collects custom events and properties of users, and deletes users on request.
 
-**Environments.** Every record belongs to one environment, addressed by its \`app_id\`. Each data centre has a base URL, data, app_ids and keys of its own, which mean nothing in another one.
+**Environments.** Every record belongs to one environment, addressed by its \`app_id\`. Each data centre has its own base URL, data, app_ids and keys, which are unknown in any other.
 
 **Naming.** Use broad event names and tell variants apart by properties: one event \`Error\` with a property \`message\`, not one event per message.
 
 **Identities.** Send e-mail addresses in lower case: the service never changes the case of an identity. Never send a generic word such as \`null\`, \`undefined\`, \`user\` or \`anonymous\` as an identity.
 
-**Lengths** are in Unicode code points. The schemas describe environments with strict validation, the default; an environment set to lenient also takes common deviations, such as booleans, and mends them.
+**Lengths** are in Unicode code points. The schemas describe environments with strict validation, the default; a lenient environment also takes common deviations, such as booleans, and mends them.
 
-**Errors.** A refused request is answered with \`err\`: a \`code\` of the schema ErrorCode, which also says what each code means and whether to send the request again, and a \`message\` for people. A path that does not exist is answered 404 \`not_found\`, another method 405 \`method_not_allowed\` with the methods in the header Allow.
+**Errors.** A refused request is answered with \`err\`: a \`code\` of the schema ErrorCode, which also says what each code means and whether to send the request again, and a \`message\` for people. A path that does not exist is answered 404 \`not_found\`, a wrong method 405 \`method_not_allowed\` with the right ones in the header Allow.
 
-**Versioning.** \`/api/track\` is version 1.0 and has no version in its path; paths with a version in them keep to it. What is valid stays valid: unknown fields of a request are ignored, and answers may get more fields and codes, which clients should ignore.`;
+**Versioning.** \`/api/track\` is version 1.0 and has no version in its path; paths with a version keep to it. What is valid stays valid: unknown fields of a request are ignored, and answers may get more fields and codes, which clients should ignore.`;
 
 const ownTag = { name: 'Description', description: 'This document.' };
 const ownRoute: Documented = {
@@ -248,7 +248,7 @@ function headersOf(status: number): object {
   if (status === 415)
     return {
       'Accept-Encoding': {
-        description: 'The codings that are taken, if the coding of the body is none of them.',
+        description: 'The accepted codings, if the coding of the body is not one of them.',
         schema: { type: 'string' },
         example: 'gzip, deflate',
       },

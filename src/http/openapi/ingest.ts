@@ -1,6 +1,5 @@
-// The part of the OpenAPI document about ingestion. Adds to the schemas what they leave to the
-// checks in `ingest/` (exactly one of two fields, reserved keys, forms of text). Those additions are only for programs
-// that read the document; the service does not check with them.
+// The part of the OpenAPI document about ingestion. Adds to the schemas the rules that `ingest/` checks (exactly one of two fields, reserved
+// keys, forms of text). These additions are only for programs that read the document; the service does not check with them.
 
 import { bulkErrorSchema, bulkResultSchema, emptySchema } from '../../contract/answers.js';
 import {
@@ -38,7 +37,7 @@ import {
 const tag = {
   name: 'Ingestion',
   description:
-    'Taking events and properties of users, from servers. No credentials are needed unless the environment requires a write key, and the answers carry no CORS headers: the fetch, XMLHttpRequest and jQuery of a browser are not supported. 200 means that what was sent is kept.',
+    'Takes events and properties of users from servers. No credentials are needed unless the environment requires a write key. The answers carry no CORS headers, so fetch, XMLHttpRequest and jQuery in a browser are not supported. 200 means that what was sent is kept.',
 };
 
 const fieldCodes = ['empty', 'too_long', 'invalid_text'] as const satisfies OutcomeCode[];
@@ -116,7 +115,7 @@ const schemas = {
   BulkError: {
     ...bulkErrorSchema,
     description:
-      'A refused request. Of a bulk request that is refused for its elements, accepted, rejected and errors stand beside err.',
+      'A refused request. If a bulk request is refused for its elements, accepted, rejected and errors stand beside err.',
   },
 };
 
@@ -144,10 +143,10 @@ const strict = {
 };
 
 const bulkAdvice =
-  'Of a bulk request with bad elements the good ones are stored and the bad ones listed in the answer; when all are bad it is refused. A bulk request that does not fit its limits now is refused whole, with 429; a refused request uses up nothing of any limit.';
+  'If a bulk request has bad elements, the good ones are stored and the bad ones listed in the answer; if all are bad, it is refused. A bulk request that does not fit its limits now is refused as a whole, with 429; a refused request uses up nothing of any limit.';
 
-/** What every endpoint counts towards. */
-const ofAllEndpoints = `By all endpoints together an environment gets ${limitText('app_records', 'records')} and ${limitText('app_bytes', 'bytes')}, unless it is set otherwise.`;
+/** The limits towards which every endpoint counts. */
+const ofAllEndpoints = `All endpoints of an environment together take ${limitText('app_records', 'records')} and ${limitText('app_bytes', 'bytes')}, unless set otherwise.`;
 
 export const ingestPart: OpenApiPart = {
   tag,
@@ -179,7 +178,7 @@ const refusalOf = (errors: Examples, isBulk: boolean) => ({
 });
 const bulkAnswers = { oneOf: [ref('Empty'), ref('BulkResult')] };
 
-/** The documents of the routes, by the kind of records. The guards and the admission add theirs. */
+/** The documents of the routes, by the kind of records. The guards and the admission add their part. */
 export const ingestDocs = {
   track: {
     id: 'track',
@@ -211,7 +210,7 @@ export const ingestDocs = {
     tag: tag.name,
     summary: 'Set properties of one user, or of many',
     description: [
-      `Attaches key-value pairs to a user, or in bulk to 1 to ${counts.bulkUsersMax} users of one environment, for all of their past and future activity. A user is created for an identity that is new. Of each key the value that was accepted last stands.`,
+      `Attaches key-value pairs to a user, or in bulk to 1 to ${counts.bulkUsersMax} users of one environment, for all of their past and future activity. A new identity creates a user. For each key, the value accepted last counts.`,
       bulkAdvice,
       `Limits, by default: ${limitText('user_properties', 'requests')} per identity and environment; in bulk ${limitText('bulk_identity', 'users')} per identity and environment, and ${limitText('bulk_app', 'users')} per environment. ${ofAllEndpoints}`,
       bodyText(),
@@ -230,7 +229,7 @@ export const ingestDocs = {
     tag: tag.name,
     summary: 'Identify an anonymous user',
     description: [
-      'Merges the anonymous user of a user_id, with all past and future activity, into the user of an identity. This cannot be undone. One user_id has one identity: the first that was accepted stands, later ones change nothing.',
+      'Merges the anonymous user of a user_id, with all past and future activity, into the user of an identity. This cannot be undone. A user_id has one identity: the first one accepted counts, later ones change nothing.',
       ofAllEndpoints,
       `At most ${bodies.singleBytesMax} bytes of body.`,
     ].join('\n\n'),
@@ -243,7 +242,7 @@ export const ingestDocs = {
 
 function keptFor(): string {
   const hours = claims.windowMsMax / 3_600_000;
-  return `An idempotency_key is never free again. A repeat within ${hours} hours, at high rates for less, is counted as one; a later one is answered like a new event and not stored.`;
+  return `An idempotency_key can never be used again. A repeat within ${hours} hours (less at high rates) is counted as a repeat; a later one is answered like a new event, but not stored.`;
 }
 
 function bodyText(): string {

@@ -37,7 +37,7 @@ const batchExamples: Examples = {
   },
 };
 
-/** The document of a path of the protocol, `batch` or a type. The admission and the look at the credentials add their refusals. */
+/** The document of a path of the protocol, `batch` or a type. The guards of admission and credentials add their refusals. */
 export function segmentDoc(path: string): Doc {
   const isBatch = path === 'batch';
   return {
@@ -82,7 +82,7 @@ export function segmentDoc(path: string): Doc {
 export const segmentPart: OpenApiPart = {
   tag: {
     name: tag,
-    description: `What the libraries of Segment and RudderStack send, as they are. Open to pages. Credentials: HTTP Basic with the app_id as user name, or \`writeKey\` in the body. A message takes at most ${bodies.singleBytesMax} bytes of body, a batch ${bodies.segmentBytesMax} and ${counts.segmentMessagesMax} messages. Each message counts once towards the limits bulk_app and bulk_identity, counted apart from other endpoints; its records count towards app_records and app_bytes, as those of all endpoints. /v1/t, /i, /p, /s, /a, /g and /b are the same as the full names.`,
+    description: `Takes what the libraries of Segment and RudderStack send, unchanged. Open to pages. Credentials: HTTP Basic with the app_id as user name, or \`writeKey\` in the body. A message takes at most ${bodies.singleBytesMax} bytes of body, a batch ${bodies.segmentBytesMax} and ${counts.segmentMessagesMax} messages. Each message counts once towards the limits bulk_app and bulk_identity, counted separately from other endpoints; like those of all endpoints, its records count towards app_records and app_bytes. /v1/t, /i, /p, /s, /a, /g and /b are the same as the full names.`,
   },
   schemas: {
     SegmentMessage: segmentMessageSchema,

@@ -39,7 +39,7 @@ export type DemoAccount = {
   readonly environments: readonly { readonly app_id: string }[];
 };
 
-/** Short, so that waiting is only a small part of the time until an event can be queried. */
+/** Short, so that batching is only a small part of the time until an event can be queried. */
 const intervalMs = 500;
 
 export function demoRoutes(options: DemoOptions): Route[] {
@@ -48,10 +48,10 @@ export function demoRoutes(options: DemoOptions): Route[] {
   const what = 'a request of the demo failed';
   const failing = { log: options.log, what, otherwise: unavailable, isForCallers: true };
   let queries = 0;
-  /** It never changes once it exists. */
+  /** Never changes once the account exists. */
   let accountId: string | undefined;
 
-  /** Refuses callers who may not ask; passes others on with an exchange and the query. */
+  /** Refuses callers who may not ask. */
   function guarded(work: (exchange: Exchange) => Promise<void>): Handler {
     return (exchange: Exchange, req: HttpRequest) => {
       const fault = !isOwnHost(req, names)
@@ -137,10 +137,10 @@ function readQuery(text: string) {
   const userIds = parameters.getAll('user_id');
   const identities = parameters.getAll('identity').filter((identity) => identity !== '');
   if (appId === undefined || others.length > 0) {
-    return rejection('missing_field', 'Exactly one app_id is needed.', 'app_id');
+    return rejection('missing_field', 'Exactly one app_id must be given.', 'app_id');
   }
   if (userIds.length + identities.length === 0) {
-    return rejection('missing_user', 'A user_id or an identity is needed.');
+    return rejection('missing_user', 'A user_id or an identity must be given.');
   }
   if (userIds.length > demo.idsMax || identities.length > demo.idsMax) {
     return rejection('too_many_records', `At most ${demo.idsMax} user_ids and as many identities.`);

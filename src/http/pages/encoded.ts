@@ -1,5 +1,4 @@
-// Files of the build: read once, at the start, compressed when they are first asked for, and served from memory with their
-// ETags.
+// Files of the build: read at the start, compressed on the first request, and served from memory with their ETags.
 
 import { createHash } from 'node:crypto';
 import { promisify } from 'node:util';
@@ -10,7 +9,7 @@ import { type Handler, withoutBody } from '../protocol/server.js';
 /** One form of a file. Each has an ETag of its own, since their bytes differ. */
 type Form = { readonly encoding: string; readonly body: Buffer; readonly etag: string };
 
-/** The forms of a file, the smallest first. Other threads compress it: that takes a tenth of a second. */
+/** The forms of a file, the smallest first. Compressing takes a tenth of a second, on other threads. */
 async function encode(body: Buffer): Promise<Form[]> {
   const hash = createHash('sha256').update(body).digest('base64url').slice(0, 22);
   const quality = { params: { [constants.BROTLI_PARAM_QUALITY]: 9 } };

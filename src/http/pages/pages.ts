@@ -18,7 +18,7 @@ const protectionsOfAll: Headers = [
 ];
 const protections: Headers = [...protectionsOfAll, ['Cross-Origin-Resource-Policy', 'same-origin']];
 
-/** The next load gets a new version, and browsers keep nothing of a page. */
+/** Browsers keep nothing of a page, and each load gets the newest version. */
 const always: Headers = [['Cache-Control', 'no-store'], ...protections];
 
 /** The addresses of the console's pages. One page shows them all. */
@@ -67,7 +67,7 @@ export function consoleRoutes(built: string, administration: boolean, log: Log):
     {
       method: 'any',
       path: '/*',
-      // People get a page that says so, and programs the answer in JSON.
+      // People get a page, programs get JSON.
       handle: (exchange, req) =>
         req.getMethod() === 'get' && req.getHeader('accept').includes('text/html')
           ? pageReply(withoutBody(exchange), html, directives, 404)
@@ -75,7 +75,7 @@ export function consoleRoutes(built: string, administration: boolean, log: Log):
     },
     ...builtRoutes(built, ['console.js', ...partsOf(built), 'styles/console.css', 'user-lists.js'], log),
     referenceRoute(readFileSync(join(built, 'reference/reference.html'), 'utf8')),
-    // The frame has no origin, so it is none of ours.
+    // The frame has no origin, so these files are cross-origin for it.
     ...builtRoutes(built, ['reference.js'], log, [
       ...protectionsOfAll,
       ['Cross-Origin-Resource-Policy', 'cross-origin'],
@@ -106,8 +106,8 @@ export function builtRoutes(
 }
 
 /**
- * The frame of the console's page API. Its viewer may set styles and HTML as it likes, so it is alone: without an origin, it
- * neither reads answers of the service nor reaches the page around it.
+ * The frame of the console's page API. Its viewer may set any styles and HTML, so it is isolated: without an origin it can neither read
+ * answers of the service nor reach the page around it.
  */
 function referenceRoute(html: string): Route {
   const policy = [
@@ -129,7 +129,7 @@ function referenceRoute(html: string): Route {
   };
 }
 
-/** Answers with a page. Its policy allows its own styles and what the directives say. */
+/** Answers with a page. Its policy allows the server's own styles and what the directives allow. */
 export function pageReply(
   exchange: Exchange,
   html: string,

@@ -1,5 +1,5 @@
-// GET /sdk.js, the client library as one script for the pages of any site, and its source map. Read once, at the start,
-// compressed when they are first asked for, and served from memory.
+// GET /sdk.js, the client library as one script for the pages of any site, and its source map: read at the start, compressed on the first
+// request, and served from memory.
 
 import { existsSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -49,7 +49,7 @@ export function sdkRoutes({ folder, paths, log }: SdkOptions): Route[] {
     const file = join(folder, `sdk.js${ending}`);
     const body = existsSync(file) ? readFileSync(file) : undefined;
     if (body === undefined) log.warn({ path: file }, 'the client library was not built and is not served');
-    return paths.flatMap((path, place) => {
+    return paths.flatMap((path, index) => {
       const headers: Headers = ending === '' ? [['SourceMap', `${basename(path)}.map`]] : [];
       const handle = body === undefined ? notFound : serveEncoded(type, cached, headers, body);
       return (['get', 'head'] as const).map((method) => ({
@@ -57,7 +57,7 @@ export function sdkRoutes({ folder, paths, log }: SdkOptions): Route[] {
         path: `${path}${ending}`,
         handle,
         headers: always,
-        ...(method === 'get' && place === 0 && { doc }),
+        ...(method === 'get' && index === 0 && { doc }),
       }));
     });
   });

@@ -1,8 +1,8 @@
-// The body of an answer that is sent piece by piece, in chunks of HTTP. Its sender waits while the client does not read on, so
-// little of it is in memory. A body that breaks off has no last chunk: its connection is closed.
+// The body of an answer that is sent piece by piece, as HTTP chunks. The sender waits while the client does not read, so little of the
+// body is in memory. A body that breaks off has no last chunk: its connection is closed.
 //
-// uWebSockets.js closes a connection that takes nothing for 10 s after a write, and has no setting for it. Each further write
-// gives it as long again. So the stream holds some bytes back, and sends them one by one while it waits.
+// uWebSockets.js closes a connection that takes nothing for 10 s after a write, and has no setting for that. Each further write restarts
+// the 10 s. So the stream holds some bytes back, and sends them one by one while it waits.
 
 import type { HttpResponse } from 'uWebSockets.js';
 import { userExports } from '../../contract/limits.js';
@@ -13,7 +13,7 @@ export class AnswerStream {
   readonly #closeAfter: boolean;
   readonly #onEnd: () => void;
   #isOver = false;
-  /** The last bytes that were given to `write`. */
+  /** The last bytes that `write` got, not sent yet. */
   #held = Buffer.alloc(0);
   #wake: (() => void) | undefined;
 
@@ -63,8 +63,8 @@ export class AnswerStream {
   }
 
   /**
-   * Ends the body as a whole one, once the socket has taken it: from then on, what comes in on a connection that closes would be
-   * a request. Settles with false if the client is gone or takes nothing more.
+   * Ends a complete body, once the socket has taken it: from then on, bytes that come in on a connection that is to close would be read
+   * as a request. Settles with false if the client is gone or takes nothing more.
    */
   async end(): Promise<boolean> {
     const last = this.#held;

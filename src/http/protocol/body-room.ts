@@ -1,17 +1,17 @@
-// Room in memory for the bodies that a process holds. No address can take all of it. The addresses of a network that one
-// caller may have count as one address.
+// Room in memory for the bodies that a process holds. No address can take all of it; addresses that one caller may have together count as
+// one.
 
 import { type Rejection, rejection } from '../../contract/outcomes.js';
 import { networkOf } from './caller-address.js';
 
 export type Room = {
-  /** Takes room if there is some now. */
+  /** Takes room if it is free now. */
   take(address: string, bytes: number): boolean;
   /** Gives room back that was taken. */
   give(address: string, bytes: number): void;
   /**
-   * Asks for room; `settle` is called once, now or later: true if it was taken, false if it was not free in time. The
-   * function that is returned ends the waiting, and does nothing later.
+   * Asks for room; `settle` is called once, now or later: with true if the room was taken, with false if none was free in time. The
+   * returned function ends the waiting; later it does nothing.
    */
   ask(address: string, bytes: number, settle: (isTaken: boolean) => void): () => void;
 };
@@ -55,8 +55,8 @@ export function createRoom(limits: RoomLimits): Room {
     waiting.delete(one);
   }
 
-  /** If a network has its share, the next one is looked at. */
-  function letIn(): void {
+  /** Networks that have their share already are passed over. */
+  function admitWaiting(): void {
     for (const one of [...waiting.keys()]) {
       if (!waiting.has(one) || !take(one.network, one.bytes)) continue;
       end(one);
@@ -69,7 +69,7 @@ export function createRoom(limits: RoomLimits): Room {
     give(address, bytes) {
       if (bytes === 0) return;
       change(networkOf(address), -bytes);
-      if (waiting.size > 0) letIn();
+      if (waiting.size > 0) admitWaiting();
     },
     ask(address, bytes, settle) {
       const network = networkOf(address);

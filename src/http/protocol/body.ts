@@ -9,7 +9,7 @@ import type { MediaType } from './framing.js';
 import type { Guard } from './guard.js';
 import { compressions, inflate } from './inflate.js';
 
-/** For bodies that come in pieces: up to 64 KiB they take room as they come, larger ones for all of themselves. */
+/** For bodies that come in pieces: up to 64 KiB they take room as they arrive, then for the whole body at once. */
 const smallRoom = createRoom(receiving.small);
 const largeRoom = createRoom(receiving.large);
 
@@ -26,15 +26,15 @@ const jsonOnly: BodyTypes = {
 };
 
 /**
- * The types that browsers send. A page may post `text/plain` without a preflight, and a beacon of bytes has no type. Form
- * types are refused, since their senders mean another kind of body.
+ * The types that browsers send. A page may post `text/plain` without a preflight, and a beacon of bytes has no type. Form types are
+ * refused, since their bodies are not meant to be JSON.
  */
 export const typesOfBrowsers: BodyTypes = {
   taken: ['json', 'text', 'none'],
   advice: 'Content-Type must be application/json or text/plain, in UTF-8, or absent.',
 };
 
-/** Reading a JSON body, up to where its fields are looked at. */
+/** Reading a JSON body, before its fields are checked. */
 export const bodyGuard: Guard = {
   parameters: [
     {
@@ -63,8 +63,8 @@ export const bodyGuard: Guard = {
 export const anyType: BodyTypes = { taken: ['json', 'text', 'none', 'other'], advice: '' };
 
 /**
- * Reads the body of a JSON endpoint and calls `take` once with it, in the turn of the event loop in which it is complete.
- * If the request is refused for its framing, type, encoding, size or slowness, this answers it.
+ * Reads the body of a JSON endpoint and calls `take` once with it, in the turn of the event loop in which it is complete. If the framing,
+ * type, encoding, size or slowness is a reason to refuse the request, this answers it.
  */
 export function readJsonBody(
   exchange: Exchange,
@@ -109,8 +109,8 @@ function collect(exchange: Exchange, bytesMax: number, takeAtOnce: Take): void {
 }
 
 /**
- * The parser closes the connection if something that is not a request follows a chunked body, such as trailers: then the client is told
- * that its request failed, and nothing of it may be stored.
+ * The parser closes the connection if a chunked body is followed by something other than a request, such as trailers. Then the request
+ * has failed for the client, so nothing of it may be stored: the body is taken one turn later.
  */
 function inNextTurn(exchange: Exchange, take: Take): Take {
   return (body, owned) => {

@@ -1,5 +1,5 @@
-// How many connections a port takes. The parser closes connections that send nothing for 10 s. It does not tell which connection
-// has ended, so an address has a share of the new ones, and only while many are open.
+// How many connections a port takes. The parser closes connections that send nothing for 10 s, but does not report which connection has
+// ended. So each address has a share of the new connections, not of the open ones, and only while many are open.
 
 import type { HttpResponse, TemplatedApp } from 'uWebSockets.js';
 import { readFileSync } from 'node:fs';
@@ -8,8 +8,8 @@ import { addressOf, networkOf } from './caller-address.js';
 
 export type ConnectionGate = {
   /**
-   * Counts a new connection; without an address no share applies to it. Returns false if it is one too many. The caller then
-   * closes it, and its end counts too.
+   * Counts a new connection; without an address no share applies. Returns false if it is one too many: the caller closes it, which is
+   * counted as its end too.
    */
   open(address: string | undefined): boolean;
   /** Counts the end of a connection. */

@@ -1,5 +1,5 @@
-// Opens paths to the pages of any site. Nothing depends on the caller's origin or on cookies, so every preflight gets the
-// same answer, which needs no `Vary`. All other paths stay closed: they answer a preflight 405, without CORS headers.
+// Opens paths to the pages of any site. Nothing depends on the caller's origin or on cookies, so every preflight gets the same answer,
+// without `Vary`. All other paths stay closed: they answer a preflight with 405, without CORS headers.
 // @see https://fetch.spec.whatwg.org/#http-cors-protocol
 
 import type { HttpRequest } from 'uWebSockets.js';
@@ -17,8 +17,7 @@ export const openToPages: Headers = [
 ];
 
 /**
- * The routes of endpoints for pages, with their preflights and with 404s below them, all open. Pages may send `moreHeaders`
- * too.
+ * The routes of endpoints for pages, with their preflights and the 404s below them, all open. Pages may also send `moreHeaders`.
  */
 export function openRoutes(routes: readonly Route[], moreHeaders: readonly string[] = []): Route[] {
   const paths = [...new Set(routes.map(({ path }) => path))];

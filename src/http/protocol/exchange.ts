@@ -1,11 +1,11 @@
-// One request and its answer. Keeps the rules of uWebSockets.js in one place: handlers for data and abortion are attached at
-// once, the request is read before its handler returns, an aborted response is never touched, and every answer is written
-// inside one cork. An error of ours fails its request alone: all later work on a request goes through `guard` or `attend`,
-// and if it throws, the request is answered 500.
+// One request and its answer. Keeps the rules of uWebSockets.js in one place: the handlers of data and of an abort are attached at once,
+// the request is read before its handler returns, an aborted response is never touched, and every answer is written inside one cork. A bug
+// of ours fails only its own request: all later work on a request goes through `guard` or `attend`, and if it throws, the request is
+// answered 500.
 
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { overloadedRetrySeconds, receiving } from '../../contract/limits.js';
-import { type OutcomeCode, outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
+import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
 import { exportPieceBytesMax } from '../../tuning.js';
 import { AnswerStream } from './answer-stream.js';
 import type { CallerAddress } from './caller-address.js';
@@ -38,7 +38,7 @@ export type Headers = readonly (readonly [name: string, value: string])[];
 export class Exchange {
   /** Whether an answer was sent or can no longer be. */
   ended = false;
-  /** Whether refusals have their code and message at the top of the body too, where the libraries of Segment read them. */
+  /** Whether refusals also have code and message at the top level of the body, where Segment's libraries read them. */
   saysWhyAtTop = false;
   readonly framing: Framing;
   readonly query: string;
@@ -54,29 +54,29 @@ export class Exchange {
   #bodyPending = false;
   #heldAnswer: (() => void) | undefined;
   #releases: (() => void)[] | undefined;
-  readonly #noteFault: (error: unknown) => void;
+  readonly #onFault: (error: unknown) => void;
   readonly #callerAddress: CallerAddress;
-  readonly #noteAnswer: (status: number, ms: number) => void;
+  readonly #onAnswer: (status: number, ms: number) => void;
   readonly #beganMs = performance.now();
   readonly #beganTurn = currentTurn();
 
   /**
-   * `headers` are sent with every answer to the request. `noteFault` is called with every error of ours that the request
-   * meets, `noteAnswer` with the status of its answer and the time until then. Neither may throw.
+   * `headers` are sent with every answer to the request. `onFault` is called with each error of ours during the request, `onAnswer` with
+   * the status of the answer and the time until it. Neither may throw.
    */
   constructor(
     res: HttpResponse,
     req: HttpRequest,
     headers: Headers,
-    noteFault: (error: unknown) => void,
+    onFault: (error: unknown) => void,
     callerAddress: CallerAddress,
-    noteAnswer: (status: number, ms: number) => void,
+    onAnswer: (status: number, ms: number) => void,
   ) {
     this.#res = res;
     this.#callerAddress = callerAddress;
     this.#headers = headers;
-    this.#noteFault = noteFault;
-    this.#noteAnswer = noteAnswer;
+    this.#onFault = onFault;
+    this.#onAnswer = onAnswer;
     this.framing = readFraming(req);
     this.query = req.getQuery() ?? '';
     this.head = req.getMethod() === 'head';
@@ -89,7 +89,7 @@ export class Exchange {
     res.onAborted(() => {
       this.ended = true;
       this.#gone = true;
-      // The first to know, since what the others do may cut it off.
+      // First, since what the others do may cut the stream off.
       this.#stream?.clientIsGone();
       this.#finish();
     });
@@ -99,7 +99,7 @@ export class Exchange {
   onData(take: (chunk: Buffer, last: boolean) => void): void {
     this.#res.onData((chunk: ArrayBuffer, last: boolean) => {
       if (!this.ended) this.run(take, Buffer.from(chunk), last);
-      // Also for the answer that the last chunk was given.
+      // After `take`, which may have answered already.
       if (last) this.#bodyHasPassed();
     });
   }
@@ -123,32 +123,32 @@ export class Exchange {
     }
   }
 
-  /** Wraps a callback that continues this request, so that it is run like that. */
+  /** Wraps a callback that continues this request, so that it is run by `run`. */
   guard<Args extends unknown[]>(work: (...args: Args) => unknown): (...args: Args) => void {
     return (...args) => this.run(work, ...args);
   }
 
-  /** Takes work that continues this request: if it rejects, the request fails. */
+  /** Watches work that continues this request: if it rejects, the request fails. */
   attend(work: Promise<unknown>): void {
     work.catch((error: unknown) => this.fail(error));
   }
 
   /** Answers 500 for an error of ours, unless an answer was given, and closes the connection. */
   fail(error: unknown): void {
-    this.#noteFault(error);
+    this.#onFault(error);
     try {
-      // An answer that has begun cannot become another one.
+      // An answer that has begun cannot be replaced.
       if (this.#finished && !this.#sent && !this.#gone) this.#res.close();
       else if (!this.ended) this.refuseAndClose(internalError);
     } catch (fault) {
-      this.#noteFault(fault);
+      this.#onFault(fault);
     }
   }
 
   /**
-   * Drops the body. The answer waits until the body has passed. The parser ends its timer when a body ends, so an earlier
-   * answer would leave a connection that nothing closes. And a client that is still sending when the connection closes
-   * never sees its answer. A body above `bytesMax` is still cut off.
+   * Drops the body. The answer waits until the body has passed: the parser ends its timer when a body ends, so an earlier answer would
+   * leave a connection that nothing closes; and a client that is still sending when the connection closes never sees its answer. A body
+   * above `bytesMax` is cut off all the same.
    */
   dropBody(bytesMax: number = receiving.droppedBytesMax): void {
     const { length } = this.framing;
@@ -194,14 +194,14 @@ export class Exchange {
     }
   }
 
-  /** The same without a body, for the statuses that never have one: 204 and 304. */
+  /** The same for the statuses that never have a body. */
   replyEmpty(status: 204 | 304, headers: Headers): void {
     this.#answer(() => this.#send(status, undefined, headers, ''));
   }
 
   /**
-   * Begins an answer of status 200 whose body comes piece by piece; undefined if an answer was sent or the client is gone.
-   * The caller of this function ends it or cuts it off.
+   * Begins a 200 whose body comes piece by piece; undefined if an answer was sent or the client is gone. The caller must end it or cut it
+   * off.
    */
   stream(headers: Headers, type: string): AnswerStream | undefined {
     if (this.ended) return undefined;
@@ -214,7 +214,7 @@ export class Exchange {
 
   #begin(status: number, headers: Headers, type: string): AnswerStream {
     this.#res.cork(() => this.#sendHead(status, [['Content-Type', type], ...this.#headers, ...headers]));
-    this.#noteAnswer(status, performance.now() - this.#beganMs);
+    this.#onAnswer(status, performance.now() - this.#beganMs);
     this.#stream = new AnswerStream(this.#res, this.#closeAfter, () => {
       this.#sent = true;
       this.#finish();
@@ -233,10 +233,10 @@ export class Exchange {
   }
 
   /**
-   * Sends the answer in a later turn than that in which the request began, and in a later one than this if the connection is
-   * to close, because the parser goes on reading the bytes that have arrived. While an answer is pending, it closes the
-   * connection instead. So bytes behind an ambiguous request are not read as a request, and one packet of ten thousand
-   * requests does not stop the process.
+   * Sends the answer in a later turn of the event loop than that in which the request began and, if the connection is to close, later than
+   * this one: after an answer the parser goes on reading the bytes that have arrived, but while an answer is pending, it closes the
+   * connection instead. So bytes behind an ambiguous request are not read as a request, and a packet of ten thousand requests does not
+   * block the process.
    */
   #sendInTurn(send: () => void): void {
     if (this.#mustWait()) setImmediate(() => this.run(send));
@@ -262,27 +262,27 @@ export class Exchange {
         for (const [name, value] of this.#headers) res.writeHeader(name, value);
         for (const [name, value] of headers) res.writeHeader(name, value);
       }
-      // Given a length, endWithoutBody leaves the response pending, and the parser closes the connection at the next
-      // request. `end` writes a length, which statuses without a body must not have, but only these two can close.
+      // Given a length, endWithoutBody leaves the response pending, and the parser closes the connection at the next request. `end`
+      // writes a length, which statuses without a body must not have, but no other call can close.
       if (body === undefined) this.#closeAfter ? res.end('', true) : res.endWithoutBody();
       else if (!this.head) this.#closeAfter ? res.end(body, true) : this.#end(body);
       else if (this.#closeAfter) res.endWithoutBody(Buffer.byteLength(body), true);
       else res.writeHeader('Content-Length', String(Buffer.byteLength(body))).endWithoutBody();
       this.#sent = true;
     });
-    this.#noteAnswer(status, performance.now() - this.#beganMs);
+    this.#onAnswer(status, performance.now() - this.#beganMs);
   }
 
   /**
-   * Sends a long body after which the connection closes. `end` would copy what the socket does not take at once, and until
-   * that is read, bytes that come in would be a request. An answer in pieces is pending until its last bytes.
+   * Sends a long body after which the connection closes. `end` would copy what the socket does not take at once, and until the client has
+   * read that, bytes that come in would be taken for a request. An answer in pieces is pending until its last bytes.
    */
   #sendInPieces(status: number, body: Buffer, headers: Headers, type: string): void {
     const stream = this.#begin(status, headers, type);
     this.attend(stream.write(body).then(() => stream.end()));
   }
 
-  /** Writes status and headers, also behind a `100 Continue`: after that uWebSockets.js takes headers only. */
+  /** Writes status and headers. After a `100 Continue` uWebSockets.js takes only headers, so the status goes before the first one. */
   #sendHead(status: number, headers: Headers): void {
     const line = statusLines[status] ?? String(status);
     let prefix = '';
@@ -295,8 +295,8 @@ export class Exchange {
   }
 
   /**
-   * Ends the answer with its body. What the client does not read stays here, uncopied, and the answer is pending until then:
-   * `end` would copy it, and the next one behind it, for as long as the client sends requests and reads nothing.
+   * Ends the answer with its body. What the client has not read stays here, uncopied, and keeps the answer pending: `end` would copy it,
+   * and then the next answer, for as long as the client sends requests and reads nothing.
    */
   #end(body: string | Buffer): void {
     const res = this.#res;
@@ -312,7 +312,7 @@ export class Exchange {
     });
   }
 
-  /** Adds a header to the answer, whatever that will be. */
+  /** Adds a header to the answer, whichever it will be. */
   addHeader(name: string, value: string): void {
     this.#headers = [...this.#headers, [name, value]];
   }
@@ -322,12 +322,12 @@ export class Exchange {
     this.reply(200, '{}');
   }
 
-  /** Refuses the request for a reason of the table; `more` is added to the body besides `err`. */
+  /** Refuses the request; `more` is added to the body beside `err`. */
   refuse(reason: Rejection, more: object = {}, headers: Headers = []): void {
-    const { code, message } = reason;
+    const { code, message, field } = reason;
     const { status } = outcomes[code];
     const body = JSON.stringify({
-      err: errorBody(reason),
+      err: { message, code, field },
       ...(this.saysWhyAtTop && { code, message }),
       ...more,
     });
@@ -340,7 +340,7 @@ export class Exchange {
     this.refuse(reason);
   }
 
-  /** Closes the connection at once and without an answer: what has arrived behind this is not looked at. */
+  /** Closes the connection at once and without an answer: bytes that arrived behind the request are not read. */
   cutOff(): void {
     if (!this.#gone) this.#res.close();
   }
@@ -385,9 +385,4 @@ const openExchanges = { count: 0, waiting: [] as (() => void)[] };
 /** Settles when every request that had begun is answered or aborted. */
 export async function allAnswered(): Promise<void> {
   if (openExchanges.count > 0) await new Promise<void>((resolve) => openExchanges.waiting.push(resolve));
-}
-
-function errorBody(reason: Rejection): { message: string; code: OutcomeCode; field?: string } {
-  const { message, code, field } = reason;
-  return field === undefined ? { message, code } : { message, code, field };
 }

@@ -1,4 +1,4 @@
-// The answer to a request whose work was rejected.
+// The answer to a request whose work rejects.
 
 import { Fault } from '../../contract/errors.js';
 import { type Rejection, rejection } from '../../contract/outcomes.js';
@@ -15,13 +15,13 @@ export type Failing = {
   readonly isForCallers: boolean;
 };
 
-/** Attends to what answers a request. If it rejects, the fault says the answer, or that something failed, which is logged. */
+/** Watches the work that answers a request. If it rejects, a Fault decides the answer; other errors are logged and answered `otherwise`. */
 export function attendOrRefuse(exchange: Exchange, failing: Failing, work: Promise<unknown>): void {
   const { log, what, otherwise, isForCallers } = failing;
   const refuse = (error: unknown) => {
     if (error instanceof Fault) {
-      const words = isForCallers ? error.toCallers : error.message;
-      if (words !== undefined) return exchange.refuse(rejection(error.outcome, words));
+      const message = isForCallers ? error.toCallers : error.message;
+      if (message !== undefined) return exchange.refuse(rejection(error.outcome, message));
     }
     if (isOwnFault(error)) throw error;
     log.warn({ error: describeError(error) }, what);

@@ -1,5 +1,4 @@
-// Errors of ours: what they are, and what is noted of them. They are counted and logged without their message, which
-// may quote a request.
+// Errors of ours: how they are recognised, counted and logged. Their messages are not logged, since they may quote a request.
 
 import { AssertionError } from 'node:assert';
 import type { Log } from '../../log.js';
@@ -11,7 +10,7 @@ export function isOwnFault(error: unknown): boolean {
   return [TypeError, RangeError, ReferenceError, AssertionError].some((kind) => error instanceof kind);
 }
 
-/** Counts and logs a fault that a request met. `path`: of its route. */
+/** Counts and logs an error of ours during a request. `path`: of its route. */
 export function noteFault(log: Log, path: string, error: unknown): void {
   requestsFailed.inc({ path });
   log.error({ path, ...whereThrown(error) }, 'a request failed for an error of the service');

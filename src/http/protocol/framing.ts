@@ -1,6 +1,6 @@
-// What the headers say about the body. The checks are stricter than the HTTP parser, which accepts two different
-// Content-Lengths, any Transfer-Encoding and signed lengths. With each of these a proxy and this server could see different
-// requests. Headers are read in one pass.
+// What the headers say about the body. The checks are stricter than those of the HTTP parser, which accepts two different Content-Lengths,
+// any Transfer-Encoding and signed lengths: with each of these a proxy and this server could see different requests. The headers are read
+// in one pass.
 
 import type { HttpRequest } from 'uWebSockets.js';
 import { type Rejection, rejection } from '../../contract/outcomes.js';
@@ -9,9 +9,9 @@ export type Framing = {
   /** Undefined for a chunked body. */
   readonly length: number | undefined;
   readonly chunked: boolean;
-  /** Of all headers, with what separates them. */
+  /** Of all headers, with their separators. */
   readonly headerBytes: number;
-  /** `Content-Encoding` in small letters; several of them are none that anybody knows. */
+  /** `Content-Encoding` in lower case; several are joined, which is no known encoding. */
   readonly encoding: string;
   readonly mediaType: MediaType;
   /** The framing itself is wrong, so the connection must be closed. */
@@ -22,14 +22,14 @@ export type Framing = {
   readonly importToken: string | undefined;
   /** Whether the client waits for `100 Continue`, and spells that in a way that uWebSockets.js does not answer. */
   readonly awaitsContinue: boolean;
-  /** As a browser sent it; undefined if there is none. Two of them are no origin. */
+  /** As the browser sent it; undefined if there is none. Two are joined, which is no origin. */
   readonly origin: string | undefined;
   /** The forwarding headers of proxies; several of one name are joined in their order. */
   readonly forwardedFor: string | undefined;
   readonly forwarded: string | undefined;
 };
 
-/** `json` and `text` are in UTF-8, as far as the header says; `none`: there is no header, or an empty one. */
+/** `json` and `text` are in UTF-8, according to the header; `none`: the header is absent or empty. */
 export type MediaType = 'json' | 'text' | 'none' | 'other';
 
 const knownType = /^(application\/json|text\/plain) *(?:; *charset="?utf-8"?)? *;?$/i;
@@ -95,7 +95,7 @@ export function readFraming(req: HttpRequest): Framing {
     }
   });
   const chunked = transferEncodings > 0;
-  const sound =
+  const isUnambiguous =
     lengths + transferEncodings <= 1 &&
     (length === undefined || decimal.test(length)) &&
     (!chunked || transferEncoding.toLowerCase() === 'chunked');
@@ -105,7 +105,7 @@ export function readFraming(req: HttpRequest): Framing {
     headerBytes,
     encoding: encoding ?? 'identity',
     mediaType: contentTypes > 1 ? 'other' : mediaTypeOf(contentTypes === 0 ? undefined : contentType),
-    fault: !sound ? ambiguous : chunked && trailers > 0 ? withTrailers : undefined,
+    fault: !isUnambiguous ? ambiguous : chunked && trailers > 0 ? withTrailers : undefined,
     awaitsContinue: awaitsContinue && (chunked || (length !== undefined && length !== '0')),
     authorization: authorizations === 1 ? authorization : undefined,
     importToken,
@@ -125,8 +125,8 @@ function mediaTypeOf(contentType: string | undefined): MediaType {
 
 const ambiguous = rejection(
   'invalid_framing',
-  'The request needs exactly one Content-Length in decimal digits, or Transfer-Encoding: chunked.',
+  'The request must have exactly one Content-Length in decimal digits, or Transfer-Encoding: chunked.',
 );
 
-// The parser takes what follows the last chunk for another request, and closes the connection.
-const withTrailers = rejection('invalid_framing', 'A chunked body must have no trailers.');
+// The parser would take what follows the last chunk for another request, and close the connection.
+const withTrailers = rejection('invalid_framing', 'A chunked body must not have trailers.');

@@ -1,6 +1,6 @@
-// Loads uWebSockets.js with a bound on headers. It reads the bound once, when it is loaded, from a variable of the process, and
-// by itself takes 4 KiB: a page with our cookies and those of its site sends more. Its own refusal has no headers for pages of
-// other sites, which then see no answer at all, so it takes some more than we do.
+// Loads uWebSockets.js with a bound on headers, which it reads once, when it is loaded, from an environment variable. Its default is 4 KiB,
+// but a page with our cookies and those of its site sends more. It takes somewhat more than our own bound, since its refusal lacks CORS
+// headers: pages of other sites would see no answer at all.
 
 import { createRequire } from 'node:module';
 import { receiving } from '../../contract/limits.js';
@@ -9,10 +9,10 @@ type Front = typeof import('uWebSockets.js');
 
 let loaded: Front | undefined;
 
-/** What the headers of a request may have, all together. */
+/** The bound on all headers of a request together. */
 export const headerBound: { bytesMax: number } = { bytesMax: receiving.headerBytesMax };
 
-/** uWebSockets.js. `headerBytesMax` counts for the first call of a process only. */
+/** uWebSockets.js. Only the first call of a process decides `headerBytesMax`. */
 export function front(headerBytesMax: number = receiving.headerBytesMax): Front {
   if (loaded === undefined) {
     headerBound.bytesMax = headerBytesMax;

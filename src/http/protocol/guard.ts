@@ -1,5 +1,5 @@
-// What stands in front of endpoints, as the OpenAPI document has it. A guard that several endpoints share says itself what it asks for
-// and for which reasons it refuses, beside the code that does.
+// The OpenAPI part of a check that several endpoints share: what it needs from a request, and the reasons for which it refuses. It stands
+// beside the code of the check.
 
 import type { OutcomeCode } from '../../contract/outcomes.js';
 
@@ -7,7 +7,7 @@ export type Guard = {
   readonly security?: readonly object[];
   readonly parameters?: readonly object[];
   readonly refuses: readonly OutcomeCode[];
-  /** Schemas to use instead of Error, and headers besides the ones that a status always has, by status. */
+  /** By status: schemas to use instead of Error, and headers besides those that the status always has. */
   readonly schemas?: Readonly<Record<number, object>>;
   readonly headers?: Readonly<Record<number, object>>;
 };

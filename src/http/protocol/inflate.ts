@@ -1,5 +1,5 @@
-// Inflates compressed bodies on the threads of Node: few at a time, each once there is room for what it may become, and
-// none beyond the bound of its endpoint or of what its size explains.
+// Inflates compressed bodies on Node's threads: few at a time, each once there is room for its result, and none beyond the bound of its
+// endpoint or a multiple of its own size.
 
 import * as zlib from 'node:zlib';
 import { receiving } from '../../contract/limits.js';
@@ -27,8 +27,8 @@ export const compressions: ReadonlyMap<string, (body: Buffer, options: Options, 
     ['gzip', inflating(zlib.gunzip, strictly)],
     [
       'deflate',
-      // Means zlib's format (RFC 9110, 8.4.1.2), and many send its content alone. That cannot begin like the format: it
-      // would be a block of type 0 whose padding is not 0.
+      // Means zlib's format (RFC 9110, 8.4.1.2), but many send only its content. That cannot begin like the format: it would be a
+      // block of type 0 whose padding is not 0.
       (body, options, done) => {
         const isWrapped = body.length > 1 && ((body[0] ?? 0) & 0x0f) === 8 && body.readUInt16BE() % 31 === 0;
         inflating(isWrapped ? zlib.inflate : zlib.inflateRaw, strictly)(body, options, done);
@@ -69,7 +69,7 @@ export function inflate(exchange: Exchange, body: Buffer, bytesMax: number, take
     if (exchange.ended) return free(taken);
     if ((error as NodeJS.ErrnoException | null)?.code === 'ERR_BUFFER_TOO_LARGE')
       return exchange.refuse(maxOutputLength < bytesMax ? inflatesTooFar : tooLarge(bytesMax));
-    // What follows the end is not looked at by all of them, and zstd takes nothing at all for content.
+    // Not all of them look at bytes after the end, and zstd accepts an empty body.
     if (error !== null || body.length === 0 || inflated.engine.bytesWritten !== body.length)
       return exchange.refuse(rejection('invalid_encoding', `The body is not valid ${framing.encoding}.`));
     free(taken - inflated.buffer.length);
@@ -103,10 +103,10 @@ function runNextInflation(): void {
 const names = [...compressions.keys()];
 const unsupported = rejection(
   'unsupported_encoding',
-  `Content-Encoding must be absent, identity, ${names.join(', ')}.`,
+  `Content-Encoding must be absent or one of: identity, ${names.join(', ')}.`,
 );
 const acceptedHere = [['Accept-Encoding', names.join(', ')]] as const;
 const inflatesTooFar = rejection(
   'body_too_large',
-  `A compressed body may inflate to ${receiving.inflatedTimesMax} times its size.`,
+  `A compressed body may inflate to at most ${receiving.inflatedTimesMax} times its size.`,
 );

@@ -1,5 +1,5 @@
-// The parameters of a query. URLSearchParams reads bytes that are not UTF-8 as other text. A name in another encoding would then be
-// looked up as a name that does not exist: a wrong answer instead of a refusal.
+// The parameters of a query. URLSearchParams replaces bytes that are not UTF-8, so a name in another encoding would be looked up as a
+// name that does not exist: a wrong answer instead of a refusal.
 
 import { type Rejection, rejection } from '../../contract/outcomes.js';
 
@@ -7,11 +7,11 @@ import { type Rejection, rejection } from '../../contract/outcomes.js';
 export function readParameters(query: string): URLSearchParams | Rejection {
   return isText(query)
     ? new URLSearchParams(query)
-    : rejection('invalid_parameter', 'The query is not UTF-8 text in percent-encoding.');
+    : rejection('invalid_parameter', 'The query must be percent-encoded UTF-8.');
 }
 
 function isText(query: string): boolean {
-  // Bytes that came unescaped and are not UTF-8.
+  // Stands for bytes that came unescaped and are not UTF-8.
   if (query.includes('\ufffd')) return false;
   try {
     decodeURIComponent(query);

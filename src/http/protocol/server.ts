@@ -1,5 +1,5 @@
-// The public server: routes, listening and closing. A known path answers other methods with 405, and an unknown path is
-// answered 404, both in JSON. Without that, an unmatched route would close the connection.
+// The HTTP server: routes, listening and closing. A known path answers other methods with 405, and an unknown path is answered 404, both
+// in JSON. Without that, uWebSockets.js would close the connection.
 
 import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from 'uWebSockets.js';
 import { createServer } from 'node:net';
@@ -12,7 +12,7 @@ import { allAnswered, Exchange, type Headers } from './exchange.js';
 import { noteFault } from './fault.js';
 import { front, headerBound } from './front.js';
 
-/** Begins with a request; `req` may be read until this returns. If it throws, only this request fails. */
+/** Handles a request; `req` may be read only until this returns. If it throws, only this request fails. */
 export type Handler = (exchange: Exchange, req: HttpRequest) => unknown;
 
 export type Method = 'get' | 'head' | 'post' | 'put' | 'patch' | 'del' | 'options' | 'any';
@@ -23,7 +23,7 @@ export type Route = {
   readonly handle: Handler;
   /** Sent with every answer of the path, including the 405 for other methods. */
   readonly headers?: Headers;
-  /** What the OpenAPI document says of it: `operation` of openapi/document.ts. Without it the route is not in it. */
+  /** The route in the OpenAPI document, made by `operation` of openapi/document.ts. Without this it is not in the document. */
   readonly doc?: object;
 };
 
@@ -33,8 +33,8 @@ export type Server = {
 };
 
 /**
- * Listens on an address. If that is not possible, rejects and names the variable that sets the port. `attach` adds
- * handlers that are not routes, such as WebSockets. Without `callerAddress` no proxy is believed.
+ * Listens on an address. If that is not possible, rejects and names the variable that sets the port. `attach` adds handlers that are not
+ * routes, such as WebSockets. By default no proxy is trusted.
  */
 export async function listen(
   host: string,
@@ -105,10 +105,10 @@ function addRoutes(
   if (!routes.some(({ path }) => path === '/*')) add({ method: 'any', path: '/*', handle: notFound });
 }
 
-/** Notes how long requests of a path take, by the status of their answers. */
+/** Measures how long requests of a path take, by the status of their answers. */
 function timeOf(path: string): (status: number, ms: number) => void {
   const byStatus: (Buckets | undefined)[] = [];
-  // These are there from the start: a rate over a series that begins with its first 503 would miss that one.
+  // These series exist from the start: a rate over a series that begins with its first 503 would miss that one.
   for (const status of [200, 503])
     byStatus[status] = requestSeconds.of({ endpoint: path, status: `${status}` });
   return (status, ms) => {
@@ -122,7 +122,7 @@ function timeOf(path: string): (status: number, ms: number) => void {
 }
 
 function refuseHeaders(exchange: Exchange): void {
-  const reason = `The headers must have at most ${headerBound.bytesMax} bytes: cookies, or tokens of a proxy, may be too long.`;
+  const reason = `The headers must have at most ${headerBound.bytesMax} bytes: cookies or a proxy's tokens may be too long.`;
   withoutBody(exchange).refuse(rejection('headers_too_large', reason));
 }
 

@@ -1,5 +1,5 @@
-// Long work of requests, a few milliseconds at a time, so that other requests are answered in between. One piece of
-// work is done at a time, since each holds what it has read; networks take turns.
+// Long work of requests, done a few milliseconds at a time, so that other requests are answered in between. Only one request's work is
+// begun at a time, since it holds what it has read; networks take turns.
 
 import type { Steps } from '../../parsing/steps.js';
 import { largeBodies } from '../../tuning.js';
@@ -16,8 +16,8 @@ let isStepping = false;
 let next: Work | undefined;
 
 /**
- * Does the steps of a request's work: now, if they are few and no other work is under way, otherwise slice by slice. If one
- * fails, the request fails. They end early when the client is gone. Steps may ask for more work, which goes on at once.
+ * Does the steps of a request's work: at once if they are few and no other work is under way, otherwise slice by slice. If a step throws,
+ * the request fails. The steps end early when the client is gone. A step may ask for more work, which follows at once.
  */
 export function runInSlices(exchange: Exchange, steps: Steps<void>): void {
   if (exchange.ended) return;
@@ -29,9 +29,9 @@ export function runInSlices(exchange: Exchange, steps: Steps<void>): void {
     doSlice();
   } else {
     const network = networkOf(exchange.address);
-    const itsWorks = waiting.get(network);
-    if (itsWorks === undefined) waiting.set(network, [work]);
-    else itsWorks.push(work);
+    const earlier = waiting.get(network);
+    if (earlier === undefined) waiting.set(network, [work]);
+    else earlier.push(work);
   }
 }
 
@@ -46,7 +46,7 @@ function doSlice(): void {
   if (current !== undefined) setImmediate(doSlice);
 }
 
-/** Does a step. */
+/** Does a step. Returns whether it was the last one. */
 function isDone({ exchange, steps }: Work): boolean {
   if (exchange.ended) return true;
   isStepping = true;

@@ -7,7 +7,7 @@ import { adminTokensRefused } from '../../metrics.js';
 import { wrongTokensLoggedEveryMs } from '../../tuning.js';
 
 export type WrongTokens = {
-  /** Settles when the caller may be told. At once while too many wait, since a waiting answer costs a connection. */
+  /** Settles when the caller may be answered: at once if too many wait already, since a waiting answer costs a connection. */
   delay(): Promise<void>;
 };
 

@@ -1,5 +1,5 @@
-// Counts of an environment, for its administrators: mendings in a lenient environment by their reason, ignored fields, requests
-// without a write key, repeats that differ from the first record with their key, and records of suppressed users.
+// Counts of an environment, for its administrators: mendings by their reason, ignored fields, requests without a write key, repeats that
+// differ from the first record with their key, and records of suppressed users.
 
 import { type Mending, mendings } from '../../ingest/mend.js';
 import type { Redis } from '../../redis/client.js';
@@ -15,7 +15,7 @@ export type CountsOfEnvironment = {
   readonly mended: Readonly<Record<Mending, number>>;
 } & Readonly<Record<OtherCount, number>>;
 
-/** The counts of one environment; what never occurred is 0. */
+/** The counts of one environment, including zeros. */
 export async function readEnvironmentCounts(
   redis: Redis,
   shards: number,

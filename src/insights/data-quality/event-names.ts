@@ -1,5 +1,5 @@
-// Which events an environment has sent lately, how often, and what their properties look like. It reads the event names of
-// the time that is asked for, and a sample of the properties; no value leaves ClickHouse.
+// Which events an environment has sent lately, how often, and what their properties look like. It reads the event names of the period,
+// and a sample of the properties; no value leaves ClickHouse.
 
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -73,12 +73,12 @@ export async function listEventProperties(
 }
 
 /**
- * When the first or the last one was accepted, to the opening of its segment. What senders say about the time would be a column
- * more to read.
+ * When the first or the last one was accepted, by the opening of its segment. The time that senders give would be one more column to
+ * read.
  */
 function takenAt(which: 'min' | 'max'): string {
   return isoTime(`toDateTime64(fromUnixTimestamp64Micro(toInt64(${which}(segment))), 3)`);
 }
 
-/** The number of a segment is the microsecond of its opening. Of older ones nothing is read, thanks to the index `by_segment`. */
+/** A segment's number is the microsecond of its opening. Older segments are not read, thanks to the index `by_segment`. */
 const isSince = 'segment >= toUnixTimestamp64Micro(now64(6) - toIntervalDay({days:UInt32}))';

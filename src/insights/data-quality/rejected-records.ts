@@ -1,8 +1,7 @@
-// The last rejected records of every environment, to find out why records are missing: when, why, which field, how large.
-// Never a value, a text or an identity, nor anything that would link entries to one user: a deletion has nothing to look
-// for here, even if an entry is written after it. Entries are in Redis, limited in number and time. The process gathers
-// them and writes once a second. Rejections beyond a second's bound are not listed, so a flood of bad requests costs one
-// comparison each. Good requests never come here.
+// The last rejected records of every environment, to find out why records are missing: when, why, which field, how large. Never a value,
+// a text or an identity, nor anything that would link entries to one user, so a deletion finds nothing to delete here, even if an entry
+// is written after it. Entries are in Redis, limited in number and time. The process gathers them and writes once a second. Rejections
+// beyond a second's bound are not listed, so each request of a flood costs only a comparison. Good requests never come here.
 
 import { randomBytes } from 'node:crypto';
 import { lengths, rejectedRecords } from '../../contract/limits.js';
@@ -65,7 +64,7 @@ export function keepRejectedIn(redis: Redis, log: Log, clock: () => number = Dat
   let waiting = new Map<string, RejectedEntry[]>();
   let waitingCount = 0;
   let written = 0;
-  // Members of a sorted set are unique by their text, but two records may be rejected alike at the same time.
+  // Members of a sorted set are unique, but two records may be rejected at the same time for the same reason.
   const processPart = randomBytes(6).toString('base64url');
 
   function roomOf(appId: string): number {
@@ -177,7 +176,7 @@ function describe(
   };
 }
 
-/** A value that may name a user. It may also be a number, which is rejected or mended. Never longer than allowed. */
+/** The text of a value that may name a user, also of a number; undefined for one that is longer than allowed. */
 function textOf(value: unknown): string | undefined {
   if (Number.isSafeInteger(value)) return String(value);
   if (typeof value !== 'string' || value === '') return undefined;
@@ -196,10 +195,10 @@ const contractFields = new Set(
     ...Object.values(recordSchemas),
   ].flatMap((fields) => Object.keys(fields)),
 );
-/** What programmers name properties; not addresses, phone numbers, or anything else that may be a person's. */
+/** Names such as programmers give to properties; not addresses, phone numbers, or anything else that may be personal. */
 const plainName = /^(?!.*\d{5})[A-Za-z_$][\w$.-]{0,63}$/;
 
-/** A field as it is counted: one that the service knows, or an asterisk, so that few differ and none names a person. */
+/** A field as it is counted: one that the service knows, or an asterisk, so that there are few and none names a person. */
 export function countedField(field: string): string {
   if (contractFields.has(field)) return field;
   const [parent] = /^(properties|traits)\./.exec(field) ?? [];

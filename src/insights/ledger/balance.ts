@@ -1,11 +1,11 @@
-// Compares the ledger with what is there. In each minute, of each environment and kind:
+// Compares the ledger with what is stored. For each minute, environment and kind:
 //
-//   accepted = late repeats + stored + failed rows + taken by deletions and retention
+//   accepted = late repeats + stored + failed rows + removed by deletions and retention
 //
-// (Repeats and suppressed records are counted beside it, by the same commit.) `accepted` is counted by the commit that keeps a record, the
-// other terms are counted where the records are now. Counts are taken one after another, so what looks different is looked at again.
-// A count reads the segments and environments of every part that has one of the minutes, whatever else it holds: 0.66 s of CPU for a part
-// of 54 million events, a few milliseconds for the parts of the last minutes.
+// (The same commit counts repeats and suppressed records separately.) `accepted` is counted by the commit that keeps a record, the other
+// terms are counted where the records are now. The counts are taken one after another, so a difference is checked again. A count reads
+// the columns of segments and environments of every part with one of the minutes, whatever else it holds: 0.66 s of CPU for a part of 54
+// million events, a few milliseconds for the parts of the last minutes.
 
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -23,7 +23,7 @@ import { firstSegmentOf } from './write.js';
 /** Minutes since 1970, from the first to the last. */
 export type Minutes = { readonly from: number; readonly to: number };
 
-/** Records of a minute that are missing or, where the number is negative, too many. */
+/** Records of a minute that are missing or, if the number is negative, surplus. */
 export type Difference = {
   readonly app_id: string;
   readonly kind: TableName;
@@ -31,7 +31,7 @@ export type Difference = {
   readonly records: number;
 };
 
-/** A server, and the shards that it has. */
+/** One side of the comparison is the ledger, the other this server with its shards. */
 export type Side = {
   readonly home: ClickHouseClient;
   readonly server: ClickHouseClient;
@@ -39,11 +39,11 @@ export type Side = {
   readonly shardOf: (appId: string) => number;
 };
 
-/** What is counted of an environment and kind, in all or by minute. */
+/** What is counted for an environment and kind, in total or by minute. */
 export type Sums = {
   readonly app_id: string;
   readonly kind: TableName;
-  /** 0 for all. */
+  /** 0 for the total. */
   readonly minute: number;
   accepted: number;
   late: number;
@@ -51,16 +51,16 @@ export type Sums = {
   failed: number;
   deleted: number;
   expired: number;
-  /** Written down as taken, and still there. */
-  untaken: number;
+  /** Recorded as deleted or expired, but still present. */
+  stillPresent: number;
 };
 
-/** What a row of the sums lacks; negative if there is more than was accepted. */
-export function lackOf({ accepted, late, stored, failed, deleted, expired, untaken }: Sums): number {
-  return accepted - late - stored - failed - deleted - expired + untaken;
+/** How many accepted records are missing; negative if there are more than were accepted. */
+export function missingOf({ accepted, late, stored, failed, deleted, expired, stillPresent }: Sums): number {
+  return accepted - late - stored - failed - deleted - expired + stillPresent;
 }
 
-/** Settles with what differs in these minutes. Minutes that cannot be balanced are left out. */
+/** Settles with the differences in these minutes. Minutes that cannot be compared are left out. */
 export async function findDifferences(side: Side, minutes: Minutes): Promise<Difference[]> {
   const [voids, expired] = [await readVoids(side.home), await readExpired(side.home)];
   const found: Difference[] = [];
@@ -68,7 +68,7 @@ export async function findDifferences(side: Side, minutes: Minutes): Promise<Dif
   return found;
 }
 
-/** The parts of a time that are in no void. */
+/** The parts of a period that are in no void. */
 export function without({ from, to }: Minutes, voids: readonly Void[]): Minutes[] {
   let parts: Minutes[] = from <= to ? [{ from, to }] : [];
   for (const gap of voids)
@@ -91,11 +91,11 @@ async function compare(
   among?: readonly string[],
 ): Promise<Difference[]> {
   const isLong = minutes.to - minutes.from >= minutesADay;
-  /** Events up to the minute of retention go sooner or later: only what is later can be compared. */
+  /** Events up to the minute of retention expire at some time: only later ones can be compared. */
   const mayDiffer = (row: Sums) => {
     const expiredTo = row.kind === 'events' ? (expired.get(row.app_id) ?? -1) : -1;
     if (expiredTo >= minutes.to) return false;
-    return expiredTo >= minutes.from || lackOf(row) !== 0;
+    return expiredTo >= minutes.from || missingOf(row) !== 0;
   };
   const sums = await readSums(side, minutes, { among });
   const differing = new Set(sums.filter(mayDiffer).map(({ app_id }) => app_id));
@@ -122,13 +122,13 @@ async function compareMinutes(
   return sums.flatMap((row) => {
     const { app_id, kind, minute, failed } = row;
     if (kind === 'events' && minute <= (expired.get(app_id) ?? -1)) return [];
-    const records = lackOf(row);
+    const records = missingOf(row);
     // A failed row that was sent again is among the failed rows until it is removed there.
     return records === 0 || (records < 0 && -records <= failed) ? [] : [{ app_id, kind, minute, records }];
   });
 }
 
-/** Of each environment with expired events, the last minute of which some may have expired. */
+/** For each environment with expired events, the last minute of which events may have expired. */
 export async function readExpired(home: ClickHouseClient): Promise<ReadonlyMap<string, number>> {
   const rows = await readRows<{ app_id: string; minute: number }>(home, {
     query: `SELECT app_id, toUInt32(intDiv(toUnixTimestamp(max(minute)), 60)) AS minute FROM ${ledgerTable}
@@ -139,7 +139,7 @@ export async function readExpired(home: ClickHouseClient): Promise<ReadonlyMap<s
 
 type Choice = { readonly among?: readonly string[] | undefined; readonly byMinute?: boolean };
 
-/** Settles with all terms, counted one after another. By minute also with what is written down as taken and still there. */
+/** Settles with all terms, counted one after another. `stillPresent` is counted only by minute. */
 export async function readSums(
   { home, server, shards, shardOf }: Side,
   { from, to }: Minutes,
@@ -155,7 +155,7 @@ export async function readSums(
     among: among ?? [],
   };
   const isAmong = among === undefined ? `app_id != ''` : 'app_id IN {among:Array(String)}';
-  const isHere = `segment >= {from:UInt64} AND segment < {end:UInt64} AND ${isAmong}
+  const isInMinutes = `segment >= {from:UInt64} AND segment < {end:UInt64} AND ${isAmong}
     AND segment % ${shardNumberSpacing} IN (${shards.join(', ')})`;
   const minuteOf = (expression: string) => (byMinute ? `toUInt32(${expression})` : 'toUInt32(0)');
   const ofSegment = minuteOf('intDiv(segment, 60000000)');
@@ -181,7 +181,7 @@ export async function readSums(
     kind: string,
     more = '',
   ) => `SELECT app_id, ${kind} AS kind, ${ofSegment} AS minute,
-      toFloat64(count()) AS records FROM ${from} WHERE ${isHere} ${more} GROUP BY app_id, kind, minute`;
+      toFloat64(count()) AS records FROM ${from} WHERE ${isInMinutes} ${more} GROUP BY app_id, kind, minute`;
   const booked = (
     term: string,
   ) => `SELECT app_id, kind, ${minuteOf('intDiv(toUnixTimestamp(minute), 60)')} AS at,
@@ -199,16 +199,16 @@ export async function readSums(
   await add(home, asMinute(booked('accepted')), 'accepted');
   await add(home, asMinute(booked('late_repeats')), 'late');
   if (!byMinute) return [...sums.values()];
-  const taken = `SELECT segment, commit_number, row_number FROM ${takenRecordsTable} WHERE ${isHere}`;
+  const taken = `SELECT segment, commit_number, row_number FROM ${takenRecordsTable} WHERE ${isInMinutes}`;
   for (const table of tables)
     await add(
       server,
       count(storedTable(table), `'${table}'`, `AND (segment, commit_number, row_number) IN (${taken})`),
-      'untaken',
+      'stillPresent',
     );
   const isTaken = `AND table_name != '' AND (segment, toUInt32(0), line) IN (${taken})`;
-  await add(server, count('failed_events', kindOfFailed, isTaken), 'untaken');
+  await add(server, count('failed_events', kindOfFailed, isTaken), 'stillPresent');
   return [...sums.values()];
 }
 
-const nothing = { accepted: 0, late: 0, stored: 0, failed: 0, deleted: 0, expired: 0, untaken: 0 };
+const nothing = { accepted: 0, late: 0, stored: 0, failed: 0, deleted: 0, expired: 0, stillPresent: 0 };

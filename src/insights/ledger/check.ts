@@ -1,5 +1,5 @@
-// Which minutes can be compared, on which servers, and what differs in them: in several looks, and beside what Redis knows that ClickHouse
-// had.
+// Which minutes can be compared on which servers, and what differs in them: confirmed by several comparisons, and by what Redis knows
+// that ClickHouse once had.
 
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -20,27 +20,27 @@ export type CheckOptions = {
   readonly epoch: string;
 };
 
-/** As it is kept and shown. */
+/** A difference as it is kept and shown. */
 export type FoundDifference = Omit<Difference, 'minute' | 'kind'> & {
   /** ISO 8601, UTC. */
   readonly minute: string;
-  /** The kind of the records; `unwritten` where ClickHouse has lost what was counted of all environments. */
+  /** The kind of the records; `unwritten` if ClickHouse has lost counts of all environments. */
   readonly kind: Difference['kind'] | 'unwritten';
 };
 
-/** The servers that answer, with those of their shards that are not being moved. */
+/** The servers that answer, each with its shards that are not being moved. */
 export async function sidesOf({ clickhouse, shards }: CheckOptions): Promise<(Side & { number: number })[]> {
   const servers = serversOf(clickhouse);
-  const there = await reachableServers(servers);
+  const reachable = await reachableServers(servers);
   const all = Array.from({ length: shards }, (_, shard) => shard);
   return servers.all.flatMap((server, number) => {
     const own = all.filter((shard) => servers.numberOf(shard) === number && !servers.isUnsettled(shard));
-    if (own.length === 0 || !there.has(number)) return [];
+    if (own.length === 0 || !reachable.has(number)) return [];
     return [{ home: clickhouse, server, number, shards: own, shardOf: (appId) => shardOf(appId, shards) }];
   });
 }
 
-/** The last minute up to which what these shards counted is written into the ledger. */
+/** The last minute up to which ClickHouse has the counts of these shards. */
 export async function readWritten(redis: Redis, shards: readonly number[]): Promise<number> {
   let end = Math.floor(((await readTime(redis)) - ledgerWrites.afterMs) / 60_000);
   for (const shard of shards)
@@ -49,7 +49,7 @@ export async function readWritten(redis: Redis, shards: readonly number[]): Prom
   return end - 1;
 }
 
-/** The last minute up to which everything that these shards accepted is stored, too. */
+/** The last minute up to which everything that these shards accepted is stored, too, with its counts. */
 export async function readSettled(
   { redis, epoch }: CheckOptions,
   shards: readonly number[],
@@ -64,7 +64,7 @@ export async function readSettled(
   return last;
 }
 
-/** Differences that were found in several looks in a row. `pause`: between two. */
+/** Differences that were found several times in a row. `pause`: between two comparisons. */
 export async function confirm(
   side: Side,
   minutes: Minutes,
@@ -82,7 +82,7 @@ export async function confirm(
 
 const minuteOf = ({ minute }: { readonly minute: number }) => minute;
 
-/** Minutes that ClickHouse had of the ledger and has no more, with the records that it lacks. */
+/** Minutes of the ledger that ClickHouse had and has lost, with the records that are missing. */
 export async function findUnwritten({ redis, clickhouse, shards }: CheckOptions, { from, to }: Minutes) {
   const sums = new Map<number, number>();
   for (let day = dayOf(from); day <= dayOf(to); day++)
@@ -100,9 +100,9 @@ export async function findUnwritten({ redis, clickhouse, shards }: CheckOptions,
   const written = new Map(rows.map(({ at, records }) => [at, records]));
   const voids = await readVoids(clickhouse);
   return [...sums].flatMap(([minute, records]) => {
-    const lacks = records - (written.get(minute) ?? 0);
+    const missing = records - (written.get(minute) ?? 0);
     const counts = without({ from: minute, to: minute }, voids).length > 0 && minute >= from && minute <= to;
-    return lacks > 0 && counts ? [{ minute, records: lacks }] : [];
+    return missing > 0 && counts ? [{ minute, records: missing }] : [];
   });
 }
 

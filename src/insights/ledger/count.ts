@@ -1,5 +1,5 @@
-// Counts what needs no commit in the ledger: refused and mended records, by environment. A process gathers counts and adds them to Redis
-// once a second, so a crash loses a second of them, but never a record. What a commit decides it counts itself (redis/commit-3.lua).
+// Counts in the ledger what needs no commit: refused and mended records, by environment. A process gathers counts and adds them to Redis
+// once a second, so a crash loses a second of counts, but no record. Commits count what they decide themselves (redis/commit-3.lua).
 
 import type { Mending } from '../../ingest/mend.js';
 import { describeError, type Log } from '../../log.js';
@@ -16,7 +16,7 @@ type PlainTerm = 'limited' | 'ignored_fields' | 'unauthorized';
 export type TermCounts = {
   add(appId: string, term: PlainTerm, count: number): void;
   addMendings(appId: string, found: ReadonlyMap<Mending, number>): void;
-  /** Counts each as rejected, and why. */
+  /** Counts each as rejected, by its reason. */
   addRejected(
     appId: string,
     refusals: readonly { readonly code: string; readonly field?: string | undefined }[],

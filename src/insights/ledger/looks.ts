@@ -1,5 +1,5 @@
-// The check that the books balance, which runs by itself: what was stored lately, then what is older again, never with more than a
-// hundredth of a core. What differs is kept in Redis until it does not differ any more.
+// Checks regularly that the books balance: what was stored lately, then older records again, never with more than a hundredth of a core.
+// Differences are kept in Redis until they are gone.
 
 import { readRows } from '../../clickhouse/answers.js';
 import { ledgerTable } from '../../clickhouse/ledger-table.js';
@@ -23,41 +23,41 @@ import {
 } from './check.js';
 
 /**
- * Makes the next looks, if it is time for them. To be called again and again, by several workers. What is new is in the parts of the last
- * minutes, so looking at it is cheap. What is older may be in parts with everything of months, so each of those looks has its rest.
+ * Makes the next checks, if they are due. To be called regularly, by several workers. New records are in the parts of the last minutes, so
+ * checking them is cheap. Older records may be in parts that span months, so each kind of check rests by itself.
  */
 export async function checkIfDue(options: CheckOptions & { readonly log: Log }): Promise<void> {
   const { redis } = options;
   if (!(await takeTurn(redis, registryKeys.ledgerCheckTurn, ledgerChecks.everyMsMin))) return;
-  const noted = await redis.hgetall(registryKeys.ledgerChecked);
-  await lookAndRest(options, noted, 'rests_new', lookAtNew, ledgerChecks.newRestMsMax);
-  await lookAndRest(options, noted, 'rests_older', lookAtOlder, ledgerChecks.oldEveryMs);
+  const progress = await redis.hgetall(registryKeys.ledgerChecked);
+  await checkAndRest(options, progress, 'rests_new', checkNew, ledgerChecks.newRestMsMax);
+  await checkAndRest(options, progress, 'rests_older', checkOlder, ledgerChecks.oldEveryMs);
 }
 
 /**
- * What is noted of looks: `new <server>`, the last minute that was looked at; `last`, `recent` and `old`, when that was done; `month`;
- * until when looks rest.
+ * How far the checks are: `new <server>`, the last minute that was checked; `last`, `recent` and `old`, when those checks were made;
+ * `month`, the last one; until when checks rest.
  */
-type Noted = Readonly<Record<string, string>>;
+type Progress = Readonly<Record<string, string>>;
 
-type LookOptions = CheckOptions & {
+type PassOptions = CheckOptions & {
   readonly log: Log;
-  readonly noted: Noted;
+  readonly progress: Progress;
   readonly nowMs: number;
   readonly pause: (ms: number) => Promise<void>;
 };
 
-/** Makes a look unless it rests. It rests after a failure, too, since it may have cost as much. */
-async function lookAndRest(
+/** Makes a check unless it rests. It rests after a failure, too, which may have cost as much. */
+async function checkAndRest(
   options: CheckOptions & { readonly log: Log },
-  noted: Noted,
+  progress: Progress,
   rests: string,
-  look: (options: LookOptions) => Promise<Noted>,
+  check: (options: PassOptions) => Promise<Progress>,
   restMsMax: number,
 ): Promise<void> {
   const nowMs = await readTime(options.redis);
-  const restsUntilMs = Number(noted[rests] ?? 0);
-  // It is longer if Redis's clock was set back.
+  const restsUntilMs = Number(progress[rests] ?? 0);
+  // A longer rest means that Redis's clock was set back.
   if (restsUntilMs > nowMs && restsUntilMs <= nowMs + restMsMax) return;
   const startedAt = performance.now();
   let pausedMs = 0;
@@ -65,9 +65,9 @@ async function lookAndRest(
     pausedMs += ms;
     await new Promise<void>((resolve) => setTimeout(resolve, ms));
   };
-  let done: Noted = {};
+  let done: Progress = {};
   try {
-    done = await look({ ...options, noted, nowMs, pause });
+    done = await check({ ...options, progress, nowMs, pause });
   } finally {
     const costMs = performance.now() - startedAt - pausedMs;
     const restMs = Math.min(Math.ceil(costMs * ledgerChecks.restFactor), restMsMax);
@@ -75,52 +75,52 @@ async function lookAndRest(
   }
 }
 
-async function lookAtNew(options: LookOptions): Promise<Noted> {
+async function checkNew(options: PassOptions): Promise<Progress> {
   const done: Record<string, string> = {};
   for (const side of await sidesOf(options)) {
     const settled = await readSettled(options, side.shards);
-    const from = Number(options.noted[`new ${side.number}`] ?? settled - ledgerChecks.newMinutesMax) + 1;
+    const from = Number(options.progress[`new ${side.number}`] ?? settled - ledgerChecks.newMinutesMax) + 1;
     const to = Math.min(settled, from + ledgerChecks.newMinutesMax - 1);
     if (to < from) continue;
-    await keep(options, await confirm(side, { from, to }, options.pause));
+    await saveNew(options, await confirm(side, { from, to }, options.pause));
     done[`new ${side.number}`] = String(to);
   }
   return done;
 }
 
-/** What differs first, then what was not looked at for longest. Settles with what to note. */
-async function lookAtOlder(options: LookOptions): Promise<Noted> {
-  const { noted, nowMs } = options;
+/** Known differences first, then what was not checked for longest. Settles with the new progress. */
+async function checkOlder(options: PassOptions): Promise<Progress> {
+  const { progress, nowMs } = options;
   const sides = await sidesOf(options);
-  await lookAgain(options, sides);
-  const since = (what: 'last' | 'recent' | 'old') => nowMs - Number(noted[what] ?? 0);
+  await recheckKnown(options, sides);
+  const since = (what: 'last' | 'recent' | 'old') => nowMs - Number(progress[what] ?? 0);
   const compare = async ({ from, to }: Minutes) => {
     for (const side of sides) {
       const settled = await readSettled(options, side.shards);
-      await keep(options, await confirm(side, { from, to: Math.min(to, settled) }, options.pause));
+      await saveNew(options, await confirm(side, { from, to: Math.min(to, settled) }, options.pause));
     }
   };
-  const lookBack = async (minutes: number) => {
+  const checkBack = async (minutes: number) => {
     const to = Math.floor(nowMs / 60_000);
     await compare({ from: to - minutes, to });
-    await keepUnwritten(options, { from: to - minutes, to });
+    await saveUnwritten(options, { from: to - minutes, to });
   };
   if (since('recent') >= ledgerChecks.recentEveryMs) {
-    await lookBack(ledgerChecks.recentMinutes);
+    await checkBack(ledgerChecks.recentMinutes);
     return { recent: String(nowMs), last: String(nowMs) };
   }
   if (since('last') >= ledgerChecks.lastEveryMs) {
-    await lookBack(ledgerChecks.lastMinutes);
+    await checkBack(ledgerChecks.lastMinutes);
     return { last: String(nowMs) };
   }
   if (since('old') < ledgerChecks.oldEveryMs) return {};
-  const month = await nextMonth(options, noted.month);
+  const month = await nextMonth(options, progress.month);
   if (month === undefined) return { old: String(nowMs) };
   await compare(month);
   return { old: String(nowMs), month: String(month.from) };
 }
 
-/** The month after the one that was looked at last, of those in the ledger; after the last one the first. */
+/** The month of the ledger after the one that was checked last; after its last month the first. */
 async function nextMonth({ clickhouse }: CheckOptions, last = '0'): Promise<Minutes | undefined> {
   const months = await readRows<{ from: number; to: number }>(clickhouse, {
     query: `SELECT toUInt32(intDiv(toUnixTimestamp(toDateTime(month, 'UTC')), 60)) AS from,
@@ -132,8 +132,8 @@ async function nextMonth({ clickhouse }: CheckOptions, last = '0'): Promise<Minu
 
 const nameOf = ({ app_id, kind, minute }: FoundDifference) => `${app_id} ${kind} ${minute}`;
 
-/** Keeps differences, and says each once in the log. */
-async function keep(
+/** Saves differences, and logs each new one. */
+async function saveNew(
   { redis, log }: CheckOptions & { readonly log: Log },
   found: readonly (Omit<Difference, 'kind'> & Pick<FoundDifference, 'kind'>)[],
 ): Promise<void> {
@@ -146,23 +146,23 @@ async function keep(
       JSON.stringify(difference),
     );
     if (isNew === 1) {
-      const what = { environment: app_id, kind, minute: difference.minute, missing: records };
-      log.error(what, 'the books do not balance: records are missing, or too many');
+      const entry = { environment: app_id, kind, minute: difference.minute, missing: records };
+      log.error(entry, 'the books do not balance: records are missing, or too many');
     }
   }
 }
 
-async function keepUnwritten(options: CheckOptions & { readonly log: Log }, minutes: Minutes): Promise<void> {
+async function saveUnwritten(options: CheckOptions & { readonly log: Log }, minutes: Minutes): Promise<void> {
   const found = await findUnwritten(options, minutes);
-  await keep(
+  await saveNew(
     options,
     found.map((each) => ({ ...each, app_id: '', kind: 'unwritten' as const })),
   );
 }
 
-/** Looks again at some minutes in which something differs, and forgets what does not any more. */
-async function lookAgain(options: CheckOptions, sides: readonly Side[]): Promise<void> {
-  const byPlace = new Map<string, { side: Side | undefined; minute: number; known: FoundDifference[] }>();
+/** Checks some minutes with known differences again, and forgets differences that are gone. */
+async function recheckKnown(options: CheckOptions, sides: readonly Side[]): Promise<void> {
+  const groups = new Map<string, { side: Side | undefined; minute: number; known: FoundDifference[] }>();
   for (const difference of await readDifferences(options.redis)) {
     const side = sides.find(
       ({ shards, shardOf }) => difference.app_id !== '' && shards.includes(shardOf(difference.app_id)),
@@ -171,13 +171,13 @@ async function lookAgain(options: CheckOptions, sides: readonly Side[]): Promise
     if (side === undefined && difference.app_id !== '') continue;
     const minute = Date.parse(difference.minute) / 60_000;
     const name = `${side?.shards.join() ?? ''} ${minute}`;
-    const place = byPlace.get(name) ?? { side, minute, known: [] };
-    place.known.push(difference);
-    byPlace.set(name, place);
+    const group = groups.get(name) ?? { side, minute, known: [] };
+    group.known.push(difference);
+    groups.set(name, group);
   }
-  // By chance, so that none is forgotten where there are many.
-  const places = [...byPlace.values()].sort(() => Math.random() - 0.5).slice(0, ledgerChecks.minutesAgainMax);
-  for (const { side, minute, known } of places) {
+  // At random, so that each has its turn when there are many.
+  const some = [...groups.values()].sort(() => Math.random() - 0.5).slice(0, ledgerChecks.minutesAgainMax);
+  for (const { side, minute, known } of some) {
     const span = { from: minute, to: minute };
     const found = new Set(
       side === undefined
@@ -189,7 +189,7 @@ async function lookAgain(options: CheckOptions, sides: readonly Side[]): Promise
   }
 }
 
-/** The differences that were found and are still there. */
+/** The known differences. */
 export async function readDifferences(redis: Redis): Promise<FoundDifference[]> {
   const texts = await redis.hvals(registryKeys.ledgerDifferences);
   return texts.map((text) => JSON.parse(text) as FoundDifference);
@@ -197,8 +197,8 @@ export async function readDifferences(redis: Redis): Promise<FoundDifference[]> 
 
 /** Sets the gauges of the ledger from Redis. */
 export async function observeLedger(redis: Redis): Promise<void> {
-  const noted = await redis.hgetall(registryKeys.ledgerChecked);
-  const minutes = Object.entries(noted).flatMap(([name, at]) =>
+  const progress = await redis.hgetall(registryKeys.ledgerChecked);
+  const minutes = Object.entries(progress).flatMap(([name, at]) =>
     name.startsWith('new ') ? [Number(at)] : [],
   );
   const nowMinute = (await readTime(redis)) / 60_000;

@@ -1,4 +1,4 @@
-// The ledger for people: one environment's day, and the check of a time, minute by minute.
+// The ledger for people: an environment's day, minute by minute, and the check of a period.
 
 import { readVoids } from '../../clickhouse/ledger-table.js';
 import { AdministrationError } from '../../contract/errors.js';
@@ -7,8 +7,8 @@ import { shardOf } from '../../redis/keys.js';
 import { ledgerChecks } from '../../tuning.js';
 import {
   type Difference,
-  lackOf,
   type Minutes,
+  missingOf,
   readExpired,
   readSums,
   type Sums,
@@ -37,21 +37,21 @@ export type Books = {
   readonly failed: number;
   /** Not stored yet. */
   readonly waiting: number;
-  /** What the other terms lack; negative if they are more. */
+  /** Acknowledged records that no other term has; negative if the others have more. */
   readonly difference: number;
 };
 
 export type DayOfBooks = Books & {
   readonly app_id: string;
   readonly day: string;
-  /** Why some minutes are not balanced; their differences count as none. */
+  /** Why some minutes cannot be compared; their differences are shown as 0. */
   readonly not_balanced: readonly { readonly from: string; readonly to: string; readonly reason: string }[];
   readonly minutes: readonly (Books & { readonly minute: string })[];
 };
 
 /**
- * The records that an environment accepted on a day, in UTC, by minute; minutes without any are left out, and so is what is not written
- * yet: of the present day the last minute or two.
+ * The records that an environment accepted on a day, in UTC, by minute. Left out are minutes without records, and those that are not
+ * written yet: the last minute or two of the present day.
  */
 export async function showDay(options: CheckOptions, appId: string, day: string): Promise<DayOfBooks> {
   const from = dayOfText(day) / 60_000;
@@ -97,7 +97,7 @@ export async function showDay(options: CheckOptions, appId: string, day: string)
 /** Milliseconds since 1970. Throws AdministrationError. */
 function dayOfText(day: string): number {
   const ms = /^\d+-\d\d-\d\d$/.test(day) ? Date.parse(`${day}T00:00:00Z`) : Number.NaN;
-  // A day that a month does not have counts as one of the next month.
+  // `Date.parse` takes a day that a month does not have for one of the next month.
   if (!(ms >= 0 && ms < ledger.dayMsMax) || !new Date(ms).toISOString().startsWith(day))
     throw new AdministrationError('the day must be a date from 1970 to 2099: YYYY-MM-DD');
   return ms;
@@ -109,22 +109,22 @@ type Known = {
   readonly isVoid: (minute: number) => boolean;
 };
 
-/** The terms of what was kept. What a minute lacks has expired, or is a difference once everything of it is stored. */
+/** The terms of what was kept. Missing records have expired, or are a difference once everything of their minute is stored. */
 function booksOf(row: Sums, { expiredTo, settled, isVoid }: Known): Partial<Books> {
-  const lacks = lackOf(row);
+  const missing = missingOf(row);
   const isExpired = row.kind === 'events' && row.minute <= expiredTo;
   return {
     acknowledged: row.accepted,
-    stored: row.stored - row.untaken,
+    stored: row.stored - row.stillPresent,
     repeats: row.late,
     deleted: row.deleted,
-    expired: row.expired + (isExpired ? Math.max(0, lacks) : 0),
+    expired: row.expired + (isExpired ? Math.max(0, missing) : 0),
     failed: row.failed,
-    difference: isExpired || row.minute > settled || isVoid(row.minute) ? 0 : lacks,
+    difference: isExpired || row.minute > settled || isVoid(row.minute) ? 0 : missing,
   };
 }
 
-/** What is nowhere else, while segments of that minute may wait. */
+/** With the records that are in no other term, while segments of that minute may be waiting. */
 function withWaiting(books: Books): Books {
   const { acknowledged, stored, repeats, suppressed, deleted, expired, failed } = books;
   return {
@@ -158,11 +158,11 @@ export type CheckedBooks = {
   readonly from: string;
   readonly to: string;
   readonly differences: readonly FoundDifference[];
-  /** What could not be looked at, in words. */
+  /** What could not be checked, in words. */
   readonly not_checked: readonly string[];
 };
 
-/** Looks at all environments and a time; by default at the last days, up to what is stored by now. */
+/** Checks all environments over a period; by default the last days, up to what is stored by now. */
 export async function checkBooks(
   options: CheckOptions,
   given: { readonly from?: string | undefined; readonly to?: string | undefined },
@@ -186,8 +186,8 @@ export async function checkBooks(
   for (const side of sides) found.push(...(await confirm(side, { from, to })));
   for (const each of await findUnwritten(options, { from, to }))
     found.push({ ...each, app_id: '', kind: 'unwritten' });
-  const looked = new Set(sides.flatMap(({ shards }) => shards));
-  const left = all.filter((shard) => !looked.has(shard));
+  const checked = new Set(sides.flatMap(({ shards }) => shards));
+  const unchecked = all.filter((shard) => !checked.has(shard));
   const voids = (await readVoids(options.clickhouse)).filter((each) => each.to >= from && each.from <= to);
   return {
     balanced: found.length === 0,
@@ -195,9 +195,9 @@ export async function checkBooks(
     to: timeOf(to + 1),
     differences: found.map(({ minute, ...each }) => ({ ...each, minute: timeOf(minute) })),
     not_checked: [
-      ...(left.length === 0
+      ...(unchecked.length === 0
         ? []
-        : [`shards ${left.join(', ')}: their server does not answer, or they are being moved`]),
+        : [`shards ${unchecked.join(', ')}: their server does not answer, or they are being moved`]),
       ...voids.map((each) => `from ${timeOf(each.from)} to ${timeOf(each.to + 1)}: ${each.reason}`),
     ],
   };

@@ -1,5 +1,5 @@
-// Writes the ledger of Redis to ClickHouse, minute by minute. A minute is over when its time has passed and no segment of it is open: then
-// its entries never change. They are written, then taken from Redis; a crash in between repeats the same rows.
+// Writes the ledger from Redis to ClickHouse, minute by minute. A minute is finished when its time has passed and no segment of it is open:
+// then its entries never change. They are written, then removed from Redis; after a crash in between the same rows are written again.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { type LedgerRow, readTermTotals, voidSince, writeLedger } from '../../clickhouse/ledger-table.js';
@@ -16,12 +16,12 @@ export type LedgerOptions = {
   readonly redis: Redis;
   readonly clickhouse: ClickHouseClient;
   readonly shards: number;
-  /** Of the deployment: nothing is taken from a Redis with another epoch or none. */
+  /** The epoch of the deployment: nothing is removed from a Redis with another epoch or none. */
   readonly epoch: string;
   readonly crash: CrashPoint;
 };
 
-/** Writes the minutes of all shards that are over. May be repeated, by several processes at once. */
+/** Writes the finished minutes of all shards. May be called again, and by several processes at once. */
 export async function writeMinutes({
   redis,
   clickhouse,
@@ -31,7 +31,7 @@ export async function writeMinutes({
 }: LedgerOptions): Promise<void> {
   for (let shard = 0; shard < shards; shard++) {
     await beginShard(redis, clickhouse, shard, shards);
-    for (const minute of await readMinutesOver(redis, shard)) {
+    for (const minute of await readFinishedMinutes(redis, shard)) {
       const logged = await readLog(redis, shard, minute);
       const entries = await readEntries(redis, shard, minute);
       for (const some of inPieces(
@@ -56,7 +56,7 @@ export async function writeMinutes({
   }
 }
 
-/** What Redis has of a minute. May be more by now, and is written again when the minute is over. */
+/** What Redis has of a minute so far; it is written again when the minute is finished. */
 export async function readMinute(redis: Redis, shard: number, minute: number): Promise<LedgerRow[]> {
   const [{ rows }, entries] = [await readLog(redis, shard, minute), await readEntries(redis, shard, minute)];
   return [...rows, ...entries.map(rowOf(minute))];
@@ -96,7 +96,7 @@ function isDigit(line: string): boolean {
   return code >= 0x30 && code <= 0x39;
 }
 
-/** A shard whose state is new in this Redis lacks what was counted before and not written. */
+/** Prepares a shard whose state is new in this Redis: what was counted before and not written is lost, so that time is void. */
 async function beginShard(
   redis: Redis,
   clickhouse: ClickHouseClient,
@@ -122,7 +122,7 @@ async function beginShard(
 }
 
 /** The oldest first. */
-async function readMinutesOver(redis: Redis, shard: number): Promise<number[]> {
+async function readFinishedMinutes(redis: Redis, shard: number): Promise<number[]> {
   const minutes = (await redis.smembers(shardKeys.ledgerMinutes(shard))).map(Number);
   if (minutes.length === 0) return [];
   const nowMs = await readTime(redis);
@@ -138,7 +138,7 @@ export function minuteOfSegment(number: string): number {
   return Number(BigInt(number) / 60_000_000n);
 }
 
-/** The number that the segments of a minute have at least. */
+/** The lowest number that a segment of a minute can have. */
 export function firstSegmentOf(minute: number): string {
   return (BigInt(minute) * 60_000_000n).toString();
 }
@@ -147,7 +147,7 @@ export function dayOf(minute: number): number {
   return Math.floor(minute / 1_440);
 }
 
-/** What the hash of a minute has, by field. */
+/** The fields of a minute's hash. */
 async function readEntries(redis: Redis, shard: number, minute: number): Promise<[string, string][]> {
   const entries = new Map<string, string>();
   const stream = redis.hscanStream(shardKeys.ledger(shard, minute), { count: ledgerWrites.fieldsAtOnceMax });

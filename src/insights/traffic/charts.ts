@@ -25,11 +25,11 @@ export type Span = keyof typeof spans;
 
 export type Traffic = {
   readonly step_seconds: number;
-  /** The begin of each step, in seconds since 1970, without gaps. */
+  /** When each step begins, in seconds since 1970, without gaps. */
   readonly at: readonly number[];
 } & Readonly<Record<TrafficOutcome, readonly number[]>>;
 
-/** Before a minute is written it looks as if nothing had come. */
+/** A minute that is not written yet would look like one without records. */
 const { writtenMsMax } = ledgerWrites;
 
 /** The steps of a span that ends with the last minute that every process has written. */
@@ -41,7 +41,7 @@ function stepsOf(span: Span, nowMs: number) {
   return { stepSeconds, from, end, at };
 }
 
-/** The table is ordered by hours. */
+/** With a condition on hours, by which the table is sorted. */
 const isBetween = `minute >= {from:UInt32} AND minute < {end:UInt32}
         AND toStartOfHour(minute) >= toStartOfHour(toDateTime({from:UInt32}, 'UTC'))`;
 

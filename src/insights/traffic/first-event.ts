@@ -1,4 +1,4 @@
-// Whether an environment has events: asked every second where somebody waits for the first one, so only its first row is looked at.
+// Whether an environment has events: asked every second while somebody waits for the first one, so only one row is read.
 
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';

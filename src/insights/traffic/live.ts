@@ -1,6 +1,6 @@
-// Some of the events that arrive in an environment now, read back from ClickHouse. Nothing is stored for it, and events cost no
-// more while a page watches. A page asks every two seconds for what came since its last request. The first request leaves
-// a line in the audit log and returns a signed place, which every later one needs. So nobody watches without that line.
+// A sample of the events that arrive in an environment now, read back from ClickHouse. Nothing is stored for it, and events cost no more
+// while a page watches. A page asks every two seconds for what came since its last request. The first request leaves a line in the audit
+// log and returns a signed place, which every later one needs, so nobody watches without that line.
 
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { readRows } from '../../clickhouse/answers.js';
@@ -68,7 +68,7 @@ export async function readArrivedSince(
     `SELECT toFloat64(count()) AS arrived, toString(max(segment)) AS latest FROM ${storedTable('events')} ${where}`,
   );
   if (newest === undefined || newest.arrived === 0) return { events: [], arrived: 0, segment };
-  // Only of these are the properties read.
+  // Properties are read only for these.
   const events = await ask<LiveEvent>(
     `SELECT event_id, event, toString(e.user_id) AS user_id, identity, properties,
         ${isoTime('e.received_at')} AS received_at

@@ -1,5 +1,5 @@
-// A user in all environments of an account: where something is held, under which names, how much, and since when. Each environment
-// merges its users by itself, so a user_id may belong to a person in one environment and to nobody in another.
+// A user in all environments of an account: where something is held, under which names, how much, and since when. Each environment merges
+// its own users, so a user_id may belong to a person in one environment and be unknown in another.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { isoTime } from '../../clickhouse/iso-time.js';
@@ -14,7 +14,7 @@ import { isNamed, withNames } from './merged-user.js';
 /** What one environment holds about the user. */
 export type Place = Omit<FoundUser, 'found' | 'properties'> & {
   readonly app_id: string;
-  /** How many. */
+  /** The number of properties. */
   readonly properties: number;
   readonly events: number;
   /** Null without events. */
@@ -22,7 +22,7 @@ export type Place = Omit<FoundUser, 'found' | 'properties'> & {
   readonly last_seen: string | null;
 };
 
-/** By which names a user is known in any of the environments: the given one, and the identities that a user_id was merged into. */
+/** The names under which a user is known in any of the environments: the given one, and the identities that a user_id was merged into. */
 export async function namesEverywhere(
   clickhouse: ClickHouseClient,
   appIds: readonly string[],

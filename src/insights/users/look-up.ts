@@ -24,8 +24,8 @@ export type FoundUser = {
 };
 
 /**
- * What is held about the merged user that a name means, but for events. Rejects when ClickHouse fails or takes too long, as the
- * other functions of this file do.
+ * What is held about the merged user that a name means, without events. Rejects when ClickHouse fails or takes too long, like the other
+ * functions of this file.
  */
 export async function lookUpUser(client: ClickHouseClient, appId: string, user: User): Promise<FoundUser> {
   const { identity, userIds, hasMore } = await findMergedUser(client, appId, user);
@@ -34,7 +34,7 @@ export async function lookUpUser(client: ClickHouseClient, appId: string, user: 
     hasEvents: await findEvent(ask, appId),
     properties: await readProperties(ask, appId),
   }));
-  // An identified user has such a row; a name alone has none.
+  // A user who was identified exists even without events and properties.
   const wasIdentified = identity !== undefined && userIds.length > 0;
   return {
     found: wasIdentified || hasEvents || properties.length > 0,
@@ -54,8 +54,8 @@ async function findEvent(ask: Ask, appId: string): Promise<boolean> {
 }
 
 /**
- * The events of the merged user by name, the most frequent first. ClickHouse reads the whole of every granule that has one of them,
- * so this takes seconds when a user is in all granules of a large table.
+ * The events of the merged user by name, the most frequent first. ClickHouse reads each granule with such an event as a whole, so this
+ * takes seconds for a user in all granules of a large table.
  */
 export async function countUserEvents(
   client: ClickHouseClient,
@@ -78,7 +78,7 @@ async function countEvents(ask: Ask, appId: string): Promise<EventOfUser[]> {
   return rows.map((row) => ({ ...row, count: Number(row.count) }));
 }
 
-/** From when the values of a call count, as in the view merged_user_properties. */
+/** The time from which the values of a call count, as in the view merged_user_properties. */
 const propertiesSince =
   'if(time < received_at, least(toUInt64(toUnixTimestamp64Micro(time)), segment), segment)';
 

@@ -9,7 +9,7 @@ import type { User } from '../../privacy/suppression/names.js';
 export type MergedUser = {
   /** Undefined for an anonymous user. */
   readonly identity: string | undefined;
-  /** In decimal digits, ascending; so many of them as a look-up takes. */
+  /** In decimal digits, ascending; at most as many as a look-up returns. */
   readonly userIds: readonly string[];
   /** Whether there are more. */
   readonly hasMore: boolean;

@@ -23,7 +23,7 @@ export async function findSimilar(
     `(SELECT identity FROM ${storedTable(table)} WHERE app_id IN {appIds:Array(String)} AND ${ofPlainForm} LIMIT 1)`,
     `SELECT DISTINCT identity FROM ${storedTable(table)} WHERE app_id IN {appIds:Array(String)} AND ${others}`,
   ]);
-  // When the time is over, what was found by then is shown: parts without an index are read as a whole.
+  // Parts without an index are read as a whole. When the time is over, what was found by then is shown.
   const rows = await withNames(client, [identity], [], (ask) =>
     ask<{ identity: string }>(
       `SELECT DISTINCT identity FROM (${found.join(' UNION ALL ')})

@@ -27,7 +27,7 @@ export type TimeLine = {
 /** Where a page ended: its last time in milliseconds, and the place in the order of acceptance. */
 const cursorForm = /^-?\d{1,15} \d{1,20} \d{1,10} \d{1,10}$/;
 
-/** What `cursor` of an earlier page stands for; undefined if it is none. */
+/** What the `cursor` of an earlier page stands for; undefined if it is not one. */
 export function readCursor(cursor: string): string | undefined {
   const text = Buffer.from(cursor, 'base64url').toString('latin1');
   return cursorForm.test(text) ? text : undefined;
@@ -44,7 +44,7 @@ export async function readTimeLine(
   const { eventsPerPage, timeLineDays } = userLookUps;
   const rows = await withNames(client, identity === undefined ? [] : [identity], userIds, async (ask) => {
     const latestMs = after === undefined ? Date.now() : Number(after.slice(0, after.indexOf(' ')));
-    // Whoever is in all granules has a page of events in a few days, and the table is sorted by time too.
+    // A user who is in all granules has a page of events in a few days, and the table is also sorted by time.
     const page = await readLatest(ask, appId, { event, after, sinceMs: latestMs - timeLineDays * dayMs });
     return page.length > eventsPerPage ? page : readLatest(ask, appId, { event, after });
   });

@@ -1,5 +1,5 @@
-// Carries what a live pairing shows from the process that the device called to the processes that serve its pages,
-// through Redis's publish and subscribe, which stores nothing. A page that does not listen at that moment misses it.
+// Carries what a live pairing shows from the process that the device called to the processes that serve its pages, by Redis's publish and
+// subscribe, which stores nothing. A page that is not listening at that moment misses it.
 
 import { describeError, type Log } from '../../log.js';
 import type { Redis } from '../../redis/client.js';
@@ -18,7 +18,7 @@ export type Listener = (message: ChannelMessage) => void;
 export type Channel = {
   /** Settles when Redis has passed it on to all listeners. */
   publish(id: string, message: Exclude<ChannelMessage, { kind: 'gap' }>): Promise<void>;
-  /** Settles when the listener hears everything that is published from then on, with a function that ends it. */
+  /** Settles, with a function that ends it, when the listener gets everything that is published from then on. */
   listen(id: string, listener: Listener): Promise<() => void>;
   close(): void;
 };

@@ -1,6 +1,6 @@
-// Pairings of devices with the Event Visualizer, in Redis: a device begins one and shows its code; an
-// administrator's page enters the code; from then on it lives while a page renews it. Redis holds a hash of
-// the secret, the code, the app_id and a keyed digest of the device's address, all for a limited time.
+// Pairings of devices with the Event Visualizer, in Redis. A device begins one and shows its code; an administrator enters the code on a
+// page; from then on the pairing is live as long as a page renews it. Redis holds a hash of the secret, the code, the app_id and a keyed
+// digest of the device's address, all for a limited time.
 
 import { createHash, createHmac, randomBytes } from 'node:crypto';
 import { visualizer } from '../../contract/limits.js';
@@ -24,8 +24,8 @@ const secretForm = /^slp_[A-Za-z0-9_-]{43}$/;
 const codeAttemptsMax = 5;
 
 /**
- * Begins a pairing of an existing environment. Settles with `too_many` when too many pairings of the environment or the
- * address wait, and with `full` when too many of the deployment do. `secret` is the deployment's.
+ * Begins a pairing of an existing environment. Settles with `too_many` when too many pairings of the environment or the address are
+ * waiting, and with `full` when too many of the whole deployment are. `secret` is the deployment's.
  */
 export async function beginPairing(
   redis: Redis,
@@ -66,7 +66,7 @@ export async function beginPairing(
   return 'full';
 }
 
-/** A device's pairing, by its secret, if it still waits or lives, and for how long its code stays good at least. */
+/** A device's pairing, by its secret, if it is still waiting or live, and how long its code is valid at least. */
 export async function findPairing(
   redis: Redis,
   pairing: string,
@@ -80,18 +80,18 @@ export async function findPairing(
   return { pairing, code, expiresInSeconds: Math.ceil(leftMs / 1000) };
 }
 
-/** The id of the pairing that waits or lives with a code, given as it was typed; undefined if there is none. */
+/** The id of the waiting or live pairing with a code, given as it was typed; undefined if there is none. */
 export async function findPairingIdByCode(redis: Redis, text: string): Promise<string | undefined> {
   const code = readCode(text);
   return code === undefined ? undefined : ((await redis.get(visualizerKeys.code(code))) ?? undefined);
 }
 
-/** The environment of a pairing that waits or lives. */
+/** The environment of a waiting or live pairing. */
 export async function readAppOfPairing(redis: Redis, id: string): Promise<string | undefined> {
   return (await redis.hget(visualizerKeys.pairing(id), 'app_id')) ?? undefined;
 }
 
-/** Enters a code: its pairing lives from now on. Undefined if there is no such pairing. May be called again. */
+/** Enters a code: its pairing is live from now on. Undefined if there is no such pairing. May be called again. */
 export async function enterCode(redis: Redis, text: string): Promise<LivePairing | undefined> {
   const code = readCode(text);
   if (code === undefined) return undefined;
@@ -106,7 +106,7 @@ export async function enterCode(redis: Redis, text: string): Promise<LivePairing
   return { id, appId, endsInMs: Number(endsInMs) };
 }
 
-/** Keeps a live pairing for another while. Settles with false when it has ended. */
+/** Renews a live pairing. Settles with false when it has ended. */
 export async function renewPairing(redis: Redis, id: string): Promise<boolean> {
   const keys = [visualizerKeys.pairing(id), visualizerKeys.live];
   return Number(await runScript(redis, scripts.renewPairing, keys, [id, visualizer.leaseMs])) > 0;
@@ -134,7 +134,7 @@ export function pairingIdOfSecret(pairing: string): string | undefined {
   return secretForm.test(pairing) ? idOf(pairing) : undefined;
 }
 
-/** What can be wrong. The two are counted separately, since callers without a token must not hold up those with one. */
+/** What was wrong. Each is counted by itself, so that callers without a token do not hold up those with one. */
 export type Failure = 'token' | 'code';
 
 /** Whether a network has sent too many wrong tokens, or codes, within the last minute. */
@@ -167,7 +167,7 @@ function idOf(pairing: string): string {
   return createHash('sha256').update(pairing).digest('hex');
 }
 
-/** With a key, since all addresses could be tried against a plain hash. */
+/** Keyed, since a plain hash could be reversed by trying all addresses. */
 function digestOfAddress(secret: string, address: string): string {
   return createHmac('sha256', secret).update(`visualizer\0${address}`).digest('hex').slice(0, 32);
 }

@@ -1,5 +1,5 @@
-// Shows what a paired device has sent. It is called when the server's answer is known, publishes both while the pairing
-// lives, and says so if it has ended. Best effort: nothing here may fail or delay the answer.
+// Shows what a paired device has sent: called when the server's answer is known, it publishes both while the pairing is live, and reports
+// if the pairing has ended. Best effort: nothing here may fail or delay the answer.
 
 import { visualizer } from '../../contract/limits.js';
 import type { Collected, OnCollected } from '../../ingest/collect.js';
