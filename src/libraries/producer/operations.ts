@@ -1101,7 +1101,7 @@ export type DeletionOperations = {
   submitDeletion: { given: Deletion; answer: DeletionSubmitted | DeletionPreview };
   /** The progress of a deletion */
   readDeletionStatus: { given: { deletion_request_id: string }; answer: DeletionStatus };
-  /** What was found of each user, by place in the submitted list */
+  /** What was found of each user, by position in the submitted list */
   listDeletedUsers: { given: { deletion_request_id: string; cursor?: string }; answer: DeletionUsers };
   /** What was found of users whom you name */
   lookUpDeletedUsers: { given: { deletion_request_id: string } & DeletionLookup; answer: DeletionLookedUp };
