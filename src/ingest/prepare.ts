@@ -7,7 +7,6 @@ import type { Document } from '../parsing/document.js';
 import { explain } from '../parsing/explain.js';
 import { atOnce, type Steps } from '../parsing/steps.js';
 import type { Suppressions } from '../privacy/suppression/suppressions.js';
-import type { LiveEnvironment } from '../registry/environments.js';
 import type { MendContext, Mending } from './mend.js';
 import {
   encodedRecords,
@@ -98,16 +97,16 @@ function prepareSingle<T extends Checked>(
   document: Document,
   context: PrepareContext,
 ): Prepared {
-  const mendings = mendingsOf(document);
   const checks = checkContext(document, context);
-  const mending = mendContext(document, mendings, flattened.singleBytesMax);
-  const checked = checkOne(kind, document.value, checks, context.environment, mending);
+  const mending = mendContext(document, context, flattened.singleBytesMax);
+  const checked = checkOne(kind, document.value, checks, mending);
   if ('code' in checked) return { kind: 'refused', reason: checked };
 
   const record = kind.encode(context.environment.appId, checked);
   const groups = groupOf(encodedRecords([record]), singleLimits(kind, checked, context), context);
   const submission = createSubmission(context, groups, (suppressed) => markUsers([checked], suppressed));
-  return { kind: 'ready', submission, records: 1, errors: [], mendings };
+  const mendings = mending?.mendings ?? noMendings;
+  return { kind: 'ready', submission, records: 1, errors: noErrors, mendings };
 }
 
 function* prepareBulk<T extends Checked>(
@@ -121,14 +120,13 @@ function* prepareBulk<T extends Checked>(
   const elements = (document.value as Record<string, unknown[]>)[field] ?? [];
 
   const { environment } = context;
-  const mendings = mendingsOf(document);
   const accepted: T[] = [];
   const errors: ElementError[] = [];
   const checks = checkContext(document, context);
-  const mending = mendContext(document, mendings, flattened.bulkBytesMax);
+  const mending = mendContext(document, context, flattened.bulkBytesMax);
   for (let index = 0; index < elements.length; index++) {
     if (document.isLarge) yield;
-    const checked = checkOne(kind, elements[index], checks, environment, mending);
+    const checked = checkOne(kind, elements[index], checks, mending);
     if ('code' in checked) errors.push({ index, ...checked });
     else accepted.push(checked);
   }
@@ -153,6 +151,7 @@ function* prepareBulk<T extends Checked>(
   }
   const groups = groupOf(encodedRecords(rows), limits, context);
   const submission = createSubmission(context, groups, (suppressed) => markUsers(accepted, suppressed));
+  const mendings = mending?.mendings ?? noMendings;
   return { kind: 'ready', submission, records: accepted.length, errors, mendings };
 }
 
@@ -199,29 +198,26 @@ function checkContext({ surrogates }: Document, { environment, nowMs }: PrepareC
   return { surrogates, nowMs, allowedIdentities: environment.allowedIdentities };
 }
 
-/** The mendings of the request itself; its records add theirs. */
-function mendingsOf(document: Document): Map<Mending, number> {
-  const numeric = typeof (document.value as { app_id: unknown }).app_id === 'number';
-  return new Map(numeric ? [['numeric_app_id', 1]] : []);
-}
-
+/** What a lenient environment mends in a request, and counts; undefined in a strict one. */
 function mendContext(
-  { longNumerals }: Document,
-  mendings: Map<Mending, number>,
+  { value, longNumerals }: Document,
+  { environment }: PrepareContext,
   flattenedBytesLeft: number,
-): MendContext {
+): (MendContext & { readonly mendings: ReadonlyMap<Mending, number> }) | undefined {
+  if (!environment.lenient) return undefined;
+  const mendings = new Map<Mending, number>();
   const note = (mending: Mending) => mendings.set(mending, (mendings.get(mending) ?? 0) + 1);
-  return { note, longNumerals, flattenedBytesLeft };
+  if (typeof (value as { app_id: unknown }).app_id === 'number') note('numeric_app_id');
+  return { note, longNumerals, flattenedBytesLeft, mendings };
 }
 
 function checkOne<T extends Checked>(
   kind: RecordKind<T>,
   value: unknown,
   context: CheckContext,
-  environment: LiveEnvironment,
-  mending: MendContext,
+  mending: MendContext | undefined,
 ): T | Rejection {
-  if (!environment.lenient) return kind.check(value, context);
+  if (mending === undefined) return kind.check(value, context);
   const mended = kind.mend(value, mending);
   return 'code' in mended ? mended : kind.check(mended.value, context);
 }

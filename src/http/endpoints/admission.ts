@@ -172,7 +172,9 @@ export function createAdmission(
     }
     const known = ingestion();
     if (known === undefined) return refuse(exchange, notLoaded);
-    const admitted = { ...received, environment, ingestion: known };
+    const { document, bytes, receivedMs } = received;
+    // Field by field: a spread takes a microsecond.
+    const admitted = { document, bytes, receivedMs, environment, ingestion: known };
     const numeric =
       steps.credentialOf === undefined ? refuseNumericAppId(environment, received.document.value) : undefined;
     if (numeric !== undefined) return refuseAndNote(exchange, numeric, admitted);
