@@ -1,22 +1,22 @@
-// Ends what goes on for long, such as a download or a page that watches a device, within a second of the end of the access that it
-// goes on under. Every API process already asks twice a second whether the registry has changed or a session was ended; if so,
-// each watched access is looked at again. What ends by its time alone is noticed within some seconds.
+// Ends long work, such as a download or a page that watches a device, within a second of the end of the access that allows it. Every API
+// process already asks twice a second whether the registry has changed or a session was ended; if so, each watched access is checked
+// again. An access that merely expires is noticed within some seconds.
 
 import { accessWatch } from '../contract/limits.js';
 
 /**
- * Calls `stop` once, when `mayGoOn` says no: it is asked now, after each change, and now and then. While Redis is away, which
- * would know it, things go on. Returns what ends the watch.
+ * Calls `stop` once, when `mayGoOn` says no: it is asked at once, after each change, and regularly. While Redis is away, work goes on.
+ * Returns a function that ends the watch.
  */
 export type WatchAccess = (mayGoOn: () => Promise<boolean>, stop: () => void) => () => void;
 
-/** `onChange` calls a listener after each change, and returns what ends that. */
+/** `onChange` calls a listener after each change, and returns a function that ends that. */
 export function createAccessWatch(onChange: (listener: () => void) => () => void): WatchAccess {
   return (mayGoOn, stop) => {
     let state: 'idle' | 'asking' | 'asking again' | 'over' = 'idle';
     const check = async () => {
       if (state !== 'idle') {
-        // The answer that is on its way may be older than the change.
+        // The answer that is under way may be older than the change.
         if (state === 'asking') state = 'asking again';
         return;
       }
@@ -31,7 +31,7 @@ export function createAccessWatch(onChange: (listener: () => void) => () => void
       } while (isToAskAgain());
       state = 'idle';
     };
-    // The compiler takes the state to be what it was before the await.
+    // Functions, since the compiler assumes that the state is still what it was before the await.
     const isOver = () => state === 'over';
     const isToAskAgain = () => state === 'asking again';
     const leave = onChange(() => void check());

@@ -1,10 +1,10 @@
-// How much an account takes of the registry. Every API process reads all of it again after each change, so what one account
-// could make grow without a bound would hold up the requests of all others.
+// How much of the registry an account takes. Every API process reads all of it again after each change, so an account that could make it
+// grow without a bound would slow down the requests of all others.
 
 import { administration } from '../contract/limits.js';
 import type { Change, RegistrySnapshot } from '../registry/registry.js';
 
-/** Whether changes to the documents of an account make them grow above what it may take. An account that has more keeps it. */
+/** Whether changes make the documents of an account grow above their bound. An account above it keeps what it has. */
 export function outgrows(snapshot: RegistrySnapshot, accountId: string, changes: readonly Change[]): boolean {
   const documents = documentsOf(snapshot, accountId);
   const growth = changes.reduce(
@@ -16,7 +16,7 @@ export function outgrows(snapshot: RegistrySnapshot, accountId: string, changes:
   return before + growth > administration.accountBytesMax;
 }
 
-/** By their keys. Its people are not among them: they are counted. */
+/** The documents of an account, by their keys; without its people, whose number is limited. */
 function documentsOf(snapshot: RegistrySnapshot, accountId: string): Map<string, object | undefined> {
   const { accounts, environments, apiKeys, writeKeys, programKeys, callbacks } = snapshot;
   const own = [...environments.values()].filter(({ account_id }) => account_id === accountId);

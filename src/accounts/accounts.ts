@@ -1,5 +1,5 @@
-// What administrators do with accounts and environments. Every function settles when the change is
-// in Redis (so API processes see it within a second); ClickHouse follows within seconds.
+// What administrators do with accounts and environments. Every function settles when the change is in Redis (so API processes see it within
+// a second); ClickHouse follows within seconds.
 
 import { randomBytes, randomInt } from 'node:crypto';
 import { AdministrationError } from '../contract/errors.js';
@@ -76,7 +76,7 @@ export async function createAccount(
   });
 }
 
-/** Changes settings of an account; settings that are not named stay. */
+/** Changes settings of an account; the others stay. */
 export async function setAccount(
   redis: Redis,
   accountId: string,
@@ -119,7 +119,7 @@ export async function addEnvironment(
     if (!snapshot.accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
     const own = [...snapshot.environments.values()].filter(({ account_id }) => account_id === accountId);
     if (own.some((other) => other.name === name))
-      throw new AdministrationError(`the account has an environment ${name} already`);
+      throw new AdministrationError(`the account already has an environment ${name}`);
     checkEnvironmentCount(own.length + 1);
     const environment = newEnvironment(snapshot.environments, accountId, name, false);
     const changes = [environmentChange(environment)];
@@ -145,12 +145,12 @@ export type EnvironmentSettings = {
   readonly retainDays?: number | 'none';
 };
 
-/** An environment as it is printed after a change: nothing that tokens are compared with, but the token that the change has made. */
+/** An environment as it is shown after a change: without hashes, but with the token that the change has made. */
 export type ChangedEnvironment = Omit<Environment, 'import_token_hash' | 'main_id'> & {
   readonly import_token?: string;
 };
 
-/** Changes an environment's settings; settings that are not named stay. A token for imports is shown once, here. */
+/** Changes settings of an environment; the others stay. Only this call returns a token for imports. */
 export async function setEnvironment(
   redis: Redis,
   appId: string,
@@ -163,7 +163,7 @@ export async function setEnvironment(
     if (settings.writeKey === 'required' && before.write_key !== 'required') {
       if ((snapshot.writeKeys.get(appId)?.keys.length ?? 0) === 0)
         throw new AdministrationError(
-          'the environment has no write key, so all servers would be refused: create one first, and put it into them',
+          'the environment has no write key, so all servers would be refused: create one first, and give it to them',
         );
     }
     const allowance = import_until === undefined ? {} : { import_until, import_token_hash };
@@ -212,7 +212,7 @@ export async function setEnvironment(
   });
 }
 
-/** The list that settings make of the allowed identities. One that is too long may become shorter. */
+/** The allowed identities after a change of settings. A list that is too long may still become shorter. */
 function allowedAfter(
   before: readonly string[],
   { allowIdentities = [], disallowIdentities = [] }: EnvironmentSettings,
@@ -250,7 +250,7 @@ export function parseImportUntil(value: unknown, nowMs = Date.now()): number | '
   return ms;
 }
 
-/** Refuses changes by which an account's settings and keys would take more than they may. */
+/** Refuses changes that would make an account's settings and keys too large. */
 export function checkSize(snapshot: RegistrySnapshot, accountId: string, changes: readonly Change[]): void {
   if (outgrows(snapshot, accountId, changes))
     throw new AdministrationError(
@@ -308,7 +308,7 @@ function environmentChange(environment: Environment): Change {
 
 type Aged = { readonly created_at: string; readonly name: string };
 
-/** The oldest first; equally old ones by name. */
+/** The oldest first, then by name. */
 function byAge(a: Aged, b: Aged): number {
   return a.created_at.localeCompare(b.created_at) || a.name.localeCompare(b.name);
 }

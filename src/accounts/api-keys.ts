@@ -1,6 +1,5 @@
-// API keys, with which the deletion API gives out tokens. An environment may have several, each with a name, and one that
-// is replaced may stay valid for a while, so that its callers can change over without a pause. Every function settles when
-// the change is in Redis.
+// API keys, for which the deletion API issues tokens. An environment may have several, each with a name, and a replaced one may stay valid
+// for a while, so that its callers can switch without a pause. Every function settles when the change is in Redis.
 
 import { AdministrationError } from '../contract/errors.js';
 import { administration } from '../contract/limits.js';
@@ -52,7 +51,7 @@ export async function createApiKey(redis: Redis, appId: string, name = ''): Prom
 export type Rotation = {
   /** Replaces only the key with this name. */
   readonly name?: string | undefined;
-  /** How long the replaced keys stay good; undefined: they and their tokens end at once. */
+  /** How long the replaced keys stay valid; undefined: they and their tokens end at once. */
   readonly overlapMs?: number | undefined;
 };
 
@@ -102,7 +101,7 @@ export async function revokeApiKey(
   });
 }
 
-/** The API keys of an environment that are good, the oldest first; never the keys themselves. */
+/** The valid API keys of an environment, the oldest first; never the keys themselves. */
 export async function listApiKeys(redis: Redis, appId: string): Promise<ApiKeyView[]> {
   const [snapshot, nowMs] = await Promise.all([readRegistry(redis), readTime(redis)]);
   environmentOf(snapshot, appId);
@@ -125,13 +124,13 @@ export async function showApiKey(
   return { app_id: appId, created_at: latest?.created_at ?? null };
 }
 
-/** The keys of a document that are good at this time, the oldest first. */
+/** The keys of a document that are valid at this time, the oldest first. */
 export function liveKeys(document: ApiKeys | undefined, nowMs: number): readonly Key[] {
   const { keys = [] } = document ?? {};
   return keys.filter(({ expires_at }) => expires_at === undefined || Date.parse(expires_at) > nowMs);
 }
 
-/** Notes that a key got a token, in the registry and so in its second copy; at most once a minute for each key. */
+/** Records that a key got a token, in the registry and so in its second copy; at most once a minute for each key. */
 export async function noteApiKeyUse(redis: Redis, { id }: Key, nowMs: number): Promise<void> {
   const document = `key_use:${id}`;
   await runScript(
@@ -183,7 +182,7 @@ function changesTo(snapshot: RegistrySnapshot, appId: string, keys: readonly Key
   ];
 }
 
-/** Reads how long replaced keys stay good, such as `24h`, in ms. */
+/** Reads how long replaced keys stay valid, such as `24h`, in ms. */
 export function parseOverlap(value: unknown): number {
   const [, count, unit] = /^(\d+)([smhd])$/.exec(typeof value === 'string' ? value : '') ?? [];
   const ms = Number(count) * ({ s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }[unit ?? ''] ?? Number.NaN);

@@ -1,5 +1,5 @@
-// Where an account wants to be called when one of its deletions is complete: an address, and the secret by which it knows
-// that the call is genuine. Every function settles when the change is in Redis.
+// Where an account wants to be called when one of its deletions is complete: an address, and the secret that proves that a call is genuine.
+// Every function settles when the change is in Redis.
 
 import { randomBytes } from 'node:crypto';
 import { AdministrationError } from '../contract/errors.js';
@@ -21,7 +21,7 @@ export async function setCallback(
   checkUrl(url);
   if (await isForbidden(url))
     throw new AdministrationError(
-      'the URL leads to an address that callbacks may not reach: use a public one, or ask an operator to allow it by CALLBACK_ALLOW',
+      'the URL leads to an address that callbacks may not reach: use a public one, or ask an operator to allow it with CALLBACK_ALLOW',
     );
   const secret = `slc_${randomBytes(32).toString('base64url')}`;
   const document: Callback = { account_id: accountId, url, secret, created_at: new Date().toISOString() };
@@ -75,6 +75,6 @@ function checkUrl(text: string): void {
   if (isPossible) return;
   // The message does not repeat the URL, which may hold a secret.
   throw new AdministrationError(
-    `the URL must begin with https:// or http://, without a password and a fragment, and have at most ${callbacks.urlMax} characters`,
+    `the URL must begin with https:// or http://, must not have a password or a fragment, and must have at most ${callbacks.urlMax} characters`,
   );
 }

@@ -7,7 +7,7 @@ export function newImportToken(): string {
   return `sli_${randomBytes(32).toString('base64url')}`;
 }
 
-/** A token as it is stored. It has too many bits to guess, so a plain hash suffices. */
+/** A token in the form in which it is stored. It has too many bits to guess, so a plain hash suffices. */
 export function hashImportToken(token: string): string {
   return hash('sha256', token, 'hex');
 }

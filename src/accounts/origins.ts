@@ -1,5 +1,5 @@
-// The origins of pages from which an environment takes the client library's messages. Browsers set the header Origin and pages
-// cannot change it, so this keeps the pages of other sites away. Other programs send whatever they like.
+// The origins of pages from which an environment takes the client library's messages. Browsers set the header Origin and pages cannot
+// change it, so this keeps out the pages of other sites. Other programs can send any header.
 
 import { AdministrationError } from '../contract/errors.js';
 import { administration } from '../contract/limits.js';
@@ -9,7 +9,7 @@ const apps = 'apps';
 
 /**
  * Reads a list: `any` alone, `none` alone, or origins such as `https://shop.example.com`, `null` (pages without an origin,
- * such as local files) and `apps`. Settles on `any` or the list; an empty one takes nothing.
+ * such as local files) and `apps`. Returns `any` or the list; an empty list takes nothing.
  */
 export function parseOrigins(values: readonly string[]): 'any' | readonly string[] {
   if (values.length === 1 && values[0] === 'any') return 'any';
@@ -32,10 +32,10 @@ function parseOrigin(text: string): string {
   if (text.length > administration.originMax)
     throw new AdministrationError(`an origin must have at most ${administration.originMax} characters`);
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  // Of anything but an origin (a path, a user, a wildcard) no browser sends the same text.
+  // Browsers never send anything but an origin: no path, no user, no wildcard.
   if (!/^https?:$/.test(url?.protocol ?? '') || url?.href !== `${url?.origin}/` || text.includes('*'))
     throw new AdministrationError(
-      'an origin must be such as https://shop.example.com, or null or apps; or any or none alone',
+      'an origin must look like https://shop.example.com, or be null or apps; any and none must stand alone',
     );
   return url.origin;
 }

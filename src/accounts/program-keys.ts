@@ -1,6 +1,6 @@
-// Keys of programs that call the administration: each has a role like a person's, in one account or, for operators, in all of them. So a
-// program need not have ADMIN_TOKEN, which may do everything and ends only with a restart. Only a hash of a key is stored.
-// Every function settles when the change is in Redis.
+// Keys of programs that call the administration: each has a role like a person's, in one account or, for operators, in all of them. So
+// programs need not have ADMIN_TOKEN, which may do everything and can be changed only by a restart. Only hashes of keys are stored. Every
+// function settles when the change is in Redis.
 
 import { AdministrationError } from '../contract/errors.js';
 import type { Role } from '../contract/roles.js';
@@ -36,7 +36,7 @@ export async function createProgramKey(
   if ((role === 'operator') !== (accountId === undefined))
     throw new AdministrationError(
       role === 'operator'
-        ? 'an operator is of no account'
+        ? 'operators do not belong to an account'
         : `a program with the role ${role} needs an account`,
     );
   const { key, secret } = newKey(form, name);
@@ -60,20 +60,20 @@ export async function listProgramKeys(redis: Redis, accountId?: string): Promise
     .flatMap(({ account_id, keys }) => keys.map((key) => viewOf(key, account_id)));
 }
 
-/** Ends a key, which API processes refuse within a second. With an account only one of that account. */
+/** Ends a key: API processes refuse it within a second. With an account only a key of that account. */
 export async function revokeProgramKey(
   redis: Redis,
   id: string,
   accountId?: string,
 ): Promise<{ readonly id: string; readonly account_id: string | null; readonly revoked: true }> {
   return changeRegistry(redis, ({ programKeys }) => {
-    const its = [...programKeys.values()].find(({ keys }) => keys.some((key) => key.id === id));
-    if (its === undefined || (accountId !== undefined && its.account_id !== accountId))
-      throw new AdministrationError(`there is no key ${id} of a program`);
-    const left = its.keys.filter((key) => key.id !== id);
+    const found = [...programKeys.values()].find(({ keys }) => keys.some((key) => key.id === id));
+    if (found === undefined || (accountId !== undefined && found.account_id !== accountId))
+      throw new AdministrationError(`there is no program key ${id}`);
+    const left = found.keys.filter((key) => key.id !== id);
     return {
-      changes: [change(its.account_id, left)],
-      result: { id, account_id: its.account_id ?? null, revoked: true as const },
+      changes: [change(found.account_id, left)],
+      result: { id, account_id: found.account_id ?? null, revoked: true as const },
     };
   });
 }

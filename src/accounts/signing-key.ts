@@ -1,5 +1,5 @@
-// The key by which the deployment signs certificates. It is made at the first start, and is in the registry like everything
-// that must outlive Redis or ClickHouse. The private half is read only to make a signature.
+// The key with which the deployment signs certificates. It is made at the first start, and is in the registry like everything that must
+// survive the loss of Redis or ClickHouse. The private part is read only to make a signature.
 
 import { createHash, createPrivateKey, generateKeyPairSync, type KeyObject } from 'node:crypto';
 import type { ClickHouseClient } from '../clickhouse/client.js';
@@ -27,8 +27,8 @@ export async function makeSigningKey(redis: Redis, clickhouse: ClickHouseClient)
 }
 
 /**
- * The deployment's key. Nothing may be signed by a key that could be lost, so one that ClickHouse does not have yet is copied
- * first, and rejects if that fails.
+ * The deployment's key. Nothing may be signed with a key that could be lost, so a key that ClickHouse does not have yet is copied first;
+ * rejects if that fails.
  */
 export async function readSigningKey(redis: Redis, clickhouse: ClickHouseClient): Promise<SigningKey> {
   const found = await find(redis);

@@ -1,5 +1,5 @@
-// Access tokens of the deletion API: minted for an API key of an account's Main Production environment, valid for an hour, and
-// dead at once when the key is revoked, replaced or expired, or the environment stops being main, and for good. Only hashes of keys and
+// Access tokens of the deletion API: minted for an API key of an account's Main Production environment and valid for an hour, or until the
+// key is revoked, replaced or expired, or the environment is no longer main; then they never become valid again. Only hashes of keys and
 // tokens are stored; they are compared in constant time.
 
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
@@ -20,15 +20,15 @@ export type Caller = {
   readonly appId: string;
   readonly keyId: string;
   readonly keyCreatedAt: string;
-  /** Of a caller without a key. */
+  /** Only for a caller without a key. */
   readonly submittedBy?: 'person' | 'admin_token' | 'program_key';
-  /** Of the environment, when the token was made. */
+  /** The environment's, when the token was made. */
   readonly mainId?: string | undefined;
 };
 
 /**
- * A token, or why there is none. `wrong`: something is wrong with the credentials. `limited`: they are wrong after too many
- * failures. If the key or its account has all the tokens that it may have: how long to wait until one of them ends.
+ * A token, or why there is none. `wrong`: the credentials are wrong. `limited`: they are wrong after too many failures. `waitMs`: the key
+ * or its account has the maximum of tokens, and the next one ends after this time.
  */
 export type MintResult = { readonly accessToken: string } | { readonly waitMs: number } | 'wrong' | 'limited';
 
@@ -53,8 +53,8 @@ export async function mintToken(
   const { environment, keys, nowMs } = await readAccess(redis, appId);
   const key = keyOf(keys, hashKey(apiKey));
   if (key === undefined || environment?.main !== true) {
-    // Failures are counted before the answer, so of many requests at once no more than the limit learn that they are wrong.
-    // All app_ids without a key are counted together, or everyone could make as many keys in Redis as they like.
+    // Failures are counted before the answer, so of many simultaneous requests no more than the limit learn that they are wrong. All
+    // app_ids without a key are counted together, since otherwise anybody could make any number of keys in Redis.
     const counted = digestOf(`${keys.length === 0 ? '' : appId}\0${network}`);
     const failures = await countWithin(redis, registryKeys.tokenFailures(counted), 60_000);
     return failures > deletions.tokenFailuresPerMinuteMax ? 'limited' : 'wrong';
@@ -101,14 +101,14 @@ export async function callerOfToken(redis: Redis, accessToken: string): Promise<
   return { accountId, appId, keyId: key.id, keyCreatedAt: key.created_at, mainId };
 }
 
-/** Whether a caller's key is still good for the account, however old the token is. Throws StateNotLoaded when Redis was emptied. */
+/** Whether a caller's key is still valid for the account, however old the token is. Throws StateNotLoaded when Redis was emptied. */
 export async function isKeyGood(redis: Redis, { appId, accountId, keyId, mainId }: Caller): Promise<boolean> {
   const { environment, keys } = await readAccess(redis, appId);
   const isMain = environment?.account_id === accountId && isMainStill(environment, mainId);
   return isMain && keys.some(({ id }) => id === keyId);
 }
 
-/** Whether an environment is main, and has been without a break since a token was made. */
+/** Whether an environment is main, and has been so without interruption since a token was made. */
 function isMainStill({ main, main_id }: Environment, mainId: string | undefined): boolean {
   return main && main_id === mainId;
 }
@@ -125,7 +125,7 @@ export async function allowSuppressionRequest(redis: Redis, accessToken: string)
   return (await countWithin(redis, key, 1_000)) <= suppressions.requestsPerSecondMax;
 }
 
-/** The environment and the keys that are good now. Throws StateNotLoaded when Redis was emptied: then it knows no key. */
+/** The environment and its keys that are valid now. Throws StateNotLoaded when Redis was emptied: then it knows no key. */
 async function readAccess(
   redis: Redis,
   appId: string,

@@ -1,5 +1,5 @@
-// Write keys: an environment that requires them takes records on the server endpoints only from callers who have one. It
-// may have several, so that they can be replaced one after another. Every function settles when the change is in Redis.
+// Write keys: an environment that requires them takes records on the endpoints for servers only from callers with a key. It may have several,
+// so that they can be replaced one after another. Every function settles when the change is in Redis.
 
 import { AdministrationError } from '../contract/errors.js';
 import type { Redis } from '../redis/client.js';
@@ -48,15 +48,15 @@ export type RevokedWriteKey = {
   readonly app_id: string;
   readonly id: string;
   readonly revoked: true;
-  /** Of the environment. */
+  /** How many the environment still has. */
   readonly keys_left: number;
-  /** What it means that none is left where one is required. */
+  /** A warning if none is left although one is required. */
   readonly note?: string;
 };
 
 /**
- * Ends a write key. API processes refuse it within a second. The last one where one is required ends, too, since it may have fallen
- * into wrong hands.
+ * Ends a write key: API processes refuse it within a second. Even the last one of an environment that requires keys can be ended, since it
+ * may have fallen into the wrong hands.
  */
 export async function revokeWriteKey(redis: Redis, appId: string, id: string): Promise<RevokedWriteKey> {
   return changeRegistry(redis, (snapshot) => {

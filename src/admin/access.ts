@@ -1,6 +1,5 @@
-// Who may do what: the only place that decides it. Operators, ADMIN_TOKEN and the command line may do everything. People of an
-// account may do what their role is allowed to, and only to what belongs to their account. For them, what belongs to another
-// account looks as if it did not exist.
+// Who may do what: the only place that decides this. Operators, ADMIN_TOKEN and the command line may do everything. People of an account
+// may do what their role allows, and only within their account. For them, things of another account look as if they did not exist.
 
 import { personNamed } from '../accounts/people/people.js';
 import { AdministrationError, Fault } from '../contract/errors.js';
@@ -16,7 +15,7 @@ export type Principal =
 
 export const operator: Principal = { role: 'operator' };
 
-/** Of what has endpoints of its own instead of being a command. */
+/** The rights of what has its own endpoints instead of being a command. */
 export const rightsElsewhere = {
   submitDeletion: privacyOfficers,
   readExport: privacyOfficers,
@@ -38,7 +37,7 @@ export function refusalOf(
   return principal.role === 'operator' || principal.accountId === accountId ? undefined : 'not_theirs';
 }
 
-/** Refuses what belongs to another account, in the words that a command has for what does not exist. */
+/** Refuses what belongs to another account, in the words in which commands refuse what does not exist. */
 export async function checkOwn(
   { redis }: AdminContext,
   accountId: string,

@@ -1,5 +1,5 @@
-// Gives commands of administrators: as far as the caller may, with parameters that are checked, under the audit log, and in turns if
-// they ask ClickHouse for much. The command line and HTTP call it.
+// Runs commands of administrators: if the caller may, with checked parameters, with a line in the audit log, and in turns if they are heavy
+// for ClickHouse. The command line and HTTP call it.
 
 import type { CommandAction } from '../contract/audit-actions.js';
 import { AdministrationError, StateNotLoaded } from '../contract/errors.js';
@@ -22,16 +22,16 @@ import { TakesTooLong } from './users.js';
 
 export type Administration = {
   /**
-   * Gives a command; settles with a value to print as JSON. `nameOf` is what the caller calls a parameter. Rejects with
-   * AdministrationError, whose message is for the administrator, with Forbidden, TakesTooLong, StateNotLoaded, or AuditLogFull.
+   * Runs a command; settles with a value to print as JSON. `nameOf`: the caller's name of a parameter. Rejects with AdministrationError,
+   * whose message is for the administrator, with Forbidden, TakesTooLong, StateNotLoaded, or AuditLogFull.
    */
-  give(name: CommandName, given?: Fields, nameOf?: (field: string) => string): Promise<unknown>;
+  run(name: CommandName, given?: Fields, nameOf?: (field: string) => string): Promise<unknown>;
   readonly context: CommandContext;
 };
 
 /**
- * The administration for a caller. `places`: where queries of people take turns, so that one who asks for much at once, or whose
- * account does, waits for it and holds up nobody else's queries, deletions or storing.
+ * The administration for a caller. `places`: where heavy queries take turns, so that a person or an account with many of them waits, and
+ * does not hold up other people's queries, deletions or storing.
  */
 export function createAdministration(
   given: AdminContext & Partial<Pick<CommandContext, 'say'>>,
@@ -44,23 +44,23 @@ export function createAdministration(
   const holder = { account, person: `${actor.kind} ${actor.name}` };
   return {
     context,
-    give: async (name, said = {}, nameOf) => {
+    run: async (name, fields = {}, nameOf) => {
       const command: Command = commands[name];
       if (!mayDo(principal.role, command.may)) throw new Forbidden();
-      const params = readParameters(command, said, nameOf);
+      const params = readParameters(command, fields, nameOf);
       const work = async () => {
         const own = await ownOf(context, command, params);
         return underAudit(context, actor, name, command, own);
       };
       if (places === undefined || command.takesTurns !== true) return work();
       const result = await places.within(holder, work);
-      if (result === 'busy') throw new TakesTooLong('Too many queries at once: ask again in a while.');
+      if (result === 'busy') throw new TakesTooLong('Too many queries at once: try again later.');
       return result;
     },
   };
 }
 
-/** The parameters, if they name nothing of another account. A list of all accounts becomes a list of the caller's account. */
+/** The parameters, unless they name something of another account. A list over all accounts becomes one of the caller's account. */
 async function ownOf(context: CommandContext, command: Command, params: Fields): Promise<Fields> {
   const { principal } = context;
   if (principal.role === 'operator') return params;
@@ -96,7 +96,7 @@ function underAudit(
   });
 }
 
-/** Of parameters and of results. */
+/** The subjects that parameters or results name. */
 function subjectsOf(value: unknown): Subjects {
   const found = Object.entries(fieldsOf(value)).flatMap(([name, field]) => {
     const subject = Object.hasOwn(subjectNames, name) ? subjectNames[name] : undefined;

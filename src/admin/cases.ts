@@ -1,4 +1,4 @@
-// Cases as privacy officers work on them. What is done is a line of the audit log; a case is read from its lines (privacy/cases.ts).
+// Cases as privacy officers work on them. Every step is a line of the audit log, and a case is read from its lines (privacy/cases/cases.ts).
 
 import { randomUUID } from 'node:crypto';
 import { settingsOf } from '../accounts/accounts.js';
@@ -9,13 +9,13 @@ import { type Case, readCases } from '../privacy/cases/cases.js';
 import { mirrorAudit } from '../registry/audit/mirror.js';
 import { accountOf } from './user-everywhere.js';
 
-/** The cases of an account in a state: open ones by the day when they are due, closed ones from the latest on. */
+/** The cases of an account in a state: open ones by the day when they are due, closed ones the latest first. */
 export async function listCasesOf(context: AdminContext, accountId: string, state: Case['state']) {
   await accountOf(context, accountId);
   return read(context, { accountId, state });
 }
 
-/** A case with what has become of it. Throws AdministrationError if the account has none of this id. */
+/** A case with what was done in it. Throws AdministrationError if the account has no case with this id. */
 export async function showCaseOf(context: AdminContext, accountId: string, caseId: string): Promise<Case> {
   await accountOf(context, accountId);
   const [found] = isCaseId(caseId) ? await read(context, { accountId, caseId }) : [];
@@ -37,7 +37,7 @@ export async function beginCase(context: AdminContext, accountId: string, given:
   if (open.length >= bounds.openMax)
     throw new AdministrationError(`an account can have ${bounds.openMax} open cases: close one first`);
   if (open.some((each) => each.reference === reference))
-    throw new AdministrationError('there is an open case of this reference already');
+    throw new AdministrationError('there is already an open case with this reference');
   const now = new Date().toISOString();
   const received_on = dayOf('received_on', given.received_on ?? now.slice(0, 10));
   const { due_days } = settingsOf(account);
@@ -69,7 +69,7 @@ export async function fieldsOfChange(
 ): Promise<Case> {
   const before = await showCaseOf(context, accountId, caseId);
   if (state !== undefined && state === before.state)
-    throw new AdministrationError(`the case is ${state} already`);
+    throw new AdministrationError(`the case is already ${state}`);
   if (state === undefined && before.state === 'closed')
     throw new AdministrationError('the case is closed: open it again to change it');
   const after = {
@@ -84,7 +84,7 @@ export async function fieldsOfChange(
   return after;
 }
 
-/** Throws AdministrationError unless something may be done in the case. Without an id nothing is. */
+/** Throws AdministrationError unless the case is open. Without an id there is nothing to check. */
 export async function checkOpenCase(
   context: Pick<AdminContext, 'redis' | 'clickhouse'>,
   accountId: string,
@@ -100,7 +100,7 @@ async function read(
   { redis, clickhouse }: Pick<AdminContext, 'redis' | 'clickhouse'>,
   asked: Parameters<typeof readCases>[1],
 ): Promise<readonly Case[]> {
-  // So that a case is there as soon as it is opened.
+  // So that a case is found as soon as it is opened.
   await mirrorAudit(redis, clickhouse);
   return readCases(clickhouse, asked);
 }

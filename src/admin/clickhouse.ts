@@ -1,12 +1,12 @@
-// `clickhouse` of deploy/RUNBOOK.md: one statement to this deployment's ClickHouse, wherever it is, in its database and as the
-// user of the service. It prints the answer in the format that the statement names, or with tabs.
+// The command `clickhouse` of deploy/RUNBOOK.md: sends one statement to this deployment's ClickHouse, in its database and as the service's
+// user, and prints the answer in the format that the statement names, or separated by tabs.
 
 import { connectClickHouse, tablesOf } from '../clickhouse/client.js';
 import { readConfigBesideStart, readConfigOrExit } from '../config.js';
 import { connectionFaultInWords } from './connection-fault.js';
 
 const config = readConfigOrExit(readConfigBesideStart);
-// `--server N` names another server of CLICKHOUSE_URL than the first one, which is 0.
+// `--server N` names a server of CLICKHOUSE_URL; the first one, 0, is the default.
 const words = process.argv.slice(2);
 const number = words[0] === '--server' ? Number(words[1]) : 0;
 const url = config.clickhouseUrls[number] ?? '';

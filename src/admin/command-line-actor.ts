@@ -3,12 +3,12 @@
 import { hostname, userInfo } from 'node:os';
 import type { Actor } from '../registry/audit/audit.js';
 
-/** The user who typed it, also behind sudo, and the machine. */
+/** The user who typed the command, even behind sudo, and the machine. */
 export function commandLineActor(sudoUser = ''): Actor {
   return { kind: 'command_line', name: sudoUser || userName(), address: hostname() };
 }
 
-/** In a container a user may have a number only. */
+/** In a container a user may have only a number. */
 function userName(): string {
   try {
     return userInfo().username;

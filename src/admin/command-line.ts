@@ -1,4 +1,4 @@
-// `npm run admin -- …`: from the words of the command line to a command and its parameters, by the command's line of the usage.
+// `npm run admin -- …`: turns the words of the command line into a command and its parameters, guided by the command's usage line.
 
 import { AdministrationError } from '../contract/errors.js';
 import type { Administration } from './administration.js';
@@ -10,7 +10,7 @@ export const usage = `npm run admin -- COMMAND\n\n${namedCommands
   .sort()
   .join('\n')}`;
 
-/** A long line goes on below, and then says below what it does. */
+/** A usage line with its explanation; a long line is wrapped, with the explanation below it. */
 function usageOf(cli: string): string {
   const [line = '', help] = cli.split('   ');
   const lines = line.replaceAll(/(.{60,110}?) (?=\[)/g, '$1\n      ');
@@ -25,11 +25,11 @@ export async function runCommandLine(
 ): Promise<unknown> {
   const { name, command, read } = find(words);
   const { fields, nameOf } = read;
-  const give = (params: Fields) => administration.give(name, params, nameOf);
-  return command.byCommandLine?.(give, fields, administration.context) ?? give(fields);
+  const run = (params: Fields) => administration.run(name, params, nameOf);
+  return command.byCommandLine?.(run, fields, administration.context) ?? run(fields);
 }
 
-/** Carries out a command that needs no service; undefined if the words name no such command. */
+/** Runs a command that needs no service; undefined if the words name no such command. */
 export function runWithoutService(words: readonly string[]): unknown {
   const { command, read } = find(words);
   return command.withoutService?.(read.fields);
@@ -37,12 +37,12 @@ export function runWithoutService(words: readonly string[]): unknown {
 
 type Read = { readonly fields: Fields; readonly nameOf: (field: string) => string };
 
-/** The first command of this name whose line has these words. */
+/** The first command with this name whose usage line fits these words. */
 function find(words: readonly string[]) {
   let fault = new AdministrationError(usage);
   for (const [name, command] of namedCommands) {
     const grammar = grammarOf(command);
-    if (grammar === undefined || grammar.name.some((word, place) => words[place] !== word)) continue;
+    if (grammar === undefined || grammar.name.some((word, index) => words[index] !== word)) continue;
     const read = readWords(command, grammar, words.slice(grammar.name.length));
     if (!(read instanceof AdministrationError)) return { name, command, read };
     fault = read;
@@ -50,14 +50,14 @@ function find(words: readonly string[]) {
   throw fault;
 }
 
-/** An option, a flag, or a parameter by its place. */
+/** An option, a flag, or a positional parameter. */
 type Part = {
-  /** As the line has it, such as `--name` or `APP_ID`. */
+  /** As in the usage line, such as `--name` or `APP_ID`. */
   readonly shown: string;
   readonly field: string;
   readonly isRequired: boolean;
   readonly isFlag: boolean;
-  /** Of several: a list, or `NAME=VALUE` by name. */
+  /** For several values: a list, or `NAME=VALUE` by name. */
   readonly many?: 'list' | 'named';
 };
 type Grammar = { readonly name: readonly string[]; readonly parts: readonly Part[] };
@@ -70,9 +70,9 @@ function grammarOf(command: Command): Grammar | undefined {
   const given = shapeOf(command);
   const [name = ''] = /^[a-z-]+(?: [a-z][a-z-]*)?/.exec(line) ?? [];
   const parts = [...line.slice(name.length).matchAll(partForm)].map(
-    ([, bracket, option, value = '', place = '', dots]): Part => ({
-      shown: option ?? place,
-      field: fieldNamed(given, (option?.slice(2) ?? place).toLowerCase().replaceAll('-', '_'), value),
+    ([, bracket, option, value = '', positional = '', dots]): Part => ({
+      shown: option ?? positional,
+      field: fieldNamed(given, (option?.slice(2) ?? positional).toLowerCase().replaceAll('-', '_'), value),
       isRequired: bracket === undefined,
       isFlag: option !== undefined && value === '',
       ...(dots === undefined ? {} : { many: value.includes('=') ? 'named' : 'list' }),
@@ -81,7 +81,7 @@ function grammarOf(command: Command): Grammar | undefined {
   return { name: name.split(' '), parts };
 }
 
-/** The parameter that a word of the line stands for: `--origin` for origins, `--account ACCOUNT_ID` for account_id. */
+/** The parameter that a word of the usage line stands for: `--origin` for origins, `--account ACCOUNT_ID` for account_id. */
 function fieldNamed(given: object, word: string, value: string): string {
   const names = [word, `${word}s`, word.replace(/y$/, 'ies'), value.toLowerCase()];
   return names.find((name) => Object.hasOwn(given, name)) ?? word;
@@ -93,7 +93,7 @@ function readWords(
   words: readonly string[],
 ): Read | AdministrationError {
   const options = parts.filter(({ shown }) => shown.startsWith('--'));
-  const places = parts.filter((part) => !options.includes(part));
+  const positionals = parts.filter((part) => !options.includes(part));
   const found = new Map<Part, string[]>();
   const rest: string[] = [];
   for (let i = 0; i < words.length; i++) {
@@ -109,12 +109,12 @@ function readWords(
     if (value === undefined) return new AdministrationError(usage);
     found.set(option, [...(found.get(option) ?? []), value]);
   }
-  for (const part of places) {
+  for (const part of positionals) {
     const taken = part.many === undefined ? rest.splice(0, 1) : rest.splice(0);
     if (taken.length > 0) found.set(part, taken);
   }
   const missing = parts.find((part) => part.isRequired && !found.has(part));
-  const [unclear] = rest.length > 0 ? places.slice(-1) : places.filter((part) => part === missing);
+  const [unclear] = rest.length > 0 ? positionals.slice(-1) : positionals.filter((part) => part === missing);
   if (unclear !== undefined)
     return new AdministrationError(`exactly one ${unclear.shown} is needed\n\n${usage}`);
   if (missing !== undefined || rest.length > 0) return new AdministrationError(usage);
@@ -125,13 +125,13 @@ function readWords(
 function givenAs({ isFlag, many }: Part, values: readonly string[]): unknown {
   if (isFlag) return true;
   if (many === 'list') return values;
-  // What stands behind the first `=` is its value, so `track=5=6` is none.
+  // Everything after the first `=` is the value, so `track=5=6` is refused later.
   if (many === 'named')
     return Object.fromEntries(values.map((text) => /^([^=]*)=?(.*)$/s.exec(text)?.slice(1, 3) ?? []));
   return values.at(-1);
 }
 
-/** A parameter that requests do not have is called as it was typed. */
+/** How messages call a parameter: as it was typed, unless requests have it too. */
 function namesOf({ http, given = {} }: Command, options: readonly Part[]) {
   return (field: string) => {
     const option = options.find((part) => part.field === field);

@@ -1,6 +1,5 @@
-// What a command of administrators is: one definition, from which follow its routes, the check of what it is given, its part of the
-// OpenAPI document, who may give it, its lines in the audit log, and its words on the command line. A parameter has the same name
-// in all of them.
+// What a command of administrators is: one definition, from which follow its routes, the check of its parameters, its part of the OpenAPI
+// document, who may run it, its lines in the audit log, and its words on the command line. A parameter has the same name in all of them.
 
 import type { Allowed } from '../contract/roles.js';
 import { type Schema, type Static, type TObject, Type } from '../contract/typebox.js';
@@ -14,7 +13,7 @@ export type CommandContext = AdminContext & {
   readonly principal: Principal;
   /** The caller's name in the audit log. */
   readonly caller: string;
-  /** Gets reports of the progress. */
+  /** Reports progress to the caller. */
   readonly say: (line: string) => void;
 };
 
@@ -31,43 +30,43 @@ type InPaths<Route extends string> = Route extends `${string}/:${infer Name}/${i
 type Http = string | Readonly<Record<string, string>>;
 type RouteOf<Of extends Http> = Of extends string ? Of : keyof Of & string;
 
-/** What is given: the texts of the path, and what `given` describes. */
+/** The parameters: the texts of the path, and what `given` describes. */
 type ParamsOf<Given extends Shape, Of extends Http> = Static<TObject<Given>> &
   Readonly<Record<Exclude<InPaths<RouteOf<Of>>, keyof Given>, string>>;
 
 export type Definition<Params> = {
-  /** Of its operations in the OpenAPI document. */
+  /** The summary of its operations in the OpenAPI document. */
   readonly summary?: string;
   readonly may: Allowed;
   /**
-   * How `npm run admin -- …` is given it: a line of the usage, by which words are read, and behind three blanks what it does.
-   * `keys revoke APP_ID [ID]`, `[--name NAME]`, `SHARD…`, `[--main]`.
+   * Its usage line for `npm run admin -- …`, by which words are read, and after three blanks what it does. Forms: `keys revoke APP_ID [ID]`,
+   * `[--name NAME]`, `SHARD…`, `[--main]`.
    */
   readonly cli?: string;
-  /** What the command line does instead of giving the command once. */
+  /** What the command line does instead of running the command once. */
   readonly byCommandLine?: (
-    give: (params: Fields) => Promise<unknown>,
+    run: (params: Fields) => Promise<unknown>,
     words: Fields,
     context: CommandContext,
   ) => Promise<unknown>;
-  /** The result of words that need no service. */
+  /** The result, if these words need no service. */
   readonly withoutService?: (words: Fields) => unknown;
-  /** What parameters are called, so that others are refused. Without it others are ignored. */
+  /** What messages call a parameter when they refuse an unknown one. Without this, unknown ones are ignored. */
   readonly called?: string;
-  /** Parameters that their subject checks, by the same schema and in words of its own. */
+  /** Parameters that the command itself checks, by the same schema, with messages of its own. */
   readonly checkedInside?: readonly string[];
-  /** The parameter that is the text of the body as it came. */
+  /** The parameter that is the unchanged text of the body. */
   readonly textOfBody?: string;
   readonly bodyBytesMax?: number;
-  /** Whether its queries cost more when more is stored: those of people take turns. */
+  /** Whether its queries cost more the more is stored, so that they take turns. */
   readonly takesTurns?: true;
-  /** What a line of the audit log says besides account, environment, key and deletion request. Never anything of a user. */
+  /** Details of its line in the audit log, besides account, environment, key and deletion request. Never anything about a user. */
   readonly details?: (params: Params) => Fields;
-  /** What the line says besides once it is known. */
+  /** Further details, once the result is known. */
   readonly detailsOfResult?: (result: Fields) => Fields;
-  /** Whether what it does is its line and nothing else, so that it has not happened without one. */
+  /** Whether its line is all that it does, so that without the line nothing has happened. */
   readonly isKeptByLine?: true;
-  /** Which action it is, if there are several. */
+  /** Which of several actions it is. */
   readonly action?: (params: Params) => string;
   /** Whether it may begin while Redis is empty. */
   readonly loadsState?: true;
@@ -82,7 +81,7 @@ type Given<Params extends Shape, Of extends Http> = {
 
 export type Command = Definition<never> &
   Given<Shape, Http> & {
-    /** Of the one action, which has the command's name, or of each of several. Undefined: it only shows something. */
+    /** The words of its one action, which has the command's name, or of each of several. Undefined: it only shows something. */
     readonly audited?: Words;
   };
 type Words = string | Readonly<Record<string, string>>;
@@ -109,7 +108,7 @@ export function routesOf(name: string, { http = {} }: Command): (readonly [route
   return typeof http === 'string' ? [[http, name]] : Object.entries(http);
 }
 
-/** All parameters, also those of paths. */
+/** All parameters, including those of paths. */
 export function shapeOf(command: Command): Shape {
   const names = routesOf('', command).flatMap(([route]) => [...route.matchAll(/:(\w+)/g)]);
   return { ...Object.fromEntries(names.map(([, name]) => [name, text])), ...command.given };
@@ -125,7 +124,7 @@ export function actionNamed(command: string): string {
   return command.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
-/** What a line of the audit log is about, by the names of parameters and of fields of answers. */
+/** The parameters and fields of answers that say what a line of the audit log is about. */
 export const subjectNames: Readonly<Record<string, keyof Subjects>> = {
   account_id: 'account_id',
   app_id: 'app_id',
@@ -137,7 +136,9 @@ export const text = Type.String();
 export const texts = Type.Array(text);
 export const optional = Type.Optional(text);
 /** Narrows a list to an account. */
-export const scope = { account_id: Type.Optional(Type.String({ description: 'Only of this account.' })) };
+export const scope = {
+  account_id: Type.Optional(Type.String({ description: 'Only those of this account.' })),
+};
 
 export function oneOf<const Value extends string>(values: readonly Value[], more: object = {}) {
   return Type.Unsafe<Value>({ type: 'string', enum: [...values], ...more });
@@ -145,7 +146,7 @@ export function oneOf<const Value extends string>(values: readonly Value[], more
 
 const digits = '^[0-9]+$';
 
-/** A whole number, as a number or in decimal digits: command lines and queries have texts only. */
+/** A whole number, as a number or in decimal digits, since command lines and queries only have texts. */
 export function wholeNumber(minimum: number, maximum: number, more: object = {}) {
   return Type.Unsafe<number>({ type: ['integer', 'string'], pattern: digits, minimum, maximum, ...more });
 }
@@ -157,7 +158,7 @@ export function isWholeNumber(schema: object): boolean {
 /** Marks a parameter that only the command line has. */
 export const onCommandLine = { 'x-command-line': true };
 
-/** Whether a parameter is never in a query or a body: only the command line has it, or a path. */
+/** Whether a parameter is never in a query or a body, but only on the command line or in a path. */
 export function isNotSent(command: Command, field: string): boolean {
   const inPath = routesOf('', command).some(([route]) => `${route}/`.includes(`/:${field}/`));
   return inPath || isOnCommandLine(command.given?.[field] ?? {});

@@ -1,4 +1,4 @@
-// All commands of administrators, and what the console has to know of them. command.ts says what a command is.
+// All commands of administrators (command.ts), and what the console has to know about them.
 
 import { otherActions } from '../contract/audit-actions.js';
 import { mayDo, type Role, roles } from '../contract/roles.js';

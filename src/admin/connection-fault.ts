@@ -1,17 +1,17 @@
-// What a command says when a store does not answer: which variable says where it is.
+// What a command prints when a store does not answer: the variable that says where the store is.
 
 import { isConnectionFault } from '../clickhouse/client.js';
 import type { Config } from '../config.js';
 
-const beside = 'start Sluice, or set DATA_DIR to that of the start';
+const beside = 'start Sluice, or set DATA_DIR as it was at the start,';
 
-/** An unreadable file has a code too. */
+/** Other errors have codes too, such as unreadable files. */
 const networkCodes = new Set([
   ...['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'EHOSTUNREACH', 'ENETUNREACH'],
   ...['ENOTFOUND', 'EAI_AGAIN'],
 ]);
 
-/** One line for an error that says that ClickHouse does not answer; undefined for another error. */
+/** One line for an error that means that ClickHouse does not answer; undefined for other errors. */
 export function connectionFaultInWords(error: unknown, config: Config): string | undefined {
   if (!isConnectionFault(error) || !networkCodes.has(codeOf(error))) return undefined;
   // A URL may hold a password.

@@ -1,10 +1,10 @@
-// After a change of the registry its second copy is written at once, so that a loss of Redis does not undo it.
+// Writes the second copy of a change of the registry at once, so that a loss of Redis does not undo the change.
 
 import { administration } from '../contract/limits.js';
 import type { AdminContext } from '../operations/context.js';
 import { isCopiedInTime, NotCopied } from '../registry/mirror.js';
 
-/** The result says so if ClickHouse does not take the copy in time: a worker then makes it when ClickHouse is back. */
+/** If ClickHouse does not take the copy in time, the result says so, and a worker makes the copy when ClickHouse is back. */
 export async function copied<Result extends object>(
   { redis, clickhouse, log, copyMsMax = administration.copyMsMax }: AdminContext,
   change: Promise<Result>,
@@ -16,8 +16,8 @@ export async function copied<Result extends object>(
 }
 
 /**
- * The same for a change that revokes or protects something, which nobody may take for safe while it can be undone: rejects with
- * NotCopied, although the change holds. A secret that is shown only once is never lost with the answer.
+ * The same for a change that revokes or protects something, which nobody may believe to be safe while it can be undone: rejects with
+ * NotCopied, although the change holds. Not if the result has a secret that is shown only once.
  */
 export async function copiedOrFails<Result extends object>(
   context: AdminContext,

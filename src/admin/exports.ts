@@ -1,4 +1,4 @@
-// Exports and suppressions as people ask for them in the console: the same as with a token of the deletion API, without one.
+// Exports as people ask for them in the console: the same as with a token of the deletion API.
 
 import { AdministrationError } from '../contract/errors.js';
 import { userExports } from '../contract/limits.js';
@@ -9,7 +9,7 @@ import { isComplete, listExports, readExport } from '../privacy/export/request.j
 import { submitExport } from '../privacy/export/submit.js';
 import { readLoadedRegistry } from '../registry/registry.js';
 
-/** The users of a request of an account, who are as many as an export takes. Throws AdministrationError. */
+/** The users that a request lists, at most as many as an export takes. Throws AdministrationError. */
 export function targetsOfUsers(users: unknown): readonly Target[] {
   const targets = readExportTargets({
     value: { users },
@@ -35,11 +35,11 @@ export async function requestExport(context: AdminContext, accountId: string, us
       'the exports of all accounts already name the maximum number of users: try again later',
     );
   if (request === 'too_many')
-    throw new AdministrationError('the account has too many exports: each ends a day after it was asked for');
+    throw new AdministrationError('the account has too many exports: each ends a day after it was requested');
   return { user_export_id: request.user_export_id, account_id: accountId, status: 'pending' };
 }
 
-/** The latest exports of an account: how many users, until when, and whether it can be downloaded. */
+/** The latest exports of an account: how many users, until when, and whether they can be downloaded. */
 export async function listExportsOf(context: AdminContext, accountId: string) {
   const { redis } = context;
   const { epoch } = await deploymentOf(context, accountId);
@@ -62,7 +62,7 @@ export async function listExportsOf(context: AdminContext, accountId: string) {
   return found.flat();
 }
 
-/** The deployment that Redis belongs to, if it has the account. */
+/** The deployment. Throws AdministrationError if it does not have the account. */
 export async function deploymentOf({ redis }: AdminContext, accountId: string) {
   const { deployment, accounts } = await readLoadedRegistry(redis);
   if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);

@@ -1,6 +1,6 @@
-// Rows that ClickHouse refused for their data: showing them, and sending them again once the cause is corrected. Markers
-// among the failed rows, which have no table_name, are neither shown nor sent. Rows that name nobody were kept without their
-// text: they are shown with its hash, and cannot be sent.
+// Rows that ClickHouse refused for their data: shows them, and sends them again once the cause is corrected. Markers among the failed rows,
+// which have no table_name, are neither shown nor sent. Rows that name nobody were kept without their text: they are shown with its hash,
+// and cannot be sent again.
 
 import { readRows } from '../clickhouse/answers.js';
 import { type ClickHouseClient, classifyFault, codeOfFault } from '../clickhouse/client.js';
@@ -20,15 +20,15 @@ import { registryKeys } from '../redis/keys.js';
 import { readLoadedRegistry } from '../registry/registry.js';
 
 /**
- * The oldest failed rows: where they come from and why they failed, never their values. If there are several servers, the rows of a
- * server that does not answer are left out.
+ * The oldest failed rows: where they come from and why they failed, never their values. Rows of a server that does not answer are left out
+ * if there are several servers.
  */
 export async function listFailed(clickhouse: ClickHouseClient, countMax: number): Promise<unknown[]> {
   const servers = serversOf(clickhouse);
-  const there = await reachableServers(servers);
-  const asked = servers.all.filter((_, number) => there.has(number));
+  const reachable = await reachableServers(servers);
+  const asked = servers.all.filter((_, number) => reachable.has(number));
   const lists = await Promise.all(asked.map((client) => listFailedOn(client, countMax)));
-  // With several servers, each has them in the same order.
+  // Each of several servers has sorted its own.
   const inOrder = (a: ListedRow, b: ListedRow) =>
     a.segment.length - b.segment.length || a.segment.localeCompare(b.segment) || a.line - b.line;
   return lists.length === 1 ? (lists[0] ?? []) : lists.flat().sort(inOrder).slice(0, countMax);
@@ -46,9 +46,9 @@ async function listFailedOn(clickhouse: ClickHouseClient, countMax: number): Pro
 }
 
 /**
- * Stores every failed row that has its text again, under the stamps of its acceptance, and then removes it from the list.
- * After a crash in between it is still listed, and the next retry finds it stored. Rows of an account with pending deletions
- * wait: the deletion decides whether they stay. Servers that do not answer are named: their rows stay, uncounted.
+ * Stores every failed row that still has its text again, with the stamps of its acceptance, and then removes it from the list. After a
+ * crash in between it is still listed, and the next retry finds it stored. Rows of an account with pending deletions wait: the deletion
+ * decides whether they stay. Servers that do not answer are named: their rows stay, uncounted.
  */
 export async function retryFailed(context: AdminContext): Promise<RetriedRows> {
   const { clickhouse, redis, log } = context;
@@ -57,11 +57,11 @@ export async function retryFailed(context: AdminContext): Promise<RetriedRows> {
       throw new AdministrationError('a backup is being restored: try again when that is done');
     const { epoch, accountOf } = await readAccounts(context);
     const servers = serversOf(clickhouse);
-    const there = await reachableServers(servers);
+    const reachable = await reachableServers(servers);
     const rows = (
       await Promise.all(
         servers.all.map(async (client, number) => {
-          if (!there.has(number)) return [];
+          if (!reachable.has(number)) return [];
           const found = await readFailed(client);
           return found.filter((row) => isHere(servers, number, row)).map((row) => ({ client, row }));
         }),
@@ -79,7 +79,7 @@ export async function retryFailed(context: AdminContext): Promise<RetriedRows> {
       await removeFailed(client, row);
       retried += 1;
     }
-    const away = [...servers.all.keys()].filter((number) => !there.has(number));
+    const away = [...servers.all.keys()].filter((number) => !reachable.has(number));
     return { retried, left: rows.length - retried, ...(away.length > 0 && { servers_away: away }) };
   });
   if (result === 'locked') throw new AdministrationError('a deletion or another retry is running: try again');
@@ -92,7 +92,7 @@ type RetriedRows = {
   readonly servers_away?: readonly number[];
 };
 
-/** Whether a row counts on a server: while a shard is being moved two servers have its rows, and none is sent. */
+/** Whether a row is to be sent from this server. While a shard is being moved, two servers have its rows, and none is sent. */
 function isHere(servers: Servers, number: number, { segment }: Pick<FailedRow, 'segment'>): boolean {
   const shard = Number(BigInt(segment) % BigInt(shardNumberSpacing));
   return servers.numberOf(shard) === number && !servers.isMoving(shard);
@@ -113,7 +113,7 @@ async function readFailed(clickhouse: ClickHouseClient): Promise<FailedRow[]> {
 
 const tokensMax = 5;
 
-/** Whether the row is stored now: by this call, or by an earlier one that was cut off. */
+/** Whether the row is stored now: by this call, or by an earlier one that was interrupted. */
 async function storeAgain(
   clickhouse: ClickHouseClient,
   log: AdminContext['log'],
@@ -139,7 +139,7 @@ async function storeAgain(
 
 type Stamps = { readonly rowNumber: number; readonly segment: number; readonly commitNumber: number };
 
-/** The stamps of a row; undefined if the row is so broken that it has none. */
+/** The stamps of a row; undefined if the row is too broken to have them. */
 function stampsOf({ row }: FailedRow): Stamps | undefined {
   try {
     const [rowNumber, segment, commitNumber] = (JSON.parse(row) as unknown[]).slice(-4);

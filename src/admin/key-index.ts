@@ -12,20 +12,20 @@ import { runScript, scripts } from '../redis/scripts.js';
 import { readLoadedRegistry } from '../registry/registry.js';
 
 /**
- * The state of the index. `needed_since` is when the first key was forgotten, as far as this Redis knows; null while none was,
- * when nobody asks the index. A shard is `complete` when its index reaches as far as keys were forgotten. While it is not,
- * segments with keys wait. `rebuild` says how far the workers are with one that was asked for. The number of keys of a large index
- * is an estimate. Servers that do not answer are skipped, and `complete` is null for their shards.
+ * The state of the index. `needed_since`: when the first key was forgotten, as far as this Redis knows; null as long as none was, since
+ * the index is not needed then. A shard is `complete` when its index reaches as far as keys were forgotten; until then, segments with keys
+ * wait. `rebuild`: how far the workers are with a rebuild that was asked for. The number of keys of a large index is an estimate. Servers
+ * that do not answer are skipped, and `complete` is null for their shards.
  */
 export async function showKeyIndex({ redis, clickhouse }: AdminContext) {
   const shards = await countShards(redis);
   const servers = serversOf(clickhouse);
-  const there = await reachableServers(servers);
-  const ofThose = <T>(read: (client: ClickHouseClient) => Promise<T>) =>
-    Promise.all(servers.all.map((client, number) => (there.has(number) ? read(client) : undefined)));
+  const reachable = await reachableServers(servers);
+  const ofReachable = <T>(read: (client: ClickHouseClient) => Promise<T>) =>
+    Promise.all(servers.all.map((client, number) => (reachable.has(number) ? read(client) : undefined)));
   const [sizes, markersOf] = await Promise.all([
-    ofThose(readKeyIndexSize),
-    ofThose((client) => readMarkers(client)),
+    ofReachable(readKeyIndexSize),
+    ofReachable((client) => readMarkers(client)),
   ]);
   const size = sumOf(sizes.filter((each) => each !== undefined));
   let neededSince: number | undefined;
@@ -58,20 +58,19 @@ export async function showKeyIndex({ redis, clickhouse }: AdminContext) {
 }
 
 /**
- * Has the workers add the keys of all stored rows again, while the service runs. What is in the index stays, since it alone has the
- * keys of deleted rows. Settles when they are asked to; `showKeyIndex` says how far they are. One that is asked for while another
- * one goes on begins it again.
+ * Makes the workers add the keys of all stored rows again, while the service runs. What is in the index stays, since only the index has
+ * the keys of deleted rows. Settles when they are asked to; `showKeyIndex` shows their progress. Asking during a rebuild starts it again.
  */
 export async function rebuildKeyIndex(context: AdminContext) {
   const { redis } = context;
   const { deployment } = await readLoadedRegistry(redis);
   for (let shard = 0; shard < deployment.shards; shard++) {
     const state = shardKeys.state(shard);
-    for (let noted: unknown = 0; noted === 0; ) {
+    for (let recorded: unknown = 0; recorded === 0; ) {
       const before = (await redis.hget(state, 'keys_rebuild')) ?? '';
       const asked = rebuildText({ id: randomUUID(), generation: '', doneTo: '0', to: '0' });
-      noted = await runScript(redis, scripts.noteRebuild, [state], [deployment.epoch, before, asked]);
-      if (noted === null) throw new StateNotLoaded();
+      recorded = await runScript(redis, scripts.noteRebuild, [state], [deployment.epoch, before, asked]);
+      if (recorded === null) throw new StateNotLoaded();
     }
   }
   return showKeyIndex(context);

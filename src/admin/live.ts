@@ -26,7 +26,7 @@ export async function readLive(context: AdminContext, appId: string, place: stri
   const client = clickhouseOf(context.clickhouse, appId);
   const { events, arrived, segment } = await readArrivedSince(client, appId, known.segment).catch(
     (error: unknown) => {
-      // The next look begins at the same place, so nothing is missed.
+      // The next request begins at the same place, so nothing is missed.
       throw isTimeout(error) ? new TakesTooLong('too much arrives to be shown now') : error;
     },
   );

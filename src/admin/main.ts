@@ -4,7 +4,7 @@ import { tablesOf } from '../clickhouse/client.js';
 import { connectServers, serversOf } from '../clickhouse/servers.js';
 import { readConfigBesideStart, readConfigOrExit } from '../config.js';
 import { AdministrationError, Fault } from '../contract/errors.js';
-import { administration } from '../contract/limits.js';
+import { administration as limits } from '../contract/limits.js';
 import { createLog, describeError } from '../log.js';
 import { connect, untilReady } from '../redis/client.js';
 import { checkServers, refreshShardTable } from '../registry/shard-servers.js';
@@ -15,7 +15,7 @@ import { connectionFaultInWords, redisFaultInWords } from './connection-fault.js
 
 const words = process.argv.slice(2);
 
-/** Prints a result. What was checked and is not genuine, or does not add up, ends the process with an error. */
+/** Prints a result. If it is not genuine, or does not add up, the process ends with an error code. */
 function print(result: unknown): void {
   process.stdout.write(`${JSON.stringify(result, null, process.stdout.isTTY ? 2 : undefined)}\n`);
   const { genuine, balanced } = (result ?? {}) as { readonly genuine?: boolean; readonly balanced?: boolean };
@@ -40,10 +40,10 @@ async function runWithService(): Promise<void> {
     });
     await refreshShardTable(redis, serversOf(clickhouse));
     await checkServers(serversOf(clickhouse));
-    const context = { redis, clickhouse, config, log, copyMsMax: administration.commandLineCopyMsMax };
+    const context = { redis, clickhouse, config, log, copyMsMax: limits.commandLineCopyMsMax };
     const say = (line: string) => process.stderr.write(`${line}\n`);
-    const given = createAdministration({ ...context, say }, commandLineActor(config.sudoUser));
-    print(await runCommandLine(given, words));
+    const administration = createAdministration({ ...context, say }, commandLineActor(config.sudoUser));
+    print(await runCommandLine(administration, words));
   } catch (error) {
     const line = connectionFaultInWords(error, config);
     throw line === undefined ? error : new AdministrationError(line);

@@ -1,5 +1,5 @@
-// The console's first page: for everybody whether all is well, for operators also the parts of the deployment. Every open page
-// asks every few seconds, so this reads little: some keys of Redis, and one statement of ClickHouse.
+// The console's first page: whether all is well and, for operators, the parts of the deployment. Every open page asks every few seconds, so
+// this reads little: some keys of Redis, and one statement of ClickHouse.
 
 import { readRow, readRows } from '../clickhouse/answers.js';
 import { type ClickHouseClient, endingAfter } from '../clickhouse/client.js';
@@ -19,7 +19,7 @@ import { listProcesses } from '../redis/processes.js';
 import { readLoadedRegistry, readRegistry } from '../registry/registry.js';
 import { retentionRuns } from '../tuning.js';
 
-/** What is not well, if anything, in parts of a sentence for people; how soon records can be queried; pending deletions. */
+/** Problems, if any, as parts of a sentence for people; how soon records can be queried; pending deletions. */
 export async function readOverview(context: AdminContext, accountId: string) {
   const { redis, config } = context;
   const { deployment, accounts, environments } = await readLoadedRegistry(redis);
@@ -46,7 +46,7 @@ export async function readOverview(context: AdminContext, accountId: string) {
   const stored = processes.map(({ queryable_seconds }) => queryable_seconds);
   const submittedAt = (await readDeletions(redis, pendingIds)).map(({ submitted_at }) => submitted_at).sort();
   const lostOnes = lost.filter((each) => each.accountId === accountId).length;
-  // Of servers that do not answer the problems say so already.
+  // Servers that do not answer are among the problems already.
   const isUncounted = failed instanceof Error && servers.every((facts) => facts !== undefined);
   if (isUncounted) context.log.warn({ error: describeError(failed) }, 'refused rows cannot be counted');
   const longMs = Date.now() - overview.deletionPendingMs;
@@ -58,27 +58,25 @@ export async function readOverview(context: AdminContext, accountId: string) {
     ...setBackIn(serversOf(context.clickhouse)),
     ...withoutWorker(shards),
     ...(oldestMs > overview.lateMs
-      ? [`records wait since ${Math.round(oldestMs / 1000)} s until they can be queried`]
+      ? [`records have been waiting for ${Math.round(oldestMs / 1000)} s to become queryable`]
       : []),
     ...(bytes > config.backlogBytesMax * overview.fullRatio
-      ? ['the backlog is nearly full, and soon records are refused']
+      ? ['the backlog is nearly full, and records will soon be refused']
       : []),
     ...(long > 0 ? [`${amountOf(long, 'deletion')} pending for more than ${longMinutes} minutes`] : []),
     ...(lostOnes > 0
-      ? [`${amountOf(lostOnes, 'deletion')} without the list of users, which was lost, to be submitted again`]
+      ? [`${amountOf(lostOnes, 'deletion')} to be submitted again, since the list of users was lost`]
       : []),
     ...(isUncounted ? ['it is not known whether ClickHouse has refused rows'] : []),
     ...(typeof failed === 'number' && failed > 0
       ? [`${amountOf(failed, 'row')} refused by ClickHouse and not stored`]
       : []),
     ...(copies > overview.copiesWaitingMax
-      ? [`${copies} changes of accounts and deletions wait for their second copy`]
+      ? [`${copies} changes of accounts and deletions are waiting for their second copy`]
       : []),
     ...(differences > 0 ? [`the records of ${amountOf(differences, 'minute')} do not add up`] : []),
     ...(overdueSeconds * 1000 > retentionRuns.lateMs
-      ? [
-          `what environments no longer retain should have been deleted ${Math.round(overdueSeconds / 3600)} hours ago`,
-        ]
+      ? [`expired events should have been deleted ${Math.round(overdueSeconds / 3600)} hours ago`]
       : []),
   ];
   return {
@@ -89,7 +87,7 @@ export async function readOverview(context: AdminContext, accountId: string) {
   };
 }
 
-/** How many minutes of an account's environments lack records, or have too many. */
+/** In how many minutes of an account's environments records are missing or surplus. */
 async function countDifferences(redis: AdminContext['redis'], accountId: string): Promise<number> {
   const { environments } = await readLoadedRegistry(redis);
   const found = await readDifferences(redis);
@@ -103,15 +101,15 @@ function amountOf(count: number, what: string): string {
   return count === 1 ? `1 ${what} is` : `${count} ${what}s are`;
 }
 
-/** Each shard has its own ticks. One that pauses for a moment, or has nothing to do, is not a reason to worry. */
+/** Each shard has its own ticks. A shard that pauses for a moment, or has nothing to do, is not a problem. */
 function withoutWorker(shards: readonly Shard[]): string[] {
-  if (shards.every(({ works }) => !works)) return ['no worker runs, so records are taken and wait'];
+  if (shards.every(({ works }) => !works)) return ['no worker is running, so records are accepted but wait'];
   const idle = shards.flatMap(({ works, oldestMs }, shard) =>
     works || oldestMs < overview.tickMissedMs ? [] : [shard],
   );
   if (idle.length === 0) return [];
   return [
-    `no worker is at ${idle.length === 1 ? 'shard' : 'shards'} ${idle.join(', ')}, so records there are taken and wait`,
+    `no worker serves ${idle.length === 1 ? 'shard' : 'shards'} ${idle.join(', ')}, so records there are accepted but wait`,
   ];
 }
 
@@ -226,10 +224,10 @@ type ClickHouseFacts = {
 
 function awayIn(servers: readonly (ClickHouseFacts | undefined)[]): string[] {
   if (servers.length === 1 && servers[0] === undefined)
-    return ['ClickHouse does not answer, so records are taken and wait'];
+    return ['ClickHouse does not answer, so records are accepted but wait'];
   return servers.flatMap((facts, number) =>
     facts === undefined
-      ? [`ClickHouse server ${number} does not answer, so records of its shards are taken and wait`]
+      ? [`ClickHouse server ${number} does not answer, so records of its shards are accepted but wait`]
       : [],
   );
 }

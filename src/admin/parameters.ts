@@ -4,7 +4,7 @@ import { AdministrationError } from '../contract/errors.js';
 import { Compile, Type } from '../contract/typebox.js';
 import { type Command, type Fields, isWholeNumber, shapeOf } from './command.js';
 
-/** The parts of a schema that the checks speak of. */
+/** The parts of a schema that the checks read. */
 type Described = {
   readonly type?: string | readonly string[];
   readonly title?: string;
@@ -18,8 +18,8 @@ type Described = {
 };
 
 /**
- * The parameters that are given, without others. `nameOf` is what the caller calls a parameter. Throws AdministrationError in the
- * caller's words.
+ * The command's parameters, without others. `nameOf`: the caller's name of a parameter. Throws AdministrationError with the caller's
+ * names.
  */
 export function readParameters(
   command: Command,
@@ -35,7 +35,7 @@ export function readParameters(
 
 type Check = { readonly validator: ReturnType<typeof Compile>; readonly schema: Described };
 
-/** Compiled when they are needed first: a command line needs one of them. */
+/** Compiled on first use: a command line needs only one. */
 const checks = new WeakMap<Command, Check>();
 
 function checkOf(command: Command): Check {
@@ -56,7 +56,7 @@ function known({ properties = {} }: Described, given: Fields): Fields {
   return Object.fromEntries(Object.entries(given).filter(isKnown));
 }
 
-/** With numbers instead of digits. */
+/** Turns texts of digits into numbers where the schema has numbers. */
 function converted(schema: Described | undefined, value: unknown): unknown {
   if (schema === undefined) return value;
   const { anyOf = [], items, properties } = schema;

@@ -1,5 +1,5 @@
-// `redis` of deploy/RUNBOOK.md: one command to this deployment's Redis, wherever it is, over the service's own connection. It
-// prints the answer as redis-cli does without a terminal. On a cluster a command without a key is answered by any server.
+// The command `redis` of deploy/RUNBOOK.md: sends one command to this deployment's Redis, over the service's own connection. It prints
+// the answer as redis-cli does without a terminal. On a cluster, any server answers a command without a key.
 
 import { readConfigOrExit } from '../config.js';
 import { createLog } from '../log.js';

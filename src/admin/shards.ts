@@ -11,17 +11,17 @@ import { readLoadedRegistry } from '../registry/registry.js';
 
 export type ShardView = {
   readonly shard: number;
-  /** Its place in CLICKHOUSE_URL, from 0. */
+  /** Its position in CLICKHOUSE_URL, from 0. */
   readonly server: number;
   /** Stored rows, and about how many bytes they take; null while the server does not answer. */
   readonly rows: number | null;
   readonly bytes: number | null;
-  /** What waits in Redis. */
+  /** Records that are waiting in Redis. */
   readonly backlog_rows: number;
   readonly backlog_bytes: number;
   /** A move that is under way or was interrupted: the same command continues it. */
   readonly moving_to: number | null;
-  /** Then also how many of `rows` that server has by now; null while it does not answer. */
+  /** During a move: how many of `rows` that server already has; null while it does not answer. */
   readonly moved_rows: number | null;
 };
 
@@ -29,17 +29,17 @@ export type ShardView = {
 export async function listShards({ redis, clickhouse }: AdminContext): Promise<ShardView[]> {
   const { deployment, shardServers } = await readLoadedRegistry(redis);
   const servers = serversOf(clickhouse);
-  const there = await reachableServers(servers);
+  const reachable = await reachableServers(servers);
   const sizes = await Promise.all(
     servers.all.map((client, number) =>
-      there.has(number) ? readSizes(client).catch(() => undefined) : undefined,
+      reachable.has(number) ? readSizes(client).catch(() => undefined) : undefined,
     ),
   );
   return Promise.all(
     Array.from({ length: deployment.shards }, async (_, shard) => {
       const server = shardServers?.servers[shard] ?? 0;
-      const sizeOn = (place: number) =>
-        sizes[place] === undefined ? null : (sizes[place].get(shard) ?? { rows: 0, bytes: 0 });
+      const sizeOn = (number: number) =>
+        sizes[number] === undefined ? null : (sizes[number].get(shard) ?? { rows: 0, bytes: 0 });
       const size = sizeOn(server);
       const backlog = await readBacklog(redis, shard);
       const move = shardServers?.moves?.find((each) => each.shard === shard);
@@ -57,7 +57,7 @@ export async function listShards({ redis, clickhouse }: AdminContext): Promise<S
   );
 }
 
-/** Moves shards one after another; settles with where all of them are. `server` counts from 0. */
+/** Moves shards one after another; settles with those that were not there yet. `server` counts from 0. */
 export async function moveShards(
   context: AdminContext,
   shards: readonly number[],
@@ -71,7 +71,7 @@ export async function moveShards(
   return { server, moved };
 }
 
-/** Goes on with moves that were cut off, then moves shards until the servers have equally many: the smallest ones first. */
+/** Continues interrupted moves, then moves shards, the smallest first, until the servers have equally many. */
 export async function balanceShards(context: AdminContext, say: (line: string) => void) {
   const count = serversOf(context.clickhouse).all.length;
   if (count === 1)
@@ -79,16 +79,18 @@ export async function balanceShards(context: AdminContext, say: (line: string) =
   const moved: { shard: number; server: number }[] = [];
   for (;;) {
     const shards = await listShards(context);
-    const cutOff = shards.find(({ moving_to: to }) => to !== null);
+    const interrupted = shards.find(({ moving_to: to }) => to !== null);
     const next =
-      cutOff === undefined ? nextMove(shards, count) : { ...cutOff, to: cutOff.moving_to as number };
+      interrupted === undefined
+        ? nextMove(shards, count)
+        : { ...interrupted, to: interrupted.moving_to as number };
     if (next === undefined) return { moved };
     await moveShard(context, next.shard, next.to, say);
     moved.push({ shard: next.shard, server: next.to });
   }
 }
 
-/** The smallest shard of the server that has the most goes to the one that has the fewest; undefined if they are even. */
+/** The smallest shard of the server with the most goes to the one with the fewest; undefined if the servers are balanced. */
 export function nextMove(
   shards: readonly Pick<ShardView, 'shard' | 'server' | 'rows'>[],
   servers: number,

@@ -1,5 +1,5 @@
 // A user in all environments of an account, as privacy officers look them up: where something is held, whether they are suppressed,
-// who looks alike, and which requests concern them.
+// which identities look alike, and which requests concern them.
 
 import { AdministrationError } from '../contract/errors.js';
 import { lookUpEverywhere, namesEverywhere } from '../insights/users/everywhere.js';
@@ -12,7 +12,7 @@ import { readLoadedRegistry } from '../registry/registry.js';
 import { byServer } from '../registry/shard-servers.js';
 import { inTime, readUser } from './users.js';
 
-/** Where something is held about a user, by every name that the given one stands for, and which of the names are suppressed. */
+/** Where something is held about a user, by every name that belongs to the given one, and which of the names are suppressed. */
 export async function showUserEverywhere(context: AdminContext, accountId: string, named: unknown) {
   const user = readUser(named);
   const { appIds, secret } = await accountOf(context, accountId);

@@ -1,4 +1,4 @@
-// Users as privacy officers see them in the console: what is held about one, and keeping some out.
+// Users as privacy officers see them in the console: shows what is held about one, and suppresses users.
 
 import { codeOfFault, faultCodes } from '../clickhouse/client.js';
 import { AdministrationError, Unavailable } from '../contract/errors.js';
@@ -24,7 +24,7 @@ export function readUser(named: unknown): User {
   return userOf(target);
 }
 
-/** What is held about a user in an environment, perhaps without events, and whether the user is suppressed. */
+/** What is held about a user in an environment, with or without events, and whether the user is suppressed. */
 export async function showUser(context: AdminContext, appId: string, named: unknown, withEvents: boolean) {
   const user = readUser(named);
   const { redis } = context;
@@ -40,7 +40,7 @@ export async function showUser(context: AdminContext, appId: string, named: unkn
   };
 }
 
-/** Which events of a user are stored how often, and the first and the last time of each. */
+/** How often which events of a user are stored, and the first and the last time of each. */
 export async function showEventCounts(context: AdminContext, appId: string, named: unknown) {
   const user = readUser(named);
   await environmentOf(context, appId);
@@ -78,7 +78,7 @@ export async function showUserEvents(
   };
 }
 
-/** Refuses a name that no event can have: it would be too long for ClickHouse's URL, in which parameters are. */
+/** Refuses a name that no event can have: it would be too long for ClickHouse's URL, which carries the parameters. */
 export function checkEventName(event = ''): void {
   if (isLongerThan(event, lengths.eventMax))
     throw new AdministrationError(`event must have at most ${lengths.eventMax} characters`);
@@ -100,14 +100,16 @@ export async function changeSuppression(
     (error: unknown) => {
       if (error instanceof TooManyNames) throw new AdministrationError(error.message);
       if (error instanceof NotStoredYet)
-        throw new AdministrationError('records that came before are not stored yet: try again in a while');
+        throw new AdministrationError(
+          'records that were accepted earlier are not stored yet: try again later',
+        );
       throw error;
     },
   );
   return { account_id: accountId, users: targets.length, suppress };
 }
 
-/** How many users of an account are suppressed. Who they are is kept as hashes only, so they cannot be listed. */
+/** How many users of an account are suppressed. Their names are stored only as hashes, so they cannot be listed. */
 export async function showSuppressed({ redis }: AdminContext, accountId: string) {
   const { accounts, environments } = await readRegistry(redis);
   if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
@@ -131,10 +133,10 @@ export function isTimeout(error: unknown): boolean {
   return codeOfFault(error) === faultCodes.timeoutExceeded;
 }
 
-/** ClickHouse takes too long now; the same may be asked again in a while. */
+/** ClickHouse takes too long now; the caller may try again later. */
 export class TakesTooLong extends Unavailable {}
 
-/** Says what to do when a query takes longer than it may. */
+/** Turns a query's timeout into a refusal that says what to do instead. */
 export async function inTime<Result>(
   work: Promise<Result>,
   remedy = 'ask for an export instead',

@@ -42,7 +42,7 @@ export const outcomes = {
     400,
     'A string has more characters than its field accepts, or the request becomes too many bytes or digits once it is converted.',
   ),
-  invalid_text: never(400, 'A string holds a lone surrogate, so it is not Unicode text.'),
+  invalid_text: never(400, 'A string contains a lone surrogate, so it is not Unicode text.'),
   missing_user: never(400, 'Neither identity nor user_id is given; exactly one is needed.'),
   ambiguous_user: never(400, 'Both identity and user_id are given; exactly one is allowed.'),
   invalid_user_id: never(400, 'user_id is not the plain decimal form of an integer from 0 to 2^53 - 1.'),

@@ -1,11 +1,11 @@
-// Turns a schema's errors into a reason of the table: which code, which field, in words. Called only for refused values,
-// so it may be slow.
+// Turns a schema's errors into a refusal: the code, the field, and a sentence. Called only for refused values, so it may be
+// slow.
 
 import { answerFieldMax } from '../contract/limits.js';
 import { type OutcomeCode, type Rejection, rejection } from '../contract/outcomes.js';
 import { Compile, type Schema } from '../contract/typebox.js';
 
-/** A compiled schema, as far as it is used. */
+/** The used part of a compiled schema. */
 export type Validator = {
   Check(value: unknown): boolean;
   Errors(value: unknown): SchemaError[];
@@ -36,7 +36,7 @@ export function explain(validator: Validator, value: unknown): Rejection | undef
   const { value: bad, index } = narrowed(validator, value);
   const errors = validator.Errors(bad);
   const first = errors[0];
-  if (first === undefined) return rejection('invalid_type', 'The value does not match its description.');
+  if (first === undefined) return rejection('invalid_type', 'The value does not match the schema.');
   let path = first.instancePath;
   let code = codeOfKeyword[first.keyword] ?? 'invalid_type';
   // All branches of a union report errors at the same place. For a string the reason is its length.
@@ -52,8 +52,8 @@ export function explain(validator: Validator, value: unknown): Rejection | undef
 }
 
 /**
- * The value with no other property than the first bad one, whose errors are the same. `Errors` visits all of them, and all
- * elements of their arrays, at up to 5 µs each. Of a bad array it has the first bad element only, which was at `index`.
+ * The value with only its first bad property, which has the same errors: `Errors` visits all properties and all elements of
+ * their arrays, at up to 5 µs each. A bad array is reduced to its first bad element, which was at `index`.
  */
 function narrowed(validator: Validator, value: unknown): { readonly value: unknown; readonly index: number } {
   const schema = validator.Type().properties?.properties;
@@ -79,7 +79,7 @@ function narrowed(validator: Validator, value: unknown): { readonly value: unkno
 
 /** By the schema of properties. */
 const propertiesValidators = new Map<Schema, Pick<Validator, 'Check'>>();
-/** Which types a field takes and of which kind its value is, in words. Never the value itself. */
+/** Says which types a field accepts and which kind its value has. Never shows the value itself. */
 function difference(
   errors: readonly SchemaError[],
   path: string,
@@ -94,7 +94,7 @@ function difference(
       ),
     ),
   ];
-  // A list fails a union of types by one of its elements, which is reported at a place of its own.
+  // When an element makes a list fail a union of types, the error is reported at the element's own path.
   const inner = Array.isArray(found)
     ? errors.find(({ keyword, instancePath }) => keyword === 'type' && instancePath.startsWith(`${path}/`))
     : undefined;
@@ -123,7 +123,7 @@ function oneOf(types: readonly string[]): string {
   return names.length === 1 ? last : `${names.slice(0, -1).join(', ')} or ${last}`;
 }
 
-/** The kind of a JSON value. A number that a double cannot hold is one too, and no field takes it. */
+/** The kind of a JSON value. A number that a double cannot hold is a kind of its own: no field accepts it. */
 function kindOf(value: unknown): string {
   if (typeof value === 'number' && !Number.isFinite(value)) return 'a number that is too large';
   const type = value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
@@ -141,13 +141,13 @@ function valueAt(value: unknown, pointer: string): unknown {
   return found;
 }
 
-/** Why a field with this value is refused if it takes only these types. */
+/** Why a field with this value is refused if it accepts only these types. */
 export function wrongType(field: string, types: readonly string[], value: unknown): Rejection {
   const message = `${field} has the wrong type: it must be ${oneOf(types)}, but is ${kindOf(value)}.`;
   return rejection('invalid_type', message, field);
 }
 
-/** `/properties/a~1b` → `properties.a/b`, cut to a length that suits an answer. */
+/** `/properties/a~1b` → `properties.a/b`, cut to the length that an answer may have. */
 function fieldOfPointer(pointer: string): string {
   const path = pointer.slice(1).replaceAll('/', '.').replaceAll('~1', '/').replaceAll('~0', '~');
   return (path.length > answerFieldMax ? `${path.slice(0, answerFieldMax)}…` : path).toWellFormed();
@@ -157,7 +157,7 @@ function fieldOfPointer(pointer: string): string {
 export function refuseLoneSurrogates(value: object): Rejection | undefined {
   const field = fieldWithLoneSurrogate(value, '');
   if (field === undefined) return undefined;
-  return rejection('invalid_text', 'A string holds a lone surrogate, so it is not Unicode text.', field);
+  return rejection('invalid_text', 'A string contains a lone surrogate, so it is not Unicode text.', field);
 }
 
 /** The first field, depth first, whose key or text is not well-formed. */

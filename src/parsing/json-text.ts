@@ -1,17 +1,17 @@
-// Finds where texts and numbers of a JSON text end. For invalid JSON the results may be wrong: JSON.parse refuses it.
+// Finds where strings and numbers end in a JSON text. For invalid JSON the results may be wrong: JSON.parse refuses it.
 
 const backslash = 0x5c;
 const minus = 0x2d;
 const nine = 0x39;
 
-/** The closing quote of the text that begins here; -1 if there is none. */
+/** The closing quote of the string that begins here; -1 if there is none. */
 export function endOfText(json: string, at: number): number {
   let end = json.indexOf('"', at + 1);
   while (end > 0 && isEscaped(json, end)) end = json.indexOf('"', end + 1);
   return end;
 }
 
-/** Whether an odd number of backslashes is in front of this place. */
+/** Whether an odd number of backslashes precedes this position. */
 function isEscaped(json: string, at: number): boolean {
   let from = at;
   while (json.charCodeAt(from - 1) === backslash) from--;

@@ -1,6 +1,6 @@
-// From the bytes of a large body to its JSON document, record by record. The records of a bulk request are found in the
-// text and parsed one by one, so no step costs more than one record, and what a record may hold is bounded. The result is
-// the same as in `document.ts`. Pure.
+// Parses the bytes of a large body into its JSON document, record by record. The records of a bulk request are found in the
+// text and parsed one by one, so no step costs more than one record, and the size of a record is limited. The result is the
+// same as in `document.ts`. Pure.
 
 import { isAscii, isUtf8 } from 'node:buffer';
 import { randomBytes } from 'node:crypto';
@@ -21,7 +21,7 @@ import type { Steps } from './steps.js';
 /** A field of the document that holds the records of a bulk request, and how many there may be. */
 export type RecordList = { readonly field: string; readonly recordsMax: number };
 
-/** A part of the text that is parsed alone. */
+/** A part of the text that is parsed on its own. */
 type Part = {
   readonly start: number;
   readonly end: number;
@@ -48,8 +48,8 @@ const tooManyNames = rejection(
 );
 
 /**
- * Reads a whole body, which must not change meanwhile. `list`: the records that a request of this endpoint may have. If
- * there are too many, it reads one more than allowed, so that the request is refused. `fields` have properties below them.
+ * Reads a whole body, which must not change meanwhile. `list`: the records that a request to this endpoint may have. If
+ * there are too many, it reads one more than allowed, so that the request is refused. `fields`: those that hold properties.
  */
 export function* readLargeDocument(
   body: Buffer,
@@ -87,14 +87,14 @@ export function* readLargeDocument(
     records.push(record.value);
   }
   const value = rest.value as Record<string, unknown> | null;
-  // Unless a later field has the same name.
+  // A later field with the same name wins, as with JSON.parse.
   if (list !== undefined && value?.[list.field] === listMark) value[list.field] = records;
   return { value, longNumerals, surrogates: mayHoldSurrogates(text), isLarge: true };
 }
 
 const blank = /^[ \t\n\r]*$/;
 
-/** The text of a body; undefined if it is not valid UTF-8, of which decoding 16 MiB at once took 90 ms. */
+/** The text of a body; undefined if it is not valid UTF-8. Decoding 16 MiB at once took 90 ms. */
 function* decode(body: Buffer): Steps<string | undefined> {
   if (isAscii(body)) return body.toString('latin1');
   if (!isUtf8(body)) return undefined;
@@ -118,8 +118,8 @@ const openBrace = 0x7b;
 const closeBrace = 0x7d;
 
 /**
- * Finds the records in a text, and counts what it holds. It reads valid JSON as JSON.parse does. Of other texts it may
- * return anything, since JSON.parse refuses a part of them then.
+ * Finds the records in a text, and counts its values. It reads valid JSON as JSON.parse does. For other texts it may return
+ * anything, since JSON.parse then refuses a part of them.
  */
 function* divide(text: string, list: RecordList | undefined): Steps<Parts | Rejection> {
   let depth = 0;
@@ -127,7 +127,7 @@ function* divide(text: string, list: RecordList | undefined): Steps<Parts | Reje
   let allContainers = 0;
   let allNames = 0;
   let allElements = 0;
-  /** Of the record that is being read, or of the rest. */
+  /** Counts for the record that is being read, or for the rest. */
   let [containers, names, elements, numerals] = [0, 0, 0, false];
   let ofRest = { containers, names, elements, numerals };
   const records: Part[] = [];
@@ -170,7 +170,7 @@ function* divide(text: string, list: RecordList | undefined): Steps<Parts | Reje
       if (++containers > counts.recordContainersMax || ++allContainers > counts.documentContainersMax) {
         return tooManyValues;
       }
-      // A field that is given again is read as it is.
+      // Only the first field with this name is divided; a later one is parsed with the rest.
       const isList = unit === openBracket && depth === 2 && rest === '' && isObject;
       if (isList && text.slice(keyStart, keyEnd) === list?.field) {
         rest = `${text.slice(0, at)}"${listMark}"`;

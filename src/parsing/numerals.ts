@@ -1,5 +1,5 @@
-// Numbers of a JSON text that a double would change: they have more digits than it keeps, or too large an exponent.
-// Properties are stored as text, so there the digits are kept as text. Anywhere else such a number names nothing:
+// Numbers of a JSON text that a double would change: they have more digits than it holds, or too large an exponent.
+// Properties are stored as text, so there the digits are kept as text. Anywhere else no field accepts such a number:
 // `1.00000000000000000001` is not the user 1. Pure.
 
 import { randomBytes } from 'node:crypto';
@@ -17,10 +17,10 @@ export type Read = {
 /** No other text begins with it, since only this process knows it. */
 const marker = randomBytes(15).toString('base64url');
 
-/** Some field may accept numbers below this as ids or times. All numbers beyond it are refused anyway. */
+/** Fields may accept numbers below this as ids or times. Larger ones are refused anyway. */
 const nameable = 2 ** 53;
 /** A number that no field accepts, neither as an integer nor as a time. */
-const takenNowhere = 0.5;
+const acceptedNowhere = 0.5;
 
 const none: ReadonlySet<string> = new Set();
 /** The fields that have properties below them, or that everything is one. */
@@ -83,7 +83,7 @@ type Unmarking = { readonly fields: PropertyFields; readonly longNumerals: Set<s
 function unmark(value: unknown, unmarking: Unmarking, isProperty: boolean): unknown {
   if (typeof value === 'string' && value.startsWith(marker)) {
     const numeral = value.slice(marker.length);
-    if (!isProperty) return Math.abs(Number(numeral)) < nameable ? takenNowhere : Number(numeral);
+    if (!isProperty) return Math.abs(Number(numeral)) < nameable ? acceptedNowhere : Number(numeral);
     if (numeral.length > lengths.userPropertyValueMax) unmarking.longNumerals.add(numeral);
     return numeral;
   }

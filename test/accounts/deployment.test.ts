@@ -727,7 +727,7 @@ test('a restore says until when all changes were copied before it, whatever work
   });
   const context = { redis, clickhouse: gated, log, config: readConfig({}) };
   const administration = createAdministration(context, commandLineActor());
-  assert.deepEqual(await administration.give('restore'), { state: 'restored', changes_kept_until: null });
+  assert.deepEqual(await administration.run('restore'), { state: 'restored', changes_kept_until: null });
   assert.equal(await loaded, 0);
 });
 

@@ -76,7 +76,10 @@ test('what is not a day, comes before it was received, or repeats the reference 
   assert.match(await refused(officer, 'POST', url(), early), /before it was received/);
   assert.match(await refused(officer, 'POST', url(), { reference: ' ' }), /needs a reference/);
   await open('Twice');
-  assert.match(await refused(second, 'POST', url(), { reference: ' Twice ' }), /open case of this reference/);
+  assert.match(
+    await refused(second, 'POST', url(), { reference: ' Twice ' }),
+    /open case with this reference/,
+  );
   assert.match(await refused(officer, 'POST', url(), { reference: 'x'.repeat(256) }), /at most 255/);
 });
 
@@ -90,7 +93,7 @@ test('two people at once: what each changes holds, and a case that one has close
   assert.deepEqual([changed.reference, changed.due_on], ['Two, renamed', '2026-06-01']);
   await ok(second, 'PATCH', url(`/${id}`), { state: 'closed', result: 'answered' });
   assert.match(await refused(officer, 'PATCH', url(`/${id}`), { due_on: '2026-07-01' }), /is closed/);
-  assert.match(await refused(officer, 'PATCH', url(`/${id}`), { state: 'closed' }), /closed already/);
+  assert.match(await refused(officer, 'PATCH', url(`/${id}`), { state: 'closed' }), /already closed/);
   const [closed] = await list('closed');
   assert.deepEqual(
     [closed?.case_id, closed?.closed_by, closed?.result, closed?.due_on],

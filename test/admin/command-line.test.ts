@@ -9,18 +9,18 @@ import { commands, namedCommands } from '../../src/admin/commands.js';
 import { readParameters } from '../../src/admin/parameters.js';
 import { administrationAnswers } from '../../src/contract/administration-answers.js';
 
-/** What the words give, without doing it. */
+/** The command and the parameters that the words name, without running it. */
 async function read(...words: string[]): Promise<unknown> {
   let given: unknown;
-  const give: Administration['give'] = async (name, fields = {}, nameOf = undefined) => {
+  const run: Administration['run'] = async (name, fields = {}, nameOf = undefined) => {
     given = [name, readParameters(commands[name], fields, nameOf)];
     return { deletions: [] };
   };
-  await runCommandLine({ give, context: {} as Administration['context'] }, words);
+  await runCommandLine({ run, context: {} as Administration['context'] }, words);
   return given;
 }
 
-test('reads options, lists, pairs, flags and places by the line of the usage', async () => {
+test('reads options, lists, pairs, flags and positional parameters by the usage line', async () => {
   for (const [words, name, params] of [
     [['accounts', 'list'], 'listAccounts', {}],
     [
@@ -77,7 +77,7 @@ test('refuses words that are missing, too many, or wrong, and says which', async
     await assert.rejects(read(...words), { message: why }, words.join(' '));
 });
 
-test('every command can be given: it has a route with an answer, or a line of the usage', () => {
+test('every command can be run: it has a route with an answer, or a usage line', () => {
   for (const [name, command] of namedCommands) {
     const routes = routesOf(name, command);
     assert.ok(routes.length > 0 || command.cli !== undefined, name);

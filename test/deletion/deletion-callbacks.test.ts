@@ -704,7 +704,7 @@ describe('a complete deletion', () => {
     await until(() => silent.received.length > 0, { deadlineMs: 60_000, what: 'the call has come' });
     await assert.rejects(
       sluice.admin('accounts', 'callback', other.accountId, '--test'),
-      /another test of this callback still runs/,
+      /another test of this callback is still running/,
     );
     await administer(sluice, 'POST', `/accounts/${account.accountId}/callback/test`, {});
     silent.stop();

@@ -1,5 +1,5 @@
-// Slows down wrong passwords, by person and by address, over all API processes. Nobody is locked out: a browser in which a person
-// has signed in before is known by a cookie, and attempts of others elsewhere do not slow it down.
+// Slows down wrong passwords, by person and by address, across all API processes. Nobody is locked out: a browser in which a person has
+// signed in before is recognised by a cookie, and attempts by others do not slow it down.
 
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { signIns } from '../../contract/limits.js';
@@ -14,7 +14,7 @@ export type Attempt = {
   readonly address: string;
 };
 
-/** Under what an attempt is counted. `known`: the cookie of the browser. `secret` is the deployment's. */
+/** The keys under which an attempt is counted. `known`: the cookie of the browser. `secret` is the deployment's. */
 export function attemptOf(secret: string, { email, person, known, network }: AttemptBy): Attempt {
   const digest = (text: string) => createHmac('sha256', secret).update(text).digest('hex');
   const isKnown = person !== undefined && isKnownBrowser(secret, person, known);
@@ -32,7 +32,7 @@ export type AttemptBy = {
   readonly network: string;
 };
 
-/** Counts an attempt as wrong. Settles with the time to wait before it is looked at, or until another one may come. */
+/** Counts an attempt as wrong. Settles with the time to wait before it is checked or, if it is refused, before the next one. */
 export async function bookAttempt(
   redis: Redis,
   { lane, address }: Attempt,
@@ -57,7 +57,7 @@ export async function bookAttempt(
   return reply < 0 ? { refusedMs: -reply } : { waitMs: reply };
 }
 
-/** Takes back an attempt with the right password. The person's wrong attempts are forgotten, the address's stay. */
+/** Takes back an attempt with the right password. The person's wrong attempts are forgotten; those of the address stay. */
 export async function forgiveAttempt(redis: Redis, { lane, address }: Attempt): Promise<void> {
   await redis.multi().del(lane).hincrby(address, 'count', -1).pexpire(address, signIns.rememberedMs).exec();
 }

@@ -5,16 +5,16 @@ import { Unavailable } from '../../contract/errors.js';
 import { people } from '../../contract/limits.js';
 
 export type Passwords = {
-  /** The text to keep instead of a password. */
+  /** The text to store instead of a password. */
   hash(password: string): Promise<string>;
-  /** Whether a password is the one of a kept text. Without a text it takes as long, and is false. */
+  /** Whether a password belongs to a stored text. Without a text it takes as long, and settles with false. */
   verify(hash: string | undefined, password: string): Promise<boolean>;
 };
 
-/** More passwords wait to be hashed than may: nothing was done. */
+/** Too many passwords are waiting to be hashed: nothing was done. */
 export class TooManyPasswords extends Unavailable {
   constructor() {
-    super('too many people sign in at once: try again');
+    super('too many people are signing in: try again');
   }
 }
 
@@ -39,7 +39,7 @@ export function createPasswords(): Passwords {
 
   const hash = (password: string) => inTurn(async () => (await load()).hash(password));
 
-  /** Made once; if there was no room for it, the next one makes it. */
+  /** Made once; if there was no room for it, the next call tries again. */
   function hashOfNobody(): Promise<string> {
     ofNobody ??= hash('nobody').catch((error: unknown) => {
       ofNobody = undefined;

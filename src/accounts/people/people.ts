@@ -1,5 +1,5 @@
-// Who may use the console: invited by an operator or an account's administrator, with a link by which they choose a
-// password. They are documents of the registry, so they exist twice. Every function settles when the change is in Redis.
+// Who may use the console: people invited by an operator or an account's administrator, with a link to choose a password. They are
+// documents of the registry, so they exist twice. Every function settles when the change is in Redis.
 
 import { hash, randomBytes } from 'node:crypto';
 import { AdministrationError } from '../../contract/errors.js';
@@ -42,9 +42,9 @@ export type Invitation = {
 };
 
 /**
- * Invites a person, or lets one who is there choose a new password. Only this call returns the secret of the link; the
- * former link ends. Whoever takes such a link acts in that person's name, so for people who have access, or had it, only an operator
- * makes one. Administrators are told nothing of an address's access elsewhere: their invitation stands beside it.
+ * Invites a person, or lets one who has access choose a new password. Only this call returns the secret of the link; an earlier link ends.
+ * Whoever uses the link acts in that person's name, so for people who have access, or had it, only an operator can make one.
+ * Administrators learn nothing of an address's access to other accounts: their invitation exists beside it.
  */
 export async function invitePerson(
   redis: Redis,
@@ -55,7 +55,7 @@ export async function invitePerson(
   if ((role === 'operator') !== (accountId === undefined)) {
     throw new AdministrationError(
       role === 'operator'
-        ? 'an operator is of no account'
+        ? 'operators do not belong to an account'
         : `a person with the role ${role} needs an account`,
     );
   }
@@ -117,7 +117,7 @@ function checkSame(active: Person | undefined, role: Role, accountId: string | u
     throw new AdministrationError('this address signs in by the provider: it needs no invitation');
 }
 
-/** Who was invited to an account by an address, and has not accepted. */
+/** The person who was invited to an account under an address, and has not accepted. */
 function invitedBefore(
   { people }: RegistrySnapshot,
   email: string,
@@ -127,8 +127,8 @@ function invitedBefore(
 }
 
 /**
- * Makes room for a person of an account, or for an operator: returns whom to remove, people whose invitations have ended, and no
- * more than it takes. Throws AdministrationError if that does not suffice. Whoever is replaced leaves their place.
+ * Makes room for a person of an account, or for an operator: returns whom to remove, namely people whose invitations have ended, and no
+ * more of them than necessary. Throws AdministrationError if that does not suffice. The place of a person who is replaced is free.
  */
 function makeRoom(
   { people }: Pick<RegistrySnapshot, 'people'>,
@@ -159,7 +159,7 @@ function makeRoom(
   return removed;
 }
 
-/** Whether a person has never got in, and cannot any more: their invitation has ended. */
+/** Whether a person never signed in and no longer can: their invitation has ended. */
 function hasLapsed(person: Person, nowMs: number): boolean {
   return credentialOf(person) === undefined && !(endOf(person) > nowMs);
 }
@@ -175,8 +175,8 @@ export type NotEntered = {
 };
 
 /**
- * The person whom the provider vouches for, with the role that it gives now. People are known by issuer and subject: whatever the
- * same one had before, perhaps under another address, ends if it differs or if they are not let in.
+ * The person whom the provider vouches for, with the role that it gives them now. People are recognised by issuer and subject: access that
+ * the same person had before, perhaps under another address, ends if it differs or if they are not let in.
  */
 export async function enterByProvider(redis: Redis, who: Vouched | NotVouched): Promise<Person | NotEntered> {
   const nowMs = await readTime(redis);
@@ -216,9 +216,9 @@ function entryOf(
   }
   const person_id = personIdOf(email);
   if (accountId !== undefined && !snapshot.accounts.has(accountId)) return 'no_account';
-  const there = snapshot.people.get(person_id);
-  // Anybody can invite an address; the provider says whose it is.
-  if (there !== undefined && credentialOf(there) !== undefined) return 'address_taken';
+  const holder = snapshot.people.get(person_id);
+  // An invitation does not take an address: anybody can invite one, and the provider says whose it is.
+  if (holder !== undefined && credentialOf(holder) !== undefined) return 'address_taken';
   const known = own.find((person) => person.person_id === person_id);
   if (known !== undefined && known.role === role && known.account_id === accountId)
     return { person: known, room: [] };
@@ -259,12 +259,12 @@ export async function listPeople(redis: Redis, accountId?: string): Promise<Pers
     .map((person) => viewPerson(person, nowMs));
 }
 
-/** The person of an id, or of the one that they had while invited. */
+/** The person with an id, perhaps the one that they had while invited. */
 export function personNamed({ people }: RegistrySnapshot, id: string): Person | undefined {
   return people.get(id) ?? [...people.values()].find(({ invited_as }) => invited_as === id);
 }
 
-/** Ends a person's access; their sessions end with the next request, and within a second what goes on under them. */
+/** Ends a person's access: their sessions with the next request, and work that goes on under them within a second. */
 export async function removePerson(
   redis: Redis,
   personId: string,
@@ -279,7 +279,7 @@ export async function removePerson(
   });
 }
 
-/** The person who has access by an address, or the one of an id. Throws StateNotLoaded when Redis was emptied. */
+/** The person with an address or an id. Throws StateNotLoaded when Redis was emptied. */
 export async function findPerson(redis: Redis, name: string): Promise<Person | undefined> {
   const id = name.includes('@') ? personIdOf(name.trim().toLowerCase()) : name;
   const [document] = await readLoaded(redis, (transaction) =>
@@ -303,8 +303,8 @@ export async function findInvited(redis: Redis, secret: string): Promise<Person 
 }
 
 /**
- * Gives the invited person a password and uses the link up. A second factor goes: its device may be lost. Undefined if the link is
- * not good, or somebody else has access by the address.
+ * Gives the invited person a password and uses the link up. A second factor is removed: its device may be lost. Undefined if the link is
+ * not valid, or if somebody else has access under the address.
  */
 export async function acceptInvitation(
   redis: Redis,
@@ -318,8 +318,8 @@ export async function acceptInvitation(
     if (invited === undefined || !isInvitedBy(invited, secret, nowMs))
       return { changes: [], result: undefined };
     const person_id = personIdOf(invited.email);
-    const there = people.get(person_id);
-    if (there !== undefined && there !== invited && credentialOf(there) !== undefined)
+    const holder = people.get(person_id);
+    if (holder !== undefined && holder !== invited && credentialOf(holder) !== undefined)
       return { changes: [], result: undefined };
     const { invitation: _, second_factor: __, ...rest } = invited;
     const former = invited.person_id === person_id ? [] : [invited];
@@ -393,20 +393,20 @@ export function viewPerson(person: Person, nowMs: number): PersonView {
 
 function parseEmail(text: string): string {
   const email = text.trim().toLowerCase();
-  // What follows a dash would be an option on the command line. Other letters, and blanks that nobody sees, would look like somebody
-  // else's address in the audit log.
+  // A leading dash would make it an option on the command line. Non-ASCII letters and invisible blanks could look like somebody else's
+  // address in the audit log.
   const isAddress = /^(?!-)[!-?A-~]+@[!-?A-~]+$/.test(email);
   if (!isAddress || email.length > bounds.emailMax)
-    throw new AdministrationError('an e-mail address such as ada@example.com is needed, in ASCII characters');
+    throw new AdministrationError('the e-mail address must look like ada@example.com, in ASCII characters');
   return email;
 }
 
-/** Made from the address, so that an address is one person with access, who is found without reading the others. */
+/** Made from the address, so that an address has one person with access, who is found without reading the others. */
 function personIdOf(email: string): string {
   return `pe_${hashOf(email).slice(0, 16)}`;
 }
 
-/** Of somebody who is invited and has not accepted yet: each account has its own, and so have operators. */
+/** The id of somebody who was invited and has not accepted yet: another one for each account, and for operators. */
 function invitedIdOf(email: string, accountId = ''): string {
   return `pe_${hashOf(`${email}\0${accountId}`).slice(0, 16)}`;
 }
@@ -433,7 +433,7 @@ function changeOf(person: Person): Change {
   return { key: `person:${person.person_id}`, document: person };
 }
 
-/** Removes people. Those who had access to an account are noted there. */
+/** Removes people. The account keeps a list of those who had access. */
 function removalsOf({ formerPeople }: RegistrySnapshot, removed: readonly Person[]): Change[] {
   const changes: Change[] = removed.map(({ person_id }) => ({
     key: `person:${person_id}`,

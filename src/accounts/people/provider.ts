@@ -1,6 +1,6 @@
-// Single sign-on: people come from a provider of OpenID Connect, which says who they are and which role they have. What it says
-// counts only if it is signed by one of its published keys. Between the way there and the way back a browser keeps what belongs to
-// the attempt in a cookie that is signed, so the service keeps nothing for somebody whom it does not know. An attempt is good once.
+// Single sign-on: people come from an OpenID Connect provider, which says who they are and which role they have. Its statements count only
+// if they are signed by one of its published keys. Between the way there and the way back the browser keeps the attempt in a signed
+// cookie, so the service stores nothing for strangers. An attempt can be used once.
 
 import { createHmac, hash, timingSafeEqual } from 'node:crypto';
 import { isSafeAddress } from '../../config.js';
@@ -32,7 +32,7 @@ export type Vouched = Subject & {
   readonly accountId?: string;
 };
 
-/** Who came, but may not in. */
+/** Who came, but has no access. */
 export type NotVouched = Subject & { readonly refused: 'no_email' | 'email_not_verified' | 'no_role' };
 
 /** The provider does not answer, or what came from it is not genuine. */
@@ -53,7 +53,7 @@ export function createProvider(options: ProviderOptions): Provider {
   const { issuer, clientId, clientSecret, roleClaim } = options;
   let discovered: Promise<Configuration> | undefined;
 
-  /** Asks the provider where its endpoints are, once it has answered. */
+  /** The provider's endpoints, asked for until it has answered once. */
   function configuration(): Promise<Configuration> {
     const asked = discovered ?? discover();
     discovered = asked;
@@ -64,15 +64,15 @@ export function createProvider(options: ProviderOptions): Provider {
   }
 
   async function discover(): Promise<Configuration> {
-    // Loaded when the first one signs in: it would double the time in which a process starts.
+    // Loaded when the first person signs in: it would double the start time of a process.
     const { allowInsecureRequests, discovery, enableNonRepudiationChecks } = await import(
       '../../packages/openid-client.js'
     );
     const url = new URL(issuer);
-    // Without it the library trusts the connection, and looks at no signature. With it no token without one (`none`) passes, and
-    // none that is signed with a secret (`HS256`).
+    // Otherwise the library trusts the connection and checks no signature. With this, tokens without a signature (`none`) or signed with a
+    // secret (`HS256`) do not pass.
     const execute = [enableNonRepudiationChecks];
-    // `config.ts` allows an address without TLS for a provider on this machine only, and so do we for where it sends us.
+    // `config.ts` allows an address without TLS only for a provider on this machine; the same holds for the addresses that it names.
     if (url.protocol === 'http:') execute.push(allowInsecureRequests);
     const config = await discovery(url, clientId, clientSecret, undefined, {
       execute,
@@ -86,7 +86,7 @@ export function createProvider(options: ProviderOptions): Provider {
 
   return {
     begin: async (returnTo) => {
-      // A fetch that fails rejects with a TypeError, as a fault of ours does.
+      // A failing fetch rejects with a TypeError, which would be taken for a bug of ours.
       const config = await configuration().catch(failed);
       const client = await import('../../packages/openid-client.js');
       const attempt = {
@@ -135,7 +135,7 @@ function failed(cause: unknown): never {
 
 type ClaimSet = Readonly<Record<string, unknown>>;
 
-/** Whom the ID token is about, by what it says and what the userinfo endpoint adds. */
+/** The person whom the ID token is about, with what the userinfo endpoint adds. */
 export function vouchedOf(
   { idToken, userInfo }: { readonly idToken: ClaimSet; readonly userInfo: ClaimSet },
   roleClaim: string,
@@ -147,7 +147,7 @@ export function vouchedOf(
   const sources = [idToken, userInfo];
   const source = sources.find(({ email }) => typeof email === 'string' && email !== '');
   if (source === undefined) return refuse('no_email');
-  // Some providers leave the claim out, and some send a text. What one source says of its address says nothing of the other's.
+  // Some providers leave the claim out, and some send a text. What one source says about its address does not hold for the other's.
   const stated = sources.filter(({ email_verified: value }) => value !== undefined);
   const isVouched =
     (stated.length === 0 || stated.includes(source)) &&
@@ -171,7 +171,7 @@ function roleOf(text: unknown): Pick<Vouched, 'role' | 'accountId'> | undefined 
   return role === undefined || accountId === '' || rest.length > 0 ? undefined : { role, accountId };
 }
 
-/** The text of an attempt for a cookie, valid for some minutes. */
+/** An attempt as the text of a cookie, valid for some minutes. */
 export function signAttempt(secret: string, { state, nonce, verifier }: Attempt, nowMs: number): string {
   const text = [state, nonce, verifier, String(nowMs + signOn.attemptMsMax)].join('.');
   return `${text}.${signatureOf(secret, text)}`;
@@ -188,7 +188,7 @@ export function readAttempt(secret: string, signed: string, nowMs: number): Atte
   return Number(until) > nowMs ? { state, nonce, verifier } : undefined;
 }
 
-/** Uses an attempt up; false if it was used before. Only for one that the provider has confirmed, so strangers fill nothing. */
+/** Uses an attempt up; false if it was used before. Only for attempts that the provider has confirmed, so strangers cannot fill Redis. */
 export async function useAttempt(redis: Redis, { state }: Attempt): Promise<boolean> {
   const key = registryKeys.usedSignOn(hash('sha256', state, 'hex'));
   return (await redis.set(key, '1', 'PX', signOn.attemptMsMax, 'NX')) === 'OK';

@@ -19,8 +19,7 @@ export function isSecret(text: string): boolean {
 }
 
 /**
- * The second factor after a right code, of which this code and all earlier ones are used up; undefined if the code is wrong
- * or was used before.
+ * The second factor after a right code, which uses up this code and all earlier ones; undefined if the code is wrong or was used before.
  */
 export function useCode(factor: SecondFactor, code: string, nowMs: number): SecondFactor | undefined {
   // Apps show a code as 123 456.

@@ -1,5 +1,5 @@
-// Sessions of the console. Redis has them under the hashes of their secrets until they end. After a loss of Redis everybody
-// signs in again. A session is valid as long as the password with which it began.
+// Sessions of the console. Redis has them under the hashes of their secrets until they end. After a loss of Redis everybody signs in again.
+// A session is valid only as long as the password with which it began.
 
 import { hash, randomBytes } from 'node:crypto';
 import { StateNotLoaded } from '../../contract/errors.js';
@@ -12,7 +12,7 @@ import type { Person } from '../../registry/documents.js';
 import { credentialOf, findPerson } from './people.js';
 
 export type Session = {
-  /** Names it for its owner; opens nothing. */
+  /** Names the session for its owner; gives no access. */
   readonly id: string;
   readonly person_id: string;
   /** The version of the password, or of what the provider said. */
@@ -59,7 +59,7 @@ export async function beginSession(
   return { secret, session };
 }
 
-/** Who a secret belongs to; undefined if it opens nothing. Throws StateNotLoaded when Redis was emptied. */
+/** Whom a secret belongs to; undefined if it gives no access. Throws StateNotLoaded when Redis was emptied. */
 export async function findSession(redis: Redis, secret: string): Promise<SignedIn | undefined> {
   const text = await redis.get(registryKeys.session(hashOf(secret)));
   if (text === null) {
@@ -72,7 +72,7 @@ export async function findSession(redis: Redis, secret: string): Promise<SignedI
   return credentialOf(person) === session.password_id ? { session, person } : undefined;
 }
 
-/** The sessions of a person that are good, the latest first. */
+/** The valid sessions of a person, the latest first. */
 export async function listSessions(redis: Redis, person: Person): Promise<Session[]> {
   const { person_id } = person;
   const hashes = await redis.zrevrange(registryKeys.sessionsOf(person_id), 0, '-1');
@@ -83,7 +83,7 @@ export async function listSessions(redis: Redis, person: Person): Promise<Sessio
     .filter((session) => session.password_id === credentialOf(person));
 }
 
-/** Ends a session of a person by its id; false if there is no such one. */
+/** Ends a session of a person by its id; false if there is none. */
 export async function endSession(redis: Redis, personId: string, id: string): Promise<boolean> {
   const hashes = await redis.zrange(registryKeys.sessionsOf(personId), 0, '-1');
   const named = hashes.filter((hashed) => hashed.startsWith(id) && id.length === idLength);

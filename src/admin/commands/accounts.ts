@@ -49,24 +49,27 @@ const settings = {
     Type.Object(limits, {
       title: 'limit',
       additionalProperties: false,
-      description: 'By name a number, none, or default.',
+      description: 'By name: a number, none, or default.',
     }),
   ),
   allow_identities: Type.Optional(
     Type.Array(Type.String({ minLength: 1, maxLength: lengths.identityMax }), {
-      description: `In addition to the words that are allowed already: at most ${administration.allowedIdentitiesMax} in all.`,
+      description: `In addition to the words that are already allowed: at most ${administration.allowedIdentitiesMax} in all.`,
     }),
   ),
   disallow_identities: Type.Optional(Type.Array(text, { description: 'No longer allowed.' })),
   write_key: Type.Optional(
-    oneOf(['required', 'optional'], { description: 'required needs a write key that is there already.' }),
+    oneOf(['required', 'optional'], {
+      description: 'For required, the environment must already have a write key.',
+    }),
   ),
   import_until: Type.Optional(
     Type.String({ description: 'A date, a time with offset, or none. The answer has the token, once.' }),
   ),
   retain_days: Type.Optional(
     Type.Union([Type.Literal('none'), wholeNumber(1, retention.daysMax)], {
-      description: 'Events that were accepted longer ago go within a day, and users without events since.',
+      description:
+        'Events that were accepted longer ago are deleted within a day, and users without events since.',
     }),
   ),
   origins: Type.Optional(
@@ -76,23 +79,26 @@ const settings = {
 
 const accountSettings = {
   due_days: Type.Optional(
-    wholeNumber(1, cases.dueDaysMax, { description: 'How many days after it was received a case is due.' }),
+    wholeNumber(1, cases.dueDaysMax, {
+      description: 'The number of days from the receipt of a case until it is due.',
+    }),
   ),
   erase: Type.Optional(
     oneOf(['now', 'together'], {
       description:
-        'Where tables are large: the rows of one deletion an hour are erased at once. Those in between go with others.',
+        'For large tables. now: the rows of one deletion an hour are erased at once. together: rows are erased together with those of others.',
     }),
   ),
   confirm_from: Type.Optional(
     Type.Union([Type.Literal('none'), wholeNumber(1, proposals.fromUsersMax)], {
       description:
-        'From how many users on another person has to submit the same list before a deletion of a person is carried out. Programs need nobody.',
+        'The number of users from which a deletion by a person is carried out only after another person has submitted the same list. Does not apply to programs.',
     }),
   ),
   second_factor: Type.Optional(
     oneOf(['required', 'optional'], {
-      description: 'required: without one, people of the account who have a password here see nothing.',
+      description:
+        'required: people of the account who sign in with a password see nothing until they have one.',
     }),
   ),
 };
@@ -143,7 +149,7 @@ export const accountCommands = {
       copied(context, createAccount(context.redis, name, environments)),
   }),
   setAccount: does('changed the settings of an account', {
-    summary: 'Change what holds for a whole account',
+    summary: 'Change the settings of an account',
     may: administrators,
     http: 'PATCH /accounts/:account_id',
     cli: 'accounts set ACCOUNT_ID [--due-days NUMBER] [--erase now|together] [--confirm-from NUMBER|none] [--second-factor required|optional]   due-days: how many days after it was received a case is due; erase: where tables are large, now erases deleted rows at once, for one deletion an hour; confirm-from: from how many users on a second person confirms a deletion',
@@ -155,14 +161,14 @@ export const accountCommands = {
   }),
 
   showCallback: shows({
-    summary: 'Where completed deletions are told, without the secret',
+    summary: 'The URL that is called when a deletion is complete, without the secret',
     may: everyone,
     http: 'GET /accounts/:account_id/callback',
     cli: 'accounts callback ACCOUNT_ID   who is called when a deletion is complete',
     run: ({ redis }, { account_id }) => showCallback(redis, account_id),
   }),
   setCallback: does('set the callback', {
-    summary: 'Set it; the answer has the secret, once',
+    summary: 'Set the callback; only this answer has the secret',
     may: administrators,
     http: 'PUT /accounts/:account_id/callback',
     cli: 'accounts callback ACCOUNT_ID --url URL   the secret is shown once',
@@ -173,14 +179,14 @@ export const accountCommands = {
     },
   }),
   removeCallback: does('removed the callback', {
-    summary: 'Remove it',
+    summary: 'Remove the callback',
     may: administrators,
     http: 'DELETE /accounts/:account_id/callback',
     cli: 'accounts callback ACCOUNT_ID --none',
     run: (context, { account_id }) => copiedOrFails(context, removeCallback(context.redis, account_id)),
   }),
   testCallback: does('tested the callback', {
-    summary: 'Call it now',
+    summary: 'Make a test call now',
     may: administrators,
     http: 'POST /accounts/:account_id/callback/test',
     cli: 'accounts callback ACCOUNT_ID --test',
@@ -188,7 +194,9 @@ export const accountCommands = {
       const result = await callForTest(redis, account_id, callOptionsOf(config.callbackAllow));
       if (result === undefined) throw new AdministrationError('the account has no callback');
       if (result === 'busy')
-        throw new AdministrationError('another test of this callback still runs: try again in some seconds');
+        throw new AdministrationError(
+          'another test of this callback is still running: try again in a few seconds',
+        );
       return { account_id, delivered: isTaken(result), ...result };
     },
   }),
@@ -209,7 +217,7 @@ export const accountCommands = {
     cli: 'environments set APP_ID [--main] [--validation strict|lenient] [--limit NAME=none|default|NUMBER]… [--allow-identity VALUE]… [--disallow-identity VALUE]… [--write-key required|optional] [--origin any|none|apps|ORIGIN]… [--import-until DATE|none] [--retain-days NUMBER|none]   import-until: the token for imports is shown once; retain-days: events that are older go within a day, and users without events since',
     given: settings,
     called: 'setting',
-    // Of the identities that it allows, only how many.
+    // Only the number of identities that it allows.
     details: (given) => {
       const { allowIdentities = [], disallowIdentities = [], ...others } = settingsOf(given);
       return {
@@ -230,7 +238,7 @@ export const accountCommands = {
   }),
 
   createProgramKey: does('created a key of a program', {
-    summary: 'Create a key for a program that calls the administration; the answer has it, once',
+    summary: 'Create a key for a program that calls the administration; only this answer has it',
     may: administrators,
     http: 'POST /program-keys',
     cli: 'program-keys create NAME --role operator|administrator|privacy|viewer [--account ACCOUNT_ID]   a bearer token for /admin/v1 with the rights of the role; shown once',
@@ -239,7 +247,7 @@ export const accountCommands = {
       role: oneOf(roles),
       account_id: Type.Optional(
         Type.String({
-          description: 'Of every role but operator; programs and people of an account may leave it out.',
+          description: 'For every role but operator; programs and people of an account may leave it out.',
         }),
       ),
     },
@@ -256,7 +264,7 @@ export const accountCommands = {
     run: ({ redis }, { account_id }) => listProgramKeys(redis, account_id),
   }),
   revokeProgramKey: does('revoked a key of a program', {
-    summary: 'Revoke the key of a program; it ends within a second',
+    summary: 'Revoke a program key; it ends within a second',
     may: administrators,
     http: 'DELETE /program-keys/:id',
     cli: 'program-keys revoke ID [--account ACCOUNT_ID]',
@@ -266,7 +274,7 @@ export const accountCommands = {
   }),
 
   invitePerson: does('invited a person', {
-    summary: 'Invite a person; the answer has the link, once',
+    summary: 'Invite a person; only this answer has the link',
     may: administrators,
     http: 'POST /people',
     cli: 'people invite EMAIL --role operator|administrator|privacy|viewer [--account ACCOUNT_ID]   a link to the console, good once, for 7 days; again: they choose a new password',
@@ -275,7 +283,7 @@ export const accountCommands = {
       role: oneOf(roles),
       account_id: Type.Optional(
         Type.String({
-          description: 'Of every role but operator; people of an account may leave it out.',
+          description: 'For every role but operator; people of an account may leave it out.',
         }),
       ),
     },
@@ -285,7 +293,7 @@ export const accountCommands = {
       const by = principal.role === 'operator' ? 'operator' : 'administrator';
       const made = invitePerson(redis, { ...invited, accountId }, by);
       const { secret, ...person } = await copied(context, made);
-      // Behind the hash, so that it is in no log on the way.
+      // In the fragment, so that no server on the way logs it.
       return { ...person, url: `${config.adminBaseUrl}/invitation#${secret}` };
     },
   }),

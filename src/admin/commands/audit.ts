@@ -12,10 +12,10 @@ import { caseCommands } from './cases.js';
 import { deletionCommands } from './deletions.js';
 import { userCommands } from './users.js';
 
-/** How many lines a list on the command line has at most. */
+/** The maximum number of lines of a list on the command line. */
 const limit = Type.Optional(wholeNumber(1, administration.countMax, onCommandLine));
 
-/** The actions on users, which privacy officers answer for, whoever did them: of their commands, and of the deletion API. */
+/** The actions on users, for which privacy officers are responsible whoever did them: of their commands, and of the deletion API. */
 const actionsOnUsers: readonly string[] = [
   ...Object.entries({ ...caseCommands, ...userCommands } as Readonly<Record<string, Command>>)
     .filter(([, { may }]) => may === privacyOfficers)
@@ -24,31 +24,31 @@ const actionsOnUsers: readonly string[] = [
   ...['preview_deletion', 'propose_deletion', 'submit_deletion', 'read_export'],
 ];
 
-const time = (description: string) => Type.Optional(Type.String({ description }));
+const narrowBy = (description: string) => Type.Optional(Type.String({ description }));
 
 export const auditCommands = {
   listAudit: shows({
     summary:
-      'The last 100 actions: who, what, when, from where; to privacy officers those on users, and their own',
+      'The last 100 actions: who, what, when, from where; privacy officers see those on users, and their own',
     may: integrators,
     http: 'GET /audit',
     cli: 'audit list [--limit NUMBER]   who did what, newest first',
     given: {
       ...scope,
-      who: time('Only of this name, such as an e-mail address.'),
-      action: time('Only this action, or these, separated by commas.'),
-      deletion_request_id: time('Only about this deletion or export.'),
-      case_id: time('Only what was done in this case, and with its deletions and exports.'),
-      since: time('Only from this time on.'),
-      until: time('Only up to this time.'),
-      before: time('With `before_id`: only older ones than the action with this `at`.'),
-      before_id: time('Its `id`.'),
+      who: narrowBy('Only those of this name, such as an e-mail address.'),
+      action: narrowBy('Only this action, or these, separated by commas.'),
+      deletion_request_id: narrowBy('Only about this deletion or export.'),
+      case_id: narrowBy('Only what was done in this case, and with its deletions and exports.'),
+      since: narrowBy('Only from this time on.'),
+      until: narrowBy('Only up to this time.'),
+      before: narrowBy('With `before_id`: only actions before the one with this `at`.'),
+      before_id: narrowBy('The `id` of that action.'),
       limit,
     },
     takesTurns: true,
     run: async (context, { account_id: accountId, before: at, before_id: id, limit: count, ...asked }) => {
       const { redis, clickhouse, principal, caller } = context;
-      const before = at === undefined && id === undefined ? undefined : placeOf(at, id);
+      const before = at === undefined && id === undefined ? undefined : beforeOf(at, id);
       const countMax = count ?? administration.listedMax;
       if (asked.case_id !== undefined && accountId === undefined)
         throw new AdministrationError('account_id must name the account of the case');
@@ -64,7 +64,7 @@ export const auditCommands = {
         sinceMs: msOf('since', asked.since),
         untilMs: msOf('until', asked.until),
       };
-      // So that an action is in the list as soon as it is done.
+      // So that an action is listed as soon as it is done.
       await mirrorAudit(redis, clickhouse);
       return readAuditLog(clickhouse, countMax, filter, before);
     },
@@ -81,7 +81,7 @@ function msOf(name: string, text: string | undefined): number | undefined {
 }
 
 /** The action before which the audit log is read: the time and the id of the last one that the caller has. */
-function placeOf(at = '', id: string | undefined) {
+function beforeOf(at = '', id: string | undefined) {
   if (id === undefined) throw new AdministrationError('before_id must be a string');
   if (!/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/.test(at) || Number.isNaN(Date.parse(at)))
     throw new AdministrationError('before must be the time of an action of the audit log');

@@ -1,4 +1,4 @@
-// Commands: cases, which are what persons have asked of an account.
+// Commands: cases, which are requests of persons to an account.
 
 import { cases as bounds, deletions } from '../../contract/limits.js';
 import { privacyOfficers } from '../../contract/roles.js';
@@ -14,13 +14,13 @@ const reference = Type.String({
 });
 const days = {
   received_on: day('A day such as 2026-03-01. Default: today, in UTC.'),
-  due_on: day('Default: so many days later as the account has set.'),
+  due_on: day("Default: later by the account's setting due_days."),
 };
 const states = ['open', 'closed'] as const;
 
 export const caseCommands = {
   listCases: shows({
-    summary: 'Cases: open ones by the day when they are due, closed ones from the latest on',
+    summary: 'Cases: open ones by the day when they are due, closed ones the latest first',
     may: privacyOfficers,
     http: 'GET /accounts/:account_id/cases',
     given: { state: Type.Optional(oneOf(states, { description: 'Default: open.' })) },
@@ -84,7 +84,7 @@ export const caseCommands = {
           : state === 'closed'
             ? caseActions.close
             : caseActions.reopen,
-      // Only what it sets: of two changes at once, each holds.
+      // Only what it sets, so that of two changes at once each holds.
       details: ({ account_id: _, state: __, ...fields }) => fields,
       run: async (context, { account_id, case_id, ...change }) =>
         fieldsOfChange(context, account_id, case_id, change),

@@ -17,7 +17,7 @@ import { readRegistry } from '../../registry/registry.js';
 import { does, type Fields, onCommandLine, oneOf, scope, shows, text, wholeNumber } from '../command.js';
 
 const listedStates = ['pending', ...Object.keys(deletionStates)];
-const cursor = Type.Optional(Type.String({ description: 'Of the page before.' }));
+const cursor = Type.Optional(Type.String({ description: 'The cursor of the previous page.' }));
 
 export const deletionCommands = {
   listDeletions: shows({
@@ -25,12 +25,12 @@ export const deletionCommands = {
     may: everyone,
     http: 'GET /deletions',
     cli: 'deletions list [--limit NUMBER] [--account ACCOUNT_ID] [--state STATE] [--reference TEXT]   deletion requests, the newest first',
-    byCommandLine: async (give, { limit, ...asked }) => {
+    byCommandLine: async (run, { limit, ...asked }) => {
       const countMax = Number(limit ?? administration.listedMax);
       const found: object[] = [];
       let next: string | undefined;
       do {
-        const page = (await give({ ...asked, limit, ...(next && { cursor: next }) })) as Page;
+        const page = (await run({ ...asked, limit, ...(next && { cursor: next }) })) as Page;
         found.push(...page.deletions);
         next = page.cursor;
       } while (next !== undefined && found.length < countMax);
@@ -38,8 +38,8 @@ export const deletionCommands = {
     },
     given: {
       ...scope,
-      state: Type.Optional(oneOf(listedStates, { description: 'Only of this status or state.' })),
-      reference: Type.Optional(Type.String({ description: 'Only of this reference.' })),
+      state: Type.Optional(oneOf(listedStates, { description: 'Only those with this status or state.' })),
+      reference: Type.Optional(Type.String({ description: 'Only those with this reference.' })),
       cursor,
       limit: Type.Optional(wholeNumber(1, administration.countMax, onCommandLine)),
     },
@@ -58,13 +58,13 @@ export const deletionCommands = {
     run: ({ redis }, { account_id }) => listProposals(redis, account_id),
   }),
   withdrawProposal: does('withdrew a proposed deletion', {
-    summary: 'Withdraw one',
+    summary: 'Withdraw a deletion that awaits a second person',
     may: privacyOfficers,
     http: 'DELETE /accounts/:account_id/deletion_proposals/:proposal_id',
     details: ({ proposal_id }) => ({ proposal_id }),
     run: async ({ redis }, { account_id, proposal_id }) => {
       const withdrawn = await withdrawProposal(redis, account_id, proposal_id);
-      if (withdrawn === undefined) throw new AdministrationError('there is no such proposal, or no longer');
+      if (withdrawn === undefined) throw new AdministrationError('there is no such proposal (any more)');
       return withdrawn;
     },
   }),
@@ -91,7 +91,7 @@ export const deletionCommands = {
     },
   }),
   listDeletionUsers: shows({
-    summary: 'What was counted for each user of a complete deletion, by place in the list, without names',
+    summary: 'What was counted for each user of a complete deletion, by position in the list, without names',
     may: everyone,
     http: 'GET /deletions/:deletion_request_id/users',
     given: { cursor },
@@ -120,12 +120,12 @@ export const deletionCommands = {
     may: everyone,
     http: 'POST /certificates/verify',
     cli: 'certificate verify FILE [--key FILE]   whether the certificate of a deletion is genuine; with a public key in FILE without the service',
-    byCommandLine: (give, words) => give(filesOf(words)),
+    byCommandLine: (run, words) => run(filesOf(words)),
     withoutService: (words) => {
       const { text: certificate, key } = filesOf(words);
       return key === undefined ? undefined : checkCertificate(certificate, key);
     },
-    // The text as it came, since the fields no longer show a repeated name or how a number was written.
+    // The unchanged text, since parsed fields no longer show a repeated name or how a number was written.
     given: { text },
     textOfBody: 'text',
     bodyBytesMax: bodies.adminListBytesMax,
@@ -141,7 +141,7 @@ async function findDeletion({ redis }: AdminContext, id: string): Promise<Deleti
   return request;
 }
 
-/** Checks a certificate by a public key. Throws AdministrationError when the key is none. */
+/** Checks a certificate with a public key. Throws AdministrationError if that is not a key. */
 function checkCertificate(certificate: string, keyText: string) {
   const key = readPublicKey(keyText);
   if (key === undefined) throw new AdministrationError('the key is not an Ed25519 public key');

@@ -43,7 +43,7 @@ export const deploymentCommands = {
     run: ({ clickhouse }, { limit = administration.listedMax }) => listFailed(clickhouse, limit),
   }),
   retryFailed: does('sent failed rows again', {
-    summary: 'Send them again',
+    summary: 'Send the refused rows again',
     may,
     http: 'POST /failed/retry',
     cli: 'failed retry   sends them again',
@@ -58,19 +58,19 @@ export const deploymentCommands = {
     run: (context) => showKeyIndex(context),
   }),
   rebuildKeyIndex: does('rebuilt the index of keys', {
-    summary: 'Have the workers add the keys of all stored rows to it again; the index says how far they are',
+    summary: 'Make the workers add the keys of all stored rows to the index again; it shows their progress',
     may,
     http: 'POST /keys-index/rebuild',
     cli: 'keys-index rebuild   has the workers add the keys of all stored rows to it again',
-    byCommandLine: async (give, _, context) => {
-      await give({});
+    byCommandLine: async (run, _, context) => {
+      await run({});
       return untilRebuilt(context);
     },
     run: (context) => rebuildKeyIndex(context),
   }),
 
   listShards: shows({
-    summary: 'Which ClickHouse server has which shard, how large it is, and what waits for it',
+    summary: 'Which ClickHouse server has which shard, how large it is, and what is waiting for it',
     may,
     http: 'GET /shards',
     cli: 'shards list   which ClickHouse server has which shard, how large it is, and what waits for it',
@@ -111,10 +111,10 @@ export const deploymentCommands = {
   restoreBackup: does('restored a backup', {
     may,
     cli: 'backup restore NAME [--yes]   replaces the data in ClickHouse, then repeats the deletions since the backup',
-    byCommandLine: (give, { name, yes }) => {
-      if (yes !== undefined) return give({ name });
+    byCommandLine: (run, { name, yes }) => {
+      if (yes !== undefined) return run({ name });
       throw new AdministrationError(
-        `this replaces everything that ClickHouse has by the backup ${name}: add --yes if that is what you want`,
+        `this replaces everything that ClickHouse has with the backup ${name}: add --yes if that is what you want`,
       );
     },
     given: { name: text },
@@ -140,7 +140,7 @@ export const deploymentCommands = {
     cli: 'restore   loads the state into an emptied Redis',
     loadsState: true,
     run: async (context) => {
-      // Before the load: once Redis is loaded, a worker may note at any moment that all is copied.
+      // Before the load: once Redis is loaded, a worker may record at any moment that everything is copied.
       const copiedAt = await readCopiedAt(context.clickhouse);
       const { how } = await loadUnlessRestoring(context, loads.restoreWaitMsMax);
       return how === 'restored' ? { state: how, changes_kept_until: copiedAt } : { state: how };
@@ -171,20 +171,20 @@ export const deploymentCommands = {
   }),
 };
 
-/** The workers continue, whether or not the caller waits. */
+/** Waits for the workers, which continue even if the caller does not wait. */
 async function untilRebuilt(context: CommandContext) {
-  for (let said = ''; ; ) {
+  for (let lastLine = ''; ; ) {
     const index = await showKeyIndex(context);
     const left = index.shards.filter(({ rebuild }) => rebuild !== null);
     if (left.length === 0) return index;
     const line = left
       .map(({ shard, rebuild }) => {
-        if (rebuild?.to == null) return `shard ${shard}: no worker has begun`;
+        if (rebuild?.to == null) return `shard ${shard}: not begun by any worker`;
         return `shard ${shard}: ${rebuild.done_to === null ? 'begun' : `up to ${rebuild.done_to}`} of ${rebuild.to}`;
       })
       .join(', ');
-    if (line !== said) context.say(line);
-    said = line;
+    if (line !== lastLine) context.say(line);
+    lastLine = line;
     await new Promise((resolve) => setTimeout(resolve, keyIndex.rebuildPollMs));
   }
 }
@@ -196,7 +196,7 @@ function loadUnlessRestoring(context: AdminContext, waitMsMax: number) {
   });
 }
 
-/** A Redis that is older than what ClickHouse has seen counts as emptied. A ClickHouse that is away decides nothing. */
+/** Finds out whether Redis is older than what ClickHouse has seen: then it counts as emptied. While ClickHouse is away nothing is decided. */
 async function compareStores({ redis, clickhouse, log }: AdminContext): Promise<void> {
   const { deployment } = await readRegistry(redis);
   if (deployment === undefined) return;

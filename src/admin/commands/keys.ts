@@ -21,12 +21,12 @@ const overlapMsOf = (overlap: string | undefined) =>
 
 export const keyCommands = {
   createKey: does('created an API key', {
-    summary: 'Create an API key; the answer has it, once',
+    summary: 'Create an API key; only this answer has it',
     may: administrators,
     http: 'POST /environments/:app_id/key',
     cli: 'keys create APP_ID [--name NAME]   the key is shown once; further keys need names',
     given: {
-      name: Type.Optional(Type.String({ description: 'A further key needs one of its own.' })),
+      name: Type.Optional(Type.String({ description: 'Every further key needs its own name.' })),
     },
     details: ({ name }) => ({ name }),
     run: (context, { app_id, name }) => copied(context, createApiKey(context.redis, app_id, name)),
@@ -46,12 +46,12 @@ export const keyCommands = {
     given: {
       name: optional,
       overlap: Type.Optional(
-        Type.String({ description: 'How long the former ones stay good, such as 24h.' }),
+        Type.String({ description: 'How long the former keys stay valid, such as 24h.' }),
       ),
     },
     details: ({ name, overlap }) => ({ name, overlapMs: overlapMsOf(overlap) }),
     run: async (context, { app_id, name, overlap }) => {
-      // Before the former key ends: the new one is shown only once, and the former one may be the only one that anybody has.
+      // Before the former key ends: the new one is shown only once, and the former one may be the only one in use.
       const copyMsMax = (context.copyMsMax ?? administration.copyMsMax) / 2;
       await assertCopyable(context.clickhouse, copyMsMax);
       const rotated = rotateApiKey(context.redis, app_id, { name, overlapMs: overlapMsOf(overlap) });
@@ -78,7 +78,7 @@ export const keyCommands = {
   }),
 
   createWriteKey: does('created a write key', {
-    summary: 'Create a write key; the answer has it, once',
+    summary: 'Create a write key; only this answer has it',
     may: administrators,
     http: 'POST /environments/:app_id/write-keys',
     cli: 'write-keys create APP_ID [--name NAME]   the key is shown once',

@@ -10,7 +10,7 @@ import { environmentOf } from '../users.js';
 
 export const ledgerCommands = {
   showLedgerCheck: shows({
-    summary: 'Compares what was accepted in a time with what is stored, refused, deleted or expired',
+    summary: 'Compares what was accepted in a period with what is stored, refused, deleted or expired',
     may: operatorsOnly,
     http: 'GET /ledger/check',
     cli: 'ledger check [--from TIME] [--to TIME]   whether all records add up, of the last two days by default; exit code 1 if not',
@@ -18,8 +18,7 @@ export const ledgerCommands = {
     run: async (context, { from, to }) => checkBooks(await optionsOf(context), { from, to }),
   }),
   listDifferences: shows({
-    summary:
-      'Environments and minutes whose records do not add up, as the check that runs by itself has found them',
+    summary: 'Environments and minutes whose records do not add up, as found by the automatic check',
     may: operatorsOnly,
     http: 'GET /ledger/differences',
     cli: 'ledger differences   what the check that runs by itself has found',

@@ -1,4 +1,4 @@
-// Commands: what comes in, what was refused or mended, and whether all is well.
+// Commands: incoming records, what was refused or mended, and whether all is well.
 
 import { AdministrationError } from '../../contract/errors.js';
 import { administration, lengths } from '../../contract/limits.js';
@@ -17,11 +17,10 @@ import { readDeploymentParts, readOverview, readRejectionsOf, readTrafficOf } fr
 import { environmentOf, inTime } from '../users.js';
 
 const span = Type.Optional(oneOf(['hour', 'week'], { description: 'hour, by minutes, or week, by hours.' }));
-/** How far back. */
 const days = Type.Optional(
-  wholeNumber(1, administration.daysMax, { description: 'How far back, 7 if it is missing.' }),
+  wholeNumber(1, administration.daysMax, { description: 'How far back. Default: 7.' }),
 );
-const remedy = 'choose a shorter time';
+const remedy = 'choose a shorter period';
 
 export const trafficCommands = {
   showOverview: shows({
@@ -37,7 +36,7 @@ export const trafficCommands = {
     may: everyone,
     http: 'GET /accounts/:account_id/traffic',
     given: {
-      app_id: Type.Optional(Type.String({ description: 'Only of this environment.' })),
+      app_id: Type.Optional(Type.String({ description: 'Only those of this environment.' })),
       span,
     },
     takesTurns: true,
@@ -93,9 +92,9 @@ export const trafficCommands = {
     },
   }),
   listEventProperties: shows({
-    summary: 'The properties of an event and of which types their values are, by a sample; no values',
+    summary: 'The properties of an event and the types of their values, from a sample; no values',
     may: everyone,
-    // A name of 1,000 characters outside of ASCII is longer than the headers of a request may be.
+    // A name of 1,000 non-ASCII characters would be too long for a URL.
     http: {
       'GET /environments/:app_id/event-properties': 'listEventProperties',
       'POST /environments/:app_id/event-properties': 'readEventProperties',
@@ -112,7 +111,7 @@ export const trafficCommands = {
     },
   }),
   showFirstEvent: shows({
-    summary: 'An event of the environment, once one is stored, and programs that send one',
+    summary: 'An event of the environment, once one is stored, and example programs that send one',
     may: everyone,
     http: 'GET /environments/:app_id/first-event',
     cli: 'environments first-event APP_ID   whether an event is stored, and programs that send one',
@@ -129,7 +128,7 @@ export const trafficCommands = {
   }),
 
   watchLive: does('watched events arrive', {
-    summary: 'Begin to watch what arrives: the answer has the place to ask from, good for an hour',
+    summary: 'Begin to watch what arrives: the answer has the place from which to ask, valid for an hour',
     may: integrators,
     http: 'POST /environments/:app_id/live',
     run: (context, { app_id }) => beginLive(context, app_id),
@@ -138,7 +137,7 @@ export const trafficCommands = {
     summary: 'The latest 20 events since a place, and the next place',
     may: integrators,
     http: 'GET /environments/:app_id/live',
-    given: { place: Type.String({ description: 'Of the answer before.' }) },
+    given: { place: Type.String({ description: 'The place in the previous answer.' }) },
     takesTurns: true,
     run: (context, { app_id, place }) => readLive(context, app_id, place),
   }),

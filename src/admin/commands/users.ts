@@ -17,7 +17,7 @@ import {
   showUserEvents,
 } from '../users.js';
 
-/** A user of an environment, by exactly one of these. In bodies, so that no name is in a URL, which proxies log. */
+/** A user of an environment, by exactly one of these. In bodies, so that no name is in a URL that proxies log. */
 const user = {
   identity: optional,
   user_id: Type.Optional(Type.Unsafe<number | string>({ type: ['integer', 'string'] })),
@@ -25,7 +25,7 @@ const user = {
 };
 const users = {
   users: exportSchema.properties.users,
-  case_id: Type.Optional(Type.String({ description: 'The open case in which it is done.' })),
+  case_id: Type.Optional(Type.String({ description: 'The open case to which it belongs.' })),
 };
 /** What a look-up and the time line share. */
 const manyUsers = { checkedInside: ['users'], bodyBytesMax: bodies.adminListBytesMax };
@@ -33,7 +33,7 @@ const manyUsers = { checkedInside: ['users'], bodyBytesMax: bodies.adminListByte
 export const userCommands = {
   lookUpUser: does('looked up a user', {
     summary:
-      'What is held about a user: merged names, properties, which events how often, and whether suppressed',
+      'What is held about a user: merged names, properties, how often which events, and whether suppressed',
     may: privacyOfficers,
     http: 'POST /environments/:app_id/user',
     given: {
@@ -41,7 +41,7 @@ export const userCommands = {
       events: Type.Optional(
         Type.Boolean({
           description:
-            'false: without `events`, whose counts may take seconds when a user has very many. Default: true.',
+            'false: without `events`, whose counts may take seconds for a user with very many. Default: true.',
         }),
       ),
     },
@@ -58,7 +58,7 @@ export const userCommands = {
     run: (context, { account_id, ...named }) => showUserEverywhere(context, account_id, named),
   }),
   findSimilarUsersEverywhere: does('looked for similar users in all environments', {
-    summary: 'Identities in any environment that are the same in lower case and without blanks around them',
+    summary: 'Identities in any environment that are the same in lower case and without surrounding blanks',
     may: privacyOfficers,
     http: 'POST /accounts/:account_id/user/similar',
     given: { identity: text },
@@ -66,7 +66,7 @@ export const userCommands = {
     run: (context, { account_id, identity }) => showSimilarEverywhere(context, account_id, { identity }),
   }),
   findRequestsOfUser: does('looked for the requests of a user', {
-    summary: 'Deletions and exports that concern a user: of the last 30 days, or still kept',
+    summary: 'Deletions and exports that concern a user: from the last 30 days, or still kept',
     may: privacyOfficers,
     http: 'POST /accounts/:account_id/user/requests',
     given: user,
@@ -74,7 +74,7 @@ export const userCommands = {
     run: (context, { account_id, ...named }) => showRequestsOf(context, account_id, named),
   }),
   countUserEvents: does('counted the events of a user', {
-    summary: 'Which events of a user are stored how often, and the first and the last time of each',
+    summary: 'How often which events of a user are stored, and the first and the last time of each',
     may: privacyOfficers,
     http: 'POST /environments/:app_id/user/event-counts',
     given: user,
@@ -82,7 +82,7 @@ export const userCommands = {
     run: (context, { app_id, ...named }) => showEventCounts(context, app_id, named),
   }),
   findSimilarUsers: does('looked for similar users', {
-    summary: 'Other identities that are the same in lower case and without blanks around them',
+    summary: 'Other identities that are the same in lower case and without surrounding blanks',
     may: privacyOfficers,
     http: 'POST /environments/:app_id/user/similar',
     given: { identity: text },
@@ -98,7 +98,7 @@ export const userCommands = {
       event: Type.Optional(
         Type.String({ maxLength: lengths.eventMax, description: 'Only events of this name.' }),
       ),
-      cursor: Type.Optional(Type.String({ description: 'Of the page before.' })),
+      cursor: Type.Optional(Type.String({ description: 'The cursor of the previous page.' })),
     },
     takesTurns: true,
     run: (context, { app_id, event, cursor, ...named }) =>
@@ -106,7 +106,7 @@ export const userCommands = {
   }),
 
   showSuppressed: shows({
-    summary: 'How many users are suppressed; who they are is kept as hashes only',
+    summary: 'How many users are suppressed; their names are stored only as hashes',
     may: privacyOfficers,
     http: 'GET /accounts/:account_id/user_suppression',
     run: (context, { account_id }) => showSuppressed(context, account_id),
@@ -121,7 +121,7 @@ export const userCommands = {
       given: {
         ...users,
         suppress: Type.Boolean({
-          description: 'true: from now on no record of them is stored. false: they are free again.',
+          description: 'true: from now on no record about them is stored. false: they are free again.',
         }),
         reference: Type.Optional(
           Type.String({
@@ -163,7 +163,7 @@ export const userCommands = {
   }),
 };
 
-/** Of users the audit log says only how many. */
+/** The audit log has only the number of users. */
 function howMany({ users, case_id }: { readonly users: unknown; readonly case_id?: string }) {
   return { ...(Array.isArray(users) && { users: users.length }), ...(case_id !== undefined && { case_id }) };
 }

@@ -69,7 +69,7 @@ function handle(
       const ofRequest = Object.entries(content.fields).filter(([field]) => !isNotSent(command, field));
       const text = textOfBody === undefined ? {} : { [textOfBody]: content.text };
       const fields: Fields = { ...Object.fromEntries(ofRequest), ...text, ...path };
-      const result = await options.administrationFor(actor, principal).give(name, fields);
+      const result = await options.administrationFor(actor, principal).run(name, fields);
       exchange.reply(200, JSON.stringify(result), [['Cache-Control', 'no-store']]);
     };
     attendOrRefuse(exchange, failingAdministration(options.log), reply(found.caller, exchange, give));

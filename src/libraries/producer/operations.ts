@@ -185,7 +185,7 @@ export type AdministrationOperations = {
       copied?: boolean;
     };
   };
-  /** Change what holds for a whole account */
+  /** Change the settings of an account */
   setAccount: {
     given: { account_id: string } & {
       due_days?: number | string;
@@ -201,16 +201,16 @@ export type AdministrationOperations = {
       second_factor: 'required' | 'optional';
     };
   };
-  /** Where completed deletions are told, without the secret */
+  /** The URL that is called when a deletion is complete, without the secret */
   showCallback: { given: { account_id: string }; answer: { account_id: string; url: string | null } };
-  /** Set it; the answer has the secret, once */
+  /** Set the callback; only this answer has the secret */
   setCallback: {
     given: { account_id: string } & { url: string };
     answer: { account_id: string; url: string; secret: string; copied?: boolean };
   };
-  /** Remove it */
+  /** Remove the callback */
   removeCallback: { given: { account_id: string }; answer: { account_id: string; url: string | null } };
-  /** Call it now */
+  /** Make a test call now */
   testCallback: {
     given: { account_id: string };
     answer: { account_id: string; delivered: boolean; answer?: number; error?: string };
@@ -273,7 +273,7 @@ export type AdministrationOperations = {
       import_until?: string;
     };
   };
-  /** Create a key for a program that calls the administration; the answer has it, once */
+  /** Create a key for a program that calls the administration; only this answer has it */
   createProgramKey: {
     given: { name: string; role: 'operator' | 'administrator' | 'privacy' | 'viewer'; account_id?: string };
     answer: {
@@ -297,12 +297,12 @@ export type AdministrationOperations = {
       created_at: string;
     }[];
   };
-  /** Revoke the key of a program; it ends within a second */
+  /** Revoke a program key; it ends within a second */
   revokeProgramKey: {
     given: { id: string } & { account_id?: string };
     answer: { id: string; account_id: string | null; revoked: boolean };
   };
-  /** Invite a person; the answer has the link, once */
+  /** Invite a person; only this answer has the link */
   invitePerson: {
     given: { email: string; role: 'operator' | 'administrator' | 'privacy' | 'viewer'; account_id?: string };
     answer: { person_id: string; email: string; url: string; copied?: boolean };
@@ -325,7 +325,7 @@ export type AdministrationOperations = {
   };
   /** Remove a person */
   removePerson: { given: { person_id: string }; answer: { person_id: string } };
-  /** The last 100 actions: who, what, when, from where; to privacy officers those on users, and their own */
+  /** The last 100 actions: who, what, when, from where; privacy officers see those on users, and their own */
   listAudit: {
     given: {
       account_id?: string;
@@ -453,7 +453,7 @@ export type AdministrationOperations = {
     given: { app_id: string; days?: number | string };
     answer: readonly { event: string; count: number; first_seen: string; last_seen: string }[];
   };
-  /** The properties of an event and of which types their values are, by a sample; no values */
+  /** The properties of an event and the types of their values, from a sample; no values */
   listEventProperties: {
     given: { app_id: string; event: string; days?: number | string };
     answer: readonly {
@@ -465,7 +465,7 @@ export type AdministrationOperations = {
       text: number;
     }[];
   };
-  /** The properties of an event and of which types their values are, by a sample; no values */
+  /** The properties of an event and the types of their values, from a sample; no values */
   readEventProperties: {
     given: { app_id: string } & { event: string; days?: number | string };
     answer: readonly {
@@ -477,7 +477,7 @@ export type AdministrationOperations = {
       text: number;
     }[];
   };
-  /** An event of the environment, once one is stored, and programs that send one */
+  /** An event of the environment, once one is stored, and example programs that send one */
   showFirstEvent: {
     given: { app_id: string };
     answer: {
@@ -486,7 +486,7 @@ export type AdministrationOperations = {
       examples: readonly { name: string; program: string }[];
     };
   };
-  /** Begin to watch what arrives: the answer has the place to ask from, good for an hour */
+  /** Begin to watch what arrives: the answer has the place from which to ask, valid for an hour */
   watchLive: { given: { app_id: string }; answer: { app_id: string; place: string } };
   /** The latest 20 events since a place, and the next place */
   showLive: {
@@ -504,7 +504,7 @@ export type AdministrationOperations = {
       place: string;
     };
   };
-  /** Compares what was accepted in a time with what is stored, refused, deleted or expired */
+  /** Compares what was accepted in a period with what is stored, refused, deleted or expired */
   showLedgerCheck: {
     given: { from?: string; to?: string };
     answer: {
@@ -515,7 +515,7 @@ export type AdministrationOperations = {
       not_checked: readonly string[];
     };
   };
-  /** Environments and minutes whose records do not add up, as the check that runs by itself has found them */
+  /** Environments and minutes whose records do not add up, as found by the automatic check */
   listDifferences: {
     given: object;
     answer: readonly { app_id: string; kind: string; minute: string; records: number }[];
@@ -550,7 +550,7 @@ export type AdministrationOperations = {
       }[];
     };
   };
-  /** Create an API key; the answer has it, once */
+  /** Create an API key; only this answer has it */
   createKey: {
     given: { app_id: string } & { name?: string };
     answer: { app_id: string; id: string; name: string; api_key: string; copied?: boolean };
@@ -581,7 +581,7 @@ export type AdministrationOperations = {
     given: { app_id: string; id: string };
     answer: { app_id: string; id?: string; revoked: boolean };
   };
-  /** Create a write key; the answer has it, once */
+  /** Create a write key; only this answer has it */
   createWriteKey: {
     given: { app_id: string } & { name?: string };
     answer: { id: string; app_id: string; name: string; write_key: string; copied?: boolean };
@@ -664,7 +664,7 @@ export type AdministrationOperations = {
       case_id?: string;
     }[];
   };
-  /** Withdraw one */
+  /** Withdraw a deletion that awaits a second person */
   withdrawProposal: {
     given: { account_id: string; proposal_id: string };
     answer: {
@@ -742,7 +742,7 @@ export type AdministrationOperations = {
       found?: readonly { app_id: string; table: string; rows: number }[];
     };
   };
-  /** What was counted for each user of a complete deletion, by place in the list, without names */
+  /** What was counted for each user of a complete deletion, by position in the list, without names */
   listDeletionUsers: {
     given: { deletion_request_id: string; cursor?: string };
     answer: {
@@ -784,7 +784,7 @@ export type AdministrationOperations = {
       | { genuine: true; key_id: string; certificate: Record<string, unknown> }
       | { genuine: false; reason: string };
   };
-  /** What is held about a user: merged names, properties, which events how often, and whether suppressed */
+  /** What is held about a user: merged names, properties, how often which events, and whether suppressed */
   lookUpUser: {
     given: { app_id: string } & {
       identity?: string;
@@ -825,12 +825,12 @@ export type AdministrationOperations = {
       }[];
     };
   };
-  /** Identities in any environment that are the same in lower case and without blanks around them */
+  /** Identities in any environment that are the same in lower case and without surrounding blanks */
   findSimilarUsersEverywhere: {
     given: { account_id: string } & { identity: string };
     answer: { account_id: string; similar: readonly string[] };
   };
-  /** Deletions and exports that concern a user: of the last 30 days, or still kept */
+  /** Deletions and exports that concern a user: from the last 30 days, or still kept */
   findRequestsOfUser: {
     given: { account_id: string } & { identity?: string; user_id?: number | string; anonymous_id?: string };
     answer: {
@@ -868,7 +868,7 @@ export type AdministrationOperations = {
       has_more: boolean;
     };
   };
-  /** Which events of a user are stored how often, and the first and the last time of each */
+  /** How often which events of a user are stored, and the first and the last time of each */
   countUserEvents: {
     given: { app_id: string } & { identity?: string; user_id?: number | string; anonymous_id?: string };
     answer: {
@@ -876,7 +876,7 @@ export type AdministrationOperations = {
       events: readonly { event: string; count: number; first_seen: string; last_seen: string }[];
     };
   };
-  /** Other identities that are the same in lower case and without blanks around them */
+  /** Other identities that are the same in lower case and without surrounding blanks */
   findSimilarUsers: {
     given: { app_id: string } & { identity: string };
     answer: { app_id: string; similar: readonly string[] };
@@ -905,7 +905,7 @@ export type AdministrationOperations = {
       cursor?: string;
     };
   };
-  /** How many users are suppressed; who they are is kept as hashes only */
+  /** How many users are suppressed; their names are stored only as hashes */
   showSuppressed: {
     given: { account_id: string };
     answer: { account_id: string; users: number; names: number; records: number };
@@ -939,7 +939,7 @@ export type AdministrationOperations = {
     };
     answer: { user_export_id: string; account_id: string; status: 'pending' };
   };
-  /** Cases: open ones by the day when they are due, closed ones from the latest on */
+  /** Cases: open ones by the day when they are due, closed ones the latest first */
   listCases: {
     given: { account_id: string; state?: 'open' | 'closed' };
     answer: readonly {
@@ -1028,7 +1028,7 @@ export type AdministrationOperations = {
       failed_at: string;
     }[];
   };
-  /** Send them again */
+  /** Send the refused rows again */
   retryFailed: { given: object; answer: { retried: number; left: number; servers_away?: readonly number[] } };
   /** The index of idempotency keys */
   showKeyIndex: {
@@ -1046,7 +1046,7 @@ export type AdministrationOperations = {
       }[];
     };
   };
-  /** Have the workers add the keys of all stored rows to it again; the index says how far they are */
+  /** Make the workers add the keys of all stored rows to the index again; it shows their progress */
   rebuildKeyIndex: {
     given: object;
     answer: {
@@ -1062,7 +1062,7 @@ export type AdministrationOperations = {
       }[];
     };
   };
-  /** Which ClickHouse server has which shard, how large it is, and what waits for it */
+  /** Which ClickHouse server has which shard, how large it is, and what is waiting for it */
   listShards: {
     given: object;
     answer: readonly {
