@@ -212,6 +212,10 @@ function manifestOf({ name, description, entries, source, keywords, programs, op
     description,
     license: project.license,
     keywords,
+    // npm compares it with the provenance, so it is where the workflow runs.
+    ...(process.env.GITHUB_REPOSITORY && {
+      repository: { type: 'git', url: `git+https://github.com/${process.env.GITHUB_REPOSITORY}.git` },
+    }),
     type: 'module',
     ...(entries.length > 0 && {
       sideEffects: false,

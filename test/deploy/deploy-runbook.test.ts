@@ -26,7 +26,7 @@ import {
   runStubbed,
 } from '../support/runbook.js';
 
-const text = readDeployFile('RUNBOOK.md');
+const text = ['RUNBOOK.md', 'START.md'].map((name) => readDeployFile(name)).join('\n');
 const blocks = readBlocks(text);
 const ran = new Set<Block>();
 const folder = tempDir('runbook');
@@ -199,8 +199,10 @@ describe('Commands: what each installation defines', () => {
   });
 });
 
-test('Start: makes an account', async () => {
-  assert.match(await run('Start'), /"name":"Shop"/);
+test('The first account: makes an account, and a link for its operator', async () => {
+  const said = await run('The first account');
+  assert.match(said, /"name":"Shop"/);
+  assert.match(said, /"url":"http.*\/invitation#/);
 });
 
 test('Look: shows what there is', async () => {

@@ -20,6 +20,7 @@ import { fileURLToPath } from 'node:url';
 import { checkPackage, createPackageFromTarballData } from '@arethetypeswrong/core';
 import { resolve as resolveByMetro } from 'metro-resolver';
 import { publint } from 'publint';
+import { parse } from 'yaml';
 import { launchBrowser } from '../harness/browser.js';
 import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
@@ -35,6 +36,7 @@ before(() => {
   const packed = execFileSync(process.execPath, [join(root, 'deploy/pack.mjs')], {
     cwd: root,
     encoding: 'utf8',
+    env: { ...process.env, GITHUB_REPOSITORY: 'example/sluice' },
   });
   tarballs = packed
     .trim()
@@ -59,6 +61,23 @@ before(() => {
   }
 });
 after(() => removeTempDir(folder));
+
+test('the workflow publishes with provenance and without a token, from the repository that the packages name', () => {
+  for (const name of names) {
+    const { repository } = JSON.parse(
+      readFileSync(join(folder, 'node_modules', name, 'package.json'), 'utf8'),
+    ) as { repository: { url: string } };
+    assert.equal(repository.url, 'git+https://github.com/example/sluice.git');
+  }
+  const workflow = parse(readFileSync(join(root, '.github/workflows/publish.yml'), 'utf8')) as {
+    permissions: Record<string, string>;
+    jobs: { publish: { steps: { run?: string }[] } };
+  };
+  assert.deepEqual(workflow.permissions, { contents: 'read', 'id-token': 'write' });
+  const runs = workflow.jobs.publish.steps.map(({ run = '' }) => run).join('\n');
+  assert.match(runs, /npm publish .* --provenance --access public/);
+  assert.doesNotMatch(JSON.stringify(workflow), /secrets\.|registry/);
+});
 
 /** npm removes from the folder what it did not install, also behind links. So nothing is linked before the last install. */
 function install(into: string, ...args: string[]): void {
