@@ -24,6 +24,8 @@ const stampFile = join(dist, '.build-stamp');
 const minified = join(root, 'node_modules/.cache/sluice/minified');
 const folders = ['src', 'workers', 'deploy', 'bench', 'test'];
 const assetEndings = ['.lua', '.sql', '.html', '.css', '.js', '.svg'];
+/** The documentation that the console's server has, with the folders of its pages. */
+const docs = { from: ['src', 'deploy'], to: 'src/console/docs' };
 const settings = [
   'tsconfig.json',
   'src/libraries/client/tsconfig.json',
@@ -53,8 +55,8 @@ const bundles = [
 ];
 /** The console, for the browsers of administrators. What its first page does not need is in files beside it, which it loads later. */
 const consoleBundle = { entry: 'src/console/main.tsx', file: 'src/console/console.js', options: ofConsole };
-/** The styles of the console with the Event Visualizer, and of the demo. */
-const styles = ['src/console/styles/console.css', 'src/console/styles/demo.css'];
+/** The styles of the console with the Event Visualizer, of the demo, and of the documentation. */
+const styles = ['console.css', 'demo.css', 'docs.css'].map((name) => `src/console/styles/${name}`);
 /** It takes the place of the compiler's output, so that it loads fast. */
 const typebox = { entry: 'src/contract/typebox.ts', file: 'src/contract/typebox.js' };
 /** The viewer of the console's page API comes minified, and is too much for terser. */
@@ -89,9 +91,10 @@ export async function build() {
     rmSync(join(dist, '.tsbuildinfo'), { force: true });
   }
   // First, since a step below loads compiled code, which reads them.
-  for (const source of sources.filter((name) => !isBundled(name) && outputOf(name) === name)) {
-    mkdirSync(dirname(join(dist, source)), { recursive: true });
-    cpSync(join(root, source), join(dist, source));
+  for (const source of sources.filter((name) => !isBundled(name) && !/\.tsx?$/.test(name))) {
+    const to = join(dist, outputOf(source));
+    mkdirSync(dirname(to), { recursive: true });
+    cpSync(join(root, source), to);
   }
   const compiled = compile(root).then(async (isDone) => isDone && (await replaceOutputs(sources)));
   const steps = [
@@ -275,7 +278,13 @@ function listSources() {
     .flatMap((folder) => listFiles(join(root, folder)))
     .filter((name) => /\.tsx?$/.test(name) || assetEndings.some((ending) => name.endsWith(ending)))
     .map((name) => relative(root, name))
+    .concat(docs.from.flatMap((folder) => listPages(folder)))
     .sort();
+}
+
+function listPages(folder) {
+  const files = listFiles(join(root, folder)).filter((name) => name.endsWith('.md'));
+  return files.map((name) => relative(root, name));
 }
 
 function listFiles(folder) {
@@ -287,11 +296,12 @@ function listFiles(folder) {
 
 /** Whether a source is only in a bundle. */
 function isBundled(source) {
-  return source.startsWith('src/console/') && !source.endsWith('.html');
+  return source.startsWith('src/console/') && !/\.(html|svg|md)$/.test(source);
 }
 
 /** The path in dist/ of the compiled file or the copy of a source. */
 function outputOf(source) {
+  if (source.endsWith('.md')) return join(docs.to, source);
   return source.endsWith('.ts') ? source.replace(/\.ts$/, '.js') : source;
 }
 

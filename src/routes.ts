@@ -1,5 +1,6 @@
 // The routes of the two servers: the public one, and the administrators'.
 
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createPasswords } from './accounts/people/passwords.js';
 import { createProvider } from './accounts/people/provider.js';
@@ -38,6 +39,7 @@ import { openApiRoute } from './http/openapi/document.js';
 import { ingestPart } from './http/openapi/ingest.js';
 import { segmentPart } from './http/openapi/segment.js';
 import { demoRoutes } from './http/pages/demo.js';
+import { docsRoutes } from './http/pages/docs.js';
 import { consoleRoutes } from './http/pages/pages.js';
 import { sdkRoutes } from './http/pages/sdk.js';
 import type { Route } from './http/protocol/server.js';
@@ -151,6 +153,7 @@ export function administratorsRoutes(
     document,
     ...administration,
     ...consoleRoutes(built, config.adminToken !== '', log),
+    ...docsRoutes(join(built, 'docs')),
     ...(config.demo ? demo(config, parts, built) : []),
   ];
 }

@@ -1,6 +1,7 @@
 // Calls the administration: /admin/v1 of the server that the page came from.
 
-import { person, sessionHasEnded } from './session.js';
+import type { Answer } from './commands.js';
+import { accounts, person, secondFactorIsRequired, sessionHasEnded } from './session.js';
 import { sentenceOf } from './words.js';
 
 export type { Account, Deletion, EnvironmentOfList, FoundRows, Person } from './commands.js';
@@ -44,11 +45,19 @@ export async function call<Result>(method: Method, path: string, body?: object):
   const { message } = (answer.err ?? {}) as { message?: string };
   // If somebody has signed in since the request was sent, the answer says nothing about the new session.
   if (response.status === 401 && !isSignIn.test(path) && person.value === asker) sessionHasEnded();
+  if (answer.second_factor === 'required') secondFactorIsRequired();
   throw new ApiError(
     response.status,
     sentenceOf(message ?? `The service answered ${response.status}`),
     answer,
   );
+}
+
+/** Loads the accounts again, with their environments and settings. */
+export async function reloadAccounts(): Promise<Answer<'listAccounts'>> {
+  const loaded = await call<Answer<'listAccounts'>>('GET', '/accounts');
+  accounts.value = loaded;
+  return loaded;
 }
 
 /** The paths of signing in: there, 401 means wrong credentials and not that a session has ended. */

@@ -2,7 +2,7 @@
 
 import { render } from 'preact';
 import { useEffect } from 'preact/hooks';
-import { ApiError, call, type Person } from './api.js';
+import { ApiError, call, type Person, reloadAccounts } from './api.js';
 import type { Answer } from './commands.js';
 import {
   CertificateCheck,
@@ -15,6 +15,7 @@ import {
 import { forgetDrafts } from './parts/draft.js';
 import { keepFocus } from './parts/focus.js';
 import { ActionButton } from './parts/form.js';
+import { Brand, Icon } from './parts/icons.js';
 import { Loaded } from './parts/parts.js';
 import { useLoad } from './parts/resource.js';
 import { roleNames } from './parts/roles.js';
@@ -36,7 +37,9 @@ function App() {
   if (person.value === undefined)
     return (
       <main class="way-in">
-        <h1>Sluice</h1>
+        <h1>
+          <Brand />
+        </h1>
         <Loaded from={session}>{() => null}</Loaded>
       </main>
     );
@@ -45,11 +48,11 @@ function App() {
   return path.value === '/certificate' ? <PrintedCertificate /> : <Shell person={person.value} />;
 }
 
+const accountsEveryMs = 30_000;
+
 function Shell({ person: self }: { readonly person: Person }) {
-  const loaded = useLoad(self.person_id, async () => {
-    accounts.value = await call<Answer<'listAccounts'>>('GET', '/accounts');
-    return accounts.value;
-  });
+  // Again and again, so that a page that asks for nothing else notices what has changed for its reader.
+  const loaded = useLoad(self.person_id, reloadAccounts, accountsEveryMs);
   const shown = pages.filter(({ isFor }) => isFor?.() ?? true);
   const page = shown.find((each) => each.path === path.value || each.formerly === path.value);
   useEffect(loadAhead, []);
@@ -73,7 +76,9 @@ function Shell({ person: self }: { readonly person: Person }) {
         Skip to the page
       </a>
       <header class="top">
-        <p class="brand">Sluice</p>
+        <p class="brand">
+          <Brand />
+        </p>
         {accounts.value.length > 1 ? (
           <select
             class="account"
@@ -97,13 +102,20 @@ function Shell({ person: self }: { readonly person: Person }) {
       </header>
       <nav aria-label="Pages">
         <ul>
-          {shown.map(({ path: to, title }) => (
+          {shown.map(({ path: to, title, icon }) => (
             <li key={to}>
               <a href={to} onClick={onLink} aria-current={page?.path === to ? 'page' : undefined}>
+                <Icon of={icon} />
                 {title}
               </a>
             </li>
           ))}
+          <li>
+            <a href="/docs" target="_blank" rel="noopener">
+              <Icon of="book" />
+              Documentation
+            </a>
+          </li>
         </ul>
       </nav>
       <main id="page" tabIndex={-1}>

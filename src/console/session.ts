@@ -41,6 +41,12 @@ export function sessionHasEnded(): void {
   leave();
 }
 
+/** Shows how to set up a second factor instead of the page that is open. */
+export function secondFactorIsRequired(): void {
+  const { value } = person;
+  if (value != null) person.value = { ...value, second_factor: false, needs_second_factor: true };
+}
+
 /** Shows the sign-in, and forgets what the next person may not see. */
 export function leave(): void {
   person.value = null;

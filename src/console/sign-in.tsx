@@ -6,6 +6,7 @@ import type { Answer } from './commands.js';
 import { goAway } from './parts/draft.js';
 import { CodeField, Field } from './parts/fields.js';
 import { Form } from './parts/form.js';
+import { Brand } from './parts/icons.js';
 import { Loaded, Problem } from './parts/parts.js';
 import { useLoad } from './parts/resource.js';
 import { roleNames } from './parts/roles.js';
@@ -36,7 +37,9 @@ export function SignIn() {
   };
   return (
     <main class="way-in">
-      <h1>Sluice</h1>
+      <h1>
+        <Brand />
+      </h1>
       <div class="card">
         <Problem text={notice.value || whyNotSignedOn()} />
         {singleSignOn.value && (
@@ -60,8 +63,8 @@ export function SignIn() {
         </Form>
       </div>
       <p class="muted">
-        No access yet, or the password forgotten? Ask an operator of this service for a link:{' '}
-        <code>npm run admin -- people invite</code>
+        No access yet? An administrator of your account invites you. Password forgotten? An operator of this
+        service makes you a link.
       </p>
     </main>
   );
@@ -94,7 +97,9 @@ export function Invitation() {
   };
   return (
     <main class="way-in">
-      <h1>Welcome to Sluice</h1>
+      <h1>
+        <Brand name="Welcome to Sluice" />
+      </h1>
       <div class="card">
         <Loaded from={found}>
           {(invited) => (

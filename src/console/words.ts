@@ -1,6 +1,7 @@
 // The service's messages in the words of the pages. Programs read them too, so they name fields as requests do.
 
 import type { LimitName } from '../contract/limits.js';
+import { type OutcomeCode, outcomes } from '../contract/outcomes.js';
 
 /** The limits of an environment, and what each counts. */
 export const countedByLimit: Readonly<Record<LimitName, string>> = {
@@ -33,4 +34,9 @@ export function sentenceOf(message: string): string {
   const named = message.replaceAll(/\b[a-z]+(?:_[a-z]+)+\b/g, (name) => names.get(name) ?? name);
   const text = `${named.slice(0, 1).toUpperCase()}${named.slice(1)}`;
   return /[.!?…:]$/.test(text) ? text : `${text}.`;
+}
+
+/** What a code of the API means, in a sentence. One that this console does not know yet is shown as it is. */
+export function meaningOf(code: string): string {
+  return Object.hasOwn(outcomes, code) ? outcomes[code as OutcomeCode].meaning : code;
 }

@@ -352,6 +352,10 @@ export const administrationAnswers = {
     repeated: counts,
     limited: counts,
     rejected: counts,
+    rejected_for: Type.Array(Type.Object({ code: text, field: orNull(text), records: count }), {
+      description:
+        'Why, over the whole time, the most frequent reasons first; `field` is null for the whole record.',
+    }),
   }),
   showDeployment: Type.Object({
     shards: Type.Array(

@@ -462,7 +462,7 @@ describe('the console', { skip }, () => {
     assert.equal(await page.getByLabel('Users, one per line').inputValue(), '');
     await page.getByRole('button', { name: 'Cancel' }).click();
 
-    await page.getByLabel('Name of the request').fill('batch (2 of 2)');
+    await page.getByLabel('Reference').fill('batch (2 of 2)');
     await page.getByRole('button', { name: 'Find' }).click();
     const found = page.getByRole('table', { name: 'Deletions' }).getByRole('row');
     await until(async () => (await found.count()) === 2, { deadlineMs: 60_000, what: 'one is found' });
@@ -853,7 +853,13 @@ describe('the console', { skip }, () => {
     await page.getByRole('heading', { name: 'Overview', level: 1 }).waitFor();
     await page.getByText('All is well').waitFor();
     await page.getByText('No deletion is pending.').waitFor();
-    const drawn = 'Records over time: 12 accepted, 2 repeated, 3 limited, 4 rejected';
+    const days = page.locator('.figures > div');
+    await days.filter({ hasText: /^In 7 days12 $/ }).waitFor();
+    await days.filter({ hasText: /^Refused in 7 days7 37% of all$/ }).waitFor();
+    const reasons = page.getByRole('table', { name: 'Reasons' }).getByRole('row');
+    await reasons.filter({ hasText: /^A field has the wrong type\.properties\.\*2$/ }).waitFor();
+    await reasons.filter({ hasText: /^The rate limit has no room .*3$/ }).waitFor();
+    const drawn = 'Records over time: 12 accepted, 2 repeated, 3 over a limit, 4 refused';
     await page.getByRole('img', { name: drawn }).waitFor();
     await page.locator('.plot canvas').first().waitFor();
     assert.equal(await page.locator('.plot canvas').count(), 1);
@@ -869,10 +875,10 @@ describe('the console', { skip }, () => {
     };
     await until(walk, { deadlineMs: 60_000, what: 'the minute with seven records' });
     const said = String(await minute.getAttribute('aria-valuetext'));
-    assert.match(said, /\(\d\d:\d\d UTC\): 7 accepted, 2 repeated, 0 limited, 4 rejected$/);
+    assert.match(said, /\(\d\d:\d\d UTC\): 7 accepted, 2 repeated, 0 over a limit, 4 refused$/);
     await page.keyboard.press('ArrowLeft');
     await legend.getByText('5 accepted').waitFor();
-    await legend.getByText('3 limited').waitFor();
+    await legend.getByText('3 over a limit').waitFor();
     await minute.blur();
     await legend.getByText('12 accepted').waitFor();
     await page.getByLabel('Over', { exact: true }).selectOption('week');

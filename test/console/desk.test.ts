@@ -90,7 +90,10 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     await second.getByRole('button', { name: `Show the case ${hostile}` }).click();
     const lines = second.getByRole('table', { name: 'What was done in the case' }).getByRole('row');
     await lines.nth(2).waitFor();
-    assert.match(String(await lines.nth(1).textContent()), /officer@example\.comasked for an export1 user/);
+    assert.match(
+      String(await lines.nth(1).textContent()),
+      /officer@example\.com [\d.]+asked for an export1 user/,
+    );
     await checkReadable(second, 'The file of a case');
     const [download] = await Promise.all([
       second.waitForEvent('download'),
@@ -190,6 +193,17 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     // Somebody who is not signed in.
     const anybody = await newPage(360);
     await anybody.goto(`${sluice.adminUrl}/verify`);
+    const [help] = await Promise.all([
+      anybody.waitForEvent('popup'),
+      anybody.getByRole('link', { name: 'More about certificates' }).click(),
+    ]);
+    await help.getByRole('heading', { name: 'Certificate', exact: true }).waitFor();
+    await checkReadable(help, 'The documentation');
+    await help.goto(`${sluice.adminUrl}/docs`);
+    await help.getByRole('link', { name: 'Runbook' }).click();
+    await help.getByRole('heading', { name: 'What runs' }).waitFor();
+    await checkReadable(help, 'The runbook');
+    await help.close();
     const choose = (name: string, content: string) =>
       anybody
         .getByLabel('Drop a certificate here')
@@ -246,7 +260,7 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     const lines = own.getByRole('table', { name: 'What was suppressed and lifted' }).getByRole('row');
     assert.match(
       String(await lines.nth(1).textContent()),
-      /lists@example\.comsuppressed users2 users · “<img/,
+      /lists@example\.com [\d.]+suppressed users2 users · “<img/,
     );
     await findUser(page, 'ada@example.com');
     const about = page.getByRole('region', { name: 'The user', exact: true });
@@ -289,19 +303,24 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     await confirms.getByText('The deletion of 3 users is submitted.').waitFor();
     await confirms.getByRole('button', { name: 'Close' }).click();
     await waiting.first().waitFor({ state: 'detached' });
-    // From then on nobody sees anything without a second factor.
+    // From then on nobody sees anything without a second factor, on pages that are open either.
+    await proposes.getByRole('button', { name: 'New deletion' }).click();
+    await proposes.getByLabel('Users, one per line').fill('entered before');
     await administrator.getByLabel('Everybody needs a second factor').check();
     await administrator.getByRole('button', { name: 'Change settings' }).click();
-    await administrator.reload();
-    await administrator.getByText('Your account requires a second factor.').waitFor();
-    await checkReadable(administrator, 'The first second factor');
-    assert.equal(await administrator.getByRole('navigation').count(), 0);
-    await administrator.getByRole('button', { name: 'Set up second factor' }).click();
-    const secret = String(await administrator.locator('code.value').first().textContent());
-    await administrator.getByLabel('Your password').fill(password);
-    await administrator.getByLabel('Code').fill(new TOTP({ secret: secret.replaceAll(' ', '') }).generate());
-    await administrator.getByRole('button', { name: 'Turn on', exact: false }).click();
-    await administrator.getByRole('navigation').waitFor();
+    for (const page of [administrator, proposes]) {
+      await page.getByText('Your account requires a second factor.').waitFor();
+      await checkReadable(page, 'The first second factor');
+      assert.equal(await page.getByRole('navigation').count(), 0);
+      await page.getByRole('button', { name: 'Set up second factor' }).click();
+      const secret = String(await page.locator('code.value').first().textContent());
+      await page.getByLabel('Your password').fill(password);
+      await page.getByLabel('Code').fill(new TOTP({ secret: secret.replaceAll(' ', '') }).generate());
+      await page.getByRole('button', { name: 'Turn on', exact: false }).click();
+      await page.getByRole('navigation').waitFor();
+    }
+    // They go on where they were.
+    assert.equal(await proposes.getByLabel('Users, one per line').inputValue(), 'entered before');
     faults = faults.filter((fault) => !/40[03]/.test(fault));
   });
 

@@ -145,7 +145,7 @@ describe('the first page of the console', { skip: withoutBrowser() }, () => {
     const asked = page.waitForResponse((response) => response.url().endsWith('/first-event'));
     await page.goto(address);
     await (await asked).finished();
-    await page.getByRole('heading', { name: 'In the last whole minute' }).waitFor();
+    await page.getByRole('heading', { name: 'Records that were accepted' }).waitFor();
     assert.equal(await page.getByText('first event of').count(), 0);
     assert.deepEqual(faults, []);
   });

@@ -70,6 +70,23 @@ test('the README has at most 150 lines', () => {
   assert.ok(readPage('README.md').split('\n').length <= 151);
 });
 
+test('every help of the console leads to a page and a heading that exist', () => {
+  const folder = join(root, 'src/console');
+  const sources = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((path) =>
+    /\.tsx$/.test(path),
+  );
+  const targets = sources.flatMap((path) =>
+    [...readFileSync(join(folder, path), 'utf8').matchAll(/<Help\s+page="([^"]+)"/g)].map(([, page]) =>
+      String(page),
+    ),
+  );
+  assert.ok(targets.length >= 10, targets.join());
+  assert.deepEqual(
+    targets.filter((target) => !/^(src|deploy)\//.test(target) || !leadsSomewhere('README.md', target)),
+    [],
+  );
+});
+
 test('every link of every page leads to a file and a heading that exist', () => {
   assert.ok(pages.length >= 15, pages.join());
   const broken = pages.flatMap((page) =>

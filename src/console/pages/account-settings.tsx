@@ -5,7 +5,10 @@ import { type Account, call, part } from '../api.js';
 import { Check, Field } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
 
-export function AccountSettings(props: { readonly account: Account; readonly changed: () => Promise<void> }) {
+export function AccountSettings(props: {
+  readonly account: Account;
+  readonly changed: () => Promise<unknown>;
+}) {
   const { account, changed } = props;
   const { due_days, confirm_from, second_factor } = account.settings;
   const [days, setDays] = useState(String(due_days));

@@ -29,7 +29,12 @@ const columns: readonly Column<AuditEntry>[] = [
   { title: 'When', text: (each) => each.at, cell: (each) => <Time at={each.at} to="second" /> },
   {
     title: 'Who',
-    text: (each) => [actors[each.actor] ?? each.actor, each.actor_name].join(' ').trim(),
+    text: whoOf,
+    cell: (each) => (
+      <>
+        {whoOf(each)} <span class="hint">{each.address}</span>
+      </>
+    ),
   },
   {
     title: 'What',
@@ -48,8 +53,12 @@ const columns: readonly Column<AuditEntry>[] = [
       <span class={each.outcome === 'done' ? 'chip good' : 'chip warn'}>{outcomeText(each.outcome)}</span>
     ),
   },
-  { title: 'From', text: (each) => each.address },
+  { title: 'From', text: (each) => each.address, isCopiedOnly: true },
 ];
+
+function whoOf({ actor, actor_name }: AuditEntry): string {
+  return [actors[actor] ?? actor, actor_name].join(' ').trim();
+}
 
 /** `of`: the parameters that choose the lines. */
 export function AuditLines(props: {

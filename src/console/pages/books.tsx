@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import { type EnvironmentOfList, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Field } from '../parts/fields.js';
-import { Loaded } from '../parts/parts.js';
+import { Help, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 
@@ -34,6 +34,9 @@ export function Books({ environment }: { readonly environment: EnvironmentOfList
         <h2>What became of every record</h2>
         <Field label="Day, UTC" type="date" value={day} set={setDay} />
       </div>
+      <Help page="src/insights/ledger/README.md" about="the books">
+        Every accepted record is counted again where it ended, so a lost one would be noticed.
+      </Help>
       <Loaded from={books}>{(data) => <OfDay books={data} />}</Loaded>
     </section>
   );

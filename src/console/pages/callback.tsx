@@ -6,7 +6,7 @@ import type { Answer } from '../commands.js';
 import { Confirm } from '../parts/dialog.js';
 import { Field } from '../parts/fields.js';
 import { ActionButton, Form } from '../parts/form.js';
-import { Loaded, Secret } from '../parts/parts.js';
+import { Help, Loaded, Secret } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { may } from '../session.js';
 
@@ -19,10 +19,10 @@ export function Callback({ account }: { readonly account: Account }) {
   return (
     <section class="card">
       <h2>Callback</h2>
-      <p class="muted">
+      <Help page="src/privacy/deletion/README.md#being-called" about="the callback">
         When a deletion is complete, the service calls this address. It signs the call with a secret that only
         you and the service know.
-      </p>
+      </Help>
       {secret !== '' && <Secret text={secret} what="callback secret" />}
       <Loaded from={callback}>
         {(data) => (

@@ -1,11 +1,8 @@
 // A case in words.
 
 import { actionText } from '../commands.js';
-import type { Case } from '../parts/case.js';
+import { type Case, soonDays } from '../parts/case.js';
 import { dayText, today } from '../parts/parts.js';
-
-/** From so many days before it is due, a case is marked. */
-const soonDays = 7;
 
 /** The day, and whether it is near or over. */
 export function Due({ of: { due_on, state, closed_at } }: { readonly of: Case }) {

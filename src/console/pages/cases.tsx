@@ -58,7 +58,7 @@ export function Cases({ account }: { readonly account: Account }) {
                 {
                   title: 'Received',
                   text: ({ received_on }) => received_on,
-                  cell: ({ received_on }) => dayText(received_on),
+                  cell: ({ received_on }) => <time>{dayText(received_on)}</time>,
                 },
                 { title: 'Due', text: ({ due_on }) => due_on, cell: (each) => <Due of={each} /> },
                 { title: 'Done', text: doneText },

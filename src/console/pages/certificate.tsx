@@ -3,7 +3,8 @@
 import { useEffect, useState } from 'preact/hooks';
 import { type Account, ApiError, call, part } from '../api.js';
 import type { Answer } from '../commands.js';
-import { Facts, Loaded, Problem, Time } from '../parts/parts.js';
+import { Brand } from '../parts/icons.js';
+import { Facts, Help, Loaded, Problem, Time } from '../parts/parts.js';
 import { useLoad } from '../parts/resource.js';
 import { RowsByTable } from '../parts/rows-by-table.js';
 import { hash, onLink } from '../router.js';
@@ -40,6 +41,9 @@ export function CertificatePage() {
   });
   return (
     <main class="paper">
+      <p class="brand">
+        <Brand />
+      </p>
       <Loaded from={loaded}>
         {({ signed, account, asker }) => (
           <>
@@ -53,8 +57,7 @@ export function CertificatePage() {
               ]}
             />
             <p>
-              Whether it is genuine is shown at {location.origin}/verify, where its file is to be dropped:
-              deletion-{id}.json.
+              To see whether this is genuine, drop its file, deletion-{id}.json, at {location.origin}/verify.
             </p>
             <p class="buttons screen">
               <button type="button" class="primary" onClick={() => print()}>
@@ -157,11 +160,14 @@ export function VerifyPage() {
   }, []);
   return (
     <main class="paper">
+      <p class="brand">
+        <Brand />
+      </p>
       <h1>Is this certificate genuine?</h1>
       <p>
         Whoever had users deleted here gets a certificate: a file that says what was deleted when, and that
-        this service has signed. Drop the file to see whether the signature is ours and nothing was changed.
-        Nothing of it is kept.
+        this service has signed. Drop the file to see whether this service has signed it and nothing was
+        changed. Nothing of it is kept.
       </p>
       <div class={isOver ? 'card drop over' : 'card drop'}>
         <div class="field">
@@ -175,6 +181,9 @@ export function VerifyPage() {
         </div>
       </div>
       <Problem text={fault} />
+      <Help page="src/privacy/deletion/README.md#certificate" about="certificates">
+        It can be checked without this service, too.
+      </Help>
       {checked !== undefined && (
         <section class="card" aria-label="The result">
           {checked.genuine ? (

@@ -1,15 +1,15 @@
 // Data quality: which records of an environment were refused, corrected or ignored.
 
 import { useState } from 'preact/hooks';
-import { type OutcomeCode, outcomes } from '../../contract/outcomes.js';
 import { type Account, type EnvironmentOfList, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Chart, type Colour, type Line } from '../parts/chart.js';
 import { useEnvironment } from '../parts/environment.js';
 import { Choice } from '../parts/fields.js';
-import { Loaded, Time } from '../parts/parts.js';
+import { Help, Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
+import { meaningOf } from '../words.js';
 import { Books } from './books.js';
 import { EventNames } from './event-names.js';
 
@@ -58,6 +58,9 @@ function OfEnvironment({ environment }: { readonly environment: EnvironmentOfLis
             ]}
           />
         </div>
+        <Help page="src/http/README.md#errors" about="reasons">
+          Senders were told why, and nothing of these records is stored.
+        </Help>
         <Loaded from={rejections}>{(data) => <Reasons rejections={data} />}</Loaded>
         <Loaded from={rejected}>
           {(data) => (
@@ -80,8 +83,7 @@ function OfEnvironment({ environment }: { readonly environment: EnvironmentOfLis
                   text: (each) => each.code,
                   cell: (each) => (
                     <>
-                      <code>{each.code}</code>
-                      <span class="hint">{meaningOf(each.code)}</span>
+                      {meaningOf(each.code)} <code class="muted">{each.code}</code>
                     </>
                   ),
                 },
@@ -112,11 +114,6 @@ function OfEnvironment({ environment }: { readonly environment: EnvironmentOfLis
       </section>
     </>
   );
-}
-
-/** What a code of the API means, in a sentence; empty for a code that this console does not know yet. */
-function meaningOf(code: string): string {
-  return Object.hasOwn(outcomes, code) ? outcomes[code as OutcomeCode].meaning : '';
 }
 
 /** A chart with a line for each of the most frequent reasons, and one for all others. */

@@ -8,7 +8,7 @@ import { Dialog } from '../parts/dialog.js';
 import { saveFile } from '../parts/file.js';
 import { ActionButton } from '../parts/form.js';
 import { Pages, usePages } from '../parts/paged.js';
-import { Time } from '../parts/parts.js';
+import { Facts, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { RowsByTable } from '../parts/rows-by-table.js';
 import { Table } from '../parts/table.js';
@@ -27,52 +27,24 @@ export function Evidence(props: {
   const isComplete = deletion.status === 'complete';
   return (
     <Dialog title="Evidence of a deletion" close={close}>
-      <dl class="facts">
-        <dt>Request</dt>
-        <dd>
-          <code>{deletion.deletion_request_id}</code>
-        </dd>
-        {deletion.reference !== undefined && (
-          <>
-            <dt>Reference</dt>
-            <dd>{deletion.reference}</dd>
-          </>
-        )}
-        <dt>Submitted</dt>
-        <dd>
-          <Time at={deletion.submitted_at} />
-        </dd>
-        {deletion.hidden_at !== undefined && (
-          <>
-            <dt>Hidden</dt>
-            <dd>
-              <Time at={deletion.hidden_at} />
-            </dd>
-          </>
-        )}
-        {deletion.completed_at !== undefined && (
-          <>
-            <dt>Complete</dt>
-            <dd>
-              <Time at={deletion.completed_at} />
-            </dd>
-          </>
-        )}
-        {deletion.backups_end_at !== undefined && (
-          <>
-            <dt>Last backup with them ends</dt>
-            <dd>
-              <Time at={deletion.backups_end_at} />
-            </dd>
-          </>
-        )}
-        <dt>Users</dt>
-        <dd>
-          {deletion.targets.toLocaleString()}
-          {deletion.users_found !== undefined &&
-            `, of which ${deletion.users_found.toLocaleString()} had data`}
-        </dd>
-      </dl>
+      <Facts
+        of={[
+          ['Request', <code key="id">{deletion.deletion_request_id}</code>],
+          ['Reference', deletion.reference],
+          ['Submitted', <Time key="submitted" at={deletion.submitted_at} />],
+          ['Hidden from every query', timeOf(deletion.hidden_at)],
+          ['Complete', timeOf(deletion.completed_at)],
+          ['Last backup with the data ends', timeOf(deletion.backups_end_at)],
+          [
+            'Users',
+            `${deletion.targets.toLocaleString()}${
+              deletion.users_found === undefined
+                ? ''
+                : `, of which ${deletion.users_found.toLocaleString()} had data`
+            }`,
+          ],
+        ]}
+      />
       {deletion.found !== undefined && <RowsByTable found={deletion.found} account={account} />}
       {isComplete && deletion.users_found === 0 && (
         <p role="status">
@@ -111,6 +83,10 @@ export function Evidence(props: {
       </div>
     </Dialog>
   );
+}
+
+function timeOf(at: string | undefined) {
+  return at && <Time at={at} />;
 }
 
 const header = ['line of your list', 'records', 'similar users'];

@@ -13,7 +13,7 @@ export const states: Readonly<Record<DeletionState, string>> = {
   complete: 'complete',
   targets_lost: 'lost its list: submit it again',
   ended: 'ended without being carried out',
-  clickhouse_unavailable: 'waits for ClickHouse',
+  clickhouse_unavailable: 'waits until the database answers',
   no_room: 'waits for room on a disk',
   mutation_failed: 'deletes again what was left',
   failed: 'tries again after an error',

@@ -7,7 +7,7 @@ import { useDraft } from '../parts/draft.js';
 import { Choice, Field } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
 import { Pages, usePages } from '../parts/paged.js';
-import { durationText, Time } from '../parts/parts.js';
+import { durationText, Help, Time } from '../parts/parts.js';
 import { Table } from '../parts/table.js';
 import { may } from '../session.js';
 import { Evidence } from './deletion-evidence.js';
@@ -52,6 +52,9 @@ export function Deletions({ account }: { readonly account: Account }) {
       {may('listProposals') && <Proposals account={account} />}
       <section class="card">
         <h2>Requests</h2>
+        <Help page="src/privacy/deletion/README.md" about="deletions">
+          A deletion is complete when every kind of record was counted and nothing of its users was left.
+        </Help>
         <Form label="Find deletions" submit="Find" inline work={async () => setReference(wanted.trim())}>
           <Choice
             label="State"
@@ -60,10 +63,10 @@ export function Deletions({ account }: { readonly account: Account }) {
             options={[['', 'any'], ...Object.entries(states)]}
           />
           <Field
-            label="Name of the request"
+            label="Reference"
             value={wanted}
             set={setWanted}
-            hint="Its reference, exactly as it was given. Empty: any."
+            hint="Exactly as it was given. Empty: any."
           />
         </Form>
         <Pages from={deletions} button="Earlier deletions">
@@ -115,9 +118,7 @@ export function Deletions({ account }: { readonly account: Account }) {
                 {
                   title: 'Request',
                   text: (each) => each.deletion_request_id,
-                  cell: (each) => (
-                    <code title={each.deletion_request_id}>{each.deletion_request_id.slice(0, 8)}</code>
-                  ),
+                  isCopiedOnly: true,
                 },
               ]}
               actions={(each) => (

@@ -8,7 +8,7 @@ import type { Answer } from '../commands.js';
 import { Dialog } from '../parts/dialog.js';
 import { Check, Choice, Field } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
-import { Loaded } from '../parts/parts.js';
+import { Help, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { may } from '../session.js';
 import { countedByLimit } from '../words.js';
@@ -23,7 +23,7 @@ function defaultText(name: LimitName): string {
 
 export function EnvironmentSettings(props: {
   readonly environment: EnvironmentOfList;
-  readonly changed: () => Promise<void>;
+  readonly changed: () => Promise<unknown>;
   readonly close: () => void;
 }) {
   const { environment, changed, close } = props;
@@ -71,7 +71,7 @@ function Shown({ settings, close }: { readonly settings: SettingsOf; readonly cl
 function EnvironmentForm(props: {
   readonly environment: EnvironmentOfList;
   readonly settings: SettingsOf;
-  readonly changed: () => Promise<void>;
+  readonly changed: () => Promise<unknown>;
   readonly close: () => void;
 }) {
   const { environment, settings, changed, close } = props;
@@ -167,6 +167,9 @@ function EnvironmentForm(props: {
       ))}
       <fieldset>
         <legend>Limits: a number, none, or empty for the default</legend>
+        <Help page="src/http/README.md#limits" about="limits">
+          Records above a limit are refused, and their senders try again later.
+        </Help>
         {limits.map(([name, what]) => (
           <Field
             key={name}

@@ -9,7 +9,7 @@ import { Dialog } from '../parts/dialog.js';
 import { forgetDrafts, useDraft } from '../parts/draft.js';
 import { Choice } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
-import { Loaded, Time } from '../parts/parts.js';
+import { Help, Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 import { ListFields, PreviewOf, Sending, useListOfUsers, usersText } from '../parts/user-list-form.js';
@@ -39,6 +39,10 @@ export function Exports({ account }: { readonly account: Account }) {
           New export
         </button>
       </div>
+      <Help page="src/privacy/export/README.md" about="exports">
+        An export is a download of all that is held about users. It is kept for a day, or until one of them is
+        deleted.
+      </Help>
       {exports.data?.some(({ status }) => status === 'complete') && (
         <Choice
           label="Times in the zone of"
@@ -54,7 +58,7 @@ export function Exports({ account }: { readonly account: Account }) {
             caption="Exports"
             rows={data}
             keyOf={({ user_export_id }) => user_export_id}
-            empty="There is no export. Request one with New export. It is kept for a day, or until one of its users is deleted."
+            empty="There is no export now."
             columns={[
               {
                 title: 'Requested',

@@ -6,7 +6,7 @@ import type { Answer } from '../commands.js';
 import { useEnvironment } from '../parts/environment.js';
 import { Events } from '../parts/events.js';
 import { ActionButton } from '../parts/form.js';
-import { Problem } from '../parts/parts.js';
+import { Help, Problem } from '../parts/parts.js';
 import { useLoad } from '../parts/resource.js';
 
 type Page = Answer<'showLive'>;
@@ -25,10 +25,10 @@ export function Live({ account }: { readonly account: Account }) {
       {environment !== undefined && <Stream key={environment.app_id} environment={environment} />}
       <section class="card">
         <h2>One device</h2>
-        <p>
+        <Help page="src/insights/visualizer/README.md" about="the Event Visualizer">
           The Event Visualizer shows everything that one paired device sends, and the answers to it, before it
           is stored. Shake the device, and enter in the Event Visualizer the code that the device shows.
-        </p>
+        </Help>
         <a class="button" href="/visualizer">
           Open the Event Visualizer
         </a>

@@ -1,7 +1,7 @@
 // Operations: what waits to be stored, the processes, the shards and stores, and the rows that ClickHouse refused. For operators.
 
 import type { Answer } from '../commands.js';
-import { bytesText, durationText, Loaded, Time } from '../parts/parts.js';
+import { bytesText, durationText, Help, Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 import { FailedRows } from './failed-rows.js';
@@ -14,6 +14,9 @@ export function Operations() {
   return (
     <>
       <h1>Operations</h1>
+      <Help page="deploy/RUNBOOK.md" about="running the service">
+        What runs, and what waits. The runbook says what to do when something fails.
+      </Help>
       <Loaded from={useResource<Parts>('/deployment', everyMs)}>
         {(data) => (
           <>

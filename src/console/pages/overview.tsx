@@ -1,4 +1,4 @@
-// Overview: whether all is well, and how many records arrive.
+// Overview: whether all is well and what needs a hand, how many records arrive, and which were refused.
 
 import { useState } from 'preact/hooks';
 import { type Account, part } from '../api.js';
@@ -6,31 +6,32 @@ import type { Answer } from '../commands.js';
 import type { Line } from '../parts/chart.js';
 import { Choice } from '../parts/fields.js';
 import { later } from '../parts/later.js';
-import { durationText, Loaded } from '../parts/parts.js';
+import { Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
+import { Table } from '../parts/table.js';
 import { onLink } from '../router.js';
+import { meaningOf } from '../words.js';
 import { FirstEvent } from './first-event.js';
+import { Wellness } from './wellness.js';
 
 const chart = later(() => import('../parts/chart.js'));
 
 type Traffic = Answer<'showTraffic'>;
 
-type OverviewOf = Answer<'showOverview'>;
-
 /** An open page costs the service less than a hundredth of a core. */
 const everyMs = 10_000;
-const chartEveryMs = { hour: 30_000, week: 300_000 } as const;
+const chartEveryMs = { hour: 30_000, week: 60_000 } as const;
 
 export function Overview({ account }: { readonly account: Account }) {
   const path = `/accounts/${part(account.account_id)}`;
-  const overview = useResource<OverviewOf>(`${path}/overview`, everyMs);
+  const overview = useResource<Answer<'showOverview'>>(`${path}/overview`, everyMs);
   const [appId, setAppId] = useState('');
   const [span, setSpan] = useState<'hour' | 'week'>('hour');
   const of = appId === '' ? '' : `&app_id=${part(appId)}`;
-  const hour = useResource<Traffic>(`${path}/traffic?span=hour${of}`, chartEveryMs.hour);
-  const week = useResource<Traffic>(
-    span === 'week' ? `${path}/traffic?span=week${of}` : undefined,
-    chartEveryMs.week,
+  const week = useResource<Traffic>(`${path}/traffic?span=week${of}`, chartEveryMs.week);
+  const hour = useResource<Traffic>(
+    span === 'hour' ? `${path}/traffic?span=hour${of}` : undefined,
+    chartEveryMs.hour,
   );
   const environment = account.environments.find(({ app_id, main }) =>
     appId === '' ? main : app_id === appId,
@@ -51,15 +52,17 @@ export function Overview({ account }: { readonly account: Account }) {
           />
         )}
       </div>
-      <Loaded from={overview}>{(data, isOld) => <Wellness overview={data} isOld={isOld} />}</Loaded>
+      <Loaded from={overview}>
+        {(data, isOld) => <Wellness overview={data} isOld={isOld} path={path} />}
+      </Loaded>
       {environment !== undefined && <FirstEvent key={environment.app_id} environment={environment} />}
       <section class="card">
-        <h2>In the last whole minute</h2>
-        <Loaded from={hour}>{(data) => <LastMinute traffic={data} />}</Loaded>
+        <h2>Records that were accepted</h2>
+        <Loaded from={week}>{(data) => <Days traffic={data} />}</Loaded>
       </section>
       <section class="card">
         <div class="head">
-          <h2>Records</h2>
+          <h2>Records over time</h2>
           <Choice
             label="Over"
             value={span}
@@ -81,6 +84,10 @@ export function Overview({ account }: { readonly account: Account }) {
           )}
         </Loaded>
       </section>
+      <section class="card">
+        <h2>Why records were refused in the last 7 days</h2>
+        <Loaded from={week}>{(data) => <Refused traffic={data} />}</Loaded>
+      </section>
     </>
   );
 }
@@ -93,73 +100,93 @@ function linesOf(traffic: Traffic): readonly Line[] {
   return [
     { name: 'accepted', colour: 'good', counts: traffic.accepted },
     { name: 'repeated', colour: 'accent', counts: traffic.repeated },
-    { name: 'limited', colour: 'warn', counts: traffic.limited },
-    { name: 'rejected', colour: 'bad', counts: traffic.rejected },
+    { name: 'over a limit', colour: 'warn', counts: traffic.limited },
+    { name: 'refused', colour: 'bad', counts: traffic.rejected },
   ];
 }
 
-/** An old answer says nothing about now. */
-function Wellness({ overview, isOld }: { readonly overview: OverviewOf; readonly isOld: boolean }) {
-  const { problems, queryable_seconds: seconds, deletions } = overview;
-  const tone = isOld ? 'unknown' : problems.length === 0 ? 'good' : 'bad';
-  return (
-    <section class={`card wellness ${tone}`} aria-label="State">
-      {isOld ? (
-        <p class="sentence" role="status">
-          Whether all is well is not known now.
-        </p>
-      ) : problems.length === 0 ? (
-        <p class="sentence" role="status">
-          All is well: records are accepted and stored.
-        </p>
-      ) : (
-        <p class="sentence" role="alert">
-          Not all is well: {problems.join('; ')}.
-        </p>
-      )}
-      <p>
-        {seconds > 0 && `A record can be queried ${secondsText(seconds)} after it is accepted. `}
-        {deletions.pending === 0 ? (
-          'No deletion is pending.'
-        ) : (
-          <a href="/deletions" onClick={onLink}>
-            {pendingText(deletions)}
-          </a>
-        )}
-      </p>
-    </section>
+const daySeconds = 86_400;
+
+function sumOf(counts: readonly number[]): number {
+  return counts.reduce((sum, count) => sum + count, 0);
+}
+
+/** Today, against yesterday and the week. Days are those of the reader. */
+function Days({ traffic }: { readonly traffic: Traffic }) {
+  const { at, accepted, limited, rejected, step_seconds: step } = traffic;
+  const nowSeconds = Date.now() / 1000;
+  const dayOf = (seconds: number) => new Date(seconds * 1000).toDateString();
+  const ofDay = (day: string, share: (begin: number) => number) =>
+    sumOf(
+      accepted.map((count, index) => (dayOf(at[index] ?? 0) === day ? count * share(at[index] ?? 0) : 0)),
+    );
+  const yesterday = dayOf(nowSeconds - daySeconds);
+  const todays = ofDay(dayOf(nowSeconds), () => 1);
+  // Of the hour that it was yesterday at this time, as much as has passed of the present one.
+  const byNow = ofDay(yesterday, (begin) =>
+    Math.min(1, Math.max(0, (nowSeconds - daySeconds - begin) / step)),
   );
-}
-
-function pendingText({ pending, oldest_at }: OverviewOf['deletions']): string {
-  const age = durationText((Date.now() - Date.parse(oldest_at ?? '')) / 1000);
-  return pending === 1
-    ? `1 deletion is pending, submitted ${age} ago.`
-    : `${pending.toLocaleString()} deletions are pending; the oldest was submitted ${age} ago.`;
-}
-
-function secondsText(seconds: number): string {
-  return `${seconds.toLocaleString(undefined, { maximumFractionDigits: seconds < 10 ? 1 : 0 })} s`;
-}
-
-const figures = [
-  ['accepted', 'accepted', 'stored, or about to be'],
-  ['repeated', 'repeated', 'sent before with the same key'],
-  ['limited', 'limited', 'over a rate limit'],
-  ['rejected', 'rejected', 'not as they should be'],
-] as const;
-
-function LastMinute({ traffic }: { readonly traffic: Traffic }) {
+  const refused = sumOf(rejected) + sumOf(limited);
+  const all = sumOf(accepted);
+  const figures: readonly (readonly [title: string, count: number, hint: string])[] = [
+    ['Today', todays, changeText(todays, byNow)],
+    ['Yesterday', ofDay(yesterday, () => 1), ''],
+    ['In 7 days', all, ''],
+    ['Refused in 7 days', refused, refused === 0 ? '' : `${shareText(refused / (all + refused))} of all`],
+  ];
   return (
     <dl class="figures">
-      {figures.map(([name, title, meaning]) => (
-        <div key={name}>
-          <dt>
-            {title} <span class="muted">{meaning}</span>
-          </dt>
-          <dd>{(traffic[name].at(-1) ?? 0).toLocaleString()}</dd>
+      {figures.map(([title, count, hint]) => (
+        <div key={title}>
+          <dt>{title}</dt>
+          <dd>
+            {count.toLocaleString()} <span class="muted">{hint}</span>
+          </dd>
         </div>
       ))}
     </dl>
+  );
+}
+
+function shareText(share: number): string {
+  return share.toLocaleString(undefined, { style: 'percent', maximumSignificantDigits: 2 });
+}
+
+function changeText(now: number, before: number): string {
+  if (before < 1) return '';
+  const percent = Math.round((100 * (now - before)) / before);
+  if (percent === 0) return 'as many as yesterday at this time';
+  const text = `${Math.abs(percent).toLocaleString()} %`;
+  return `${text} ${percent > 0 ? 'more' : 'fewer'} than yesterday at this time`;
+}
+
+/** How many reasons are shown; Data quality has the others. */
+const reasonsShown = 5;
+
+function Refused({ traffic: { rejected_for: reasons, limited } }: { readonly traffic: Traffic }) {
+  const overLimit = sumOf(limited);
+  const rows = [
+    ...reasons.slice(0, reasonsShown),
+    ...(overLimit === 0 ? [] : [{ code: 'rate_limited', field: null, records: overLimit }]),
+  ];
+  return (
+    <>
+      <Table
+        caption="Reasons"
+        rows={rows}
+        keyOf={({ code, field }) => `${code} ${field}`}
+        empty="No record was refused."
+        columns={[
+          { title: 'Why', text: ({ code }) => meaningOf(code) },
+          { title: 'Field', text: ({ field }) => field ?? '' },
+          { title: 'Records', text: ({ records }) => records, number: true },
+        ]}
+      />
+      {rows.length > 0 && (
+        <a href="/data-quality" onClick={onLink}>
+          Show the last ones under Data quality
+        </a>
+      )}
+    </>
   );
 }

@@ -2,6 +2,7 @@
 
 import type { ComponentChildren } from 'preact';
 import type { Account } from '../api.js';
+import { Brand, type IconName } from '../parts/icons.js';
 import { later } from '../parts/later.js';
 import { may } from '../session.js';
 import { Overview } from './overview.js';
@@ -20,6 +21,7 @@ export type Page = {
   /** An address that it had before. */
   readonly formerly?: string;
   readonly title: string;
+  readonly icon: IconName;
   /** Whether the page is for the person who is signed in; without this, it is for everybody. */
   readonly isFor?: () => boolean;
   /** `account`: the chosen one; undefined while there is none. */
@@ -30,11 +32,13 @@ export const pages: readonly Page[] = [
   {
     path: '/',
     title: 'Overview',
+    icon: 'bars',
     show: (account) => ofAccount(account, (chosen) => <Overview key={chosen.account_id} account={chosen} />),
   },
   {
     path: '/keys-and-access',
     title: 'Keys and access',
+    icon: 'key',
     formerly: '/privacy-and-security',
     show: (account) =>
       ofAccount(account, (chosen) => (
@@ -44,6 +48,7 @@ export const pages: readonly Page[] = [
   {
     path: '/users',
     title: 'Users',
+    icon: 'person',
     isFor: () => may('lookUpUser'),
     show: (account) =>
       ofAccount(account, (chosen) => (
@@ -53,6 +58,7 @@ export const pages: readonly Page[] = [
   {
     path: '/deletions',
     title: 'Deletions',
+    icon: 'bin',
     show: (account) =>
       ofAccount(account, (chosen) => (
         <desk.Later>{({ Deletions }) => <Deletions key={chosen.account_id} account={chosen} />}</desk.Later>
@@ -61,6 +67,7 @@ export const pages: readonly Page[] = [
   {
     path: '/cases',
     title: 'Cases',
+    icon: 'folder',
     isFor: () => may('listCases'),
     show: (account) =>
       ofAccount(account, (chosen) => (
@@ -70,6 +77,7 @@ export const pages: readonly Page[] = [
   {
     path: '/data-quality',
     title: 'Data quality',
+    icon: 'check',
     show: (account) =>
       ofAccount(account, (chosen) => (
         <rest.Later>
@@ -80,6 +88,7 @@ export const pages: readonly Page[] = [
   {
     path: '/live',
     title: 'Live',
+    icon: 'pulse',
     isFor: () => may('watchLive'),
     show: (account) =>
       ofAccount(account, (chosen) => (
@@ -89,12 +98,14 @@ export const pages: readonly Page[] = [
   {
     path: '/operations',
     title: 'Operations',
+    icon: 'servers',
     isFor: () => may('showDeployment'),
     show: () => <rest.Later>{({ Operations }) => <Operations />}</rest.Later>,
   },
   {
     path: '/settings',
     title: 'Settings',
+    icon: 'sliders',
     show: (account) => (
       <rest.Later>{({ Settings }) => <Settings key={account?.account_id} account={account} />}</rest.Later>
     ),
@@ -102,6 +113,7 @@ export const pages: readonly Page[] = [
   {
     path: '/api',
     title: 'API',
+    icon: 'angles',
     show: (account) => (
       <rest.Later>{({ Reference }) => <Reference key={account?.account_id} account={account} />}</rest.Later>
     ),
@@ -131,14 +143,17 @@ export function CertificateCheck() {
   return <desk.Later>{({ VerifyPage }) => <VerifyPage />}</desk.Later>;
 }
 
-/** What people see first whose account requires a second factor. */
+/** What people see whose account requires a second factor: first, or once an administrator has required it under their open page. */
 export function FirstSecondFactor() {
   return (
     <main class="way-in">
-      <h1>Sluice</h1>
+      <h1>
+        <Brand />
+      </h1>
       <div class="card">
-        <p>
-          <strong>Your account requires a second factor.</strong> Set it up, and you are in.
+        <p role="status">
+          <strong>Your account requires a second factor.</strong> Until you have set it up, nothing of the
+          account is shown. Then you are where you were, and what you had entered is still there.
         </p>
         <rest.Later>{({ SecondFactor }) => <SecondFactor open />}</rest.Later>
       </div>

@@ -6,7 +6,7 @@ import type { Answer } from '../commands.js';
 import { Confirm, Dialog } from '../parts/dialog.js';
 import { Choice, Field } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
-import { Copy, Loaded, Secret, Time } from '../parts/parts.js';
+import { Copy, Help, Loaded, Secret, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 import { may } from '../session.js';
@@ -83,10 +83,10 @@ function ApiKeys({ environment }: { readonly environment: EnvironmentOfList }) {
   return (
     <section class="card">
       <h2>API keys</h2>
-      <p class="muted">
-        With an API key and the app ID of {environment.name}, your programs get tokens to delete users and to
-        ask how far deletions are.
-      </p>
+      <Help page="src/privacy/deletion/README.md#walk-through" about="the deletion API">
+        With an API key and the app ID of {environment.name}, your programs delete users and ask how far
+        deletions are.
+      </Help>
       {secret !== '' && <Secret text={secret} what="API key" />}
       <Loaded from={keys}>
         {(data) => (
@@ -255,7 +255,7 @@ function Writing({ environment }: { readonly environment: EnvironmentOfList }) {
       <Loaded from={settings}>
         {(data) => (
           <>
-            <p>
+            <Help page="src/http/README.md#write-keys" about={`who may write to ${name}`}>
               {data.write_key === 'required'
                 ? 'Servers need a write key. '
                 : 'Every server that knows the app ID can write. '}
@@ -264,7 +264,7 @@ function Writing({ environment }: { readonly environment: EnvironmentOfList }) {
                 : data.origins.length === 0
                   ? 'No page can write.'
                   : `Pages of ${data.origins.join(', ')} can write.`}
-            </p>
+            </Help>
             {may('setEnvironment') && (
               <details>
                 <summary>Change who may write to {name}</summary>

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { type Role, roles } from '../../contract/roles.js';
-import { type Account, call, type EnvironmentOfList, type Person, part } from '../api.js';
+import { type Account, call, type EnvironmentOfList, type Person, part, reloadAccounts } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Confirm } from '../parts/dialog.js';
 import { Choice, Field } from '../parts/fields.js';
@@ -68,10 +68,6 @@ function sectionsFor(account: Account | undefined): readonly Section[] {
     may('listAudit') && { id: 'audit', title: 'Audit log', show: () => <AuditLog account={account} /> },
   ];
   return all.filter((each) => each !== false);
-}
-
-async function reloadAccounts(): Promise<void> {
-  accounts.value = await call<Answer<'listAccounts'>>('GET', '/accounts');
 }
 
 function Environments({ account }: { readonly account: Account }) {

@@ -10,7 +10,7 @@ import { Dialog } from '../parts/dialog.js';
 import { forgetDrafts, useDraft } from '../parts/draft.js';
 import { Field } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
-import { Loaded } from '../parts/parts.js';
+import { Help, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { ListFields, Sending, useListOfUsers, usersText } from '../parts/user-list-form.js';
 import { AuditLines } from './audit-lines.js';
@@ -33,15 +33,15 @@ export function Suppressed({ account }: { readonly account: Account }) {
           </button>
         </div>
       </div>
+      <Help page="src/privacy/suppression/README.md" about="suppression">
+        Nothing that is sent about a suppressed user is stored. Their names are not kept: find a user above to
+        see whether they are suppressed, and since when.
+      </Help>
       <Loaded from={found}>
         {({ users, records }) => (
           <p>
             {users === 0 ? 'Nobody is suppressed.' : `${usersText(users)} suppressed.`}{' '}
-            {records.toLocaleString()} of their records were not stored.{' '}
-            <span class="muted">
-              Their names are not kept, only hashes of them: find a user above to see whether they are
-              suppressed, and since when.
-            </span>
+            {records > 0 && `${recordsText(records)} about suppressed users not stored.`}
           </p>
         )}
       </Loaded>
@@ -66,6 +66,10 @@ export function Suppressed({ account }: { readonly account: Account }) {
       )}
     </section>
   );
+}
+
+function recordsText(count: number): string {
+  return count === 1 ? '1 record was' : `${count.toLocaleString()} records were`;
 }
 
 function ByList(props: {

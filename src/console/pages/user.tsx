@@ -37,7 +37,7 @@ export function UserDetails(props: {
               caption="Properties"
               rows={Object.entries(found.properties)}
               keyOf={([key]) => key}
-              empty="No property of this user was sent. Senders set them by the user properties endpoint; see API."
+              empty="No property of this user was sent, such as a name or a plan."
               columns={[
                 { title: 'Property', text: ([key]) => key },
                 { title: 'Value', text: ([, value]) => value },

@@ -10,6 +10,9 @@ import { useResource } from './resource.js';
 
 export type Case = Answer<'showCase'>;
 
+/** From so many days before it is due, a case is marked. */
+export const soonDays = 7;
+
 /** `inCase`: what requests say of it. There is no field while no case is open. */
 export function useCase(account: Account) {
   const path = `/accounts/${part(account.account_id)}/cases`;

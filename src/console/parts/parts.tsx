@@ -27,10 +27,11 @@ export function dayText(day: string): string {
   return new Date(`${day}T12:00:00`).toLocaleDateString(undefined, { dateStyle: 'medium' });
 }
 
-/** Today, in the reader's zone. */
-export function today(): string {
-  const now = new Date();
-  return new Date(now.getTime() - now.getTimezoneOffset() * 60_000).toISOString().slice(0, 10);
+/** Today, or a day so many days later, in the reader's zone. */
+export function today(later = 0): string {
+  const then = new Date();
+  then.setDate(then.getDate() + later);
+  return new Date(then.getTime() - then.getTimezoneOffset() * 60_000).toISOString().slice(0, 10);
 }
 
 /** Roughly how long, in the largest unit that fits. */
@@ -130,6 +131,23 @@ export function Secret({ text, what }: { readonly text: string; readonly what: s
         <Copy text={text} what={what} />
       </p>
     </div>
+  );
+}
+
+/** A sentence that helps, and the page of the documentation that says more. */
+export function Help(props: {
+  /** Its path in the repository. */
+  readonly page: string;
+  readonly about: string;
+  readonly children?: ComponentChildren;
+}) {
+  return (
+    <p class="help muted">
+      {props.children}{' '}
+      <a href={`/docs/${props.page}`} target="_blank" rel="noopener">
+        More about {props.about}
+      </a>
+    </p>
   );
 }
 

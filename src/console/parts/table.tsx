@@ -13,6 +13,8 @@ export type Column<Row> = {
   readonly cell?: (row: Row) => ComponentChildren;
   /** Aligned to the right, so that digits stand below each other. */
   readonly number?: true;
+  /** For what is elsewhere on the screen. */
+  readonly isCopiedOnly?: true;
   /** Whether the reader can sort the rows by the text. */
   readonly sorts?: true;
 };
@@ -50,6 +52,7 @@ export function Table<Row>(props: {
   readonly copies?: true;
 }) {
   const { caption, columns, rows, keyOf, empty, actions, first = rows.length, copies } = props;
+  const seen = columns.filter(({ isCopiedOnly }) => isCopiedOnly !== true);
   const [wantsAll, setWantsAll] = useState(false);
   const [sorting, setSorting] = useState<{ title: string; isUp: boolean } | undefined>(undefined);
   const column = columns.find(({ title }) => title === sorting?.title);
@@ -65,7 +68,7 @@ export function Table<Row>(props: {
           <caption class="sr">{caption}</caption>
           <thead>
             <tr>
-              {columns.map(({ title, number, sorts }) => {
+              {seen.map(({ title, number, sorts }) => {
                 const isUp = sorting?.title === title ? sorting.isUp : undefined;
                 return (
                   <th
@@ -99,7 +102,7 @@ export function Table<Row>(props: {
           <tbody>
             {shown.map((row) => (
               <tr key={keyOf(row)}>
-                {columns.map(({ title, text, cell, number }) => (
+                {seen.map(({ title, text, cell, number }) => (
                   <td key={title} data-title={title} class={number && 'number'}>
                     <div>{cell === undefined ? shownOf(text(row)) : cell(row)}</div>
                   </td>

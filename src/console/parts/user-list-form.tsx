@@ -356,7 +356,7 @@ function Found(props: {
           caption="Users to look at again"
           copies
           rows={unclear}
-          first={50}
+          first={10}
           keyOf={({ place }) => String(place)}
           empty=""
           columns={[

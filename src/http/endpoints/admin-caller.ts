@@ -42,8 +42,11 @@ export type Found =
   | { readonly caller: Promise<AdminCaller | Refuse> };
 
 export type AdminCallers = {
-  /** Reads the headers before it returns. */
-  find(exchange: Exchange, req: HttpRequest): Found;
+  /**
+   * Reads the headers before it returns. Who lacks the second factor that their account requires is refused everything but their own
+   * access, where they set it up.
+   */
+  find(exchange: Exchange, req: HttpRequest, of?: 'own_access'): Found;
   /** Why a page may not call: it is not ours, or uses a host name that is not ours. */
   faultOfPage(req: HttpRequest): Refuse | undefined;
   /** Why a browser may not use this host name. */
@@ -102,14 +105,20 @@ export function createAdminCallers(options: CallerOptions): AdminCallers {
   return {
     faultOfPage,
     faultOfName: (req) => (isOwnHost(req, names) ? undefined : wrongName),
-    find: (exchange, req) => {
+    find: (exchange, req, of) => {
       const { authorization } = exchange.framing;
       const cookie = readCookie(req, cookieNamesOf(req).session);
       const { address } = exchange;
       if (authorization === undefined && cookie !== undefined) {
         const fault = faultOfPage(req);
         if (fault !== undefined) return { refused: Promise.resolve(fault) };
-        const caller = findCaller(redis, cookie, address).then((known) => known ?? sessionEnded);
+        const caller = findCaller(redis, cookie, address).then((known) =>
+          known === undefined
+            ? sessionEnded
+            : known.principal === nobody && of !== 'own_access'
+              ? secondFactorRequired
+              : known,
+        );
         // The handler looks at it after the body.
         caller.catch(() => undefined);
         return { caller };
@@ -190,6 +199,12 @@ export function readCookie(req: HttpRequest, name: string): string | undefined {
 
 export const sessionEnded: Refuse = (exchange) =>
   refuseUnauthorized(exchange, rejection('unauthorized', 'Unauthorized: sign in.'), challenge);
+
+/** Pages that are open go by `second_factor`. */
+const secondFactorRequired: Refuse = (exchange) =>
+  exchange.refuse(rejection('forbidden', 'Your account requires a second factor: set it up first.'), {
+    second_factor: 'required',
+  });
 
 const wrongToken: Refuse = (exchange) =>
   refuseUnauthorized(

@@ -208,7 +208,7 @@ function routeOf(
     };
     const fault = options.callers.faultOfPage(req);
     if (fault !== undefined) return fault(withoutBody(exchange));
-    const found = own === undefined ? undefined : options.callers.find(exchange, req);
+    const found = own === undefined ? undefined : options.callers.find(exchange, req, 'own_access');
     if (found !== undefined && 'refused' in found) return sessionEnded(withoutBody(exchange));
     const run = async (fields: Fields) => {
       if (own === undefined || found === undefined) return open?.(options, request, fields);

@@ -10,6 +10,7 @@ import { serveEncoded } from './encoded.js';
 const types: Readonly<Record<string, string>> = {
   '.css': 'text/css; charset=utf-8',
   '.js': 'text/javascript; charset=utf-8',
+  '.svg': 'image/svg+xml',
 };
 
 const protectionsOfAll: Headers = [
@@ -73,7 +74,11 @@ export function consoleRoutes(built: string, administration: boolean, log: Log):
           ? pageReply(withoutBody(exchange), html, directives, 404)
           : notFound(exchange),
     },
-    ...builtRoutes(built, ['console.js', ...partsOf(built), 'styles/console.css', 'user-lists.js'], log),
+    ...builtRoutes(
+      built,
+      ['console.js', ...partsOf(built), 'styles/console.css', 'styles/docs.css', 'user-lists.js', 'sign.svg'],
+      log,
+    ),
     referenceRoute(readFileSync(join(built, 'reference/reference.html'), 'utf8')),
     // The frame has no origin, so these files are cross-origin for it.
     ...builtRoutes(built, ['reference.js'], log, [
@@ -139,7 +144,7 @@ export function pageReply(
   const policy = [
     "default-src 'none'",
     "style-src 'self'",
-    'img-src data:',
+    "img-src 'self'",
     "base-uri 'none'",
     "form-action 'none'",
     "frame-ancestors 'none'",

@@ -27,6 +27,12 @@ export type Traffic = {
   readonly step_seconds: number;
   /** When each step begins, in seconds since 1970, without gaps. */
   readonly at: readonly number[];
+  /** Why records were rejected in all of the time, the most frequent reasons first. `field` is null for the whole record. */
+  readonly rejected_for: readonly {
+    readonly code: string;
+    readonly field: string | null;
+    readonly records: number;
+  }[];
 } & Readonly<Record<TrafficOutcome, readonly number[]>>;
 
 /** A minute that is not written yet would look like one without records. */
@@ -45,6 +51,8 @@ function stepsOf(span: Span, nowMs: number) {
 const isBetween = `minute >= {from:UInt32} AND minute < {end:UInt32}
         AND toStartOfHour(minute) >= toStartOfHour(toDateTime({from:UInt32}, 'UTC'))`;
 
+const codeAndField = `splitByChar(' ', detail)[1] AS code, splitByChar(' ', detail)[2] AS field`;
+
 /** The records of environments, by their outcome. */
 export async function readTraffic(
   client: ClickHouseClient,
@@ -53,13 +61,22 @@ export async function readTraffic(
   nowMs: number,
 ): Promise<Traffic> {
   const { stepSeconds, from, end, at } = stepsOf(span, nowMs);
+  const query_params = { appIds, from, end, step: stepSeconds };
+  const isOfThem = `app_id IN ({appIds:Array(String)}) AND ${isBetween}`;
   const rows = await readRows<Record<TrafficOutcome | 'at', number | string>>(client, {
     query: `SELECT intDiv(toUnixTimestamp(minute), {step:UInt32}) * {step:UInt32} AS at,
         ${outcomesOfTraffic.map((name) => `sumIf(records, term IN ('${termsOf[name].join("', '")}')) AS ${name}`).join(', ')}
       FROM ${ledgerTable} FINAL
-      WHERE app_id IN ({appIds:Array(String)}) AND ${isBetween}
+      WHERE ${isOfThem}
       GROUP BY at`,
-    query_params: { appIds, from, end, step: stepSeconds },
+    query_params,
+  });
+  const reasons = await readRows<{ code: string; field: string; rejected: number }>(client, {
+    query: `SELECT ${codeAndField}, toFloat64(sum(records)) AS rejected
+      FROM ${ledgerTable} FINAL
+      WHERE ${isOfThem} AND term = 'rejected'
+      GROUP BY code, field ORDER BY rejected DESC, code, field LIMIT ${traffic.reasonsMax}`,
+    query_params,
   });
   const byStep = new Map(rows.map((row) => [Number(row.at), row]));
   const countsOf = (name: TrafficOutcome) => at.map((step) => Number(byStep.get(step)?.[name] ?? 0));
@@ -70,6 +87,11 @@ export async function readTraffic(
     repeated: countsOf('repeated'),
     limited: countsOf('limited'),
     rejected: countsOf('rejected'),
+    rejected_for: reasons.map(({ code, field, rejected }) => ({
+      code,
+      field: field || null,
+      records: rejected,
+    })),
   };
 }
 
@@ -101,7 +123,7 @@ export async function readRejections(
   }>(client, {
     query: `SELECT code, field, groupArray((at, rejected)) AS steps
       FROM (
-        SELECT splitByChar(' ', detail)[1] AS code, splitByChar(' ', detail)[2] AS field,
+        SELECT ${codeAndField},
           intDiv(toUnixTimestamp(minute), {step:UInt32}) * {step:UInt32} AS at, toFloat64(sum(records)) AS rejected
         FROM ${ledgerTable} FINAL
         WHERE app_id = {appId:String} AND term = 'rejected' AND ${isBetween}

@@ -373,6 +373,7 @@ export type AdministrationOperations = {
       repeated: readonly number[];
       limited: readonly number[];
       rejected: readonly number[];
+      rejected_for: readonly { code: string; field: string | null; records: number }[];
     };
   };
   /** Shards with their backlog, processes, Redis and ClickHouse */
