@@ -462,7 +462,7 @@ describe('the console', { skip }, () => {
     assert.equal(await page.getByLabel('Users, one per line').inputValue(), '');
     await page.getByRole('button', { name: 'Cancel' }).click();
 
-    await page.getByLabel('Reference').fill('batch (2 of 2)');
+    await page.getByLabel('Name of the request').fill('batch (2 of 2)');
     await page.getByRole('button', { name: 'Find' }).click();
     const found = page.getByRole('table', { name: 'Deletions' }).getByRole('row');
     await until(async () => (await found.count()) === 2, { deadlineMs: 60_000, what: 'one is found' });

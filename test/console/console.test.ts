@@ -568,7 +568,7 @@ describe('the console', { skip }, () => {
     await page.getByRole('button', { name: 'Copy as CSV: API keys' }).click();
     await untilCopied(page, (csv) => csv.includes(`"'=HYPERLINK(""http://evil.example"");' @SUM(1)"`));
     assert.ok(String(await page.textContent('main')).includes(hostile));
-    assert.equal(await page.locator('img').count(), 0);
+    assert.equal(await page.locator('img:not(.sign)').count(), 0);
     // The environment that is chosen on one page is that of the next.
     await openPage(page, 'Data quality');
     await page.getByLabel('Environment', { exact: true }).selectOption(String(account.appIds[1]));

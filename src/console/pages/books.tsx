@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import { type EnvironmentOfList, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Field } from '../parts/fields.js';
-import { Help, Loaded } from '../parts/parts.js';
+import { Help, Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 
@@ -59,7 +59,7 @@ function OfDay({ books }: { readonly books: Day }) {
           {books.difference > 0
             ? `${books.difference.toLocaleString()} records are missing`
             : `${(-books.difference).toLocaleString()} records are too many`}
-          , first at {wrong[0]?.minute}. Tell your operator.
+          , first at <Time at={wrong[0]?.minute ?? ''} />. Tell your operator.
         </p>
       )}
       <Table

@@ -63,10 +63,10 @@ export function Deletions({ account }: { readonly account: Account }) {
             options={[['', 'any'], ...Object.entries(states)]}
           />
           <Field
-            label="Reference"
+            label="Name of the request"
             value={wanted}
             set={setWanted}
-            hint="Exactly as it was given. Empty: any."
+            hint="Its reference, exactly as it was given. Empty: any."
           />
         </Form>
         <Pages from={deletions} button="Earlier deletions">

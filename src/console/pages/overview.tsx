@@ -154,10 +154,9 @@ function shareText(share: number): string {
 
 function changeText(now: number, before: number): string {
   if (before < 1) return '';
-  const percent = Math.round((100 * (now - before)) / before);
-  if (percent === 0) return 'as many as yesterday at this time';
-  const text = `${Math.abs(percent).toLocaleString()} %`;
-  return `${text} ${percent > 0 ? 'more' : 'fewer'} than yesterday at this time`;
+  const change = (now - before) / before;
+  if (Math.abs(change) < 0.005) return 'as many as yesterday at this time';
+  return `${shareText(Math.abs(change))} ${change > 0 ? 'more' : 'fewer'} than yesterday at this time`;
 }
 
 /** How many reasons are shown; Data quality has the others. */

@@ -163,7 +163,7 @@ function draw(
       ...sizeOf(place),
       legend: { show: false },
       // So that the last time has room.
-      padding: [null, 24, null, null],
+      padding: [null, 36, null, null],
       cursor: { drag: { x: false, y: false } },
       hooks: { setCursor: [onCursor] },
       scales: { y: { range: (_, __, max) => [0, Math.max(1, max * 1.05)] } },

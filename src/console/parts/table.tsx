@@ -52,7 +52,11 @@ export function Table<Row>(props: {
   readonly copies?: true;
 }) {
   const { caption, columns, rows, keyOf, empty, actions, first = rows.length, copies } = props;
-  const seen = columns.filter(({ isCopiedOnly }) => isCopiedOnly !== true);
+  // A column that says nothing of any row only takes room.
+  const seen = columns.filter(
+    ({ isCopiedOnly, cell, text }) =>
+      isCopiedOnly !== true && (cell !== undefined || rows.some((row) => text(row) !== '')),
+  );
   const [wantsAll, setWantsAll] = useState(false);
   const [sorting, setSorting] = useState<{ title: string; isUp: boolean } | undefined>(undefined);
   const column = columns.find(({ title }) => title === sorting?.title);
