@@ -1,12 +1,13 @@
 // Who may do what: the only place that decides this. Operators, ADMIN_TOKEN and the command line may do everything. People of an account
 // may do what their role allows, and only within their account. For them, things of another account look as if they did not exist.
 
-import { personNamed } from '../accounts/people/people.js';
+import { findPerson, personNamed } from '../accounts/people/people.js';
 import { AdministrationError, Fault } from '../contract/errors.js';
 import { outcomes } from '../contract/outcomes.js';
 import { type AccountRole, type Allowed, mayDo, privacyOfficers } from '../contract/roles.js';
 import type { AdminContext } from '../operations/context.js';
 import { readDeletion } from '../privacy/deletion/request.js';
+import type { Redis } from '../redis/client.js';
 import { readRegistry } from '../registry/registry.js';
 
 export type Principal =
@@ -35,6 +36,18 @@ export function refusalOf(
 ): 'forbidden' | 'not_theirs' | undefined {
   if (!mayDo(principal.role, allowed)) return 'forbidden';
   return principal.role === 'operator' || principal.accountId === accountId ? undefined : 'not_theirs';
+}
+
+/** Whether the person of an address may do in an account what these roles may: they may have been removed since they began it. */
+export async function mayPersonDo(
+  redis: Redis,
+  email: string,
+  allowed: Allowed,
+  accountId: string,
+): Promise<boolean> {
+  const person = await findPerson(redis, email);
+  if (person === undefined || !mayDo(person.role, allowed)) return false;
+  return person.role === 'operator' || person.account_id === accountId;
 }
 
 /** Refuses what belongs to another account, in the words in which commands refuse what does not exist. */

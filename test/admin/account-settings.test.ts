@@ -125,6 +125,31 @@ test('two people who propose the same at once: one of them confirms it', async (
   assert.deepEqual(answers.map(({ status }) => status).sort(), [201, 202]);
 });
 
+test('of two people who confirm the same proposal at once, one does', async () => {
+  const third = await signedIn(sluice, 'third@example.com', 'privacy', own.accountId);
+  for (let round = 0; round < 5; round += 1) {
+    const users = [{ identity: `once ${round}` }, { identity: 'only' }];
+    await submit(first, users);
+    const answers = await Promise.all([submit(second, users), submit(third, users)]);
+    assert.deepEqual(answers.map(({ status }) => status).sort(), [201, 202]);
+  }
+});
+
+test('a proposal that was confirmed in vain waits again; that of somebody who was removed counts no more', async () => {
+  const users = [{ identity: 'in vain' }, { identity: 'again' }];
+  await submit(first, users);
+  assert.equal((await submit(second, [{ identity: 'alone' }], { reference: 'taken' })).status, 201);
+  assert.equal((await submit(second, users, { reference: 'taken' })).status, 409);
+  assert.equal((await submit(second, users)).status, 201);
+
+  const leaving = await signedIn(sluice, 'leaving@example.com', 'privacy', own.accountId);
+  const { person_id } = (await leaving.ask('GET', '/session')).body.person as { person_id: string };
+  await submit(leaving, users);
+  await sluice.admin('people', 'remove', person_id);
+  assert.equal((await submit(second, users)).status, 202, 'it is proposed anew');
+  assert.equal((await submit(first, users)).status, 201);
+});
+
 test('whose account requires a second factor sees nothing until they have one, and then everything', async () => {
   const administrator = await signedIn(sluice, 'admin@example.com', 'administrator', other.accountId);
   const url = `/accounts/${other.accountId}`;

@@ -2,7 +2,7 @@
 // deletion would find.
 
 import type { Caller } from '../../accounts/tokens.js';
-import { refusalOf, rightsElsewhere } from '../../admin/access.js';
+import { mayPersonDo, refusalOf, rightsElsewhere } from '../../admin/access.js';
 import { checkOpenCase } from '../../admin/cases.js';
 import { deletionProposedSchema, deletionSubmittedSchema } from '../../contract/answers.js';
 import { AdministrationError, StateNotLoaded } from '../../contract/errors.js';
@@ -12,7 +12,7 @@ import { deletionSchema } from '../../contract/schemas.js';
 import { describeError, type Log } from '../../log.js';
 import type { Document } from '../../parsing/document.js';
 import type { Previews } from '../../privacy/deletion/preview.js';
-import { findProposal, type Proposed, propose } from '../../privacy/deletion/proposals.js';
+import { type Proposed, propose, takeProposal } from '../../privacy/deletion/proposals.js';
 import { readDeletion } from '../../privacy/deletion/request.js';
 import { type SubmitOptions, submitDeletion } from '../../privacy/deletion/submit.js';
 import {
@@ -234,13 +234,17 @@ async function acceptSubmission(
     return void exchange.reply(202, JSON.stringify(waits));
   }
   const work = submitAudited(options, { submission, suppression }, submitter, wanted, second);
-  const submitted = await work.catch((error: unknown) => {
+  const undo = async () => {
+    if (second.how === 'confirms') await second.putBack();
+  };
+  const submitted = await work.catch(async (error: unknown) => {
+    await undo();
     if (error instanceof NotStoredYet) return 'not_suppressed' as const;
     throw error;
   });
   if (submitted === 'not_suppressed') return refuse(exchange, 'unknown', notSuppressed);
   const { how, requestId: id } = submitted;
-  if (id !== undefined && second.how === 'confirms') await second.remove();
+  if (id === undefined) await undo();
   if (how === 'reference_taken') {
     return exchange.refuse(rejection('reference_taken', outcomes.reference_taken.meaning, 'reference'));
   }
@@ -270,8 +274,9 @@ async function secondPersonFor(
 ): Promise<Proposed | { readonly how: 'needs_nobody' }> {
   const users = targetsOf(wanted.list).length;
   if (confirmFrom === undefined || users < confirmFrom) return { how: 'needs_nobody' };
-  const by = { redis, secret, accountId, by: actor.name, caseId };
-  const ofOther = await findProposal(by, wanted);
+  const mayStill = (email: string) => mayPersonDo(redis, email, rightsElsewhere.submitDeletion, accountId);
+  const by = { redis, secret, accountId, by: actor.name, caseId, mayStill };
+  const ofOther = await takeProposal(by, wanted);
   if (ofOther !== undefined) return ofOther;
   return audited(
     audit,

@@ -1,11 +1,12 @@
 // Deletions that a second person has to confirm, where an account wants that. Who proposes one and who confirms it each submit the
 // same list: what is kept in between is a keyed hash of it, and no name. It is in Redis only; a proposal that is lost, or that
-// nobody confirms in a week, is made again.
+// nobody confirms in a week, is made again. Who confirms one takes it away first, so it is confirmed once.
 
 import { randomUUID } from 'node:crypto';
 import { proposals as bounds } from '../../contract/limits.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
+import { transactionValues } from '../../redis/transactions.js';
 import { hashOfList } from './references.js';
 import { type Submission, targetsOf } from './targets.js';
 
@@ -23,8 +24,8 @@ export type Proposal = {
 export type Proposed =
   /** It is kept, now or since the same person has proposed it before. */
   | { readonly how: 'proposed'; readonly proposal: Proposal }
-  /** Somebody else has proposed it: it may be carried out, and then taken away. */
-  | { readonly how: 'confirms'; readonly proposal: Proposal; readonly remove: () => Promise<void> }
+  /** Somebody else had proposed it: it may be carried out. If nothing comes of that, it is put back. */
+  | { readonly how: 'confirms'; readonly proposal: Proposal; readonly putBack: () => Promise<void> }
   | { readonly how: 'too_many' };
 
 export type ProposeOptions = {
@@ -35,11 +36,13 @@ export type ProposeOptions = {
   /** Who proposes or confirms. */
   readonly by: string;
   readonly caseId: string | undefined;
+  /** Whether somebody who has proposed a deletion may still delete. */
+  readonly mayStill: (by: string) => Promise<boolean>;
 };
 
-/** What another person has proposed by the same list; undefined if nobody has. */
-export async function findProposal(
-  { redis, secret, accountId, by }: ProposeOptions,
+/** Takes what another person has proposed by the same list; undefined if nobody has. Of several at once, one gets it. */
+export async function takeProposal(
+  { redis, secret, accountId, by, mayStill }: ProposeOptions,
   submission: Submission,
 ): Promise<Proposed | undefined> {
   const key = registryKeys.deletionProposals(accountId);
@@ -47,10 +50,21 @@ export async function findProposal(
   const text = await redis.hget(key, field);
   const proposal = text === null ? undefined : (JSON.parse(text) as Proposal);
   if (proposal === undefined || proposal.proposed_by === by || hasEnded(proposal)) return undefined;
-  const remove = async () => {
-    await redis.hdel(key, field);
+  if (!(await mayStill(proposal.proposed_by))) return undefined;
+  const [taken] = transactionValues(await redis.multi().hget(key, field).hdel(key, field).exec());
+  const putBack = async (what: unknown) => {
+    if (typeof what === 'string') await keepFirst(redis, key, field, what);
   };
-  return { how: 'confirms', proposal, remove };
+  if (taken === text) return { how: 'confirms', proposal, putBack: () => putBack(text) };
+  await putBack(taken);
+  return undefined;
+}
+
+/** Keeps a proposal unless there is one; whether it is kept. */
+async function keepFirst(redis: Redis, key: string, field: string, text: string): Promise<boolean> {
+  const isFirst = (await redis.hsetnx(key, field, text)) === 1;
+  await redis.pexpire(key, bounds.keptMs);
+  return isFirst;
 }
 
 /** Proposes a deletion. If another person was faster, it confirms theirs. */
@@ -71,12 +85,10 @@ export async function propose(options: ProposeOptions, submission: Submission): 
     ...(caseId === undefined ? {} : { case_id: caseId }),
   };
   const field = fieldOf(secret, submission);
-  const isFirst = (await redis.hsetnx(key, field, JSON.stringify(proposal))) === 1;
-  await redis.pexpire(key, bounds.keptMs);
-  if (isFirst) return { how: 'proposed', proposal };
-  const ofOther = await findProposal(options, submission);
+  if (await keepFirst(redis, key, field, JSON.stringify(proposal))) return { how: 'proposed', proposal };
+  const ofOther = await takeProposal(options, submission);
   if (ofOther !== undefined) return ofOther;
-  // Their own: it begins anew.
+  // Their own, or of somebody who may not delete any more: it begins anew.
   await redis.hset(key, field, JSON.stringify(proposal));
   return { how: 'proposed', proposal };
 }
