@@ -14,7 +14,7 @@ import { keyIdOf } from '../../src/accounts/signing-key.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { createScratch, scratchName } from '../../src/clickhouse/scratch.js';
 import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
-import { evidence, previews } from '../../src/contract/limits.js';
+import { administration, evidence, previews } from '../../src/contract/limits.js';
 import { canonicalJson, verifyCertificate } from '../../src/privacy/deletion/certificate.js';
 import { createPreviews } from '../../src/privacy/deletion/preview.js';
 import type { FoundRows } from '../../src/privacy/deletion/request.js';
@@ -466,10 +466,16 @@ test('a certificate is checked with the service and without, and nothing in it c
   const document = JSON.parse(certified) as { certificate: Answer; signature: Answer };
   const { certificate, signature } = document;
   const reordered = Object.fromEntries(Object.entries(certificate).reverse());
-  assert.ok(
-    isGenuine({ signature, certificate: reordered, note: 'beside it' }),
-    'the order of fields does not count',
-  );
+  assert.ok(isGenuine({ signature, certificate: reordered }), 'the order of fields does not count');
+  for (const beside of [
+    { certificate, signature, note: 'All users were deleted.' },
+    { certificate, signature: { ...signature, users: 5000 } },
+  ])
+    assert.deepEqual(verifyCertificate(JSON.stringify(beside), publicKey), {
+      genuine: false,
+      reason: 'something that was not signed stands beside the certificate',
+    });
+  assert.ok(!isGenuine({ certificate, signature: { ...signature, value: `${signature.value}!` } }));
   for (const name of Object.keys(certificate)) {
     const { [name]: _, ...without } = certificate;
     assert.ok(!isGenuine({ certificate: without, signature }), `without ${name}`);
@@ -522,6 +528,29 @@ test('a number of a certificate counts only in the form in which it was signed',
       other,
     );
   }
+});
+
+test('a certificate of as many environments as may be is read, and no text costs more', () => {
+  const { publicKey, privateKey } = generateKeyPairSync('ed25519');
+  const signedText = (certificate: object) => {
+    const value = sign(null, Buffer.from(canonicalJson(certificate)), privateKey).toString('base64');
+    return JSON.stringify({
+      certificate,
+      signature: { algorithm: 'Ed25519', key_id: keyIdOf(publicKey), value },
+    });
+  };
+  const found = Array.from({ length: 4 * administration.environmentsPerAccountMax }, (_, rows) => ({
+    app_id: '4294967295',
+    table: 'stored_user_identities',
+    rows,
+  }));
+  assert.equal(verifyCertificate(signedText({ found }), publicKey).genuine, true);
+  // Refused for its size alone, although it is signed.
+  for (const wide of [{ found: Array(40_000).fill([]) }, { found: Array(20_000).fill({ '': 1 }) }])
+    assert.deepEqual(verifyCertificate(signedText(wide), publicKey), {
+      genuine: false,
+      reason: 'this is not a certificate',
+    });
 });
 
 test('the private half of the key is in no answer, no log and no output of the administration', async () => {

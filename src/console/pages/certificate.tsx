@@ -189,14 +189,14 @@ export function VerifyPage() {
           {checked.genuine ? (
             <>
               <p role="status">
-                <span class="chip good">genuine</span> {name} was signed by this service, and nothing was
-                changed. It says:
+                <span class="chip good">genuine</span> <bdi>{name}</bdi> was signed by this service, and
+                nothing was changed. It says:
               </p>
               <CertificateText certificate={checked.certificate as unknown as Certificate} />
             </>
           ) : (
             <p role="alert">
-              <span class="chip bad">not genuine</span> {name} proves nothing: {checked.reason}.
+              <span class="chip bad">not genuine</span> <bdi>{name}</bdi> proves nothing: {checked.reason}.
             </p>
           )}
         </section>

@@ -5,9 +5,11 @@
 import { createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
 import { keyIdOf, privatePartOf, publicPartOf, readSigningKey } from '../../accounts/signing-key.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { administration } from '../../contract/limits.js';
 import type { Redis } from '../../redis/client.js';
 import type { SigningKey } from '../../registry/documents.js';
 import type { DeletionRequest } from './request.js';
+import { userTables } from './user-tables.js';
 import { rowsOf } from './view.js';
 
 export type SignedCertificate = {
@@ -66,28 +68,33 @@ export type Verification =
 
 /** Checks the text of a certificate. Any text may be given. */
 export function verifyCertificate(text: string, publicKey: KeyObject): Verification {
-  const document = parse(text);
-  if (document === undefined || isDeep(text)) return { genuine: false, reason: 'this is not a certificate' };
-  const { certificate, signature } = fieldsOf(document);
-  const { algorithm, key_id, value } = fieldsOf(signature);
-  if (typeof certificate !== 'object' || certificate === null || typeof value !== 'string') {
+  const document = isLong(text) ? undefined : parse(text);
+  const form = document === undefined ? undefined : formOf(text);
+  const { certificate, signature, ...beside } = fieldsOf(document);
+  const { algorithm, key_id, value, ...besideValue } = fieldsOf(signature);
+  if (
+    form === undefined ||
+    typeof certificate !== 'object' ||
+    certificate === null ||
+    typeof value !== 'string'
+  )
     return { genuine: false, reason: 'this is not a certificate' };
-  }
   const known = keyIdOf(publicKey);
   if (algorithm !== 'Ed25519' || key_id !== known) {
     return { genuine: false, reason: `it does not name the key ${known}` };
   }
-  const isSigned = verify(
-    null,
-    Buffer.from(canonicalJson(certificate)),
-    publicKey,
-    Buffer.from(value, 'base64'),
-  );
+  const signed = Buffer.from(value, 'base64');
+  const isSigned =
+    signed.toString('base64') === value &&
+    verify(null, Buffer.from(canonicalJson(certificate)), publicKey, signed);
   if (!isSigned) return { genuine: false, reason: 'the signature does not belong to this certificate' };
+  // A reader may take it for certified.
+  if (Object.keys({ ...beside, ...besideValue }).length > 0)
+    return { genuine: false, reason: 'something that was not signed stands beside the certificate' };
   // Of two values under one name only the last is checked, but a reader may see the other one.
-  if (countNames(text) !== countFields(document)) return { genuine: false, reason: 'it has a name twice' };
+  if (form.names !== countFields(document)) return { genuine: false, reason: 'it has a name twice' };
   // The signature is of the values, but a reader may take -0, 0e999 or 1e-400 for something else than 0.
-  if (!hasPlainNumbers(text))
+  if (!form.hasPlainNumbers)
     return { genuine: false, reason: 'it has a number in another form than was signed' };
   return { genuine: true, key_id: known, certificate };
 }
@@ -125,35 +132,33 @@ export function canonicalJson(value: unknown): string {
   return `{${sorted.map(([name, field]) => `${JSON.stringify(name)}:${canonicalJson(field)}`).join(',')}}`;
 }
 
+/** More commas and colons than a certificate has. Anybody may send a text, and checking costs what it consists of. */
+const separatorsMax = 8 * userTables.length * administration.environmentsPerAccountMax;
+
+function isLong(text: string): boolean {
+  return text.split(/[,:]/, separatorsMax + 1).length > separatorsMax;
+}
+
 /** More than a certificate has, and few enough to go down by recursion. */
 const levelsMax = 16;
 
 /** Strings and numbers as a whole, and what structures a document otherwise. For texts that are JSON. */
 const tokens = /"[^"\\]*(?:\\.[^"\\]*)*"|[[\]{}:]|-?\d[\d.eE+-]*/g;
 
-function isDeep(text: string): boolean {
-  let level = 0;
+/**
+ * How many names the objects of a text that is JSON have, repeats included, and whether each number is written as JSON.stringify
+ * writes it; undefined if it has too many levels.
+ */
+function formOf(text: string): { readonly names: number; readonly hasPlainNumbers: boolean } | undefined {
+  let [level, names, hasPlainNumbers] = [0, 0, true];
   for (const [token] of text.matchAll(tokens)) {
     if (token === '{' || token === '[') level += 1;
     else if (token === '}' || token === ']') level -= 1;
-    if (level > levelsMax) return true;
+    else if (token === ':') names += 1;
+    else if (!token.startsWith('"') && JSON.stringify(Number(token)) !== token) hasPlainNumbers = false;
+    if (level > levelsMax) return undefined;
   }
-  return false;
-}
-
-/** How many names the objects of a text have, repeats included. */
-function countNames(text: string): number {
-  let count = 0;
-  for (const [token] of text.matchAll(tokens)) if (token === ':') count += 1;
-  return count;
-}
-
-/** Whether each number of a text is written as JSON.stringify writes it. */
-function hasPlainNumbers(text: string): boolean {
-  for (const [token] of text.matchAll(tokens)) {
-    if (/^[-\d]/.test(token) && JSON.stringify(Number(token)) !== token) return false;
-  }
-  return true;
+  return { names, hasPlainNumbers };
 }
 
 /** How many fields the objects of a document have. */
