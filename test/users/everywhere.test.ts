@@ -122,6 +122,30 @@ test('a user id means the person into whom it was merged, wherever they are, and
   }
 });
 
+test('a user id that is somebody else in each environment takes no longer than there are environments', async () => {
+  const names = Array.from({ length: 12 }, (_, at) => `e${at}`);
+  const wide = await createTestAccount(sluice, 'Wide', names);
+  for (const [at, app_id] of wide.appIds.entries())
+    await send(paths.identify, app_id, { user_id: '7', identity: `person-${at}` });
+  await untilStored(sluice);
+  const page = await signedIn(sluice, 'wide@example.com', 'privacy', wide.accountId);
+  const queries = async () => {
+    const [row] = await sluice.rows(
+      "SELECT toUInt32(value) AS count FROM system.events WHERE event = 'InitialQuery'",
+    );
+    return Number(row?.count);
+  };
+  const earlier = await queries();
+  const { places } = await of<Found>(page, wide, '', { user_id: 7 });
+  const asked = (await queries()) - earlier;
+  assert.deepEqual(
+    new Map(places.map(({ app_id, identity, user_ids }) => [app_id, [identity, ...user_ids]])),
+    new Map(wide.appIds.map((app_id, at) => [app_id, [`person-${at}`, '7']])),
+  );
+  // Every name in every environment would take several times as many.
+  assert.ok(asked < 250, `${asked} queries`);
+});
+
 test('similar identities of all environments are named once, and none of another account', async () => {
   const { similar } = await of<{ similar: string[] }>(officer, own, '/similar', { identity: ada });
   assert.deepEqual(similar, [ada.toUpperCase()]);

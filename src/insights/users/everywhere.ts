@@ -3,8 +3,9 @@
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { isoTime } from '../../clickhouse/iso-time.js';
+import { namedUsers } from '../../clickhouse/named-users.js';
+import { syncReplicas } from '../../clickhouse/replication.js';
 import { storedTable } from '../../clickhouse/tables.js';
-import { userLookUps } from '../../contract/limits.js';
 import { readMerged } from '../../privacy/suppression/merged-names.js';
 import type { User } from '../../privacy/suppression/names.js';
 import { byServer } from '../../registry/shard-servers.js';
@@ -44,9 +45,9 @@ export async function lookUpEverywhere(
 ): Promise<readonly Place[]> {
   const places: Place[] = [];
   for (const [client, ofServer] of byServer(clickhouse, appIds)) {
-    for (const appId of await findEnvironments(client, ofServer, names)) {
+    for (const [appId, ofEnvironment] of await findNames(client, ofServer, names)) {
       const known = new Set<string>();
-      for (const name of names) {
+      for (const name of ofEnvironment) {
         const { found, properties, ...user } = await lookUpUser(client, appId, name);
         // A user_id that was merged into an identity here is the same user.
         const place = JSON.stringify([user.identity, user.identity === null ? user.user_ids : []]);
@@ -60,25 +61,39 @@ export async function lookUpEverywhere(
   return places.sort((a, b) => appIds.indexOf(a.app_id) - appIds.indexOf(b.app_id));
 }
 
-/** The environments that may hold something: those with a row under any name that the user has in any of them. */
-async function findEnvironments(
+/**
+ * The environments that may hold something, each with those of the names that its rows have. Anybody may identify a user_id as
+ * somebody else in each environment, so not every name is looked up in every environment.
+ */
+async function findNames(
   client: ClickHouseClient,
   appIds: readonly string[],
   names: readonly User[],
-): Promise<readonly string[]> {
-  const identities = names.flatMap(({ identity }) => identity ?? []);
-  const named = names.flatMap(({ userId }) => userId ?? []);
-  const merged = await readMerged(client, appIds, identities, [], userLookUps.userIdsMax + 1);
-  const userIds = [...new Set([...named, ...merged.map(({ user_id }) => user_id)])];
+): Promise<ReadonlyMap<string, readonly User[]>> {
   const tables = (['events', 'user_properties'] as const).map(
     (table) =>
-      `SELECT app_id FROM ${storedTable(table)} WHERE app_id IN {appIds:Array(String)} AND ${isNamed} LIMIT 1 BY app_id`,
+      `SELECT app_id, identity, user_id FROM ${storedTable(table)} WHERE app_id IN {appIds:Array(String)} AND ${isNamed}`,
   );
+  const identifications = storedTable('user_identities');
+  await syncReplicas(client, [identifications]);
+  const merged = `SELECT app_id, identity, NULL FROM ${identifications}
+    WHERE app_id IN {appIds:Array(String)} AND identity IN (SELECT identity FROM ${namedUsers} WHERE user_id IS NULL)`;
+  const identities = names.flatMap(({ identity }) => identity ?? []);
+  const userIds = names.flatMap(({ userId }) => userId ?? []);
   const rows = await withNames(client, identities, userIds, (ask) =>
-    ask<{ app_id: string }>(`SELECT DISTINCT app_id FROM (${tables.join(' UNION ALL ')})`, { appIds }),
+    ask<{ app_id: string; identity: string; user_id: string | number | null }>(
+      `SELECT DISTINCT app_id, identity, user_id FROM (${[...tables, merged].join(' UNION ALL ')})`,
+      { appIds },
+    ),
   );
-  const found = new Set([...rows, ...merged].map(({ app_id }) => app_id));
-  return appIds.filter((appId) => found.has(appId));
+  const found = new Map<string, Set<string>>();
+  for (const { app_id, identity, user_id } of rows) {
+    const its = found.get(app_id) ?? new Set();
+    found.set(app_id, its.add(`i${identity}`).add(`u${user_id}`));
+  }
+  const isIn = (its: ReadonlySet<string>, { identity, userId }: User) =>
+    its.has(identity === undefined ? `u${userId}` : `i${identity}`);
+  return new Map([...found].map(([appId, its]) => [appId, names.filter((name) => isIn(its, name))]));
 }
 
 async function countEvents(
