@@ -11,6 +11,7 @@ import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { columnsOf } from '../../src/clickhouse/tables.js';
 import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
 import { userExports } from '../../src/contract/limits.js';
+import { csvOf } from '../../src/parsing/csv/write.js';
 import { resolveAlone } from '../../src/privacy/deletion/resolve-users.js';
 import { similarPredicate } from '../../src/privacy/deletion/round-counts.js';
 import { mutationPredicate } from '../../src/privacy/deletion/round-keys.js';
@@ -446,6 +447,26 @@ async function readArchive(id: string, zone = 'UTC'): Promise<Map<string, string
   assert.equal(sent.headers.get('content-disposition'), `attachment; filename="export-${id}.zip"`);
   return filesOfArchive(Buffer.from(await sent.arrayBuffer()));
 }
+
+test('no spreadsheet takes a text for a formula, whatever nobody sees stands before it', () => {
+  for (const sign of ['=', '+', '-', '@', '＝', '＋', '－', '＠'])
+    for (const before of [
+      '',
+      ' ',
+      '\t',
+      '\u00a0',
+      '\ufeff',
+      '\u200b',
+      '\u202e',
+      '\u2066',
+      '\0',
+      '\x1b',
+      '\x7f',
+      '\u00ad',
+    ])
+      assert.match(csvOf([[`${before}${sign}1+1`]]), /^"?'/, JSON.stringify(before + sign));
+  assert.equal(csvOf([['a=1', 'é-1', -1]]), 'a=1,é-1,-1');
+});
 
 test('an archive has every line on a page to read, which runs nothing, and beside it', async () => {
   const hostile = `</dl><script>alert('1')</script><img src="https://example.com/x">&amp;`;
