@@ -110,6 +110,7 @@ function inWords(schema: Described): string {
     return schema.enum.length === 2 ? schema.enum.join(' or ') : `one of ${schema.enum.join(', ')}`;
   if (isWholeNumber(schema)) return `a whole number from ${minimum} to ${maximum}`;
   if (type === 'array') return items?.type === 'string' ? 'a list of strings' : 'a list of whole numbers';
+  if (Array.isArray(type)) return 'a whole number or its digits';
   if (type === 'boolean') return 'true or false';
   return type === 'object' ? 'an object' : 'a string';
 }

@@ -97,6 +97,8 @@ function callOf(route: string, given: object): Sent {
     const value = fields.get(name);
     if (value === undefined) throw new TypeError(`${name} is missing`);
     fields.delete(name);
+    // In a URL these lead elsewhere.
+    if (/^\.{0,2}$/.test(String(value))) throw new TypeError(`${name} must be an id`);
     return encodeURIComponent(String(value));
   });
   if (method === 'GET' || method === 'DELETE') {
