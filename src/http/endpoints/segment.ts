@@ -1,5 +1,5 @@
 // Segment's protocol, /v1/*, for its libraries and others that use the protocol, on servers and in pages: body → credential →
-// admission → messages → one commit → answer. Also what its library for pages asks for when it starts.
+// admission → messages → one commit → answer. Also what libraries for pages and phones ask for when they start.
 
 import type { HttpRequest } from 'uWebSockets.js';
 import { bodies, browserCaches, counts } from '../../contract/limits.js';
@@ -200,18 +200,36 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
     withoutBody(exchange).reply(200, JSON.stringify(body), cached);
   }
 
+  /** What RudderStack's libraries for phones and pages load before they send; without it they stay silent. */
+  function sourceConfig(exchange: Exchange, req: HttpRequest): void {
+    const writeKey = readBasicName(exchange.framing.authorization) ?? req.getQuery('writeKey') ?? '';
+    const source = { id: writeKey, name: 'Sluice', writeKey, workspaceId: 'sluice', ...onlySource };
+    withoutBody(exchange).reply(200, JSON.stringify({ source, updatedAt: onlySource.updatedAt }), cached);
+  }
+
   // Its library for Java ends the path with a slash.
   const batches = ['batch', 'b', 'import', 'import/'].map((path) => route(path, undefined));
   // The library for pages shortens the types to their first letters.
   const singles = segmentTypes.flatMap((type) => [route(type, type), route(type.slice(0, 1), type)]);
   const settingsRoute: Route = { method: 'get', path: '/v1/projects/:key/settings', handle: settings };
-  return openRoutes([...batches, ...singles, settingsRoute], sentHeaders);
+  const sourceRoutes = ['/sourceConfig', '/sourceConfig/'].map(
+    (path): Route => ({ method: 'get', path, handle: sourceConfig }),
+  );
+  return openRoutes([...batches, ...singles, settingsRoute, ...sourceRoutes], sentHeaders);
 }
 
 type Ready = Extract<PreparedSegment, { kind: 'ready' }>;
 
 const withoutExtras = { addBundledMetadata: false, unbundledIntegrations: [], maybeBundledConfigIds: {} };
 const noPlugins = { plan: {}, edgeFunction: {}, metrics: { sampleRate: 0 }, remotePlugins: [] };
+/** Enabled, without destinations that the library would send to by itself. */
+const onlySource = {
+  enabled: true,
+  config: { statsCollection: { errors: { enabled: false }, metrics: { enabled: false } } },
+  destinations: [],
+  dataplanes: {},
+  updatedAt: '2026-01-01T00:00:00.000Z',
+};
 const cached: Headers = [['Cache-Control', `public, max-age=${browserCaches.segmentSettingsSeconds}`]];
 
 /** The user name of HTTP Basic credentials, or else the field writeKey of the body. */
