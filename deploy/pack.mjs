@@ -48,7 +48,12 @@ const packages = [
       'xxhash-wasm',
       'yauzl',
     ],
-    more: { engines: { node: '>=18' } },
+    external: ['@aws-sdk/client-s3'],
+    more: {
+      engines: { node: '>=18' },
+      peerDependencies: { '@aws-sdk/client-s3': '>=3' },
+      peerDependenciesMeta: { '@aws-sdk/client-s3': { optional: true } },
+    },
   },
   {
     name: 'sluice-micro',

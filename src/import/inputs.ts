@@ -20,6 +20,7 @@ import { createDecoder, type Encoding, markedEncoding, WrongEncoding } from '../
 import { unpackZip } from './archive.js';
 import { assertSound, type Compression, contentOf, type Source } from './content.js';
 import { type Format, ImportError } from './options.js';
+import { connectS3, isS3Address, type S3, type S3Object } from './s3.js';
 import { isZstd } from './zstd.js';
 
 /** `name` is the one on the command line. */
@@ -43,9 +44,17 @@ export type Told = { readonly format?: Format | undefined; readonly encoding?: '
 export async function openInputs(
   words: readonly string[],
   told: Told = {},
-  stop?: AbortSignal,
+  stop: AbortSignal = new AbortController().signal,
 ): Promise<Input[]> {
-  const names = words.flatMap((word) => (word === '-' || isAddress(word) ? [word] : filesOf(word)));
+  let s3: S3 | undefined;
+  const objects = new Map<string, S3Object>();
+  for (const word of words.filter(isS3Address)) {
+    s3 ??= await connectS3(stop);
+    for (const object of await s3.list(word)) objects.set(object.name, object);
+  }
+  const others = words.filter((word) => !isS3Address(word));
+  const files = others.flatMap((word) => (word === '-' || isAddress(word) ? [word] : filesOf(word)));
+  const names = [...files, ...[...objects.keys()].filter((name) => isVisible(basename(name)))];
   const inputs: Input[] = [];
   const add = (input: Input) => {
     if (!inputs.some(({ hash }) => hash === input.hash)) inputs.push(input);
@@ -53,12 +62,15 @@ export async function openInputs(
   for (const word of inOrder(names)) {
     const address = isAddress(word) ? addressOf(word) : undefined;
     const name = address?.shown ?? word;
+    const object = objects.get(word);
     const path =
       address !== undefined
         ? await spoolAddress(address, stop)
-        : name === '-'
-          ? await spool(process.stdin, stop)
-          : name;
+        : object !== undefined
+          ? await spoolObject(s3 as S3, object, stop)
+          : name === '-'
+            ? await spool(process.stdin, stop)
+            : name;
     if (!isZip(name, path)) {
       add(await openInput(name, path, told));
       continue;
@@ -156,13 +168,13 @@ function exists(path: string): boolean {
 /** The content has to be hashed before its first row is sent, so it is kept in a file until the import ends. */
 async function spool(
   content: NodeJS.ReadableStream | AsyncIterable<Uint8Array>,
-  stop: AbortSignal | undefined,
+  stop: AbortSignal,
 ): Promise<string> {
   const path = join(tmpdir(), `sluice-import-${randomBytes(8).toString('hex')}`);
   process.on('exit', () => rmSync(path, { force: true }));
-  const spooled = pipeline(content, createWriteStream(path, { mode: 0o600 }), stop && { signal: stop });
+  const spooled = pipeline(content, createWriteStream(path, { mode: 0o600 }), { signal: stop });
   await spooled.catch((error) => {
-    throw stop?.aborted ? stopped : error;
+    throw stop.aborted ? stopped : error;
   });
   return path;
 }
@@ -194,21 +206,27 @@ function addressOf(word: string): Address {
   }
 }
 
-async function spoolAddress(
-  { url, shown, headers }: Address,
-  stop: AbortSignal | undefined,
-): Promise<string> {
+async function spoolAddress({ url, shown, headers }: Address, stop: AbortSignal): Promise<string> {
   try {
-    const answer = await fetch(url, { headers, ...(stop && { signal: stop }) });
+    const answer = await fetch(url, { headers, signal: stop });
     if (!answer.ok || answer.body === null)
       throw new ImportError(`${shown}: it is answered ${answer.status}`);
     return await spool(answer.body, stop);
   } catch (error) {
     if (error instanceof ImportError) throw error;
-    if (stop?.aborted) throw stopped;
+    if (stop.aborted) throw stopped;
     const { message, cause } = error as Error;
     throw new ImportError(`${shown}: it cannot be read: ${cause instanceof Error ? cause.message : message}`);
   }
+}
+
+async function spoolObject(s3: S3, object: S3Object, stop: AbortSignal): Promise<string> {
+  const content = await s3.read(object);
+  return spool(content, stop).catch((error: Error) => {
+    throw error instanceof ImportError
+      ? error
+      : new ImportError(`${object.name}: it cannot be read: ${error.message}`);
+  });
 }
 
 async function openInput(name: string, path: string, told: Told): Promise<Input> {

@@ -15,7 +15,7 @@ export const program = /sluice-import(\.js)?$/.test(process.argv[1] ?? '')
 
 export const usage = `${program} FILE… --app-id APP_ID [OPTION]…
 
-  FILE                      NDJSON, JSON, CSV or Parquet, each also in .gz, .zst or .zip; a folder; a pattern such as 'log-*.csv'; an https:// address; - is stdin
+  FILE                      NDJSON, JSON, CSV or Parquet, each also in .gz, .zst or .zip; a folder; a pattern such as 'log-*.csv'; an https:// address; s3://BUCKET/PREFIX, with AWS's environment variables; - is stdin
   --app-id APP_ID           the environment
   --url URL                 the service; http://127.0.0.1:8080 unless told
   --write-key KEY           if the environment requires one, and for --verify (or SLUICE_WRITE_KEY)
