@@ -1,5 +1,5 @@
-// The queue of callbacks: a job for each complete deletion whose account wants to be called, until a call succeeds or a day is
-// over. Whoever completes a deletion adds its job. Jobs are derived from the requests that are due, so a lost job is added again.
+// The queue of callbacks: a job for each complete deletion whose account wants to be called, until a call succeeds or a day has
+// passed. The round that completes a deletion adds its job. A lost job is added again, since jobs follow from the calls that are due.
 
 import { callbacks } from '../src/contract/limits.js';
 import { describeError } from '../src/log.js';
@@ -22,23 +22,23 @@ import {
 export type CallbackWork = {
   /** Adds jobs for calls that have just become due, ahead of those that wait. */
   readonly addFirst: (requestIds: readonly string[]) => Promise<void>;
-  /** Adds jobs for calls that are due and have none. */
+  /** Adds the missing jobs of calls that are due. */
   readonly addDue: () => Promise<void>;
-  /** To be called once a second. */
+  /** Call it once a second. */
   readonly upkeep: () => Promise<void>;
   /** Settles once running calls are done. */
   readonly close: () => Promise<void>;
 };
 
-/** A call failed, and is tried again. */
-class NotTaken extends Error {}
+/** A call failed; BullMQ tries the job again. */
+class CallFailed extends Error {}
 
 /** Starts to make the calls. */
 export function serveCallbacks({ redis, queueRedis, config, log, crash }: WorkerContext): CallbackWork {
   const queue = openRegistryQueue(callbackQueueName, queueRedis);
   const calling = callOptionsOf(config.callbackAllow);
   const places = createPlaces(callbackJobs.places);
-  const line = createLine();
+  const waitingLine = createWaitingLine();
   const options = workerOptions(0, queueRedis, config);
   const worker = new Worker<{ requestId: string }>(
     callbackQueueName,
@@ -47,7 +47,7 @@ export function serveCallbacks({ redis, queueRedis, config, log, crash }: Worker
       const withinShare: WithinShare = async (accountId, makeCall) => {
         const end = places.tryTake({ account: accountId });
         if (end !== undefined) return makeCall().finally(end);
-        busyMs = line.putOff(accountId, performance.now());
+        busyMs = waitingLine.delayMs(accountId, performance.now());
         return 'busy';
       };
       const outcome = await tryCallback(redis, job.data.requestId, calling, crash, withinShare);
@@ -55,7 +55,7 @@ export function serveCallbacks({ redis, queueRedis, config, log, crash }: Worker
         await job.moveToDelayed(Date.now() + busyMs, jobLock);
         throw new DelayedError();
       }
-      if (outcome === 'due') throw new NotTaken('the callback was not taken');
+      if (outcome === 'due') throw new CallFailed('the callback was not accepted');
     }),
     {
       ...options,
@@ -64,7 +64,7 @@ export function serveCallbacks({ redis, queueRedis, config, log, crash }: Worker
       settings: { backoffStrategy: (attempts) => callbackPauseMs(attempts, Math.random()) },
     },
   );
-  worker.on('error', (error) => log.warn({ error: describeError(error) }, 'queue fails'));
+  worker.on('error', (error) => log.warn({ error: describeError(error) }, 'the queue has failed'));
   const add = async (requestIds: readonly string[], lifo: boolean): Promise<void> => {
     if (requestIds.length === 0) return;
     await queue.addBulk(
@@ -80,7 +80,7 @@ export function serveCallbacks({ redis, queueRedis, config, log, crash }: Worker
     addDue: async () => {
       const due = await readDueCallbacks(redis);
       if (due.length === 0) return;
-      // An existing job waits for its next try. To add it again would cost some thirty commands.
+      // An existing job waits for its next try. Adding it again would cost some thirty commands.
       const known = redis.multi();
       for (const requestId of due) known.exists(queue.toKey(jobIdOf(requestId)));
       const isKnown = transactionValues(await known.exec());
@@ -98,16 +98,16 @@ export function serveCallbacks({ redis, queueRedis, config, log, crash }: Worker
   };
 }
 
-/** The calls that found no place: each asks again later than the ones of its account before it. */
-export type Line = {
-  /** After how many milliseconds a call may ask again. */
-  readonly putOff: (accountId: string, nowMs: number) => number;
+/** Spaces the calls that found no free place: each tries again later than those of its account before it. */
+export type WaitingLine = {
+  /** After how many milliseconds a call may try again. */
+  readonly delayMs: (accountId: string, nowMs: number) => number;
 };
 
-export function createLine(): Line {
+export function createWaitingLine(): WaitingLine {
   const lineEnds = new Map<string, number>();
   return {
-    putOff: (accountId, nowMs) => {
+    delayMs: (accountId, nowMs) => {
       for (const [other, endsMs] of lineEnds) if (endsMs < nowMs) lineEnds.delete(other);
       const lineEndMs = lineEnds.get(accountId) ?? 0;
       const atMs = Math.max(nowMs + callbackJobs.busyMs, lineEndMs + callbackJobs.busySpacingMs);

@@ -1,5 +1,5 @@
 // Compresses sealed segments that have waited for ClickHouse for some seconds, so that the backlog lasts longer while
-// ClickHouse is away. Nothing else changes: every reader of a segment gets its rows, so it is stored under the same token.
+// ClickHouse is unreachable. Nothing else changes: every reader decompresses the rows, so the segment keeps its token.
 
 import type { CrashPoint } from '../src/crash-point.js';
 import { segmentsCompressed } from '../src/metrics.js';
@@ -14,7 +14,7 @@ export type CompressOptions = {
   readonly redis: Redis;
   readonly shard: number;
   readonly crash: CrashPoint;
-  /** A steady clock in milliseconds, which never jumps; only differences count. */
+  /** A monotonic clock in milliseconds. */
   readonly clockMs?: () => number;
 };
 
@@ -22,7 +22,7 @@ export type CompressOptions = {
 type Seen = { readonly atMs: number; readonly number: string };
 
 /**
- * Makes the function that a worker calls for a shard's waiting segments about once a second. Each call settles with the
+ * Makes the function that a worker calls about once a second to compress a shard's waiting segments. Each call settles with the
  * number of segments that it compressed. Several workers take turns.
  */
 export function createCompressor(options: CompressOptions): () => Promise<number> {
@@ -49,10 +49,10 @@ export function createCompressor(options: CompressOptions): () => Promise<number
     let bytes = 0;
     for (const member of members) {
       const result = await compressOne(member);
-      // An open segment will be looked at again.
+      // An open segment is tried again.
       if (result === 'open') return compressed;
       doneTo = segmentOfMember(member).number;
-      if (result === 'not') continue;
+      if (result === 'unchanged') continue;
       compressed += 1;
       bytes += result;
       if (bytes >= waitingSegments.bytesPerTurn) return compressed;
@@ -70,18 +70,18 @@ export function createCompressor(options: CompressOptions): () => Promise<number
     return waited?.number;
   }
 
-  /** How many bytes of rows the segment has; `not`: it is gone, or compressed, or another worker changed it. */
-  async function compressOne(member: string): Promise<number | 'open' | 'not'> {
+  /** The segment's bytes before; `unchanged`: it is gone, already compressed or incompressible, or another worker changed it. */
+  async function compressOne(member: string): Promise<number | 'open' | 'unchanged'> {
     const segment = segmentOfMember(member);
     const key = shardKeys.segment(shard, segment);
     const rows = await redis.getBuffer(key);
-    if (rows === null || isCompressed(rows)) return 'not';
-    const form = await compressRows(rows);
-    if (form.length >= rows.length) return 'not';
-    const args = [segment.table, segment.number, rows.length, form];
+    if (rows === null || isCompressed(rows)) return 'unchanged';
+    const smaller = await compressRows(rows);
+    if (smaller.length >= rows.length) return 'unchanged';
+    const args = [segment.table, segment.number, rows.length, smaller];
     const result = Number(await runScript(redis, scripts.compressSegment, [...keys, key], args));
     if (result === -1) return 'open';
-    if (result === 0) return 'not';
+    if (result === 0) return 'unchanged';
     segmentsCompressed.inc();
     crash('segment_compressed');
     return rows.length;

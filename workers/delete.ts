@@ -1,8 +1,8 @@
-// One round of deletions. It takes requests of all accounts in turn through the same steps together, so that they share
-// one mutation per table. Every step may be repeated. A round that is cut off leaves its requests pending, and the next
-// one continues. In large tables a round masks the rows, and its requests are hidden until masked rows are erased
-// (erase.ts). A request is complete only when every place was counted, without masks, and holds nothing up to its fence. After that
-// nothing can come back, since every segment up to the fence is stored. The steps are in round/.
+// One round of deletions. It picks requests of all accounts in turn and takes them through the same steps together, so that they
+// share one mutation per table. Every step may be repeated. If a round is cut off, its requests stay pending and the next round
+// continues with them. In large tables a round only masks rows, and its requests are hidden until the masked rows are erased
+// (erase.ts). A request is complete only when every table, masked rows included, was counted and holds nothing up to its fence.
+// Nothing can come back after that, since every segment up to the fence is stored. The steps are in round/.
 
 import { codeOfFault, faultCodes, isConnectionFault } from '../src/clickhouse/client.js';
 import { NoRoom } from '../src/clickhouse/definitions.js';
@@ -22,15 +22,15 @@ import { runScript, scripts } from '../src/redis/scripts.js';
 import { assertCurrent } from '../src/registry/witness.js';
 import { deletionRounds } from '../src/tuning.js';
 import { untilTrue } from '../src/wait.js';
-import { eraseInPasses, giveWay, isErasureDue, isPassRunning, resumeAfterCrash } from './erase.js';
+import { eraseInPasses, interruptPass, isErasureDue, isPassRunning, resumeAfterCrash } from './erase.js';
 import { countReached } from './round/count.js';
-import { emptyPlace } from './round/empty.js';
-import { complete, finish, noteHidden } from './round/finish.js';
+import { deleteFrom } from './round/empty.js';
+import { complete, finish, markHidden } from './round/finish.js';
 import { resolve } from './round/resolve.js';
 import {
   assertRoomEverywhere,
   dropTablesEverywhere,
-  noteBegin,
+  markStarted,
   type Round,
   type RoundOptions,
   requestsOf,
@@ -39,25 +39,25 @@ import {
 import { verify } from './round/verify.js';
 
 /**
- * Runs a round. Settles with how many requests it completed. Rejects when ClickHouse or Redis fails, after it has written
- * the reason into the requests. Call it again while requests are pending.
+ * Runs a round. Settles with the number of requests that it completed. Rejects when ClickHouse or Redis fails, after writing the
+ * reason into the requests. Call it again while requests are pending.
  */
 export async function runDeletionRound(options: RoundOptions): Promise<number> {
   let ids: readonly string[] = [];
   try {
     ids = await options.redis.smembers(registryKeys.deletionsAwaitingTargetCopy);
     await keepNewTargets(options);
-    // Requests gather between rounds. Choosing among them reads the whole registry, which is too much ten times a second.
+    // Requests gather between rounds. Choosing among them reads the whole registry, which is too expensive ten times a second.
     const turn = turnOf(options.redis);
-    if ((await isTurnTaken(...turn)) || (await isBackupRestored(options.redis))) return 0;
+    if ((await isTurnTaken(...turn)) || (await isRestoreRunning(options.redis))) return 0;
     const chosen = await chooseRequests(options);
     if (chosen.waitsForServers) options.onServersAwaited?.();
     ids = chosen.requests.map((request) => request.deletion_request_id);
     if (ids.length === 0 && !(await isErasureDue(options))) return 0;
     if (!(await takeTurn(...turn))) return 0;
     const done = await withMaintenanceLock(options.redis, 'round', async () => {
-      // The restore may have begun after the requests were chosen, and changed them.
-      if (await isBackupRestored(options.redis)) return 0;
+      // A restore may have begun, and changed the requests, since they were chosen.
+      if (await isRestoreRunning(options.redis)) return 0;
       await assertCurrent(options.redis, options.clickhouse);
       await resumeAfterCrash(options);
       const completed = ids.length === 0 ? 0 : await deleteTogether(options, chosen);
@@ -72,8 +72,8 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
       { requests: ids.length, state, error: describeError(error) },
       'a round of deletions failed',
     );
-    await noteFailure(options, ids, state).catch((cause: unknown) =>
-      options.log.warn({ error: describeError(cause) }, 'the reason could not be written'),
+    await writeFailure(options, ids, state).catch((cause: unknown) =>
+      options.log.warn({ error: describeError(cause) }, 'the reason could not be written into the requests'),
     );
     throw error;
   }
@@ -84,13 +84,13 @@ function turnOf(redis: Redis) {
 }
 
 /** Whether a restore is about to exchange the tables that a round would empty. */
-async function isBackupRestored(redis: Redis): Promise<boolean> {
+async function isRestoreRunning(redis: Redis): Promise<boolean> {
   return (await redis.exists(registryKeys.restoringBackup)) === 1;
 }
 
 /**
- * Copies what must outlive an emptied Redis: first the new requests, then their targets. So a request that is known after a
- * loss has lost its targets only if Redis was emptied between the two.
+ * Copies to ClickHouse what must survive a loss of Redis: first the new requests, then their targets. So a request that survives
+ * such a loss lacks its targets only if Redis was emptied between the two.
  */
 async function keepNewTargets({ redis, clickhouse, crash }: RoundOptions): Promise<void> {
   if ((await redis.scard(registryKeys.deletionsAwaitingTargetCopy)) === 0) return;
@@ -107,13 +107,13 @@ async function deleteTogether(
   const { stepMs, endStep } = startSteps();
   await dropTablesEverywhere(clickhouse);
 
-  // Requests that were verified before a crash only have targets left to remove.
+  // For requests that were verified before a crash only the targets remain to be removed.
   const verified = requests.filter((request) => request.verified_at !== undefined);
   await finish(options, verified);
   const unverified = requests.filter((request) => request.verified_at === undefined);
   if (unverified.length === 0) return verified.length;
   await assertRoomEverywhere(clickhouse);
-  const begun = await noteBegin(options, unverified);
+  const begun = await markStarted(options, unverified);
 
   const resolved = await resolve(options, begun, environments);
   await update(options, resolved, () => ({ resolved: true, state: 'deleting' }));
@@ -122,10 +122,10 @@ async function deleteTogether(
   endStep('count');
   options.crash('found_recorded');
 
-  if ([...round.reached.values()].some((appIds) => appIds.length > 0)) await giveWay(options);
-  for (const place of userTables) {
-    await emptyPlace(options, round, place);
-    endStep(place);
+  if ([...round.reached.values()].some((appIds) => appIds.length > 0)) await interruptPass(options);
+  for (const table of userTables) {
+    await deleteFrom(options, round, table);
+    endStep(table);
     await keepNewTargets(options);
   }
   options.crash('places_emptied');
@@ -133,7 +133,7 @@ async function deleteTogether(
   const onDisk = await verify(options, round);
   endStep('verify');
   const hidden = requestsOf(round, (number) => onDisk.has(number));
-  await noteHidden(options, hidden);
+  await markHidden(options, hidden);
   endStep('hide');
   const completed = await complete(
     options,
@@ -159,21 +159,21 @@ function startSteps() {
   return { stepMs, endStep };
 }
 
-/** Erases in passes what rounds have masked, and completes the requests of which nothing is left on any disk. */
+/** Erases in passes what rounds have masked, and completes the requests that have nothing left on any disk. */
 async function eraseMasked(options: RoundOptions): Promise<number> {
   const { redis, clickhouse } = options;
   if (!(await isErasureDue(options))) return 0;
   await assertRoomEverywhere(clickhouse);
   if (await eraseInPasses(options)) {
-    // A short one ends before the next round may begin; requests of a longer one are counted by a later round.
+    // A short pass ends before the next round may begin; a later round counts the requests of a longer pass.
     const hasEnded = async () => !(await isPassRunning(clickhouse));
-    const isOver = async () => (await hasEnded()) || !(await isTurnTaken(...turnOf(redis)));
-    await untilTrue(isOver, { msMax: deletionRounds.everyMs });
+    const endedOrNextRoundDue = async () => (await hasEnded()) || !(await isTurnTaken(...turnOf(redis)));
+    await untilTrue(endedOrNextRoundDue, { msMax: deletionRounds.everyMs });
     if (!(await hasEnded())) return 0;
   }
   options.crash('erased');
   const completed = await completeErased(options);
-  // Another worker may be giving way by now, if this one was paused.
+  // If this worker was paused, another may be interrupting the pass by now: its value stays.
   await runScript(redis, scripts.deleteEqual, [registryKeys.erasurePass], ['1']);
   return completed;
 }
@@ -200,18 +200,18 @@ async function completeErased(options: RoundOptions): Promise<number> {
   }
 }
 
-/** Writes into its requests why a round failed. They may have progressed since the round began, so they are read again. */
-async function noteFailure(
+/** Writes the reason of a failed round into its requests. They may have progressed since it began, so they are read again. */
+async function writeFailure(
   { redis }: RoundOptions,
   requestIds: readonly string[],
   state: DeletionState,
 ): Promise<void> {
   for (const requestId of requestIds) {
     const request = await readDeletion(redis, requestId);
-    // What failed then was to erase its rows, which nobody sees.
+    // Only the erasing of its rows has failed, which queries no longer show.
     if (request === undefined || request.state === 'hidden') continue;
     await updateDeletion(redis, request, { state }).catch((error: unknown) => {
-      // A request that another worker has picked up needs no note from this round; the others do.
+      // A request that another worker has picked up does not need this round's reason; the others do.
       if (!(error instanceof ConcurrentUpdate)) throw error;
     });
   }

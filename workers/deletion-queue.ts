@@ -18,24 +18,24 @@ import {
 import type { RoundOptions } from './round/round.js';
 
 export type DeletionWork = {
-  /** Adds a round if requests are pending; and now and then, to erase what rounds have masked. */
+  /** Adds a round if requests are pending, and from time to time to erase what rounds have masked. */
   readonly addRoundIfPending: () => Promise<void>;
-  /** To be called once a second. */
+  /** Call it once a second. */
   readonly upkeep: () => Promise<void>;
   /** Settles once a running round is done. */
   readonly close: () => Promise<void>;
 };
 
-/** Starts to run the rounds of deletions. `onCallbacksDue` gets the completed requests whose accounts want to be called. */
+/** Starts to run rounds of deletions. `onCallbacksDue` gets the completed requests whose accounts want to be called. */
 export function serveDeletions(
   context: WorkerContext,
   onCallbacksDue: RoundOptions['onCallbacksDue'],
 ): DeletionWork {
   const { redis, queueRedis, clickhouse, config, shards, epoch, secret, crash, log } = context;
   const queue = openRegistryQueue(deletionQueueName, queueRedis);
-  // A server may be away for hours, and each look is a job that reads the whole registry.
+  // A server may be unreachable for hours, and each round reads the whole registry.
   let pending = 0;
-  let erasureLookedForAt = 0;
+  let erasureCheckedAtMs = 0;
   let restsUntilMs = 0;
   const onServersAwaited = () => {
     restsUntilMs = performance.now() + serversAwaitedMs;
@@ -58,19 +58,19 @@ export function serveDeletions(
     ),
     { ...workerOptions(0, queueRedis, config), prefix: '{registry}', concurrency: 1 },
   );
-  worker.on('error', (error) => log.warn({ error: describeError(error) }, 'queue fails'));
+  worker.on('error', (error) => log.warn({ error: describeError(error) }, 'the queue has failed'));
   return {
-    // The job's id is fixed: there is one round at a time, and adding it again changes nothing.
+    // The job has a fixed id: so there is one round at a time, and adding it again changes nothing.
     addRoundIfPending: async () => {
       const before = pending;
       const { pendingDeletions, hiddenDeletions } = registryKeys;
       pending = await redis.zcard(pendingDeletions);
       const isHidden = pending === 0 && (await redis.zcard(hiddenDeletions)) > 0;
       const everyMs = isHidden ? erasures.lookEveryMs : erasures.lookIdlyEveryMs;
-      if (pending === 0 && performance.now() < erasureLookedForAt + everyMs) return;
-      // Another request need not wait for that server.
+      if (pending === 0 && performance.now() < erasureCheckedAtMs + everyMs) return;
+      // A new request may not need the unreachable server.
       if (pending === before && performance.now() < restsUntilMs) return;
-      erasureLookedForAt = performance.now();
+      erasureCheckedAtMs = performance.now();
       await queue.add('round', {}, deletionJobOptions);
       if ((await queue.getFailedCount()) > 0) await queue.retryJobs({ state: 'failed' });
     },

@@ -1,7 +1,7 @@
-// Erasing what rounds of deletions and retention have masked (clickhouse/masks.ts): one pass rewrites every part that has masked rows, for
-// all requests together. ClickHouse does that by itself, so rounds go on meanwhile: each begins a pass if one is due, or sees whether
-// one has ended. Passes are as far apart as takes a given share of a core on average. Nothing waits longer than a given time,
-// whatever that costs.
+// Erases the rows that deletion rounds and retention have masked (clickhouse/masks.ts): one pass rewrites every part that has masked
+// rows, for all requests together. ClickHouse does that in the background, so rounds continue: each starts a pass if one is due, or
+// checks whether one has ended. Passes are spaced so that they use a given share of one core on average. No request waits longer than
+// a given time, whatever that costs.
 
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import {
@@ -31,7 +31,7 @@ export type ErasureOptions = {
   readonly log: Log;
 };
 
-/** Whether there is something to do: a pass to begin, or to look at, or hidden requests to count. */
+/** Whether there is something to do: a pass to start or to check, or hidden requests to count. */
 export async function isErasureDue(options: ErasureOptions): Promise<boolean> {
   const { redis, clickhouse } = options;
   if ((await redis.exists(registryKeys.erasurePass)) === 1) return true;
@@ -40,48 +40,48 @@ export async function isErasureDue(options: ErasureOptions): Promise<boolean> {
   return mayBegin(options);
 }
 
-/** Begins a pass if one is due. Settles with whether one runs. Rejects with MutationFailed if it fails. */
+/** Starts a pass if one is due. Settles with whether one is running. Rejects with MutationFailed if it fails. */
 export async function eraseInPasses(options: ErasureOptions): Promise<boolean> {
   const { redis, clickhouse, erasure, log } = options;
   if (await isPassRunning(clickhouse)) return true;
-  // What it erased is counted before the next one begins.
+  // A pass has ended: what it erased is counted before the next one starts.
   if ((await redis.exists(registryKeys.erasurePass)) === 1) return false;
   const bytes = await readMaskedEverywhere(clickhouse);
   if (bytes === 0 || !(await mayBegin(options))) return false;
   const restMs = Math.ceil(bytes / erasures.bytesPerMs / erasure.cpuShare);
   await redis.set(registryKeys.erasureRest, '1', 'PX', restMs);
   await redis.set(registryKeys.erasurePass, '1');
-  for (const client of await serversThere(clickhouse)) await beginErasing(client, userTables);
+  for (const client of await reachableClients(clickhouse)) await beginErasing(client, userTables);
   log.info({ bytes, restMs }, 'a pass erases masked rows');
   return true;
 }
 
 /** Whether masked rows are being erased somewhere. Rejects with MutationFailed if that fails. */
 export async function isPassRunning(clickhouse: ClickHouseClient): Promise<boolean> {
-  const running = await Promise.all((await serversThere(clickhouse)).map(isErasing));
+  const running = await Promise.all((await reachableClients(clickhouse)).map(isErasing));
   return running.includes(true);
 }
 
-/** Ends a running pass for which users would have to wait until they are hidden, unless it is short, or some wait for it too long. */
-export async function giveWay(options: ErasureOptions): Promise<void> {
+/** Stops a running pass that would delay the hiding of users, unless it is short or requests have waited for it too long. */
+export async function interruptPass(options: ErasureOptions): Promise<void> {
   const { redis, clickhouse, erasure, crash, log } = options;
-  // Not the erasing of a shard that has moved.
+  // Without this key, what is being erased is a shard that has moved: it is not interrupted.
   if ((await redis.exists(registryKeys.erasurePass)) === 0 || (await isUrgent(options))) return;
   const bytes = await readMaskedEverywhere(clickhouse);
   if (bytes <= erasure.atOnceBytesMax) return;
-  await redis.set(registryKeys.erasurePass, givesWay);
-  for (const client of await serversThere(clickhouse))
+  await redis.set(registryKeys.erasurePass, interrupting);
+  for (const client of await reachableClients(clickhouse))
     if (await endErasing(client, userTables, crash))
-      log.info({ bytes }, 'a pass has given way to users who are to be hidden');
+      log.info({ bytes }, 'a pass was interrupted so that users can be hidden sooner');
   await redis.set(registryKeys.erasurePass, '1');
 }
 
-const givesWay = 'gives way';
+const interrupting = 'gives way';
 
-/** To be called by each round: without merges nothing can be masked. */
+/** Each round calls it: without merges nothing can be masked. */
 export async function resumeAfterCrash({ redis, clickhouse }: ErasureOptions): Promise<void> {
-  if ((await redis.get(registryKeys.erasurePass)) !== givesWay) return;
-  for (const client of await serversThere(clickhouse)) await resumeMerges(client, userTables);
+  if ((await redis.get(registryKeys.erasurePass)) !== interrupting) return;
+  for (const client of await reachableClients(clickhouse)) await resumeMerges(client, userTables);
   await redis.set(registryKeys.erasurePass, '1');
 }
 
@@ -89,12 +89,12 @@ async function mayBegin(options: ErasureOptions): Promise<boolean> {
   return (await options.redis.exists(registryKeys.erasureRest)) === 0 || isUrgent(options);
 }
 
-/** Whether a hidden request has waited for as long as it may, or is one that may not wait; or their lists have grown too large. */
+/** Whether a hidden request has waited as long as it may or must not wait at all, or the kept lists of users have grown too large. */
 async function isUrgent({ redis, erasure }: ErasureOptions): Promise<boolean> {
   const [oldest, submittedMs] = await redis.zrange(registryKeys.hiddenDeletions, '0', '0', 'WITHSCORES');
   if (oldest === undefined) return false;
   if ((await readTime(redis)) - Number(submittedMs) >= erasure.withinMs) return true;
-  // Lists of users that are kept until then would leave others no room for theirs.
+  // Lists of users, which are kept until their rows are erased, would leave no room for those of other requests.
   if (Number(await redis.hget(registryKeys.deletionWeights, '')) >= erasures.listsWeightMax) return true;
   const ids = await redis.smembers(registryKeys.erasuresWanted);
   const requests = await readDeletions(redis, ids);
@@ -103,10 +103,10 @@ async function isUrgent({ redis, erasure }: ErasureOptions): Promise<boolean> {
   return requests.some(({ state }) => state === 'hidden');
 }
 
-/** To be called before requests are noted as hidden: those that may not wait are erased whatever that costs, also if a pass fails. */
-export async function noteWanted(redis: Redis, requests: readonly DeletionRequest[]): Promise<void> {
-  const wanted = requests.filter(({ erase }) => erase === 'now').map(idOf);
-  if (wanted.length > 0) await redis.sadd(registryKeys.erasuresWanted, ...wanted);
+/** Call it before requests are marked hidden: so those that must not wait are known even if a pass fails. */
+export async function recordUrgent(redis: Redis, requests: readonly DeletionRequest[]): Promise<void> {
+  const urgent = requests.filter(({ erase }) => erase === 'now').map(idOf);
+  if (urgent.length > 0) await redis.sadd(registryKeys.erasuresWanted, ...urgent);
 }
 
 function idOf(request: DeletionRequest): string {
@@ -114,13 +114,13 @@ function idOf(request: DeletionRequest): string {
 }
 
 async function readMaskedEverywhere(clickhouse: ClickHouseClient): Promise<number> {
-  const there = await serversThere(clickhouse);
-  const bytes = await Promise.all(there.map((client) => readMaskedBytes(client, userTables)));
+  const clients = await reachableClients(clickhouse);
+  const bytes = await Promise.all(clients.map((client) => readMaskedBytes(client, userTables)));
   return bytes.reduce((sum, each) => sum + each, 0);
 }
 
-async function serversThere(clickhouse: ClickHouseClient): Promise<ClickHouseClient[]> {
+async function reachableClients(clickhouse: ClickHouseClient): Promise<ClickHouseClient[]> {
   const servers = serversOf(clickhouse);
-  const there = await reachableServers(servers);
-  return servers.all.filter((_, number) => there.has(number));
+  const reachable = await reachableServers(servers);
+  return servers.all.filter((_, number) => reachable.has(number));
 }

@@ -1,6 +1,6 @@
-// What is kept of a row that ClickHouse refused. A row that names a user is kept whole, under that user, where a deletion
-// finds it. No deletion would find a row that names no user, although its text may hold a user's data. So of such a row only
-// its place, the reason, its length, its hash and its event_id are kept. The event_id says that its key is claimed.
+// What is kept of a row that ClickHouse refused. A row that names a user is kept whole, under that user, so that a deletion finds
+// it. No deletion would find a row that names no user, although its text may hold a user's data. So only the line, reason, length,
+// hash and event_id of such a row are kept. The event_id says that its key is claimed.
 
 import { createHash } from 'node:crypto';
 import { codeOfFault } from '../src/clickhouse/client.js';
@@ -24,20 +24,20 @@ export function failedRowOf(segment: SegmentName, { line, row, error }: BadRow) 
     segment: segment.number,
     line,
     app_id: appId || appIdIn(row),
-    ...(isNamed ? { user_id: userId, identity, row: row.toString('utf8') } : marksOf(row)),
+    ...(isNamed ? { user_id: userId, identity, row: row.toString('utf8') } : withoutText(row)),
     error_code: codeOfFault(error),
     error: refusalText(segment.table, error),
   };
 }
 
-/** Of a row that cannot be parsed: every row begins with its environment. */
+/** For a row that cannot be parsed: every row begins with its environment. */
 function appIdIn(row: Buffer): string {
   return /^\["(\d+)"/.exec(row.toString('latin1', 0, 64))?.[1] ?? '';
 }
 
 const eventIdForm = new RegExp(eventIdInRow);
 
-function marksOf(row: Buffer) {
+function withoutText(row: Buffer) {
   const [, eventId = ''] = eventIdForm.exec(row.toString('latin1')) ?? [];
   return {
     user_id: null,
@@ -51,10 +51,10 @@ function marksOf(row: Buffer) {
 
 type RowUser = { readonly appId: string; readonly userId: string | null; readonly identity: string };
 
-/** The user whom a row names, in the form in which a deletion names users; empty and null if it names none. */
+/** The user whom a row names, in the form that deletions use; empty and null if it names none. */
 function userOfRow(table: TableVersion, row: Buffer): RowUser {
   const values = valuesOf(row);
-  // With one value too few or too many, nothing says which of them is the user.
+  // With a wrong number of values, nothing says which of them is the user.
   if (values?.length !== columnsOf(table).length) return { appId: '', userId: null, identity: '' };
   const [appId, userId, identity] = (['app_id', 'user_id', 'identity'] as const).map((column) =>
     columnValue(table, values, column),

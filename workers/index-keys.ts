@@ -1,5 +1,6 @@
-// Adds the keys of a shard's stored segments to the index, so that Redis may forget them, and rebuilds it when an administrator
-// asks for that. Each step may be repeated, by several workers at once: add the keys, then write the marker, then tell Redis.
+// Adds the keys of a shard's stored segments to the index, so that Redis may forget them, and rebuilds the index when an
+// administrator asks for that. The order is: add keys to ClickHouse, write the marker there, record it in Redis. Each step may be
+// repeated, by several workers at once.
 
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import {
@@ -22,15 +23,15 @@ import type { WorkerContext } from './context.js';
 export type IndexOptions = Pick<WorkerContext, 'redis' | 'clickhouse' | 'epoch' | 'crash' | 'log'>;
 
 /** The index was exchanged or lost while keys were added to it, or its shard was moved: begin again. */
-class OtherIndex extends Error {
+class IndexReplaced extends Error {
   constructor() {
-    super('the index of keys was exchanged or moved meanwhile');
+    super('the index of keys was exchanged or moved while keys were added');
   }
 }
 
 /**
- * Brings the index of a shard up to its oldest segment that is not stored, and continues a rebuild. Settles with how far it
- * reaches, or with undefined if another worker is doing it or Redis does not hold the deployment.
+ * Extends the index of a shard up to the oldest segment that is not stored yet, and continues a rebuild. Settles with the segment
+ * number that the index reaches, or with undefined if another worker is doing it or Redis does not hold the deployment.
  */
 export async function indexKeys(options: IndexOptions, shard: number): Promise<string | undefined> {
   const { redis, epoch } = options;
@@ -41,7 +42,7 @@ export async function indexKeys(options: IndexOptions, shard: number): Promise<s
     const keys = [shardKeys.state(shard), shardKeys.segments(shard)];
     const to = (await runScript(redis, scripts.indexable, keys, [epoch])) as string | null;
     if (to === null) return undefined;
-    const marker = await reach(options, shard, await readMarker(options, shard), to, keepOn);
+    const marker = await extend(options, shard, await readMarker(options, shard), to, keepOn);
     await rebuild(options, shard, marker, keepOn);
     return marker.indexedTo;
   } finally {
@@ -49,7 +50,7 @@ export async function indexKeys(options: IndexOptions, shard: number): Promise<s
   }
 }
 
-/** The marker in ClickHouse decides, since the index may have been lost or set back. Where there is none, a generation begins. */
+/** The marker in ClickHouse decides, since the index may have been lost or set back. Without one, a new generation begins. */
 async function readMarker({ redis, clickhouse }: IndexOptions, shard: number): Promise<Marker> {
   const marker = (await readMarkers(clickhouse)).get(shard);
   if (marker !== undefined) return marker;
@@ -61,7 +62,7 @@ async function readMarker({ redis, clickhouse }: IndexOptions, shard: number): P
 
 async function addStep(clickhouse: ClickHouseClient, shard: number, from: string, to: string): Promise<void> {
   await addKeys(clickhouse, shard, from, to).catch((error: unknown) => {
-    throw isRefusedSegment(error) ? new OtherIndex() : error;
+    throw isRefusedSegment(error) ? new IndexReplaced() : error;
   });
 }
 
@@ -71,10 +72,10 @@ async function mark(
   marker: Marker,
   during: string | undefined,
 ): Promise<void> {
-  if (!(await writeMarker(clickhouse, shard, marker, during, indexNameOf(shard)))) throw new OtherIndex();
+  if (!(await writeMarker(clickhouse, shard, marker, during, indexNameOf(shard)))) throw new IndexReplaced();
 }
 
-async function reach(
+async function extend(
   options: IndexOptions,
   shard: number,
   { indexedTo, generation }: Marker,
@@ -92,20 +93,20 @@ async function reach(
     crash('keys_added');
     await mark(clickhouse, shard, { indexedTo: step, generation }, generation);
     crash('keys_marked');
-    await noteIndexed(options, shard, { indexedTo: step, generation });
+    await recordIndexed(options, shard, { indexedTo: step, generation });
     keyIndexSteps.inc();
     from = step;
     if (steps.length > 1) log.info({ shard, step: i + 1, steps: steps.length }, 'the index of keys grows');
   }
-  // Redis may not know of a step that was cut off after its marker.
-  if (steps.length === 0) await noteIndexed(options, shard, { indexedTo, generation });
+  // Redis may lack a step that was interrupted after its marker was written.
+  if (steps.length === 0) await recordIndexed(options, shard, { indexedTo, generation });
   if (isFirst) log.info({ shard }, 'the index of keys is complete');
   return { indexedTo: from, generation };
 }
 
 /**
- * Adds the keys of all stored rows again. What is in the index stays, since it alone has the keys of deleted rows. The rebuilt index
- * has a new generation, so that no worker keeps using a filter that lacks the added keys.
+ * Adds the keys of all stored rows again. Existing keys stay, since only the index has the keys of deleted rows. The rebuilt index
+ * gets a new generation, so that no worker keeps using a filter that lacks the added keys.
  */
 async function rebuild(
   options: IndexOptions,
@@ -116,49 +117,49 @@ async function rebuild(
   const { clickhouse, crash, log } = options;
   let asked = await readRebuild(options, shard);
   if (asked === undefined) return;
-  // Keys that were added to another index do not count.
+  // Progress in an index that was replaced since does not count.
   if (asked.generation !== marker.generation) {
     const restarted = { ...asked, generation: marker.generation, doneTo: '0', to: marker.indexedTo };
-    if (!(await noteRebuild(options, shard, asked, restarted))) return;
+    if (!(await writeRebuild(options, shard, asked, restarted))) return;
     asked = restarted;
   }
   const steps = await stepsOf(clickhouse, shard, asked.doneTo, asked.to);
-  // From here on: looking for the steps alone may take longer than that.
+  // Measured from here: computing the steps alone may take longer than that.
   const untilMs = performance.now() + keyIndex.rebuildMsMax;
   for (const step of steps) {
-    // Keys that are stored meanwhile must not wait until it is done: the next call goes on here.
+    // Keys that are stored meanwhile must not wait for the whole rebuild: the next call continues here.
     if (performance.now() > untilMs) return;
     await keepTurn();
     await addStep(clickhouse, shard, asked.doneTo, step);
     crash('keys_added');
     const further: Rebuild = { ...asked, doneTo: step };
-    if (!(await noteRebuild(options, shard, asked, further))) return;
+    if (!(await writeRebuild(options, shard, asked, further))) return;
     asked = further;
     log.info({ shard, done_to: step, to: asked.to }, 'the index of keys is rebuilt');
   }
   const rebuilt = { indexedTo: marker.indexedTo, generation: generationAbove(marker.generation) };
   await mark(clickhouse, shard, rebuilt, marker.generation);
   crash('keys_marked');
-  await noteIndexed(options, shard, rebuilt);
-  await noteRebuild(options, shard, asked, undefined);
+  await recordIndexed(options, shard, rebuilt);
+  await writeRebuild(options, shard, asked, undefined);
 }
 
 async function readRebuild({ redis }: IndexOptions, shard: number): Promise<Rebuild | undefined> {
   return rebuildOf(await redis.hget(shardKeys.state(shard), 'keys_rebuild'));
 }
 
-/** Settles with whether it was noted: not if another process has noted something meanwhile. */
-async function noteRebuild(
+/** Settles with whether it was written: not if another process has changed the rebuild meanwhile. */
+async function writeRebuild(
   { redis, epoch }: IndexOptions,
   shard: number,
-  noted: Rebuild,
+  current: Rebuild,
   next: Rebuild | undefined,
 ): Promise<boolean> {
-  const args = [epoch, rebuildText(noted), next === undefined ? '' : rebuildText(next)];
+  const args = [epoch, rebuildText(current), next === undefined ? '' : rebuildText(next)];
   return (await runScript(redis, scripts.noteRebuild, [shardKeys.state(shard)], args)) === 1;
 }
 
-async function noteIndexed(
+async function recordIndexed(
   { redis, epoch, crash }: IndexOptions,
   shard: number,
   marker: Marker,

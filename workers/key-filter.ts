@@ -1,9 +1,9 @@
-// A Bloom filter of a shard's keys in the worker's memory. It rules out at once nearly all keys that are not in the index. The
-// rest is looked up in ClickHouse, and so is everything while the filter is loaded. To ask ClickHouse about every new key takes
+// A Bloom filter of a shard's keys in the worker's memory. It immediately rules out nearly all keys that are not in the index. The
+// rest is looked up in ClickHouse, and so is every key while the filter is loading. Asking ClickHouse about every new key takes
 // twice as much CPU at 100 million keys as at 10 million; the filter does not.
 //
-// It may hold more keys than the index, never fewer: an index gets keys by segment and never loses any. A restored or rebuilt
-// index may have others below its marker; it is of another generation, and the filter is loaded again.
+// The filter may hold more keys than the index, never fewer: an index gets keys segment by segment and never loses any. A restored or
+// rebuilt index may have other keys below its marker; it has another generation, for which the filter is loaded again.
 
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { countKeysOf, readKeyHashes, readMarkers } from '../src/clickhouse/key-index.js';
@@ -12,16 +12,16 @@ import { describeError, type Log } from '../src/log.js';
 import { keysUnfiltered } from '../src/metrics.js';
 import { keyIndex } from '../src/tuning.js';
 
-/** What Redis said when the segment was read: keys of segments up to a number may be forgotten; the generation of their index. */
+/** What Redis said when the segment was read: up to which segment it may have forgotten keys, and the generation of their index. */
 export type Forgotten = { readonly to: bigint; readonly generation: string | null };
 
 export type KeyFilter = {
   /**
-   * Which of the keys may be in the index. These are all keys as long as the filter does not reach as far as keys were forgotten,
-   * or is of another generation; it then loads what it lacks.
+   * Which of the keys may be in the index: all of them while the filter lacks forgotten keys or has another generation; it then
+   * starts to load what it lacks.
    */
   candidates(keys: RowKeys, forgotten: Forgotten): RowKeys;
-  /** Settles when it has loaded what it was loading. */
+  /** Settles when a running load has ended. */
   loaded(): Promise<void>;
 };
 
@@ -48,7 +48,7 @@ export function createKeyFilter(
     let keys = await countKeysOf(clickhouse, shard, from, to);
     if (!isSame || (count + keys > bits.keysMax && bits.canGrow)) {
       if (from > 0n) keys = await countKeysOf(clickhouse, shard, 0n, to);
-      // It may not be used before it is loaded.
+      // The filter must not be used until it is loaded.
       generation = undefined;
       from = 0n;
       count = 0;
@@ -69,7 +69,7 @@ export function createKeyFilter(
       if (generation === undefined || generation !== forgotten.generation || loadedTo < forgotten.to) {
         loading ??= load()
           .catch((error: unknown) =>
-            log.warn({ shard, error: describeError(error) }, 'the filter of keys fails'),
+            log.warn({ shard, error: describeError(error) }, 'loading the filter of keys failed'),
           )
           .finally(() => {
             loading = undefined;
@@ -125,7 +125,7 @@ function createBits(keys: number, shards: number) {
 }
 
 const blockBytes = 32;
-/** Odd numbers, by which the bits of the words differ. @see https://github.com/apache/parquet-format/blob/master/BloomFilter.md */
+/** Odd multipliers, which give each word other bits. @see https://github.com/apache/parquet-format/blob/master/BloomFilter.md */
 const salts = [
   0x47b6137b, 0x44974d91, 0x8824ad5b, 0xa2b7289d, 0x705495c7, 0x2df1424b, 0x9efc4947, 0x5c6bfb31,
 ];

@@ -1,5 +1,5 @@
-// Rows whose key an earlier segment has. Redis had forgotten the key when it accepted them, so the worker asks the index
-// before it inserts them. While no key was ever forgotten, it asks nothing and does not read the rows.
+// Late repeats: rows whose key an earlier segment has. Redis had forgotten the key when it accepted them, so the worker asks the
+// index before it inserts them. As long as no key was ever forgotten, it asks nothing and does not read the rows.
 
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { lookUpKeys } from '../src/clickhouse/key-look-up.js';
@@ -17,17 +17,17 @@ type Options = {
   readonly keyFilter?: KeyFilter;
 };
 
-/** The index does not reach as far as keys were forgotten. It is being rebuilt; store the segment later. */
+/** The index lacks some of the forgotten keys. It is being rebuilt; store the segment later. */
 export class KeyIndexIncomplete extends Error {
   constructor() {
-    super('the index of keys lacks keys that Redis has forgotten; it is being made');
+    super('the index of keys lacks keys that Redis has forgotten; it is being completed');
   }
 }
 
 export type Checked = {
   /** The segment's bytes without repeats. */
   readonly bytes: Buffer;
-  /** How many records they are. */
+  /** The number of repeated records. */
   readonly repeats: number;
   /** Their number by environment. */
   readonly repeatsOf: ReadonlyMap<string, number>;
@@ -36,8 +36,8 @@ export type Checked = {
 const noRepeats = { repeats: 0, repeatsOf: new Map<string, number>() } as const;
 
 /**
- * Takes out of a segment's bytes the rows whose key another segment stored. Every call for a segment takes out the same: a
- * key that the segment owns itself stays. Rejects with KeyIndexIncomplete if the index cannot tell.
+ * Removes from a segment's bytes the rows whose key another segment stored. Every call for a segment removes the same rows: rows
+ * whose key the segment itself owns stay. Rejects with KeyIndexIncomplete if the index cannot tell.
  */
 export async function withoutLateRepeats(
   { clickhouse, shard, keyFilter }: Options,
@@ -58,7 +58,7 @@ export async function withoutLateRepeats(
     throw error;
   });
   const own = BigInt(segment.number);
-  // Keys of later segments do not matter: a segment that waits since before keys were forgotten holds up the index.
+  // Keys of later segments do not matter. The index ends before the oldest waiting segment, so it need only reach up to this one.
   if (indexedTo < forgotten.to && indexedTo < own - 1n) {
     observe('incomplete');
     throw new KeyIndexIncomplete();
@@ -71,7 +71,7 @@ export async function withoutLateRepeats(
     if (owner !== undefined && owner !== own) repeats.add(row);
   }
   if (repeats.size === 0) return { bytes, ...noRepeats };
-  // The key of a skipped record counts nowhere: it is of no environment.
+  // A skipped record's key row is not counted: it belongs to no environment.
   const repeatsOf = countByEnvironment(bytes, repeats);
   const counted = [...repeatsOf.values()].reduce((sum, count) => sum + count, 0);
   return { bytes: withoutRows(bytes, repeats), repeats: counted, repeatsOf };

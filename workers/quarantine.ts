@@ -1,6 +1,6 @@
-// Poison rows: finds the rows of a segment that ClickHouse refuses for their data, keeps them in the table failed_events
-// with the error (`failed-row.ts`), and takes them out of the segment. To find them it has ClickHouse parse halves without
-// storing anything, so the segment keeps one insert and one token.
+// Poison rows: finds the rows of a segment that ClickHouse refuses because of their data, stores them in the table failed_events
+// with the error (`failed-row.ts`), and removes them from the segment. To find them it lets ClickHouse parse halves without storing
+// anything, so the segment still has one insert and one token.
 
 import { createHash } from 'node:crypto';
 import { type ClickHouseClient, classifyFault, codeOfFault } from '../src/clickhouse/client.js';
@@ -25,7 +25,7 @@ import { runScript, scripts } from '../src/redis/scripts.js';
 import { type BadRow, failedRowOf } from './failed-row.js';
 import { beginMarkerCheck } from './marker-check.js';
 
-// A counter that appears only with its first count shows no rise then, so an alert on a rise would miss the first rows.
+// Every counter starts at 0: if it appeared only with its first count, an alert on its increase would miss the first rows.
 for (const table of tables) rowsQuarantined.inc({ table }, 0);
 
 type QuarantineOptions = {
@@ -37,16 +37,16 @@ type QuarantineOptions = {
 };
 
 type Rows = {
-  /** The segment's bytes without repeats: a repeat must not be kept as a failed row, which is stored when it is retried. */
+  /** The segment's bytes without repeats: a repeat must not become a failed row, since a retry would store it. */
   readonly bytes: Buffer;
-  /** The length of the bytes as they are in Redis, and how many repeats were left out. */
+  /** The length of the bytes in Redis, and how many repeats were left out. */
   readonly lengthRead: number;
   readonly repeats: number;
 };
 
 /**
- * Settles when the segment in Redis holds only rows that ClickHouse can parse, or is no longer outstanding. Rejects with
- * `cause` when ClickHouse refuses the marker row too: then the schema is at fault, not the data, and nothing is taken out.
+ * Settles when the segment in Redis holds only rows that ClickHouse can parse, or is no longer outstanding. Rejects with `cause` when
+ * ClickHouse refuses the marker row too: then the schema is at fault, not the data, and no rows are removed.
  */
 export async function quarantine(
   options: QuarantineOptions,
@@ -77,13 +77,13 @@ export async function quarantine(
     [memberOf(segment), lengthRead, remaining, bad.length + repeats],
   );
   crash('bad_rows_taken_out');
-  // If another worker did it, it has counted them.
+  // If another worker removed the rows, that worker has counted them.
   if (Number(taken) === 0) return;
   rowsQuarantined.inc({ table: tableOf(segment.table) }, bad.length);
   log.error({ segment, rows: bad.length, error: describeError(cause) }, 'rows were put into failed_events');
 }
 
-/** Halves the rows until single rows are refused: about 2 · bad · log2(rows) parses. */
+/** Halves the rows until the refused ones stand alone: about 2 · bad · log2(rows) parses. */
 async function findBadRows(
   clickhouse: ClickHouseClient,
   table: TableVersion,
@@ -107,8 +107,8 @@ async function findBadRows(
 const tokensMax = 5;
 
 /**
- * Keeps the bad rows once, even if others do it at the same time, and however late an insert arrives. `gone`: the segment
- * is no longer outstanding, so another worker kept them, and a deletion may have removed them since.
+ * Stores the bad rows exactly once, even if other workers do it at the same time, and however late an insert arrives. `gone`: the
+ * segment is no longer outstanding, so another worker stored them, and a deletion may have removed them since.
  */
 async function keepFailed(
   { redis, clickhouse, shard, log }: QuarantineOptions,
@@ -138,12 +138,12 @@ async function keepFailed(
     if (await isInsertRunning(clickhouse, segment))
       throw new Error('another insert of this segment is running');
     if (await isKept(clickhouse, segment, mark, true)) return 'kept';
-    log.warn({ segment, burnt: burnt + 1 }, 'token of failed rows is burnt');
+    log.warn({ segment, burnt: burnt + 1 }, 'a token of failed rows is burnt');
   }
-  throw new Error('the rows that ClickHouse refuses could not be kept');
+  throw new Error('the rows that ClickHouse refuses could not be stored in failed_events');
 }
 
-/** A name for these rows of this segment: the same in every worker that finds them, and different for other rows. */
+/** A name for these rows of this segment: every worker computes the same name, and other rows have another. */
 function markOf(segment: SegmentName, bad: readonly BadRow[]): string {
   const content = createHash('sha256');
   for (const { line, row } of bad) content.update(`${line} `).update(row);
@@ -151,9 +151,8 @@ function markOf(segment: SegmentName, bad: readonly BadRow[]): string {
 }
 
 /**
- * The marker of one insert of failed rows. Like the marker of a segment, it proves that the rows were kept, even if they
- * were deleted since, and it keeps their part from becoming empty, which would erase the part's token. No failed row has
- * an empty table_name.
+ * The marker of one insert of failed rows. Like a segment's marker, it proves that the rows were stored, even if they were deleted
+ * since. It also keeps their part from becoming empty, which would erase the part's token. Only markers have an empty table_name.
  */
 function markerOf(segment: SegmentName, mark: string) {
   return { table_name: '', segment: segment.number, line: 0, app_id: '', identity: '', row: mark };

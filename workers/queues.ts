@@ -1,5 +1,5 @@
-// The BullMQ queues of a shard: names, options, and the job of a segment. Jobs are derived from the set of outstanding
-// segments and can be lost without harm; their options only decide how soon the work is done.
+// The BullMQ queues: names, options, and the job of a segment. Jobs are derived from the set of outstanding segments and can be lost
+// without harm; their options only decide how soon the work is done.
 
 import type { Config } from '../src/config.js';
 import { describeError } from '../src/log.js';
@@ -17,17 +17,17 @@ import { lockChecksEveryMsMax } from '../src/tuning.js';
 
 export const storeQueueName = 'store';
 
-/** A tick seals what is old enough and makes the jobs. Each worker looks this often whether it is its turn. */
+/** A tick seals what is old enough and makes the jobs. Each worker tries this often to get the lease for it. */
 export const tickEveryMs = 250;
-/** How long a turn to tick lasts: less than the time between two looks, so that one worker alone gets it at every look. */
+/** How long a lease for ticks lasts: less than the time between two tries, so that a single worker gets it every time. */
 export const tickTurnMs = 200;
-/** How long ticks rest after one that found an emptied Redis: each of them says so in the log. */
+/** How long ticks pause after one that found an emptied Redis, since each of them logs that. */
 export const tickRestMs = 1_000;
-/** How long a tick is remembered, for everything that asks whether ticks go on. */
+/** How long a tick is remembered, for everything that checks whether ticks are still running. */
 const tickRememberedMs = 2_000;
 /** A worker checks this often whether deletions are pending, which costs one command. */
 export const deletionsCheckedEveryMs = 100;
-/** How long it rests while all of them wait for ClickHouse servers. */
+/** How long that check pauses while all of them wait for ClickHouse servers. */
 export const serversAwaitedMs = 1_000;
 
 const retryMsMin = 200;
@@ -63,7 +63,7 @@ export const storeJobOptions: JobsOptions = {
   stackTraceLimit: 1,
 };
 
-/** The same id for the same segment, so that adding its job again changes nothing. Without a colon, which BullMQ refuses. */
+/** The same segment always has the same id, so that adding its job again changes nothing. BullMQ does not allow colons in it. */
 export function storeJobId(segment: Segment): string {
   return `segment-${segment.table}-${segment.number}`;
 }
@@ -72,7 +72,7 @@ export function openQueue(name: string, shard: number, connection: ConnectionOpt
   return new Queue(name, queueOptions(shard, connection));
 }
 
-/** Why a job failed, as BullMQ may write it into Redis: what may be logged of the error, without its trace. */
+/** The error of a failed job as BullMQ may write it into Redis: only what may be logged, without a stack trace. */
 class JobFailed extends Error {
   readonly code: string;
 
@@ -84,7 +84,7 @@ class JobFailed extends Error {
   }
 }
 
-/** The work of a job, whose errors go into Redis. ClickHouse's errors would quote the data that it refused. */
+/** Wraps the work of a job. Its errors go into Redis, and ClickHouse's errors would quote the data that it refused. */
 export function asJob<Arguments extends unknown[]>(
   work: (...args: Arguments) => Promise<unknown>,
 ): (...args: Arguments) => Promise<void> {
@@ -92,7 +92,7 @@ export function asJob<Arguments extends unknown[]>(
     try {
       await work(...args);
     } catch (error) {
-      // It says that the job waits, which is not a failure.
+      // This error says that the job waits, which is not a failure.
       if (error instanceof DelayedError) throw error;
       throw new JobFailed(error);
     }
@@ -111,13 +111,13 @@ export function openRegistryQueue(name: string, connection: ConnectionOptions): 
   return new Queue(name, { ...queueOptions(0, connection), prefix: '{registry}' });
 }
 
-/** Longer than any job of storing or deleting waits. */
+/** Longer than any delay of a store or deletion job. */
 const jobDelayMsMax = 2 * retryMsMax;
 
 /**
- * Ends what would last for hours because of a wrong clock. One is the delay of a job, which BullMQ computes from the clock of
- * the worker on which it failed. After Redis's clock was ahead, there are also the locks of killed workers and the pause until
- * the next check for stalled jobs. Living workers renew their locks as usual.
+ * Ends what a wrong clock would prolong for hours: the delay of a job, which BullMQ computes from the clock of the worker on which
+ * it failed; and, after Redis's clock was ahead, the locks of killed workers and the pause until the next check for stalled jobs.
+ * Living workers renew their locks as usual.
  */
 export async function undoEffectsOfWrongClocks(
   redis: Redis,
@@ -137,7 +137,7 @@ export async function undoEffectsOfWrongClocks(
   for (const id of ids) await (await queue.getJob(id))?.promote().catch(() => undefined);
 }
 
-/** Notes that the ticks of a shard run. */
-export async function noteTick(redis: Redis, shard: number): Promise<void> {
+/** Records that the ticks of a shard are running. */
+export async function recordTick(redis: Redis, shard: number): Promise<void> {
   await redis.set(shardKeys.ticked(shard), '1', 'PX', tickRememberedMs);
 }

@@ -1,8 +1,8 @@
-// Retention: a few times a day one worker masks expired rows, in all environments together, with one mutation per table. The passes
-// for deletions erase them (erase.ts). It drops whole partitions if everything in them has expired: their markers would stay, one for
-// each segment there has ever been. It does not begin beside a round of deletions, a restore or a retry of
-// failed rows. If a round begins meanwhile, it ends with the statement that runs. Each step may be repeated; a run that is cut
-// off is repeated as a whole. Accounts with pending deletion requests wait, without delaying other accounts.
+// Retention: a few times a day one worker masks the expired rows of all environments, with one mutation per table. The passes for
+// deletions erase them (erase.ts). Partitions in which everything has expired are dropped: otherwise their markers would stay, one
+// for each segment ever stored. A run does not start during a round of deletions, a restore or a retry of failed rows. If a
+// deletion round starts meanwhile, the run ends after its current statement. Each step may be repeated; an interrupted run is
+// repeated as a whole. Accounts with pending deletion requests wait, without delaying other accounts.
 
 import { randomBytes } from 'node:crypto';
 import { readRow } from '../src/clickhouse/answers.js';
@@ -14,12 +14,12 @@ import { reachableServers, serversOf } from '../src/clickhouse/servers.js';
 import { refuseSegments } from '../src/clickhouse/shard-limits.js';
 import { isInsertRunning } from '../src/clickhouse/store.js';
 import { storedTable } from '../src/clickhouse/tables.js';
-import { noteTaken } from '../src/clickhouse/taken-records.js';
+import { recordTaken } from '../src/clickhouse/taken-records.js';
 import { takeFences, untilStored } from '../src/privacy/deletion/fences.js';
 import { untilNoRetryRuns, withMaintenanceLock } from '../src/privacy/deletion/maintenance-lock.js';
 import { readDeletions, readPendingMembers } from '../src/privacy/deletion/request.js';
 import { type UserTable, userTables } from '../src/privacy/deletion/user-tables.js';
-import { noteDue } from '../src/privacy/retention/due.js';
+import { recordDue } from '../src/privacy/retention/due.js';
 import {
   countExpired,
   dropPartition,
@@ -49,10 +49,10 @@ export type RetentionContext = Pick<
 
 const storedTimes = { msMax: retentionRuns.storedMsMax };
 
-/** Reading the registry is too much for every second. */
+/** Not every second, since each check reads the registry. */
 export const retentionCheckedEveryMs = 60_000;
 
-/** To be called again and again; makes a run a few times a day. */
+/** Call it periodically; it makes a run a few times a day. */
 export async function expireRowsIfDue(context: RetentionContext): Promise<void> {
   const { redis } = context;
   const { environments } = await readRegistry(redis);
@@ -63,7 +63,7 @@ export async function expireRowsIfDue(context: RetentionContext): Promise<void> 
   if (!(await takeTurn(redis, registryKeys.retentionRun, retentionRuns.everyMs))) return;
   let outcome: 'done' | 'busy' | 'failed' = 'failed';
   try {
-    await noteDue(redis);
+    await recordDue(redis);
     outcome = await expireRows(context, await earliestClock(context));
   } finally {
     if (outcome === 'done') await redis.del(registryKeys.retentionDue);
@@ -71,7 +71,7 @@ export async function expireRowsIfDue(context: RetentionContext): Promise<void> 
   }
 }
 
-/** A clock that is ahead must not delete what is not over yet, so the slower of the two clocks counts. */
+/** A clock that is ahead must not delete what has not expired yet, so the slowest of all clocks counts. */
 export async function earliestClock({
   redis,
   clickhouse,
@@ -81,7 +81,7 @@ export async function earliestClock({
   return Math.min(Date.now(), Number(seconds) * 1000, ...clocks.flatMap((ms) => ms ?? []));
 }
 
-/** Undefined if a server of several is away, from which nothing is deleted then. */
+/** Undefined if one of several servers is unreachable: nothing is deleted on it then. */
 async function readClock(clickhouse: ClickHouseClient, _: number, all: readonly unknown[]) {
   try {
     const { now } = await readRow<{ now: number }>(clickhouse, {
@@ -94,7 +94,7 @@ async function readClock(clickhouse: ClickHouseClient, _: number, all: readonly 
   }
 }
 
-/** Why something is left for another run. */
+/** Why some rows are left for another run. */
 type Reason =
   | 'deletions, a retry of failed rows or a restore have the tables'
   | 'a round of deletions took over'
@@ -108,9 +108,7 @@ function waits({ log }: RetentionContext, reason: Reason, more: object = {}): 'b
   return 'busy';
 }
 
-/**
- * Deletes what has expired at a given time. Settles with `busy` if something is left for another run; the log says why.
- */
+/** Deletes what has expired at a given time. Settles with `busy` if some rows are left for another run; the log says why. */
 export async function expireRows(context: RetentionContext, nowMs: number): Promise<'done' | 'busy'> {
   const { redis } = context;
   const { environments } = await readLoadedRegistry(redis);
@@ -121,42 +119,38 @@ export async function expireRows(context: RetentionContext, nowMs: number): Prom
       return waits(context, 'a backup is being restored');
     await assertCurrent(redis, context.clickhouse);
     const fences = await takeFences(context);
-    const ofServers: ('done' | 'busy')[] = [];
+    const outcomes: ('done' | 'busy')[] = [];
     for (const part of await partsOf(context, retaining)) {
-      if (part === 'away')
-        ofServers.push(waits(context, 'a ClickHouse server is away, or a shard is being moved'));
-      else
-        ofServers.push(
-          await expireOn(
-            { ...context, home: context.clickhouse, clickhouse: part.client, isHeld },
-            part,
-            nowMs,
-            fences,
-          ).catch(async (error: unknown): Promise<'busy'> => {
-            // A round has taken over and dropped the run's tables.
-            if (!(await isHeld())) return waits(context, 'a round of deletions took over');
-            throw error;
-          }),
-        );
+      if (part === 'away') {
+        outcomes.push(waits(context, 'a ClickHouse server is away, or a shard is being moved'));
+        continue;
+      }
+      const run = { ...context, primary: context.clickhouse, clickhouse: part.client, isHeld };
+      const outcome = expireOn(run, part, nowMs, fences).catch(async (error: unknown): Promise<'busy'> => {
+        // A round has taken over and dropped the run's tables.
+        if (!(await isHeld())) return waits(context, 'a round of deletions took over');
+        throw error;
+      });
+      outcomes.push(await outcome);
     }
-    return ofServers.includes('busy') ? 'busy' : 'done';
+    return outcomes.includes('busy') ? 'busy' : 'done';
   });
   if (done !== 'locked') return done;
   return waits(context, 'deletions, a retry of failed rows or a restore have the tables');
 }
 
 /** On one server, until another worker takes over. */
-type Run = RetentionContext & Pick<Lease, 'isHeld'> & { readonly home: ClickHouseClient };
+type Run = RetentionContext & Pick<Lease, 'isHeld'> & { readonly primary: ClickHouseClient };
 
 /** The environments of one server. */
 type Part = {
   readonly client: ClickHouseClient;
   readonly environments: readonly Environment[];
-  /** The shards that are there when the run begins. */
+  /** The shards that the server has when the run begins. */
   readonly ownShards: ReadonlySet<number>;
 };
 
-/** The environments by the server that has their rows; `away` if it does not answer, is not named, or their shard moves. */
+/** The environments by the server that has their rows; `away` if it is unreachable or unknown, or their shard is being moved. */
 async function partsOf(
   { redis, clickhouse, shards }: RetentionContext,
   environments: readonly Environment[],
@@ -164,14 +158,15 @@ async function partsOf(
   const servers = serversOf(clickhouse);
   const numbers = Array.from({ length: shards }, (_, shard) => shard);
   await refreshShardTable(redis, servers);
-  const there = await reachableServers(servers);
+  const reachable = await reachableServers(servers);
   const parts: (Part | 'away')[] = [];
   for (const [number, client] of servers.all.entries()) {
     const ownShards = new Set(
       numbers.filter((shard) => servers.numberOf(shard) === number && !servers.isMoving(shard)),
     );
     const here = environments.filter(({ app_id }) => ownShards.has(shardOf(app_id, shards)));
-    if (here.length > 0) parts.push(there.has(number) ? { client, environments: here, ownShards } : 'away');
+    if (here.length > 0)
+      parts.push(reachable.has(number) ? { client, environments: here, ownShards } : 'away');
   }
   if (numbers.some((shard) => servers.isMoving(shard) || !servers.isNamed(shard))) parts.push('away');
   return parts;
@@ -185,7 +180,7 @@ async function expireOn(
   fences: readonly string[],
 ): Promise<'done' | 'busy'> {
   const { clickhouse, crash, log, isHeld } = context;
-  // An event that was accepted and is not stored yet keeps its user.
+  // A user with an event that was accepted but is not stored yet has not expired.
   if (!(await untilStored(context, fences, ownShards, storedTimes)))
     return waits(context, 'not everything that was accepted is stored');
   await endRuns(clickhouse);
@@ -197,21 +192,21 @@ async function expireOn(
   );
   crash('expired_users_found');
   const daysOf = new Map(environments.map(({ app_id, retain_days: days }) => [app_id, days]));
-  // Whoever has to wait for one table waits for all that follow: what identifies a user goes last.
+  // An account that waits for one table waits for all later ones: the table that identifies users comes last.
   const waiting = new Set<string>();
-  for (const place of userTables) {
+  for (const table of userTables) {
     const { pending, counted } = await accountsThatDelete(context);
     for (const { account_id } of environments) if (pending.has(account_id)) waiting.add(account_id);
-    const heldUp = place === events ? counted : waiting;
+    const heldUp = table === events ? counted : waiting;
     const retained = retainedOf(
       environments.filter(({ account_id }) => !heldUp.has(account_id)),
       nowMs,
     );
     if (retained.length === 0) continue;
-    const rows = await expirePlace(context, { place, retained, users, fences });
+    const rows = await expireTable(context, { table, retained, users, fences });
     for (const [appId, count] of rows)
       log.info(
-        { environment: appId, retainDays: daysOf.get(appId), table: place, rows: count },
+        { environment: appId, retainDays: daysOf.get(appId), table, rows: count },
         'expired rows were deleted',
       );
   }
@@ -222,10 +217,10 @@ async function expireOn(
 }
 
 /**
- * The accounts with pending requests, and those with a request whose rows were counted. A pending request reaches the users who
- * were merged when it was submitted, so what identifies and describes users has to stay. What is counted has to be deleted by
- * the request itself, since its certificate says so. To be called after the users were found, and before each table: a request that is
- * submitted later does not reach who returns while the table's rows are removed.
+ * The accounts with pending requests, and those with a request whose rows were counted. A pending request deletes the users as merged
+ * when it was submitted, so what identifies and describes users has to stay. Counted rows must be deleted by the request itself, since
+ * its certificate states their number. Call it after the users were found, and before each table: a request that is submitted later
+ * does not include users who return while the table's rows are removed.
  */
 async function accountsThatDelete({ redis, epoch }: RetentionContext) {
   const members = await readPendingMembers(redis, epoch);
@@ -244,7 +239,7 @@ async function accountsThatDelete({ redis, epoch }: RetentionContext) {
 
 /** What a run deletes from one table. */
 type Step = {
-  readonly place: UserTable;
+  readonly table: UserTable;
   readonly retained: readonly Retained[];
   readonly users: ExpiredUsers;
   readonly fences: readonly string[];
@@ -254,47 +249,47 @@ const events = storedTable('events');
 const identifications = storedTable('user_identities');
 
 /** Deletes the expired rows of a table. Settles with their number by environment. */
-async function expirePlace(
+async function expireTable(
   context: Run,
-  { place, retained, users, fences }: Step,
+  { table, retained, users, fences }: Step,
 ): Promise<ReadonlyMap<string, number>> {
   const { clickhouse, crash, isHeld } = context;
-  const predicate = expiredPredicate(place, retained, users);
-  const rows = await countExpired(clickhouse, place, predicate);
+  const predicate = expiredPredicate(table, retained, users);
+  const rows = await countExpired(clickhouse, table, predicate);
   if (rows.size === 0) return rows;
   if (!(await isHeld())) return new Map();
-  // Of events all go that were accepted before a time: that time says as much as a list of them.
-  if (place === events) await writeExpired(context.home, retained);
-  // A late DROP names no table of the run, so it would take identifications that a later deletion needs.
-  if (place !== 'failed_events' && place !== identifications)
-    await dropWholePartitions(context, place, predicate, fences);
-  const left = await countExpired(clickhouse, place, predicate);
+  // All events that were accepted before a time expire: the ledger needs only that time, not a list of them.
+  if (table === events) await writeExpired(context.primary, retained);
+  // A DROP that runs late does not fail with the run's tables, so it could remove identifications that a later deletion needs.
+  if (table !== 'failed_events' && table !== identifications)
+    await dropWholePartitions(context, table, predicate, fences);
+  const left = await countExpired(clickhouse, table, predicate);
   if (left.size === 0) return rows;
-  // A repeat of what is deleted must stay out, but after this its row no longer shows that it is one.
-  await indexKeysOf(clickhouse, place, predicate);
-  if (place !== events) await noteTaken(clickhouse, place, predicate, 'expired');
+  // A repeat of a deleted record must stay out, and from now on only the index identifies it.
+  await indexKeysOf(clickhouse, table, predicate);
+  if (table !== events) await recordTaken(clickhouse, table, predicate, 'expired');
   crash('expired_keys_kept');
-  if (!(await isHeld())) return without(rows, left);
-  await maskRows(clickhouse, place, predicate, users.mark);
+  if (!(await isHeld())) return subtract(rows, left);
+  await maskRows(clickhouse, table, predicate, users.mark);
   crash('place_expired');
   return rows;
 }
 
-/** Writes into the ledger from when on events of these environments are there. */
-function writeExpired(home: ClickHouseClient, retained: readonly Retained[]): Promise<void> {
+/** Writes into the ledger up to which minute events of these environments have expired. */
+function writeExpired(primary: ClickHouseClient, retained: readonly Retained[]): Promise<void> {
   const row = { kind: 'events', term: 'expired_to', detail: '', records: 1 };
   return writeLedger(
-    home,
+    primary,
     retained.flatMap(({ appIds, cutoffMs }) =>
       appIds.map((app_id) => ({ ...row, app_id, minute: Math.floor(cutoffMs / 60_000) + aheadMinutes })),
     ),
   );
 }
 
-/** A segment's number may be ahead of when its records were accepted: after a loss or take-over of Redis numbers are skipped. */
+/** A segment's number may be later than the acceptance of its records: numbers are skipped after a loss or take-over of Redis. */
 const aheadMinutes = 10;
 
-function without(
+function subtract(
   rows: ReadonlyMap<string, number>,
   left: ReadonlyMap<string, number>,
 ): ReadonlyMap<string, number> {
@@ -310,27 +305,27 @@ function least(fences: readonly string[]): string {
 }
 
 /**
- * Drops the partitions in which only markers would be left. That erases the tokens of their segments. So ClickHouse first gets
- * a constraint that refuses these segments: a worker that was paused must not bring the rows back.
+ * Drops the partitions in which only markers would be left. That also erases the tokens of their segments, so ClickHouse first gets a
+ * constraint that refuses these segments: otherwise a worker that was paused could bring the rows back.
  */
 async function dropWholePartitions(
   { clickhouse, crash, log, isHeld }: Run,
-  place: UserTable,
+  table: UserTable,
   predicate: string,
   fences: readonly string[],
 ): Promise<void> {
-  const find = () => findWholePartitions(clickhouse, place, predicate, least(fences));
+  const find = () => findWholePartitions(clickhouse, table, predicate, least(fences));
   if ((await find()).length === 0) return;
   for (const [shard, fence] of fences.entries()) await refuseSegments(clickhouse, shard, fence);
-  // ClickHouse does not refuse inserts that it had begun before.
+  // The constraint does not stop inserts that are already running.
   if (!(await untilTrue(async () => !(await isInsertRunning(clickhouse)), storedTimes))) return;
   for (const partition of await find()) {
-    await indexKeysOf(clickhouse, place, inPartition(partition));
-    if (place !== events) await noteTaken(clickhouse, place, inPartition(partition), 'expired');
+    await indexKeysOf(clickhouse, table, inPartition(partition));
+    if (table !== events) await recordTaken(clickhouse, table, inPartition(partition), 'expired');
     crash('expired_keys_kept');
     if (!(await isHeld())) return;
-    await dropPartition(clickhouse, place, partition);
+    await dropPartition(clickhouse, table, partition);
     crash('partition_dropped');
-    log.info({ table: place, partition }, 'an expired partition was dropped');
+    log.info({ table, partition }, 'an expired partition was dropped');
   }
 }

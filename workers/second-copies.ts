@@ -1,5 +1,5 @@
-// Writes the second copies of the registry, of deletion requests and of suppressions to ClickHouse, moves the audit log there,
-// and removes names of users that are no longer needed.
+// Copies the registry, deletion requests and suppressions to ClickHouse, moves the audit log there, and removes users' names that
+// are no longer needed.
 
 import { reachableServers, serversOf } from '../src/clickhouse/servers.js';
 import { userExports } from '../src/contract/limits.js';
@@ -19,10 +19,10 @@ import { strayPreviewMsMin } from '../src/tuning.js';
 import type { WorkerContext } from './context.js';
 
 const strayTargetsEveryMs = 30_000;
-/** Every download has ended by then. If its tables still exist, its process was killed before it could drop them. */
+/** Longer than any download lasts. Tables older than this were left by a process that was killed. */
 const strayExportSecondsMin = Math.ceil((2 * userExports.downloadMsMax) / 1_000);
 
-/** Copies what has changed since the last call. To be called once a second; several workers may do it at once. */
+/** Copies what has changed since the last call. Call it once a second; several workers may do it at once. */
 export async function writeSecondCopies(context: WorkerContext): Promise<void> {
   const { redis, clickhouse, crash } = context;
   const copies = [
@@ -36,18 +36,18 @@ export async function writeSecondCopies(context: WorkerContext): Promise<void> {
     },
     () => purgeStrays(context),
   ];
-  // What cannot be copied must not hold up the others.
+  // A copy that fails must not hold up the others.
   const errors: unknown[] = [];
   for (const copy of copies) await copy().catch((error: unknown) => errors.push(error));
   if (errors.length > 0) throw errors[0];
 }
 
-/** Twice a minute removes what stopped processes left: targets of complete requests, and tables of previews and downloads. */
+/** Twice a minute, removes what killed processes left: targets of complete requests, and tables of previews and downloads. */
 async function purgeStrays({ redis, clickhouse, epoch }: WorkerContext): Promise<void> {
   if (!(await takeTurn(redis, registryKeys.strayTargets, strayTargetsEveryMs))) return;
   const servers = serversOf(clickhouse);
-  const there = await reachableServers(servers);
-  for (const client of servers.all.filter((_, number) => there.has(number))) {
+  const reachable = await reachableServers(servers);
+  for (const client of servers.all.filter((_, number) => reachable.has(number))) {
     await dropStrayPreviews(client, strayPreviewMsMin / 1_000);
     await dropExportTables(client, [exportPrefix()], strayExportSecondsMin);
   }

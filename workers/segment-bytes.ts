@@ -21,11 +21,11 @@ export async function rowsOfStored(stored: Buffer): Promise<Buffer> {
   const end = stored.indexOf(colon);
   const length = Number(stored.toString('latin1', 1, end));
   const rows = await decompress(stored.subarray(end + 1), { maxOutputLength: length });
-  if (rows.length !== length) throw new Error('a compressed segment does not have the length that it names');
+  if (rows.length !== length) throw new Error('a compressed segment has another length than it states');
   return rows;
 }
 
-/** Typical rows shrink to a fourth with idempotency keys and to a ninth without, for 4 to 6 ns per byte. */
+/** Typical rows shrink to a quarter with idempotency keys and to a ninth without, at 4 to 6 ns per byte. */
 export async function compressRows(rows: Buffer): Promise<Buffer> {
   const params = { [constants.BROTLI_PARAM_QUALITY]: 1, [constants.BROTLI_PARAM_SIZE_HINT]: rows.length };
   const brotli = await compress(rows, { params });

@@ -1,5 +1,5 @@
-// What a worker does for one shard: its ticks, its store jobs, and its upkeep. Workers take turns at ticks, so a killed or
-// stopped one holds none up.
+// What a worker does for one shard: its ticks, its store jobs and its upkeep. Workers take turns at ticks, so one that is killed or
+// stopped does not hold them up.
 
 import { ClickHouseSetBack, ShardIsMoving, serversOf } from '../src/clickhouse/servers.js';
 import { describeError } from '../src/log.js';
@@ -26,9 +26,9 @@ import { maySkipMarkerCheck, storeSegment } from './store.js';
 import { tick } from './tick.js';
 
 export type ShardWork = {
-  /** To be called once a second. */
+  /** Call it once a second. */
   readonly upkeep: () => Promise<void>;
-  /** To be called often: adds keys to the index if claims or segments wait for that. Needs ClickHouse. */
+  /** Call it often: adds keys to the index if claims or segments wait for that. Needs ClickHouse. */
   readonly indexKeysIfWanted: () => Promise<void>;
   /** Settles once running jobs are done. */
   readonly close: () => Promise<void>;
@@ -45,7 +45,7 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
     wantsIndex = true;
   };
   const isSetBack = () => servers.setBack().includes(servers.numberOf(shard));
-  /** While the shard is being moved, or its server is set back, its segments wait. */
+  /** Throws while the shard is being moved or its server has been set back: its segments wait. */
   const clickhouseNow = () => {
     if (isSetBack()) throw new ClickHouseSetBack([servers.numberOf(shard)]);
     if (servers.isMoving(shard)) throw new ShardIsMoving(shard);
@@ -64,7 +64,7 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
       shard,
       epoch,
       segmentAgeMsMax: config.segmentAgeMsMax,
-      // Then its segments are sealed and wait.
+      // Without jobs its segments are sealed and wait.
       jobsMax:
         servers.isMoving(shard) || isSetBack()
           ? 0
@@ -83,12 +83,14 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
     ),
     { ...options, concurrency: config.storeConcurrency },
   );
-  storeWorker.on('error', (error) => log.warn({ shard, error: describeError(error) }, 'queue fails'));
+  storeWorker.on('error', (error) =>
+    log.warn({ shard, error: describeError(error) }, 'the queue has failed'),
+  );
   storeWorker.on('failed', (job, error) =>
     log.warn({ shard, job: job?.id, attempt: job?.attemptsMade, error: describeError(error) }, 'job failed'),
   );
   let restsUntilMs = 0;
-  // Not jobs of BullMQ, which cost ten times as much: four ticks a second took 2 % of a core where nothing else went on.
+  // Not BullMQ jobs, which cost ten times as much: four ticks a second took 2 % of a core on an idle deployment.
   const stopTicking = repeat({
     work: async () => {
       if (performance.now() < restsUntilMs) return;

@@ -1,6 +1,6 @@
 // Stores one sealed segment in ClickHouse exactly once, although its job may run any number of times, in several workers at
-// once, or continue after a long stop. A segment is forgotten only when its marker row has been read. Late repeats, rows
-// whose keys the index has for an earlier segment, are skipped. The token covers all rows, so it does not depend on that.
+// once, or resume after a long pause. Redis forgets a segment only after its marker row has been read. Late repeats, rows whose
+// keys the index has for an earlier segment, are skipped. The token is made of all rows, so skipping some does not change it.
 
 import { type ClickHouseClient, classifyFault } from '../src/clickhouse/client.js';
 import { stampRows } from '../src/clickhouse/stamps.js';
@@ -39,24 +39,21 @@ export type StoreOptions = {
   readonly log: Log;
   /** Skips look-ups of keys that cannot be in the index. Without it every key is looked up. */
   readonly keyFilter?: KeyFilter;
-  /** Told when a segment has to wait because the index of keys is not complete. */
+  /** Called when a segment has to wait because the index of keys is incomplete. */
   readonly onKeyIndexIncomplete?: () => void;
 };
 
-/**
- * `stored`: by this call. `found`: ClickHouse already had it. `gone`: another call stored and forgot it.
- * Rejects if it could not be stored now; call again later.
- */
+/** `stored`: by this call. `found`: ClickHouse already had it. `gone`: another call stored and forgot it. */
 export type StoreResult = 'stored' | 'found' | 'gone';
 
 const attemptsMax = 10;
 
 /**
- * Whether a job's first try may skip the look for the marker before its insert, which saves a third of its statements. If
- * another call had already stored so young a segment, ClickHouse would know the token and take nothing twice. That is not
- * true of an overdue segment: a power cut may have brought it back without its end (`appendfsync everysec`), and so under
- * another token than it was stored with. A clock that is ahead only costs the look. A clock that is behind by the age of
- * such a segment skips it wrongly.
+ * Whether a job's first try may insert without looking for the marker first, which saves a third of its statements. If another
+ * call has already stored so young a segment, ClickHouse still knows its token and ignores the insert. An overdue segment needs
+ * the check: a power cut may have brought it back without its end (`appendfsync everysec`), and so with another token than it was
+ * stored with. A clock that is ahead only costs an unneeded check. A clock that is behind by the age of such a segment skips a
+ * needed one.
  */
 export function maySkipMarkerCheck(
   segment: Segment,
@@ -68,6 +65,7 @@ export function maySkipMarkerCheck(
   return triesStarted <= 1 && ageMs >= 0 && ageMs < segmentAgeMsMax + commitBatches.overdueSegmentMsMax;
 }
 
+/** Rejects if the segment could not be stored now; call again later. */
 export async function storeSegment(
   options: StoreOptions,
   segment: Segment,
@@ -75,14 +73,14 @@ export async function storeSegment(
 ): Promise<StoreResult> {
   const { redis, clickhouse, shard, crash, log } = options;
   const name = { table: tableOf(segment.table), number: segment.number };
-  /** Redis was asked again, after ClickHouse refused what was read from a Redis that was emptied since. */
+  /** ClickHouse refused the rows, which may have come from a Redis that was emptied since; they are read again and then exempt. */
   let isExempt = false;
 
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
     const assertFresh = beginMarkerCheck();
     const read = await readSegment(redis, shard, segment);
     if (read === undefined) {
-      // A worker that was paused for long may have noted a burnt token after the segment was forgotten.
+      // A worker that was paused for long may have written a burnt token after the segment was forgotten.
       await redis.hdel(shardKeys.burntTokens(shard), memberOf(segment));
       return 'gone';
     }
@@ -93,7 +91,7 @@ export async function storeSegment(
 
     const burnt = await readBurnt(redis, shard, segment);
     const checked = await check(options, segment, bytes, forgotten);
-    await noteLateRepeats(redis, shard, segment, checked.repeatsOf);
+    await countLateRepeats(redis, shard, segment, checked.repeatsOf);
     crash('keys_looked_up');
     const stamped = stampRows(checked.bytes);
     const started = performance.now();
@@ -108,7 +106,7 @@ export async function storeSegment(
         continue;
       }
       if (classifyFault(error) !== 'poison') throw error;
-      log.warn({ segment, error: describeError(error) }, 'clickhouse refuses rows of a segment');
+      log.warn({ segment, error: describeError(error) }, 'clickhouse refuses some rows of a segment');
       try {
         await quarantine(
           options,
@@ -133,12 +131,12 @@ export async function storeSegment(
       return forget(options, segment, 'stored');
     }
 
-    // ClickHouse logs a token before it publishes the rows: after a crash in between, it answers OK and has
-    // nothing. While some insert of the segment runs, the rows may still come under the present token.
+    // ClickHouse logs a token before it publishes the rows: after a crash in between, it answers OK without having the
+    // rows. While an insert of the segment is running, the rows may still appear under the current token.
     if (await isInsertRunning(clickhouse, name)) throw new Error('another insert of this segment is running');
     if (await isStored(clickhouse, name, true)) continue;
     tokensBurnt.inc();
-    log.warn({ segment, burnt: burnt + 1 }, 'token is burnt');
+    log.warn({ segment, burnt: burnt + 1 }, 'a token of a segment is burnt');
     await writeBurnt(redis, shard, segment, burnt + 1);
     crash('token_burnt');
   }
@@ -162,8 +160,9 @@ async function check(
 type Read = { readonly bytes: Buffer; readonly forgotten: Forgotten };
 
 /**
- * What was forgotten is read after the segment was sealed, and it is noted before anything is forgotten. So whatever Redis
- * had forgotten when it accepted the rows is known here. What a recovery freed since does not count (`redis/free-keys-4.lua`).
+ * Redis records which keys it forgets before it forgets them, and this reads that record after the segment was sealed. So it
+ * includes all keys that were forgotten when the rows were accepted. Keys that a recovery freed since do not count
+ * (`redis/free-keys-4.lua`).
  */
 async function readSegment(redis: Redis, shard: number, segment: Segment): Promise<Read | undefined> {
   const fields = ['keys_forgotten_to', 'keys_generation', 'keys_freed_to', 'keys_forgotten_before'];
@@ -173,8 +172,8 @@ async function readSegment(redis: Redis, shard: number, segment: Segment): Promi
   ]);
   const to = BigInt(segment.number) <= BigInt(freedTo ?? 0) ? before : forgottenTo;
   if (stored !== null) {
-    // Redis was emptied since the bytes were read.
-    if (to == null) throw new Error('it is not known which keys were forgotten');
+    // Redis was emptied after the bytes were read.
+    if (to == null) throw new Error('redis does not say which keys it has forgotten');
     return {
       bytes: await rowsOfStored(stored),
       forgotten: { to: BigInt(to), generation: generation ?? null },
@@ -185,8 +184,8 @@ async function readSegment(redis: Redis, shard: number, segment: Segment): Promi
   return undefined;
 }
 
-/** Counts repeats in the ledger. To be called before the rest is stored: then nobody looks for them again. */
-async function noteLateRepeats(
+/** Counts repeats in the ledger. Call it before the rest is stored: after that nothing looks for them again. */
+async function countLateRepeats(
   redis: Redis,
   shard: number,
   segment: Segment,
@@ -226,10 +225,7 @@ async function readBurnt(redis: Redis, shard: number, segment: Segment): Promise
   return Number((await redis.hget(shardKeys.burntTokens(shard), memberOf(segment))) ?? 0);
 }
 
-/**
- * Two workers that find the same token burnt must continue with the same next one, so the number is written, not
- * incremented.
- */
+/** Two workers that find the same token burnt must continue with the same next one: so the number is set, not incremented. */
 async function writeBurnt(redis: Redis, shard: number, segment: Segment, burnt: number): Promise<void> {
   await runScript(redis, scripts.burnToken, [shardKeys.burntTokens(shard)], [memberOf(segment), burnt]);
 }

@@ -8,7 +8,7 @@ import type { Redis } from '../src/redis/client.js';
 import { classifyRedisFault } from '../src/redis/faults.js';
 import { type Segment, segmentOfMember, shardKeys } from '../src/redis/keys.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
-import { noteTick, storeJobId, storeJobOptions } from './queues.js';
+import { recordTick, storeJobId, storeJobOptions } from './queues.js';
 
 export type TickOptions = {
   readonly redis: Redis;
@@ -25,7 +25,7 @@ export type TickOptions = {
 };
 
 /**
- * Settles when the segments are sealed and their jobs are in the queue, with whether Redis holds this deployment. If not,
+ * Settles when the segments are sealed and their jobs are in the queue, with whether Redis holds this deployment. If it does not,
  * nothing is done.
  */
 export async function tick(options: TickOptions): Promise<boolean> {
@@ -49,18 +49,18 @@ export async function tick(options: TickOptions): Promise<boolean> {
     await addJobs(options, segments);
   } catch (error) {
     if (classifyRedisFault(error) !== 'full') throw error;
-    // Redis is full, so it has no room for jobs. Only storing segments makes room.
+    // A full Redis has no room for jobs, and only storing segments makes room.
     options.log.warn({ shard, segments: segments.length }, 'redis is full: storing without jobs');
-    await storeInTurn(options, segments);
+    await storeWithoutJobs(options, segments);
   }
   return true;
 }
 
-/** How many segments may fail: a ClickHouse that hangs must not be asked for each. */
+/** How many segments may fail: a ClickHouse that hangs must not be asked once per segment. */
 const failuresMax = 3;
 
-/** Stores one segment after another; what cannot be stored does not hold up the others. Rejects with the first fault. */
-async function storeInTurn({ store }: TickOptions, segments: readonly Segment[]): Promise<void> {
+/** Stores one segment after another; one that fails does not hold up the others. Rejects with the first fault. */
+async function storeWithoutJobs({ store }: TickOptions, segments: readonly Segment[]): Promise<void> {
   const faults: unknown[] = [];
   for (const segment of segments) {
     await store(segment).catch((error: unknown) => faults.push(error));
@@ -70,7 +70,7 @@ async function storeInTurn({ store }: TickOptions, segments: readonly Segment[])
 }
 
 async function addJobs({ redis, storeQueue, shard, crash }: TickOptions, segments: Segment[]): Promise<void> {
-  await noteTick(redis, shard);
+  await recordTick(redis, shard);
   if (segments.length === 0) return;
 
   await storeQueue.addBulk(

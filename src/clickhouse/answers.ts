@@ -1,24 +1,24 @@
-// Reads what ClickHouse answers. Owns the proof that an answer is whole: an engine whose disk is full may answer 200 and send
-// nothing, or only the beginning, in correct HTTP. "No rows" decides much (a deletion is complete, a segment is not stored, there is
-// no deployment yet), so every answer ends with something that ClickHouse writes last, after the statement has succeeded:
+// Reads ClickHouse's answers, and proves that each is complete: an engine whose disk is full may answer 200 and send nothing, or only
+// the beginning, in correct HTTP. "No rows" decides much (a deletion is complete, a segment is not stored, there is no deployment yet),
+// so every answer ends with something that ClickHouse writes last, after the statement has succeeded:
 //
-// - rows are a JSON array, a row a line, which ends with its bracket;
+// - rows are a JSON array, one row per line, which ends with its bracket;
 // - bytes end with a mark, random for each answer, so that no data contains it.
 //
-// Nothing else in the service reads answers, except for the copy of a moved shard (`move-rows.ts`), which is compared, and
-// the operator's command (`admin/clickhouse.ts`).
+// Nothing else in the service reads answers, except for the copy of a moved shard (`move-rows.ts`), whose rows are compared afterwards,
+// and the operator's command (`admin/clickhouse.ts`).
 
 import { randomBytes } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import { type ClickHouseClient, extractErrorAtTheEndOfChunk } from '../packages/clickhouse.js';
 
-/** What answers: a connection. */
+/** A connection, as far as reading needs it. */
 export type Answering = Pick<ClickHouseClient, 'exec'>;
 
-/** A statement that reads, without its format. `abort_signal` ends the reading too. */
+/** A reading statement without a FORMAT clause. `abort_signal` also ends the reading of its answer. */
 export type Question = Parameters<ClickHouseClient['command']>[0] & { readonly values?: Readable };
 
-/** ClickHouse sent only the beginning of an answer, or nothing. Nothing may be decided by it; to ask again may help. */
+/** ClickHouse sent only the beginning of an answer, or nothing. It must not decide anything; asking again may help. */
 export class AnswerCutOff extends Error {
   constructor() {
     super('ClickHouse sent only a part of its answer; its disk may be full');
@@ -38,11 +38,11 @@ export async function readRows<Row>(client: Answering, question: Question): Prom
 /** Settles with the row of a statement that has exactly one, such as one that counts. Otherwise as `readRows`. */
 export async function readRow<Row>(client: Answering, question: Question): Promise<Row> {
   const [row, ...others] = await readRows<Row>(client, question);
-  if (row === undefined || others.length > 0) throw new Error('a statement with one row has another number');
+  if (row === undefined || others.length > 0) throw new Error('a statement did not return exactly one row');
   return row;
 }
 
-/** Yields the rows while they arrive. What was made of them counts only once this has ended: it throws as `readRows` rejects. */
+/** Yields rows as they arrive. They are valid only once the generator has ended; it throws as `readRows` rejects. */
 export async function* streamRows<Row>(client: Answering, question: Question): AsyncGenerator<Row> {
   for await (const { bytes } of streamLines(client, question)) {
     for (const line of bytes.toString('utf8').split('\n')) if (line !== '') yield JSON.parse(line) as Row;
@@ -52,7 +52,7 @@ export async function* streamRows<Row>(client: Answering, question: Question): A
 /** Some whole lines; each is an object. */
 export type Lines = { readonly bytes: Buffer; readonly count: number };
 
-/** The same as lines of JSON. */
+/** Yields the rows as lines of JSON. Otherwise like `streamRows`. */
 export async function* streamLines(client: Answering, question: Question): AsyncGenerator<Lines> {
   let state: 'before' | 'within' | 'after' | 'torn' = 'before';
   let rest: Buffer = Buffer.alloc(0);
@@ -68,7 +68,7 @@ export async function* streamLines(client: Answering, question: Question): Async
         count++;
       } else if (bytes[from] === bracket && state === 'before') state = 'within';
       else if (bytes[from] === closingBracket && state === 'within') state = 'after';
-      else if (from !== end || state !== 'within') state = 'torn'; // What comes then may be ClickHouse's error.
+      else if (from !== end || state !== 'within') state = 'torn'; // The rest may be ClickHouse's error.
     }
     rest = bytes.subarray(from);
     if (count > 0) yield { bytes: lines.subarray(0, length), count };
@@ -77,8 +77,8 @@ export async function* streamLines(client: Answering, question: Question): Async
 }
 
 /**
- * Yields the bytes of an answer whose columns are all strings: one value after another, with nothing between them. They count
- * only once this has ended: it throws as `readRows` rejects.
+ * Yields the bytes of an answer whose columns are all strings: one value after another, with nothing between them. They are valid only
+ * once the generator has ended; it throws as `readRows` rejects.
  */
 export async function* streamBytes(client: Answering, question: Question): AsyncGenerator<Buffer> {
   const mark = randomBytes(16).toString('hex');
@@ -95,7 +95,7 @@ export async function* streamBytes(client: Answering, question: Question): Async
   };
   let rest: Buffer = Buffer.alloc(0);
   for await (const piece of piecesOf(client, asBytes)) {
-    // The last bytes may be of the mark.
+    // The last bytes may belong to the mark.
     const isLong = piece.length >= mark.length;
     if (isLong && rest.length > 0) yield rest;
     const bytes: Buffer = isLong ? piece : Buffer.concat([rest, piece]);
@@ -106,7 +106,7 @@ export async function* streamBytes(client: Answering, question: Question): Async
   if (rest.toString('latin1') !== mark) throw new AnswerCutOff();
 }
 
-/** Settles with all bytes of such an answer. */
+/** Settles with all bytes that `streamBytes` yields. */
 export function readBytes(client: Answering, question: Question): Promise<Buffer> {
   return collect(streamBytes(client, question));
 }
@@ -119,14 +119,14 @@ function asRows(question: Question): Question {
   };
 }
 
-/** The pieces of an answer. Throws ClickHouse's error although it comes in the middle of the answer. */
+/** The pieces of an answer. Throws ClickHouse's error even if it comes in the middle of the answer. */
 async function* piecesOf(client: Answering, question: Question): AsyncGenerator<Buffer> {
   const { stream, response_headers: headers } = await client.exec(question);
   const { abort_signal: signal } = question;
   const end = () => stream.destroy(new Error('the reading of an answer was ended'));
   signal?.addEventListener('abort', end, { once: true });
   const tag = String(headers['x-clickhouse-exception-tag'] ?? '');
-  // An error of ClickHouse is in these.
+  // The last pieces, which contain ClickHouse's error if there is one.
   const last: Buffer[] = [];
   let lastBytes = 0;
   try {
@@ -139,7 +139,7 @@ async function* piecesOf(client: Answering, question: Question): AsyncGenerator<
       yield piece;
     }
   } catch (error) {
-    // ClickHouse breaks the connection behind its error.
+    // ClickHouse breaks the connection after its error.
     throw errorAtTheEndOf(last, tag) ?? error;
   } finally {
     signal?.removeEventListener('abort', end);
@@ -149,14 +149,14 @@ async function* piecesOf(client: Answering, question: Question): AsyncGenerator<
   if (error !== undefined) throw error;
 }
 
-/** ClickHouse's error, if it has written one behind what it had already sent. */
+/** ClickHouse's error, if it has appended one to what it had already sent. */
 function errorAtTheEndOf(pieces: readonly Buffer[], tag: string): Error | undefined {
   const bytes = joined(pieces);
   if (tag === '' || !bytes.subarray(-tag.length - 64).includes(`${tag}\r\n__exception__`)) return undefined;
   return extractErrorAtTheEndOfChunk(bytes, tag);
 }
 
-/** ClickHouse writes no longer ones. */
+/** ClickHouse's errors are not longer. */
 const errorBytesMax = 16 * 1024;
 
 async function collect(pieces: AsyncIterable<Buffer>): Promise<Buffer> {

@@ -1,5 +1,5 @@
 // ClickHouse's statements for backups: making one, and restoring one beside the tables in use (staging.ts). BACKUP and RESTORE run in
-// the server, and go on when the process that started them has ended.
+// the server, and continue after the process that started them has ended.
 
 import { randomUUID } from 'node:crypto';
 import { tables } from '../contract/records.js';
@@ -18,8 +18,8 @@ import { takenRecordsTable } from './taken-records.js';
 const pollMs = 100;
 
 /**
- * Keyed hashes of users, which end by themselves, and the witness, since a backup is older on purpose: no backup has them, and a
- * restore leaves them as they are.
+ * Tables that no backup contains and no restore changes: keyed hashes of users, which expire by themselves, and the witness, since a
+ * backup is older on purpose.
  */
 export const unkeptTables: readonly string[] = ['deletion_evidence', 'deletion_references', 'witness'];
 
@@ -29,17 +29,18 @@ export function backupOf(name: string, server: number): string {
 }
 
 /**
- * The name of a backup's second part: the index of keys, and what was taken, of after the first part. ClickHouse copies the tables of a
- * part one after another, in no order that it names. A deletion writes to these two, then deletes rows: a part that has them of before
- * and the rows of after would know neither, a late repeat would bring a deleted record back, and its record would seem to be lost.
+ * The name of a backup's second part: the index of keys and the taken records, copied after the first part. ClickHouse copies the tables
+ * of a part one after another, in an unspecified order. A deletion writes to these two tables, then deletes rows. A part with these
+ * tables from before and the rows from after it would lack both: a late repeat would bring a deleted record back, and the ledger would
+ * miss the record.
  */
 export function keysOfBackup(name: string): string {
   return `${name}.keys`;
 }
 
 /**
- * The name of the mark that a backup ended well. It is in the folder of the backup's first part, so a copy of the folder has it too. Only
- * ClickHouse writes to the disk, so the mark is a backup itself, of a small table.
+ * The name of the mark that a backup is complete. It is in the folder of the backup's first part, so a copy of the folder has it too.
+ * Only ClickHouse writes to that disk, so the mark is itself a backup of a small table.
  */
 export function endOfBackup(name: string): string {
   return `${name}/end`;
@@ -51,7 +52,7 @@ const tablesOfSecondPart = [keysTable, takenRecordsTable] as const;
 
 const markTable = 'migrations';
 
-/** Makes a backup of a database on the disk `backups`; settles with its size in bytes when it is there. See `make`. */
+/** Makes a backup of a database on the disk `backups`; settles with its size in bytes when it is done. See `make`. */
 export function makeBackup(
   client: ClickHouseClient,
   database: string,
@@ -63,7 +64,7 @@ export function makeBackup(
   return make(client, `DATABASE ${database} EXCEPT TABLES ${others}`, name, base, isContinued);
 }
 
-/** Makes the second part of a backup, whose first part is there: what its tables have more by now. */
+/** Makes the second part of a backup on the basis of its first part. */
 export function makeKeysBackup(
   client: ClickHouseClient,
   database: string,
@@ -74,7 +75,7 @@ export function makeKeysBackup(
   return make(client, tables, keysOfBackup(name), name, isContinued);
 }
 
-/** Marks that all parts of a backup are there and belong together. */
+/** Marks that a backup has all its parts and that they belong together. */
 export async function markEnd(
   client: ClickHouseClient,
   database: string,
@@ -84,7 +85,7 @@ export async function markEnd(
   await make(client, `TABLE ${database}.${markTable}`, endOfBackup(name), undefined, isContinued);
 }
 
-/** Whether a backup's end is marked. `into`: a database for what is restored to find that out. */
+/** Whether a backup's end is marked. `into`: a database into which the mark is restored for that. */
 export async function hasEnd(
   client: ClickHouseClient,
   database: string,
@@ -114,7 +115,7 @@ export async function withTableOf<Result>(
   return result;
 }
 
-/** A backup that the server has made or makes is not begun again if `isContinued`: otherwise it is an older one, and ClickHouse refuses the name. */
+/** If `isContinued`, a backup that the server has made or is making is not started again; otherwise ClickHouse refuses its name. */
 async function make(
   client: ClickHouseClient,
   what: string,
@@ -136,7 +137,7 @@ async function make(
     });
     return await untilDone(client, id);
   } catch (error) {
-    // A statement of an earlier process has arrived since.
+    // A statement of an earlier process has arrived late.
     const late = error instanceof BackupExists ? await findBegun() : undefined;
     if (late !== undefined) return untilDone(client, late.id);
     throw error;
@@ -144,7 +145,7 @@ async function make(
 }
 
 /**
- * Restores a backup of a database into another, new one; settles when it is there. Rejects with BackupMissing if its second part is
+ * Restores a backup of a database into another, new one; settles when that is done. Rejects with BackupMissing if the second part is
  * missing.
  */
 export async function restoreInto(
@@ -158,7 +159,7 @@ export async function restoreInto(
   await renumberParts(client, into);
 }
 
-/** Puts the tables of the second part of a backup in the place of those of the first one. */
+/** Replaces tables of a backup's first part by those of its second part. */
 async function restoreKeys(
   client: ClickHouseClient,
   database: string,
@@ -168,27 +169,27 @@ async function restoreKeys(
   const keys = keysOfBackup(name);
   const inFirst = await readTableIds(client, into);
   // A backup of an earlier version has no records of what was taken.
-  const there = tablesOfSecondPart.filter((table) => inFirst.has(table));
+  const replaced = tablesOfSecondPart.filter((table) => inFirst.has(table));
   const later = (table: string) => `${into}.later_${table}`;
   try {
-    const restored = there.map((table) => `TABLE ${database}.${table} AS ${later(table)}`);
+    const restored = replaced.map((table) => `TABLE ${database}.${table} AS ${later(table)}`);
     await restore(client, restored.join(', '), keys);
   } catch (error) {
     if (!(error instanceof BackupMissing)) throw error;
     throw new BackupMissing(
-      `${keys} is missing on the disk of backups, and belongs to ${name}: copy it there`,
+      `${keys}, a part of the backup ${name}, is missing on the backup disk: copy it there`,
     );
   }
-  for (const table of there) {
-    const place = `${into}.${table}`;
-    await client.command({ query: `DROP TABLE ${place} SYNC`, clickhouse_settings: anySize });
-    await changeDefinition(client, [place], `RENAME TABLE ${later(table)} TO ${place}`);
+  for (const table of replaced) {
+    const name = `${into}.${table}`;
+    await client.command({ query: `DROP TABLE ${name} SYNC`, clickhouse_settings: anySize });
+    await changeDefinition(client, [name], `RENAME TABLE ${later(table)} TO ${name}`);
   }
 }
 
 async function restore(client: ClickHouseClient, what: string, name: string): Promise<void> {
   const id = randomUUID();
-  // The database is there already, and its definition says only where it was made.
+  // The database exists already, with another definition than the backup's.
   const settings = `id = '${id}', allow_different_database_def = 1`;
   await assertRoom(client, 'a restore', definitions.roomBytesMin);
   await client.command({ query: `RESTORE ${what} FROM ${onDisk(name)} SETTINGS ${settings} ASYNC` });
@@ -196,10 +197,9 @@ async function restore(client: ClickHouseClient, what: string, name: string): Pr
 }
 
 /**
- * Gives restored parts new numbers. ClickHouse restores a part with the number of the last mutation that it took in the former
- * table, and counts the mutations of the new table from 1: a part would not take part in any mutation until the new
- * table's numbers have passed the former one's, and users who are deleted meanwhile would stay in it. A part that is
- * attached begins anew.
+ * Gives restored parts new numbers. ClickHouse restores a part with the number of the last mutation that was applied to it, but counts
+ * the mutations of the new table from 1. So the part would skip every mutation until the new table's numbers have passed that number,
+ * and users who are deleted meanwhile would stay in it. Attaching a part resets its number.
  */
 async function renumberParts(client: ClickHouseClient, database: string): Promise<void> {
   const rows = await readRows<{ table: string; partition_id: string }>(client, {
@@ -216,7 +216,7 @@ async function renumberParts(client: ClickHouseClient, database: string): Promis
   }
 }
 
-/** The shards of which the connection's database has rows. */
+/** The shards that have rows in the connection's database. */
 export async function readShards(client: ClickHouseClient): Promise<readonly number[]> {
   const sources = [...tables.map(storedTable), 'failed_events'];
   const rows = await readLong<{ shard: number | string }>(client, {
@@ -227,13 +227,13 @@ export async function readShards(client: ClickHouseClient): Promise<readonly num
   return rows.map(({ shard }) => Number(shard));
 }
 
-/** Settles when no restore runs: a restore goes on after its process was killed. */
+/** Settles when no restore is running: a restore continues after its process was killed. */
 export async function untilNoRestoreRuns(client: ClickHouseClient): Promise<void> {
   const running = async () => (await read(client, "status = 'RESTORING'")).length > 0;
   while (await running()) await pause();
 }
 
-/** The names of the backups that the server makes at this moment, or has made since it was started. */
+/** The names of the backups that the server is making, or has made since it was started. */
 export async function backupStates(client: ClickHouseClient): Promise<ReadonlyMap<string, string>> {
   const rows = await read(client, "status IN ('CREATING_BACKUP', 'BACKUP_CREATED', 'BACKUP_FAILED')");
   return new Map(rows.map((row) => [nameOf(row), row.status]));
@@ -248,7 +248,7 @@ type Row = {
   readonly name: string;
   readonly status: string;
   readonly error: string;
-  /** What it takes on disk: with a base only what has changed since. */
+  /** Its size on disk: with a base only what has changed since. */
   readonly compressed_size: string;
 };
 
@@ -264,13 +264,13 @@ async function untilDone(client: ClickHouseClient, id: string): Promise<number> 
   }
 }
 
-/** Of ClickHouse's text the first line, without the stack. */
+/** The first line of ClickHouse's error text, without the stack trace. */
 function failureOf(whole: string): BackupFailed {
   const text = (whole.split('\n')[0] ?? '').replace(/,? Stack trace.*$/, '');
   const [, missing] = /Disk\('backups', '([^']*)'\)/.exec(text) ?? [];
   if (text.startsWith(`Code: ${faultCodes.backupNotFound}.`))
     return new BackupMissing(
-      missing === undefined ? text : `there is no backup ${missing} on the disk of backups`,
+      missing === undefined ? text : `there is no backup ${missing} on the backup disk`,
     );
   if (text.startsWith(`Code: ${faultCodes.backupExists}.`)) return new BackupExists(text);
   return new BackupFailed(text);
@@ -285,7 +285,7 @@ async function read(client: ClickHouseClient, condition: string): Promise<Row[]>
 
 function onDisk(name: string): string {
   if (!/^[\w-]+(\.server-\d+)?(\.keys|\/end)?$/.test(name))
-    throw new Error('the name of a backup is not a name');
+    throw new Error('this is not the name of a backup');
   return `Disk('backups', '${name}')`;
 }
 

@@ -9,7 +9,7 @@ import {
   ClickHouseLogLevel,
   createClient,
 } from '../packages/clickhouse.js';
-import { noteReplication, settingsFor } from './replication.js';
+import { setReplication, settingsFor } from './replication.js';
 
 export type { ClickHouseClient } from '../packages/clickhouse.js';
 
@@ -17,13 +17,13 @@ export type ClickHouseOptions = {
   readonly url: string;
   readonly database: string;
   readonly requestMsMax?: number;
-  /** What tables the database has; without it plain ones. */
+  /** The kind of tables in the database; plain by default. */
   readonly tables?: TableKind;
   /** The cluster of the replicas. */
   readonly cluster?: string | undefined;
 };
 
-/** What tables a deployment has. */
+/** The kind of tables in a deployment, and its cluster. */
 export function tablesOf({ clickhouseTables: tables, clickhouseCluster: cluster }: Config) {
   return { tables, cluster };
 }
@@ -32,12 +32,12 @@ export function connectClickHouse(options: ClickHouseOptions): ClickHouseClient 
   const { tables = 'plain', cluster, database } = options;
   const replication = { tables, cluster, database };
   const client = connect(options, options.requestMsMax ?? waits.clickhouseMsMax);
-  noteReplication(client, replication);
+  setReplication(client, replication);
   let patient: ClickHouseClient | undefined;
   patients.set(client, () => {
     if (patient === undefined) {
       patient = connect(options, timerMsMax);
-      noteReplication(patient, replication);
+      setReplication(patient, replication);
     }
     return patient;
   });
@@ -49,17 +49,17 @@ export function connectClickHouse(options: ClickHouseOptions): ClickHouseClient 
 }
 
 const patients = new WeakMap<ClickHouseClient, () => ClickHouseClient>();
-/** The longest that a timer takes. */
+/** The longest delay of a timer. */
 const timerMsMax = 2 ** 31 - 1;
 
-/** The same connection without a bound on time, for statements that are watched (`long-statement.ts`). It is closed with the other. */
+/** The same connection without a time limit, for statements that are watched (`long-statement.ts`). It is closed with the other. */
 export function patientOf(client: ClickHouseClient): ClickHouseClient {
   return patients.get(client)?.() ?? client;
 }
 
 /**
- * Asks `admit` before each statement of a connection, and of the one without a bound on time. A statement is not sent if it
- * rejects. `onFault` is called when the connection fails.
+ * Calls `admit` before each statement of a connection and of its `patientOf`. If it rejects, the statement is not sent. `onFault` is
+ * called when the connection fails.
  */
 export function guardStatements(
   client: ClickHouseClient,
@@ -101,7 +101,7 @@ function guard(client: ClickHouseClient, admit: () => Promise<void> | undefined,
 /** The deadline of a statement includes the wait for its admission. */
 async function untilAborted(work: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
   if (signal === undefined) return work;
-  // Once the signal is aborted, nothing waits for it.
+  // After the signal nothing waits for `work`, whose rejection must not stay unhandled.
   work.catch(() => undefined);
   signal.throwIfAborted();
   let stop: () => void = () => undefined;
@@ -113,8 +113,8 @@ async function untilAborted(work: Promise<void>, signal: AbortSignal | undefined
 }
 
 /**
- * For a statement that its sender gives up after so long, and may send again: the server ends it then too. Statements that nobody
- * waits for any more would pile up on a server that is slow already, and keep it slow.
+ * For a statement that its sender gives up after this time, and may send again: the server then ends it too. Otherwise abandoned
+ * statements would pile up on a slow server and keep it slow.
  */
 export function endingAfter(ms: number) {
   return {
@@ -135,15 +135,15 @@ function connect(options: ClickHouseOptions, requestMsMax: number): ClickHouseCl
     // On one machine CPU is scarcer than the bandwidth of the loopback.
     compression: { request: false, response: false },
     clickhouse_settings: {
-      // With 1 the engine keeps an answer in a file; if its disk is full, it answers 200 and sends nothing.
+      // With 1 the engine buffers an answer in a file; if its disk is full, it answers 200 and sends nothing.
       wait_end_of_query: 0,
-      // Memory of the engine in which the beginning of an answer waits, so that an error has a status of its own.
+      // The engine buffers the beginning of an answer in memory, so that an early error still gets an error status.
       http_response_buffer_size: '1048576',
       // An error must not look like a row (`answers.ts`).
       http_write_exception_in_output_format: 0,
       ...settingsFor(options.tables ?? 'plain'),
     },
-    // Its faults reach the caller, who logs them.
+    // Faults reach the caller, who logs them.
     log: { level: ClickHouseLogLevel.OFF },
     ...(options.url.startsWith('http:')
       ? { http_agent: new Agent({ keepAlive: true, maxSockets: 16 }) }
@@ -187,12 +187,12 @@ const poisonCodes = new Set([
   '691',
 ]);
 
-/** The kind of fault of an error of the client, by its code. An error without a code is a fault of the connection. */
+/** The kind of an error, by its code. An error without a code is a fault of the connection. */
 export function classifyFault(error: unknown): FaultKind {
   return error instanceof ClickHouseError && poisonCodes.has(error.code) ? 'poison' : 'retry';
 }
 
-/** The codes by which the service decides something, besides the kind of a fault. */
+/** The other codes on which the service decides something. */
 export const faultCodes = {
   badArguments: 36,
   unknownTable: 60,
@@ -206,7 +206,7 @@ export const faultCodes = {
   backupNotFound: 599,
 } as const;
 
-/** Whether ClickHouse gave no answer: an error of the connection has a code of its own, such as ECONNREFUSED. */
+/** Whether ClickHouse did not answer: errors of the connection have other codes, such as ECONNREFUSED. */
 export function isConnectionFault(error: unknown): boolean {
   return error instanceof Error && 'code' in error && !(error instanceof ClickHouseError);
 }
@@ -216,9 +216,9 @@ export function codeOfFault(error: unknown): number {
   return error instanceof ClickHouseError ? Number(error.code) : 0;
 }
 
-/** Reads a response to its end and keeps nothing: an unread one keeps its connection. */
+/** Reads a response to its end and discards it: an unread response blocks its connection. */
 export async function drain(stream: NodeJS.ReadableStream): Promise<void> {
   for await (const _ of stream) {
-    // Nothing to keep.
+    // Discarded.
   }
 }

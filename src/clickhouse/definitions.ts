@@ -1,7 +1,7 @@
-// Every change of a definition: CREATE, ALTER of constraints and the like, RENAME and EXCHANGE. ClickHouse keeps a definition in a small
-// file that it writes anew. On a full disk it may answer OK and leave an empty file; after a restart it cannot read it, and the whole
-// database is out of reach. So nothing is changed without room, and what was changed is read back from the file. Statements that only
-// drop write nothing and need no room. What changes while the service runs is kept in rows instead (`shard-limits.ts`).
+// Every change of a definition: CREATE, ALTER of constraints and the like, RENAME and EXCHANGE. ClickHouse keeps each definition in a
+// small file that it rewrites. On a full disk it may answer OK and leave an empty file; after a restart it cannot read the file, and the
+// whole database is unusable. So definitions are changed only if the disk has room, and are read back from the file afterwards.
+// Statements that only drop need no room. What changes while the service runs is kept in rows instead (`shard-limits.ts`).
 
 import { Unavailable } from '../contract/errors.js';
 import { definitions } from '../tuning.js';
@@ -11,22 +11,22 @@ import { databaseIn, onAllReplicas } from './replication.js';
 
 const MiB = 1024 * 1024;
 
-/** ClickHouse's disk has too little room. Nothing was changed; to be tried again when there is room. */
+/** ClickHouse's disk has too little room. Nothing was changed; try again when there is room. */
 export class NoRoom extends Unavailable {
   constructor(what: string, freeBytes: number, bytesMin: number) {
     super(
-      `ClickHouse's disk has ${Math.floor(freeBytes / MiB)} MiB of room, and ${what} needs ${Math.ceil(bytesMin / MiB)} MiB: make room on it`,
+      `ClickHouse's disk has ${Math.floor(freeBytes / MiB)} MiB free, but ${what} needs ${Math.ceil(bytesMin / MiB)} MiB: make room on it`,
     );
   }
 }
 
-/** A definition was changed and its file cannot be read: ClickHouse knows it until it is restarted. */
+/** The file of a changed definition cannot be read: ClickHouse knows the definition only until it is restarted. */
 export class DefinitionLost extends Error {}
 
 /** Rejects with NoRoom unless ClickHouse, on each replica, has this much room on the disk of its definitions. */
 export async function assertRoom(client: ClickHouseClient, what: string, bytesMin: number): Promise<void> {
   const row = await readRow<{ free: string; disks: string }>(client, {
-    // The disks of tables and backups may be others. A disk without a bound reports none.
+    // Tables and backups may be on other disks. A disk without a limit is not listed.
     query: `SELECT toString(min(unreserved_space)) AS free, toString(count()) AS disks
       FROM ${onAllReplicas(client, 'system.disks')} WHERE name = 'default'`,
   });
@@ -34,8 +34,8 @@ export async function assertRoom(client: ClickHouseClient, what: string, bytesMi
 }
 
 /**
- * Carries out a statement that writes definitions. `changed`: the tables and views whose definitions it writes, with their database
- * unless it is the connection's. Rejects with NoRoom before the statement, and with DefinitionLost after it.
+ * Runs a statement that writes definitions. `changed`: the tables and views whose definitions it writes, with their database unless it
+ * is the connection's. Rejects with NoRoom before the statement, or with DefinitionLost after it.
  */
 export async function changeDefinition(
   client: ClickHouseClient,

@@ -1,20 +1,19 @@
-// The index of idempotency keys: which segment stored a key first. It keeps them as long as there is a table stored_keys. Redis
-// decides about the keys that it remembers. Before it forgets one, its segment is stored and the key is in this index, where a
-// worker that stores a later segment finds it. ClickHouse itself adds keys, from the stored rows, when claims are about to be
-// forgotten; until then the index is neither read nor written, and keys cost nothing here. Adding the same keys again changes
-// nothing.
+// The index of idempotency keys: which segment stored a key first. Keys stay as long as the table stored_keys exists. Redis decides
+// about the keys that it remembers. Before it forgets one, the key's segment is stored and the key is in this index, where a worker that
+// stores a later segment finds it. ClickHouse itself adds keys, from the stored rows, when claims are about to be forgotten; until then
+// the index is neither read nor written, and keys cost nothing here. Adding the same keys again changes nothing.
 //
-// A marker says how far the index of a shard reaches. It is a row of the same table, so no loss, backup or restore separates the
-// two; it is written after the keys, which are synced, and read together with them. So an index that was lost or set back is
-// noticed before anything is decided by it. Only TRUNCATE, beside a worker that has just read the marker and writes the next one,
-// would leave a marker without keys; nothing here empties the table, and the runbook says how people may.
+// A marker says how far the index of a shard reaches. It is a row of the same table, so no loss, backup or restore separates the two; it
+// is written after the keys, which are synced, and read together with them. So an index that was lost or set back is noticed before it
+// decides anything. Only a TRUNCATE just after a worker has read the marker, and before it writes the next one, would leave a marker
+// without keys; nothing here empties the table, and the runbook says how people may.
 //
-// Before a row is deleted its key is added, and beside it a row that says so (`gone`): it alone tells that the row of a key is no longer
-// there. Its `rest` has a bit more than a key's has, and its owner is that of the key with a bit that no number of a segment has; so the
-// first owner of a key stays the same.
+// Before a row is deleted, its key is added together with a second row (`gone`), which alone says that the key's row no longer exists.
+// Its `rest` has one more bit than a key's, and its owner is the key's owner with a bit that no segment number has; so the first owner of
+// a key stays the same.
 //
-// A marker has a generation: a restored or rebuilt index has a higher one. After keys were added, the marker is written only if
-// the table still has the generation in which they were added: it may have been exchanged meanwhile.
+// A marker has a generation; a restored or rebuilt index has a higher one. After keys were added, the marker is written only if the
+// table still has the generation in which they were added, since the table may have been exchanged meanwhile.
 
 import { randomInt } from 'node:crypto';
 import { tables } from '../contract/records.js';
@@ -30,7 +29,7 @@ import { eventIdInRow, storedTable } from './tables.js';
 const sources = [...tables.map(storedTable), 'failed_events'] as const;
 export type KeySource = (typeof sources)[number];
 
-/** Of a row that ClickHouse refused: the id in its text, or the one that was kept without its text. */
+/** The id of a failed row: from its text, or the id that was kept without the text. */
 export const failedRowId = `unhex(if(row = '', failed_events.event_id, extract(row, '${eventIdInRow.replaceAll('\\', '\\\\')}')))`;
 
 /** The keys of a table's rows as rows of the index. A record without a key has an id that begins with 32 zero bits. */
@@ -43,9 +42,9 @@ function keysOf(source: KeySource, condition: string, database?: string): string
     ) WHERE bitAnd(key_hash, 4294967295) != 0`;
 }
 
-/** What `rest` has beside the bits of a key in the row that says that the key's row is gone. */
+/** The bit in `rest` that marks a row which says that the key's row is gone. */
 const goneRest = 1n << 48n;
-/** What the segment in the owner of such a row has. */
+/** The bit in the segment of such a row's owner. */
 export const goneOwner = 1n << 62n;
 
 async function add(
@@ -58,11 +57,11 @@ async function add(
   await commandLong(client, {
     query: `INSERT INTO ${into} (${columns}) ${keys}`,
     clickhouse_settings: {
-      // One part a statement, since every part is one more place to look.
+      // One part per statement, since a look-up reads every part.
       max_insert_threads: '1',
       min_insert_block_size_rows: String(keyIndex.rowsPerStatement),
       min_insert_block_size_bytes: '0',
-      // A replicated table takes blocks that are equal only once; the marker may have been lost with what it was in.
+      // A replicated table ignores a block that equals an earlier one, whose rows may have been lost.
       insert_deduplicate: 0,
       // A replica that has the marker must have the keys.
       ...(await settingsOfAll(client)),
@@ -72,8 +71,8 @@ async function add(
 }
 
 /**
- * Adds the keys of the rows that meet a condition, and that they are gone. To be called before such rows are deleted: the index cannot
- * be made anew from rows that are gone.
+ * Adds the keys of the rows that meet a condition, marked as gone. Call it before such rows are deleted: the index cannot be rebuilt
+ * from deleted rows.
  */
 export async function indexKeysOf(
   client: ClickHouseClient,
@@ -87,13 +86,13 @@ export async function indexKeysOf(
   await add(client, rows, 'stored_keys', ownersGiven, ownedColumns);
 }
 
-/** For rows whose owner is not made from rest and segment. */
+/** For rows whose owner is not computed from `rest` and `segment`. */
 const ownersGiven = { insert_allow_materialized_columns: 1 } as const;
 const ownedColumns = 'hash, rest, segment, owner';
 
 /**
- * Adds the keys of a shard's segments above one number and up to another, all of which ClickHouse has. A server that the shard has
- * left refuses them.
+ * Adds the keys of a shard's segments after one number and up to another, all of which must be stored. A server that no longer has the
+ * shard refuses them.
  */
 export async function addKeys(
   client: ClickHouseClient,
@@ -113,8 +112,8 @@ function ofSegments(shard: number, from: string, to: string): string {
 }
 
 /**
- * Divides a shard's segments into steps of about as many rows as one statement may add. Settles with the last number of
- * each step; the last of them is `to`.
+ * Divides a shard's segments into steps of about as many rows as one statement may add. Settles with the last segment number of each
+ * step; the last one is `to`.
  */
 export async function stepsOf(
   client: ClickHouseClient,
@@ -142,10 +141,10 @@ export async function stepsOf(
 /** How far the index of a shard reaches, and its generation. */
 export type Marker = { readonly indexedTo: string; readonly generation: string };
 
-/** Generations are above all numbers of segments. */
+/** Generations are higher than all segment numbers. */
 const firstGeneration = 1n << 63n;
 
-/** A generation above these, and above the generations of lost indexes. */
+/** A generation higher than these and than those of lost indexes. */
 export function generationAbove(...generations: readonly (string | null | undefined)[]): string {
   const now = firstGeneration + BigInt(Date.now()) * 1000n + BigInt(randomInt(1000));
   const above = generations.map((generation) => BigInt(generation ?? '0') + 1n);
@@ -153,9 +152,9 @@ export function generationAbove(...generations: readonly (string | null | undefi
 }
 
 /**
- * Notes that the keys of all stored segments of a shard up to this number are in the index. Settles with whether it did: not if the
- * marker in the table no longer has the generation `during`, in which the keys were added (undefined: there was no marker), and
- * not if the shard was moved to another server and the statement's name, such as `indexNameOf`, is that of a worker.
+ * Records that the index has the keys of all stored segments of a shard up to this number. Settles with false if the marker in the table
+ * no longer has the generation `during`, in which the keys were added (undefined: there was no marker), or if the shard was moved to
+ * another server and `name` is that of a worker's statement, such as `indexNameOf`.
  */
 export async function writeMarker(
   client: ClickHouseClient,
@@ -166,7 +165,7 @@ export async function writeMarker(
 ): Promise<boolean> {
   const settings = await settingsOfAll(client);
   const writing = client.command({
-    // ClickHouse looks for the table to write to before the one to read: what it reads is that table, or a later one.
+    // ClickHouse resolves the table to write to before the one to read: so it reads the same table, or one that was exchanged later.
     query: `INSERT INTO stored_keys (hash, rest, segment, owner)
       SELECT 0, {shard:UInt64}, {generation:UInt64}, toFixedString(
         substring(reinterpret({shard:UInt64}, 'FixedString(8)'), 1, 6) || reverse(reinterpret({to:UInt64}, 'FixedString(8)')), 14) AS reaching
@@ -193,8 +192,8 @@ export async function writeMarker(
 }
 
 /**
- * Marks the index of a shard as another one, however far workers bring it meanwhile. Settles with its new generation, which is above
- * `known` too; with undefined if it has no marker. `name`: see `writeMarker`.
+ * Gives the index of a shard a new generation, even while workers extend it. Settles with that generation, which is also higher than
+ * `known`; with undefined if the index has no marker. `name`: see `writeMarker`.
  */
 export async function raiseGeneration(
   client: ClickHouseClient,
@@ -210,13 +209,13 @@ export async function raiseGeneration(
     if (await writeMarker(client, shard, { indexedTo, generation }, marker.generation, name))
       return generation;
   }
-  throw new Error(`the index of keys of shard ${shard} changes all the time`);
+  throw new Error(`the index of keys of shard ${shard} keeps changing`);
 }
 
-/** A worker writes a marker seldom, and each try fails only beside such a write. */
+/** Workers seldom write a marker, and a try fails only during such a write. */
 const raisesMax = 20;
 
-/** The markers of all shards; a shard that is absent has none. */
+/** The markers by shard; shards without one are absent. */
 export async function readMarkers(
   client: ClickHouseClient,
   table = 'stored_keys',
@@ -233,7 +232,7 @@ export async function readMarkers(
 
 /** Adds all keys of one database's index to another's, and the keys of rows that the first has not indexed yet. */
 export async function addIndexOf(client: ClickHouseClient, from: string, into: string): Promise<void> {
-  // Before the keys: a worker may index rows meanwhile, and would raise a marker whose keys were not copied.
+  // Read before the keys: a worker that indexes rows meanwhile raises the marker, and its keys may not have been copied.
   const markers = await readMarkers(client, `${from}.stored_keys`);
   const keys = `SELECT ${ownedColumns} FROM ${from}.stored_keys WHERE hash != 0`;
   await add(client, keys, `${into}.stored_keys`, ownersGiven, ownedColumns);
@@ -261,8 +260,8 @@ export async function addKeysAbove(
 }
 
 /**
- * About how many keys of segments above one number and up to another the shard has in the index; exact for a small index. Of a
- * large one a share is counted, since hashes are spread evenly.
+ * Approximately how many keys of a shard's segments, after one number and up to another, are in the index; exact for a small index. In a
+ * large one a sample is counted, since hashes are spread evenly.
  */
 export async function countKeysOf(
   client: ClickHouseClient,
@@ -283,15 +282,15 @@ async function countKeys(client: ClickHouseClient, condition: string): Promise<n
   return Number(keys) * 2 ** bits;
 }
 
-/** The rows of the index that segments of a shard own. Parts that have none of them are not read. */
+/** The condition on rows of the index that segments of a shard own. Parts without such rows are not read. */
 function ofIndexedSegments(shard: number, from: bigint, to: bigint): string {
   const segment = 'if(hash = 0, hash, segment)';
   return `${segment} > ${from} AND ${segment} <= ${to} AND segment % ${shardNumberSpacing} = ${shard}`;
 }
 
 /**
- * Reads the hashes of a shard's keys that segments above one number and up to another own, eight bytes each, in as many answers
- * as `keys` of them make good. They count only once this has ended.
+ * Reads the hashes, eight bytes each, of a shard's keys owned by segments after one number and up to another. `keys`: how many to expect,
+ * which decides into how many answers they are divided. The hashes are valid only once the generator has ended.
  */
 export async function* readKeyHashes(
   client: ClickHouseClient,
@@ -320,7 +319,7 @@ export async function* readKeyHashes(
 
 export type KeyIndexSize = { readonly keys: number; readonly bytes: number };
 
-/** About how many keys the index has (see `countKeysOf`), and its size on disk. */
+/** The approximate number of keys in the index (see `countKeysOf`), and its size on disk. */
 export async function readKeyIndexSize(client: ClickHouseClient): Promise<KeyIndexSize> {
   const [{ bytes }, keys] = await Promise.all([readParts(client), countKeys(client, '1')]);
   return { keys, bytes };

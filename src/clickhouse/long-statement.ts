@@ -1,8 +1,8 @@
-// Statements that may read a whole table, and so take a time that cannot be foreseen. (They are not divided: no table of rows is
-// sorted by segment, so each step would read all of it.) Any other statement has a bound for its duration,
-// `waits.clickhouseMsMax`. These instead have a bound for the time without progress: they go on while ClickHouse reads or writes
-// rows for them. One that makes no progress is ended, so that it does not run beside its retry. A process that repeats the
-// work of another one, which may have been killed, first ends the statements of that one (`endLong`): ClickHouse goes on with them.
+// Statements that may read a whole table, and so run for an unpredictable time. (They are not divided: no table of rows is sorted by
+// segment, so each step would read all of it.) Other statements have a limit for their duration, `waits.clickhouseMsMax`. These have a
+// limit for the time without progress instead: they continue while ClickHouse reads or writes rows for them. One that makes no progress
+// is ended, so that it does not run beside its retry. A process that repeats the work of another one, which may have been killed, first
+// ends that one's statements (`endLong`), since ClickHouse continues them.
 
 import { randomUUID } from 'node:crypto';
 import { waits } from '../contract/limits.js';
@@ -13,7 +13,7 @@ import { databaseIn, onAllReplicas, onCluster } from './replication.js';
 
 export class StandsStill extends Error {
   constructor() {
-    super('a statement of ClickHouse stands still; it is ended');
+    super('a ClickHouse statement made no progress and was ended');
   }
 }
 
@@ -22,7 +22,7 @@ type Statement = Pick<
   'query' | 'query_params' | 'clickhouse_settings'
 >;
 
-/** Carries a statement out. Rejects with StandsStill. */
+/** Runs a statement. Rejects with StandsStill. */
 export async function commandLong(client: ClickHouseClient, statement: Statement): Promise<void> {
   await whileItProgresses(client, (patient, handles) => patient.command({ ...statement, ...handles }));
 }
@@ -39,13 +39,13 @@ export async function readRowLong<Row>(client: ClickHouseClient, statement: Stat
   return whileItProgresses(client, (patient, handles) => readRow<Row>(patient, { ...statement, ...handles }));
 }
 
-/** What a statement has to be sent with. */
+/** What a statement must be sent with. */
 type Handles = { readonly query_id: string; readonly abort_signal: AbortSignal };
 
 const idPrefix = 'long-';
-/** Most statements are done by the first look. */
+/** Most statements are done before the first check. */
 const lookEveryMs = 5_000;
-/** Whether a statement makes progress, and ending it, must not wait for a ClickHouse that is away. */
+/** Checking progress and ending a statement must not wait for an unreachable ClickHouse. */
 const answerMsMax = 5_000;
 
 /** Settles as `run` does, which sends one statement. Rejects with StandsStill when the statement was ended. */
@@ -95,7 +95,7 @@ async function readProgress(client: ClickHouseClient, queryId: string): Promise<
     });
     return row === undefined ? undefined : `${row.read} ${row.written}`;
   } catch {
-    // The next look asks again.
+    // The next check asks again.
     return undefined;
   }
 }
@@ -125,7 +125,7 @@ async function kill(
   }
 }
 
-/** From when `isOver` says so, ends the long statements with this name in their text, until what it returns is called. */
+/** Once `isOver` is true, ends the long statements with this name in their text, until the returned function is called. */
 export function endLongWhen(
   clients: readonly ClickHouseClient[],
   name: string,

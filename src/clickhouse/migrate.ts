@@ -40,15 +40,15 @@ export function readMigrations(): Migration[] {
     });
 }
 
-/** The tables that migrations make, and their own. What else is in the database is not the service's. */
+/** The tables that migrations create, and the table of migrations. Other tables in the database are not the service's. */
 export function tablesOfSchema(): ReadonlySet<string> {
   const made = readMigrations().flatMap(({ sql }) => [...sql.matchAll(/CREATE TABLE IF NOT EXISTS (\w+)/g)]);
   return new Set(['migrations', ...made.map(([, table]) => table as string)]);
 }
 
 /**
- * Applies what is missing and settles with the names of what it applied. May be called again, after a crash too. A `cluster`
- * without a kind of tables means tables that are replicated over it.
+ * Applies the missing migrations and settles with their names. May be called again, even after a crash. A `cluster` without a kind of
+ * tables means tables that are replicated over it.
  */
 export async function migrate(
   options: ClickHouseOptions,
@@ -64,7 +64,7 @@ export async function migrate(
     await createScratchDatabase(client).catch((error: unknown) => {
       if (codeOfFault(error) !== faultCodes.accessDenied) throw error;
       throw new MigrationError(
-        `the user may not make the database ${scratchDatabase(database)}: run the grants of deploy/clickhouse/users.sql again`,
+        `the user may not create the database ${scratchDatabase(database)}: run the grants of deploy/clickhouse/users.sql again`,
       );
     });
     return await applyMissing(client, kind, migrations);
@@ -75,8 +75,8 @@ export async function migrate(
 }
 
 /**
- * Migrates all servers, one after another; settles with what it applied to the first one. Several servers get tables of
- * their own, and views that span them.
+ * Migrates all servers, one after another; settles with what it applied to the first one. With several servers each gets its own tables,
+ * and views that span all of them.
  */
 export async function migrateServers({
   urls,
@@ -94,10 +94,10 @@ export async function migrateServers({
   const clients = urls.map((each) => connectClickHouse({ url: each, database }));
   try {
     await numberServers(clients);
-    const [home] = clients as [ClickHouseClient, ...ClickHouseClient[]];
-    // A move may make views at the same time. It copies each of its steps to the home before that.
-    for (const [place, client] of clients.entries())
-      await makeLocalViews(client, place, migrations, () => readCopiedPlaces(home));
+    const [primary] = clients as [ClickHouseClient, ...ClickHouseClient[]];
+    // A move may create views at the same time. It copies each of its steps to the primary server before that.
+    for (const [index, client] of clients.entries())
+      await makeLocalViews(client, index, migrations, () => readCopiedPlaces(primary));
     for (const client of clients) await spanServers(client, cluster, urls.length);
   } finally {
     await Promise.all(clients.map((client) => client.close()));
@@ -145,9 +145,9 @@ async function applyMissing(
   return missing.map(({ name }) => name);
 }
 
-/** Every later version has the first migration of this one, which those before 1.0.0 did not have. */
+/** All versions from 1.0.0 on have the first migration of this one; earlier versions did not. */
 const madeBefore =
-  'this database is of a version before 1.0.0 and is left as it is: to take its events and users along, write them to files by SQL as CHANGELOG.md says, and import these into a new deployment (an empty DATA_DIR, or an empty Redis and database)';
+  'this database is from a version before 1.0.0 and is left as it is: to keep its events and users, write them to files by SQL as CHANGELOG.md says, and import these into a new deployment (an empty DATA_DIR, or an empty Redis and database)';
 
 /** The table or view whose definition a migration writes; an INSERT writes none. */
 function definedBy(sql: string): string[] {

@@ -1,6 +1,6 @@
-// Mutations: issuing one, waiting for it, and ending one that fails. A mark in its text finds a mutation again. Its entry
-// may vanish in a crash, so callers count rows and do not trust the list. A mutation takes as long as it makes progress: one
-// that makes no progress is ended, and the caller's next try starts a new one.
+// Mutations: issuing one, waiting for it, and ending one that fails. A mutation is found again by a mark in its text. Its entry may
+// vanish in a crash, so callers count rows instead of trusting the list. A mutation may run as long as it makes progress: one that
+// makes none is ended, and the caller's next try starts a new one.
 
 import { waits } from '../contract/limits.js';
 import { readRow, readRows } from './answers.js';
@@ -11,7 +11,7 @@ import { databaseIn, hasReplicas, onAllReplicas } from './replication.js';
 export class MutationFailed extends Error {}
 
 const pollMs = 50;
-/** Whether it makes progress is asked this often, since most mutations are done before. */
+/** Progress is checked this seldom, since most mutations are done before. */
 const progressEveryMs = 10_000;
 /** How long replicas may take to read a new mutation. */
 const listedMsMax = 2_000;
@@ -31,7 +31,7 @@ export async function deleteRows(
   return mutate(client, table, `ALTER TABLE ${table} DELETE WHERE ${predicate}`, mark, time);
 }
 
-/** Carries out a statement that is a mutation with this mark in its text; settles and rejects as `deleteRows` does. */
+/** Runs a mutation whose text contains this mark; settles and rejects as `deleteRows` does. */
 export async function mutate(
   client: ClickHouseClient,
   table: string,
@@ -50,8 +50,8 @@ export async function mutate(
   for (;;) {
     const mutation = await readMutation(client, table, mark);
     if (mutation === undefined) {
-      // The list no longer has it: it was done long ago, or lost in a crash. The caller counts. A replica lists it only when
-      // it has read it from the keeper.
+      // No longer listed: it was done long ago or lost in a crash, so the caller counts. Or not yet: a replica lists a mutation only
+      // after reading it from the keeper.
       if (!hasReplicas(client) || nowMs() > startedAt + listedMsMax) return mutationId;
       await pause(pollMs);
       continue;
@@ -68,7 +68,7 @@ export async function mutate(
       askedAt = nowMs();
       if (standsStill(await readProgress(client, table, mutationId))) {
         await killMutations(client, mark);
-        throw new MutationFailed(`the mutation ${mutationId} of ${table} stands still`);
+        throw new MutationFailed(`the mutation ${mutationId} of ${table} made no progress`);
       }
     }
     await pause(pollMs);
@@ -76,8 +76,8 @@ export async function mutate(
 }
 
 /**
- * A text that changes as long as parts of a mutation are being rewritten, or merged, after which they are rewritten together: the
- * parts that are left, and how far each that is worked on has come.
+ * A text that changes while parts of a mutation are being rewritten, or merged to be rewritten together: the parts that are left, and
+ * the progress of each current one.
  */
 export async function readProgress(
   client: ClickHouseClient,
@@ -111,7 +111,7 @@ export async function findMutationId(
   return (await readMutation(client, table, mark))?.mutation_id;
 }
 
-/** How many mutations whose text contains the mark are under way, and why one of them fails, if one does. */
+/** How many mutations whose text contains the mark are running, and why one of them fails, if one does. */
 export async function readUndone(
   client: ClickHouseClient,
   mark: string,
@@ -133,7 +133,10 @@ export async function killMutations(client: ClickHouseClient, mark: string): Pro
   });
 }
 
-/** The newest mutation with a mark; those of one second by their ids, which end in ascending numbers. It is done when every replica has done it, and fails when it fails on one. */
+/**
+ * The newest mutation with a mark; within a second the one with the highest id. It is done when every replica has done it, and fails
+ * when one replica fails.
+ */
 async function readMutation(client: ClickHouseClient, table: string, mark: string) {
   const [row] = await readRows<{ mutation_id: string; done: number; failure: string }>(client, {
     query: `SELECT mutation_id, max(create_time) AS created,

@@ -1,15 +1,14 @@
-// What a statement needs besides its text where a table is on several servers. Owns the kinds of tables and everything that
-// depends on them; all other files ask here, by their connection. CLICKHOUSE_URL may be a balancer, so each statement may
-// reach another replica. What follows from that:
+// What statements need where a table has replicas. Owns the kinds of tables and everything that depends on them; all other files ask
+// here, by their connection. CLICKHOUSE_URL may be a load balancer, so each statement may reach another replica. What follows:
 //
-// - A row is stored when a majority of the replicas has it, so one replica that is lost takes nothing with it. Inserts of
-//   several workers overlap (`insert_quorum_parallel`), and then ClickHouse knows no order in which a single replica has
-//   read them all. So a row that one replica lacks is looked for on all: any majority of them has it.
-// - What a mutation reads has to be the same on each replica whenever that replica carries it out. It reads tables on disk
-//   that all replicas have (`settingsOfAll`), never tables in the memory of one.
-// - ClickHouse drops a block that equals an earlier one. Only blocks with a token of ours may be dropped.
+// - A row is stored when a majority of the replicas has it, so losing one replica loses nothing. Inserts of several workers overlap
+//   (`insert_quorum_parallel`), so no single replica is known to have all of them. A row that one replica lacks is therefore looked for
+//   on all: any majority of them has it.
+// - A mutation must read the same on each replica, whenever that replica carries it out. So it reads tables on disk that all replicas
+//   have (`settingsOfAll`), never tables in the memory of one.
+// - ClickHouse drops a block that equals an earlier one. Only blocks with our own token may be dropped.
 //
-// `rehearsed` sends the same statements to plain tables, without what ClickHouse refuses there: tests run so.
+// `rehearsed` sends the same statements to plain tables, without what ClickHouse refuses there: for tests.
 
 import type { TableKind } from '../config.js';
 import type { ClickHouseClient } from '../packages/clickhouse.js';
@@ -25,8 +24,8 @@ export type Replication = {
 
 const known = new WeakMap<ClickHouseClient, Replication>();
 
-/** Notes what tables a connection's database has. Without a note they are plain. */
-export function noteReplication(client: ClickHouseClient, replication: Replication): void {
+/** Sets the kind of tables that a connection's database has; plain by default. */
+export function setReplication(client: ClickHouseClient, replication: Replication): void {
   known.set(client, replication);
 }
 
@@ -34,7 +33,7 @@ function replicationOf(client: ClickHouseClient): Replication {
   return known.get(client) ?? { tables: 'plain', cluster: undefined, database: '' };
 }
 
-/** Whether statements are written for replicas: other servers than the one that is asked have the tables too. */
+/** Whether statements must work with replicas: other servers than the one that is asked have the tables too. */
 export function hasReplicas(client: ClickHouseClient): boolean {
   return replicationOf(client).tables !== 'plain';
 }
@@ -48,12 +47,12 @@ export function settingsFor(tables: TableKind): Settings {
     // From 26.2 on ClickHouse heeds the second only with the first.
     deduplicate_insert: 'backward_compatible_choice',
     insert_deduplicate: 0,
-    // A replica that has lost its keeper answers nothing rather than something old. With SharedMergeTree it reads what all
+    // A replica that has lost its keeper refuses to answer instead of answering with old data. With SharedMergeTree it reads what all
     // others have written.
     select_sequential_consistency: 1,
     // Mutations look users up in tables that every replica has.
     allow_nondeterministic_mutations: 1,
-    // A partition that is dropped, an emptied table, a new constraint: answered when all replicas have it.
+    // Dropped partitions, truncated tables and new constraints are answered when all replicas have them.
     alter_sync: '2',
     replication_wait_for_inactive_replica_timeout: String(replicas.waitMsMax / 1000),
     // SharedMergeTree has no quorum: a part is stored once for all.
@@ -63,7 +62,7 @@ export function settingsFor(tables: TableKind): Settings {
   };
 }
 
-/** `ON CLUSTER …` for statements that change what tables there are; empty where ClickHouse needs none. */
+/** `ON CLUSTER …` for statements that create, change or drop tables; empty where ClickHouse needs none. */
 export function onCluster(client: ClickHouseClient): string {
   return clusterClause(replicationOf(client));
 }
@@ -72,19 +71,19 @@ export function clusterClause({ tables, cluster }: Pick<Replication, 'tables' | 
   return tables === 'replicated' ? `ON CLUSTER ${cluster}` : '';
 }
 
-/** The engine of a table. SharedMergeTree has the plain names: a managed ClickHouse puts its own engine in their place. */
+/** The engine of a table. SharedMergeTree has the plain names: a managed ClickHouse replaces them by its own engine. */
 export function engineOf(tables: TableKind, engine: string, argument?: string): string {
   if (tables !== 'replicated') return argument === undefined ? engine : `${engine}(${argument})`;
   const path = "'/clickhouse/tables/{shard}/{database}/{table}', '{replica}'";
   return `Replicated${engine}(${path}${argument === undefined ? '' : `, ${argument}`})`;
 }
 
-/** The same for a table that is made over this connection. */
+/** The engine of a table that is created over this connection. */
 export function engineInUse(client: ClickHouseClient, engine: string): string {
   return engineOf(replicationOf(client).tables, engine);
 }
 
-/** Settings of an insert that all replicas must have before it is answered. If one is away, the insert is refused. */
+/** Settings of an insert that is answered when all replicas have it. If one is unreachable, the insert is refused. */
 export async function settingsOfAll(client: ClickHouseClient): Promise<Settings> {
   const { tables } = replicationOf(client);
   if (tables === 'rehearsed') return { insert_quorum: '2' };
@@ -97,12 +96,12 @@ export async function settingsOfAll(client: ClickHouseClient): Promise<Settings>
   return { insert_quorum: String(count) };
 }
 
-/** Settles when every replica has what was stored in these tables before. Rejects if one is away. */
+/** Settles when every replica has what was stored in these tables before. Rejects if one is unreachable. */
 export async function syncReplicas(client: ClickHouseClient, names: readonly string[]): Promise<void> {
   const { tables, database } = replicationOf(client);
   if (tables !== 'replicated' && tables !== 'shared') return;
   const where = onCluster(client);
-  // Without it ClickHouse would wait for merges and mutations too.
+  // Otherwise ClickHouse would wait for merges and mutations too.
   const how = tables === 'replicated' ? 'LIGHTWEIGHT' : '';
   for (const name of names)
     await client.command({
@@ -137,8 +136,8 @@ export function databaseIn(client: ClickHouseClient): string {
 }
 
 /**
- * Whether a table has a row that meets a condition. If the first replica has none, all are asked. Replicas that are away are
- * skipped, because a majority has every stored row. With `isCertain` the call rejects instead.
+ * Whether a table has a row that meets a condition. If the first replica has none, all are asked. Unreachable replicas are skipped,
+ * since a majority has every stored row. With `isCertain` the call rejects instead.
  */
 export async function hasRow(
   client: ClickHouseClient,

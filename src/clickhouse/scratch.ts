@@ -1,9 +1,8 @@
-// Tables that live as long as one round of deletions, one preview, one export or one run of retention. On a single server they are in a
-// database of their own in its memory (`ENGINE = Memory`), which has neither rows nor definitions on disk: no copy of a user is left
-// there, a full disk damages nothing, and after a restart they are gone, so a statement that names one fails. Where there are
-// replicas, the memory of one is of no use: statements reach any of them, and each carries out mutations by itself, after a restart
-// too. There these tables are on disk, in the database of the data, and equal on every replica before they are read; dropping them
-// removes their parts.
+// Tables that live as long as one deletion round, preview, export or retention run. On a single server they are in their own database
+// in memory (`ENGINE = Memory`), with neither rows nor definitions on disk: no copy of a user is left there, a full disk damages nothing,
+// and after a restart they are gone, so a statement that names one fails. With replicas, memory does not work: statements reach any
+// replica, and each carries out mutations by itself, even after a restart. So there these tables are on disk, in the database of the
+// data, and equal on every replica before they are read; dropping them removes their parts.
 
 import { readRows } from './answers.js';
 import { anySize } from './any-size.js';
@@ -13,29 +12,31 @@ import { commandLong } from './long-statement.js';
 import { databaseOf, engineInUse, hasReplicas, onCluster, settingsOfAll } from './replication.js';
 import { scratchDatabase } from './tables.js';
 
-/**
- * `Set`: asked only whether it has a value. `lookUp`: one row is looked up by the value of a column.
- */
+/** `Set`: only queried for whether it has a value. `lookUp`: one row is looked up by the value of this column. */
 export type ScratchKind = 'rows' | 'Set' | { readonly lookUp: string };
 
-/** The database in which a connection makes such tables. */
-function placeOf(client: ClickHouseClient): string {
+/** The database in which a connection creates such tables. */
+function scratchDatabaseOf(client: ClickHouseClient): string {
   const database = databaseOf(client);
   return hasReplicas(client) ? database : scratchDatabase(database);
 }
 
 /** How statements name such a table. */
 export function scratchName(client: ClickHouseClient, table: string): string {
-  return `${placeOf(client)}.${table}`;
+  return `${scratchDatabaseOf(client)}.${table}`;
 }
 
-/** Makes the database of such tables, where they are in memory. */
+/** Creates the database of such tables where they are in memory. */
 export async function createScratchDatabase(client: ClickHouseClient): Promise<void> {
   if (hasReplicas(client)) return;
-  await changeDefinition(client, [], `CREATE DATABASE IF NOT EXISTS ${placeOf(client)} ENGINE = Memory`);
+  await changeDefinition(
+    client,
+    [],
+    `CREATE DATABASE IF NOT EXISTS ${scratchDatabaseOf(client)} ENGINE = Memory`,
+  );
 }
 
-/** Such tables whose names begin like this, as statements name them, which are at least so old. */
+/** The names, as `scratchName` gives them, of such tables with this prefix that are at least this old. */
 export async function listScratch(
   client: ClickHouseClient,
   prefix: string,
@@ -47,7 +48,7 @@ export async function listScratch(
         AND ({ageSecondsMin:UInt32} = 0 OR
           if(comment = '', toUnixTimestamp(metadata_modification_time), toUInt64OrZero(comment)) <= {madeBefore:UInt64})`,
     query_params: {
-      database: placeOf(client),
+      database: scratchDatabaseOf(client),
       prefix,
       ageSecondsMin,
       madeBefore: Math.floor(Date.now() / 1_000) - ageSecondsMin,
@@ -56,14 +57,14 @@ export async function listScratch(
   return rows.map(({ scratch }) => scratch);
 }
 
-/** Makes an empty table, by the name that `scratchName` gives. Its structure is the list of its columns. */
+/** Creates an empty table, by the name that `scratchName` gives. `structure`: its list of columns. */
 export async function createScratch(
   client: ClickHouseClient,
   name: string,
   structure: string,
   kind: ScratchKind = 'rows',
 ): Promise<void> {
-  // When it was made: a database in memory notes no time.
+  // The time of creation, which a database in memory does not record.
   const made = Math.floor(Date.now() / 1_000);
   const query = `CREATE TABLE ${name} ${onCluster(client)} (${structure}) ENGINE = ${engineFor(client, kind)} COMMENT '${made}'`;
   if (hasReplicas(client)) {
@@ -90,12 +91,12 @@ function engineFor(client: ClickHouseClient, kind: ScratchKind): string {
     return `${engineInUse(client, 'MergeTree')} ORDER BY tuple() SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, ${soon}`;
   }
   if (kind === 'rows') return 'Memory';
-  // Not persistent: nothing of it ever reaches the disk, and a table that a crash emptied matches nothing.
+  // Not persistent: nothing of it reaches the disk, and a table that a crash emptied matches no rows.
   const engine = kind === 'Set' ? 'Set' : `Join(ANY, LEFT, ${kind.lookUp})`;
   return `${engine} SETTINGS persistent = 0`;
 }
 
-/** Adds rows; settles when every replica finds them. */
+/** Adds rows; settles when every replica has them. */
 export async function insertScratch(
   client: ClickHouseClient,
   table: string,
@@ -109,7 +110,7 @@ export async function insertScratch(
   });
 }
 
-/** Adds what a query finds, which may read whole tables; settles as `insertScratch` does. */
+/** Adds the result of a query, which may read whole tables; settles as `insertScratch` does. */
 export async function fillScratch(client: ClickHouseClient, table: string, select: string): Promise<void> {
   await commandLong(client, {
     query: `INSERT INTO ${table} ${select}`,
@@ -123,7 +124,7 @@ export async function emptyScratch(client: ClickHouseClient, tables: readonly st
     await client.command({ query: `TRUNCATE TABLE ${table}`, clickhouse_settings: anySize });
 }
 
-/** Drops a table, if it is there; settles when nothing of it is left, on no replica. */
+/** Drops a table if it exists; settles when no replica has anything of it left. */
 export async function dropScratch(client: ClickHouseClient, table: string): Promise<void> {
   await client.command({
     query: `DROP TABLE IF EXISTS ${table} ${onCluster(client)} SYNC`,

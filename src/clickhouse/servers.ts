@@ -1,14 +1,14 @@
-// The ClickHouse servers of the deployment, in the order of CLICKHOUSE_URL, and which of them each shard stores to. The first
-// one is the home: besides its shards' rows it has what belongs to no shard (the registry's second copy, deletion requests
-// with their targets and evidence, suppressed names, the audit log, the ledger). From the client of the home
-// `serversOf` finds the connections to all others. A process with one server has no
-// table, unless the deployment has several by now: then it refuses what needs the others.
+// The ClickHouse servers of the deployment, in the order of CLICKHOUSE_URL, and which of them each shard stores to. The first is the
+// primary server: besides its shards' rows it has what belongs to no shard (the registry's second copy, deletion requests with their
+// targets and evidence, suppressed names, the audit log, the ledger). `serversOf` finds the connections to all servers from the
+// client of the primary one. A process with one server has no table of shards, unless the deployment has several servers by now: then
+// it refuses what needs the others.
 
 import { type ClickHouseClient, type ClickHouseOptions, connectClickHouse, endingAfter } from './client.js';
 import { guardServers, type RightServers, WrongServer } from './right-servers.js';
 
-/** Shards by number: the server, by its place in CLICKHOUSE_URL, that has the shard's rows. */
 export type ShardTable = {
+  /** By shard: the index in CLICKHOUSE_URL of the server that has its rows. */
   readonly servers: readonly number[];
   /** Shards whose rows are being copied to another server. Nothing is stored in them. */
   readonly moving: readonly number[];
@@ -18,14 +18,14 @@ export type ShardTable = {
 
 export type Servers = {
   readonly all: readonly ClickHouseClient[];
-  /** Whether CLICKHOUSE_URL names only the home. */
+  /** Whether CLICKHOUSE_URL names only one server. */
   readonly isOne: boolean;
-  /** The table, as it was last set; undefined if CLICKHOUSE_URL names one server and there is none. Throws ShardTableUnknown. */
+  /** The table as last set; undefined if there is none and CLICKHOUSE_URL names one server. Throws ShardTableUnknown. */
   table(): ShardTable | undefined;
   setTable(table: ShardTable): void;
-  /** Tells which deployment Redis has: servers of another one are refused. */
+  /** Sets which deployment Redis has: servers of another one are refused. */
   setEpoch(epoch: string): void;
-  /** The place of a shard's server, which CLICKHOUSE_URL may not name. */
+  /** The index of a shard's server, which CLICKHOUSE_URL may lack. */
   numberOf(shard: number): number;
   /** Throws ServerNotNamed. */
   ofShard(shard: number): ClickHouseClient;
@@ -33,7 +33,7 @@ export type Servers = {
   isNamed(shard: number): boolean;
   isMoving(shard: number): boolean;
   isUnsettled(shard: number): boolean;
-  /** Why CLICKHOUSE_URL of this process does not fit, by the last checks; empty if it does. */
+  /** What is wrong with this process's CLICKHOUSE_URL, by the last checks; empty if nothing is. */
   misconfigurations(): readonly string[];
   /** Indexes of the servers that were set back to older data (registry/witness.ts). */
   setBack(): readonly number[];
@@ -59,7 +59,7 @@ export class ShardIsMoving extends Error {
   }
 }
 
-/** That servers were set back, for people: one sentence for each. */
+/** A sentence for people about each server that was set back. */
 export function setBackIn({ setBack }: Servers): string[] {
   return setBack().map(
     (number) =>
@@ -67,7 +67,7 @@ export function setBackIn({ setBack }: Servers): string[] {
   );
 }
 
-/** The server lacks what was stored in it. What is stored or counted there now would be taken for all there is. */
+/** The server lacks rows that were stored in it. Anything counted on it now would wrongly be taken as complete. */
 export class ClickHouseSetBack extends Error {
   constructor(numbers: readonly number[]) {
     super(
@@ -78,29 +78,29 @@ export class ClickHouseSetBack extends Error {
 
 const known = new WeakMap<ClickHouseClient, Servers>();
 
-/** Makes a client for each server, without waiting for connections. Closing the home, which it returns, closes the others. */
+/** Makes a client for each server, without waiting for connections, and returns the primary one. Closing that closes the others. */
 export function connectServers(
   urls: readonly string[],
   database: string,
   tables: Partial<Pick<ClickHouseOptions, 'tables' | 'cluster'>> = {},
 ): ClickHouseClient {
-  const [home, ...others] = urls.map((url) => connectClickHouse({ url, database, ...tables }));
-  if (home === undefined) throw new Error('CLICKHOUSE_URL names no server');
-  if (others.length === 0) return home;
-  known.set(home, createServers([home, ...others]));
-  const closeHome = home.close.bind(home);
-  home.close = async () => {
-    await Promise.all([closeHome(), ...others.map((other) => other.close())]);
+  const [primary, ...others] = urls.map((url) => connectClickHouse({ url, database, ...tables }));
+  if (primary === undefined) throw new Error('CLICKHOUSE_URL names no server');
+  if (others.length === 0) return primary;
+  known.set(primary, createServers([primary, ...others]));
+  const closePrimary = primary.close.bind(primary);
+  primary.close = async () => {
+    await Promise.all([closePrimary(), ...others.map((other) => other.close())]);
   };
-  return home;
+  return primary;
 }
 
-/** All servers of a deployment, by the connection to its home. */
-export function serversOf(home: ClickHouseClient): Servers {
-  let servers = known.get(home);
+/** All servers of a deployment, by the connection to its primary one. */
+export function serversOf(primary: ClickHouseClient): Servers {
+  let servers = known.get(primary);
   if (servers === undefined) {
-    servers = createServers([home]);
-    known.set(home, servers);
+    servers = createServers([primary]);
+    known.set(primary, servers);
   }
   return servers;
 }
@@ -120,8 +120,8 @@ function createServers(all: readonly ClickHouseClient[]): Servers {
     return current;
   };
   const numberOf = (shard: number) => {
-    const its = table();
-    const number = its === undefined ? 0 : its.servers[shard];
+    const known = table();
+    const number = known === undefined ? 0 : known.servers[shard];
     if (number === undefined) throw new Error(`there is no shard ${shard}`);
     return number;
   };
@@ -146,10 +146,10 @@ function createServers(all: readonly ClickHouseClient[]): Servers {
     isMoving: (shard) => table()?.moving.includes(shard) ?? false,
     isUnsettled: (shard) => table()?.unsettled.includes(shard) ?? false,
     misconfigurations: () => {
-      const places = current?.servers ?? [];
-      const shard = places.findIndex((number) => number >= all.length);
+      const numbers = current?.servers ?? [];
+      const shard = numbers.findIndex((number) => number >= all.length);
       return [
-        ...(shard === -1 ? [] : [notNamed(all.length, shard, places[shard] as number)]),
+        ...(shard === -1 ? [] : [notNamed(all.length, shard, numbers[shard] as number)]),
         ...misconfigurations(),
       ];
     },
@@ -161,33 +161,33 @@ function createServers(all: readonly ClickHouseClient[]): Servers {
   };
 }
 
-/** That CLICKHOUSE_URL lacks a shard's server. */
+/** The message that CLICKHOUSE_URL lacks a shard's server. */
 export function notNamed(named: number, shard: number, number: number): string {
   return `CLICKHOUSE_URL names ${named} server${named === 1 ? '' : 's'}, but shard ${shard} is stored on server ${number} (from 0): name all servers, in their order`;
 }
 
-/** A server that takes longer counts as away; work that needs it waits and checks again. */
+/** A server that takes longer counts as unreachable; work that needs it waits and checks again. */
 const answerMsMax = 5_000;
 
 /**
- * Indexes of the servers that answer now, answered at the last check, and are the right ones for their places. A single server is not
- * checked: its caller notices the failure. `mayBeEmpty`: a server without the database counts as well.
+ * Indexes of the servers that answer now, answered at the last check, and are the ones that belong at their index. A single server is
+ * not checked: its caller notices the failure. `mayBeEmpty`: a server without the database counts as well.
  */
 export async function reachableServers(servers: Servers, mayBeEmpty = false): Promise<ReadonlySet<number>> {
   if (servers.isOne) return new Set([0]);
   const seen = await checkAll(servers);
   return new Set(
-    seen.flatMap((state, number) => (state === 'there' || (mayBeEmpty && state === 'empty') ? [number] : [])),
+    seen.flatMap((state, number) => (state === 'right' || (mayBeEmpty && state === 'empty') ? [number] : [])),
   );
 }
 
-/** What each server is found to be. */
+/** The state of each server. */
 export function checkAll(servers: Servers): Promise<State[]> {
-  return Promise.all(servers.all.map((client, place) => checkOrRemember(servers, client, place)));
+  return Promise.all(servers.all.map((client, index) => checkOrRemember(servers, client, index)));
 }
 
 export type ServersWatch = {
-  /** What waits for the servers that did not answer the last time, for whoever asks whether all is well. */
+  /** For health checks: a line about each server that did not answer the last time. */
   readonly away: () => readonly string[];
   readonly close: () => void;
 };
@@ -195,14 +195,14 @@ export type ServersWatch = {
 const watchEveryMs = 2_000;
 
 /** Checks every two seconds which servers answer. */
-export function watchServers(home: ClickHouseClient): ServersWatch {
-  const servers = serversOf(home);
+export function watchServers(primary: ClickHouseClient): ServersWatch {
+  const servers = serversOf(primary);
   let away: readonly number[] = [];
   let isChecking = false;
   const check = async () => {
     if (isChecking) return;
     isChecking = true;
-    const seen = servers.isOne ? [await askSingle(home)] : await checkAll(servers);
+    const seen = servers.isOne ? [await askSingle(primary)] : await checkAll(servers);
     away = seen.flatMap((state, number) => (state === 'away' || state === 'empty' ? [number] : []));
     isChecking = false;
   };
@@ -219,32 +219,32 @@ export function watchServers(home: ClickHouseClient): ServersWatch {
   };
 }
 
-/** A single server has no place that it could be wrong for. */
-async function askSingle(home: ClickHouseClient): Promise<State> {
-  return home.command({ query: 'SELECT 1', ...endingAfter(answerMsMax) }).then(
-    () => 'there',
+/** A single server cannot be confused with another one. */
+async function askSingle(primary: ClickHouseClient): Promise<State> {
+  return primary.command({ query: 'SELECT 1', ...endingAfter(answerMsMax) }).then(
+    () => 'right',
     () => 'away',
   );
 }
 
-/** `empty`: it answers, and lacks the database. `wrong`: it is not the server of its place. */
-type State = 'there' | 'empty' | 'away' | 'wrong';
+/** `empty`: it answers but lacks the database. `wrong`: another server belongs at its index. */
+type State = 'right' | 'empty' | 'away' | 'wrong';
 /** What the last check of a server showed, and when; and the check that is running. */
 type Seen = { state: State; checkedAtMs: number; check: Promise<State> | undefined };
 const seenOf = new WeakMap<ClickHouseClient, Seen>();
 
-/** A server that was away is checked again this long after the last check, in the background. */
+/** An unreachable server is checked again this long after the last check, in the background. */
 const awayCheckedEveryMs = 1_000;
-/** An older check says nothing: the caller waits for a new one. */
+/** An older check is out of date: the caller waits for a new one. */
 const awayKnownMs = 2 * answerMsMax;
 
 /**
- * A hanging server would delay every step of a deletion round by its timeout. So a server that was away at the last check counts
- * as away, and is checked again in the background.
+ * A hanging server would delay every step of a deletion round by its timeout. So a server that was unreachable at the last check
+ * counts as unreachable, and is checked again in the background.
  */
-async function checkOrRemember(servers: Servers, client: ClickHouseClient, place: number): Promise<State> {
+async function checkOrRemember(servers: Servers, client: ClickHouseClient, index: number): Promise<State> {
   const seen = seenOf.get(client) ?? {
-    state: 'there',
+    state: 'right',
     checkedAtMs: Number.NEGATIVE_INFINITY,
     check: undefined,
   };
@@ -252,18 +252,17 @@ async function checkOrRemember(servers: Servers, client: ClickHouseClient, place
   const agoMs = performance.now() - seen.checkedAtMs;
   const isKnownAway = seen.state === 'away' && agoMs < awayKnownMs;
   if (isKnownAway && agoMs < awayCheckedEveryMs) return 'away';
-  seen.check ??= ask(servers, place).then((state) => {
+  seen.check ??= ask(servers, index).then((state) => {
     Object.assign(seen, { state, checkedAtMs: performance.now(), check: undefined });
     return state;
   });
   return isKnownAway ? 'away' : seen.check;
 }
 
-/** By a statement, not by /ping: the latter says nothing of passwords. */
-async function ask({ compare }: Servers, place: number): Promise<State> {
+/** Uses a statement, since /ping does not check the password. */
+async function ask({ compare }: Servers, index: number): Promise<State> {
   try {
-    const found = await compare(place, AbortSignal.timeout(answerMsMax));
-    return found === 'empty' ? 'empty' : 'there';
+    return await compare(index, AbortSignal.timeout(answerMsMax));
   } catch (error) {
     return error instanceof WrongServer ? 'wrong' : 'away';
   }

@@ -1,5 +1,5 @@
-// The parts of tables that ClickHouse has set aside because it cannot read or trust them: their rows are in no table any more. It
-// says so in its log only. They are counted for readiness, metrics and the console.
+// The parts that ClickHouse has set aside because it cannot read or trust them: their rows are no longer in any table, and only
+// ClickHouse's log says so. They are counted for readiness, metrics and the console.
 
 import { clickhousePartsSetAside } from '../metrics.js';
 import { readRow } from './answers.js';
@@ -7,8 +7,8 @@ import { type ClickHouseClient, codeOfFault, endingAfter, faultCodes } from './c
 import { serversOf } from './servers.js';
 
 /**
- * Reasons of parts that cost nothing: a person detached them (no reason), ClickHouse has their rows in another part, or it is moving
- * or removing them. Reasons that later versions add count.
+ * Reasons that mean no loss: a person detached the part (no reason), its rows are in another part, or it is being moved or removed.
+ * Reasons that later versions of ClickHouse add are counted.
  */
 const harmless = ['', 'ignored', 'clone', 'attaching', 'deleting', 'tmp-fetch'];
 
@@ -25,19 +25,19 @@ export async function countSetAside(client: ClickHouseClient): Promise<number | 
     });
     return Number(parts);
   } catch (error) {
-    // Whether a server answers is told elsewhere.
+    // Whether a server answers is reported elsewhere.
     return codeOfFault(error) === faultCodes.accessDenied ? Number.NaN : undefined;
   }
 }
 
-/** What to tell whoever asks whether all is well. `counts`: by server. */
+/** Lines for health checks. `counts`: by server. */
 export function describeSetAside(counts: readonly (number | undefined)[]): string[] {
   return counts.flatMap((parts = 0, server) =>
     parts === 0
       ? []
       : Number.isNaN(parts)
         ? [
-            `whether ClickHouse server ${server} has set aside parts is not known: grant SELECT on system.detached_parts`,
+            `it is not known whether ClickHouse server ${server} has set aside parts: grant SELECT on system.detached_parts`,
           ]
         : [
             `ClickHouse server ${server} has set aside ${parts === 1 ? '1 part' : `${parts} parts`} of its tables, and their rows are missing`,
@@ -51,17 +51,17 @@ export type SetAsideWatch = {
   readonly close: () => void;
 };
 
-/** Each count lists a folder of each table. */
+/** Each count lists the folders of all tables. */
 const everyMs = 10_000;
 
 /** Counts every ten seconds, and sets the gauge. */
-export function watchSetAside(home: ClickHouseClient): SetAsideWatch {
+export function watchSetAside(primary: ClickHouseClient): SetAsideWatch {
   let counts: readonly (number | undefined)[] = [];
   let isCounting = false;
   const count = async () => {
     if (isCounting) return;
     isCounting = true;
-    counts = await Promise.all(serversOf(home).all.map(countSetAside));
+    counts = await Promise.all(serversOf(primary).all.map(countSetAside));
     for (const [server, parts = Number.NaN] of counts.entries())
       clickhousePartsSetAside.set({ server: String(server) }, parts);
     isCounting = false;

@@ -1,7 +1,7 @@
-// Which inserts ClickHouse refuses by itself, however late they arrive: segments from before a moment, and shards that are on another
-// server. A limit is a row of `shard_limits`, which the constraints `shard_limits` of the stored tables read at each insert (see
-// 0002_create_stored_events.sql), so no definition changes while the service runs. An insert that is not in system.processes when a limit has
-// been stored heeds it; inserts that ClickHouse has begun go on.
+// Which inserts ClickHouse itself refuses, however late they arrive: segments up to a number, and shards that are on another server.
+// A limit is a row of `shard_limits`, which the constraints `shard_limits` of the stored tables read at each insert (see
+// 0002_create_stored_events.sql), so no definition changes while the service runs. A limit applies to every insert that is not yet in
+// system.processes when the limit is stored; inserts that are already running continue.
 
 import { tables } from '../contract/records.js';
 import type { ClickHouseClient } from './client.js';
@@ -10,16 +10,16 @@ import { readMigrations } from './migrate.js';
 import { databaseOf, settingsOfAll } from './replication.js';
 import { storedTable } from './tables.js';
 
-/** The table of limits. Its rows are of this server, so no restore replaces them. */
+/** The table of limits. Its rows belong to this server, so no restore replaces them. */
 export const limitsTable = 'shard_limits';
 const constraint = 'shard_limits';
 
 const limitedTables: readonly string[] = [...tables.map(storedTable), 'failed_events', 'stored_keys'];
 
 /**
- * From here on ClickHouse refuses a shard's segments up to a number, with the code of `isRefusedSegment`: their Redis was
- * emptied, so only a restored Redis says whether they are still to be stored. A worker that has one asks Redis again. A lower number
- * later changes nothing. `ofRestore`: only the tables that `limitRestored` has marked so refuse them.
+ * Makes ClickHouse refuse a shard's segments up to a number, with the code of `isRefusedSegment`: their Redis was emptied, so only a
+ * restored Redis knows whether they still have to be stored. A worker that has such a segment asks Redis again. A later call with a
+ * lower number changes nothing. `ofRestore`: only tables that `limitRestored` has marked with it refuse the segments.
  */
 export async function refuseSegments(
   client: ClickHouseClient,
@@ -32,14 +32,14 @@ export async function refuseSegments(
 }
 
 /**
- * From here on ClickHouse refuses the shard's rows from all processes, and its keys from workers, with the code of
- * `isRefusedSegment`. `copy`: the name of the only copy that it takes. A later call for the shard replaces this one.
+ * Makes ClickHouse refuse the shard's rows from all processes, and its keys from workers, with the code of `isRefusedSegment`.
+ * `copy`: the name of the only copy that is still accepted. A later call for the shard replaces this one.
  */
 export async function closeShard(client: ClickHouseClient, shard: number, copy = 'closed'): Promise<void> {
   await setDoor(client, shard, copy);
 }
 
-/** Takes the shard's rows again, and from here on refuses copies of them, however late they arrive. */
+/** Makes ClickHouse accept the shard's rows again, and refuse copies of them, however late they arrive. */
 export async function openShard(client: ClickHouseClient, shard: number): Promise<void> {
   await setDoor(client, shard, 'open');
 }
@@ -57,8 +57,8 @@ async function add(client: ClickHouseClient, limit: string): Promise<void> {
 }
 
 /**
- * Lets a restored table, in a database beside the one of the connection, heed the limits of that one, and those of the restore `id`.
- * ClickHouse has the constraint of a table read the limits of the table's own database, unless it names another.
+ * Makes a restored table, in a database beside the connection's, obey the limits of the connection's database and those of the
+ * restore `id`. A constraint reads the limits of its table's own database unless it names another.
  */
 export async function limitRestored(
   client: ClickHouseClient,
@@ -75,12 +75,12 @@ export async function limitRestored(
     .map(({ sql }) => creation.exec(sql)?.[1])
     .find((text) => text !== undefined);
   if (check === undefined) throw new Error(`no migration limits ${table}`);
-  const its = check
+  const adapted = check
     .replace(`FROM ${limitsTable} `, `FROM ${databaseOf(client)}.${limitsTable} `)
     .replace("IN ('')", `IN ('', '${id}')`);
   await changeDefinition(
     client,
     [`${database}.${table}`],
-    `ALTER TABLE ${database}.${table} DROP CONSTRAINT IF EXISTS ${constraint}, ADD CONSTRAINT ${constraint} CHECK ${its}`,
+    `ALTER TABLE ${database}.${table} DROP CONSTRAINT IF EXISTS ${constraint}, ADD CONSTRAINT ${constraint} CHECK ${adapted}`,
   );
 }

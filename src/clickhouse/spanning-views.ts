@@ -1,6 +1,6 @@
-// What makes any of several servers answer any query: the views of analysts become `Distributed` tables over local views of
-// the same form. A local view reads only other local views and stored tables, so joins run where the rows are. A user's rows
-// are all on one server, since an environment's are. A single server needs none of this.
+// Lets any of several servers answer any query: analysts' views become `Distributed` tables over local views of the same form. A local
+// view reads only other local views and stored tables, so joins run where the rows are. All rows of a user are on one server, since
+// those of an environment are. A single server needs none of this.
 
 import { isDeepStrictEqual } from 'node:util';
 import { tables } from '../contract/records.js';
@@ -12,7 +12,7 @@ import { shardNumberSpacing } from './store.js';
 /** The views that span all servers: one of each kind of record, and the views that join them. */
 export const spanningViews: readonly string[] = [...tables, 'users', 'user_events'];
 
-/** The views that the spanning ones read, in an order in which each comes after the ones that it reads. */
+/** The views that the spanning ones read, each after those that it reads itself. */
 const localViews: readonly string[] = [
   ...tables,
   'merged_identities',
@@ -22,8 +22,8 @@ const localViews: readonly string[] = [
 ];
 
 /**
- * The statements that make the local views, from the migrations that make the views of a single server. `hidden`: shards
- * whose rows are here but do not count, since they are on their way from one server to another.
+ * The statements that create the local views, derived from the migrations for a single server. `hidden`: shards whose rows on this
+ * server must not be shown, since they are being moved.
  */
 export function localViewStatements(
   migrations: readonly { readonly sql: string }[],
@@ -50,26 +50,26 @@ function isShown(hidden: readonly number[]): string {
   return hidden.length === 0 ? '' : ` AND segment % ${shardNumberSpacing} NOT IN (${hidden.join(', ')})`;
 }
 
-/** Where shards are, and which are on their way, as far as the views need it. */
+/** Which server has which shard, and which are being moved, as far as the views need it. */
 export type ShardPlaces = {
   readonly servers: readonly number[];
   readonly moves?: readonly { readonly shard: number; readonly from: number; readonly to: number }[];
 };
 
 /**
- * Makes the local views of the server of a place, or makes them anew: they hide the shards that are stored elsewhere while there may be
- * rows of them. Shards may be moved meanwhile, and several processes may make the views: whoever makes them last has read all moves, so
- * it makes them again until what it read has not changed. `readPlaces` must know of a move's step before the move makes the views.
+ * Creates or replaces the local views of a server: they hide shards that are stored elsewhere while the server may have rows of them.
+ * Shards may be moved meanwhile, and several processes may create the views. So each process repeats this until the moves that it read
+ * have not changed. `readPlaces` must include a step of a move before the move creates the views.
  */
 export async function makeLocalViews(
   client: ClickHouseClient,
-  place: number,
+  index: number,
   migrations: readonly { readonly sql: string }[],
   readPlaces: () => Promise<ShardPlaces | undefined>,
 ): Promise<void> {
   let made: readonly number[] | undefined;
   for (;;) {
-    const hidden = hiddenOn(place, await readPlaces());
+    const hidden = hiddenOn(index, await readPlaces());
     if (isDeepStrictEqual(made, hidden)) return;
     const names = localViews.map((view) => `local_${view}`);
     for (const [i, query] of localViewStatements(migrations, hidden).entries())
@@ -78,15 +78,15 @@ export async function makeLocalViews(
   }
 }
 
-function hiddenOn(place: number, { servers, moves = [] }: ShardPlaces = { servers: [] }): readonly number[] {
+function hiddenOn(index: number, { servers, moves = [] }: ShardPlaces = { servers: [] }): readonly number[] {
   return moves
-    .filter(({ shard, from, to }) => [from, to].includes(place) && servers[shard] !== place)
+    .filter(({ shard, from, to }) => [from, to].includes(index) && servers[shard] !== index)
     .map(({ shard }) => shard);
 }
 
-/** The places in the second copy of the registry, which a home has; undefined if it has none. */
-export async function readCopiedPlaces(home: ClickHouseClient): Promise<ShardPlaces | undefined> {
-  const { document } = await readRow<{ document: string }>(home, {
+/** The places in the second copy of the registry, on the primary server; undefined if it has none. */
+export async function readCopiedPlaces(primary: ClickHouseClient): Promise<ShardPlaces | undefined> {
+  const { document } = await readRow<{ document: string }>(primary, {
     query: `SELECT argMax(registry.document, (registry.version, written_at)) AS document
       FROM registry WHERE document_key = 'shard_servers:'`,
   });
@@ -94,8 +94,8 @@ export async function readCopiedPlaces(home: ClickHouseClient): Promise<ShardPla
 }
 
 /**
- * Lets a server's views span all servers of the cluster, whose local views there are. A server of which the cluster knows
- * nothing is not asked, so the number of its shards is compared.
+ * Makes a server's views span all servers of the cluster, which have their local views. Servers that are missing in the cluster would
+ * not be queried, so the number of its shards is checked.
  */
 export async function spanServers(client: ClickHouseClient, cluster: string, servers: number): Promise<void> {
   const { shards } = await readRow<{ shards: number }>(client, {
@@ -107,12 +107,12 @@ export async function spanServers(client: ClickHouseClient, cluster: string, ser
       `the cluster ${cluster} has ${shards} shards in ClickHouse's configuration, but CLICKHOUSE_URL names ${servers} servers`,
     );
   }
-  const there = await readTables(client);
+  const tablesNow = await readTables(client);
   for (const view of spanningViews) {
-    const [spanning, local] = [there.get(view), there.get(`local_${view}`)];
+    const [spanning, local] = [tablesNow.get(view), tablesNow.get(`local_${view}`)];
     const engine = `Distributed('${cluster}', '${local?.database}', 'local_${view}')`;
     if (spanning?.engine_full === engine && spanning.columns === local?.columns) continue;
-    // Made beside the one in use and exchanged with it, so that there is one at any moment.
+    // Created beside the one in use and exchanged with it, so that the view always exists.
     const next = `next_${view}`;
     await client.command({ query: `DROP TABLE IF EXISTS ${next} SYNC` });
     await changeDefinition(client, [next], `CREATE TABLE ${next} AS local_${view} ENGINE = ${engine}`);
@@ -129,7 +129,7 @@ type Table = {
   readonly name: string;
   readonly database: string;
   readonly engine_full: string;
-  /** The comment of the whole, then names, types and comments in their order. */
+  /** The table's comment, then the names, types and comments of its columns in order. */
   readonly columns: string;
 };
 

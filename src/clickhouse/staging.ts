@@ -1,5 +1,4 @@
-// A database beside the one in use, in which a backup is restored: its making and its end, and the exchange of its tables with those in
-// use.
+// A database beside the one in use, in which a backup is restored: creating it, exchanging its tables with those in use, dropping it.
 
 import { readRows } from './answers.js';
 import { anySize } from './any-size.js';
@@ -22,7 +21,7 @@ export async function readTableIds(
   return new Map(rows.map(({ name, uuid }) => [name, uuid]));
 }
 
-/** Makes the database in which a backup is restored. Rejects if there is one: another process is restoring too. */
+/** Creates the database in which a backup is restored. Rejects if it exists: another process is restoring too. */
 export async function createStaging(client: ClickHouseClient, staging: string, id: string): Promise<void> {
   await changeDefinition(client, [], `CREATE DATABASE ${staging} UUID '${id}'`);
 }
@@ -39,7 +38,7 @@ export async function readDatabaseId(
   return row?.id;
 }
 
-/** Where a restored table is, which table it is to be, and which process exchanges the two. */
+/** A restored table, the table that it replaces, and the process that exchanges the two. */
 export type Exchange = {
   readonly table: string;
   /** The id of the restored table. */
@@ -53,9 +52,9 @@ export type Exchange = {
 const takenBy = '_taken_by_';
 
 /**
- * Puts a restored table in the place of the one in use, and that in its place. To be called by one process at a time. A statement of an
- * earlier process may arrive late, and would take the table out again. So each process first gives the restored table a name of its
- * own, and a statement that has another name finds no table. `exchanged` is called as soon as it is done.
+ * Exchanges a restored table with the one in use. Only one process at a time may call it. A late statement of an earlier process would
+ * exchange them back. So each process first renames the restored table to a name of its own, and a statement with another name finds
+ * no table. `exchanged` is called as soon as the tables are exchanged.
  */
 export async function exchangeTable(
   client: ClickHouseClient,
@@ -73,12 +72,12 @@ export async function exchangeTable(
     );
   if (isRestored) exchanged();
   await changeDefinition(client, [plain], `RENAME TABLE ${staging}.${own} TO ${plain}`);
-  // A statement of an earlier process may have come first.
+  // A statement of an earlier process may have been first.
   if ((await readTableIds(client, database)).get(table) !== id)
-    throw new BackupFailed('another restore has begun');
+    throw new BackupFailed('another restore has started');
 }
 
-/** Takes the tables over from a process that was killed while it exchanged them. */
+/** Takes over the tables of a process that was killed while it exchanged them. */
 export async function takeTablesOver(client: ClickHouseClient, staging: string): Promise<void> {
   for (const name of (await readTableIds(client, staging)).keys()) {
     const [table, owner] = name.split(takenBy);
@@ -94,8 +93,8 @@ export async function takeTablesOver(client: ClickHouseClient, staging: string):
 const planTable = 'restore_plan';
 
 /**
- * Notes the plan of a restore beside the tables that it restores: Redis may be emptied before the restore has ended. A plan that was
- * noted before stays: noting another one in its place could be cut off between the two.
+ * Records the plan of a restore beside the restored tables, since Redis may be emptied before the restore has ended. Earlier plans stay:
+ * replacing one could be interrupted between the two.
  */
 export async function notePlan(client: ClickHouseClient, staging: string, plan: string): Promise<void> {
   await changeDefinition(
@@ -112,7 +111,7 @@ export async function notePlan(client: ClickHouseClient, staging: string, plan: 
   });
 }
 
-/** The plans that were noted there, in no order. */
+/** The recorded plans, in no particular order. */
 export async function readNotedPlans(client: ClickHouseClient, staging: string): Promise<readonly string[]> {
   if (!(await readTableIds(client, staging)).has(planTable)) return [];
   const found = await readRows<{ plan: string }>(client, {
@@ -121,7 +120,7 @@ export async function readNotedPlans(client: ClickHouseClient, staging: string):
   return found.map(({ plan }) => plan);
 }
 
-/** Drops what rows there are beside the plan, however much that is. `confirm` is called before each table, and rejects if it is to stay. */
+/** Drops all tables but the plan, however large. `confirm` is called before each table, and rejects if the table must stay. */
 export async function dropAllButPlan(
   client: ClickHouseClient,
   staging: string,

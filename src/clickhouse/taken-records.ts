@@ -1,5 +1,5 @@
-// Which records deletions and retention have taken, by their places in the order of acceptance (the table `taken_records`). The
-// ledger counts them. It is a set, so whoever is cut off and begins again writes what is left once more, and nothing is counted twice.
+// Which records deletions and retention have removed, by their position in the order of acceptance (the table `taken_records`). The
+// ledger counts them. The table is a set, so an interrupted process may write records again, and nothing is counted twice.
 
 import type { ClickHouseClient } from './client.js';
 import { commandLong } from './long-statement.js';
@@ -13,21 +13,21 @@ export type Taking = 'deleted' | 'expired';
 /** The kind of the record that a failed row was. */
 export const kindOfFailed = "splitByChar('.', table_name)[1]";
 
-/** Writes down the records that meet a condition. To be called before they go: afterwards nothing shows how many there were. */
-export async function noteTaken(
+/** Records the rows that meet a condition. Call it before they are removed: afterwards nothing shows how many there were. */
+export async function recordTaken(
   client: ClickHouseClient,
   from: StoredTable | 'failed_events',
   condition: string,
   taking: Taking,
 ): Promise<void> {
-  const [place, kind] =
+  const [position, kind] =
     from === 'failed_events'
       ? ['segment, 0, line', kindOfFailed]
       : ['segment, commit_number, row_number', `'${from.slice('stored_'.length)}'`];
   await commandLong(client, {
     query: `INSERT INTO ${takenRecordsTable} (segment, commit_number, row_number, app_id, kind, term)
-      SELECT ${place}, app_id, ${kind}, '${taking}' FROM ${from} WHERE app_id != '' AND ${condition}`,
-    // A replicated table takes blocks that are equal only once; the rows may have been restored since.
+      SELECT ${position}, app_id, ${kind}, '${taking}' FROM ${from} WHERE app_id != '' AND ${condition}`,
+    // A replicated table ignores a block that equals an earlier one, but the rows may have been restored since.
     clickhouse_settings: { max_insert_threads: '1', insert_deduplicate: 0 },
   });
 }

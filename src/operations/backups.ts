@@ -1,5 +1,5 @@
-// Backups of ClickHouse: making and listing them; restore/ restores them. With several servers, each makes one under the
-// same name. The home comes first: what its backup calls a complete deletion is then gone from the backups of the others, too.
+// Backups of ClickHouse: making and listing them; restore/ restores them. With several servers, each makes one under the same name.
+// The primary server goes first: so a deletion that its backup has as complete is gone from the backups of the others, too.
 
 import { createHash } from 'node:crypto';
 import { BackupExists, BackupFailed, BackupMissing } from '../clickhouse/backup-faults.js';
@@ -36,15 +36,12 @@ export type BackupView = Omit<Backup, 'tables'> & {
 
 export type CreateOptions = {
   readonly name?: string | undefined;
-  /** A backup of which the new one holds only what has changed. */
+  /** An earlier backup: the new one holds only what has changed since. */
   readonly base?: string | undefined;
   readonly keepDays?: number | undefined;
 };
 
-/**
- * Makes a backup, or continues one that was interrupted; settles when it is on the disks. One process at a time makes a backup of a
- * name.
- */
+/** Makes a backup, or continues an interrupted one; settles when it is on the disks. Only one process at a time makes a given backup. */
 export async function createBackup(context: AdminContext, options: CreateOptions): Promise<BackupView> {
   const { redis, clickhouse, config } = context;
   checkPlainTables(config);
@@ -55,13 +52,13 @@ export async function createBackup(context: AdminContext, options: CreateOptions
   if (!(keepDays >= 1 && keepDays <= backups.keepDaysMax))
     throw new AdministrationError(`a backup is kept for 1 to ${backups.keepDaysMax} days`);
   const keepMs = keepDays * 24 * 60 * 60_000;
-  await checkAllThere(clickhouse);
+  await checkAllReachable(clickhouse);
   const made = await withProcessLock(redis, registryKeys.backupLock(name), async (lock) => {
     const moved = await movesEnded(redis);
     const tables = await tablesInUse(context);
     if (await isRestoring(context))
       throw new AdministrationError(
-        'a backup is being restored, or its restore was cut off: let that be done first',
+        'a backup is being restored, or its restore was interrupted: finish that first',
       );
     const claim: Backup = {
       name,
@@ -74,14 +71,14 @@ export async function createBackup(context: AdminContext, options: CreateOptions
     const isContinued = backup !== claim;
     // A default name may already belong to another backup, which began in the same second.
     if (backup.ended_at !== undefined || (isContinued && options.name === undefined))
-      throw new AdministrationError(`there is a backup ${name}`);
+      throw new AdministrationError(`there is already a backup ${name}`);
     return makeParts(context, backup, base, isContinued, lock);
   });
   if (made === 'locked') throw new AdministrationError(`another process is making the backup ${name}`);
   return made;
 }
 
-/** Makes what the backup still lacks. It is noted by then, so no deletion completes unnoticed meanwhile. */
+/** Makes the missing parts of a backup, which the registry has by now: so every deletion that completes meanwhile is known. */
 async function makeParts(
   context: AdminContext,
   backup: Backup,
@@ -101,7 +98,7 @@ async function makeParts(
         makeBackup(client, database, backupOf(name, server), from, isContinued);
       if (base === undefined) return makeFrom(undefined);
       return makeFrom(backupOf(base, server)).catch((error: unknown) => {
-        // It was added since the base was made, so it makes a whole one.
+        // A server that was added since the base was made makes a full backup.
         if (server > 0 && error instanceof BackupMissing) return makeFrom(undefined);
         throw error;
       });
@@ -111,8 +108,9 @@ async function makeParts(
       crash('rows_backed_up');
       return first + (await makeKeysBackup(client, database, backupOf(name, server), isContinued));
     };
-    const [home, ...others] = serversOf(clickhouse).all as readonly [ClickHouseClient, ...ClickHouseClient[]];
-    const sizes = [await make(home, 0)];
+    const { all } = serversOf(clickhouse);
+    const [primary, ...others] = all as readonly [ClickHouseClient, ...ClickHouseClient[]];
+    const sizes = [await make(primary, 0)];
     crash('home_backed_up');
     sizes.push(...(await Promise.all(others.map((client, index) => make(client, index + 1)))));
     if ((await movesEnded(redis)) !== (backup.moved ?? 0))
@@ -121,11 +119,11 @@ async function makeParts(
     if (backup.tables !== undefined && backup.tables !== tables)
       throw new BackupFailed('another backup was restored meanwhile');
     crash('parts_compared');
-    await markEnd(home, database, name, isContinued);
+    await markEnd(primary, database, name, isContinued);
     crash('end_marked');
     const bytes = sizes.reduce((sum, size) => sum + size, 0);
     const complete = { ...backup, ended_at: new Date().toISOString(), bytes };
-    if (!(await noteBackup(redis, complete))) throw new BackupFailed('its note is gone');
+    if (!(await noteBackup(redis, complete))) throw new BackupFailed('its entry in the registry is gone');
     return viewOf(complete, 'complete');
   } catch (error) {
     if (error instanceof BackupExists && isContinued)
@@ -133,16 +131,16 @@ async function makeParts(
         `the backup ${name} cannot be continued, since ClickHouse was restarted: make one with another name`,
       );
     if (!(error instanceof BackupFailed)) throw error;
-    // This process may have stood still, and another one have gone on with the backup meanwhile.
+    // This process may have been paused, and another one may have continued the backup since.
     if (!(await lock.isHeld()) || !(await forgetBackup(redis, backup)))
-      throw new AdministrationError(`another process has gone on with the backup ${name}: see "backup list"`);
+      throw new AdministrationError(`another process has continued the backup ${name}: see "backup list"`);
     throw new AdministrationError(`the backup failed: ${error.message}`);
   }
 }
 
 /**
- * A text that stands for the tables in use, of all servers. A restore that exchanges them meanwhile would make the backup a mixture of
- * two times. Since each restored table has an id of its own, who reads the same text twice knows that there was none.
+ * Identifies the tables in use on all servers. A restore that exchanges tables during a backup would make it a mixture of two times.
+ * Every restored table has a new id, so an unchanged result shows that there was no restore.
  */
 async function tablesInUse({ clickhouse, config }: AdminContext): Promise<string> {
   const schema = tablesOfSchema();
@@ -158,55 +156,55 @@ function viewOf({ tables: _, ...backup }: Backup, status: BackupView['status']):
 }
 
 /**
- * Throws AdministrationError where ClickHouse keeps replicas of the tables: a replica's backup may lack rows that the others have,
- * and ClickHouse does not restore replicated tables beside those in use.
+ * Throws AdministrationError if ClickHouse keeps replicas of the tables: a replica's backup may lack rows that other replicas have,
+ * and ClickHouse cannot restore replicated tables beside those in use.
  */
 export function checkPlainTables({ clickhouseTables: tables }: Pick<Config, 'clickhouseTables'>): void {
   if (tables === 'replicated' || tables === 'shared')
     throw new AdministrationError(
-      `Sluice makes and restores no backups of tables that are ${tables}: use ClickHouse's own backups (see "ClickHouse replicas" in the runbook)`,
+      `Sluice does not back up or restore ${tables} tables: use ClickHouse's own backups (see "ClickHouse replicas" in the runbook)`,
     );
 }
 
 /** Rejects with AdministrationError, which names the server, if one of several does not answer. */
-export async function checkAllThere(clickhouse: ClickHouseClient): Promise<void> {
+export async function checkAllReachable(clickhouse: ClickHouseClient): Promise<void> {
   const servers = serversOf(clickhouse);
-  const there = await reachableServers(servers, true);
-  const away = servers.all.findIndex((_, server) => !there.has(server));
+  const reachable = await reachableServers(servers, true);
+  const away = servers.all.findIndex((_, server) => !reachable.has(server));
   if (away !== -1)
     throw new AdministrationError(
-      `ClickHouse server ${away} (from 0) does not answer: backups are of all servers`,
+      `ClickHouse server ${away} (from 0) does not answer, and a backup covers all servers`,
     );
 }
 
-/** How many moves of shards have ended. Rejects with AdministrationError while one is under way. */
+/** How many moves of shards have ended. Rejects with AdministrationError while one is running. */
 async function movesEnded(redis: Redis): Promise<number> {
   const { shardServers } = await readRegistry(redis);
   checkNoMove(shardServers?.moves);
   return shardServers?.moved ?? 0;
 }
 
-/** The rows of a shard that is being moved are on two servers. */
+/** While a shard is being moved, its rows are on two servers. */
 export function checkNoMove(moves: readonly { readonly shard: number }[] = []): void {
   const [move] = moves;
   if (move !== undefined)
     throw new AdministrationError(
-      `shard ${move.shard} is being moved to another server: let that be done first (shards list)`,
+      `shard ${move.shard} is being moved to another server: finish that first (see "shards list")`,
     );
 }
 
 /**
- * The backups that are kept still. One whose `create` was cut off is not complete even if ClickHouse has made all its parts: nobody
- * has compared whether they belong together.
+ * The backups that are still kept. If a `create` was interrupted, its backup is not complete even if ClickHouse has made all parts:
+ * nothing has checked that they belong together.
  */
 export async function listBackups({ redis, clickhouse }: AdminContext): Promise<BackupView[]> {
   const servers = serversOf(clickhouse);
-  const there = await reachableServers(servers);
-  const [noted, ...states] = await Promise.all([
+  const reachable = await reachableServers(servers);
+  const [kept, ...states] = await Promise.all([
     readBackups(redis),
-    ...servers.all.map((client, server) => (there.has(server) ? backupStates(client) : undefined)),
+    ...servers.all.map((client, server) => (reachable.has(server) ? backupStates(client) : undefined)),
   ]);
-  return noted.map((backup) => {
+  return kept.map((backup) => {
     const parts = states.flatMap((known, server) => {
       const first = backupOf(backup.name, server);
       return [known?.get(first), known?.get(keysOfBackup(first))];
@@ -219,7 +217,7 @@ export async function listBackups({ redis, clickhouse }: AdminContext): Promise<
 export function checkName(name: string): string {
   if (!/^[\w-]+$/.test(name) || name.length > backups.nameCharactersMax) {
     throw new AdministrationError(
-      `the name of a backup is up to ${backups.nameCharactersMax} letters, digits, dashes and underscores`,
+      `the name of a backup consists of up to ${backups.nameCharactersMax} letters, digits, dashes and underscores`,
     );
   }
   return name;

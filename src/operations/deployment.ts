@@ -1,5 +1,5 @@
-// The life of a deployment's state: created at the first start, found at later starts, and loaded again from
-// ClickHouse when Redis was emptied. Until it is loaded, the commit script refuses every commit.
+// The life of a deployment's state: created at the first start, found at later starts, and loaded from ClickHouse after Redis was
+// emptied. Until it is loaded, the commit script refuses every commit.
 
 import { randomBytes } from 'node:crypto';
 import { createAccount, listAccounts } from '../accounts/accounts.js';
@@ -45,7 +45,7 @@ export type LoadOptions = {
   readonly clickhouse: ClickHouseClient;
   /** For a new deployment. */
   readonly shards: number;
-  /** Whether the deployment must have that many: someone asked for them. */
+  /** Whether SHARDS was set, so that the deployment must have that many. */
   readonly areShardsGiven?: boolean;
   readonly claimBytesMax: number;
   /** Loads other data with a second copy into an emptied Redis, before that Redis may be used. */
@@ -63,16 +63,16 @@ export type LoadOptions = {
 export type Loaded = { readonly how: 'created' | 'restored' | 'found'; readonly deployment: Deployment };
 
 /**
- * Settles when Redis holds the deployment's state on every shard. May be called again, after a crash too. Throws
- * AdministrationError when another load runs for too long, or when Redis is emptied meanwhile.
+ * Settles when Redis holds the deployment's state on every shard. May be called again, even after a crash. Throws
+ * AdministrationError when another load takes too long, or when Redis is emptied meanwhile.
  */
 export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
   const { redis, clickhouse, waitMsMax = 0 } = options;
   const loading = await beginLoading(redis, waitMsMax);
-  if (loading === undefined) return checkShards(options);
+  if (loading === undefined) return loadLostShards(options);
   try {
     const loaded = await createOrRestore(options, loading);
-    // By now the epoch is set, which copying needs.
+    // Only now: copying needs the epoch.
     await settleShardServers(redis, clickhouse, loaded.deployment.shards);
     await mirrorRegistry(redis, clickhouse);
     return loaded;
@@ -81,8 +81,8 @@ export async function loadDeployment(options: LoadOptions): Promise<Loaded> {
   }
 }
 
-/** For a loaded Redis; on a cluster a single shard may have lost its state. Only reads the registry. */
-async function checkShards(options: LoadOptions): Promise<Loaded> {
+/** For a loaded Redis: in a cluster single shards may have lost their state. Only reads the registry. */
+async function loadLostShards(options: LoadOptions): Promise<Loaded> {
   const { redis } = options;
   const { deployment, version: registry } = await readRegistry(redis);
   if (deployment === undefined) throw new LoadInterrupted();
@@ -99,7 +99,7 @@ async function checkShards(options: LoadOptions): Promise<Loaded> {
   return loaded;
 }
 
-/** Data that survives the loss of Redis. Replicas are synced first: one that lags would return only a part of it. */
+/** Data that survives a loss of Redis. Replicas are synced before it is read: one that lags would return only a part of it. */
 const secondCopies = [
   'registry',
   'deletion_requests',
@@ -128,7 +128,7 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
   const witness = await loadWitness(clickhouse, loading);
   const registry = await restoreDocuments(loading, mirror);
   crash('documents_restored');
-  // Before the shards, which take commits as soon as they are loaded.
+  // Before the shards, which accept commits as soon as they are loaded.
   const suppressions = await restoreSuppressions(clickhouse, loading);
   crash('suppressions_restored');
   const loaded: Loaded = { how: 'restored', deployment: JSON.parse(mirrored) as Deployment };
@@ -143,10 +143,10 @@ async function createOrRestore(options: LoadOptions, loading: Loading): Promise<
   return loaded;
 }
 
-/** What only a deployment can have written. */
+/** Rows in these tables prove that there was a deployment. */
 const tablesOfDeployments = [...secondCopies, ...tables.map(storedTable), 'failed_events', 'stored_keys'];
 
-/** Rejects where there was a deployment: a new one would have another epoch and secret, and nobody could reach its rows. */
+/** Rejects if there was a deployment: a new one would have another epoch and secret, and could not use the old rows. */
 async function checkEmpty(clickhouse: ClickHouseClient): Promise<void> {
   for (const [number, client] of serversOf(clickhouse).all.entries()) {
     const counts = tablesOfDeployments.map(
@@ -162,7 +162,7 @@ async function checkEmpty(clickhouse: ClickHouseClient): Promise<void> {
   }
 }
 
-/** The account that a first start creates, with its environments and, this once, its API key. */
+/** The account that a first start creates, with its environments and its API key, which is shown only this once. */
 export async function createDemoAccount(redis: Redis) {
   const account = await createAccount(redis, demoAccountName, ['Main Production', 'Development']);
   const main = account.environments[0];
@@ -178,7 +178,7 @@ export async function findDemoAccount(redis: Redis) {
   return (await listAccounts(redis)).find(({ name }) => name === demoAccountName);
 }
 
-/** The new deployment's document. If a first start was cut off and left one, that one is used. */
+/** The new deployment's document. If an interrupted first start left one, that one is used. */
 async function createDeployment({ shards, clickhouse }: LoadOptions, loading: Loading): Promise<Deployment> {
   const created: Deployment = {
     epoch: randomBytes(16).toString('hex'),
@@ -194,9 +194,9 @@ async function createDeployment({ shards, clickhouse }: LoadOptions, loading: Lo
     );
   const servers = serversOf(clickhouse);
   const spread = servers.isOne ? undefined : spreadEvenly(shards, servers.all.length);
-  const stands = JSON.parse((await create(deploymentKey, created)) as string) as Deployment;
+  const deployment = JSON.parse((await create(deploymentKey, created)) as string) as Deployment;
   if (spread !== undefined) await create(shardServersKey, spread);
-  return stands;
+  return deployment;
 }
 
 /** To load the shards, a process must know where their rows are. */
@@ -209,7 +209,7 @@ function takeOverShardServers(clickhouse: ClickHouseClient, mirror: MirroredRegi
   servers.setTable(tableOf(document));
 }
 
-/** What belongs to processes that run now. All else of the registry is of an earlier time. */
+/** Keys of processes that are running now. Everything else in the registry is left over from earlier. */
 const keptKeys = [
   registryKeys.loading,
   registryKeys.processes,
@@ -236,7 +236,7 @@ async function clearLeftovers(redis: Redis, loading: Loading): Promise<void> {
 
 const keysPerScan = 1_000;
 
-/** Processes and ClickHouse may have seen any number until the loss; settles with one above. */
+/** Processes and ClickHouse may have seen any number up to the loss; settles with a higher one. */
 async function loadWitness(clickhouse: ClickHouseClient, loading: Loading): Promise<string> {
   let highest = 0;
   for (const client of serversOf(clickhouse).all)
@@ -252,7 +252,7 @@ async function loadWitness(clickhouse: ClickHouseClient, loading: Loading): Prom
 
 /** Settles with the version of the registry that it has loaded. */
 async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Promise<string> {
-  // Never one that the lost registry had: a process may still know that one's documents by it.
+  // Never one that the lost registry had: a process may still hold documents under that version.
   const version = versionAfterLoss(mirror.version);
   const entries = Object.entries(mirror.documents);
   for await (const call of inScriptCalls(entries, ([, document]) => document.length)) {
@@ -265,13 +265,13 @@ async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Pro
   return version;
 }
 
-/** Nothing was accepted before, so the ledger has everything. */
+/** Records in each shard that the ledger is complete from now on: nothing was accepted before. */
 async function beginLedger(redis: LoadOptions['redis'], shards: number): Promise<void> {
   for (let shard = 0; shard < shards; shard++)
     await redis.hset(shardKeys.state(shard), 'ledger_since', Date.now());
 }
 
-/** A shard refuses commits of processes that know older ones. */
+/** A shard refuses commits of processes that have older versions. */
 type Versions = { readonly suppressions: string; readonly registry: string; readonly witness: string };
 
 async function loadShards(
@@ -289,12 +289,12 @@ async function loadShards(
   for (let shard = 0; shard < shards; shard++) await loadShard(options, loaded, right, shard, versions);
 }
 
-/** On a cluster a shard's script cannot check who may load. So the shard notes who reserved its numbers. */
+/** In a cluster a shard's script cannot check who may load, so the shard records who reserved its numbers. */
 type Right = Pick<Loading, 'nonce' | 'confirm'>;
 
 /**
- * Makes one shard ready. A worker may have read segments of the shard before it was emptied, and not sent them yet. From
- * here on ClickHouse refuses those segments, so the next deletion need not wait for them, nor reach above them.
+ * Loads one shard. A worker may have read segments before the shard was emptied without having inserted them yet. ClickHouse is made
+ * to refuse those segments, so the next deletion need neither wait for them nor cover them.
  */
 async function loadShard(
   { redis, clickhouse, claimBytesMax }: LoadOptions,
@@ -311,7 +311,7 @@ async function loadShard(
   const reserved = await runScript(redis, scripts.reserveNumbers, [state], [epoch, known, nonce]);
   let seen: Seen = { number: 0, storedTo: 0, storedRecords: 0 };
   if (reserved !== null && how !== 'created') {
-    // All servers: the shard may have been on its way from one to another.
+    // All servers: the shard may have been moving from one to another.
     for (const client of serversOf(clickhouse).all) {
       const latest = (await readSeen(client)).get(String(shard));
       if (latest !== undefined && latest.number >= seen.number) seen = latest;
@@ -333,19 +333,19 @@ async function loadShard(
   if (wasLoaded === null) throw new LoadInterrupted();
 }
 
-/** Waits for inserts that ClickHouse had begun before, since it does not refuse those. */
+/** Waits for inserts that were already running, since ClickHouse does not refuse those. */
 async function untilNoInsertRuns(clickhouse: ClickHouseClient): Promise<void> {
   const noneRuns = async () => !(await isInsertRunning(clickhouse));
   if (!(await untilTrue(noneRuns, { msMax: stateLoads.insertMsMax })))
-    throw new AdministrationError('an insert still runs in ClickHouse; try again when it has ended');
+    throw new AdministrationError('an insert is still running in ClickHouse; try again when it has ended');
 }
 
-/** The tables whose rows tell numbers of segments. */
+/** The tables whose rows have segment numbers. */
 const numberedTables = [...tables.map(storedTable), 'failed_events'];
 
 /**
- * The highest number that a shard can have given, as far as ClickHouse knows: the highest of the segments of all shards,
- * and of the fences of deletion requests. No new number may be at or below a fence.
+ * The highest number that a shard can have used, as far as ClickHouse knows: the highest of the segments of all shards and of the
+ * fences of deletion requests. No new number may be at or below a fence.
  */
 async function highestNumber(clickhouse: ClickHouseClient, shard: number): Promise<string> {
   const numbers = await Promise.all(

@@ -1,6 +1,6 @@
-// ClickHouse servers that were set back to older data: what they lack, and how the service goes on without it. Until then nothing is
-// stored and no deletion completes (registry/witness.ts). What Redis knows stands: accounts, keys, requests, and the records that
-// wait. What the servers lost is lost, and its senders may send it again.
+// Recovery of ClickHouse servers that were set back to older data: what they lack, and how the service continues without it. Until
+// then nothing is stored and no deletion completes (registry/witness.ts). What Redis has stays: accounts, keys, requests and waiting
+// records. What the servers lost is gone, and its senders may send it again.
 
 import { readRow } from '../clickhouse/answers.js';
 import { readShards } from '../clickhouse/backups.js';
@@ -22,7 +22,7 @@ import { runScript, scripts } from '../redis/scripts.js';
 import { readLoadedRegistry, readRegistry } from '../registry/registry.js';
 import { type Comparison, compareOnce } from '../registry/witness.js';
 import { forgetKept, readSeen, type Seen } from '../registry/witness-copies.js';
-import { checkAllThere, checkNoMove } from './backups.js';
+import { checkAllReachable, checkNoMove } from './backups.js';
 import type { AdminContext } from './context.js';
 import {
   type Deleted,
@@ -38,14 +38,14 @@ import { copyAll } from './restore/second-copies.js';
 type Missing = {
   readonly shard: number;
   readonly server: number;
-  /** About: what was stored within seconds of the copy may be counted or not. Null: Redis counts less than the server had. */
+  /** Approximate by what was stored within seconds of the copy. Null: Redis counts fewer records than the server had. */
   readonly records: number | null;
-  /** All of it was accepted after this time, and until that one. Null: from the beginning. */
+  /** All of them were accepted after `after`, up to `until`. Null: from the beginning. */
   readonly after: string | null;
   readonly until: string | null;
 };
 
-/** Compares the two stores, and says what ClickHouse lacks. */
+/** Compares the two stores and reports what ClickHouse lacks. */
 export async function showState(context: AdminContext) {
   const { redis, clickhouse } = context;
   const { setBack } = await compare(context);
@@ -61,25 +61,25 @@ export async function showState(context: AdminContext) {
 }
 
 /**
- * Goes on with servers that were set back: deletes again the users whom requests have deleted since, copies accounts, requests and
- * suppressions to them again, and frees the keys of the records that are gone. May be called again, after a crash too.
+ * Continues with servers that were set back: deletes users again whom requests have deleted since, copies accounts, requests and
+ * suppressions to the servers again, and frees the keys of the lost records. May be called again, even after a crash.
  */
 export async function recoverState(context: AdminContext) {
   const { redis, clickhouse, config } = context;
   const done = await withProcessLock(redis, registryKeys.restoreLock, async () => {
-    await checkAllThere(clickhouse);
+    await checkAllReachable(clickhouse);
     const { setBack } = await compare(context);
     const { deployment, shardServers } = await readLoadedRegistry(redis);
     checkNoMove(shardServers?.moves);
     const missing = await readMissing(context, deployment.shards, setBack);
     if (setBack.length === 0) return { recovered: [], missing, ...nothing };
-    // Even the database may be gone.
+    // The database itself may be gone.
     await migrateServers({
       urls: config.clickhouseUrls,
       ...tablesOf(config),
       database: config.clickhouseDatabase,
     });
-    await checkPlaces(context, setBack);
+    await checkNoMovedShards(context, setBack);
     const crash = createCrashPoint(config.crashAt);
     const result = await withoutDeletions(context, async () => {
       const deleted = await deleteOn(context, setBack);
@@ -90,7 +90,7 @@ export async function recoverState(context: AdminContext) {
       crash('copies_rewritten');
       await freeKeys(context, setBack, deployment.epoch);
       await voidLost(clickhouse, missing);
-      // What should have expired since is there again.
+      // Rows that have expired since are back.
       await redis.del(registryKeys.retentionRun);
       await forgetKept(redis, setBack);
       return deleted;
@@ -98,7 +98,9 @@ export async function recoverState(context: AdminContext) {
     return { recovered: setBack, missing, ...result };
   });
   if (done === 'locked')
-    throw new AdministrationError('a backup is being restored, or another recovery runs: try again later');
+    throw new AdministrationError(
+      'a backup is being restored, or another recovery is running: try again later',
+    );
   return done;
 }
 
@@ -138,7 +140,7 @@ async function readMissing(
   return missing;
 }
 
-/** How many records of a shard a server has in segments above a number. */
+/** How many records of a shard a server has in segments after a number. */
 async function countLater(client: ClickHouseClient, shard: number, number: number): Promise<number> {
   const ofTable = (table: string) =>
     `SELECT count() AS records FROM ${table} WHERE app_id != '' AND segment > {number:UInt64} AND segment % ${shardNumberSpacing} = ${shard}`;
@@ -149,7 +151,7 @@ async function countLater(client: ClickHouseClient, shard: number, number: numbe
   return records;
 }
 
-/** What the servers lost is known: the ledger does not name it again. */
+/** Excludes the lost minutes from the ledger's checks, since what is missing there is known. */
 async function voidLost(clickhouse: ClickHouseClient, missing: readonly Missing[]): Promise<void> {
   const minuteOf = (time: string | null) => (time === null ? 0 : Math.floor(Date.parse(time) / 60_000));
   const earliest = Math.min(...missing.map(({ after }) => minuteOf(after)));
@@ -165,8 +167,8 @@ function timeOf(number: number): string | null {
   return number === 0 ? null : new Date(number / 1000).toISOString();
 }
 
-/** Rejects with AdministrationError if a server has rows of a shard that was moved to another one since. */
-async function checkPlaces({ clickhouse }: AdminContext, setBack: readonly number[]): Promise<void> {
+/** Rejects with AdministrationError if a server has rows of a shard that was moved to another server since. */
+async function checkNoMovedShards({ clickhouse }: AdminContext, setBack: readonly number[]): Promise<void> {
   const servers = serversOf(clickhouse);
   for (const server of setBack) {
     const shards = await readShards(servers.all[server] as ClickHouseClient);
@@ -178,11 +180,11 @@ async function checkPlaces({ clickhouse }: AdminContext, setBack: readonly numbe
   }
 }
 
-/** Deletes from the servers the users whom requests have deleted, as far as they are known. */
+/** Deletes the users of earlier requests from the servers again, as far as those users are known. */
 async function deleteOn(context: AdminContext, setBack: readonly number[]) {
   const { redis, clickhouse } = context;
   const { deployment, environments } = await readLoadedRegistry(redis);
-  // A request that the home had as complete was carried out on all servers by then.
+  // A request that the primary server has as complete was carried out on all servers.
   const complete = setBack.includes(0) ? await readCompleteIds(clickhouse) : new Set<string>();
   const { known, unknown }: Deleted = await findDeleted(redis, (request) =>
     complete.has(request.deletion_request_id),
@@ -200,7 +202,7 @@ async function deleteOn(context: AdminContext, setBack: readonly number[]) {
   return { deleted_again: { requests: known.length, rows }, submit_again: unknown.map(submitAgainOf) };
 }
 
-/** Frees the keys of the shards: from here on the index of what is there decides, once it has what waits. */
+/** Frees the keys of the shards: from then on the index of the rows that are left decides, once it has the waiting segments too. */
 async function freeKeys(context: AdminContext, setBack: readonly number[], epoch: string): Promise<void> {
   const { redis, clickhouse } = context;
   const servers = serversOf(clickhouse);
@@ -211,7 +213,7 @@ async function freeKeys(context: AdminContext, setBack: readonly number[], epoch
       if (servers.numberOf(shard) !== server) continue;
       const state = shardKeys.state(shard);
       const known = await redis.hget(state, 'keys_generation');
-      // Workers drop what they have of a former index.
+      // A new generation makes workers drop filters of the former index.
       const generation =
         (await raiseGeneration(client, shard, known)) ??
         generationAbove(known, (await readMarkers(client)).get(shard)?.generation);

@@ -140,14 +140,14 @@ test('makes a backup, goes on with one that was cut off, and lists it', async ()
   await killAt('parts_compared', ...create);
   const [cutOff] = (await sluice.admin('backup', 'list')) as BackupView[];
   assert.equal(cutOff?.status, 'unknown');
-  await assert.rejects(restore('one'), /the backup one has no mark of its end .*"backup create one" goes on/);
+  await assert.rejects(restore('one'), /the backup one has no end mark .*"backup create one" continues/);
   await killAt('end_marked', ...create);
   const made = (await sluice.admin(...create)) as BackupView;
   assert.equal(made.status, 'complete');
   assert.ok((made.bytes ?? 0) > 0);
   assert.deepEqual(await sluice.admin('backup', 'list'), [made]);
   assert.equal(Date.parse(made.keep_until) - Date.parse(made.began_at), 40 * 24 * 60 * 60_000);
-  await assert.rejects(sluice.admin('backup', 'create', 'one'), /there is a backup one/);
+  await assert.rejects(sluice.admin('backup', 'create', 'one'), /there is already a backup one/);
   await holdDeletions(false);
   await complete('carol');
 });
@@ -159,13 +159,13 @@ test('refuses an invalid name, a restore without --yes and a backup of another d
   }
   await assert.rejects(sluice.admin('backup', 'restore', 'one'), /add --yes/);
   await assert.rejects(sluice.admin('backup', 'create', 'x', '--keep-days', '3651'), /from 1 to 3650/);
-  await assert.rejects(restore('two'), /the restore failed: there is no backup two on the disk of backups$/m);
+  await assert.rejects(restore('two'), /the restore failed: there is no backup two on the backup disk$/m);
   await withRedis(sluice, async (redis) => {
     const own = (await redis.hget(registryKeys.documents, deploymentKey)) ?? '';
     const another = JSON.stringify({ ...JSON.parse(own), epoch: 'another' });
     await redis.hset(registryKeys.documents, deploymentKey, another);
     try {
-      await assert.rejects(restore('one'), /the backup is of another deployment than Redis has/);
+      await assert.rejects(restore('one'), /the backup is of another deployment than the one in Redis/);
     } finally {
       await redis.hset(registryKeys.documents, deploymentKey, own);
     }
@@ -304,9 +304,9 @@ test('a restore that is killed anywhere goes on when it is called again, and nev
     await killAt(point, 'backup', 'restore', 'one', '--yes');
     for (const who of await seen()) assert.doesNotMatch(who, /^(ada|bob|7|erin|carol Seen)/, point);
     if (point === 'table_exchanged')
-      await assert.rejects(restore('two'), /the restore of one was cut off: run it again first/);
+      await assert.rejects(restore('two'), /the restore of one was interrupted: run it again first/);
     if (point.startsWith('table_exchanged'))
-      await assert.rejects(sluice.admin('backup', 'create', 'mixed'), /its restore was cut off/);
+      await assert.rejects(sluice.admin('backup', 'create', 'mixed'), /its restore was interrupted/);
   }
   await worker.restart();
   const { deleted_again, ...restored } = await restore('one');
@@ -542,7 +542,7 @@ test('goes on although Redis is emptied after the first exchange, and still know
   for (const command of ['restore', 'bootstrap'])
     await assert.rejects(
       sluice.admin(command),
-      /the restore of late was cut off: "backup restore late --yes"/,
+      /the restore of late was interrupted: "backup restore late --yes"/,
     );
   await killAt('epoch_restored', 'backup', 'restore', 'late', '--yes');
   await withRedis(sluice, async (redis) =>

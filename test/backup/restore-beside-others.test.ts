@@ -153,7 +153,7 @@ test('a restore that was paused exchanges nothing that another one has made sinc
   const two = restoreBy(second.url);
   await untilHeld(second);
   first.release();
-  await assert.rejects(one, /another restore has begun/);
+  await assert.rejects(one, /another restore has started/);
   assert.deepEqual(await seen(), ['of the backup']);
   second.release();
   // The first one has made tables where the second one restores its own.
@@ -187,7 +187,7 @@ test('a restore that only failed to drop what it replaced takes nothing away whe
   const restored = restoreBy(gate.url);
   await untilHeld(gate);
   gate.forget();
-  await assert.rejects(restored, /the backup one is restored, but what it replaced could not be dropped/);
+  await assert.rejects(restored, /the backup one is restored, but the replaced tables could not be dropped/);
   gate.release();
   await sendEvent('after the restore');
   assert.equal(((await sluice.admin('backup', 'restore', 'one', '--yes')) as RestoredBackup).was_done, true);
@@ -226,7 +226,7 @@ test('a restore that was paused before it dropped what it had replaced drops not
   const two = restoreBy(second.url, 'other');
   await handRightOver(second);
   first.release();
-  await assert.rejects(one, /the backup one is restored; another restore has begun since/);
+  await assert.rejects(one, /the backup one is restored; another restore has started since/);
   second.release();
   assert.equal((await two).name, 'other');
   await sluice.admin('backup', 'restore', 'one', '--yes');
@@ -243,7 +243,7 @@ test('a restore that was paused before it began lets no round of deletions begin
   const two = restoreBy(second.url);
   await handRightOver(second);
   first.release();
-  await assert.rejects(one, /another restore has begun/);
+  await assert.rejects(one, /another restore has started/);
   await withRedis(sluice, async (redis) =>
     assert.equal(await redis.exists(registryKeys.restoringBackup), 1, 'nobody is deleted meanwhile'),
   );
@@ -273,7 +273,7 @@ test('if two processes make a backup of one name at once, one makes it, and its 
   );
   assert.equal(made.length, 1);
   for (const result of results)
-    if (result.status === 'rejected') assert.match(String(result.reason), /there is a backup twice/);
+    if (result.status === 'rejected') assert.match(String(result.reason), /there is already a backup twice/);
   const [only] = made as [BackupView];
   const listed = (await sluice.admin('backup', 'list')) as BackupView[];
   assert.deepEqual(
@@ -300,7 +300,7 @@ test('a backup that was paused and fails forgets nothing of one that another pro
   await withRedis(sluice, (redis) => redis.set(lock, 'another', 'PX', 60_000));
   await sluice.clickhouse.query("BACKUP TABLE sluice.stored_keys TO Disk('backups', 'overtaken.keys')");
   gate.release();
-  await assert.rejects(paused, /another process has gone on with the backup overtaken/);
+  await assert.rejects(paused, /another process has continued the backup overtaken/);
   assert.equal(await keepsHashes('overtaken'), true);
   await withRedis(sluice, (redis) => redis.del(lock));
   assert.equal(((await sluice.admin('backup', 'create', 'overtaken')) as BackupView).status, 'complete');
@@ -325,7 +325,7 @@ test('a backup that was paused until another process had completed it forgets no
   gate.release();
   paused.sigcont();
   assert.equal((await paused.exited).code, 1);
-  assert.match(paused.output(), /another process has gone on with the backup completed/);
+  assert.match(paused.output(), /another process has continued the backup completed/);
   const listed = (await sluice.admin('backup', 'list')) as BackupView[];
   assert.deepEqual(
     listed.find(({ name }) => name === 'completed'),
@@ -345,7 +345,7 @@ test('no backup is made while a restore runs, and one during which a backup was 
   await assert.rejects(made, /the backup failed: another backup was restored meanwhile/);
   await assert.rejects(
     sluice.admin('backup', 'restore', 'mixed', '--yes'),
-    /the backup mixed has no mark of its end/,
+    /the backup mixed has no end mark/,
   );
   gate.hold(startsWith('EXCHANGE TABLES'));
   const restored = restoreBy(gate.url);
@@ -378,7 +378,7 @@ test('a backup whose end is marked is not restored without its second part', asy
     await sluice.clickhouse.query(`BACKUP ${what} TO Disk('backups', '${name}')`);
   await assert.rejects(
     sluice.admin('backup', 'restore', 'keyless', '--yes'),
-    /the restore failed: keyless\.keys is missing on the disk of backups/,
+    /the restore failed: keyless\.keys, a part of the backup keyless, is missing on the backup disk/,
   );
   await sluice.clickhouse.query(
     "BACKUP TABLE sluice.stored_keys, TABLE sluice.taken_records TO Disk('backups', 'keyless.keys')",
@@ -402,7 +402,7 @@ test('a restore that was paused before the first exchange exchanges nothing once
       for (const command of ['restore', 'bootstrap'])
         await assert.rejects(
           sluice.admin(command),
-          /the restore of one was cut off: .* drop the database sluice_restore of ClickHouse first/,
+          /the restore of one was interrupted: .* drop the ClickHouse database sluice_restore first/,
         );
     }
     gate.release();
@@ -441,7 +441,7 @@ test('no new deployment is created while a backup is restored into an empty Redi
   await assert.rejects(killed, /ended with SIGKILL/);
   await endRight();
   for (const command of ['bootstrap', 'restore'])
-    await assert.rejects(sluice.admin(command), /a backup is being restored, or its restore was cut off/);
+    await assert.rejects(sluice.admin(command), /a backup is being restored, or its restore was interrupted/);
   // A process that had looked before creates one meanwhile.
   const [gate] = gates;
   gate.hold(({ sql }) => sql.includes('INSERT INTO sluice_restore.restore_plan'));

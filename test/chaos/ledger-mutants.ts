@@ -184,7 +184,7 @@ export const ledgerMutants: readonly Omit<Mutant, 'faults' | 'shows'>[] = [
     patches: [
       {
         file: 'workers/round/empty.js',
-        find: "await noteTaken(clickhouse, place, predicate, 'deleted');",
+        find: "await recordTaken(clickhouse, table, predicate, 'deleted');",
         replace: '',
       },
     ],

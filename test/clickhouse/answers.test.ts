@@ -21,7 +21,7 @@ import { isInsertRunning, isStored } from '../../src/clickhouse/store.js';
 import { restoreDeletions } from '../../src/privacy/deletion/mirror.js';
 import { readFoundRows } from '../../src/privacy/deletion/round-counts.js';
 import { countLeft } from '../../src/privacy/deletion/round-keys.js';
-import { createRoundTables, noteSizes, type RoundTables } from '../../src/privacy/deletion/round-tables.js';
+import { createRoundTables, type RoundTables, recordSizes } from '../../src/privacy/deletion/round-tables.js';
 import { restoreSuppressions } from '../../src/privacy/suppression/mirror.js';
 import type { Loading } from '../../src/registry/loading.js';
 import { readMirror } from '../../src/registry/mirror.js';
@@ -173,7 +173,7 @@ test('nothing is decided by the absence of rows while answers are cut off', asyn
   const { clickhouse, gate, gated } = stores;
   const request = { requestId: 'r', accountId: '7', fences: ['9'], resolved: false };
   const tables = await createRoundTables(clickhouse, 'cut', [request], [{ appId, accountId: '7', shard: 0 }]);
-  await noteSizes(clickhouse, tables, []);
+  await recordSizes(clickhouse, tables, []);
   for (const [what, decide] of Object.entries(decisions)) {
     assert.equal(await decide(gated, tables), true, what);
     for (const share of [0, 0.5, 0.9]) {

@@ -23,7 +23,7 @@ import type { Redis } from '../../src/redis/client.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { readRegistry } from '../../src/registry/registry.js';
 import { callbackJobs } from '../../src/tuning.js';
-import { callbackPauseMs, createLine } from '../../workers/callback-queue.js';
+import { callbackPauseMs, createWaitingLine } from '../../workers/callback-queue.js';
 import { runDeletionRound } from '../../workers/delete.js';
 import { createTestAccount, restoreState, type TestAccount } from '../harness/accounts.js';
 import {
@@ -444,10 +444,15 @@ describe('the name of a callback', () => {
 });
 
 test('calls that find no place wait in line', () => {
-  const shares = createLine();
+  const shares = createWaitingLine();
   const { busyMs, busySpacingMs } = callbackJobs;
   assert.deepEqual(
-    [shares.putOff('a', 0), shares.putOff('a', 0), shares.putOff('b', 0), shares.putOff('a', 10 * busyMs)],
+    [
+      shares.delayMs('a', 0),
+      shares.delayMs('a', 0),
+      shares.delayMs('b', 0),
+      shares.delayMs('a', 10 * busyMs),
+    ],
     [busyMs, busyMs + busySpacingMs, busyMs, busyMs],
   );
 });
@@ -507,7 +512,12 @@ describe('a complete deletion', () => {
   }
 
   /** As if a deletion of an account had just been completed. */
-  async function noteDue(redis: Redis, id: string, account_id: string, completed_at: string): Promise<void> {
+  async function recordDue(
+    redis: Redis,
+    id: string,
+    account_id: string,
+    completed_at: string,
+  ): Promise<void> {
     const document = {
       deletion_request_id: id,
       account_id,
@@ -637,7 +647,7 @@ describe('a complete deletion', () => {
       (_, at) => `3d6f0a52-8f6e-4c9e-9a57-${String(at).padStart(12, '0')}`,
     );
     await withRedis(sluice, (redis) =>
-      Promise.all(ids.map((id, at) => noteDue(redis, id, others[at % 5] ?? '', new Date().toISOString()))),
+      Promise.all(ids.map((id, at) => recordDue(redis, id, others[at % 5] ?? '', new Date().toISOString()))),
     );
     await until(() => silent.received.length >= 5 * ofAccountMax, {
       deadlineMs: 60_000,
@@ -670,7 +680,7 @@ describe('a complete deletion', () => {
         [dueLong, account.accountId],
         [unwanted, '1'],
       ] as const) {
-        await noteDue(redis, id, account_id, completed_at);
+        await recordDue(redis, id, account_id, completed_at);
       }
       const isAllowed = createAddressCheck([]);
       const at = (ms: number) => ({ isAllowed, nowMs: () => Date.parse(completed_at) + ms });

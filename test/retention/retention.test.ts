@@ -7,7 +7,7 @@ import { after, before, test } from 'node:test';
 import type { Redis } from 'ioredis';
 import { pino } from 'pino';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
-import { noteReplication } from '../../src/clickhouse/replication.js';
+import { setReplication } from '../../src/clickhouse/replication.js';
 import { insertSegment, isRefusedSegment } from '../../src/clickhouse/store.js';
 import { storedTable } from '../../src/clickhouse/tables.js';
 import { readConfig } from '../../src/config.js';
@@ -387,7 +387,7 @@ function clientBefore(starts: readonly string[], act: () => Promise<unknown>): C
       return true;
     },
   });
-  noteReplication(before, { tables: 'plain', cluster: undefined, database: sluice.database });
+  setReplication(before, { tables: 'plain', cluster: undefined, database: sluice.database });
   return before;
 }
 

@@ -244,7 +244,7 @@ test('a move to a server that is away does not begin; one that has changed nothi
   for (const to of [0, 1])
     await assert.rejects(
       move(to),
-      /server 1 \(from 0\) does not answer. Shard 0 stores nothing .* "shards move 0 --to 1" goes on with the move, and "shards move 0 --to 0" reverts it/,
+      /server 1 \(from 0\) does not answer. Shard 0 stores nothing .* "shards move 0 --to 1" continues the move, and "shards move 0 --to 0" reverts it/,
     );
   await second.restart();
   assert.deepEqual(await move(0), { server: 0, moved: [shard] });
@@ -405,7 +405,7 @@ test('a process that stood still before it owned a server leaves nothing there',
   await isHeld(gates[0]);
   assert.deepEqual(await move(1), moved);
   gates[0].release();
-  await assert.rejects(late, /somebody else has gone on with the move/);
+  await assert.rejects(late, /another process has continued the move/);
   for (const server of [0, 1])
     assert.equal(await ask(server, "SELECT count() FROM system.tables WHERE name LIKE '%is_moved_by'"), '0');
   await close();

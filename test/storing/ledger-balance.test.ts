@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import type { ClickHouseClient } from '../../src/clickhouse/client.js';
 import { extendVoid, writeLedger, writeVoid } from '../../src/clickhouse/ledger-table.js';
-import { noteTaken } from '../../src/clickhouse/taken-records.js';
+import { recordTaken } from '../../src/clickhouse/taken-records.js';
 import { noCrash } from '../../src/crash-point.js';
 import type { IngestRecord } from '../../src/ingest/pack.js';
 import { findDifferences, type Side, without } from '../../src/insights/ledger/balance.js';
@@ -64,12 +64,12 @@ test('a minute is balanced when each record is stored, a late repeat, a failed r
   await run(`INSERT INTO failed_events (table_name, segment, line, app_id, identity)
     VALUES ('events', ${segment}, 9, '${app}', 'u'), ('', ${segment}, 0, '', '')`);
   assert.deepEqual(await lacking(), []);
-  await noteTaken(clickhouse, 'stored_events', 'row_number <= 3', 'deleted');
+  await recordTaken(clickhouse, 'stored_events', 'row_number <= 3', 'deleted');
   assert.deepEqual(await lacking(), [], 'what is written down and still there counts once');
   await run(`ALTER TABLE stored_events DELETE WHERE row_number <= 2 AND app_id != ''`);
   assert.deepEqual(await lacking(), [], 'a deletion that is under way');
-  await noteTaken(clickhouse, 'stored_events', 'row_number <= 3', 'deleted');
-  await noteTaken(clickhouse, 'failed_events', `identity = 'u'`, 'deleted');
+  await recordTaken(clickhouse, 'stored_events', 'row_number <= 3', 'deleted');
+  await recordTaken(clickhouse, 'failed_events', `identity = 'u'`, 'deleted');
   await run(`ALTER TABLE stored_events DELETE WHERE row_number <= 3 AND app_id != ''`);
   await run(`ALTER TABLE failed_events DELETE WHERE identity = 'u'`);
   assert.deepEqual(await lacking(), [], 'a deletion that was cut off and repeated');

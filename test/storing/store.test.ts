@@ -1010,7 +1010,7 @@ test('a database of a version before 1.0.0 is refused with the way to take its d
   const migration = migrate({ url: stores.clickhouseServer.testerUrl, database: made });
   await assert.rejects(
     migration,
-    /of a version before 1\.0\.0 and is left as it is: .* import these into a new deployment/,
+    /from a version before 1\.0\.0 and is left as it is: .* import these into a new deployment/,
   );
   assert.deepEqual(await read(), before);
   await run(`DROP DATABASE ${made} SYNC`);

@@ -1,4 +1,4 @@
-// The second step of a round of deletions: how many rows it reaches, for the requests and as evidence.
+// The second step of a round of deletions: counts the rows that it will delete, for the requests and as evidence.
 
 import { evidence } from '../../src/contract/limits.js';
 import { keepEvidence } from '../../src/privacy/deletion/evidence.js';
@@ -14,21 +14,21 @@ import { type UserTable, userTables } from '../../src/privacy/deletion/user-tabl
 import { type Resolved, type RoundOptions, update } from './round.js';
 
 /**
- * Counts what the round reaches, and records it in the requests that have no count yet, before any of their rows is
- * deleted. Settles with the environments in which each place has such rows.
+ * Counts the rows that the round will delete, and records the counts in the requests that have none yet, before any of their rows
+ * is deleted. Settles with the environments in which each table has such rows.
  */
 export async function countReached(
   options: RoundOptions,
   round: Resolved,
 ): Promise<ReadonlyMap<UserTable, readonly string[]>> {
   const { parts } = round;
-  const { client: clickhouse, tables } = parts.home;
+  const { client: clickhouse, tables } = parts.primary;
   const reached = new Map<UserTable, string[]>();
   if ([...round.requests.values()].every((request) => request.found !== undefined)) {
-    for (const place of userTables) {
-      const left = await Promise.all(parts.all.map((part) => countLeft(part.client, part.tables, place)));
+    for (const table of userTables) {
+      const left = await Promise.all(parts.all.map((part) => countLeft(part.client, part.tables, table)));
       reached.set(
-        place,
+        table,
         left.flatMap((rows) => [...rows.keys()]),
       );
     }
@@ -46,9 +46,9 @@ export async function countReached(
   options.crash('evidence_kept');
   for (const part of parts.all) await forgetCounts(part.client, part.tables);
   const evidence_until = until.toISOString();
-  for (const place of userTables) {
-    const rows = [...found.values()].flat().filter(({ table }) => table === place);
-    reached.set(place, [...new Set(rows.map(({ app_id }) => app_id))]);
+  for (const table of userTables) {
+    const rows = [...found.values()].flat().filter((counted) => counted.table === table);
+    reached.set(table, [...new Set(rows.map(({ app_id }) => app_id))]);
   }
   await update(options, round, (request, number) => {
     if (request.found !== undefined) return { left: request.found };

@@ -1,32 +1,32 @@
-// The step of a round of deletions that deletes or masks the rows, a table after another.
+// The step of a round of deletions that deletes or masks the rows, one table after another.
 
 import type { ClickHouseClient } from '../../src/clickhouse/client.js';
 import { indexKeysOf } from '../../src/clickhouse/key-index.js';
 import { deleteOrMask } from '../../src/clickhouse/masks.js';
 import { findMutationId } from '../../src/clickhouse/mutate.js';
-import { noteTaken } from '../../src/clickhouse/taken-records.js';
+import { recordTaken } from '../../src/clickhouse/taken-records.js';
 import type { DeletionRequest } from '../../src/privacy/deletion/request.js';
 import { mutationPredicate } from '../../src/privacy/deletion/round-keys.js';
 import type { RoundPart } from '../../src/privacy/deletion/round-parts.js';
 import type { UserTable } from '../../src/privacy/deletion/user-tables.js';
 import { type Resolved, type Round, type RoundOptions, update } from './round.js';
 
-/** Deletes or masks what the round reaches in one table. When all tables are done, a count shows that nothing is left. */
-export async function emptyPlace(options: RoundOptions, round: Round, place: UserTable): Promise<void> {
-  const appIds = round.reached.get(place) ?? [];
+/** Deletes or masks the round's rows in one table. After all tables, `verify` counts that nothing is left. */
+export async function deleteFrom(options: RoundOptions, round: Round, table: UserTable): Promise<void> {
+  const appIds = round.reached.get(table) ?? [];
   if (appIds.length === 0) return;
   for (const part of round.parts.all) {
     const here = appIds.filter((appId) => part.appIds.has(appId));
-    if (here.length > 0) await emptyPart(options, round, place, part, here);
+    if (here.length > 0) await deleteOnServer(options, round, table, part, here);
   }
-  await update(options, round, ({ left }) => ({ left: (left ?? []).filter(({ table }) => table !== place) }));
+  await update(options, round, ({ left }) => ({ left: (left ?? []).filter((rows) => rows.table !== table) }));
 }
 
-/** Deletes or masks what the round reaches in one table of one server. */
-async function emptyPart(
+/** Deletes or masks the round's rows in one table of one server. */
+async function deleteOnServer(
   options: RoundOptions,
   round: Round,
-  place: UserTable,
+  table: UserTable,
   { client: clickhouse, tables }: RoundPart,
   appIds: readonly string[],
 ): Promise<void> {
@@ -36,15 +36,15 @@ async function emptyPart(
     .flatMap((request) => Object.values(request.fences))
     .reduce((highest, fence) => (BigInt(fence) > BigInt(highest) ? fence : highest), '0');
   const predicate = mutationPredicate(tables, appIds, fenceMax);
-  const mutation = { table: place, mark: tables.mark };
+  const mutation = { table, mark: tables.mark };
   await update(options, round, (request) => ({ mutations: [...request.mutations, mutation] }));
-  // A repeat of a deleted record must never be stored. So its key goes into the index first: once the row is gone, nothing
-  // else shows the repeat.
-  await indexKeysOf(clickhouse, place, predicate);
-  await noteTaken(clickhouse, place, predicate, 'deleted');
+  // A repeat of a deleted record must never be stored. So the key is indexed first: once the row is gone, only the index
+  // identifies the repeat.
+  await indexKeysOf(clickhouse, table, predicate);
+  await recordTaken(clickhouse, table, predicate, 'deleted');
   crash('keys_kept');
   crash('before_mutation');
-  await deleteOrMask(clickhouse, place, predicate, tables.mark, options.erasure.atOnceBytesMax);
+  await deleteOrMask(clickhouse, table, predicate, tables.mark, options.erasure.atOnceBytesMax);
   crash('after_mutation');
   const idOf = await findMutationIds(clickhouse, round);
   await update(options, round, ({ mutations }) => ({
@@ -54,7 +54,7 @@ async function emptyPart(
 
 type Issued = DeletionRequest['mutations'][number];
 
-/** Finds the ids of mutations that have none yet, also where a crash came before an id was written. */
+/** Finds the ids of mutations that have none yet, including those whose id a crash kept from being written. */
 async function findMutationIds(
   clickhouse: ClickHouseClient,
   { requests }: Resolved,

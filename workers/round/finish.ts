@@ -1,4 +1,4 @@
-// The end of a round of deletions: its requests are hidden, or complete.
+// The end of a round of deletions: its requests become hidden or complete.
 
 import { inPieces } from '../../src/pieces.js';
 import { keepDeletedUsers } from '../../src/privacy/deletion/deleted-users.js';
@@ -13,24 +13,24 @@ import { readBackups } from '../../src/registry/backups.js';
 import { readLoadedRegistry } from '../../src/registry/registry.js';
 import { assertCurrent } from '../../src/registry/witness.js';
 import { deletionRounds } from '../../src/tuning.js';
-import { noteWanted } from '../erase.js';
+import { recordUrgent } from '../erase.js';
 import { dropTablesEverywhere, type Resolved, type RoundOptions, update } from './round.js';
 
-/** The end of a round for the requests that still have masked rows on the disk. */
-export async function noteHidden(options: RoundOptions, round: Resolved): Promise<void> {
+/** Ends a round for the requests that still have masked rows on disk. */
+export async function markHidden(options: RoundOptions, round: Resolved): Promise<void> {
   const { redis, clickhouse } = options;
   const requests = [...round.requests.values()];
   if (requests.length === 0) return;
-  // What was read before shows them.
+  // Exports that were read before still contain the users.
   await endExportsOf(redis, clickhouse, requests);
-  await noteWanted(redis, requests);
+  await recordUrgent(redis, requests);
   const now = new Date().toISOString();
   await update(options, round, ({ hidden_at = now }) => ({ state: 'hidden', left: [], hidden_at }));
   options.crash('hidden');
   await dropTablesEverywhere(clickhouse);
 }
 
-/** The end of a round for the requests of which nothing is left. Settles with their number. */
+/** Ends a round for the requests that have nothing left. Settles with their number. */
 export async function complete(options: RoundOptions, round: Resolved): Promise<number> {
   if (round.requests.size === 0) return 0;
   const verified_at = new Date().toISOString();
@@ -51,11 +51,11 @@ export async function complete(options: RoundOptions, round: Resolved): Promise<
   return round.requests.size;
 }
 
-/** The end of verified requests: removes their targets and what Redis noted of slow commands, then marks them complete. */
+/** Finishes verified requests: removes their targets and empties Redis's slow logs, then marks the requests complete. */
 export async function finish(options: RoundOptions, requests: readonly DeletionRequest[]): Promise<void> {
   const { redis, clickhouse, crash, log } = options;
   if (requests.length === 0) return;
-  // This comes before the targets are removed: if Redis is emptied now, the restored state must say that they are not needed.
+  // Before the targets are removed: if Redis is emptied now, the restored state must say that they are no longer needed.
   await mirrorDeletions(redis, clickhouse, crash);
   const ids = requests.map((request) => request.deletion_request_id);
   await keepDeletedUsers(redis, clickhouse, ids);
@@ -65,10 +65,10 @@ export async function finish(options: RoundOptions, requests: readonly DeletionR
   await dropTablesEverywhere(clickhouse);
   await emptySlowLogs(mastersOf(redis), log);
   crash('targets_purged');
-  // It may have been set back since the places were counted.
+  // ClickHouse may have been set back to an older copy since the tables were counted.
   await assertCurrent(redis, clickhouse);
   const completed_at = new Date().toISOString();
-  // An emptied Redis has no callbacks. Copying that state would lose the pending call for good.
+  // An emptied Redis has no callbacks: copying its state would lose the pending call for good.
   const { callbacks } = await readLoadedRegistry(redis);
   const completed = requests.map(
     (request): DeletionRequest => ({

@@ -1,4 +1,4 @@
-// The first step of a round of deletions: whom its requests reach, on every server.
+// The first step of a round of deletions: finds the users of its requests on every server.
 
 import { randomBytes } from 'node:crypto';
 import { keepDeletedUsers } from '../../src/privacy/deletion/deleted-users.js';
@@ -17,8 +17,8 @@ import type { Environment } from '../../src/registry/documents.js';
 import type { Resolved, RoundOptions } from './round.js';
 
 /**
- * Makes the tables of the round, and resolves whom its requests reach. Leaves out requests whose targets ClickHouse lacks,
- * and requests that have to wait for others of the same user.
+ * Creates the tables of the round and finds the users of its requests. Leaves out requests whose targets ClickHouse lacks, and
+ * requests that have to wait for others of the same user.
  */
 export async function resolve(
   options: RoundOptions,
@@ -41,21 +41,21 @@ export async function resolve(
       shard: shardOf(app_id, shards),
     })),
   );
-  // A run of retention from which this round took over must not remove what merges users from now on.
+  // A retention run that this round took over from must not remove identifications from now on: they merge users.
   for (const part of parts.all) await endRuns(part.client);
   await distributeUsers(parts);
-  const named = await countNamed(clickhouse, parts.home.tables);
+  const named = await countNamed(clickhouse, parts.primary.tables);
   const leftOut = new Set<number>();
   const heldUp = new Set<string>();
   for (const [number, request] of unverified.entries()) {
-    const isKept = (named.get(number) ?? 0) >= request.targets;
-    if (isKept && !heldUp.has(request.account_id)) continue;
+    const hasTargets = (named.get(number) ?? 0) >= request.targets;
+    if (hasTargets && !heldUp.has(request.account_id)) continue;
     leftOut.add(number);
-    // The users that this request deletes decide which users later requests of the account reach.
+    // The users that this request deletes determine which users later requests of the account reach.
     heldUp.add(request.account_id);
-    if (isKept) continue;
-    // ClickHouse had its targets and lost them, since a backup was restored. The next round copies them from Redis again and
-    // resolves their users again. If Redis has none either, the request is lost.
+    if (hasTargets) continue;
+    // ClickHouse lost the targets when a backup was restored. The next round copies them from Redis and resolves their users
+    // again. If Redis has none either, the request is lost.
     await updateDeletion(redis, request, { resolved: false, state: 'finding_users' });
     await redis.sadd(registryKeys.deletionsAwaitingTargetCopy, request.deletion_request_id);
   }
@@ -69,8 +69,8 @@ export async function resolve(
     [...unverified.entries()].filter(([number]) => !leftOut.has(number) && !waiting.has(number)),
   );
   const resolved = { parts, requests };
-  // This is kept now already: a backup that is restored before the request is complete may lack the identifications that
-  // merged them.
+  // Kept this early because a backup that is restored before the request is complete may lack the identifications that merged
+  // these users.
   await keepDeletedUsers(
     redis,
     clickhouse,
@@ -80,9 +80,9 @@ export async function resolve(
 }
 
 /**
- * Finds the users that the unresolved requests reach on every server, and keeps them. A request that waits on one server waits on all.
- * Later requests of its account wait too, because they must not delete rows that it still needs. Settles with the requests
- * that wait for the next round.
+ * Finds the users of the unresolved requests on every server, and stores them. A request that waits on one server waits on all.
+ * Later requests of its account wait too, because they must not delete rows that it still needs. Settles with the requests that
+ * wait for the next round.
  */
 async function resolveUsers(
   parts: RoundParts,
@@ -102,8 +102,8 @@ async function resolveUsers(
   }
   const done = unresolved.filter((request) => !waiting.has(request));
   await gatherUsers(parts, done);
-  const { home } = parts;
-  if (done.length > 0) await keepResolved(home.client, home.tables, done);
+  const { primary } = parts;
+  if (done.length > 0) await keepResolved(primary.client, primary.tables, done);
   for (const { client, tables } of parts.all) await fillKeysWithout(client, tables, [...waiting, ...leftOut]);
   return waiting;
 }

@@ -12,11 +12,11 @@ import type { ErasureOptions } from '../erase.js';
 
 export type RoundOptions = ErasureOptions & {
   readonly shards: number;
-  /** The epoch of the deployment. Nothing is decided by a Redis with another epoch or none. */
+  /** The epoch of the deployment. A Redis with another epoch, or without one, decides nothing. */
   readonly epoch: string;
   /** The deployment's secret, for keyed hashes. */
   readonly secret: string;
-  /** Told when all requests wait for ClickHouse servers, so that the next look need not be soon. */
+  /** Called when all requests wait for ClickHouse servers, so that the next check need not be soon. */
   readonly onServersAwaited?: () => void;
   readonly onCallbacksDue?: (requestIds: readonly string[]) => Promise<void>;
 };
@@ -24,19 +24,19 @@ export type RoundOptions = ErasureOptions & {
 /** A round under way: its tables, and its requests as they are in Redis now, by their numbers in the tables. */
 export type Resolved = { readonly parts: RoundParts; readonly requests: Map<number, DeletionRequest> };
 
-/** The environments in which each place has rows that the round reaches. */
+/** `reached`: the environments in which each table has rows that the round deletes. */
 export type Round = Resolved & { readonly reached: ReadonlyMap<UserTable, readonly string[]> };
 
-/** A part of a round. */
+/** The same round with only some of its requests. */
 export function requestsOf({ parts, requests }: Resolved, isWanted: (number: number) => boolean): Resolved {
   return { parts, requests: new Map([...requests].filter(([number]) => isWanted(number))) };
 }
 
 /**
- * Sets waiting requests to `finding_users`; settles with all of them as they are now. Why an attempt failed stays in a request
- * until the next one gets further.
+ * Sets waiting requests to `finding_users`; settles with all requests as they are now. A request keeps the reason of a failed
+ * attempt until a later attempt gets further.
  */
-export async function noteBegin(
+export async function markStarted(
   { redis }: RoundOptions,
   requests: readonly DeletionRequest[],
 ): Promise<DeletionRequest[]> {
@@ -63,20 +63,20 @@ export async function update(
   for (const [at, request] of changed.entries()) requests.set(numbers[at] as number, request);
 }
 
-/** A round that begins on a full disk cannot rewrite anything, and only adds to what ClickHouse tries there. */
+/** On a full disk a round cannot rewrite anything, and would only add to the work that ClickHouse retries there. */
 export async function assertRoomEverywhere(clickhouse: ClickHouseClient): Promise<void> {
   const servers = serversOf(clickhouse);
-  const there = await reachableServers(servers);
+  const reachable = await reachableServers(servers);
   for (const [number, client] of servers.all.entries())
-    if (there.has(number)) await assertRoom(client, 'a round of deletions', deletionRounds.roomBytesMin);
+    if (reachable.has(number)) await assertRoom(client, 'a round of deletions', deletionRounds.roomBytesMin);
 }
 
-/** Drops the tables of all rounds. A server that is away has nothing in its memory when it is back, or is asked by a later round. */
+/** Drops the tables of all rounds. They are in memory, so an unreachable server has lost them by its return, or a later round drops them. */
 export async function dropTablesEverywhere(clickhouse: ClickHouseClient): Promise<void> {
   const servers = serversOf(clickhouse);
-  const there = await reachableServers(servers);
+  const reachable = await reachableServers(servers);
   for (const [number, client] of servers.all.entries()) {
-    // The home must answer, so it is asked even if it seems to be away.
-    if (number === 0 || there.has(number)) await dropRoundTables(client);
+    // The primary server must answer, so it is asked even if it seems to be unreachable.
+    if (number === 0 || reachable.has(number)) await dropRoundTables(client);
   }
 }

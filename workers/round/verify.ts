@@ -1,4 +1,4 @@
-// The step of a round of deletions that looks whether anything is left.
+// The step of a round of deletions that checks whether any rows are left.
 
 import type { ClickHouseClient } from '../../src/clickhouse/client.js';
 import { MutationFailed } from '../../src/clickhouse/mutate.js';
@@ -10,34 +10,33 @@ import { userTables } from '../../src/privacy/deletion/user-tables.js';
 import { type Resolved, type RoundOptions, update } from './round.js';
 
 /**
- * Looks into every place after all mutations, since a crash may lose a mutation that was reported as done. Settles with the requests of
- * which masked rows are on a disk. Rejects with MutationFailed when queries still show something; the requests then say what.
+ * Reads every table after all mutations, since a crash may lose a mutation that was reported as done. Settles with the requests
+ * that have masked rows on a disk. Rejects with MutationFailed if queries still show rows, after writing them into the requests.
  */
 export async function verify(options: RoundOptions, round: Resolved): Promise<ReadonlySet<number>> {
   const left: FoundRows[] = [];
   const onDisk = new Set<number>();
   for (const { client } of round.parts.all) await untilNoRetryRuns(client);
-  for (const place of userTables) {
+  for (const table of userTables) {
     for (const { client, tables } of round.parts.all) {
-      const found = await readOnDisk(client, tables, place);
+      const found = await readOnDisk(client, tables, table);
       for (const number of found.keys()) onDisk.add(number);
       if (![...found.values()].some(({ isShown }) => isShown)) continue;
-      for (const [app_id, rows] of await countLeft(client, tables, place))
-        left.push({ app_id, table: place, rows });
+      for (const [app_id, rows] of await countLeft(client, tables, table)) left.push({ app_id, table, rows });
     }
   }
   if (left.length === 0) {
-    await compareAgain(options.clickhouse, round);
+    await assertSameServers(options.clickhouse, round);
     return onDisk;
   }
-  // From then on they are not hidden.
+  // Hidden requests are no longer hidden either.
   await update(options, round, () => ({ left, hidden_at: undefined, state: 'mutation_failed' }));
-  const places = new Set(left.map(({ table }) => table));
-  throw new MutationFailed(`rows are left in ${[...places].join(', ')} after the mutations`);
+  const names = new Set(left.map(({ table }) => table));
+  throw new MutationFailed(`rows are left in ${[...names].join(', ')} after the mutations`);
 }
 
-/** Rejects if a URL now leads to another server, which would hold nothing of the round's users. */
-async function compareAgain(clickhouse: ClickHouseClient, { parts }: Resolved): Promise<void> {
+/** Rejects if a URL now leads to another server, which would have no rows of the round's users. */
+async function assertSameServers(clickhouse: ClickHouseClient, { parts }: Resolved): Promise<void> {
   const servers = serversOf(clickhouse);
   if (servers.table() === undefined) return;
   for (const { client } of parts.all) await servers.compare(servers.all.indexOf(client));

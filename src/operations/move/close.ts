@@ -1,4 +1,4 @@
-// Closing a shard for its move, and opening it: which of the two servers stores it, and shows it.
+// Closing a shard for its move, and opening it again: which of the two servers stores its rows, and which shows them.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { raiseGeneration } from '../../clickhouse/key-index.js';
@@ -23,31 +23,31 @@ import { runScript, scripts } from '../../redis/scripts.js';
 import { readLoadedRegistry } from '../../registry/registry.js';
 import type { AdminContext } from '../context.js';
 import { insertRuns, type Moving, untilOrRefused } from './moving.js';
-import { checkOwner, isUnchanged, readPlaces } from './note.js';
+import { checkOwner, isUnchanged, readShardServers } from './note.js';
 
-/** From here on only this process stores rows of the shard, on either server, by copying. */
+/** Makes both servers refuse the shard's rows. From then on only this process stores them, by copying. */
 export async function close(moving: Moving): Promise<void> {
   const { context, move, owned, source, target } = moving;
   const { shard } = move;
   const { redis } = context;
-  await showWhereTheyAreOn(context, target, move.to);
+  await showOnServer(context, target, move.to);
   await own(moving, target);
   await closeShard(source, shard);
   await closeShard(target, shard, copyNameOf(shard, owned.owner));
-  // A process that takes over the move from here on closes the server after this, so the server refuses these copies.
+  // A process that takes over the move after this check closes the server again, and so the server refuses this process's copies.
   await checkOwner(context, owned);
   for (const client of [source, target])
     await untilOrRefused(async () => !(await isInsertOfShardRunning(client, shard)), insertRuns);
   await untilOrRefused(async () => !(await isCopyRunning(target, shard)), insertRuns);
   const { deployment } = await readLoadedRegistry(redis);
   const fence = await takeFence({ redis, epoch: deployment.epoch }, shard);
-  // Copying rows copies no tokens. So a worker that read a segment before the move asks Redis again and looks for its marker.
+  // Tokens are not copied with the rows. So a worker that read a segment before the move must ask Redis and look for the marker again.
   await refuseSegments(target, shard, fence);
 }
 
 /**
- * Settles when no round of deletions, no end of retention and no retry of failed rows works on the shard. The ones that begin
- * later know of the move. A round that was chosen before, or stood still, is overtaken.
+ * Settles when no deletion round, retention run or retry of failed rows works on the shard. Later ones see the move. The requests
+ * are updated so that a round that chose them before, or was paused, finds them changed and ends.
  */
 export async function endRounds({ context: { redis }, source }: Moving): Promise<void> {
   const { deployment } = await readLoadedRegistry(redis);
@@ -71,20 +71,22 @@ export async function endRounds({ context: { redis }, source }: Moving): Promise
   };
   await untilOrRefused(
     async () => (await withMaintenanceLock(redis, 'move', end)) === 'free',
-    'a round of deletions or a restore still runs; try again when it has ended',
+    'a round of deletions or a restore is still running; try again when it has ended',
   );
   await checkNoRestore(redis);
 }
 
-/** A restore that was cut off has exchanged the tables of some servers only. */
+/** An interrupted restore may have exchanged the tables of only some servers. */
 export async function checkNoRestore(redis: AdminContext['redis']): Promise<void> {
   if ((await redis.exists(registryKeys.restoringBackup)) === 1)
-    throw new AdministrationError('a restore of a backup runs or was cut off: run it again first');
+    throw new AdministrationError(
+      'a backup is being restored, or its restore was interrupted: finish that first',
+    );
 }
 
 /**
- * Opens the shard on the server that has it: a process that was paused may have closed it after the move was over. If the shard is on
- * its way to another server by now, or there, it was this process that was paused, so it closes the shard again.
+ * Opens the shard on the server that has it: a paused process may have closed it after the move had ended. If the shard has moved on
+ * by now, this process was the paused one, so it closes the shard again.
  */
 export async function openIfStored(context: AdminContext, shard: number, server: number): Promise<void> {
   const client = serversOf(context.clickhouse).all[server] as ClickHouseClient;
@@ -97,15 +99,15 @@ export async function openIfStored(context: AdminContext, shard: number, server:
   }
 }
 
-/** Whether a server stores a shard now, or does as soon as a move that is taken back has ended. */
+/** Whether a server stores a shard now, or will once a reverted move has ended. */
 async function storesOn(context: AdminContext, shard: number, server: number): Promise<boolean> {
-  const { servers, moves: noted = [] } = await readPlaces(context);
-  const move = noted.find((each) => each.shard === shard);
+  const { servers, moves = [] } = await readShardServers(context);
+  const move = moves.find((each) => each.shard === shard);
   const isCopied = move?.stage === 'copy' && !isUnchanged(move);
   return servers[shard] === server && !isCopied;
 }
 
-/** Makes this process the owner on a server. If it comes too late for that, since it was paused, it leaves nothing there. */
+/** Makes this process the owner on a server. If it was paused and is too late for that, it leaves nothing on the server. */
 export async function own({ context, owned }: Moving, client: ClickHouseClient): Promise<void> {
   await checkOwner(context, owned);
   await takeOver(client, owned);
@@ -116,9 +118,9 @@ export async function own({ context, owned }: Moving, client: ClickHouseClient):
 }
 
 /**
- * Gives the shard's index of keys on a server a new generation, and tells Redis before anybody asks that server: a rebuild begins
- * again, and workers load their filters again, which may lack keys that were removed from the other server meanwhile. `name`: of
- * the only statements that the server takes.
+ * Gives the shard's index of keys on a server a new generation, and records it in Redis before anything uses that server: so a rebuild
+ * starts again, and workers reload their filters, which may lack keys that were removed from the other server. `name`: the name of
+ * the only statements that the server accepts.
  */
 export async function renewIndex(
   { context: { redis }, move: { shard } }: Moving,
@@ -130,20 +132,20 @@ export async function renewIndex(
   const known = await redis.hget(state, 'keys_generation');
   const generation = await raiseGeneration(client, shard, known, name);
   if (generation === undefined) return;
-  const noted = await runScript(redis, scripts.keysIndexed, [state], [deployment.epoch, '0', generation]);
-  if (noted === null) throw new StateNotLoaded();
+  const recorded = await runScript(redis, scripts.keysIndexed, [state], [deployment.epoch, '0', generation]);
+  if (recorded === null) throw new StateNotLoaded();
 }
 
-/** Hides the rows on the old server before it shows them on the new one, so no query sees a row twice. */
-export async function showWhereTheyAre({ context, move, source, target }: Moving): Promise<void> {
-  await showWhereTheyAreOn(context, source, move.from);
-  await showWhereTheyAreOn(context, target, move.to);
+/** Hides the rows on the old server before showing them on the new one, so no query sees a row twice. */
+export async function showWhereStored({ context, move, source, target }: Moving): Promise<void> {
+  await showOnServer(context, source, move.from);
+  await showOnServer(context, target, move.to);
 }
 
-export async function showWhereTheyAreOn(
+export async function showOnServer(
   context: AdminContext,
   client: ClickHouseClient,
   number: number,
 ): Promise<void> {
-  await makeLocalViews(client, number, readMigrations(), () => readPlaces(context));
+  await makeLocalViews(client, number, readMigrations(), () => readShardServers(context));
 }

@@ -1,4 +1,4 @@
-// The rows of a shard that moves: copied and compared, partition by partition, and removed where the shard no longer is.
+// The rows of a shard that is moved: copied and compared partition by partition, then removed from the server that no longer has it.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import {
@@ -15,18 +15,18 @@ import { moves } from '../../contract/limits.js';
 import { own } from './close.js';
 import type { Moving } from './moving.js';
 
-/** Copies what the other server lacks. Settles when every table has the same rows on both. */
+/** Copies what the target lacks. Settles when every table has the same rows on both servers. */
 export async function copyAll(moving: Moving): Promise<void> {
   const { move, owned, source, target, crash, say } = moving;
   for (const table of movedTables) {
-    const here = await readPartitions(source, table, move.shard);
-    const there = await readPartitions(target, table, move.shard);
-    // An earlier try has copied it, and meanwhile a deletion took all of it.
-    for (const partition of there.keys())
-      if (!here.has(partition)) await removeRows(target, table, owned, partition);
-    const total = [...here.values()].reduce((sum, rows) => sum + rows, 0);
+    const onSource = await readPartitions(source, table, move.shard);
+    const onTarget = await readPartitions(target, table, move.shard);
+    // A partition that an earlier try copied, and of which a deletion has removed all rows since.
+    for (const partition of onTarget.keys())
+      if (!onSource.has(partition)) await removeRows(target, table, owned, partition);
+    const total = [...onSource.values()].reduce((sum, rows) => sum + rows, 0);
     let done = 0;
-    for (const [partition, rows] of here) {
+    for (const [partition, rows] of onSource) {
       await copyPartition(moving, table, partition, (arrived) =>
         say(`shard ${move.shard}: ${table} ${partition}, ${done + arrived} of ${total} rows`),
       );
@@ -46,19 +46,18 @@ async function copyPartition(
   const progress = { passed: () => crash('rows_passed_on'), arrived };
   const read = (client: ClickHouseClient) => readFingerprint(client, table, move.shard, partition);
   for (let attempt = 0; attempt < moves.attemptsMax; attempt++) {
-    const [here, there] = [await read(source), await read(target)];
-    if (here === there) return;
-    if (!there.startsWith('0 ')) await removeRows(target, table, owned, partition);
+    const [onSource, onTarget] = [await read(source), await read(target)];
+    if (onSource === onTarget) return;
+    if (!onTarget.startsWith('0 ')) await removeRows(target, table, owned, partition);
     await copyRows(source, target, table, owned, partition, progress);
   }
-  const [here, there] = [await read(source), await read(target)];
-  if (here !== there)
+  if ((await read(source)) !== (await read(target)))
     throw new AdministrationError(
       `the rows of shard ${move.shard} in ${table} differ after they were copied: try again`,
     );
 }
 
-/** Removes the rows of one of the two servers. It stays closed for the shard. */
+/** Removes the shard's rows from one of the two servers, which stays closed for the shard. */
 export async function removeAll(moving: Moving, from: ClickHouseClient): Promise<void> {
   const { move, owned, source, target, crash, say } = moving;
   await own(moving, from);

@@ -1,9 +1,8 @@
-// Moving a shard to another ClickHouse server. Its records wait in Redis while its rows are copied and compared; then the
-// registry names the other server, its records are stored there, and the old server's rows are removed. If a move is
+// Moving a shard to another ClickHouse server. New records wait in Redis while the shard's rows are copied and compared; then the
+// registry names the other server, records are stored there, and the rows are removed from the old server. If a move is
 // interrupted, run the same command again: the registry records how far it got. Until the other server has the shard, the
-// move can be reverted. Nobody sees rows twice: the local views of a server hide the rows of a shard that is stored
-// elsewhere. Deletions of the shard's accounts wait until the end. A move that fails before it has changed anything on a server
-// is forgotten.
+// move can be reverted. No query sees rows twice: the local views of a server hide the rows of shards that are stored elsewhere.
+// Deletions of the shard's accounts wait until the move has ended. A move that fails before it has changed a server is forgotten.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { reachableServers, serversOf } from '../../clickhouse/servers.js';
@@ -19,79 +18,76 @@ import {
   endRounds,
   openIfStored,
   renewIndex,
-  showWhereTheyAre,
-  showWhereTheyAreOn,
+  showOnServer,
+  showWhereStored,
 } from './close.js';
 import { copyAll, removeAll } from './copy.js';
 import { insertRuns, type Moving, type Say, untilOrRefused } from './moving.js';
 import {
   change,
   copyRegistry,
-  copyRegistryIfThere,
   endMove,
   goalOf,
   isUnchanged,
   MoveTakenOver,
-  noteChanges,
-  noteIn,
-  noteMove,
   readMove,
+  recordChanges,
+  recordMove,
+  tryCopyRegistry,
+  withMove,
   withoutMove,
 } from './note.js';
 
-/**
- * Moves a shard to the server with this index. If a move is under way, continues it, or reverts it when the target is its
- * source. Settles when nothing is left to do.
- */
+/** Moves a shard to the server with this index. Continues a started move, or reverts it when `to` is its source. */
 export async function moveShard(
   context: AdminContext,
   shard: number,
   to: number,
   say: Say,
-): Promise<'moved' | 'there'> {
+): Promise<'moved' | 'already there'> {
   const { clickhouse, config } = context;
   const { all } = serversOf(clickhouse);
   const crash = createCrashPoint(config.crashAt);
   await checkNoRestore(context.redis);
   await checkServers(context, shard, to);
-  const move = await noteMove(context, shard, to);
+  const move = await recordMove(context, shard, to);
   if (move === undefined) {
-    await copyRegistryIfThere(context);
+    await tryCopyRegistry(context);
     await openIfStored(context, shard, to);
-    return 'there';
+    return 'already there';
   }
   const owned = { database: config.clickhouseDatabase, shard, owner: move.owner };
   const [source, target] = [all[move.from] as ClickHouseClient, all[move.to] as ClickHouseClient];
   const moving: Moving = { context, move, owned, source, target, crash, say };
   await finish(moving).catch((error: unknown) => forgetIfUnchanged(moving, error));
   crash('move_ended');
-  // A migration makes the views by the second copy.
+  // A migration creates the views from the second copy.
   await copyRegistry(context);
-  await showWhereTheyAre(moving);
+  await showWhereStored(moving);
   return 'moved';
 }
 
 async function finish(moving: Moving): Promise<void> {
   const { context, move, crash } = moving;
-  // Before anything is changed: a Redis that is emptied later must come back knowing of the move.
+  // Before anything is changed: a Redis that is emptied later must know of the move when it is loaded again.
   await copyRegistry(context);
   crash('move_noted');
-  await (move.stage === 'back' ? takeBack(moving) : carryOver(moving));
+  await (move.stage === 'back' ? revert(moving) : carryOver(moving));
 }
 
-/** Rejects with why the move failed, or with what an administrator has to know about it. */
+/** Forgets a failed move that has changed nothing. Rejects with why it failed, or with what an administrator has to do next. */
 async function forgetIfUnchanged({ context, move, owned }: Moving, error: unknown): Promise<never> {
   const { shard } = move;
-  const noted = await readMove(context, shard).catch(() => {
+  const recorded = await readMove(context, shard).catch(() => {
     throw error;
   });
   // A process that takes a move over makes ClickHouse refuse the statements of the previous owner.
-  if (noted?.owner !== move.owner) throw new MoveTakenOver(shard);
-  if (isUnchanged(noted)) {
+  if (recorded?.owner !== move.owner) throw new MoveTakenOver(shard);
+  if (isUnchanged(recorded)) {
     await change(context, owned, (document) => withoutMove(document, shard));
-    await copyRegistryIfThere(context);
+    await tryCopyRegistry(context);
   } else if (!(error instanceof AdministrationError)) {
-    await checkServers(context, shard, goalOf(noted));
+    await checkServers(context, shard, goalOf(recorded));
   }
   throw error;
 }
@@ -103,24 +99,24 @@ async function carryOver(moving: Moving): Promise<void> {
     await endRounds(moving);
     if (isUnchanged(move)) {
       await checkServers(context, shard, to);
-      await noteChanges(moving);
+      await recordChanges(moving);
     }
     await close(moving);
     crash('shard_closed');
     await copyAll(moving);
-    // A rebuild may have added keys on the old server since they were copied, so it has to begin again.
+    // A rebuild may have added keys on the old server since they were copied, so it has to start again.
     await renewIndex(moving, target, copyNameOf(shard, owned.owner));
     crash('index_renewed');
-    await change(context, owned, (noted) => ({
-      ...noteIn(noted, shard, { stage: 'remove' }),
-      servers: noted.servers.map((server, number) => (number === shard ? to : server)),
+    await change(context, owned, (document) => ({
+      ...withMove(document, shard, { stage: 'remove' }),
+      servers: document.servers.map((server, number) => (number === shard ? to : server)),
     }));
     crash('shard_switched');
   }
-  // Before anything is stored on the other server: a Redis that is emptied now must come back knowing of it.
+  // Before anything is stored on the other server: a Redis that is emptied now must know that server when it is loaded again.
   await copyRegistry(context);
   crash('switch_copied');
-  await showWhereTheyAre(moving);
+  await showWhereStored(moving);
   await openShard(target, shard);
   crash('shard_opened');
   say(`shard ${shard}: stored by server ${to}`);
@@ -128,24 +124,24 @@ async function carryOver(moving: Moving): Promise<void> {
   await endMove(moving);
 }
 
-/** Removes what was copied; then the shard is stored where it always was. */
-async function takeBack(moving: Moving): Promise<void> {
+/** Removes what was copied, and stores the shard on its former server again. */
+async function revert(moving: Moving): Promise<void> {
   const { context, move, source, target, crash, say } = moving;
   const { shard } = move;
-  await showWhereTheyAreOn(context, target, move.to);
-  // From here on, ClickHouse refuses copies by the process that began the move, and none is under way.
+  await showOnServer(context, target, move.to);
+  // From here on ClickHouse refuses copies by the process that started the move; a running one is waited for.
   await closeShard(target, shard);
   await untilOrRefused(async () => !(await isCopyRunning(target, shard)), insertRuns);
   await removeAll(moving, target);
   await openShard(source, shard);
   crash('shard_opened');
-  // Workers may know the generation that the other server was given.
+  // Workers may have loaded the generation of the other server.
   await renewIndex(moving, source);
   await endMove(moving);
   say(`shard ${shard}: stored by server ${move.from} again`);
 }
 
-/** Rejects with AdministrationError unless all servers answer that the move to this server, or its continuation, needs. */
+/** Rejects with AdministrationError unless all servers answer that are needed for the move or its continuation. */
 async function checkServers(context: AdminContext, shard: number, to: number): Promise<void> {
   const { shardServers } = await readRegistry(context.redis);
   const servers = serversOf(context.clickhouse);
@@ -154,17 +150,17 @@ async function checkServers(context: AdminContext, shard: number, to: number): P
   if (servers.isOne || from === undefined) return;
   const isOpen = move === undefined || isUnchanged(move);
   const ends = isOpen ? [from, to] : [move.from, move.to];
-  // The home has the second copy of the registry. What changes nothing on a server needs no copy of it at once.
+  // The primary server has the second copy of the registry, which must be current before a server is changed.
   const needed = isOpen && from === to ? [to] : [0, ...ends];
-  const there = await reachableServers(servers);
-  const away = needed.find((server) => servers.all[server] !== undefined && !there.has(server));
+  const reachable = await reachableServers(servers);
+  const away = needed.find((server) => servers.all[server] !== undefined && !reachable.has(server));
   if (away === undefined) return;
   const isAway = `ClickHouse server ${away} (from 0) does not answer`;
   if (isOpen) throw new AdministrationError(isAway);
   const moveTo = (goal: number) => `"shards move ${shard} --to ${goal}"`;
-  const goesOn = `When the server answers, ${moveTo(goalOf(move))} goes on with the move`;
-  if (move.stage === 'remove') throw new AdministrationError(`${isAway}. ${goesOn} of shard ${shard}`);
+  const howToContinue = `When the server answers, ${moveTo(goalOf(move))} continues the move`;
+  if (move.stage === 'remove') throw new AdministrationError(`${isAway}. ${howToContinue} of shard ${shard}`);
   const isClosed = `Shard ${shard} stores nothing until its move has ended; its records wait in Redis`;
   const orRevert = move.stage === 'copy' ? `, and ${moveTo(move.from)} reverts it` : '';
-  throw new AdministrationError(`${isAway}. ${isClosed}. ${goesOn}${orRevert}`);
+  throw new AdministrationError(`${isAway}. ${isClosed}. ${howToContinue}${orRevert}`);
 }

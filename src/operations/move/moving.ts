@@ -1,4 +1,4 @@
-// A move of a shard under way.
+// A running move of a shard.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import type { OwnedMove } from '../../clickhouse/move-rows.js';
@@ -25,4 +25,4 @@ export async function untilOrRefused(isTrue: () => Promise<boolean>, otherwise: 
   if (!(await untilTrue(isTrue, { msMax: stateLoads.insertMsMax }))) throw new AdministrationError(otherwise);
 }
 
-export const insertRuns = 'an insert still runs in ClickHouse; try again when it has ended';
+export const insertRuns = 'an insert is still running in ClickHouse; try again when it has ended';

@@ -1,4 +1,4 @@
-// How far a move of a shard has come, in the registry. It has one owner, the process that took it up last: changes by others are refused.
+// The registry's record of a move: how far it got. Its owner is the process that last took it over; changes by others are refused.
 
 import { randomBytes } from 'node:crypto';
 import type { OwnedMove } from '../../clickhouse/move-rows.js';
@@ -12,10 +12,10 @@ import type { AdminContext } from '../context.js';
 import type { Moving } from './moving.js';
 
 /**
- * Notes the move with a new owner. Undefined if the shard is where it is to be. A move that has changed nothing yet is reverted by
- * forgetting it.
+ * Records the move with a new owner. Undefined if the shard is already on that server. Reverting a move that has changed nothing yet
+ * only forgets it.
  */
-export async function noteMove(
+export async function recordMove(
   context: AdminContext,
   shard: number,
   to: number,
@@ -30,8 +30,8 @@ export async function noteMove(
     if (from === undefined) throw new AdministrationError(`there is no shard ${shard}`);
     if (servers.all[to] === undefined) throw new AdministrationError(`there is no server ${to}`);
     const begun = shardServers.moves?.find((move) => move.shard === shard);
-    const isTakenBack = begun?.stage === 'copy' && begun.from === to;
-    if (begun !== undefined && goalOf(begun) !== to && !isTakenBack)
+    const isReverted = begun?.stage === 'copy' && begun.from === to;
+    if (begun !== undefined && goalOf(begun) !== to && !isReverted)
       throw new AdministrationError(
         `shard ${shard} is already moving to server ${goalOf(begun)}; finish that first: "shards move ${shard} --to ${goalOf(begun)}"`,
       );
@@ -44,7 +44,7 @@ export async function noteMove(
     const began_at = new Date().toISOString();
     const move: ShardMove = {
       ...(begun ?? { shard, from, to, stage: 'copy', began_at }),
-      ...(isTakenBack ? { stage: 'back' } : {}),
+      ...(isReverted ? { stage: 'back' } : {}),
       owner,
       ...(begun === undefined || isUnchanged(begun) ? { unchanged_by: owner } : {}),
     };
@@ -56,55 +56,56 @@ export async function noteMove(
 }
 
 /**
- * Notes that from here on servers are changed, so that a revert needs both. The second copy has it before that: otherwise a Redis that
- * is emptied would come back with a move that looks as if it could be forgotten.
+ * Records that servers are changed from now on, so that a revert needs both. The second copy gets it first: otherwise a Redis that is
+ * emptied and loaded again would have a move that looks as if it could be forgotten.
  */
-export async function noteChanges({ context, owned }: Moving): Promise<void> {
-  const note = (by: string) =>
-    change(context, owned, (noted) => noteIn(noted, owned.shard, { unchanged_by: by }));
-  await note('');
+export async function recordChanges({ context, owned }: Moving): Promise<void> {
+  const setUnchangedBy = (unchanged_by: string) =>
+    change(context, owned, (document) => withMove(document, owned.shard, { unchanged_by }));
+  await setUnchangedBy('');
   await copyRegistry(context).catch(async (error: unknown) => {
-    await note(owned.owner);
+    await setUnchangedBy(owned.owner);
     throw error;
   });
 }
 
 export async function endMove({ context, move, owned }: Moving): Promise<void> {
-  await change(context, owned, (noted) => ({
-    ...withoutMove(noted, move.shard),
-    moved: (noted.moved ?? 0) + 1,
+  await change(context, owned, (document) => ({
+    ...withoutMove(document, move.shard),
+    moved: (document.moved ?? 0) + 1,
   }));
 }
 
-/** Where a move leads. */
+/** The server that a move leads to. */
 export function goalOf({ stage, from, to }: ShardMove): number {
   return stage === 'back' ? from : to;
 }
 
-/** Whether nothing was changed on either server yet. */
+/** Whether neither server has been changed yet. */
 export function isUnchanged({ stage, owner, unchanged_by: by }: ShardMove): boolean {
   return stage === 'copy' && by === owner;
 }
 
-export function noteIn(
-  { moves: noted = [], ...rest }: ShardServers,
+/** The document with changes to the move of a shard. */
+export function withMove(
+  { moves = [], ...rest }: ShardServers,
   shard: number,
-  what: Partial<Pick<ShardMove, 'stage' | 'unchanged_by'>>,
+  changes: Partial<Pick<ShardMove, 'stage' | 'unchanged_by'>>,
 ): ShardServers {
-  return { ...rest, moves: noted.map((each) => (each.shard === shard ? { ...each, ...what } : each)) };
+  return { ...rest, moves: moves.map((each) => (each.shard === shard ? { ...each, ...changes } : each)) };
 }
 
-export function withoutMove({ moves: noted = [], ...rest }: ShardServers, shard: number): ShardServers {
-  const others = noted.filter((each) => each.shard !== shard);
+export function withoutMove({ moves = [], ...rest }: ShardServers, shard: number): ShardServers {
+  const others = moves.filter((each) => each.shard !== shard);
   return { ...rest, ...(others.length > 0 && { moves: others }) };
 }
 
 export async function readMove(context: AdminContext, shard: number): Promise<ShardMove | undefined> {
-  return (await readPlaces(context)).moves?.find((each) => each.shard === shard);
+  return (await readShardServers(context)).moves?.find((each) => each.shard === shard);
 }
 
-/** Rejects with StateNotLoaded if Redis was emptied: in that there are no moves, which decides nothing. */
-export async function readPlaces({ redis }: AdminContext): Promise<ShardServers> {
+/** Rejects with StateNotLoaded if Redis was emptied: that it has no moves then means nothing. */
+export async function readShardServers({ redis }: AdminContext): Promise<ShardServers> {
   const { deployment, shardServers } = await readRegistry(redis);
   if (deployment === undefined || shardServers === undefined) throw new StateNotLoaded();
   return shardServers;
@@ -116,7 +117,7 @@ export async function checkOwner(context: AdminContext, { shard, owner }: OwnedM
 
 export class MoveTakenOver extends AdministrationError {
   constructor(shard: number) {
-    super(`somebody else has gone on with the move of shard ${shard}`);
+    super(`another process has continued the move of shard ${shard}`);
   }
 }
 
@@ -124,7 +125,7 @@ export class MoveTakenOver extends AdministrationError {
 export async function change(
   { redis, clickhouse }: AdminContext,
   { shard, owner }: OwnedMove,
-  decide: (noted: ShardServers) => ShardServers,
+  decide: (document: ShardServers) => ShardServers,
 ): Promise<void> {
   const document = await changeRegistry(redis, ({ shardServers }) => {
     const move = shardServers?.moves?.find((each) => each.shard === shard);
@@ -139,7 +140,7 @@ export async function copyRegistry({ redis, clickhouse }: AdminContext): Promise
   await mirrorRegistry(redis, clickhouse);
 }
 
-/** When nothing was changed on a server: a worker copies it later if the home does not answer now. */
-export async function copyRegistryIfThere(context: AdminContext): Promise<void> {
+/** For when no server was changed: if the primary server does not answer now, a worker copies the registry later. */
+export async function tryCopyRegistry(context: AdminContext): Promise<void> {
   await copyRegistry(context).catch(() => undefined);
 }

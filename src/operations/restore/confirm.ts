@@ -1,5 +1,5 @@
-// What one restore knows of itself, and how it finds before each step that cannot be undone that it is still the one: another process
-// may have begun a restore, or Redis may have been emptied, while this one stood still.
+// The state of one restore, and its checks before each irreversible step: while it was paused, another process may have started a
+// restore, or Redis may have been emptied.
 
 import { BackupFailed } from '../../clickhouse/backup-faults.js';
 import { type ClickHouseClient, tablesOf } from '../../clickhouse/client.js';
@@ -14,14 +14,14 @@ import { type Plan, textOf } from './plan.js';
 export type Restore = {
   readonly context: AdminContext;
   readonly name: string;
-  /** The database beside the one in use, and a connection to it on each server, the home first. */
+  /** The database beside the one in use, and a connection to it on each server, the primary server first. */
   readonly staging: string;
   readonly restored: readonly ClickHouseClient[];
   readonly lock: Lease;
   readonly crash: CrashPoint;
 };
 
-/** A restore that knows what it replaces, and where it has the restored tables. */
+/** A restore that has its staging databases. */
 export type Begun = Restore & {
   /** The id of the databases beside those in use. */
   readonly id: string;
@@ -29,12 +29,12 @@ export type Begun = Restore & {
   readonly epoch: string;
 };
 
-/** A restore whose plan is noted. */
+/** A restore whose plan is recorded. */
 export type Planned = Begun & { readonly plan: Plan };
 
 export class AnotherRestore extends BackupFailed {
   constructor() {
-    super('another restore has begun, or this one stood still for too long: run it again');
+    super('another restore has started, or this one was paused for too long: run it again');
   }
 }
 
@@ -45,12 +45,12 @@ export class RedisChanged extends BackupFailed {
 }
 
 /**
- * Rejects with BackupFailed if another process restores too, or if Redis was emptied or loaded since the restore began. The
- * database beside the one in use has an id, so a process whose database was replaced meanwhile notices that even if Redis was emptied.
+ * Rejects with BackupFailed if another process is restoring too, or if Redis was emptied or loaded since the restore began. By the id
+ * of the database beside the one in use, a process notices that its database was replaced even if Redis was emptied.
  */
 export async function confirm(restore: Begun): Promise<void> {
   const { context, lock, id, epoch } = restore;
-  // The lock first: a process that takes it again sees what another one that had it has done meanwhile.
+  // The lock first: whatever another process did while it held the lock is visible to the checks that follow.
   if (!(await lock.isHeld())) throw new AnotherRestore();
   const isOwn = (await readStagingIds(restore)).every((each) => each === id);
   if (!isOwn) throw new AnotherRestore();
@@ -58,18 +58,18 @@ export async function confirm(restore: Begun): Promise<void> {
 }
 
 /**
- * The same, and that Redis still has the plan: a Redis that was emptied and loaded again has the same epoch, and rounds of deletions may
- * have begun in it.
+ * Like `confirm`, and also rejects unless Redis still has the plan: a Redis that was emptied and loaded again has the same epoch, but
+ * deletion rounds may have started in it.
  */
 export async function confirmPlan(restore: Planned): Promise<void> {
   await confirm(restore);
-  const noted = await restore.context.redis.get(registryKeys.restoringBackup);
-  if (noted !== textOf(restore.plan)) throw new RedisChanged();
+  const text = await restore.context.redis.get(registryKeys.restoringBackup);
+  if (text !== textOf(restore.plan)) throw new RedisChanged();
 }
 
 /**
- * Rejects with BackupFailed if the database beside the one in use is not this process's to drop from a server. It may be gone. `isOwn`
- * says so of its id.
+ * Rejects with BackupFailed if this process may not drop a server's database beside the one in use, which may be gone already.
+ * `isOwn`: whether a database with this id may be dropped.
  */
 export async function confirmDrop(
   { staging, lock }: Restore,

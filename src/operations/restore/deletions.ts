@@ -1,5 +1,5 @@
-// Deletion requests when the tables become older than they were, by a restore or a loss: which of them are carried out again, and which
-// begin again.
+// Deletion requests after tables went back to an older state, by a restore or a loss: which are carried out again, and which start
+// again.
 
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -21,7 +21,7 @@ import { untilTrue } from '../../wait.js';
 import type { AdminContext } from '../context.js';
 import type { RestoredBackup } from './plan.js';
 
-/** Runs `work` when no round of deletions runs, and while none begins; with what the lock holds that stops them. */
+/** Runs `work` while no deletion round is running or can start. `owner`: the value of the lock that stops them. */
 export async function withoutDeletions<Result>(
   { redis }: AdminContext,
   work: (owner: string) => Promise<Result>,
@@ -34,11 +34,11 @@ export async function withoutDeletions<Result>(
   };
   const done = await untilTrue(tryIt, { everyMs: 100, msMax: backups.roundWaitMsMax });
   if (done === undefined)
-    throw new AdministrationError('a round of deletions still runs; try again when it has ended');
+    throw new AdministrationError('a round of deletions is still running; try again when it has ended');
   return done.result;
 }
 
-/** Requests whose users are known, and complete ones whose users are not, unless older data is known to lack their users already. */
+/** Requests whose users are known; and complete ones whose users are unknown, unless the older data cannot contain their users. */
 export type Deleted = {
   readonly known: readonly DeletedRequest[];
   readonly unknown: readonly DeletionRequest[];
@@ -46,14 +46,14 @@ export type Deleted = {
 
 export async function findDeleted(
   redis: AdminContext['redis'],
-  isDoneAnyway: (request: DeletionRequest) => boolean,
+  isDoneInOlderData: (request: DeletionRequest) => boolean,
 ): Promise<Deleted> {
   const known: DeletedRequest[] = [];
   const unknown: DeletionRequest[] = [];
   for await (const request of eachDeletion(redis)) {
     const hashes = await readDeletedUsers(redis, request.deletion_request_id);
     if (hashes !== undefined) known.push({ request, hashes });
-    else if (request.status === 'complete' && !isDoneAnyway(request)) unknown.push(request);
+    else if (request.status === 'complete' && !isDoneInOlderData(request)) unknown.push(request);
   }
   return { known, unknown };
 }
@@ -76,15 +76,15 @@ export function submitAgainOf({
   };
 }
 
-export async function readCompleteIds(home: ClickHouseClient): Promise<ReadonlySet<string>> {
-  const rows = await readRows<{ request_id: string }>(home, {
+export async function readCompleteIds(primary: ClickHouseClient): Promise<ReadonlySet<string>> {
+  const rows = await readRows<{ request_id: string }>(primary, {
     query: `SELECT request_id FROM deletion_requests GROUP BY request_id
       HAVING JSONExtractString(argMax(deletion_requests.document, deletion_requests.version), 'status') = 'complete'`,
   });
   return new Set(rows.map(({ request_id: id }) => id));
 }
 
-/** All requests that ever were, read little by little. */
+/** All requests that were ever submitted, read in small batches. */
 async function* eachDeletion(redis: AdminContext['redis']): AsyncGenerator<DeletionRequest> {
   let cursor = '0';
   const seen = new Set<string>();
@@ -103,8 +103,8 @@ async function* eachDeletion(redis: AdminContext['redis']): AsyncGenerator<Delet
 const idsPerCall = 1_000;
 
 /**
- * Restarts the pending requests: the restored tables lack their progress, and still have rows that they had deleted. What was
- * found before any row was deleted stays, as the evidence.
+ * Restarts the pending requests: the restored tables lack their progress, and have rows again that they had deleted. The counts of
+ * what was found stay as evidence.
  */
 export async function resetDeletions({ redis }: AdminContext): Promise<void> {
   const { deployment } = await readLoadedRegistry(redis);

@@ -1,5 +1,5 @@
-// The exchange of the restored tables with those in use, and of their indexes of keys: no key is forgotten, and no segment is stored
-// whose keys were looked up in the other index.
+// Exchanges the restored tables, and their indexes of keys, with those in use: no key is forgotten, and no segment is stored whose
+// keys were looked up in the other index.
 
 import { BackupFailed } from '../../clickhouse/backup-faults.js';
 import { unkeptTables } from '../../clickhouse/backups.js';
@@ -25,9 +25,9 @@ import { confirmPlan, type Planned, type Restore } from './confirm.js';
 import type { Plan } from './plan.js';
 
 /**
- * Adds the keys of the present index to the restored one: keys are never forgotten, whatever happens to their rows. Settles with
- * the number up to which the restored index has all keys, for each shard. The restored index gets a new generation, so that a
- * process that meanwhile adds keys to the present index writes no marker into the restored one.
+ * Adds the keys of the index in use to the restored one: keys are never forgotten, whatever happens to their rows. Settles with the
+ * segment number up to which the restored index has all keys, for each shard. The restored index gets a new generation, so that a
+ * process that is adding keys to the index in use writes no marker into the restored one.
  */
 export async function joinIndexes(
   { context, staging }: Restore,
@@ -35,23 +35,23 @@ export async function joinIndexes(
   restored: ClickHouseClient,
 ): Promise<Readonly<Record<string, string>>> {
   const { redis, config } = context;
-  const [present, ofBackup, { deployment }] = await Promise.all([
+  const [inUse, ofBackup, { deployment }] = await Promise.all([
     readMarkers(client),
     readMarkers(restored),
     readRegistry(redis),
   ]);
-  const shards = new Set([...present.keys(), ...ofBackup.keys(), ...Array(deployment?.shards ?? 0).keys()]);
+  const shards = new Set([...inUse.keys(), ...ofBackup.keys(), ...Array(deployment?.shards ?? 0).keys()]);
   const storedTo = new Map<number, string>();
   for (const shard of shards) {
     const keys = [shardKeys.state(shard), shardKeys.segments(shard)];
     const to = (await runScript(redis, scripts.indexable, keys, [deployment?.epoch ?? ''])) as string | null;
-    storedTo.set(shard, to ?? present.get(shard)?.indexedTo ?? '0');
+    storedTo.set(shard, to ?? inUse.get(shard)?.indexedTo ?? '0');
   }
   await addIndexOf(client, config.clickhouseDatabase, staging);
   for (const shard of shards) {
     const known = await redis.hget(shardKeys.state(shard), 'keys_generation');
     const before = ofBackup.get(shard);
-    const generation = generationAbove(known, before?.generation, present.get(shard)?.generation);
+    const generation = generationAbove(known, before?.generation, inUse.get(shard)?.generation);
     const joined = { indexedTo: before?.indexedTo ?? '0', generation };
     if (!(await writeMarker(restored, shard, joined, before?.generation)))
       throw new BackupFailed('the marker of the index of keys is missing');
@@ -60,9 +60,8 @@ export async function joinIndexes(
 }
 
 /**
- * Exchanges the tables that are not exchanged yet. The index of keys comes first: until it is exchanged, workers look keys up in
- * the other one, and from then on no segment whose keys were looked up there is taken by the restored tables. The registry comes
- * last: an emptied Redis is loaded from it.
+ * Exchanges the tables that are not exchanged yet. The index of keys comes first: once it is exchanged, the restored tables refuse
+ * segments whose keys were looked up in the other index. The registry comes last: an emptied Redis is loaded from it.
  */
 export async function exchangeTables(restore: Planned): Promise<void> {
   const { plan } = restore;
@@ -70,35 +69,35 @@ export async function exchangeTables(restore: Planned): Promise<void> {
   const servers = [...serversOf(restore.context.clickhouse).all.entries()].toReversed();
   for (const [server, client] of servers) {
     await exchangeOn(restore, client, plan.tables[server] ?? {}, (table) => table === keysTable);
-    if (wasLoaded) await noteGenerations(restore, server);
+    if (wasLoaded) await recordGenerations(restore, server);
   }
   const refused = wasLoaded ? await readLastSegments(restore) : [];
-  // Their constraints name the limits of this restore; in use, limits are of all tables.
+  // First by the limits of this restore, which the restored tables' constraints name; below by those of all tables in use.
   await refuseUpTo(restore, refused, plan.id);
   for (const [server, client] of servers) {
     await exchangeOn(restore, client, plan.tables[server] ?? {}, (table) => table !== keysTable);
     restore.crash('rows_exchanged');
-    // What was stored since the two indexes were joined is now among the tables that are dropped.
+    // Rows that were stored since the indexes were joined are now in the tables that will be dropped.
     const { clickhouseDatabase: database } = restore.context.config;
     const keysTo = Object.entries(plan.keysTo?.[server] ?? {}).map(
       ([shard, to]) => [Number(shard), to] as const,
     );
     await addKeysAbove(client, restore.staging, database, new Map(keysTo));
-    // A worker may have read the index before these keys were added: it drops what it has of the former generation.
+    // A worker may have loaded the index before these keys were added; the new generation makes it load again.
     for (const shard of (await readMarkers(client)).keys()) await raiseGeneration(client, shard);
-    if (wasLoaded) await noteGenerations(restore, server);
+    if (wasLoaded) await recordGenerations(restore, server);
   }
   await refuseUpTo(restore, refused);
 }
 
-/** Has workers load their filters of keys from the index that is now in use. */
-async function noteGenerations({ context }: Restore, server: number): Promise<void> {
+/** Makes workers load their filters of keys from the index that is now in use. */
+async function recordGenerations({ context }: Restore, server: number): Promise<void> {
   const { redis } = context;
   const servers = serversOf(context.clickhouse);
   const client = servers.all[server] as ClickHouseClient;
   const { deployment } = await readLoadedRegistry(redis);
   for (const [shard, { generation }] of await readMarkers(client)) {
-    // Every restored server has a marker of each shard, with a generation of its own.
+    // Every restored server has a marker for each shard, with its own generation.
     if (servers.numberOf(shard) !== server) continue;
     await runScript(
       redis,
@@ -110,9 +109,9 @@ async function noteGenerations({ context }: Restore, server: number): Promise<vo
 }
 
 /**
- * A worker may have read a segment that another worker has stored since and whose users were then deleted; or it may have looked
- * up the segment's keys in the previous index. The restored tables do not know its token, so they refuse it unless Redis still has
- * it: then the worker reads the segment and looks up its keys again.
+ * Makes the restored tables refuse segments up to the last ones, since they do not have their tokens: a worker may have read a
+ * segment that another one has stored since and whose users were then deleted, or may have looked up its keys in the previous index.
+ * If Redis still has the segment, the worker reads it and looks up its keys again.
  */
 async function refuseUpTo(
   { context }: Restore,
@@ -146,7 +145,7 @@ async function exchangeOn(
     const id = tables[table] as string;
     if (inUse.get(table) === id) continue;
     await confirmPlan(restore);
-    // These only grow: of the suppressions the latest version stands.
+    // Rows are only added to these: of each suppression the latest version counts.
     if (table === auditTable || table === suppressedNamesTable) {
       await addRowsOf(client, table, staging, database);
       continue;

@@ -14,20 +14,20 @@ import { checkNoMove } from '../backups.js';
 import { RedisChanged, type Restore } from './confirm.js';
 
 /** Which server had which shard when the backup was made; undefined if there was only one. */
-export async function readPlaces([home]: Restore['restored']): Promise<ShardServers | undefined> {
-  const text = (await readMirror(home as ClickHouseClient)).documents[shardServersKey];
+export async function readPlaces([primary]: Restore['restored']): Promise<ShardServers | undefined> {
+  const text = (await readMirror(primary as ClickHouseClient)).documents[shardServersKey];
   return text === undefined ? undefined : (JSON.parse(text) as ShardServers);
 }
 
-/** Rejects with AdministrationError unless the backup is the deployment's own, and each shard is where it has its rows. */
+/** Rejects with AdministrationError unless the backup is of this deployment and has each shard's rows on the shard's server. */
 export async function checkPlaces({ context, restored }: Restore): Promise<void> {
   const { shardServers, deployment } = await readRegistry(context.redis);
-  // Only a Redis that has the deployment comes here.
+  // This is only called for a loaded Redis.
   if (deployment === undefined) throw new RedisChanged();
   const own = (await readMirror(restored[0] as ClickHouseClient)).documents[deploymentKey];
   if (own !== undefined && (JSON.parse(own) as Deployment).epoch !== deployment.epoch)
     throw new AdministrationError(
-      'the backup is of another deployment than Redis has: it is restored into an empty Redis only',
+      'the backup is of another deployment than the one in Redis: it can only be restored into an empty Redis',
     );
   checkNoMove(shardServers?.moves);
   const then = await readPlaces(restored);
@@ -39,10 +39,10 @@ export async function checkPlaces({ context, restored }: Restore): Promise<void>
   const were = elsewhere.map(({ shard, before }) => `shard ${shard} was on server ${before}`).join(', ');
   const servers = [...new Set(elsewhere.map(({ before }) => before))];
   const commands = servers.map((server) => {
-    const its = elsewhere.filter(({ before }) => before === server).map(({ shard }) => shard);
-    return `"shards move ${its.join(' ')} --to ${server}"`;
+    const shards = elsewhere.filter(({ before }) => before === server).map(({ shard }) => shard);
+    return `"shards move ${shards.join(' ')} --to ${server}"`;
   });
   throw new AdministrationError(
-    `${were} (from 0) when the backup was made: ${commands.join(' and ')}, then restore`,
+    `${were} (from 0) when the backup was made: run ${commands.join(' and ')}, then restore`,
   );
 }

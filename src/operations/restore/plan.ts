@@ -1,6 +1,6 @@
-// The plan of a restore: which tables take the place of which. It is noted on the home beside the restored tables, then in Redis,
-// before the first table is exchanged, and forgotten with the tables that were replaced. As long as it is noted, no round of
-// deletions and no move of a shard begins, and a restore that was cut off goes on.
+// The plan of a restore: which tables replace which. It is recorded on the primary server beside the restored tables, then in Redis,
+// before the first table is exchanged, and dropped with the replaced tables. While it is recorded, no deletion round and no move of a
+// shard starts, and an interrupted restore continues.
 
 import { serversOf } from '../../clickhouse/servers.js';
 import { readDatabaseId, readNotedPlans, readTableIds } from '../../clickhouse/staging.js';
@@ -13,9 +13,9 @@ export type RestoredBackup = {
   readonly name: string;
   /** `kept`: accounts, keys and requests stay as Redis has them. `restored`: Redis was empty, they come from the backup. */
   readonly state: 'kept' | 'restored';
-  /** Nothing was restored now: an earlier run had, and this one only dropped what it had replaced. */
+  /** An earlier run had restored the backup; this one only dropped what it had replaced. */
   readonly was_done?: true;
-  /** Requests that were carried out again, and the rows that they took. */
+  /** Requests that were carried out again, and the rows that they deleted. */
   readonly deleted_again: { readonly requests: number; readonly rows: number };
   /** Requests whose users are lost, so that their callers have to submit them again. */
   readonly submit_again: readonly Pick<
@@ -30,14 +30,14 @@ export type Plan = {
   readonly name: string;
   /** The ids of the restored tables, of each server. */
   readonly tables: readonly Readonly<Record<string, string>>[];
-  /** Of each server, by shard: keys of later segments may have been stored since they were put into the restored index. */
+  /** By server and shard: up to which segment the restored index has all keys. */
   readonly keysTo: readonly Readonly<Record<string, string>>[];
   readonly result: RestoredBackup;
-  /** All is exchanged, and nothing is left to do but to drop what was replaced. */
+  /** All tables are exchanged; only the replaced ones remain to be dropped. */
   readonly isDone?: true;
 };
 
-/** A plan as Redis has it while it is not done: its tables may be exchanged only as long as that stands there. */
+/** The text of an unfinished plan in Redis. Its tables may be exchanged only while Redis has exactly this text. */
 export function textOf({ isDone: _, ...plan }: Plan): string {
   return JSON.stringify(plan);
 }
@@ -47,7 +47,7 @@ export function stagingOf(database: string): string {
   return `${database}_restore`;
 }
 
-/** The plan of a restore that was cut off or runs. Redis has it too, and may have been emptied, or lack its end. */
+/** The plan of a running or interrupted restore. ClickHouse decides: Redis may have been emptied, or lack the end of the plan. */
 export async function readPlan({ redis, clickhouse, config }: AdminContext): Promise<Plan | undefined> {
   const noted = await readNotedPlans(clickhouse, stagingOf(config.clickhouseDatabase));
   const inRedis = noted.length > 0 ? null : await redis.get(registryKeys.restoringBackup);
@@ -65,14 +65,14 @@ export async function hasExchanged({ clickhouse, config }: AdminContext, plan: P
   return (await Promise.all(plan.tables.map((_, server) => isExchanged(server)))).includes(true);
 }
 
-/** Whether a restore runs, or was cut off after it had noted its plan. */
+/** Whether a restore is running, or was interrupted after it had recorded its plan. */
 export async function isRestoring({ redis }: AdminContext): Promise<boolean> {
   return (await redis.exists(registryKeys.restoreLock, registryKeys.restoringBackup)) > 0;
 }
 
 /**
- * Rejects with AdministrationError if a restore has begun: ClickHouse may be empty because the backup takes its place only at the end.
- * To be called by a process that has the right to load Redis, which the restore takes before it exchanges the tables.
+ * Rejects with AdministrationError if a restore has begun: ClickHouse may be empty only because restored tables are exchanged last.
+ * The caller must have the right to load Redis, which the restore takes before it exchanges the tables.
  */
 export async function checkNoRestore(context: AdminContext): Promise<void> {
   const staging = stagingOf(context.config.clickhouseDatabase);
@@ -80,14 +80,14 @@ export async function checkNoRestore(context: AdminContext): Promise<void> {
     (await isRestoring(context)) || (await readDatabaseId(context.clickhouse, staging)) !== undefined;
   if (isBegun)
     throw new AdministrationError(
-      `a backup is being restored, or its restore was cut off: "backup restore NAME --yes" goes on with it. For a new deployment instead, drop the database ${staging} of ClickHouse first`,
+      `a backup is being restored, or its restore was interrupted: "backup restore NAME --yes" continues it. For a new deployment instead, drop the ClickHouse database ${staging} first`,
     );
 }
 
 /**
- * Rejects with AdministrationError if a restore has noted its plan and has not ended: ClickHouse may have some tables of the backup and
- * some of now, or a process that stands still may be about to exchange the first one. To be called by a process that has the right to
- * load Redis: a restore into an empty Redis has that right until it has ended.
+ * Rejects with AdministrationError if a restore has recorded its plan and has not ended: ClickHouse may have a mixture of restored and
+ * replaced tables, or a paused process may be about to exchange the first one. The caller must have the right to load Redis, which a
+ * restore into an empty Redis keeps until it has ended.
  */
 export async function checkNoneCutOff(context: AdminContext): Promise<void> {
   const plan = await readPlan(context);
@@ -95,8 +95,8 @@ export async function checkNoneCutOff(context: AdminContext): Promise<void> {
   const staging = stagingOf(context.config.clickhouseDatabase);
   const instead = (await hasExchanged(context, plan))
     ? ''
-    : `. It has exchanged nothing: to load what there was before, drop the database ${staging} of ClickHouse first`;
+    : `. It has exchanged nothing: to load the previous state instead, drop the ClickHouse database ${staging} first`;
   throw new AdministrationError(
-    `the restore of ${plan.name} was cut off: "backup restore ${plan.name} --yes" goes on with it, and loads Redis${instead}`,
+    `the restore of ${plan.name} was interrupted: "backup restore ${plan.name} --yes" continues it and loads Redis${instead}`,
   );
 }

@@ -1,4 +1,4 @@
-// Prepares the restored tables for the exchange and notes the plan, on the home and in Redis.
+// Prepares the restored tables for the exchange and records the plan, on the primary server and in Redis.
 
 import { BackupFailed } from '../../clickhouse/backup-faults.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -22,12 +22,12 @@ import { joinIndexes, ofServer } from './exchange.js';
 import { checkPlaces } from './places.js';
 import { type Plan, type RestoredBackup, textOf } from './plan.js';
 
-/** Prepares the restored tables for the exchange, and notes the plan on the home. */
+/** Prepares the restored tables for the exchange, and records the plan on the primary server. */
 export async function prepare(restore: Begun): Promise<Plan> {
   const { context, name, staging, restored, id = '', epoch } = restore;
   const { clickhouse } = context;
   const isLoaded = epoch !== '';
-  // A move may have begun while the servers restored their backups.
+  // A move may have started while the servers restored their backups.
   if (isLoaded) await checkPlaces(restore);
   const result = isLoaded
     ? await deleteSince(restore)
@@ -56,22 +56,26 @@ export const restoredReason = 'a backup was restored';
 
 export const minuteNow = () => Math.floor(Date.now() / 60_000);
 
-/** What was accepted since the backup began is not in it, or not all of it: the restored ledger says so. */
-async function voidRestored({ restored: [home], name }: Begun): Promise<void> {
-  if (home === undefined) return;
-  const began = Date.parse((await readOwnNote(home, name))?.began_at ?? '');
+/** Marks in the restored ledger that the backup lacks some or all of what was accepted since it began. */
+async function voidRestored({ restored: [primary], name }: Begun): Promise<void> {
+  if (primary === undefined) return;
+  const began = Date.parse((await readOwnEntry(primary, name))?.began_at ?? '');
   const from = Number.isNaN(began) ? {} : { earliest: Math.floor(began / 60_000) };
-  await voidSince(home, { to: minuteNow(), reason: restoredReason, ...from });
+  await voidSince(primary, { to: minuteNow(), reason: restoredReason, ...from });
 }
 
 /**
- * Once the plan is there, no round of deletions begins and no shard is moved. A restore that goes on notes it again: whoever
- * has put Redis in order since may not have known of it. `owner`: who has stopped the rounds. `places`: where the shards were before
- * the plan was made.
+ * Once Redis has the plan, no deletion round starts and no shard is moved. A continued restore writes it again, since Redis may have
+ * been loaded without it. `owner`: the value of the lock that stops the rounds. `shardServers`: that document before the plan was
+ * made.
  */
-export async function notePlanInRedis(restore: Planned, owner: string, places: string): Promise<void> {
+export async function recordPlanInRedis(
+  restore: Planned,
+  owner: string,
+  shardServers: string,
+): Promise<void> {
   const { context, epoch, lock, plan } = restore;
-  const noted = await runScript(
+  const recorded = await runScript(
     context.redis,
     scripts.noteRestore,
     [
@@ -81,27 +85,27 @@ export async function notePlanInRedis(restore: Planned, owner: string, places: s
       registryKeys.documents,
       registryKeys.restoringBackup,
     ],
-    [owner, lock.owner, epoch, shardServersKey, places, textOf(plan)],
+    [owner, lock.owner, epoch, shardServersKey, shardServers, textOf(plan)],
   );
-  // A round that began meanwhile may have completed requests which are not deleted again.
-  if (Number(noted) === 0) throw new BackupFailed('it stood still for too long: run it again');
-  if (Number(noted) === -1) throw new RedisChanged();
-  if (Number(noted) === -2) throw new BackupFailed('a shard was moved meanwhile: run it again');
+  // A round that started meanwhile may have completed requests whose users were not deleted again.
+  if (Number(recorded) === 0) throw new BackupFailed('it was paused for too long: run it again');
+  if (Number(recorded) === -1) throw new RedisChanged();
+  if (Number(recorded) === -2) throw new BackupFailed('a shard was moved meanwhile: run it again');
 }
 
-/** Lets rounds of deletions begin. A plan that another process has noted since stays. */
+/** Lets deletion rounds start again. A plan that another process has recorded since stays. */
 export async function forgetPlan({ redis }: AdminContext, text: string): Promise<void> {
   await runScript(redis, scripts.deleteEqual, [registryKeys.restoringBackup], [text]);
 }
 
-/** Deletes from the restored tables the users whom requests have reached since the backup began, as far as that is known. */
+/** Deletes from the restored tables the users that requests have deleted since the backup began, as far as they are known. */
 async function deleteSince({ context, name, restored }: Restore): Promise<RestoredBackup> {
   const { redis } = context;
   const { deployment, environments } = await readLoadedRegistry(redis);
-  const [home] = restored as readonly [ClickHouseClient, ...ClickHouseClient[]];
-  const backup = await readOwnNote(home, name);
-  // If Redis was emptied since, or the backup came from elsewhere, timestamps show which requests it lacks.
-  const doneInBackup = await readCompleteIds(home);
+  const [primary] = restored as readonly [ClickHouseClient, ...ClickHouseClient[]];
+  const backup = await readOwnEntry(primary, name);
+  // If Redis was emptied since, or the backup comes from elsewhere, only timestamps show which requests it lacks.
+  const doneInBackup = await readCompleteIds(primary);
   const knowsAll = backup !== undefined && (await keepsSince(redis, name, backup.began_at));
   const isInBackup = ({ deletion_request_id: id, completed_at }: DeletionRequest) =>
     doneInBackup.has(id) &&
@@ -123,7 +127,7 @@ async function deleteSince({ context, name, restored }: Restore): Promise<Restor
 }
 
 /** The entry of a backup in its own copy of the registry. A later entry of the same name may describe another backup. */
-async function readOwnNote(home: ClickHouseClient, name: string): Promise<Backup | undefined> {
-  const text = (await readMirror(home)).documents[backupsKey];
+async function readOwnEntry(primary: ClickHouseClient, name: string): Promise<Backup | undefined> {
+  const text = (await readMirror(primary)).documents[backupsKey];
   return (JSON.parse(text ?? '[]') as Backup[]).find((backup) => backup.name === name);
 }

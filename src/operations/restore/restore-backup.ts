@@ -1,8 +1,8 @@
-// Restoring a backup of ClickHouse while everything runs. A restore prepares the backup in a database beside the one in use:
-// brings its schema up to date, and deletes again the users whom requests have deleted since. Then it exchanges the tables, each in
-// one step. While it does that no round of deletions runs and no shard is moved. What Redis knows stands: accounts, keys,
-// requests. With several servers, each restores its own backup, so each shard has to be where it was. A restore that is killed at
-// any point goes on when it is called again, even if Redis was emptied meanwhile. Until it is done, an emptied Redis is not loaded.
+// Restoring a backup of ClickHouse while everything is running. A restore prepares the backup in a database beside the one in use:
+// it migrates the schema, and deletes again the users whom requests have deleted since. Then it exchanges the tables, each in one
+// step; meanwhile no deletion round runs and no shard is moved. What Redis has stays: accounts, keys, requests. With several servers,
+// each restores its own backup, so each shard must be on the same server as then. A restore that is killed at any point continues
+// when it is called again, even if Redis was emptied. Until it is done, an emptied Redis is not loaded.
 
 import { randomUUID } from 'node:crypto';
 import { BackupFailed } from '../../clickhouse/backup-faults.js';
@@ -20,7 +20,7 @@ import { type Deployment, deploymentKey, shardServersKey } from '../../registry/
 import { beginLoading } from '../../registry/loading.js';
 import { readMirror } from '../../registry/mirror.js';
 import { forgetKept } from '../../registry/witness-copies.js';
-import { checkAllThere, checkName, checkPlainTables } from '../backups.js';
+import { checkAllReachable, checkName, checkPlainTables } from '../backups.js';
 import type { AdminContext } from '../context.js';
 import {
   type Begun,
@@ -35,7 +35,7 @@ import {
 import { resetDeletions, withoutDeletions } from './deletions.js';
 import { exchangeTables } from './exchange.js';
 import { hasExchanged, type Plan, type RestoredBackup, readPlan, stagingOf, textOf } from './plan.js';
-import { forgetPlan, minuteNow, notePlanInRedis, prepare, restoredReason } from './prepare.js';
+import { forgetPlan, minuteNow, prepare, recordPlanInRedis, restoredReason } from './prepare.js';
 import { copyAll, gatherSecondCopies } from './second-copies.js';
 import { dropReplaced, type Found, replaceStaging, stage } from './staging.js';
 
@@ -71,8 +71,8 @@ export async function restoreBackup(
 async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): Promise<RestoredBackup> {
   const { context, name, staging, crash } = restore;
   const { redis, clickhouse, config } = context;
-  await checkAllThere(clickhouse);
-  // The database may be gone.
+  await checkAllReachable(clickhouse);
+  // The database itself may be gone.
   await migrateServers({ ...schemaOf(config), database: config.clickhouseDatabase });
   const found: Found = {
     ids: await readStagingIds(restore),
@@ -86,11 +86,11 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
   const begun = former?.isDone === true ? undefined : former;
   const isContinued = begun !== undefined && (await hasExchanged(context, begun));
   if (isContinued && begun.name !== name)
-    throw new AdministrationError(`the restore of ${begun.name} was cut off: run it again first`);
+    throw new AdministrationError(`the restore of ${begun.name} was interrupted: run it again first`);
   if (isContinued) for (const client of serversOf(clickhouse).all) await takeTablesOver(client, staging);
   const newId = randomUUID();
   const id = isContinued ? begun.id : newId;
-  // Before Redis is loaded: a process that stands still could exchange a table when deletions go on.
+  // Before Redis is loaded: otherwise a paused process could exchange a table when deletions run again.
   if (!isContinued) await replaceStaging(restore, found, newId);
   if ((await readEpoch(redis)) === '') {
     if (isContinued) await gatherSecondCopies(restore, begun);
@@ -103,13 +103,13 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
   crash('backup_staged');
   const result = await withoutDeletions(context, async (owner) => {
     crash('rounds_stopped');
-    const places = (await redis.hget(registryKeys.documents, shardServersKey)) ?? '';
+    const shardServers = (await redis.hget(registryKeys.documents, shardServersKey)) ?? '';
     const plan = isContinued ? begun : await prepare(own);
     const planned: Planned = { ...own, plan };
-    await notePlanInRedis(planned, owner, places);
+    await recordPlanInRedis(planned, owner, shardServers);
     crash('users_deleted_again');
     if (wasLoaded) await carryOut(planned);
-    else await whileNotLoaded(context, () => carryOut(planned));
+    else await withLoadingLocked(context, () => carryOut(planned));
     return plan.result;
   });
   if (!wasLoaded) {
@@ -120,16 +120,16 @@ async function restoreInSteps(restore: Restore, load: () => Promise<unknown>): P
   return result;
 }
 
-/** Does what is left of a restore that has exchanged everything. */
+/** Does the rest of a restore that has exchanged all tables. */
 async function finish(restore: Restore, former: Plan, load: () => Promise<unknown>): Promise<void> {
   const { context } = restore;
   if ((await readEpoch(context.redis)) === '') await load();
-  // Rounds of deletions need not wait until the right of the killed process ends.
+  // So that deletion rounds need not wait for the killed process's plan.
   await withoutDeletions(context, () => forgetPlan(context, textOf(former)));
   await dropReplaced(restore, former.name, former.id);
 }
 
-/** Exchanges the tables; then a restore of this name only drops what was replaced: records that are stored from then on stay. */
+/** Exchanges the tables. After that, repeating the restore only drops the replaced tables: records that are stored since stay. */
 async function carryOut(restore: Planned): Promise<void> {
   const { context, staging, plan, epoch, crash } = restore;
   await exchangeTables(restore);
@@ -139,7 +139,7 @@ async function carryOut(restore: Planned): Promise<void> {
     crash('deletions_reset');
     await copyAll(context);
     crash('copies_rewritten');
-    // Its data is older on purpose.
+    // The restored data is older on purpose.
     await forgetKept(context.redis, [...serversOf(context.clickhouse).all.keys()]);
   }
   await confirmPlan(restore);
@@ -148,8 +148,8 @@ async function carryOut(restore: Planned): Promise<void> {
   await forgetPlan(context, textOf(plan));
 }
 
-/** Runs `work` while no process loads an empty Redis or creates a deployment in it. */
-async function whileNotLoaded({ redis }: AdminContext, work: () => Promise<void>): Promise<void> {
+/** Runs `work` while no other process can load an empty Redis or create a deployment in it. */
+async function withLoadingLocked({ redis }: AdminContext, work: () => Promise<void>): Promise<void> {
   const loading = await beginLoading(redis, loads.restoreWaitMsMax);
   if (loading === undefined) throw new RedisChanged();
   try {
@@ -163,9 +163,9 @@ async function whileNotLoaded({ redis }: AdminContext, work: () => Promise<void>
 async function checkLoaded({ redis, clickhouse }: AdminContext): Promise<void> {
   const restored = (await readMirror(clickhouse)).documents[deploymentKey];
   const epoch = restored === undefined ? '' : (JSON.parse(restored) as Deployment).epoch;
-  const present = await readEpoch(redis);
-  if (present === '' && epoch !== '') throw new RedisChanged();
-  if (present !== epoch)
+  const inRedis = await readEpoch(redis);
+  if (inRedis === '' && epoch !== '') throw new RedisChanged();
+  if (inRedis !== epoch)
     throw new AdministrationError(
       'Redis holds another deployment than the restored tables: empty Redis, then "npm run admin -- restore"',
     );

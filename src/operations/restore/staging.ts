@@ -1,4 +1,4 @@
-// The database beside the one in use: it is made and filled from the backup, and dropped with what a restore has replaced.
+// The database beside the one in use: created and filled from the backup, and dropped with the tables that a restore has replaced.
 
 import { BackupMissing } from '../../clickhouse/backup-faults.js';
 import {
@@ -20,7 +20,7 @@ import { AnotherRestore, type Begun, confirm, confirmDrop, type Restore, schemaO
 import { checkPlaces, readPlaces } from './places.js';
 import { forgetPlan } from './prepare.js';
 
-/** What a restore found that has to be replaced. */
+/** What an earlier restore left, which has to be replaced. */
 export type Found = {
   /** The ids of the databases beside those in use, of each server that has one. */
   readonly ids: readonly (string | undefined)[];
@@ -28,15 +28,15 @@ export type Found = {
   readonly planInRedis: string | null;
 };
 
-/** Makes an empty database beside the one in use, on each server, in the place of those that a restore has left. */
+/** Creates an empty database beside the one in use on each server, replacing those that an earlier restore left. */
 export async function replaceStaging(restore: Restore, found: Found, id: string): Promise<void> {
   const { context, staging } = restore;
   const { all } = serversOf(context.clickhouse);
-  // Nothing was exchanged, so deletions and moves may go on meanwhile.
+  // Nothing was exchanged, so deletions and moves may continue.
   if (found.planInRedis !== null) await forgetPlan(context, found.planInRedis);
   await Promise.all(all.map(untilNoRestoreRuns));
   for (const [server, client] of all.entries()) {
-    await confirmDrop(restore, client, (there) => there === found.ids[server]);
+    await confirmDrop(restore, client, (id) => id === found.ids[server]);
     await dropDatabase(client, staging);
     await createStaging(client, staging, id);
   }
@@ -59,45 +59,45 @@ export async function stage(restore: Begun): Promise<void> {
 }
 
 /**
- * Rejects with AdministrationError unless the backup ended well: parts of one that was cut off or failed may be of before and after a
- * move of a shard, and have its rows twice.
+ * Rejects with AdministrationError unless the backup was completed: parts of one that was interrupted or failed may be from before and
+ * after a move of a shard, and have its rows twice.
  */
 async function checkEnd(restore: Begun): Promise<void> {
   const { context, name, staging } = restore;
-  const [home] = serversOf(context.clickhouse).all as readonly [ClickHouseClient, ...ClickHouseClient[]];
+  const [primary] = serversOf(context.clickhouse).all as readonly [ClickHouseClient, ...ClickHouseClient[]];
   const { clickhouseDatabase: database } = context.config;
   try {
-    if (await hasEnd(home, database, name, staging)) return;
+    if (await hasEnd(primary, database, name, staging)) return;
     // Rejects with BackupMissing if there is no backup of this name.
     const registry = `${staging}.registry_of_backup`;
-    await withTableOf(home, `${database}.registry`, backupOf(name, 0), registry, async () => undefined);
+    await withTableOf(primary, `${database}.registry`, backupOf(name, 0), registry, async () => undefined);
   } catch (error) {
     if (error instanceof BackupMissing) await unstage(restore);
     throw error;
   }
   await unstage(restore);
   throw new AdministrationError(
-    `the backup ${name} has no mark of its end (${endOfBackup(name)} on the disk of backups): it failed, or was cut off. "backup create ${name}" goes on with one that was cut off`,
+    `the backup ${name} has no end mark (${endOfBackup(name)} on the backup disk): it failed or was interrupted. "backup create ${name}" continues an interrupted one`,
   );
 }
 
-/** Leaves nothing that looks as if a restore had begun. */
+/** Drops the databases, so that nothing looks as if a restore had begun. */
 async function unstage(restore: Begun): Promise<void> {
   for (const client of serversOf(restore.context.clickhouse).all) {
-    await confirmDrop(restore, client, (there) => there === restore.id);
+    await confirmDrop(restore, client, (id) => id === restore.id);
     await dropDatabase(client, restore.staging);
   }
 }
 
-/** Lets each server restore its own backup. One that had no shards when the backup was made has nothing to restore. */
+/** Makes each server restore its own backup. A server that had no shards when the backup was made has nothing to restore. */
 async function restoreAll(restore: Begun): Promise<void> {
   const { context, name, staging, restored, epoch } = restore;
   const { clickhouse, config } = context;
   const { all } = serversOf(clickhouse);
   const into = (client: ClickHouseClient, server: number) =>
     restoreInto(client, config.clickhouseDatabase, backupOf(name, server), staging);
-  const [home, ...others] = all as readonly [ClickHouseClient, ...ClickHouseClient[]];
-  await into(home, 0);
+  const [primary, ...others] = all as readonly [ClickHouseClient, ...ClickHouseClient[]];
+  await into(primary, 0);
   if (epoch !== '') await checkPlaces(restore);
   const servers = (await readPlaces(restored))?.servers ?? [];
   const lacking = servers.findIndex((server) => server >= all.length);
@@ -111,40 +111,38 @@ async function restoreAll(restore: Begun): Promise<void> {
 }
 
 /**
- * Drops the tables that a plan has replaced. Until the last one is gone the plan says that they are only to be dropped. A restore that
- * began later drops them first.
+ * Drops the tables that a plan has replaced. Until the last one is gone, the plan says that only this is left to do; a later restore
+ * drops them first.
  */
 export async function dropReplaced(restore: Restore, name: string, id: string | undefined): Promise<void> {
   const { context, staging } = restore;
-  const [home, ...others] = serversOf(context.clickhouse).all as readonly [
-    ClickHouseClient,
-    ...ClickHouseClient[],
-  ];
+  const { all } = serversOf(context.clickhouse);
+  const [primary, ...others] = all as readonly [ClickHouseClient, ...ClickHouseClient[]];
   const confirmOn = (client: ClickHouseClient) =>
-    confirmDrop(restore, client, (there) => id === undefined || there === id);
-  const again = (error: unknown) =>
+    confirmDrop(restore, client, (found) => id === undefined || found === id);
+  const notDropped = (error: unknown) =>
     new AdministrationError(
       error instanceof AnotherRestore
-        ? `the backup ${name} is restored; another restore has begun since, and drops what this one replaced`
-        : `the backup ${name} is restored, but what it replaced could not be dropped (${describeError(error).message}): the same command again only does that`,
+        ? `the backup ${name} is restored; another restore has started since, and drops what this one replaced`
+        : `the backup ${name} is restored, but the replaced tables could not be dropped (${describeError(error).message}): run the same command again to drop them`,
     );
   try {
     for (const client of others) {
       await confirmOn(client);
       await dropDatabase(client, staging);
     }
-    await dropAllButPlan(home, staging, () => confirmOn(home));
-    await confirmOn(home);
+    await dropAllButPlan(primary, staging, () => confirmOn(primary));
+    await confirmOn(primary);
   } catch (error) {
-    throw again(error);
+    throw notDropped(error);
   }
-  await dropDatabase(home, staging).catch(async (error: unknown) => {
-    // It may be gone although the answer was lost. Then the command must not be given again.
-    const plans = await readNotedPlans(home, staging).catch(() => undefined);
+  await dropDatabase(primary, staging).catch(async (error: unknown) => {
+    // The database may be gone although the answer was lost. Then the command must not be run again.
+    const plans = await readNotedPlans(primary, staging).catch(() => undefined);
     if (plans === undefined)
       throw new AdministrationError(
         `the backup ${name} is restored; drop the database ${staging} yourself if it is still there, and do not restore again`,
       );
-    if (plans.length > 0) throw again(error);
+    if (plans.length > 0) throw notDropped(error);
   });
 }

@@ -1,5 +1,5 @@
-// The requests of the next round, as Redis has them, with the environments that they reach. A request is ready when every
-// record acknowledged before it is stored. Accounts take turns (round-choice.ts).
+// Chooses the requests of the next round from Redis, with the environments of their accounts. A request is ready when every record that
+// was acknowledged before it is stored. Accounts take turns (round-choice.ts).
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { reachableServers, serversOf } from '../../clickhouse/servers.js';
@@ -26,13 +26,13 @@ export type ChosenRequests = {
   readonly requests: readonly DeletionRequest[];
   /** All environments of their accounts. */
   readonly environments: readonly Environment[];
-  /** There are none, since all wait for a server that is away or for the move of a shard. */
+  /** No requests were chosen, since all wait for an unreachable server or for the move of a shard. */
   readonly waitsForServers: boolean;
 };
 
 /**
- * Chooses the requests of a round and notes in the others what they wait for; or of those that are hidden, the ones that can be counted
- * together, without `seen`. Throws StateNotLoaded when Redis was emptied.
+ * Chooses the pending requests of a round, and records in the others what they wait for; or chooses the hidden requests that can be
+ * counted together, without `seen`. Throws StateNotLoaded when Redis was emptied.
  */
 export async function chooseRequests(
   { redis, clickhouse, epoch, shards }: ChooseOptions,
@@ -43,13 +43,13 @@ export async function chooseRequests(
   const members = seen.size === 0 ? all : all.filter(({ requestId }) => !seen.has(requestId));
   const ids = requestIdsInTurns(members, deletionRounds.requestsMax);
   const pending = await readDeletions(redis, ids.flat());
-  // Read after the requests: a record that was acknowledged before one of them is stored, or is found outstanding here.
+  // Read after the requests: so a record that was acknowledged before one of them is either stored or seen as outstanding here.
   const isStored = await readStored({ redis, epoch, shards });
   const isStoredIn = (request: DeletionRequest, shard: number) => isStored(shard, request.fences[shard]);
   const mayBeReady = (request: DeletionRequest) =>
     request.verified_at !== undefined ||
     Array.from({ length: shards }).some((_, shard) => isStoredIn(request, shard));
-  // The registry is read as a whole, so not if all requests wait.
+  // Reading them reads the whole registry, so not if all requests wait.
   const environments = pending.some(mayBeReady) ? await readEnvironments(redis) : [];
   const isServed = environments.length === 0 ? () => true : await servedShards(redis, clickhouse);
   const shardsOf = new Map<string, Set<number>>();
@@ -73,18 +73,18 @@ export async function chooseRequests(
   };
   const byId = new Map(pending.map((request) => [request.deletion_request_id, request]));
   const turns = ids.map((turn) => turn.flatMap((id) => byId.get(id) ?? []));
-  const placeOf = new Map(members.map(({ requestId }, place) => [requestId, place]));
-  const place = ({ deletion_request_id }: DeletionRequest) => placeOf.get(deletion_request_id) ?? 0;
-  const requests = fillRound(turns, isReady).sort((a, b) => place(a) - place(b));
+  const positions = new Map(members.map(({ requestId }, index) => [requestId, index]));
+  const positionOf = ({ deletion_request_id }: DeletionRequest) => positions.get(deletion_request_id) ?? 0;
+  const requests = fillRound(turns, isReady).sort((a, b) => positionOf(a) - positionOf(b));
 
   if (unkept.length > 0) await redis.sadd(registryKeys.deletionsAwaitingTargetCopy, ...unkept);
-  const note = async (requests: readonly DeletionRequest[], state: DeletionState) => {
+  const setState = async (requests: readonly DeletionRequest[], state: DeletionState) => {
     for (const request of requests)
       if (from === 'pendingDeletions' && request.state !== state)
         await updateDeletion(redis, request, { state });
   };
-  await note(waiting, 'waiting_for_backlog');
-  await note(unserved, 'clickhouse_unavailable');
+  await setState(waiting, 'waiting_for_backlog');
+  await setState(unserved, 'clickhouse_unavailable');
   const accounts = new Set(requests.map(({ account_id }) => account_id));
   return {
     requests,
@@ -93,12 +93,12 @@ export async function chooseRequests(
   };
 }
 
-/** Which shards' rows can be reached: their server is named and answers, and they are nowhere else. */
+/** Which shards' rows can be deleted: their server is known and answers, and no other server has some of them. */
 async function servedShards(redis: Redis, clickhouse: ClickHouseClient): Promise<(shard: number) => boolean> {
   const servers = serversOf(clickhouse);
   await refreshShardTable(redis, servers);
-  const there = await reachableServers(servers);
-  return (shard) => there.has(servers.numberOf(shard)) && !servers.isUnsettled(shard);
+  const reachable = await reachableServers(servers);
+  return (shard) => reachable.has(servers.numberOf(shard)) && !servers.isUnsettled(shard);
 }
 
 async function readEnvironments(redis: Redis): Promise<readonly Environment[]> {

@@ -1,6 +1,6 @@
-// Repeats deletions on older data: on a restored backup that nobody can query yet, and on a server that was set back, whose data is
-// being queried. The users are found by their hashes among all users of that data. The rest is a round of deletions there: the same
-// keys, fences and counts, so nobody else's rows are touched, and nothing above a fence.
+// Repeats deletions on older data: on a restored backup that cannot be queried yet, or on a server that was set back, whose data is being
+// queried. The users are found by their hashes among all users of that data. The rest is a deletion round on that data: with the same
+// keys, fences and counts, so no other rows are touched, and none after a fence.
 
 import { randomBytes } from 'node:crypto';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -8,7 +8,7 @@ import { indexKeysOf } from '../../clickhouse/key-index.js';
 import { eraseMasked } from '../../clickhouse/masks.js';
 import { deleteRows } from '../../clickhouse/mutate.js';
 import { createScratch, fillScratch, insertScratch, scratchName } from '../../clickhouse/scratch.js';
-import { noteTaken } from '../../clickhouse/taken-records.js';
+import { recordTaken } from '../../clickhouse/taken-records.js';
 import type { Redis } from '../../redis/client.js';
 import { shardOf } from '../../redis/keys.js';
 import type { Environment } from '../../registry/documents.js';
@@ -20,14 +20,14 @@ import {
   createRoundTables,
   dropRoundTables,
   namePrefix,
-  noteSizes,
   type RoundTables,
+  recordSizes,
 } from './round-tables.js';
 import { userTables } from './user-tables.js';
 
 export type DeletedRequest = {
   readonly request: DeletionRequest;
-  /** Of the users that it reached, in hexadecimal digits. */
+  /** The hashes of its users, in hexadecimal digits. */
   readonly hashes: readonly string[];
 };
 
@@ -39,13 +39,13 @@ export type DeleteAgainOptions = {
   readonly environments: readonly Environment[];
 };
 
-/** Settles with how many rows it deleted, when none is left. May be repeated. */
+/** Settles with the number of deleted rows when none is left. May be repeated. */
 export async function deleteAgain(
   { redis, clickhouse, shards, environments }: DeleteAgainOptions,
   deleted: readonly DeletedRequest[],
 ): Promise<number> {
   await dropRoundTables(clickhouse);
-  // Those of requests that were hidden when the backup was made. What names nobody any more finds none of them.
+  // Rows of requests that were hidden when the backup was made: masked, they would not be found among the users below.
   await eraseMasked(clickhouse, userTables);
   if (deleted.length === 0) return 0;
   const tables = await createRoundTables(
@@ -69,15 +69,15 @@ export async function deleteAgain(
     .flatMap(({ request }) => Object.values(request.fences))
     .reduce((highest, fence) => (BigInt(fence) > BigInt(highest) ? fence : highest), '0');
   let rows = 0;
-  for (const place of userTables) {
-    const left = await countLeft(clickhouse, tables, place);
+  for (const table of userTables) {
+    const left = await countLeft(clickhouse, tables, table);
     if (left.size === 0) continue;
     const predicate = mutationPredicate(tables, [...left.keys()], fenceMax);
-    // The index there may lack them: it is older than these deletions.
-    await indexKeysOf(clickhouse, place, predicate);
-    await noteTaken(clickhouse, place, predicate, 'deleted');
-    await deleteRows(clickhouse, place, predicate, tables.mark);
-    if ((await countLeft(clickhouse, tables, place)).size > 0) throw new Error(`rows are left in ${place}`);
+    // The index may lack their keys, since it is older than these deletions.
+    await indexKeysOf(clickhouse, table, predicate);
+    await recordTaken(clickhouse, table, predicate, 'deleted');
+    await deleteRows(clickhouse, table, predicate, tables.mark);
+    if ((await countLeft(clickhouse, tables, table)).size > 0) throw new Error(`rows are left in ${table}`);
     rows += [...left.values()].reduce((sum, count) => sum + count, 0);
   }
   await dropRoundTables(clickhouse);
@@ -105,12 +105,12 @@ async function findByHash(
     deleted.reduce((sum, each) => sum + each.hashes.length, 0),
   );
   await withHashKey(redis, clickhouse, async (key) => {
-    for (const place of userTables) {
+    for (const table of userTables) {
       const users = (columns: string, condition: string) =>
         `SELECT DISTINCT account_id, arrayJoin(['', row_app_id]) AS app_id, ${columns} FROM (
           SELECT ${accountOf(tables)} AS account_id,
             app_id AS row_app_id, identity AS row_identity, user_id AS row_user_id
-          FROM ${place} WHERE ${inEnvironments(tables)} AND ${condition})`;
+          FROM ${table} WHERE ${inEnvironments(tables)} AND ${condition})`;
       await fillScratch(
         clickhouse,
         tables.users,
@@ -121,6 +121,6 @@ async function findByHash(
           ) AS u INNER JOIN ${hashes} AS h ON u.account_id = h.account_id AND u.hash = h.hash`,
       );
     }
-    await noteSizes(clickhouse, tables, [tables.users]);
+    await recordSizes(clickhouse, tables, [tables.users]);
   });
 }

@@ -1,7 +1,7 @@
-// Sending a failed row again and deleting its user exclude each other. Otherwise, between its reading from one table and its
-// insert into the other, a row would be in no place where a deletion looks. Restoring a backup excludes both, since it replaces
-// the tables; and the beginning of a move of a shard excludes all of them. If the process that holds the lock is paused, the lock
-// expires. That is safe: ClickHouse takes each row that is sent from the failed rows that are left.
+// Retrying a failed row and deleting its user exclude each other. Otherwise, between being read from one table and inserted into the
+// other, a row would be in no table that a deletion reads. Restoring a backup excludes both, since it replaces the tables; and the start
+// of a shard's move excludes all of them. If the process that holds the lock is paused, the lock expires. That is safe: the statement of
+// a retry reads its row from the failed rows that are left.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { isExemptInsertRunning } from '../../clickhouse/store.js';
@@ -11,7 +11,7 @@ import { type Lease, newOwner, withLease } from '../../redis/lease.js';
 import { maintenanceLock } from '../../tuning.js';
 import { untilTrue } from '../../wait.js';
 
-/** What may be taken over from a process that was killed; all of these are safe. */
+/** For each kind of work, the kinds whose lock it may take over, since their process may have been killed. All of these are safe. */
 const takenFrom = {
   round: ['round', 'retention'],
   retention: ['retention'],
@@ -20,7 +20,7 @@ const takenFrom = {
   move: ['move'],
 } as const;
 
-/** Runs `work` while no other process moves failed rows. If one does, settles with `locked` without running it. */
+/** Runs `work` while no other process holds the lock. If one does, settles with `locked` without running it. */
 export async function withMaintenanceLock<Result>(
   redis: Redis,
   kind: keyof typeof takenFrom,
@@ -31,11 +31,11 @@ export async function withMaintenanceLock<Result>(
 }
 
 /**
- * Settles when no failed row is being sent again. A process that has lost the lock may have begun to send a row before
- * the row was deleted; a statement that begins later finds no row.
+ * Settles when no failed row is being retried. A process that has lost the lock may have started a retry before the row was deleted; a
+ * statement that starts later finds no row.
  */
 export async function untilNoRetryRuns(clickhouse: ClickHouseClient): Promise<void> {
   const noneRuns = async () => !(await isExemptInsertRunning(clickhouse));
   if (!(await untilTrue(noneRuns, { msMax: maintenanceLock.insertMsMax })))
-    throw new Error('a failed row is still being sent again');
+    throw new Error('a failed row is still being retried');
 }

@@ -1,5 +1,5 @@
-// What a deletion would find, without deleting: the steps of a round up to its counts, on tables of its own in ClickHouse's
-// memory. It stores nothing, takes no place among the requests, and sees users that pending requests will take.
+// Previews of what a deletion would find: the steps of a round up to its counts, on separate tables in ClickHouse's memory. A preview stores
+// nothing, is not one of the pending requests, and sees users that those will delete.
 
 import { randomBytes } from 'node:crypto';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -28,7 +28,7 @@ import type { Target } from './targets.js';
 export type Preview = {
   readonly usersFound: number;
   readonly found: readonly FoundRows[];
-  /** The named users of whom nothing was found, and the ones that have similar users. */
+  /** The named users without rows, and those that have similar users. */
   readonly unclear: readonly Pick<NamedUser, 'target' | 'rows' | 'similar'>[];
 };
 
@@ -36,8 +36,8 @@ export type PreviewOptions = Pick<SubmitOptions, 'redis' | 'epoch' | 'shards'>;
 
 export type Previews = {
   /**
-   * What a deletion of these users would find now, in turn with the previews of other accounts. `busy`: there was no place in time. `too_long`: it did not end within
-   * its time. Rejects when ClickHouse or Redis fails, and with StateNotLoaded.
+   * What a deletion of these users would find now. Accounts take turns. `busy`: there was no free place in time. `too_long`: it did not
+   * end in time. Rejects when ClickHouse or Redis fails, or with StateNotLoaded.
    */
   preview(
     options: PreviewOptions,
@@ -55,7 +55,7 @@ export function createPreviews(clickhouse: ClickHouseClient, msMax: number = pre
       const endPlace = await places.take({ account: accountId });
       if (endPlace === undefined) return 'busy';
       const work = lookUp({ ...options, clickhouse, giveUpAt }, accountId, targets).finally(endPlace);
-      // A statement that still runs when the time is over is ended soon. The answer does not wait for that.
+      // A statement that is still running after the deadline is ended soon; the answer does not wait for that.
       work.catch(() => undefined);
       let timer: NodeJS.Timeout | undefined;
       const late = new Promise<'too_long'>((resolve) => {
@@ -91,7 +91,7 @@ async function lookUp(
   return found === 'moved' ? 'busy' : found;
 }
 
-/** Finds the users that the targets reach, and counts their rows, as a round of deletions would. */
+/** Resolves the targets and counts their rows, as a deletion round would. */
 async function countAll(
   clickhouse: ClickHouseClient,
   accountId: string,
@@ -106,7 +106,7 @@ async function countAll(
   const stopEnding = endLongWhen(servers, `${previewPrefix}${id}`, isOver);
   try {
     const parts = await createParts(clickhouse, id, [request], reached, previewPrefix);
-    const { tables } = parts.home;
+    const { tables } = parts.primary;
     await nameUsers(clickhouse, tables, targets);
     await distributeUsers(parts);
     for (const part of parts.all) await resolveAlone(part.client, part.tables);

@@ -1,30 +1,28 @@
-// From the users that requests name to the merged users that they reach, in each environment. An identity reaches all
-// user_ids that were identified by it. A user_id reaches its identity and the other user_ids of that identity. Both as they
-// are merged up to the request's fence.
+// Resolves the users that requests name to merged users, in each environment. An identity includes all user_ids that were identified by
+// it. A user_id includes its identity and the other user_ids of that identity. Both as merged up to the request's fence.
 //
-// A later request does not see what an earlier one takes, whether or not that one has been carried out. Otherwise whom the
-// later one reaches would depend on the time between them. Between rounds the rows are gone. Within a round, requests are
-// resolved in passes: in each, of the requests that may need the same identification, the earliest is resolved. The others
-// then do not see what it takes.
+// A later request must not see what an earlier one deletes, whether or not that one has been carried out. Otherwise the users of the later
+// one would depend on the time between them. Between rounds the rows are gone. Within a round, requests are resolved in passes: each pass
+// resolves the earliest of the requests that may need the same identification. The others then do not see what it deletes.
 
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { emptyScratch, fillScratch } from '../../clickhouse/scratch.js';
 import { storedTable } from '../../clickhouse/tables.js';
 import { environmentOf, fillKeys, inEnvironments, rowsReached } from './round-keys.js';
-import { noteSizes, type RoundTables } from './round-tables.js';
+import { type RoundTables, recordSizes } from './round-tables.js';
 import { targetTable } from './user-tables.js';
 
-/** The most requests that may need the same identification and are resolved in one round; the others wait for the next. */
+/** How many requests that may need the same identification are resolved in one round; the others wait for the next. */
 const passesMax = 4;
 
 const identifications = storedTable('user_identities');
 const rowName = 'app_id, segment, commit_number, row_number';
 
 /**
- * Finds the users that the unresolved requests reach in the environments of these tables. `accounts` are the accounts of the round's
- * requests, by number; requests that are missing there are left alone. Settles with the requests that have to wait for the
- * next round. May be repeated until something was deleted.
+ * Finds the users of the unresolved requests in the environments of these tables. `accounts`: the accounts of the round's requests, by
+ * number. `leftOut`: requests that are ignored. Settles with the requests that have to wait for the next round. May be repeated until
+ * something was deleted.
  */
 export async function findReachedUsers(
   client: ClickHouseClient,
@@ -56,7 +54,7 @@ export async function fillKeysWithout(
   await fillKeys(client, tables, isNoneOf(leftOut));
 }
 
-/** Resolves the only request of a preview, and fills the keys with its users. Keeps nothing. */
+/** Resolves the only request of a preview, and fills the keys with its users. Stores nothing. */
 export async function resolveAlone(client: ClickHouseClient, tables: RoundTables): Promise<void> {
   await findUsers(client, tables, '1', false);
   await fillKeys(client, tables, '1');
@@ -82,7 +80,7 @@ function sharesAccount(open: readonly number[], accounts: readonly string[]): bo
   return new Set(open.map((request) => accounts[request])).size < open.length;
 }
 
-/** Notes the identifications that resolved requests take, each with the first request that takes it. */
+/** Records the identifications that resolved requests delete, each with the first such request. */
 async function fillCovered(client: ClickHouseClient, tables: RoundTables, isResolved: string): Promise<void> {
   await fillKeys(client, tables, isResolved);
   await emptyScratch(client, [tables.covered]);
@@ -92,14 +90,14 @@ async function fillCovered(client: ClickHouseClient, tables: RoundTables, isReso
     `SELECT ${rowName}, min(request)
       FROM (${rowsReached(tables, identifications, rowName)}) GROUP BY ${rowName}`,
   );
-  await noteSizes(client, tables, [tables.covered]);
+  await recordSizes(client, tables, [tables.covered]);
 }
 
 /**
- * The open requests that may look at an identification which an earlier open request may take. Whatever other requests
- * take, a request looks only at the identifications of the users that it names, and of all users that were ever identified
- * by an identity that it names or that one of those users has. It takes no others. So nothing is followed further, and
- * the cost is linear in the names and the users found: each keeps only the first request that may take it.
+ * The open requests that may use an identification which an earlier open request may delete. Whatever other requests delete, a request
+ * uses and deletes only the identifications of the users that it names, and of all users that were ever identified by an identity that
+ * it names or that one of those users has. So no links are followed further, and the cost is linear in the names and the users found:
+ * for each only the first request that may delete it is kept.
  */
 async function findWaiting(
   client: ClickHouseClient,
@@ -110,14 +108,14 @@ async function findWaiting(
   const isOpen = isOneOf(open);
   const names = namedBy(tables, isOpen);
   const ofNamedUsers = identificationsSeen(tables, afterOthers, names.userIds, 'user_id');
-  const there = (condition: string) => identificationsThere(tables, isOpen, afterOthers, condition);
+  const usable = (condition: string) => usableIdentifications(tables, isOpen, afterOthers, condition);
   await emptyScratch(client, [tables.asked, tables.linked]);
   await fillScratch(
     client,
     tables.asked,
     `SELECT n.request, i.app_id, n.identity FROM (${names.identities}) AS n INNER JOIN (
         SELECT app_id, account_id, shard, identity, min(segment) AS since
-        FROM (${there(`identity IN (SELECT identity FROM (${names.identities}))`)}) GROUP BY app_id, account_id, shard, identity
+        FROM (${usable(`identity IN (SELECT identity FROM (${names.identities}))`)}) GROUP BY app_id, account_id, shard, identity
       ) AS i ON n.account_id = i.account_id AND n.identity = i.identity WHERE i.since <= n.fences[i.shard + 1]
       UNION ALL SELECT DISTINCT request, app_id, identity FROM (${ofNamedUsers})`,
   );
@@ -128,16 +126,16 @@ async function findWaiting(
     tables.linked,
     `SELECT app_id, user_id, min(first_request) FROM (
         SELECT i.app_id AS app_id, i.user_id AS user_id, f.first_request AS first_request
-        FROM (${there(isAsked)}) AS i INNER JOIN (${askedFirst}) AS f ON i.app_id = f.app_id AND i.identity = f.identity
+        FROM (${usable(isAsked)}) AS i INNER JOIN (${askedFirst}) AS f ON i.app_id = f.app_id AND i.identity = f.identity
         UNION ALL SELECT app_id, user_id, request AS first_request FROM (${ofNamedUsers})
       ) GROUP BY app_id, user_id`,
   );
-  await noteSizes(client, tables, [tables.asked, tables.linked]);
+  await recordSizes(client, tables, [tables.asked, tables.linked]);
   const rows = await readRows<{ request: number }>(client, {
     query: `SELECT DISTINCT request FROM (
         SELECT a.request AS request, m.first_request AS first_request FROM ${tables.asked} AS a INNER JOIN (
           SELECT i.app_id AS app_id, i.identity AS identity, min(l.first_request) AS first_request
-          FROM (${there(isAsked)}) AS i INNER JOIN ${tables.linked} AS l ON i.app_id = l.app_id AND i.user_id = l.user_id
+          FROM (${usable(isAsked)}) AS i INNER JOIN ${tables.linked} AS l ON i.app_id = l.app_id AND i.user_id = l.user_id
           GROUP BY app_id, identity
         ) AS m ON a.app_id = m.app_id AND a.identity = m.identity
         UNION ALL
@@ -148,7 +146,7 @@ async function findWaiting(
   return new Set(rows.map(({ request }) => Number(request)));
 }
 
-/** Finds the users that requests reach in addition to the ones that they name. */
+/** Finds the merged users of requests, in addition to those that they name. */
 async function findUsers(
   client: ClickHouseClient,
   tables: RoundTables,
@@ -158,15 +156,14 @@ async function findUsers(
   const seen = (wanted: string, by: 'user_id' | 'identity') =>
     identificationsSeen(tables, afterOthers, wanted, by);
   const names = namedBy(tables, isResolving);
-  const standing = 'argMin(identity, (segment, commit_number, row_number))';
+  const firstIdentity = 'argMin(identity, (segment, commit_number, row_number))';
   await fillScratch(
     client,
     tables.users,
-    `SELECT request, app_id, ${standing} AS merged_identity, NULL, ''
+    `SELECT request, app_id, ${firstIdentity} AS merged_identity, NULL, ''
       FROM (${seen(names.userIds, 'user_id')}) GROUP BY request, app_id, user_id`,
   );
-  // The user_ids of all these identities: every user that was identified by one of them, if that identification was its
-  // first.
+  // The user_ids of all these identities: those whose first identification was one of them.
   const merged = `SELECT u.request AS request, u.app_id AS app_id, r.account_id AS account_id, r.fences AS fences, 0 AS user_id, u.identity AS identity
     FROM (SELECT * FROM ${tables.users} WHERE app_id != '' AND user_id IS NULL AND ${isResolving}) AS u
     INNER JOIN ${tables.requests} AS r ON u.request = r.request`;
@@ -177,14 +174,14 @@ async function findUsers(
     client,
     tables.users,
     `SELECT DISTINCT request, app_id, '', user_id, merged_identity FROM (
-        SELECT request, app_id, user_id, wanted_identity, ${standing} AS merged_identity
+        SELECT request, app_id, user_id, wanted_identity, ${firstIdentity} AS merged_identity
         FROM (${seen(identified, 'user_id')}) GROUP BY request, app_id, user_id, wanted_identity
       ) WHERE merged_identity = wanted_identity`,
   );
-  await noteSizes(client, tables, [tables.users]);
+  await recordSizes(client, tables, [tables.users]);
 }
 
-/** The users that requests name, for a search of identifications in all environments. */
+/** The users that requests name, to search for their identifications in all environments. */
 function namedBy(tables: RoundTables, isAsking: string) {
   const named = (condition: string) =>
     `SELECT u.request AS request, '' AS app_id, r.account_id AS account_id, r.fences AS fences, assumeNotNull(u.user_id) AS user_id, u.identity AS identity
@@ -194,10 +191,9 @@ function namedBy(tables: RoundTables, isAsking: string) {
 }
 
 /**
- * The identifications that requests see of the user_ids or identities that they want: up to their fences, without those
- * that an earlier request takes. `wanted` has request, app_id (or none for all of the account), account_id, fences,
- * user_id and identity. The table's key finds the few users in question: merging all users first took 0.6 s where 200,000
- * were identified.
+ * The identifications of wanted user_ids or identities that requests see: up to their fences, without those that an earlier request
+ * deletes. `wanted` has request, app_id (empty for the whole account), account_id, fences, user_id and identity. The table's key finds
+ * the few users in question: merging all users first took 0.6 s with 200,000 identified users.
  */
 function identificationsSeen(
   tables: RoundTables,
@@ -217,8 +213,8 @@ function identificationsSeen(
       ${afterOthers ? 'AND (c.is_covered = 0 OR c.first_request >= n.request)' : ''}`;
 }
 
-/** The identifications that some open request may still see and that meet a condition. */
-function identificationsThere(
+/** The identifications that meet a condition and that some open request may still see. */
+function usableIdentifications(
   tables: RoundTables,
   isOpen: string,
   afterOthers: boolean,
@@ -241,7 +237,7 @@ function joinCovered(tables: RoundTables): string {
     ON i.app_id = c.app_id AND i.segment = c.segment AND i.commit_number = c.commit_number AND i.row_number = c.row_number`;
 }
 
-/** Keeps the users that requests reach, so that a round after a crash need not find them again. */
+/** Stores the users of requests, so that a round after a crash need not find them again. */
 export async function keepResolved(
   client: ClickHouseClient,
   tables: RoundTables,

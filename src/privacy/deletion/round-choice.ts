@@ -1,16 +1,16 @@
-// Which pending requests the next round takes. Accounts take turns, so an account waits for no more of another account's
-// requests than fit into one round beside its own. Within an account the order is always that of submission, since whom a later
-// request reaches depends on what an earlier one takes. Pure.
+// Chooses the pending requests of the next round. Accounts take turns, so an account waits for no more of another account's requests than
+// fit into one round beside its own. Within an account requests stay in the order of submission, since the users of a later request
+// depend on what an earlier one deletes. Pure.
 
 import { deletionRounds } from '../../tuning.js';
 import type { DeletionRequest, PendingMember } from './request.js';
 
-/** The properties of a request that decide whether a round takes it. */
+/** The properties of a request that decide whether a round includes it. */
 export type Candidate = Pick<DeletionRequest, 'account_id' | 'targets' | 'weight'>;
 
 /**
- * The ids to look at, in turns: the oldest request of every account, then the second oldest of each, and so on. `members`
- * are the pending requests, the oldest first.
+ * The ids of candidates in turns: the oldest request of every account, then the second oldest of each, and so on. `members`: the pending
+ * requests, the oldest first.
  */
 export function requestIdsInTurns(members: readonly PendingMember[], countMax: number): string[][] {
   const turns: string[][] = [];
@@ -58,14 +58,14 @@ export function fillRound<R extends Candidate>(
     const small = [...ready].sort((a, b) => a.targets - b.targets);
     const order = turn === 0 ? [oldest, ...small.filter((request) => request !== oldest)] : small;
     for (const request of order) {
-      const its = request.weight;
-      if (round.length > 0 && (targets + request.targets > targetsMax || weight + its > weightMax)) {
+      const isFull = targets + request.targets > targetsMax || weight + request.weight > weightMax;
+      if (round.length > 0 && isFull) {
         out.add(request.account_id);
         continue;
       }
       round.push(request);
       targets += request.targets;
-      weight += its;
+      weight += request.weight;
     }
   }
   return round;

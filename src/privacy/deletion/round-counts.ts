@@ -1,5 +1,5 @@
-// What requests find before anything of theirs is deleted: rows by environment and table, and by the users that they name.
-// Every table is read once, and its rows are counted by the user in them. All else is computed from that.
+// Counts the rows of requests before they are deleted: by environment and table, and by the users that they name. Every table is read
+// once, and its rows are counted by the user in them. Everything else is computed from that.
 
 import { readRows, streamRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -7,31 +7,31 @@ import { hasPlainForm, plainForm } from '../../clickhouse/plain-form.js';
 import { emptyScratch, fillScratch } from '../../clickhouse/scratch.js';
 import type { FoundRows } from './request.js';
 import { environmentOf, hasFewUsers, inEnvironments, rowsReached } from './round-keys.js';
-import { assertIntact, noteSizes, type RoundTables } from './round-tables.js';
+import { assertIntact, type RoundTables, recordSizes } from './round-tables.js';
 import type { Target } from './targets.js';
 import { targetTable, userTables } from './user-tables.js';
 
-/** Counts what the keyed requests of a round reach. The other functions of this file read what it has counted. */
+/** Counts the rows that a round's requests with keys delete. The other functions of this file read these counts. */
 export async function countReachedRows(client: ClickHouseClient, tables: RoundTables): Promise<void> {
   const columns = 'app_id, identity, user_id';
   const counts = userTables.map(
-    (place) => `SELECT request, app_id, '${place}', identity, user_id, count()
-      FROM (${rowsReached(tables, place, columns)}) GROUP BY request, app_id, identity, user_id`,
+    (table) => `SELECT request, app_id, '${table}', identity, user_id, count()
+      FROM (${rowsReached(tables, table, columns)}) GROUP BY request, app_id, identity, user_id`,
   );
   await fillScratch(client, tables.reached, counts.join(' UNION ALL '));
-  await noteSizes(client, tables, [tables.reached]);
+  await recordSizes(client, tables, [tables.reached]);
 }
 
-/** Finds the identities that look like a named one. Each is kept with the first segment in which it stands, by shard. */
+/** Finds the identities that look like a named one. Each is stored with the first segment that contains it, by shard. */
 export async function findSimilarIdentities(client: ClickHouseClient, tables: RoundTables): Promise<void> {
   const found = userTables.map(
-    (place) => `SELECT account_id, shard, identity, min(segment) FROM (
-        SELECT ${environmentOf(tables)}, identity, segment FROM ${place}
+    (table) => `SELECT account_id, shard, identity, min(segment) FROM (
+        SELECT ${environmentOf(tables)}, identity, segment FROM ${table}
         WHERE ${inEnvironments(tables)} AND ${similarPredicate(tables)}
       ) GROUP BY account_id, shard, identity`,
   );
   await fillScratch(client, tables.alike, found.join(' UNION ALL '));
-  await noteSizes(client, tables, [tables.alike]);
+  await recordSizes(client, tables, [tables.alike]);
 }
 
 /** The condition on rows whose identity looks like a named one. With few named users it uses the indexes. */
@@ -42,7 +42,7 @@ export function similarPredicate(tables: RoundTables): string {
     : `identity != '' AND ${plainForm('identity')} IN (${named})`;
 }
 
-/** Frees the memory of what was counted. */
+/** Frees the memory of the counts. */
 export async function forgetCounts(client: ClickHouseClient, tables: RoundTables): Promise<void> {
   const counted = [tables.reached, tables.alike];
   await emptyScratch(client, counted);
@@ -60,7 +60,7 @@ export async function readFoundRows(
   });
   type Row = { request: number; app_id: string; place: string; rows: string };
   const found = new Map<number, FoundRows[]>();
-  const order = new Map<string, number>(userTables.map((place, index) => [place, index]));
+  const order = new Map<string, number>(userTables.map((table, index) => [table, index]));
   for (const { request, app_id, place, rows: count } of rows) {
     const list = found.get(Number(request)) ?? [];
     list.push({ app_id, table: place, rows: Number(count) });
@@ -85,10 +85,7 @@ export type NamedUser = {
   readonly similar: number;
 };
 
-/**
- * What was counted for every user that a request of the round names, with or without rows. A preview's request is not kept, so
- * its users have no places.
- */
+/** The counts of every user that a request of the round names, with or without rows. `areKept`: false for a preview, without places. */
 export async function* readNamedUsers(
   client: ClickHouseClient,
   tables: RoundTables,
@@ -135,9 +132,9 @@ export async function* readNamedUsers(
 }
 
 /**
- * The named users that have rows, and how many (request, identity, user_id, rows). The rows are of the whole merged user, in all
- * environments. A row that two named users reach counts for both. A merged user is written as `i` and its identity, or `u`
- * and its only user_id; so the cost is linear in the names and in the users found, however many names one user has.
+ * The named users that have rows, and how many (request, identity, user_id, rows): the rows of the whole merged user, in all
+ * environments. A row of two named users counts for both. A merged user is written as `i` and its identity, or `u` and its only user_id;
+ * so the cost is linear in the names and in the users found, however many names one user has.
  */
 function rowsOfNamedUsers(tables: RoundTables): string {
   const ofUserId = "concat('u', toString(assumeNotNull(user_id)))";

@@ -1,17 +1,17 @@
-// Whom a round reaches, by key. A named user is one key for all environments of the account; a merged user is a key in its
-// environment. Each key has the fences of its requests by shard. This file also says what that means for a row of a
-// table: whether the round reaches it, by which requests, and the predicate of the mutations. Targets never occur in
-// the text of a statement: ten thousand exceed its length, and quoting by hand has deleted whole tables.
+// The users of a round, by key. A named user has one key for all environments of the account; a merged user has a key in its
+// environment. Each key has the fences of its requests by shard. From the keys follow whether the round deletes a row and for which
+// requests, and the predicate of the mutations. Targets are never in the text of a statement: ten thousand exceed its length, and
+// quoting by hand has deleted whole tables.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { readLong } from '../../clickhouse/long-statement.js';
 import { withMasked } from '../../clickhouse/masks.js';
 import { emptyScratch, fillScratch } from '../../clickhouse/scratch.js';
 import { accountOf, fenceOfKeys, requestsOfKeys, shardOfRow } from './round-lookups.js';
-import { assertIntact, noteSizes, type RoundTables } from './round-tables.js';
+import { assertIntact, type RoundTables, recordSizes } from './round-tables.js';
 import type { UserTable } from './user-tables.js';
 
-/** Fills the keys with the users of the requests whose number meets a condition. */
+/** Fills the tables of keys with the users of the requests whose number meets a condition. */
 export async function fillKeys(
   client: ClickHouseClient,
   tables: RoundTables,
@@ -48,38 +48,38 @@ export async function fillKeys(
     tables.userIds,
     `SELECT DISTINCT assumeNotNull(user_id) FROM ${users} WHERE user_id IS NOT NULL`,
   );
-  await noteSizes(client, tables, filled);
+  await recordSizes(client, tables, filled);
 }
 
 /** The environments in which a table still has rows of the round, and how many. */
 export async function countLeft(
   client: ClickHouseClient,
   tables: RoundTables,
-  place: UserTable,
+  table: UserTable,
 ): Promise<Map<string, number>> {
   const rows = await readLong<{ app_id: string; rows: number }>(client, {
-    query: `SELECT app_id, count() AS rows FROM ${place}
+    query: `SELECT app_id, count() AS rows FROM ${table}
       WHERE ${inEnvironments(tables)} AND ${isReached(tables)} GROUP BY app_id`,
   });
   await assertIntact(client, tables);
   return new Map(rows.map((row) => [row.app_id, Number(row.rows)]));
 }
 
-/** The requests of which the disk still has rows in a table, masked ones included, and whether queries show some of them. */
+/** The requests that still have rows of a table on disk, including masked ones, and whether queries show some of them. */
 export async function readOnDisk(
   client: ClickHouseClient,
   tables: RoundTables,
-  place: UserTable,
+  table: UserTable,
 ): Promise<ReadonlyMap<number, { readonly isShown: boolean }>> {
   const rows = await readLong<{ request: number; shown: number }>(client, {
-    query: `SELECT request, max(_row_exists) AS shown FROM (${rowsReached(tables, place, '_row_exists')}) GROUP BY request`,
+    query: `SELECT request, max(_row_exists) AS shown FROM (${rowsReached(tables, table, '_row_exists')}) GROUP BY request`,
     clickhouse_settings: withMasked,
   });
   await assertIntact(client, tables);
   return new Map(rows.map(({ request, shown }) => [Number(request), { isShown: Number(shown) === 1 }]));
 }
 
-/** No more environments than this fit the text of a statement (262,144 bytes). */
+/** More environments than this do not fit into the text of a statement (262,144 bytes). */
 const namedEnvironmentsMax = 5_000;
 
 /** The predicate of a mutation: the rows of these environments that the round reaches. */
@@ -95,17 +95,17 @@ export function mutationPredicate(tables: RoundTables, appIds: readonly string[]
   return `${list} AND segment <= ${fenceMax} AND ${isReached(tables)}`;
 }
 
-/** Each row of a table, with its columns, once for each request that reaches it. */
-export function rowsReached(tables: RoundTables, place: UserTable, columns: string): string {
+/** The rows of a table that requests delete, with these columns; a row appears once for each such request. */
+export function rowsReached(tables: RoundTables, table: UserTable, columns: string): string {
   return `SELECT ${columns}, e.request AS request FROM (
       SELECT ${columns}, segment AS row_segment, ${shardOfRow(tables)} AS shard,
         arrayJoin(${requestsOfKeys(tables, keysOfRow(tables))}) AS request
-      FROM ${place} WHERE ${inEnvironments(tables)} AND ${isNamed(tables)}
+      FROM ${table} WHERE ${inEnvironments(tables)} AND ${isNamed(tables)}
     ) AS e INNER JOIN (SELECT request, fences FROM ${tables.requests}) AS r ON e.request = r.request
     WHERE row_segment <= r.fences[shard + 1]`;
 }
 
-/** The environments that the round reaches. */
+/** The condition on rows of the round's environments. */
 export function inEnvironments(tables: RoundTables): string {
   return `app_id IN (SELECT app_id FROM ${tables.environments})`;
 }
@@ -119,18 +119,18 @@ function isReached(tables: RoundTables): string {
   return `(${isNamed(tables)} AND ${fenceOfKeys(tables, keysOfRow(tables))} >= segment)`;
 }
 
-/** A Bloom filter of a granule is asked about each user; for more of them than this, reading the granule is cheaper. */
+/** Each user is looked up in a granule's Bloom filter; for more users than this, reading the granule is cheaper. */
 const indexedUsersMax = 1_000;
 
-/** Whether the indexes are asked about the round's users. */
+/** Whether the round's users are looked up in the indexes. */
 export function hasFewUsers({ sizes, users }: RoundTables): boolean {
   return (sizes.get(users) ?? Number.POSITIVE_INFINITY) <= indexedUsersMax;
 }
 
 /**
- * A first filter: passes all rows that the round reaches, and perhaps others. Making keys for every row and looking up
- * their fences takes twice as long. In this form few users are looked up in the indexes by_identity and by_user_id, which do
- * not know what a table of the engine Set holds.
+ * A first filter: passes all rows that the round deletes, and perhaps others. Computing keys for every row and looking up their fences
+ * takes twice as long. Few users are named by a subquery, since the indexes by_identity and by_user_id cannot use a table of the
+ * engine Set.
  */
 function isNamed(tables: RoundTables): string {
   const { users, identities, userIds } = tables;
@@ -141,8 +141,8 @@ function isNamed(tables: RoundTables): string {
 }
 
 /**
- * The keys of a row. The kind comes first, since the identity "7" and the user_id 7 are two users. Capital letters are the
- * kinds of whole accounts, since ids of accounts look like ids of environments.
+ * The keys of a row. The kind comes first, since the identity "7" and the user_id 7 are two users. Capital letters are the kinds for
+ * whole accounts, since account ids look like app_ids.
  */
 function keysOfRow(tables: RoundTables): readonly string[] {
   const account = accountOf(tables);
@@ -155,6 +155,6 @@ function keysOfRow(tables: RoundTables): readonly string[] {
   ];
 }
 
-function keyOf(kind: 'I' | 'U' | 'i' | 'u', place: string, id: string): string {
-  return `concat('${kind}', ${place}, ' ', ${id})`;
+function keyOf(kind: 'I' | 'U' | 'i' | 'u', scope: string, id: string): string {
+  return `concat('${kind}', ${scope}, ' ', ${id})`;
 }

@@ -1,6 +1,6 @@
-// A round on several ClickHouse servers: each server that has environments of the round's accounts has tables of the round for
-// those. The home, which always takes part, has the targets, and gets what the others find and count; so everything about
-// a request as a whole is computed there. With one server, a round has only this part.
+// A round on several ClickHouse servers: each server that has environments of the round's accounts has round tables for those. The
+// primary server, which always takes part, has the targets and gets what the others find and count; so everything about a whole
+// request is computed there. With one server, a round has only this part.
 
 import { Readable } from 'node:stream';
 import { type Lines, streamLines } from '../../clickhouse/answers.js';
@@ -9,13 +9,13 @@ import { byServer } from '../../registry/shard-servers.js';
 import {
   assertIntact,
   createRoundTables,
-  noteSizes,
   type RoundEnvironment,
   type RoundRequest,
   type RoundTables,
+  recordSizes,
 } from './round-tables.js';
 
-/** What one server has of a round. */
+/** The part of a round on one server. */
 export type RoundPart = {
   readonly client: ClickHouseClient;
   readonly tables: RoundTables;
@@ -24,14 +24,14 @@ export type RoundPart = {
 };
 
 export type RoundParts = {
-  readonly home: RoundPart;
-  /** All parts, the home first. */
+  readonly primary: RoundPart;
+  /** All parts, the primary one first. */
   readonly all: readonly RoundPart[];
 };
 
-/** Makes the tables of a round on the servers that have its environments. The users that requests name are at the home only. */
+/** Creates the tables of a round on the servers that have its environments. Only the primary one has the named users yet. */
 export async function createParts(
-  home: ClickHouseClient,
+  primary: ClickHouseClient,
   round: string,
   requests: readonly RoundRequest[],
   environments: readonly RoundEnvironment[],
@@ -43,29 +43,29 @@ export async function createParts(
     const tables = await createRoundTables(client, round, requests, here, prefix);
     return { client, tables, appIds: new Set(appIds) };
   };
-  const divided = byServer(home, [...environmentOf.keys()]);
-  const atHome = divided.find(([client]) => client === home)?.[1] ?? [];
-  const homePart = await part(home, atHome);
+  const divided = byServer(primary, [...environmentOf.keys()]);
+  const onPrimary = divided.find(([client]) => client === primary)?.[1] ?? [];
+  const first = await part(primary, onPrimary);
   const others: RoundPart[] = [];
-  for (const [client, appIds] of divided) if (client !== home) others.push(await part(client, appIds));
-  return { home: homePart, all: [homePart, ...others] };
+  for (const [client, appIds] of divided) if (client !== primary) others.push(await part(client, appIds));
+  return { primary: first, all: [first, ...others] };
 }
 
-/** Gives the other parts the users that the requests name, and the ones that an interrupted round had found. */
-export async function distributeUsers({ home, all }: RoundParts): Promise<void> {
-  for (const part of all) if (part !== home) await copyRows(home, part, 'users');
+/** Copies the named users, and those that an interrupted round had found, to the other parts. */
+export async function distributeUsers({ primary, all }: RoundParts): Promise<void> {
+  for (const part of all) if (part !== primary) await copyRows(primary, part, 'users');
 }
 
-/** Adds the users that the other parts have found for some requests to the home's part, which has found its own. */
-export async function gatherUsers({ home, all }: RoundParts, requests: readonly number[]): Promise<void> {
+/** Copies the users that the other parts have found for some requests to the primary part, which has those it found itself. */
+export async function gatherUsers({ primary, all }: RoundParts, requests: readonly number[]): Promise<void> {
   if (requests.length === 0) return;
   const found = `app_id != '' AND request IN (${requests.join(', ')})`;
-  for (const part of all) if (part !== home) await copyRows(part, home, 'users', found);
+  for (const part of all) if (part !== primary) await copyRows(part, primary, 'users', found);
 }
 
-/** Adds what the other parts have counted to what the home has. */
-export async function gatherCounts({ home, all }: RoundParts, table: 'reached' | 'alike'): Promise<void> {
-  for (const part of all) if (part !== home) await copyRows(part, home, table);
+/** Copies the counts of the other parts to the primary part. */
+export async function gatherCounts({ primary, all }: RoundParts, table: 'reached' | 'alike'): Promise<void> {
+  for (const part of all) if (part !== primary) await copyRows(part, primary, table);
 }
 
 /** Copies rows of a table of the round to the same table of another part. */
@@ -77,14 +77,14 @@ async function copyRows(
 ): Promise<void> {
   const table = from.tables[name];
   const lines = streamLines(from.client, { query: `SELECT DISTINCT * FROM ${table} WHERE ${condition}` });
-  // If an answer is cut off, so is the insert, and it fails.
+  // If the answer is incomplete, so is the insert, and it fails.
   const inserted = await to.client.exec({
     query: `INSERT INTO ${table} FORMAT JSONEachRow`,
     values: Readable.from(bytesOf(lines)),
     clickhouse_settings: { async_insert: 0 },
   });
   await drain(inserted.stream);
-  await noteSizes(to.client, to.tables, [table]);
+  await recordSizes(to.client, to.tables, [table]);
   await assertIntact(from.client, from.tables);
 }
 

@@ -1,8 +1,7 @@
-// The tables of one round of deletions (clickhouse/scratch.ts): in ClickHouse's memory where there is one server. They
-// hold the round's requests, the environments that it reaches, the named and the found users, and
-// the same users by key for the predicate of the mutations. They are as large as the lists of targets, however many
-// environments an account has, since a named user is named for all of them. They are checked after every use: a restart
-// empties them, and an empty table finds nothing.
+// The tables of one round of deletions (clickhouse/scratch.ts): in ClickHouse's memory on a single server. They hold the round's requests
+// and environments, the named and the found users, and the same users by key for the predicate of the mutations. Their size depends on
+// the lists of targets, not on the number of environments, since a named user is named for all of them. They are checked after every
+// use: a restart empties them, and an empty table matches no rows.
 
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -21,13 +20,13 @@ import {
 import type { Target } from './targets.js';
 import { targetTable, userTables } from './user-tables.js';
 
-/** A request of a round. Its number is its place in the list, from 0. Within an account that is the order of submission. */
+/** A request of a round. Its number is its index in the list, which within an account is in the order of submission. */
 export type RoundRequest = {
   readonly requestId: string;
   readonly accountId: string;
-  /** By shard, from 0: the highest segment number that it reaches. */
+  /** By shard: the highest segment number from which it deletes. */
   readonly fences: readonly string[];
-  /** Its users are resolved and kept already. */
+  /** Its users are already resolved and stored. */
   readonly resolved: boolean;
 };
 
@@ -39,30 +38,30 @@ export type RoundEnvironment = {
 };
 
 export type RoundTables = {
-  /** Not in the memory of one server: all replicas have them. */
+  /** Whether all replicas have the tables, instead of one server in its memory. */
   readonly areOnDisk: boolean;
   /** A name that occurs only in the texts of this round's mutations. */
   readonly mark: string;
   readonly requests: string;
   readonly environments: string;
   /**
-   * Whom the requests reach: the named users (with an empty app_id), and the users found in single environments, with the
-   * identity that a user_id was merged into there.
+   * The users of the requests: the named ones (with an empty app_id), and those found in single environments, with the identity that
+   * a user_id was merged into there.
    */
   readonly users: string;
-  /** What is counted before anything is deleted: rows by request, environment, table and the user in the row. */
+  /** The counts before anything is deleted: rows by request, environment, table and the user in the row. */
   readonly reached: string;
-  /** Identities that look like named ones, each with the first segment in which it stands, by account and shard. */
+  /** Identities that look like named ones, each with the first segment that contains it, by account and shard. */
   readonly alike: string;
-  /** Identities that requests ask about, to find out which requests have to wait for others. */
+  /** Identities that decide which requests have to wait for others. */
   readonly asked: string;
-  /** The user_ids whose identifications requests may look at, each with the first such request. */
+  /** The user_ids whose identifications requests may use, each with the first such request. */
   readonly linked: string;
-  /** The identifications that requests of the round take, each with the first such request. */
+  /** The identifications that requests of the round delete, each with the first such request. */
   readonly covered: string;
-  /** For each key: its fences by shard, and the requests that reach it. */
+  /** For each key: its fences by shard, and its requests. */
   readonly keys: string;
-  /** Every user that is reached in any environment up to any fence: one lookup rules out all other rows. */
+  /** Every user of the round in any environment, up to any fence: one look-up rules out all other rows. */
   readonly identities: string;
   readonly userIds: string;
   /** How many rows the tables must have; a restart of ClickHouse empties them. */
@@ -74,7 +73,7 @@ export const namePrefix = 'deletion_round_';
 /** Begins the names of the tables of previews, which no round drops. */
 export const previewPrefix = 'deletion_preview_';
 
-/** Makes the tables of a round and fills in its requests and environments. `round` is letters and digits. */
+/** Creates the tables of a round and fills in its requests and environments. `round`: letters and digits. */
 export async function createRoundTables(
   client: ClickHouseClient,
   round: string,
@@ -125,7 +124,7 @@ export async function createRoundTables(
     [tables.userIds, 'user_id UInt64', 'Set'],
   ];
   for (const [table, structure, kind] of structures) await createScratch(client, table, structure, kind);
-  // From here on every replica finds what was stored before.
+  // From here on every replica has what was stored before.
   await syncReplicas(client, [...userTables, targetTable]);
   const insert = async (table: string, values: readonly object[]) => {
     await insertScratch(client, table, values);
@@ -145,7 +144,7 @@ export async function createRoundTables(
     tables.environments,
     environments.map(({ appId, accountId, shard }) => ({ app_id: appId, account_id: accountId, shard })),
   );
-  // Finds again what a round that was cut off had found: a crash may have left only a part of it.
+  // Includes the users that an interrupted round had found, but only of resolved requests: of others a crash may have left a part.
   await fillScratch(
     client,
     tables.users,
@@ -153,7 +152,7 @@ export async function createRoundTables(
       FROM ${targetTable} AS t INNER JOIN ${tables.requests} AS r ON t.request_id = r.request_id
       WHERE t.app_id = '' OR r.resolved = 1`,
   );
-  await noteSizes(client, tables, [tables.users]);
+  await recordSizes(client, tables, [tables.users]);
   return tables;
 }
 
@@ -183,12 +182,12 @@ export async function dropRoundTables(client: ClickHouseClient): Promise<void> {
   await dropTables(client, namePrefix, () => killMutations(client, namePrefix));
 }
 
-/** Drops the tables of previews whose process has ended: no preview takes as long as these are old. */
+/** Drops the tables of previews whose process was killed: tables older than any preview lasts. */
 export async function dropStrayPreviews(client: ClickHouseClient, ageSecondsMin: number): Promise<void> {
   await dropTables(client, previewPrefix, async () => undefined, ageSecondsMin);
 }
 
-/** Drops the tables whose names begin like this, and which are at least so old. `before` comes first: after a restart there may be none. */
+/** Drops the tables with this prefix that are at least this old. `before` is called in any case: after a restart there may be no tables. */
 export async function dropTables(
   client: ClickHouseClient,
   prefix: string,
@@ -196,7 +195,7 @@ export async function dropTables(
   ageSecondsMin = 0,
 ): Promise<void> {
   const names = await listScratch(client, prefix, ageSecondsMin);
-  // A statement of a process that was killed goes on, and its table would wait for it.
+  // Dropping a table waits for its statements, which continue after their process was killed.
   await endLong(client, names);
   await before();
   for (const name of names) await dropScratch(client, name);
@@ -215,8 +214,8 @@ export async function countNamed(
 }
 
 /**
- * Rejects when a table of the round does not have the rows that it was filled with. If it settles, every count before this
- * call saw complete tables, since an emptied table is never filled again.
+ * Rejects if a table of the round no longer has all rows that it was filled with. Otherwise every count before this call saw complete
+ * tables, since an emptied table is never refilled.
  */
 export async function assertIntact(client: ClickHouseClient, tables: RoundTables): Promise<void> {
   const sizes = await readSizes(client, [...tables.sizes.keys()]);
@@ -225,8 +224,8 @@ export async function assertIntact(client: ClickHouseClient, tables: RoundTables
   }
 }
 
-/** Checks that the other tables lost no rows, then remembers how many rows these tables have now. */
-export async function noteSizes(
+/** Checks that the other tables lost no rows, then records how many rows these tables have now. */
+export async function recordSizes(
   client: ClickHouseClient,
   tables: RoundTables,
   changed: readonly string[],
@@ -238,7 +237,7 @@ export async function noteSizes(
   }
 }
 
-/** The number of rows of tables in memory. One statement asks for all, since a statement costs ten milliseconds. */
+/** The number of rows of tables in memory. One statement reads all, since each costs ten milliseconds. */
 async function readSizes(client: ClickHouseClient, names: readonly string[]): Promise<Map<string, number>> {
   const rows = await readRows<{ sized: string; rows: string | null }>(client, {
     query: `SELECT concat(database, '.', name) AS sized, toString(total_rows) AS rows FROM system.tables

@@ -4,8 +4,8 @@ import { retentionUnfinishedSeconds } from '../../metrics.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 
-/** Notes that a run is due, unless one is already. */
-export async function noteDue(redis: Redis): Promise<void> {
+/** Records that a run is due, unless one already is. */
+export async function recordDue(redis: Redis): Promise<void> {
   const [seconds] = (await redis.time()) as (string | number)[];
   await redis.set(registryKeys.retentionDue, String(seconds), 'NX');
 }

@@ -1,11 +1,11 @@
-// Which rows of an environment have expired: events that were accepted longer ago than it retains them, and what it knows of users
-// who have sent no event since. By the time of acceptance, not the time of the event, which the caller chooses: otherwise a
-// load of old history would be deleted as soon as it is stored.
+// Which rows of an environment have expired: events that were accepted longer ago than it retains them, and the data of users who have
+// sent no event since. The time of acceptance counts, not the time of the event, which the caller chooses: otherwise imported history
+// would be deleted as soon as it is stored.
 //
-// A user is a merged user: an event of one user_id keeps the properties and identifications of all of them. What identifies
-// a user goes last, when nothing older of that user is left: without it a deletion would not find the rest. Whoever returns after the
-// users were found counts as somebody who returns after all of it: what they send is younger, so it stays, and is a new user's if
-// it names a user_id.
+// Users are merged users: an event of one user_id keeps the properties and identifications of all of them. What identifies a user is
+// deleted last, when nothing older of that user is left: without it a deletion would not find the rest. Users who return after the expired
+// users were found count as returning after the whole run: what they send is newer, so it stays, and belongs to a new user if it names a
+// user_id.
 
 import { anySize } from '../../clickhouse/any-size.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -22,7 +22,7 @@ import {
 import { storedTable } from '../../clickhouse/tables.js';
 import { type UserTable, userTables } from '../deletion/user-tables.js';
 
-/** Environments that retain equally long, and the time of acceptance below which their rows have expired. */
+/** Environments with the same retention, and the time of acceptance before which their rows have expired. */
 export type Retained = { readonly appIds: readonly string[]; readonly cutoffMs: number };
 
 /** Sets of names in ClickHouse's memory. A restart drops them; what names them then fails, so nothing is deleted. */
@@ -41,17 +41,17 @@ const namePrefix = 'retention_run_';
 const events = storedTable('events');
 const identifications = storedTable('user_identities');
 
-/** When the rows of a place were accepted. */
-function timeIn(place: UserTable): string {
-  return place === 'failed_events' ? 'failed_at' : 'received_at';
+/** The column that says when the rows of a table were accepted. */
+function timeIn(table: UserTable): string {
+  return table === 'failed_events' ? 'failed_at' : 'received_at';
 }
 
-/** The users that rows of these places name, as the text of a query; of an identification that is its user_id. */
-function usersIn(places: readonly UserTable[], conditionOf: (place: UserTable) => string): string {
-  const namesOf = (place: UserTable) =>
-    place === identifications ? "'' AS identity, toNullable(user_id) AS user_id" : 'identity, user_id';
-  return places
-    .map((place) => `SELECT DISTINCT app_id, ${namesOf(place)} FROM ${place} WHERE ${conditionOf(place)}`)
+/** A query for the users that rows of these tables name; an identification names its user_id. */
+function usersIn(tables: readonly UserTable[], conditionOf: (table: UserTable) => string): string {
+  const namesOf = (table: UserTable) =>
+    table === identifications ? "'' AS identity, toNullable(user_id) AS user_id" : 'identity, user_id';
+  return tables
+    .map((table) => `SELECT DISTINCT app_id, ${namesOf(table)} FROM ${table} WHERE ${conditionOf(table)}`)
     .join('\n    UNION DISTINCT ');
 }
 
@@ -96,13 +96,13 @@ export async function findExpiredUsers(
   const { merged, withUser, usersOf } = mergedBy(
     `SELECT * FROM ${identifications} WHERE app_id IN (${appIds})`,
   );
-  const isRecent = (place: UserTable) => compared(retained, timeIn(place), '>=');
+  const isRecent = (table: UserTable) => compared(retained, timeIn(table), '>=');
   const recentEvents = usersIn([events], isRecent);
   const recentRows = usersIn(userTables, isRecent);
-  // Events go by their time alone.
+  // Events expire by their time alone.
   const candidates = usersIn(
-    userTables.filter((place) => place !== events && place !== identifications),
-    (place) => compared(retained, timeIn(place), '<'),
+    userTables.filter((table) => table !== events && table !== identifications),
+    (table) => compared(retained, timeIn(table), '<'),
   );
   await fillScratch(
     client,
@@ -119,7 +119,7 @@ export async function findExpiredUsers(
   return users;
 }
 
-/** The merged users of rows, as texts of queries, by these identifications. */
+/** Queries for the merged users of rows, by these identifications. */
 function mergedBy(rowsOfIdentifications: string) {
   const merged = `SELECT app_id, user_id, argMin(identity, (segment, commit_number, row_number)) AS merged_identity
     FROM (${rowsOfIdentifications}) GROUP BY app_id, user_id`;
@@ -136,8 +136,8 @@ const nameOfRow =
   "concat(app_id, if(identity != '', concat(' i', identity), concat(' u', ifNull(toString(user_id), ''))))";
 
 /**
- * Ends what runs have left, or do while they have lost the tables to somebody else: a later mutation of theirs names a table that is
- * gone, and is refused. May be called at any time, and again.
+ * Ends the statements and drops the tables of all runs, also of one that has lost the maintenance lock: its later mutations name a table
+ * that no longer exists, and fail. May be called at any time, and repeatedly.
  */
 export async function endRuns(client: ClickHouseClient): Promise<void> {
   const names = await listScratch(client, namePrefix);
@@ -152,18 +152,18 @@ export async function endRuns(client: ClickHouseClient): Promise<void> {
 
 /** The predicate of the expired rows of a table. */
 export function expiredPredicate(
-  place: UserTable,
+  table: UserTable,
   retained: readonly Retained[],
   { mark, names, userIds }: ExpiredUsers,
 ): string {
   const isMarked = `notEmpty('${mark}')`;
-  const isOver = compared(retained, timeIn(place), '<');
-  if (place === 'failed_events') {
+  const isOver = compared(retained, timeIn(table), '<');
+  if (table === 'failed_events') {
     const isEvent = "(table_name = 'events' OR startsWith(table_name, 'events.'))";
     return `${isOver} AND (${isEvent} OR ${nameOfRow} IN ${names}) AND ${isMarked}`;
   }
-  if (place === events) return `${isOver} AND ${isMarked}`;
-  if (place === identifications)
+  if (table === events) return `${isOver} AND ${isMarked}`;
+  if (table === identifications)
     return `${isOver} AND concat(app_id, ' u', toString(user_id)) IN ${userIds} AND ${isMarked}`;
   return `${isOver} AND ${nameOfRow} IN ${names} AND ${isMarked}`;
 }
@@ -171,11 +171,11 @@ export function expiredPredicate(
 /** How many rows have expired, by environment. */
 export async function countExpired(
   client: ClickHouseClient,
-  place: UserTable,
+  table: UserTable,
   predicate: string,
 ): Promise<ReadonlyMap<string, number>> {
   const rows = await readLong<{ app_id: string; rows: string | number }>(client, {
-    query: `SELECT app_id, count() AS rows FROM ${place} WHERE ${predicate} GROUP BY app_id`,
+    query: `SELECT app_id, count() AS rows FROM ${table} WHERE ${predicate} GROUP BY app_id`,
   });
   return new Map(rows.map((row) => [row.app_id, Number(row.rows)]));
 }
@@ -185,14 +185,14 @@ const partitionOf = (segment: string) => `toYYYYMM(fromUnixTimestamp64Micro(toIn
 /** The partitions before a segment's partition in which only markers would be left. */
 export async function findWholePartitions(
   client: ClickHouseClient,
-  place: UserTable,
+  table: UserTable,
   predicate: string,
   beforeSegment: string,
 ): Promise<string[]> {
   const partitions = await readLong<{ partition: string }>(client, {
     query: `SELECT toString(month) AS partition FROM (
         SELECT ${partitionOf('segment')} AS month, countIf(app_id != '') AS rows, countIf(app_id != '' AND ${predicate}) AS expired
-        FROM ${place} GROUP BY month
+        FROM ${table} GROUP BY month
       ) WHERE rows = expired AND rows > 0 AND month < ${partitionOf('{beforeSegment:UInt64}')} ORDER BY month`,
     query_params: { beforeSegment },
   });
@@ -205,12 +205,12 @@ export function inPartition(partition: string): string {
 
 export async function dropPartition(
   client: ClickHouseClient,
-  place: UserTable,
+  table: UserTable,
   partition: string,
 ): Promise<void> {
   if (!/^\d{6}$/.test(partition)) throw new Error('a partition is not a month');
   await client.command({
-    query: `ALTER TABLE ${place} DROP PARTITION ${partition}`,
+    query: `ALTER TABLE ${table} DROP PARTITION ${partition}`,
     clickhouse_settings: anySize,
   });
 }
