@@ -1,4 +1,4 @@
-// What the parts of a worker process work with, once the deployment is known.
+// What all parts of a worker process need, once the deployment is known.
 
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import type { Config } from '../src/config.js';

@@ -1,6 +1,6 @@
-// What a worker reports about itself over HTTP when WORKER_ADMIN_PORT is set: whether it lives, whether it works, and its
-// counts. On one host an API process reports the counts too, from what the workers leave in Redis; in containers only
-// the worker can. No record passes here, so Node's own server suffices.
+// What a worker reports over HTTP when WORKER_ADMIN_PORT is set: liveness, readiness and its metrics. On one host an API process
+// reports the metrics too, from what the workers leave in Redis; in containers only the worker can. No records pass through here, so
+// Node's own server suffices.
 
 import { createServer, type ServerResponse } from 'node:http';
 
@@ -15,7 +15,7 @@ export type HealthOptions = {
 
 export class PortTaken extends Error {}
 
-/** Settles when it listens, with a function that stops it. Rejects with PortTaken when it cannot listen. */
+/** Settles once the server listens, with a function that stops it. Rejects with PortTaken if it cannot listen. */
 export async function serveHealth(options: HealthOptions): Promise<() => void> {
   const { host, port } = options;
   const server = createServer((request, response) => {

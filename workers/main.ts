@@ -45,7 +45,7 @@ function missing(): string[] {
   if (stopping) return ['running: the process is stopping'];
   if (redis.status !== 'ready') return ['redis'];
   if (!working) return ['state: run "npm run admin -- restore" or start again'];
-  // Without its only server a worker can do nothing; of several, the others' shards go on.
+  // Without its only server a worker can do nothing; with several, the shards of the others continue.
   const [away, servers] = [serversWatch?.away() ?? [], serversOf(clickhouse)];
   return [
     ...(away.length === servers.all.length ? away : []),
@@ -54,7 +54,7 @@ function missing(): string[] {
   ];
 }
 
-/** With a port of its own a worker serves its metrics itself; otherwise the API process of its host does. */
+/** A worker with its own port serves its metrics itself; otherwise the API process of its host does. */
 const servesMetrics = config.workerAdminPort !== 0;
 const stopHealth = servesMetrics
   ? await serveHealth({
@@ -76,7 +76,7 @@ const stopFollowingShards = await followShardTable(redis, clickhouse, log).catch
 serversWatch = watchServers(clickhouse);
 const context: WorkerContext = { redis, queueRedis, clickhouse, config, shards, epoch, secret, crash, log };
 
-// Before any work: it would act on what an older store says.
+// Before any work, which must not act on the state of an older store.
 const witness = await followWitness({ redis, clickhouse, deployment: () => deployment, log });
 witness.guard(redis);
 followPrimary(redis, { deployment: () => deployment, log });
@@ -88,7 +88,7 @@ log.info({ shards }, 'working');
 
 await stop;
 log.info('stopping');
-// If a job does not end in time, another worker gets it; leaving it loses nothing.
+// If a job does not end in time, another worker takes it over; abandoning it loses nothing.
 const bound = new Promise((resolve) => setTimeout(resolve, takeovers.stopMsMax).unref());
 await Promise.race([work.stop(), bound]);
 await stopSharingMetrics?.();

@@ -1,4 +1,4 @@
-// Work that a worker repeats while it runs.
+// Work that a worker repeats at an interval.
 
 import { describeError, type Log } from '../src/log.js';
 
@@ -11,8 +11,8 @@ export type Repeated = {
 };
 
 /**
- * Starts a run at once and then every `everyMs`, except while one is under way. A failed run is logged, and the next one
- * follows. The returned function ends the repetition, and settles when the last run has ended.
+ * Starts a run at once and then every `everyMs`, unless the last one is still running. A failed run is logged, and does not stop
+ * the next. The returned function stops the repetition, and settles when the last run has ended.
  */
 export function repeat({ work, everyMs, what, log }: Repeated): () => Promise<void> {
   let running: Promise<void> | undefined;

@@ -1,4 +1,4 @@
-// A worker may start before the first start has created the deployment, or before Redis is there.
+// A worker may start before the deployment has been created, or before Redis is reachable.
 
 import type { ClickHouseClient } from '../src/clickhouse/client.js';
 import { AdministrationError } from '../src/contract/errors.js';
@@ -12,8 +12,8 @@ const readyMsMax = 2_000;
 const retryEveryMs = 500;
 
 /**
- * Settles with the deployment once Redis holds it and it is known which server has which shard, or with undefined if the
- * process is to stop before. Rejects with AdministrationError if CLICKHOUSE_URL does not fit.
+ * Settles with the deployment once Redis holds it and it is known which server has which shard, or with undefined if the process
+ * has to stop first. Rejects with AdministrationError if CLICKHOUSE_URL does not match the deployment.
  */
 export async function waitForDeployment(
   redis: Redis,

@@ -1,5 +1,5 @@
-// What a worker does once the deployment is known, and how often: the work of every shard, deletions, callbacks, second copies
-// and retention.
+// What a worker does once the deployment is known, and how often: each shard's work, deletions, callbacks, second copies, retention
+// and the ledger.
 
 import { rewriteAppendOnlyFileIfWanted } from '../src/redis/append-only-file.js';
 import { serveCallbacks } from './callback-queue.js';
@@ -13,7 +13,7 @@ import { writeSecondCopies } from './second-copies.js';
 import { serveShard } from './shard.js';
 
 export type Work = {
-  /** Begins nothing more; settles when what is under way has ended. */
+  /** Starts nothing new; settles when all running work has ended. */
   stop(): Promise<void>;
 };
 
@@ -33,7 +33,7 @@ export function startWork(context: WorkerContext): Work {
     await Promise.all(shardWork.map((work) => work.indexKeysIfWanted()));
   }
 
-  // Each runs separately: a ClickHouse that does not answer must not delay work that needs only Redis.
+  // Each runs by itself: a ClickHouse that does not answer must not delay work that needs only Redis.
   const stops = [
     repeat({ work: upkeep, everyMs: 1_000, what: 'upkeep', log }),
     repeat({

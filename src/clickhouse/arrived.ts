@@ -13,7 +13,7 @@ export type ArrivedQuery = {
   readonly identities: readonly string[];
 };
 
-/** Names and values as the tables have them; times are `YYYY-MM-DD hh:mm:ss.mmm` in UTC. */
+/** Columns and values of the tables; times are `YYYY-MM-DD hh:mm:ss.mmm` in UTC. */
 export type Arrived = { readonly events: readonly object[]; readonly users: readonly object[] };
 
 // The number of a segment is the microsecond of its opening, so parts with only older segments are not read.
@@ -34,10 +34,7 @@ WHERE app_id = {app_id: String}
 ORDER BY u.identity, u.user_ids
 LIMIT ${demo.usersMax}`;
 
-/**
- * Settles with the newest events first. `client` has the environment's rows. Rejects when it is away, or too busy to answer in
- * time.
- */
+/** Settles with the newest events first. `client`: the server of the environment. Rejects when it does not answer in time. */
 export async function readArrived(
   client: ClickHouseClient,
   query: ArrivedQuery,

@@ -1,10 +1,10 @@
-// What goes wrong with backups.
+// Errors of backups and restores.
 
 /** ClickHouse could not make or restore a backup, in its own words. */
 export class BackupFailed extends Error {}
 
-/** There is no backup of a name: of that to restore, or that one was to be based on. */
+/** There is no backup of this name: the one to restore, or the base of a new one. */
 export class BackupMissing extends BackupFailed {}
 
-/** There is a backup of this name on the disk already. */
+/** The disk already has a backup of this name. */
 export class BackupExists extends BackupFailed {}

@@ -1,5 +1,5 @@
-// ClickHouse's words about data that it refuses quote that data. Owns what is kept of them: the name of the error and of the
-// column, never a value.
+// ClickHouse's error messages quote the data that it refuses. Decides what is kept of them: the names of the error and the column, never
+// a value.
 
 import type { TableVersion } from '../contract/records.js';
 import { ClickHouseError } from '../packages/clickhouse.js';
@@ -11,14 +11,14 @@ export function refusalText(table: TableVersion, error: unknown): string {
   if (!(error instanceof ClickHouseError)) return 'unknown';
   const name = error.type ?? error.code;
   const [, key] = /\(while reading the value of key (\w+)\)/.exec(error.message) ?? [];
-  // The row may say so itself; the name of a column of ours gives nothing away.
+  // The row's data may imitate this text, but the name of a known column reveals nothing.
   const column = columnsOf(table).find((known) => known === key);
   return column === undefined ? name : `${name} in the column ${column}`;
 }
 
 /**
- * ClickHouse remembers its last words for each code in `system.errors`. Raises each of these codes once more with words that
- * quote nothing. Rejects if a server answers something else.
+ * `system.errors` has the last message of each error code. Raises each of these codes once more with a message that quotes nothing.
+ * Rejects if a server answers something else.
  */
 export async function forgetErrorTexts(client: ClickHouseClient, codes: Iterable<number>): Promise<void> {
   for (const code of new Set(codes)) {

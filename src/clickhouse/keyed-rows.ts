@@ -1,5 +1,5 @@
-// Finds the rows of an environment that have these event ids, for receipts: in the stored tables, of segments that the index of keys
-// does not reach yet, and among the rows that ClickHouse refused. Each statement is bounded by rows and time: it reads the rows of one
+// Finds the rows of an environment with given event ids, for receipts: in the stored tables, in segments that the index of keys does not
+// reach yet, and among the rows that ClickHouse refused. Each statement is limited in rows and time: it reads the rows of one
 // environment, and no more of them than `receipts.rowsReadMax`.
 
 import { tables } from '../contract/records.js';
@@ -17,8 +17,8 @@ export const idBytes = 16;
 const foundBytes = idBytes + 8;
 
 /**
- * Settles with the segments of the stored rows with these ids, above one number and up to another, by the id as hexadecimal digits.
- * Rows of keys alone count: such a record was skipped, and nobody may learn that.
+ * Settles with the segments of the stored rows with these ids, after one number and up to another, by id in hexadecimal digits.
+ * Key-only rows count too: their record was skipped, and an answer must not reveal that.
  */
 export async function findStoredRows(
   client: ClickHouseClient,
@@ -30,7 +30,7 @@ export async function findStoredRows(
   // ClickHouse keeps an id as two numbers with their lowest bytes first.
   const ids = Buffer.from(bytes).swap64().toString('base64');
   const rows = tables.map(
-    // The ids first: of nearly all rows nothing else is read then.
+    // The ids first: for nearly all rows nothing else is read then.
     (table) => `SELECT event_id, segment FROM ${onAllReplicas(client, storedTable(table))}
       PREWHERE event_id IN (SELECT arrayJoin(reinterpret(base64Decode('${ids}'), 'Array(UUID)')))
       WHERE app_id IN ({appId:String}, '') AND segment > ${above} AND segment <= ${to}`,

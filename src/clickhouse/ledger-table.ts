@@ -1,5 +1,5 @@
-// The table `ledger`, on the home: what became of the records of each environment, minute by minute. The migration says what is in
-// it; `insights/ledger/` has who counts and who compares.
+// The table `ledger`, on the primary server: what became of the records of each environment, minute by minute. The migration describes
+// its rows; `insights/ledger/` counts and compares.
 
 import { readRows } from './answers.js';
 import type { ClickHouseClient } from './client.js';
@@ -17,7 +17,7 @@ export type LedgerRow = {
   readonly records: number;
 };
 
-/** Writes rows; to write one again changes nothing. */
+/** Writes rows; writing one again changes nothing. */
 export async function writeLedger(client: ClickHouseClient, rows: readonly LedgerRow[]): Promise<void> {
   if (rows.length === 0) return;
   await client.insert({
@@ -31,7 +31,7 @@ export async function writeLedger(client: ClickHouseClient, rows: readonly Ledge
 /** Minutes, since 1970, that cannot be balanced, from the first to the last, and why. */
 export type Void = { readonly from: number; readonly to: number; readonly reason: string };
 
-/** Says that some minutes cannot be balanced. */
+/** Records that some minutes cannot be balanced. */
 export async function writeVoid(client: ClickHouseClient, { from, to, reason }: Void): Promise<void> {
   if (to < from) return;
   const row = { app_id: '', minute: Math.max(0, from), kind: '', term: 'void', detail: reason };
@@ -39,8 +39,8 @@ export async function writeVoid(client: ClickHouseClient, { from, to, reason }: 
 }
 
 /**
- * Says that nothing can be balanced from the last minute that was written, or from an earlier one, up to this one: what was counted since
- * is lost, or is of other rows. The last minutes that were written may lack those of some shards.
+ * Records that nothing can be balanced from the last written minute, or from `earliest`, up to this one: what was counted since is lost or
+ * belongs to other rows. The last written minutes may lack the counts of some shards.
  */
 export async function voidSince(
   client: ClickHouseClient,
@@ -56,7 +56,7 @@ export async function voidSince(
 
 const unsureMinutes = 10;
 
-/** Lets the last void of this reason reach up to a later minute. */
+/** Extends the last void of this reason to a later minute. */
 export async function extendVoid(
   client: ClickHouseClient,
   { to, reason }: Pick<Void, 'to' | 'reason'>,
@@ -82,7 +82,7 @@ export function readTermTotals(client: ClickHouseClient): Promise<Omit<LedgerRow
   });
 }
 
-/** The last minute since 1970 of which the table has accepted records; 0 if it has none. */
+/** The last minute with accepted records, in minutes since 1970; 0 if there is none. */
 async function readLastBooked(client: ClickHouseClient): Promise<number> {
   const [row] = await readRows<{ minute: number }>(client, {
     query: `SELECT toUInt32(intDiv(toUnixTimestamp(max(minute)), 60)) AS minute FROM ${ledgerTable} WHERE term = 'accepted'`,

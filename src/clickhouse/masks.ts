@@ -1,17 +1,16 @@
-// Removing rows in two steps where tables are large. `DELETE FROM` masks rows: it writes a column of a byte a row and links all
-// others. One user of three million events cost 0.16 s of CPU, rewriting the parts 1.4. From then on no query shows the rows, unless it
-// sets `apply_deleted_mask` to 0, which the user `reader` may not. `APPLY DELETED MASK` then rewrites all masked parts, whoever has
-// masked rows in them.
+// Removing rows in two steps where tables are large. `DELETE FROM` masks rows: it writes one column of one byte per row and links all
+// others. For one user of three million events that cost 0.16 s of CPU, and rewriting the parts 1.4 s. From then on no query shows the
+// rows, unless it sets `apply_deleted_mask` to 0, which the user `reader` may not do. `APPLY DELETED MASK` then rewrites all parts that
+// have masked rows, for all users together.
 // What trials with ClickHouse 26.7 have shown:
 //
-// - A mask outlives a kill, DETACH and ATTACH, moves of partitions, a backup and its restore. Merges drop masked rows.
-// - `count()`, minimum and maximum, also those that ClickHouse takes from a part's description, leave masked rows out.
-//   `total_rows` and `system.parts` count them.
-// - ALTER DELETE drops the masked rows of the parts that it rewrites, and rewrites no part in which it matches masked rows only.
-// - A restored part takes part in neither until it is attached again, like in any mutation (backups.ts).
+// - A mask survives a kill, DETACH and ATTACH, moves of partitions, a backup and its restore. Merges drop masked rows.
+// - `count()`, minimum and maximum leave masked rows out, even if ClickHouse takes them from a part's metadata. `total_rows` and
+//   `system.parts` count masked rows.
+// - ALTER DELETE drops the masked rows of the parts that it rewrites, but does not rewrite parts in which it only matches masked rows.
+// - A restored part ignores both until it is attached again, as it ignores any mutation (backups.ts).
 // - A part keeps its token as long as one row is left: predicates never match a segment's marker.
-// - A mask that is written while masked parts are being rewritten waits for all of them. So what must not wait ends that first
-//   (`endErasing`).
+// - Masking waits for all masked parts that are being rewritten. Masking that must not wait ends the rewriting first (`endErasing`).
 //
 // The modes of lightweight deletes that write patch parts are not used: they have lost updates on plain MergeTree.
 
@@ -32,7 +31,7 @@ export async function maskRows(
   await mutate(client, table, `DELETE FROM ${table} WHERE ${predicate}`, mark);
 }
 
-/** The same for rows that should be erased soon: in a table of up to so many bytes they are at once, as by `deleteRows`. */
+/** Masks the matching rows; in a table of at most `erasedBytesMax` erases them at once, like `deleteRows`. */
 export async function deleteOrMask(
   client: ClickHouseClient,
   table: string,
@@ -72,7 +71,7 @@ export async function applyMasks(client: ClickHouseClient, table: string): Promi
   await mutate(client, table, eraseStatement(table), eraseMark);
 }
 
-/** The same without waiting, for several tables: `isErasing` tells when it is done. */
+/** Starts erasing without waiting, in several tables: `isErasing` says when it is done. */
 export async function beginErasing(client: ClickHouseClient, tables: readonly string[]): Promise<void> {
   for (const table of tables) {
     if ((await readMaskedBytes(client, [table])) === 0) continue;
@@ -83,7 +82,7 @@ export async function beginErasing(client: ClickHouseClient, tables: readonly st
   }
 }
 
-/** Whether masked rows are being erased. Rejects with MutationFailed if that fails; it is then ended. */
+/** Whether masked rows are being erased. If that fails, ends it and rejects with MutationFailed. */
 export async function isErasing(client: ClickHouseClient): Promise<boolean> {
   const { count, failure } = await readUndone(client, eraseMark);
   if (failure === '') return count > 0;
@@ -92,8 +91,9 @@ export async function isErasing(client: ClickHouseClient): Promise<boolean> {
 }
 
 /**
- * Ends it within about a second; settles with whether parts were being rewritten. The others keep their masks. Merges are stopped
- * meanwhile: ClickHouse goes on with the part in work of a mutation that is killed. Whoever is killed there has to call `resumeMerges`.
+ * Stops erasing within about a second; settles with whether parts were being rewritten. All other parts keep their masks. Merges are
+ * stopped meanwhile, since ClickHouse would otherwise finish the current part of a killed mutation. After a crash in between,
+ * `resumeMerges` must be called.
  */
 export async function endErasing(
   client: ClickHouseClient,
@@ -110,7 +110,7 @@ export async function endErasing(
       crash('merges_stopped');
       await untilTrue(async () => !(await isRewritten(client, table)), { msMax: rewritingMsMax });
     } catch (error) {
-      // Without the right for it that part is waited for.
+      // Without the privilege to stop merges, the current part is waited for.
       if (codeOfFault(error) !== faultCodes.accessDenied) throw error;
     } finally {
       await resumeMerges(client, [table]);
@@ -119,7 +119,7 @@ export async function endErasing(
   return hasEnded;
 }
 
-/** It is noticed with the next block of rows. */
+/** ClickHouse stops at the next block of rows. */
 const rewritingMsMax = 10_000;
 
 export async function resumeMerges(client: ClickHouseClient, tables: readonly string[]): Promise<void> {

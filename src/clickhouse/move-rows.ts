@@ -1,6 +1,6 @@
-// Copying a shard's rows from one server to another, comparing them, and removing them. One process owns a move; a process that
-// continues it is another owner. Statements of an earlier owner that arrive late change nothing: a server that is closed for the
-// shard takes copies of the present owner only (`closeShard`), and rows are removed only while a table names the owner.
+// Copying a shard's rows from one server to another, comparing and removing them. One process owns a move; a process that continues it
+// becomes the new owner. Statements of an earlier owner that arrive late change nothing: a server that is closed for the shard accepts
+// only copies of the current owner (`closeShard`), and rows are removed only while a table names their owner.
 
 import { randomUUID } from 'node:crypto';
 import { pipeline, Transform } from 'node:stream';
@@ -28,7 +28,7 @@ export type MovedTable = (typeof movedTables)[number];
 /** A move on one server. The owner is hexadecimal digits. */
 export type OwnedMove = { readonly database: string; readonly shard: number; readonly owner: string };
 
-/** The rows of a shard; of the index also its markers. A merge may drop what is twice in the index, or was taken twice. */
+/** The rows of a shard, including the index's markers. FINAL, since merges drop duplicates in the index and in taken records. */
 function rowsOf(table: MovedTable, shard: number): { readonly from: string; readonly where: string } {
   const isOfShard = `segment % ${shardNumberSpacing} = ${shard}`;
   if (table === takenRecordsTable) return { from: `${table} FINAL`, where: isOfShard };
@@ -41,7 +41,7 @@ function rowsOf(table: MovedTable, shard: number): { readonly from: string; read
 
 const ownerTable = (shard: number) => `shard_${shard}_is_moved_by`;
 
-/** Makes a process the owner on a server: what an earlier one has begun to remove there is ended. */
+/** Makes a process the owner on a server, and ends the mutations of an earlier owner there. */
 export async function takeOver(client: ClickHouseClient, { shard, owner }: OwnedMove): Promise<void> {
   const table = ownerTable(shard);
   const query = `CREATE OR REPLACE TABLE ${table} ENGINE = MergeTree ORDER BY owner AS SELECT '${owner}' AS owner`;
@@ -61,7 +61,7 @@ export async function giveUp(client: ClickHouseClient, { shard, owner }: OwnedMo
   }
 }
 
-/** From here on only this process may remove rows of the shard on this server, until another one takes over. */
+/** Removes the owner: from then on no process may remove rows of the shard on this server, until one takes over. */
 export async function endOwnership(client: ClickHouseClient, shard: number): Promise<void> {
   await client.command({ query: `DROP TABLE IF EXISTS ${ownerTable(shard)} SYNC` });
 }
@@ -92,8 +92,8 @@ export async function readFingerprint(
   const { from, where } = rowsOf(table, shard);
   const columns = await columnsOf(client, table);
   const { rows, sum, xor } = await readRowLong<{ rows: string; sum: string; xor: string }>(client, {
-    // Of a tuple: the hash of several values is null if one of them is null, and sums leave it out.
-    // Its name must not be a column's: ClickHouse would take it for the column in the condition.
+    // The hash of a tuple, since the hash of several values is null if one of them is null, and sums skip nulls.
+    // Its name must not be a column's: in the condition ClickHouse would use the hash in place of the column.
     query: `SELECT toString(count()) AS rows, toString(sum(row_hash)) AS sum, toString(groupBitXor(row_hash)) AS xor
       FROM (SELECT sipHash64((${columns})) AS row_hash FROM ${from} WHERE _partition_id = {partition:String} AND ${where})`,
     query_params: { partition },
@@ -102,7 +102,7 @@ export async function readFingerprint(
   return `${rows} ${sum} ${xor}`;
 }
 
-/** The columns that are stored and not made from others; of the index also the owner, in which a marker has how far it reaches. */
+/** The columns that are not computed from others; for the index also the owner, in which a marker stores how far it reaches. */
 async function columnsOf(client: ClickHouseClient, table: MovedTable): Promise<string> {
   if (table === 'stored_keys') return 'hash, rest, segment, owner';
   const found = await readRows<{ name: string }>(client, {
@@ -113,10 +113,10 @@ async function columnsOf(client: ClickHouseClient, table: MovedTable): Promise<s
   return found.map(({ name }) => name).join(', ');
 }
 
-/** Told while rows are copied: that some were passed on, and now and then how many have arrived by now. */
+/** Callbacks while rows are copied: when some were passed on, and from time to time how many have arrived. */
 export type CopyProgress = { readonly passed: () => void; readonly arrived: (rows: number) => void };
 
-/** Copies the shard's rows of a partition; settles when the other server has taken them. May leave a part if it is cut off. */
+/** Copies the shard's rows of a partition; settles when the other server has stored them. If interrupted, it may leave some rows. */
 export async function copyRows(
   source: ClickHouseClient,
   target: ClickHouseClient,
@@ -140,7 +140,7 @@ export async function copyRows(
   const passing = new Transform({
     transform: (piece, _, done) => {
       done(null, piece);
-      // By then it is on its way.
+      // After the piece has been passed on.
       setImmediate(passed);
     },
   });
@@ -152,8 +152,8 @@ export async function copyRows(
     values: passing,
     clickhouse_settings: {
       async_insert: 0,
-      // Rows that were copied before and removed since are rows like others. From 26.2 on ClickHouse heeds no
-      // `insert_deduplicate` of 0 here.
+      // A new token, so that rows that were copied before and removed since are stored again. From 26.2 on ClickHouse ignores
+      // `insert_deduplicate = 0` here.
       insert_deduplication_token: randomUUID(),
       insert_allow_materialized_columns: 1,
       max_execution_time: 0,
@@ -186,18 +186,18 @@ export async function removeRows(
 ): Promise<void> {
   const isPartition = partition === undefined ? '' : ` AND _partition_id = '${partition}'`;
   const isOwner = `'${owner}' IN (SELECT owner FROM ${database}.${ownerTable(shard)})`;
-  // Of this call alone: an earlier one may have removed other rows of the same partition.
+  // For this call alone: an earlier one may have removed other rows of the same partition.
   const mark = `${owner} ${randomUUID()}`;
   const predicate = `${rowsOf(table, shard).where}${isPartition} AND ${isOwner} AND notEmpty('${mark}')`;
   await deleteRows(client, table, predicate, mark);
-  // Nobody looks for masked rows of the shard here from now on.
+  // From now on no round erases masked rows of this shard here.
   await applyMasks(client, table);
   const left = await readPartitions(client, table, shard, withMasked);
   if (partition === undefined ? left.size > 0 : left.has(partition))
     throw new Error(`rows of shard ${shard} are left in ${table}`);
 }
 
-/** How many rows each shard has on a server, and about how many bytes of its tables they take. */
+/** How many rows each shard has on a server, and approximately how many bytes they take. */
 export async function readSizes(
   client: ClickHouseClient,
 ): Promise<ReadonlyMap<number, { readonly rows: number; readonly bytes: number }>> {

@@ -1,5 +1,5 @@
-// Asks about users whom a query must not name, since texts of statements are logged: their names travel beside the statement, as a
-// table of that query alone, in ClickHouse's memory. So a query about users is one statement, which any replica answers.
+// Queries about users whose names must not be in the statement, since statements are logged: the names are sent beside it, as a table in
+// ClickHouse's memory for this query alone. So a query about users is a single statement, which any replica answers.
 
 import { randomBytes } from 'node:crypto';
 import { Readable } from 'node:stream';
@@ -8,12 +8,12 @@ import type { ClickHouseClient } from './client.js';
 
 export type NamedUsers = { readonly identities: readonly string[]; readonly userIds: readonly string[] };
 
-/** What a query calls the table of its users: a row has an identity or a user_id, the other one is empty or null. */
+/** The name of that table in queries: a row has an identity or a user_id; the other one is empty or null. */
 export const namedUsers = 'named_users';
 
 export type AskOptions = {
   readonly params?: Readonly<Record<string, unknown>>;
-  /** The query is given up when it takes longer. */
+  /** The query is ended when it takes longer. */
   readonly secondsMax?: number;
 };
 
@@ -27,7 +27,7 @@ export function askAbout<Row>(
   return readRows<Row>(client, questionAbout(users, query, options));
 }
 
-/** The rows of such a query as they come, if they may be millions. They count once it has ended, as `streamRows` says. */
+/** Yields the rows of such a query as they arrive, since they may be millions. They are valid once it has ended, as in `streamRows`. */
 export async function* askInPieces<Row>(
   client: ClickHouseClient,
   users: NamedUsers,
@@ -37,7 +37,7 @@ export async function* askInPieces<Row>(
   for await (const { bytes } of streamLines(client, questionAbout(users, query, options))) {
     const lines = bytes.toString('utf8').split('\n');
     yield lines.filter((line) => line !== '').map((line) => JSON.parse(line) as Row);
-    // Pieces that are there already would come without a pause for others.
+    // Pieces that have already arrived would otherwise be yielded without a pause for other work.
     await new Promise((resolve) => setImmediate(resolve));
   }
 }

@@ -5,10 +5,10 @@ import { readRows } from './answers.js';
 import { type ClickHouseClient, endingAfter } from './client.js';
 import { serversOf } from './servers.js';
 
-/** If ClickHouse is away, its gauges have no value, and a request for the metrics waits no longer than this. */
+/** If ClickHouse does not answer in this time, its gauges have no value. Requests for the metrics wait no longer. */
 const waitMsMax = 1_000;
 
-/** Sets the gauges; of several disks, from the one with the least room. Never rejects. */
+/** Sets the gauges, from the disk with the least room. Never rejects. */
 export async function observeDisk(clickhouse: ClickHouseClient): Promise<void> {
   const { all } = serversOf(clickhouse);
   const disks = await Promise.all(all.map((client) => readDisk(client).catch(() => undefined)));

@@ -1,16 +1,13 @@
-// Identities look alike if they have the same plain form: in lower case and without the blanks around them. A Bloom filter
-// of each granule (by_plain_form) holds the plain forms that differ from their identity; all others are in
-// by_identity already. So the filter costs nothing where identities are written in lower case.
+// Identities look alike if they have the same plain form: lower case, without surrounding blanks. A Bloom filter of each granule
+// (by_plain_form) holds the plain forms that differ from their identity; all others are already in by_identity. So the filter costs
+// nothing where identities are in lower case.
 
 /** The plain form of an identity, letter by letter as ClickHouse's lowerUTF8 maps them. */
 export function plainForm(identity: string): string {
   return `lowerUTF8(trim(BOTH ' \\t\\n\\v\\f\\r' FROM ${identity}))`;
 }
 
-/**
- * The condition on rows whose identity has one of these plain forms, a query of one column: in a form that reaches the Bloom
- * filters.
- */
+/** The condition on rows whose identity has one of these plain forms, a query of one column. It uses the Bloom filters. */
 export function hasPlainForm(plainForms: string): string {
   return `identity != '' AND (identity IN (${plainForms}) OR ${differsAndHas(plainForms)})`;
 }
@@ -20,6 +17,6 @@ export function hasPlainForm(plainForms: string): string {
  * (by_plain_form of the stored tables).
  */
 export function differsAndHas(plainForms: string): string {
-  // A blank is not a plain form, so it stands for all identities that are their own.
+  // A blank is not a plain form, so it can stand for all identities that are their own plain form.
   return `if(${plainForm('identity')} = identity, ' ', ${plainForm('identity')}) IN (${plainForms})`;
 }

@@ -1,8 +1,8 @@
-// How long to wait for work of ClickHouse that may take hours: while it makes progress.
+// Waits for work of ClickHouse that may take hours, as long as it makes progress.
 
 import { setTimeout as pause } from 'node:timers/promises';
 
-/** The time of the caller that waits. */
+/** The clock of the waiting caller. */
 export type Time = {
   readonly nowMs: () => number;
   /** Settles after so many milliseconds, or when the signal is aborted. */
@@ -11,13 +11,13 @@ export type Time = {
 
 export const realTime: Time = {
   nowMs: () => performance.now(),
-  // It rejects only when it is aborted, which is not an error here.
+  // It rejects only when aborted, which is not an error here.
   pause: (ms, signal) => pause(ms, undefined, { signal }).catch(() => undefined),
 };
 
 /**
- * What it returns is called with a sign of progress, again and again, and says whether the work makes no progress: whether the sign
- * has not changed for `msMax`. Undefined: ClickHouse could not be asked.
+ * Call the returned function periodically with a text that changes with progress (undefined: ClickHouse could not be asked). It returns
+ * true once the text has not changed for `msMax`.
  */
 export function createProgressDeadline(
   msMax: number,

@@ -1,7 +1,7 @@
 // The ids and keys in a segment's bytes. Every row begins with its environment and its id: `["1000000001","<32 digits>",…`.
 // Nothing is parsed; the id of a record without a key begins with eight zeros (ingest/event-id.ts).
 
-/** Bytes of an id by which keys are told apart, as many as a claim in Redis has. */
+/** The bytes of an id that distinguish keys, as many as a claim in Redis has. */
 export const keyBytes = 14;
 
 /** The keys of a segment's rows. */
@@ -40,7 +40,7 @@ export function keysOfRows(segment: Buffer): RowKeys {
   };
 }
 
-/** How many of these rows each environment has, if they have one. Rows are counted from 0, which is the marker. */
+/** How many of these rows each environment has; rows without one do not count. Rows are numbered from 0, the marker. */
 export function countByEnvironment(segment: Buffer, counted: ReadonlySet<number>): Map<string, number> {
   const counts = new Map<string, number>();
   let row = -1;
@@ -61,7 +61,7 @@ function readDigits(segment: Buffer, from: number, key: Buffer, to: number): voi
   }
 }
 
-/** Where a row's id begins, behind its quotation mark. */
+/** The index at which a row's id begins, after its quotation mark. */
 function idAt(rows: Buffer, from: number): number {
   // `["` and the digits of the environment; a marker has none. Then `","`.
   let at = from + 2;

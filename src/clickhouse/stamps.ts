@@ -1,8 +1,8 @@
-// Turns a segment's bytes, as the commit script leaves them in Redis, into the rows that ClickHouse takes. A segment has
-// one block per commit: a line of stamps, which begins with a comma, and the rows that end with these stamps.
-// Nothing is parsed: a row begins with a bracket, and a JSON string contains no line feed.
+// Turns a segment's bytes, as the commit script leaves them in Redis, into the rows that ClickHouse inserts. A segment has one block per
+// commit: a line of stamps, which begins with a comma, and the rows to which these stamps are appended. Nothing is parsed: a row begins
+// with a bracket, and a JSON string contains no line feed.
 
-/** The rows of a segment with their stamps, the marker first. Rows above the first line of stamps are complete already. */
+/** The rows of a segment with their stamps, the marker first. Rows before the first line of stamps are already complete. */
 export function stampRows(segment: Buffer): Stamped {
   if (segment[segment.length - 1] !== lineFeed) throw new Error('a segment ends within a line');
   let stampsFrom = 0;
@@ -30,7 +30,7 @@ export function stampRows(segment: Buffer): Stamped {
 
 export type Stamped = {
   readonly bytes: Buffer;
-  /** How many rows a segment has, including the marker, but not those of keys alone, which name no environment either. */
+  /** The number of rows, including the marker, but without key-only rows, which have no environment either. */
   readonly rows: number;
 };
 

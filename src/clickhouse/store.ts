@@ -1,5 +1,5 @@
-// Storing one segment: the insert, the marker that proves it, and the check whether an insert of it still runs.
-// One block, one partition, one token.
+// Storing one segment: the insert, the marker that proves it, and the check whether an insert of it is still running. One block, one
+// partition, one token.
 
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
@@ -11,8 +11,8 @@ import { columnsOf, storedTable } from './tables.js';
 
 export type SegmentName = { readonly table: TableVersion; readonly number: string };
 
-// The same settings for every attempt: with other settings a retry may be cut into other blocks, and tokens belong to
-// blocks, not to inserts. `async_insert` is on by default in new servers and follows other rules.
+// The same settings for every attempt: with other settings a retry may be split into other blocks, and tokens belong to blocks, not to
+// inserts. `async_insert` is on by default in newer servers and follows other rules.
 export const insertSettings = {
   async_insert: 0,
   insert_deduplicate: 1,
@@ -74,20 +74,20 @@ export async function isStored(
   return hasRow(client, storedTable(segment.table), condition, { number: segment.number }, isCertain);
 }
 
-/** Whether any process's insert of this segment, or of any segment of this database, still runs in ClickHouse. */
+/** Whether an insert of this segment, or of any segment of this database, is still running, by whatever process. */
 export async function isInsertRunning(client: ClickHouseClient, segment?: SegmentName): Promise<boolean> {
   if (segment === undefined) return runs(client, 'startsWith(comment, {name:String})', { name: namePrefix });
   const names = { name: insertNameOf(segment), exempt: exemptInsertNameOf(segment) };
   return runs(client, 'comment IN ({name:String}, {exempt:String})', names);
 }
 
-/** Whether any process's insert runs that is exempt from the constraint, such as a failed row that is sent again. */
+/** Whether an insert is running that is exempt from the constraint, such as a retried failed row. */
 export async function isExemptInsertRunning(client: ClickHouseClient): Promise<boolean> {
   const condition = 'startsWith(comment, {name:String}) AND NOT startsWith(comment, {copy:String})';
   return runs(client, condition, { name: exemptPrefix, copy: copyPrefix });
 }
 
-/** Whether any process's insert of a segment, of a failed row, or of keys of this shard runs. */
+/** Whether an insert of a segment, of a failed row, or of keys of this shard is running, by whatever process. */
 export async function isInsertOfShardRunning(client: ClickHouseClient, shard: number): Promise<boolean> {
   const number = `toUInt64OrZero(extract(comment, ' ([0-9]+)(?:-[0-9]+)?$'))`;
   const condition = `startsWith(comment, {name:String}) AND NOT startsWith(comment, {copy:String})
@@ -95,17 +95,17 @@ export async function isInsertOfShardRunning(client: ClickHouseClient, shard: nu
   return runs(client, `(${condition})`, { name: namePrefix, copy: copyPrefix, index: indexNameOf(shard) });
 }
 
-/** Whether rows of the shard are being copied to this server, by whomever. */
+/** Whether rows of the shard are being copied to this server, by whatever process. */
 export async function isCopyRunning(client: ClickHouseClient, shard: number): Promise<boolean> {
   return runs(client, 'startsWith(comment, {name:String})', { name: `${copyPrefix}${shard} ` });
 }
 
-/** What a copy of a shard's rows is marked with; who copies is part of it. */
+/** The name of a copy of a shard's rows; it includes the owner of the move. */
 export function copyNameOf(shard: number, owner: string): string {
   return `${copyPrefix}${shard} ${owner}`;
 }
 
-/** Whether a statement with a matching comment runs in this database. */
+/** Whether a statement with a matching comment is running in this database. */
 async function runs(
   client: ClickHouseClient,
   condition: string,
@@ -120,7 +120,7 @@ async function runs(
   return Number(running) > 0;
 }
 
-/** Parses rows as an insert would, and stores nothing. Rejects as the insert would. */
+/** Parses rows as an insert would, without storing them. Rejects as the insert would. */
 export async function parseRows(client: ClickHouseClient, table: TableVersion, bytes: Buffer): Promise<void> {
   const { stream } = await client.exec({
     query: `INSERT INTO FUNCTION null('${await structureOf(client, table)}') FORMAT JSONCompactEachRow`,
@@ -131,10 +131,9 @@ export async function parseRows(client: ClickHouseClient, table: TableVersion, b
 }
 
 /**
- * Stores one failed row. ClickHouse takes it from the failed rows when it executes the statement, so a row that was
- * deleted by then is stored nowhere, however late the statement arrives. Otherwise it works like sending the row's bytes:
- * nulls become defaults, here through columns that may be null. Rejects as the insert would, or, if the row is gone, with
- * the code of `isRowGone`.
+ * Stores one failed row. The statement itself reads the row from the failed rows, so a row that was deleted before is not stored,
+ * however late the statement arrives. Otherwise it works like sending the row's bytes: nulls become defaults, here through nullable
+ * columns. Rejects as the insert would, or, if the row is gone, with the code of `isRowGone`.
  */
 export async function insertFailedRow(
   client: ClickHouseClient,
@@ -162,7 +161,7 @@ export async function insertFailedRow(
   });
 }
 
-/** Whether a failed row was not stored because it is gone: its place in the statement is null. */
+/** Whether a failed row was not stored because it is gone: the statement's subquery was empty. */
 export function isRowGone(error: unknown): boolean {
   return codeOfFault(error) === faultCodes.badArguments;
 }
@@ -200,22 +199,22 @@ export function isRefusedSegment(error: unknown): boolean {
   return codeOfFault(error) === faultCodes.violatedConstraint;
 }
 
-/** Numbers of shards differ by their remainder; see commit-3.lua. */
+/** A segment number modulo this is its shard; see commit-3.lua. */
 export const shardNumberSpacing = 64;
 
 const namePrefix = 'store ';
-/** Begins the names of inserts that `refuseSegments` does not concern. Like the others it is part of the constraints `shard_limits`. */
+/** Begins the names of inserts that `refuseSegments` does not refuse. The constraints `shard_limits` contain it, like the others. */
 const exemptPrefix = `${namePrefix}asked `;
 
 /** Begins the names of copies of rows from another server. */
 const copyPrefix = `${exemptPrefix}move `;
 
-/** What every insert of a worker into a shard's index of keys is marked with. */
+/** The name of every insert of a worker into a shard's index of keys. */
 export function indexNameOf(shard: number): string {
   return `index ${shard}`;
 }
 
-/** What every insert of the segment is marked with in system.processes. */
+/** The name of every insert of the segment in system.processes. */
 export function insertNameOf(segment: SegmentName): string {
   return `${namePrefix}${tableOf(segment.table)} ${segment.number}`;
 }

@@ -1,4 +1,4 @@
-// What the administration's commands work on.
+// What administrators' commands need.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import type { Config } from '../config.js';
@@ -10,6 +10,6 @@ export type AdminContext = {
   readonly clickhouse: ClickHouseClient;
   readonly config: Config;
   readonly log: Log;
-  /** How long a change waits for its second copy; by default as long as a caller by HTTP waits. */
+  /** How long a change waits for its second copy; by default as long as a caller over HTTP waits. */
   readonly copyMsMax?: number;
 };

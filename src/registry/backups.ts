@@ -1,5 +1,5 @@
-// Which backups of ClickHouse there are. One document of the registry lists them, so the list outlives both Redis and ClickHouse.
-// As long as a backup is kept, hashes of the users that are deleted meanwhile are kept too (privacy/deletion/deleted-users.ts).
+// The list of ClickHouse's backups. It is a document of the registry, so it survives the loss of Redis or ClickHouse. While a backup is
+// kept, hashes of the users that are deleted meanwhile are kept too (privacy/deletion/deleted-users.ts).
 
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
@@ -8,7 +8,7 @@ import { type Backup, backupsKey } from './documents.js';
 import { type Change, changeRegistry, readLoaded, readRegistry, readTime } from './registry.js';
 
 /**
- * The backups that are still kept, the newest first: by Redis's clock, since a worker's may be wrong. Throws StateNotLoaded when
+ * The backups that are still kept, the newest first. Redis's clock decides, since a worker's may be wrong. Throws StateNotLoaded when
  * Redis was emptied.
  */
 export async function readBackups(redis: Redis): Promise<Backup[]> {
@@ -19,8 +19,8 @@ export async function readBackups(redis: Redis): Promise<Backup[]> {
 }
 
 /**
- * Notes a new backup. From then on workers keep the hashes of the users that they delete. Settles with what is noted under its name:
- * if there was a backup of that name, its note stays.
+ * Records a new backup. From then on workers keep the hashes of the users that they delete. Settles with the entry of its name: if
+ * there already was a backup of that name, its entry stays.
  */
 export async function claimBackup(redis: Redis, backup: Backup): Promise<Backup> {
   const now = await readTime(redis);
@@ -37,12 +37,12 @@ export async function claimBackup(redis: Redis, backup: Backup): Promise<Backup>
   return noted;
 }
 
-/** Whether the hashes of all users are kept who were deleted since a backup of this name began, at that time. */
+/** Whether the hashes of all users are kept that were deleted since the backup of this name that began at this time. */
 export async function keepsSince(redis: Redis, name: string, began: string): Promise<boolean> {
   return (await redis.get(registryKeys.deletedUsersSince(name))) === began;
 }
 
-/** Replaces the note of a backup. Settles with whether its note was still there. */
+/** Replaces the entry of a backup. Settles with whether it still existed. */
 export async function noteBackup(redis: Redis, backup: Backup): Promise<boolean> {
   const now = await readTime(redis);
   return changeRegistry(redis, ({ backups }) => {
@@ -57,15 +57,15 @@ function isSame(one: Backup, other: Backup): boolean {
 }
 
 /**
- * Forgets a backup that failed; settles with whether it did. Another one of its name stays, and so does this one if another process has
- * completed it since.
+ * Removes the entry of a failed backup; settles with whether it did. Another backup of that name stays, and so does this one if another
+ * process has completed it since.
  */
 export async function forgetBackup(redis: Redis, forgotten: Backup): Promise<boolean> {
   const { name, began_at, ended_at } = forgotten;
   const isCompleted = (backups: readonly Backup[]) =>
     backups.some((each) => isSame(each, forgotten) && each.ended_at !== ended_at);
   if (isCompleted((await readRegistry(redis)).backups)) return false;
-  // The note comes last: while it is there, no other process sets the key.
+  // The entry comes last: while it exists, no other process sets the key.
   await runScript(redis, scripts.deleteEqual, [registryKeys.deletedUsersSince(name)], [began_at]);
   const now = await readTime(redis);
   return changeRegistry(redis, ({ backups }) => {

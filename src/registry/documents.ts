@@ -7,18 +7,18 @@ import type { Role } from '../contract/roles.js';
 export type Deployment = {
   /** Random. A Redis without it does not belong to this deployment. */
   readonly epoch: string;
-  /** The key of hashes in Redis: of users in the logs of rate limits, and of addresses. */
+  /** The key of keyed hashes: of users in the logs of rate limits, and of addresses. */
   readonly secret: string;
   readonly shards: number;
   readonly created_at: string;
 };
 
-/** For each shard the ClickHouse server that has its rows, by its place in CLICKHOUSE_URL, from 0. */
+/** For each shard the ClickHouse server that has its rows, by its index in CLICKHOUSE_URL, from 0. */
 export type ShardServers = {
   readonly servers: readonly number[];
-  /** Shards that are on their way to another server. */
+  /** The moves of shards to other servers that have not ended. */
   readonly moves?: readonly ShardMove[];
-  /** How many moves have ended: who reads the same number twice knows that there was none. */
+  /** How many moves have ended: if it is unchanged, no shard was moved meanwhile. */
   readonly moved?: number;
 };
 
@@ -27,13 +27,13 @@ export type ShardMove = {
   readonly from: number;
   readonly to: number;
   /**
-   * `copy`: the rows are at `from`. `remove`: they are at `to`, and those at `from` have to go. `back`: the move is taken back;
-   * the rows are at `from`, and what was copied has to go.
+   * `copy`: the rows are on `from`. `remove`: they are on `to`, and those on `from` must be removed. `back`: the move is reverted; the
+   * rows are on `from`, and the copies must be removed.
    */
   readonly stage: 'copy' | 'remove' | 'back';
-  /** Whose statements count: the process that began the move, or went on with it. */
+  /** The process that started the move or last continued it: only its statements take effect. */
   readonly owner: string;
-  /** The owner, until it changes anything on a server. */
+  /** The owner, until it has changed anything on a server. */
   readonly unchanged_by?: string;
   readonly began_at: string;
 };
@@ -44,9 +44,9 @@ export type Account = {
   readonly created_at: string;
   /** How many days after it was received a case is due; without this field 30. */
   readonly due_days?: number;
-  /** Its deletions ask by themselves for their rows to be erased at once, as often as an account may. */
+  /** `now`: its deletions have their rows erased at once, as often as an account may ask for that. */
   readonly erase?: 'now' | 'together';
-  /** From how many users on a second person has to confirm a deletion; without this field none has. */
+  /** The number of users from which on a second person has to confirm a deletion; without this field never. */
   readonly confirm_from?: number;
   /** Whether its people need a second factor, unless a provider vouches for them. */
   readonly second_factor?: 'required';
@@ -59,20 +59,20 @@ export type Environment = {
   readonly name: string;
   /** Whether it is the account's Main Production environment; exactly one is. */
   readonly main: boolean;
-  /** Another one each time that it becomes main again: tokens of before have ended for good. Missing until then. */
+  /** New each time the environment becomes main again, so that its former tokens stay invalid. Missing until then. */
   readonly main_id?: string;
   readonly validation: 'strict' | 'lenient';
   /** Only limits that differ from the defaults; `none` turns a limit off. */
   readonly limits: Partial<Record<LimitName, number | 'none'>>;
   /** Identities that `identify` accepts although they are generic words. */
   readonly allowed_identities?: readonly string[];
-  /** Origins that `/api/collect` takes messages from; without this field, any. */
+  /** Origins from which `/api/collect` accepts messages; without this field, any. */
   readonly origins?: readonly string[];
-  /** Whether the server endpoints want a write key; without this field they do not. */
+  /** Whether the server endpoints require a write key; without this field they do not. */
   readonly write_key?: 'required' | 'optional';
-  /** For how many days events are retained, and users without events since; without this field for ever. */
+  /** For how many days events, and users without newer events, are retained; without this field for ever. */
   readonly retain_days?: number;
-  /** Until when imports pass the limits of bulk requests, and the hash of the token that they carry. */
+  /** Until when imports are exempt from the limits of bulk requests, and the hash of their token. */
   readonly import_until?: string;
   readonly import_token_hash?: string;
   readonly created_at: string;
@@ -84,21 +84,21 @@ export type ApiKeys = {
   readonly keys: readonly Key[];
 };
 
-/** When a key was last used. It is copied like all documents, but a change of it does not make a new version of the registry. */
+/** When a key was last used. It is copied like all documents, but its changes do not raise the version of the registry. */
 export type KeyUse = { readonly used_at: string };
 /** A backup of ClickHouse, made by `npm run admin -- backup create`. */
 export type Backup = {
   readonly name: string;
   readonly began_at: string;
-  /** Missing while the backup is made, and for ever if that was cut off. */
+  /** Missing while the backup is being made, and for ever if that was interrupted. */
   readonly ended_at?: string;
-  /** On disk; with a base only what has changed since that. */
+  /** Its size on disk; with a base only what has changed since. */
   readonly bytes?: number;
-  /** Of several servers: how many moves of shards had ended when it began. */
+  /** With several servers: how many moves of shards had ended when it began. */
   readonly moved?: number;
-  /** Which tables it is of, of all servers: the exchange of a restore gives the database others. */
+  /** Identifies the tables of all servers that it contains: a restore exchanges them for others. */
   readonly tables?: string;
-  /** Until then a restore of this backup can repeat the deletions that completed since. */
+  /** Until then a restore of this backup can repeat the deletions that were completed since it began. */
   readonly keep_until: string;
 };
 
@@ -111,18 +111,18 @@ export type SigningKey = {
   readonly created_at: string;
 };
 
-/** Where an account is called when a deletion is complete. */
+/** The URL that is called when a deletion of an account is complete. */
 export type Callback = {
   readonly account_id: string;
   readonly url: string;
-  /** The key of the signatures: the receiver has it too. */
+  /** The key of the signatures, which the receiver has too. */
   readonly secret: string;
   readonly created_at: string;
 };
 
 /** A key of an environment. */
 export type Key = {
-  /** Names it for administrators; unique within its environment. */
+  /** Its name for administrators; unique within its environment. */
   readonly id: string;
   /** Chosen by an administrator; may be empty. */
   readonly name: string;
@@ -142,23 +142,23 @@ export type WriteKeys = {
 /** A key of a program that calls the administration, with the rights of a role. */
 export type ProgramKey = Key & { readonly role: Role };
 
-/** Those of an account; without one, of operators. */
+/** The program keys of an account; without `account_id`, of operators. */
 export type ProgramKeys = {
   readonly account_id?: string;
   /** The oldest first. */
   readonly keys: readonly ProgramKey[];
 };
 
-/** Who had access to an account and was removed: hashes of their addresses, the latest last. */
+/** People who had access to an account and were removed: hashes of their email addresses, the latest last. */
 export type FormerPeople = { readonly account_id: string; readonly person_ids: readonly string[] };
 
-/** Who may sign in to the console. */
+/** A person who may sign in to the console. */
 export type Person = {
-  /** Of their address; of somebody who has never had access of address and account, so that several accounts can invite it. */
+  /** A hash of the email address; until they have had access of address and account, so that several accounts can invite them. */
   readonly person_id: string;
-  /** The id that they had while invited: a page that was loaded then names them by it. */
+  /** The id that they had while invited: a page that was loaded then uses it. */
   readonly invited_as?: string;
-  /** In lower case. One person at most has access by it, in the whole deployment. */
+  /** In lower case. In the whole deployment at most one person has access by it. */
   readonly email: string;
   readonly role: Role;
   /** Missing for operators. */
@@ -170,7 +170,7 @@ export type Person = {
   readonly provider?: {
     readonly issuer: string;
     readonly subject: string;
-    /** Belongs to the role that the provider gave: another role ends the sessions. */
+    /** Changes with the role that the provider gave, so that another role ends the sessions. */
     readonly id: string;
   };
   /** Its secret allows choosing a new password, once. */
@@ -179,7 +179,7 @@ export type Person = {
 };
 
 export type Password = {
-  /** Random; changes with the password, and ends what was made under the former one. */
+  /** Random; changes with the password, which ends sessions of the former one. */
   readonly id: string;
   /** Argon2id, in the form of the PHC. */
   readonly hash: string;
@@ -189,7 +189,7 @@ export type Password = {
 export type SecondFactor = {
   /** In base 32. */
   readonly secret: string;
-  /** The number of the last code that was used. It and earlier ones are no longer good. */
+  /** The number of the last code that was used. It and earlier codes are no longer accepted. */
   readonly last_code: number;
 };
 

@@ -1,6 +1,5 @@
-// What an API process knows of the environments: a copy of the registry in memory. It is updated once a second, and at
-// once for an unknown app_id. It serves from the copy while Redis is away; the commit script decides whether anything
-// is accepted.
+// An API process's copy of the environments and keys of the registry. It is updated twice a second, and at once for an unknown app_id.
+// The copy is used even while Redis is unreachable; the commit script decides whether anything is accepted.
 
 import { setTimeout as delay } from 'node:timers/promises';
 import { type LimitName, type RateLimit, rateLimitOf, rateLimits } from '../contract/limits.js';
@@ -19,13 +18,13 @@ export type LiveEnvironment = {
   readonly appId: string;
   readonly accountId: string;
   readonly lenient: boolean;
-  /** Whether the server endpoints take records only with a write key. */
+  /** Whether the server endpoints accept records only with a write key. */
   readonly needsWriteKey: boolean;
   readonly hasWriteKey: boolean;
-  /** Origins that the client library's messages are taken from; undefined: any. */
+  /** Origins from which the client library's messages are accepted; undefined: any. */
   readonly origins: ReadonlySet<string> | undefined;
   readonly shard: number;
-  /** The same environment for imports whose token has this hash, until this time. */
+  /** This environment with the limits of imports, for requests whose token has this hash, until this time. */
   readonly imports?: {
     readonly hash: string;
     readonly untilMs: number;
@@ -33,7 +32,7 @@ export type LiveEnvironment = {
   };
   /** Identities that may identify users although they are generic words. */
   readonly allowedIdentities: ReadonlySet<string>;
-  /** A limit that is turned off is undefined. */
+  /** Undefined for a limit that is turned off. */
   readonly limits: Readonly<Record<LimitName, RateLimit | undefined>>;
 };
 
@@ -44,24 +43,24 @@ export type Environments = {
   /** The environment of an app_id in the copy. */
   get(appId: string): LiveEnvironment | undefined;
   /**
-   * The environment of an app_id that the copy lacks, by a read of the registry that begins after this call: so an
-   * environment can be used as soon as it was created. Reads are at least `refreshSpacingMs` apart, and all callers meanwhile share one,
-   * so unknown app_ids cost Redis almost nothing.
+   * The environment of an app_id that the copy lacks. The registry is read after this call, so an environment can be used as soon as it
+   * was created. Reads are at least `refreshSpacingMs` apart and shared by all waiting callers, so unknown app_ids cost Redis almost
+   * nothing.
    */
   find(appId: string): Promise<LiveEnvironment | undefined>;
-  /** The environment that a write key belongs to, whether or not it requires one. */
+  /** The environment of a write key, whether or not the environment requires one. */
   ofWriteKey(writeKey: string): LiveEnvironment | undefined;
   /** The program that has this key. */
   ofProgramKey(key: string): LiveProgram | undefined;
-  /** The environment, as it is for imports, that has an allowance now whose token has this hash. */
+  /** The environment, with the limits of imports, that allows imports now by a token with this hash. */
   ofImport(hash: string): LiveEnvironment | undefined;
-  /** The deployment, once it was read from Redis. It stays known when Redis is emptied. */
+  /** The deployment, once it was read from Redis. It stays available when Redis is emptied. */
   deployment(): Deployment | undefined;
   /** Whether Redis held the deployment at the last read. */
   isLoaded(): boolean;
   /** Whether Redis answered the last read, and held the deployment. */
   isCurrent(): boolean;
-  /** Calls a listener within half a second of a change of the registry or the end of a session. Returns what ends that. */
+  /** Calls a listener within half a second of a change of the registry or the end of a session. Returns a function that removes it. */
   onChange(listener: () => void): () => void;
   close(): void;
 };

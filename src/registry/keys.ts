@@ -1,5 +1,4 @@
-// Keys of environments and programs: a secret with 256 random bits, of which only a hash is stored, and an id by which administrators
-// name it.
+// Keys of environments and programs: a secret with 256 random bits, of which only a hash is stored, and an id that administrators use.
 
 import { hash, randomBytes } from 'node:crypto';
 import { AdministrationError } from '../contract/errors.js';
@@ -21,7 +20,7 @@ export function hashKey(secret: string): string {
   return hash('sha256', secret, 'hex');
 }
 
-/** Refuses a name that is too long, and one key too many. */
+/** Rejects names that are too long, and keys beyond the maximum. */
 export function checkNewKey(name: string, existing: readonly Key[], whose = 'an environment'): void {
   if (name.length > administration.nameMax)
     throw new AdministrationError(`a name must have at most ${administration.nameMax} characters`);

@@ -1,11 +1,11 @@
-// What became of the records of environments until now. Redis has the sums of what ClickHouse has of the ledger (booked-6.lua), and the
-// last minutes themselves. A Redis that was emptied gets the sums back from ClickHouse (insights/ledger/write.ts).
+// What has become of the records of environments so far. Redis has the sums of the ledger in ClickHouse (booked-6.lua), and the last
+// minutes themselves. A Redis that was emptied gets the sums back from ClickHouse (insights/ledger/write.ts).
 
 import { tables } from '../contract/records.js';
 import type { Redis } from '../redis/client.js';
 import { shardKeys, shardOf } from '../redis/keys.js';
 
-/** The records of the environments together, by term: `suppressed`, `mended numeric_app_id`. What never occurred is 0. */
+/** The records of all these environments by term, such as `suppressed` or `mended numeric_app_id`; 0 for terms that never occurred. */
 export async function readTotals(
   redis: Redis,
   shards: number,

@@ -21,8 +21,8 @@ export class LoadInterrupted extends AdministrationError {
 export type Loading = {
   readonly nonce: string;
   /**
-   * Runs a script that writes only while this process has the right. Adds the first keys and the first argument, by which
-   * the script checks that. Throws LoadInterrupted when the right is lost.
+   * Runs a script that writes only while this process has the right. Adds the first keys and the first argument, with which the script
+   * checks that. Throws LoadInterrupted when the right is lost.
    */
   write(script: Script, keys: string[], args?: (string | number)[]): Promise<unknown>;
   /** Throws LoadInterrupted when the right is lost. */
@@ -71,8 +71,8 @@ function hold(redis: Redis, nonce: string): Loading {
 }
 
 /**
- * A version above every one that was given before a loss, of which a copy knows this one as the highest: neither the changes that the
- * copy lacks nor a clock that is behind may make a version that was given before.
+ * A version higher than all versions before a loss. `known`: the highest one in the copy, which may lack the last changes. Neither that
+ * lack nor a clock that is behind may lead to a version that was used before.
  */
 export function versionAfterLoss(known: string): string {
   const above = BigInt(known) + stateLoads.lostVersionsMax;
@@ -80,7 +80,7 @@ export function versionAfterLoss(known: string): string {
   return String(above > now ? above : now);
 }
 
-/** Divides what has to be written into calls of a script, and yields each call as soon as it is complete. */
+/** Groups items into calls of a script, and yields each group as soon as it is full. */
 export async function* inScriptCalls<Item>(
   items: Iterable<Item> | AsyncIterable<Item>,
   bytesOf: (item: Item) => number,

@@ -1,6 +1,6 @@
-// A new primary of Redis may lack what was acknowledged, if the former one was lost together with the replicas that had it. Each API
-// process notices its own commits that are missing. Then this Redis counts as emptied, as one that was set back does (witness.ts), or
-// the service goes on with what is there (`REDIS_LOSS`).
+// A new Redis primary may lack acknowledged commits, if the former one was lost together with the replicas that had them. Each API process
+// notices its own missing commits. Then this Redis counts as emptied, like one that was set back (witness.ts), or the service continues
+// with what is left (`REDIS_LOSS`).
 
 import { describeError, type Log } from '../log.js';
 import { commitsLost } from '../metrics.js';
@@ -11,13 +11,13 @@ import { runScript, scripts } from '../redis/scripts.js';
 import type { Deployment } from './documents.js';
 
 export type Losses = {
-  /** Notes commits of this process that are missing. Settles when Redis accepts nothing any more, or may go on. */
+  /** Reports missing commits of this process. Settles when Redis accepts nothing more, or when it may continue. */
   readonly note: (shard: number, commits: number) => Promise<void>;
   /** How many this process has noticed. */
   readonly commits: () => number;
 };
 
-/** No number of a witness is as high, so all of Redis is older. */
+/** Higher than any witness's number, so all of Redis counts as older. */
 const aboveAll = Number.MAX_SAFE_INTEGER;
 
 export function createLosses(redis: Redis, deployment: () => Deployment | undefined, log: Log): Losses {

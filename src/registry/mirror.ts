@@ -23,8 +23,8 @@ export type Unmirrored = {
 };
 
 /**
- * Reads what ClickHouse lacks, and in the same step checks that Redis holds the deployment: in an emptied Redis every
- * document would look removed. Throws StateNotLoaded if Redis does not hold it.
+ * Reads the changes that ClickHouse lacks, and in the same step checks that Redis holds the deployment: in an emptied Redis every
+ * document would seem to be removed. Throws StateNotLoaded if Redis does not hold it.
  */
 export async function readUnmirrored(
   redis: Redis,
@@ -75,7 +75,7 @@ export async function mirrorRegistry(
   return documents.length;
 }
 
-/** ClickHouse does not have a change, so a loss of Redis would undo it. `holds`: the change is made. */
+/** ClickHouse lacks a change, so a loss of Redis would undo it. `holds`: the change has been made. */
 export class NotCopied extends Fault {
   readonly outcome: 'unknown' | 'overloaded';
 
@@ -89,12 +89,12 @@ export class NotCopied extends Fault {
   }
 }
 
-/** Whether ClickHouse has all changes of the registry in time. If not, a worker copies them later. */
+/** Whether all changes of the registry were copied to ClickHouse in time. If not, a worker copies them later. */
 export function isCopiedInTime(redis: Redis, clickhouse: ClickHouseClient, msMax: number): Promise<boolean> {
   return succeeds(mirrorRegistry(redis, clickhouse, noCrash, AbortSignal.timeout(msMax)));
 }
 
-/** Rejects with NotCopied if ClickHouse does not answer in time: a change that it has to copy is not begun. */
+/** Rejects with NotCopied if ClickHouse does not answer in time: then a change that must be copied is not made at all. */
 export async function assertCopyable(clickhouse: ClickHouseClient, msMax: number): Promise<void> {
   const answer = clickhouse.command({ query: 'SELECT 1', ...endingAfter(msMax) });
   if (!(await succeeds(answer))) throw new NotCopied(false);

@@ -56,8 +56,8 @@ export type RegistrySnapshot = {
 export type Change = { readonly key: DocumentKey; readonly document: object | undefined };
 
 /**
- * Reads in one step with the epoch, since an emptied Redis has none of what is read either. Settles with the values of what `read`
- * adds to the transaction. Throws StateNotLoaded when Redis was emptied.
+ * Reads in one step with the epoch, since in an emptied Redis everything else is missing too. Settles with the values of the commands
+ * that `read` adds to the transaction. Throws StateNotLoaded when Redis was emptied.
  */
 export async function readLoaded(
   redis: Redis,
@@ -77,7 +77,7 @@ export async function readChanges(redis: Redis): Promise<{ version: string; endi
   return { version: version ?? '0', endings: endings ?? '0' };
 }
 
-/** Milliseconds since 1970 by Redis's clock, by which keys and invitations end for all processes at once. */
+/** Milliseconds since 1970 by Redis's clock, so that keys and invitations expire for all processes at once. */
 export async function readTime(redis: Redis): Promise<number> {
   const [seconds, micros] = await redis.time();
   return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
@@ -99,7 +99,7 @@ export async function readRegistry(redis: Redis): Promise<RegistrySnapshot> {
   );
 }
 
-/** The same of a Redis that holds the deployment. Throws StateNotLoaded when it was emptied. */
+/** Like `readRegistry`, but throws StateNotLoaded when Redis was emptied. */
 export async function readLoadedRegistry(
   redis: Redis,
 ): Promise<RegistrySnapshot & { readonly deployment: Deployment }> {
@@ -164,8 +164,8 @@ export function snapshotOf(
 }
 
 /**
- * Changes documents: `decide` gets a snapshot and returns the changes and a result. It is called again if another writer
- * came first. Throws StateNotLoaded when this Redis does not belong to the deployment.
+ * Changes documents: `decide` gets a snapshot and returns the changes and a result. It is called again if another writer was faster.
+ * Throws StateNotLoaded when this Redis does not belong to the deployment.
  */
 export async function changeRegistry<T>(
   redis: Redis,

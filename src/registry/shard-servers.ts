@@ -1,6 +1,5 @@
-// Which ClickHouse server each shard stores to: a document of the registry, made when CLICKHOUSE_URL first names several
-// servers. The shards of a new deployment are spread evenly. If the deployment had a single server, its shards stay where
-// their rows are, until they are moved.
+// Which ClickHouse server each shard stores to: a document of the registry, created when CLICKHOUSE_URL first names several servers. The
+// shards of a new deployment are spread evenly. If the deployment had a single server, its shards stay on it until they are moved.
 
 import type { ClickHouseClient } from '../clickhouse/client.js';
 import { checkAll, notNamed, type Servers, type ShardTable, serversOf } from '../clickhouse/servers.js';
@@ -11,7 +10,7 @@ import { registryKeys, shardOf } from '../redis/keys.js';
 import { type Deployment, deploymentKey, type ShardServers, shardServersKey } from './documents.js';
 import { changeRegistry } from './registry.js';
 
-/** The table of a new deployment. Throws AdministrationError if a server would have no shard: their number is for ever. */
+/** The table of a new deployment. Throws AdministrationError if a server would have no shard: the number of shards never changes. */
 export function spreadEvenly(shards: number, servers: number): ShardServers {
   if (shards < servers)
     throw new AdministrationError(
@@ -29,7 +28,7 @@ export function tableOf({ servers, moves = [] }: ShardServers): ShardTable {
   };
 }
 
-/** Throws AdministrationError if a shard is on a server that CLICKHOUSE_URL does not name, or if the shards are others. */
+/** Throws AdministrationError if a shard is on a server that CLICKHOUSE_URL does not name, or if the number of shards differs. */
 export function checkShardServers({ servers }: ShardServers, shards: number, serverCount: number): void {
   const lacking = servers.findIndex((number) => number >= serverCount);
   if (lacking !== -1)
@@ -40,7 +39,7 @@ export function checkShardServers({ servers }: ShardServers, shards: number, ser
     );
 }
 
-/** Makes the table if there are several servers and none is noted, checks it otherwise, and takes it over. */
+/** Creates the table if there are several servers and Redis has none, otherwise checks it; then uses it. */
 export async function settleShardServers(
   redis: Redis,
   clickhouse: ClickHouseClient,
@@ -61,7 +60,7 @@ export async function settleShardServers(
   servers.setTable(tableOf(noted));
 }
 
-/** Reads the document, and takes over which deployment Redis has. */
+/** Reads the document, and sets which deployment Redis has. */
 async function readNoted(redis: Redis, servers: Servers): Promise<string | null> {
   const [noted = null, deployment = null] = await redis.hmget(
     registryKeys.documents,
@@ -72,13 +71,13 @@ async function readNoted(redis: Redis, servers: Servers): Promise<string | null>
   return noted;
 }
 
-/** Takes over the table that Redis has; does nothing while Redis has none. It may name servers that CLICKHOUSE_URL lacks. */
+/** Uses the table that Redis has, if it has one. The table may name servers that CLICKHOUSE_URL lacks. */
 export async function refreshShardTable(redis: Redis, servers: Servers): Promise<void> {
   const text = await readNoted(redis, servers);
   if (text !== null) servers.setTable(tableOf(JSON.parse(text) as ShardServers));
 }
 
-/** Rejects with AdministrationError unless CLICKHOUSE_URL names the servers that answer, in their order, and all that have shards. */
+/** Rejects with AdministrationError unless CLICKHOUSE_URL names all servers that have shards, and those that answer are in their order. */
 export async function checkServers(servers: Servers): Promise<void> {
   if (!servers.isOne || servers.table() !== undefined) await checkAll(servers);
   const [misconfiguration] = servers.misconfigurations();
@@ -88,9 +87,9 @@ export async function checkServers(servers: Servers): Promise<void> {
 const pollEveryMs = 500;
 
 /**
- * Follows the table, since shards may be moved. A process that has one server follows it too: others may have been added since it
- * was started. Settles after the first look, with a function that ends it. Rejects with AdministrationError if CLICKHOUSE_URL
- * does not fit.
+ * Follows the table, since shards may be moved. A process with one server follows it too: others may have been added since it was
+ * started. Settles after the first read, with a function that stops it. Rejects with AdministrationError if CLICKHOUSE_URL does not
+ * match the table.
  */
 export async function followShardTable(
   redis: Redis,
@@ -127,8 +126,8 @@ export function byServer(
 }
 
 /**
- * Reads rows of some shards, on the servers that have them now. Settles with `moved` if one of the shards is or was on its way
- * to another server, where rows may have been missing.
+ * Reads rows of some shards, on the servers that have them now. Settles with `moved` if one of the shards is or was being moved, so that
+ * rows may have been missed.
  */
 export async function readUnmoved<T>(
   redis: Redis,
@@ -147,7 +146,7 @@ export async function readUnmoved<T>(
   return asked.some(servers.isMoving) || places() !== before ? 'moved' : result;
 }
 
-/** For the start of a process: says in one line that CLICKHOUSE_URL does not fit, and ends the process. */
+/** At the start of a process: prints in one line what is wrong with CLICKHOUSE_URL, and ends the process. */
 export function exitAfter(error: unknown): never {
   if (!(error instanceof AdministrationError)) throw error;
   process.stderr.write(`sluice: ${error.message}\n`);

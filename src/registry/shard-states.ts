@@ -1,5 +1,5 @@
-// Which shards lack the deployment's state. On one Redis all shards lose it together with the registry. In a cluster a
-// single master may be emptied; then the commit script refuses the records of its shards.
+// Which shards lack the deployment's state. On a single Redis all shards lose it together with the registry. In a cluster one master may
+// be emptied; then the commit script refuses the records of its shards.
 
 import type { Redis } from '../redis/client.js';
 import { shardKeys } from '../redis/keys.js';
@@ -13,7 +13,7 @@ export type ShardStates = {
 
 const pollEveryMs = 1_000;
 
-/** Starts to look at the shards, once the deployment is known. */
+/** Starts to check the shards, once the deployment is known. */
 export function followShards(redis: Redis, deployment: () => Deployment | undefined): ShardStates {
   const lacking = new Set<number>();
   const beingRead = new Set<number>();
@@ -26,7 +26,7 @@ export function followShards(redis: Redis, deployment: () => Deployment | undefi
       if (found === epoch) lacking.delete(shard);
       else lacking.add(shard);
     } catch {
-      // If a server does not answer, its state is unknown; the commits show that it is away.
+      // The state of a server that does not answer is unknown; commits notice that it is unreachable.
     } finally {
       beingRead.delete(shard);
     }

@@ -1,5 +1,5 @@
-// What Redis and the ClickHouse servers have of the witness (witness.ts): a server's table has the numbers that it has seen, and
-// Redis notes for each server which number that is.
+// The copies of the witness (witness.ts): each ClickHouse server's table has the numbers that it has seen, and Redis records for each
+// server the latest one.
 
 import { readRow, readRows } from '../clickhouse/answers.js';
 import { type ClickHouseClient, codeOfFault, endingAfter, faultCodes } from '../clickhouse/client.js';
@@ -12,20 +12,20 @@ import { witnesses } from '../tuning.js';
 export type Part = string;
 
 export const registry: Part = 'registry';
-/** Written only while every change has its second copy. */
+/** Written only when every change has its second copy. */
 export const copies: Part = 'copies';
 
-/** What a server has of a part. */
+/** What a server has seen of a part. */
 export type Seen = {
   readonly number: number;
-  /** The highest segment that ClickHouse had by then, and how many records ever were stored. */
+  /** The highest segment that ClickHouse had by then, and how many records had ever been stored. */
   readonly storedTo: number;
   readonly storedRecords: number;
 };
 
 const keptField = (server: number) => `kept:${server}`;
 
-/** By server: the number that it was seen to have. */
+/** By server: the number that it is known to have seen. */
 export async function readKept(redis: Redis): Promise<ReadonlyMap<number, number>> {
   const fields = Object.entries(await redis.hgetall(registryKeys.witness));
   return new Map(
@@ -35,12 +35,12 @@ export async function readKept(redis: Redis): Promise<ReadonlyMap<number, number
   );
 }
 
-/** Notes that a server has a number. */
+/** Records that a server has seen a number. */
 export async function noteKept(redis: Redis, server: number, number: number): Promise<void> {
   await redis.hset(registryKeys.witness, keptField(server), String(number));
 }
 
-/** From here on a server counts as new, whatever it has: it is recovered, or was replaced on purpose. */
+/** From then on these servers count as current, whatever they have: they were recovered, or replaced on purpose. */
 export async function forgetKept(redis: Redis, servers: readonly number[]): Promise<void> {
   await redis.hdel(registryKeys.witness, ...servers.map(keptField));
 }
@@ -55,7 +55,7 @@ export async function areAllCopied(redis: Redis): Promise<boolean> {
   return counts.every((count) => count === 0);
 }
 
-/** When ClickHouse had the second copies of all changes for the last time, by its clock; null if that is not known. */
+/** When ClickHouse last had the second copies of all changes, by its clock; null if that is not known. */
 export async function readCopiedAt(clickhouse: ClickHouseClient): Promise<string | null> {
   const row = await readRow<{ at: string; known: string | number }>(clickhouse, {
     query: `SELECT toString(max(written_at)) AS at, count() AS known FROM witness WHERE part = '${copies}'`,
@@ -63,7 +63,7 @@ export async function readCopiedAt(clickhouse: ClickHouseClient): Promise<string
   return Number(row.known) === 0 ? null : `${row.at.replace(' ', 'T')}Z`;
 }
 
-/** What a server has seen; nothing if it lost even the table. */
+/** What a server has seen; empty if it has lost the table. */
 export async function readSeen(clickhouse: ClickHouseClient): Promise<Map<Part, Seen>> {
   const bound = endingAfter(witnesses.clickhouseMsMax);
   try {
@@ -90,7 +90,7 @@ export async function readSeen(clickhouse: ClickHouseClient): Promise<Map<Part, 
   }
 }
 
-/** Settles with the number of the registry that the server has then: an older server takes nothing, and so never catches up. */
+/** Settles with the server's number of the registry afterwards: a server that was set back ignores the write, so it never catches up. */
 export async function writeSeen(
   clickhouse: ClickHouseClient,
   parts: ReadonlyMap<Part, Seen>,

@@ -1,11 +1,10 @@
-// Notices that Redis or a ClickHouse server was set back to an older copy of its data. A number that only grows, the witness, is
-// counted on in Redis every second, in the registry and in each shard, and copied to every ClickHouse server every few seconds.
-// Whoever has a lower number than the other, or than a process has seen, is older. An older Redis is treated as emptied: it takes
-// and decides nothing until it is loaded again. An older ClickHouse server stores nothing, and no deletion completes there, until
-// `state recover`. No clock is compared.
+// Notices that Redis or a ClickHouse server was set back to an older copy of its data. A number that only grows, the witness, is raised
+// in Redis every second, in the registry and in each shard, and copied to every ClickHouse server every few seconds. A store whose number
+// is lower than another's, or than one that a process has seen, is older. An older Redis is treated as emptied: it accepts and decides
+// nothing until it is loaded again. An older ClickHouse server stores nothing, and no deletion completes there, until `state recover`. No
+// clocks are compared.
 //
-// Each process compares at its start, whenever it connects to Redis again (before any other command of that connection), and
-// every second.
+// Each process compares at its start, every second, and whenever it reconnects to Redis, before any other command of that connection.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import type { ClickHouseClient } from '../clickhouse/client.js';
@@ -39,16 +38,16 @@ export type WitnessOptions = {
 };
 
 export type Witness = {
-  /** Whether Redis was looked at, and compared with ClickHouse unless that is away. */
+  /** Whether Redis was checked, and compared with ClickHouse if that is reachable. */
   readonly hasCompared: () => boolean;
-  /** Whether replicas lately confirmed what Redis said, if they have to: a primary that was cut off knows of no later change. */
+  /** Whether replicas have lately confirmed Redis's answers, if they have to: an isolated primary does not know of later changes. */
   readonly isConfirmed: () => boolean;
-  /** Looks at Redis first whenever this connection is made again. */
+  /** Checks Redis first whenever this connection is made again. */
   readonly guard: (connection: Redis) => void;
   readonly close: () => void;
 };
 
-/** One process copies in this time: less than the time between two rounds that are due. */
+/** In this time only one process copies: less than the time between two rounds that copy. */
 const copyTurnMs = (witnesses.roundsPerCopy - 1) * witnesses.everyMs;
 
 /** Starts to compare. Settles after the first attempt. */
@@ -59,7 +58,7 @@ export async function followWitness(options: WitnessOptions): Promise<Witness> {
   let asking: Promise<void> | undefined;
   let rounds = 0;
   let attempted = false;
-  /** Whether Redis was as new as what is known, at the last look. */
+  /** Whether Redis was up to date at the last check. */
   let isNew = false;
   let reported = '';
   let confirmedMs = performance.now();
@@ -70,7 +69,7 @@ export async function followWitness(options: WitnessOptions): Promise<Witness> {
     reported = described.message;
   };
 
-  /** Compares with ClickHouse and copies to it, beside the looks at Redis: a slow ClickHouse must not hold those up. */
+  /** Compares with ClickHouse and copies to it, concurrently with the checks of Redis, which a slow ClickHouse must not hold up. */
   async function askClickHouse(): Promise<void> {
     const wasAway = !comparison.sawAll();
     await comparison.withClickHouse();
@@ -82,7 +81,7 @@ export async function followWitness(options: WitnessOptions): Promise<Witness> {
   async function round(): Promise<void> {
     if (options.deployment() === undefined) return;
     try {
-      // One question at a time: a server that is slow is not asked more often for that.
+      // One query at a time: a slow server must not be asked more often.
       if (rounds % witnesses.roundsPerCopy === 0 || !comparison.sawAll()) {
         asking ??= askClickHouse()
           .catch(report)
@@ -91,7 +90,7 @@ export async function followWitness(options: WitnessOptions): Promise<Witness> {
           });
         if (!attempted) await Promise.race([asking, pause(witnesses.firstAnswerMsMax)]);
       }
-      // Only who has compared counts on: an older Redis must not catch up.
+      // Only a process that has compared raises the number: an older Redis must not catch up.
       const counts =
         comparison.hasSeen() && (await takeTurn(redis, registryKeys.witnessTurn, witnesses.turnMs));
       isNew = await comparison.withRedis(redis, counts);
@@ -141,7 +140,7 @@ export async function compareOnce(options: WitnessOptions): Promise<Comparison> 
   return { setBack: serversOf(options.clickhouse).setBack() };
 }
 
-/** Throws ClickHouseSetBack if a server lacks what it had by the last copy: for who is about to rely on what it says. */
+/** Throws ClickHouseSetBack if a server lacks what it had at the last copy. Call it before relying on ClickHouse's answers. */
 export async function assertCurrent(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
   const kept = await readKept(redis);
   const servers = serversOf(clickhouse);
@@ -152,7 +151,7 @@ export async function assertCurrent(redis: Redis, clickhouse: ClickHouseClient):
   if (setBack.length > 0) throw new ClickHouseSetBack(setBack);
 }
 
-/** Whether a server has seen less than what it had once. */
+/** Whether a server has seen less than it once had. */
 function isOlder(parts: ReadonlyMap<Part, Seen>, kept = 0): boolean {
   return (parts.get(registry)?.number ?? 0) < kept;
 }
@@ -161,7 +160,7 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
   const servers = serversOf(clickhouse);
   /** The highest number of each part that this process has seen anywhere. */
   const known = new Map<Part, number>();
-  /** What Redis had at the last look. */
+  /** What Redis had at the last check. */
   let latest = new Map<Part, Seen>();
   /** Whether any server was ever seen, and whether all were at the last comparison. */
   let hasSeen = false;
@@ -170,14 +169,14 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
 
   const learn = (part: Part, number: number) => known.set(part, Math.max(known.get(part) ?? 0, number));
 
-  /** A Redis that does not wait for its disk may lose its last second; that is not an older copy. */
+  /** A Redis that does not wait for its disk may lose its last second; that does not make it an older copy. */
   async function readSlack(): Promise<void> {
-    // A Redis that does not tell is taken for one that may lose a second.
+    // A Redis that does not answer this is assumed to be one that may lose a second.
     const policy = await redis.call('CONFIG', 'GET', 'appendfsync').catch(() => undefined);
     if (Array.isArray(policy)) slack = policy[1] === 'always' ? 0 : witnesses.slack;
   }
 
-  /** Settles with whether Redis holds the deployment and is as new as what is known. `atOnce`: the first commands of a connection. */
+  /** Settles with whether Redis holds the deployment and is up to date. `atOnce`: for the first commands of a connection. */
   async function withRedis(connection: Redis, counts: boolean, atOnce = false): Promise<boolean> {
     const current = deployment();
     if (current === undefined) return false;
@@ -199,7 +198,7 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
         [epoch, lowest(String(shard)), counts ? (registrySeen?.number ?? 0) : 0],
       ),
     );
-    // A server of a cluster refuses the keys of others, or is away.
+    // A server of a cluster refuses the keys of others, or may be unreachable.
     const replies = await Promise.allSettled([ofRegistry, ...ofShards]);
     const found = new Map<Part, Seen>();
     let isNew = true;
@@ -241,9 +240,9 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
     return seen;
   }
 
-  /** Learns what the servers have seen, and notes which of them are older than Redis knows. */
+  /** Reads what the servers have seen, and records which of them are older than Redis knows. */
   async function withClickHouse(): Promise<void> {
-    // Before the servers are asked: what they are noted to have, they had by then.
+    // Read before the servers are asked: so they had by then what Redis says of them.
     const kept = await readKept(redis);
     const seen = await Promise.all(
       servers.all.map((client) => readSeen(client).catch((error: unknown) => describeError(error))),
@@ -270,14 +269,14 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
     sawAll = seen.every((parts) => parts instanceof Map);
   }
 
-  /** Copies what Redis had at the last look to all servers that are not older, and notes which have it. */
+  /** Copies what Redis had at the last check to all servers that are not older, and records which of them have it. */
   async function copy(): Promise<void> {
     const seen = latest.get(registry);
     if (seen === undefined) return;
     const { number } = seen;
     const kept = await readKept(redis);
     const parts = (await areAllCopied(redis)) ? new Map([...latest, [copies, seen]]) : latest;
-    // A server that is away gets the next one.
+    // An unreachable server gets the next copy.
     const results = await Promise.allSettled(
       servers.all.map(async (client, server) => {
         if (servers.setBack().includes(server)) return;
@@ -297,8 +296,8 @@ function createComparison({ redis, clickhouse, deployment, log }: WitnessOptions
   };
 }
 
-/** Sent as text: a Redis that has just started knows no script, and nothing may come between two attempts. */
+/** Sends the script's text: a Redis that has just started knows no scripts, and no other command may come before a second attempt. */
 function run(redis: Redis, script: Script, keys: string[], args: (string | number)[]): Promise<unknown> {
-  // What only a primary has seen that is about to lose its office, nobody has seen.
+  // Only with replicas' confirmation: what an outgoing primary alone has seen does not count.
   return onReplicas(redis, keys[0] ?? '', () => redis.eval(script.text, script.keys, ...keys, ...args));
 }

@@ -1,4 +1,4 @@
-// Second copies of what Redis has, in tables that were exchanged or became older.
+// Second copies of Redis's documents in tables that were exchanged or set back.
 
 import { addRowsOf, readTableIds } from '../../clickhouse/staging.js';
 import { inPieces } from '../../pieces.js';
@@ -11,8 +11,8 @@ import { confirm, type Restore } from './confirm.js';
 import { type Plan, textOf } from './plan.js';
 
 /**
- * Redis was emptied after the first table was exchanged: what it is to be loaded from is partly among the tables that were
- * exchanged, and what was copied since is in the restored ones. The latest version of each document stands.
+ * For a Redis that was emptied after the first table was exchanged: its second copies are partly in the replaced tables, and what was
+ * copied since is in the restored ones. The latest version of each document counts.
  */
 export async function gatherSecondCopies(restore: Restore, plan: Plan): Promise<void> {
   const { context, staging } = restore;
@@ -23,13 +23,13 @@ export async function gatherSecondCopies(restore: Restore, plan: Plan): Promise<
     if (isExchanged) await addRowsOf(clickhouse, table, staging, config.clickhouseDatabase);
   }
   await confirm({ ...restore, id: plan.id, epoch: '' });
-  // Before it is loaded: from then on rounds of deletions begin unless it is there.
+  // Before Redis is loaded: from then on deletion rounds would start without it.
   await redis.set(registryKeys.restoringBackup, textOf(plan));
 }
 
 const secondCopies = ['registry', 'deletion_requests', 'deletion_targets'];
 
-/** Copies all documents to ClickHouse: its restored copies are old. Names that only the backup has are removed. */
+/** Copies all documents to ClickHouse, since its restored copies are old. Documents that only the backup has are removed. */
 export async function copyAll(context: AdminContext): Promise<void> {
   const { redis, clickhouse } = context;
   const ofBackup = Object.keys((await readMirror(clickhouse)).documents);

@@ -1,6 +1,6 @@
-// Which addresses a callback may connect to: public ones, and what CALLBACK_ALLOW names. A callback must not give the account
-// access to what only this machine or its network can reach. The services of clouds that give a machine its credentials and its
-// configuration are reached only if CALLBACK_ALLOW names their very address: no network and no host there includes them.
+// Which addresses a callback may connect to: public ones, and those in CALLBACK_ALLOW. A callback must not give an account access to what
+// only this machine or its network can reach. Cloud services that give a machine its credentials and configuration are allowed only if
+// CALLBACK_ALLOW has their exact address; networks and hosts in it do not include them.
 
 import { BlockList, isIP } from 'node:net';
 
@@ -32,8 +32,8 @@ const specialIPv4 = [
 const specialIPv6 = ['2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20'];
 
 /**
- * Where clouds tell their machines credentials and configuration. Azure's is a public address, others are in networks that
- * CALLBACK_ALLOW may name for other reasons. Link-local addresses as a whole, since clouds keep adding services there.
+ * Where clouds give their machines credentials and configuration. Azure's is a public address; others are in networks that CALLBACK_ALLOW
+ * may contain for other reasons. All link-local addresses are included, since clouds keep adding services there.
  * @see https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-data-retrieval.html 169.254.169.254, fd00:ec2::254
  * @see https://docs.aws.amazon.com/eks/latest/userguide/pod-id-agent-setup.html 169.254.170.23, fd00:ec2::23
  * @see https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-iam-roles.html 169.254.170.2
@@ -57,13 +57,13 @@ const platformIPv6 = blockListOf([
   'fd00:a9fe:a9fe::1',
 ]);
 
-/** What translates to IPv4: mapped and compatible addresses, NAT64, 6to4. Of any other network only the last four bytes may. */
+/** Networks that translate to IPv4: mapped and compatible addresses, NAT64, 6to4. In other networks only the last four bytes may. */
 const translated = blockListOf(['::ffff:0:0/96', '::/96', '64:ff9b::/96', '64:ff9b:1::/48', '2002::/16']);
 
 const special = blockListOf([...specialIPv4, ...specialIPv6]);
 const globalUnicast = blockListOf(['2000::/3']);
 
-/** Whether a callback to a host may connect to an address of it. */
+/** Whether a callback to a host may connect to one of its addresses. */
 export type AddressCheck = (host: string, address: string) => boolean;
 
 /** `allowed`: addresses, networks and names of hosts, as `config.ts` has checked them. */
@@ -100,8 +100,8 @@ function isOfPlatform(address: string): boolean {
 }
 
 /**
- * The addresses of IPv4 that may be in one of IPv6: the last four bytes first, as most translators have them, then the other
- * places where NAT64 (RFC 6052, which leaves byte 8 out) and 6to4 have them.
+ * The IPv4 addresses that an IPv6 address may contain: first in the last four bytes, as in most translations, then in the other positions
+ * of NAT64 (RFC 6052, which skips byte 8) and 6to4.
  */
 function embeddedIPv4(address: string): string[] {
   const { hostname } = new URL(`http://[${address.split('%')[0]}]`);

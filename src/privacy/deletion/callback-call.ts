@@ -1,6 +1,6 @@
-// One signed POST to an address of a callback. The name is resolved once, and connections go to the very addresses that were
-// checked, one after the other until one connects. So a name whose resolution changes cannot lead elsewhere. Redirects are not
-// followed, and only the status of the answer is read.
+// One signed POST to an address of a callback. The name is resolved once, and connections go to exactly the addresses that were checked,
+// one after another until one connects. So a name whose addresses change cannot lead elsewhere. Redirects are not followed, and only
+// the status of the answer is read.
 
 import { createHmac } from 'node:crypto';
 import { request as requestHttp } from 'node:http';
@@ -17,7 +17,7 @@ export type CallOptions = {
   readonly nowMs?: () => number;
 };
 
-/** How calls are made where CALLBACK_ALLOW is `allowed`. */
+/** The options of calls. `allowed`: CALLBACK_ALLOW. */
 export function callOptionsOf(allowed: readonly string[]): CallOptions {
   return { isAllowed: createAddressCheck(allowed), resolve: createResolve(allowed) };
 }
@@ -32,30 +32,30 @@ export type CallError =
 /** The status that was answered, or why there was no answer. */
 export type CallResult = { readonly answer: number } | { readonly error: CallError };
 
-/** What is known of the callback of a complete request. */
+/** The progress of the callback of a complete request. */
 export type CallbackProgress = {
   /** `failed`: it was tried for a day, or the account no longer wants calls. */
   readonly state: 'pending' | 'delivered' | 'failed';
-  /** The latest, the oldest first. */
+  /** The latest tries, the oldest first. */
   readonly tries: readonly CallbackTry[];
 };
 
 export type CallbackTry = { readonly at: string } & (CallResult | { readonly error: 'callback_removed' });
 
-/** Whether the other side has taken the call. */
+/** Whether the receiver has accepted the call. */
 export function isTaken(result: CallResult): boolean {
   return 'answer' in result && result.answer >= 200 && result.answer < 300;
 }
 
-/** The header by which the receiver knows a genuine call and its age: `t` in seconds since 1970, `v1` of `t.body`. */
+/** The header by which the receiver recognises a genuine call and its age: `t` in seconds since 1970, `v1` over `t.body`. */
 export function signatureOf(secret: string, body: string, nowMs: number): string {
   const seconds = Math.floor(nowMs / 1_000);
   return `t=${seconds},v1=${createHmac('sha256', secret).update(`${seconds}.${body}`).digest('hex')}`;
 }
 
 /**
- * Whether calls to a URL are refused for the addresses that its host has now. A name without any may get one later, and every call
- * asks again. Settles by the deadline of a call.
+ * Whether calls to a URL are refused because of its host's current addresses. A name without addresses may get one later, and every call
+ * resolves it again. Settles by the deadline of a call.
  */
 export async function isForbidden(text: string, options: CallOptions): Promise<boolean> {
   const host = hostOf(new URL(text));
@@ -67,7 +67,7 @@ function hostOf(url: URL): string {
   return url.hostname.replace(/^\[(.*)\]$/, '$1');
 }
 
-/** None if the name has none, or none in time. Half of the time is left for the call itself. */
+/** The addresses of a host; empty if it has none or they are not resolved in time. Half of the time is left for the call itself. */
 async function addressesOf(
   host: string,
   { resolve = createResolve([]), msMax = callbacks.callMsMax }: CallOptions,
@@ -75,7 +75,7 @@ async function addressesOf(
   return isIP(host) === 0 ? resolve(host, msMax / 2).catch(() => []) : [host];
 }
 
-/** Settles with what became of the call, by its deadline at the latest. Never rejects. */
+/** Settles with the result of the call, by its deadline at the latest. Never rejects. */
 export async function call(
   { url: text, secret }: { readonly url: string; readonly secret: string },
   body: string,
@@ -93,7 +93,7 @@ export async function call(
   const work = async (): Promise<CallResult> => {
     const addresses = await addressesOf(host, options);
     if (addresses.length === 0) return { error: 'name_not_resolved' };
-    // If one of its addresses is not allowed, the name is refused as a whole.
+    // If one of its addresses is not allowed, the whole name is refused.
     if (!addresses.every((each) => isAllowed(host, each))) return { error: 'address_not_allowed' };
     const signature = signatureOf(secret, body, nowMs());
     return sendToOneOf(addresses, { url, host, body, signature, signal: late.signal }, endsAt);
@@ -152,7 +152,7 @@ function send(
       port: url.port === '' ? (isHttps ? 443 : 80) : Number(url.port),
       method: 'POST',
       path: `${url.pathname}${url.search}`,
-      // The certificate is checked against the name. An address has no name that could be told.
+      // The certificate is checked against the name. An address has no name to send.
       ...(isIP(host) === 0 ? { servername: host } : {}),
       headers: {
         Host: url.host,
@@ -175,7 +175,7 @@ function send(
       });
     });
     sent.once('response', (answer) => {
-      // Its body says nothing that we need, however long it is.
+      // The body is not needed, however long it is.
       answer.destroy();
       end({ answer: answer.statusCode ?? 0 });
     });

@@ -1,7 +1,7 @@
-// The addresses of a callback's name. Accounts choose the name, so they also choose a DNS server that may never answer. The
-// resolver of `dns` (c-ares) waits for it without a thread and stops when it is told to. `dns.lookup` would hold one of the few
-// threads that Node has for all of the process, and those are also needed to find ClickHouse by its name. It is used only for names
-// in CALLBACK_ALLOW, which the operator chooses, and for one name at a time.
+// Resolves a callback's host name. Accounts choose the name, and so also a DNS server that may never answer. The resolver of `dns` (c-ares)
+// waits for it without a thread and can be cancelled. `dns.lookup` would occupy one of the few threads that the process has, which are
+// also needed to resolve ClickHouse's name. So it is used only for names in CALLBACK_ALLOW, which the operator chooses, and for one name
+// at a time.
 
 import { lookup, Resolver } from 'node:dns/promises';
 import { readFile } from 'node:fs/promises';
@@ -9,10 +9,10 @@ import { readFile } from 'node:fs/promises';
 /** All addresses of a name. Settles after `msMax` at the latest unless CALLBACK_ALLOW has the name. Rejects if there are none. */
 export type Resolve = (host: string, msMax: number) => Promise<readonly string[]>;
 
-/** Where names are looked up, if not where the system says. */
+/** Where names are looked up, by default in the system's sources. */
 export type NameSources = { readonly hostsFile?: string; readonly servers?: readonly string[] };
 
-/** How often and how long each DNS server is asked; the second time it has twice as long. */
+/** How often and how long each DNS server is asked; the second try waits twice as long. */
 const asking = { timeout: 1_500, tries: 2 };
 
 /**
@@ -28,7 +28,7 @@ export function createResolve(allowed: readonly string[], sources: NameSources =
   };
 }
 
-/** IPv4 and IPv6 in turn, so that a few tries reach both. The addresses of one family do when the other is not answered. */
+/** IPv4 and IPv6 addresses alternately, so that a few tries reach both. One family suffices if the other is not answered. */
 async function askDns(host: string, msMax: number, servers: NameSources['servers']): Promise<string[]> {
   const resolver = new Resolver(asking);
   if (servers !== undefined) resolver.setServers(servers);
@@ -42,7 +42,7 @@ async function askDns(host: string, msMax: number, servers: NameSources['servers
   return addresses;
 }
 
-/** The look-ups that run or wait, by name. The threads are the process's, so this is too. */
+/** Running and waiting look-ups by name. They share the process's threads, so this is global. */
 const lookUps = new Map<string, Promise<readonly string[]>>();
 let lastLookUp: Promise<unknown> = Promise.resolve();
 
@@ -54,7 +54,7 @@ function lookUp(host: string): Promise<readonly string[]> {
     .then((found) => found.map(({ address }) => address))
     .finally(() => lookUps.delete(host));
   lookUps.set(host, addresses);
-  // The next one begins, whatever became of this one.
+  // The next one starts even if this one fails.
   lastLookUp = addresses.catch(() => undefined);
   return addresses;
 }
@@ -68,7 +68,7 @@ async function readHosts(file: string, host: string): Promise<string[]> {
   });
 }
 
-/** A machine may do without the file. */
+/** A machine may lack the file. */
 function noHosts(error: NodeJS.ErrnoException): string {
   if (error.code !== 'ENOENT') throw error;
   return '';

@@ -1,5 +1,5 @@
-// The callbacks of complete deletions: what is sent, and the tries in the request's document. That document is the truth of
-// what is due; jobs are derived from it and may be lost. A crash after a call and before its note repeats the call.
+// The callbacks of complete deletions: what is sent, and the tries, which the request's document records. The documents decide which
+// calls are due; jobs are derived from them and may be lost. After a crash between a call and its record the call is repeated.
 
 import { createHash } from 'node:crypto';
 import { readCallback } from '../../accounts/callbacks.js';
@@ -14,20 +14,20 @@ import { type CallOptions, type CallResult, call, isTaken } from './callback-cal
 import type { DeletionRequest } from './request.js';
 import { statusOf } from './view.js';
 
-/** The requests whose callbacks are due, some of them if there are many. */
+/** Requests whose callbacks are due; only some of them if there are many. */
 export async function readDueCallbacks(redis: Redis): Promise<string[]> {
   return redis.srandmember(registryKeys.dueCallbacks, callbackJobs.perTurnMax);
 }
 
-/** Makes a call of an account, or settles with `'busy'` when as many of its calls run as may. */
+/** Makes a call of an account, or settles with `'busy'` when the maximum of its calls is already running. */
 export type WithinShare = (
   accountId: string,
   makeCall: () => Promise<CallResult>,
 ) => Promise<CallResult | 'busy'>;
 
 /**
- * Calls once. Settles with whether the callback is over: the call succeeded, was given up, or is not due (any more); `'busy'` if
- * the account has no room for the call, which was not tried. Rejects when Redis fails; the call is then still due.
+ * Calls once. Settles with `ended` if the call succeeded, was given up, or is not or no longer due; with `busy` if the account's calls left
+ * no room, so that it was not tried. Rejects when Redis fails; the call is then still due.
  */
 export async function tryCallback(
   redis: Redis,
@@ -70,7 +70,7 @@ export async function tryCallback(
   return state === 'pending' ? 'due' : 'ended';
 }
 
-/** What is sent: the status without the callback, so every try has the same bytes. */
+/** The body that is sent: the status without the callback, so that every try sends the same bytes. */
 export function messageOf({ callback: _, ...request }: DeletionRequest): string {
   return JSON.stringify({
     type: 'deletion.complete',
@@ -79,7 +79,7 @@ export function messageOf({ callback: _, ...request }: DeletionRequest): string 
   });
 }
 
-/** Calls an account to try out its callback; undefined if it has none, `'busy'` while another such call of the account runs. */
+/** Tests the callback of an account; undefined if it has none, `'busy'` while another test of the account is running. */
 export async function callForTest(
   redis: Redis,
   accountId: string,

@@ -1,7 +1,7 @@
-// The users that completed requests have deleted, as keyed hashes, so that they can be deleted again from a restored backup, or from a
-// ClickHouse that was set back. A request's targets are forgotten when it is complete. Older data still has their rows. So for a
-// month, and as long as such a backup is kept, Redis keeps a hash of each user that the request reached, merged ones included:
-// SipHash with 128 bits, under a key that only the registry has.
+// Keyed hashes of the users that completed requests have deleted, so that they can be deleted again from a restored backup, or from a
+// ClickHouse that was set back. A request's targets are removed when it is complete, but older data still has the users' rows. So for a
+// month, and as long as such a backup is kept, Redis keeps a hash of each user of the request, including merged ones: SipHash with 128
+// bits, with a key that only the registry has.
 
 import { createHmac, randomBytes } from 'node:crypto';
 import { streamRows } from '../../clickhouse/answers.js';
@@ -23,8 +23,8 @@ const hashBytes = 16;
 const idsPerStatementMax = 1_000;
 
 /**
- * Keeps the hashes of the users that these requests reach, as far as ClickHouse has them among the targets. May be repeated, also
- * when some of the targets are gone already. At least for a month: ClickHouse may be set back.
+ * Stores the hashes of these requests' users, as far as ClickHouse has them among the targets, for at least a month, since ClickHouse may
+ * be set back. May be repeated, even when some of the targets have been removed.
  */
 export async function keepDeletedUsers(
   redis: Redis,
@@ -37,7 +37,7 @@ export async function keepDeletedUsers(
   const keepMs = Math.max(deletions.deletedUsersKeptMs, keptUntil - (await readTime(redis)));
   for (const ids of inPieces(requestIds, idsPerStatementMax)) {
     await withHashKey(redis, clickhouse, async (key) => {
-      // One after another they would wait for a sync each, and all of a round's requests with them.
+      // Not one by one: each would wait for a sync, and all of a round's requests with it.
       let some: Hashes[] = [];
       let bytes = 0;
       const keepSome = async () => {
@@ -45,7 +45,7 @@ export async function keepDeletedUsers(
         [some, bytes] = [[], 0];
         await Promise.all(these.map(({ id, found }) => keep(redis, id, found, keepMs)));
       };
-      // An answer that breaks off in the middle of a request makes the next call keep the longer list.
+      // If an answer breaks off within a request, the next call stores the longer list.
       for await (const hashes of eachRequest(clickhouse, key, ids)) {
         some.push(hashes);
         bytes += hashes.found.length;
@@ -59,14 +59,14 @@ export async function keepDeletedUsers(
 
 type Hashes = { readonly id: string; readonly found: Buffer };
 
-/** Hashes of an earlier call stay if there are more of them: since then targets may have been removed. */
+/** A longer list of an earlier call stays: targets may have been removed since. */
 async function keep(redis: Redis, requestId: string, found: Buffer, keepMs: number): Promise<void> {
   const key = registryKeys.deletedUsers(requestId);
   if ((await redis.strlen(key)) >= found.length) {
     await redis.pexpire(key, keepMs, 'GT');
     return;
   }
-  // In pieces, since commits wait for each write; under another name until it is whole.
+  // In pieces, since commits wait for each write; under another name until it is complete.
   const unfinished = `${key}:${randomBytes(6).toString('hex')}`;
   for (let at = 0; at < found.length; at += deletionRounds.hashBytesPerWrite) {
     const piece = found.subarray(at, at + deletionRounds.hashBytesPerWrite);
@@ -77,7 +77,7 @@ async function keep(redis: Redis, requestId: string, found: Buffer, keepMs: numb
   await redis.rename(unfinished, key);
 }
 
-/** The hashes of one request after the other: one may reach a hundred thousand users. */
+/** Yields the hashes of one request after another, since a request may have a hundred thousand users. */
 async function* eachRequest(
   clickhouse: ClickHouseClient,
   key: string,
@@ -103,7 +103,7 @@ async function* eachRequest(
   if (id !== undefined) yield { id, found: Buffer.concat(found) };
 }
 
-/** The hashes of the users that a request reached, in hexadecimal digits; undefined if they are not kept, or no longer. */
+/** The hashes of a request's users, in hexadecimal digits; undefined if they are not or no longer kept. */
 export async function readDeletedUsers(redis: Redis, requestId: string): Promise<string[] | undefined> {
   const bytes = await redis.getBuffer(registryKeys.deletedUsers(requestId));
   if (bytes === null) return undefined;
@@ -113,15 +113,15 @@ export async function readDeletedUsers(redis: Redis, requestId: string): Promise
 }
 
 /**
- * The hash of a user, as an expression over the columns app_id (empty for all of an account), identity and user_id.
- * `key` is the expression that `withHashKey` gives.
+ * The hash of a user, as an expression of the columns app_id (empty for the whole account), identity and user_id. `key`: the expression
+ * that `withHashKey` provides.
  */
 export function hashOfUser(key: string): string {
   const user = "if(user_id IS NULL, concat(' i', identity), concat(' u', toString(assumeNotNull(user_id))))";
   return `sipHash128Keyed(${key}, concat(app_id, ${user}))`;
 }
 
-/** Puts the key of the hashes into a table of its own while `work` runs, since texts of statements are logged. */
+/** Puts the key of the hashes into a table while `work` runs, since statements are logged. */
 export async function withHashKey<Result>(
   redis: Redis,
   clickhouse: ClickHouseClient,

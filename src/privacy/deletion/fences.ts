@@ -1,5 +1,5 @@
-// The fence of a moment: for each shard the highest segment number given until then. Every record that was acknowledged
-// before is at or below it, and every record that is accepted from now on above it. What is stored up to a fence is complete.
+// The fence of a moment: for each shard the highest segment number that is in use by then. Every record that was acknowledged before is
+// at or below it, and every record that is accepted later is above it.
 
 import { StateNotLoaded } from '../../contract/errors.js';
 import type { Redis } from '../../redis/client.js';
@@ -10,7 +10,7 @@ import { untilTrue } from '../../wait.js';
 /** The Redis of a deployment. */
 export type Fenced = { readonly redis: Redis; readonly epoch: string; readonly shards: number };
 
-/** Of one shard. Throws StateNotLoaded when it does not belong to the deployment. */
+/** The fence of one shard. Throws StateNotLoaded when it does not belong to the deployment. */
 export async function takeFence(
   { redis, epoch }: Pick<Fenced, 'redis' | 'epoch'>,
   shard: number,
@@ -20,19 +20,19 @@ export async function takeFence(
   return String(fence);
 }
 
-/** By shard, from 0. Throws StateNotLoaded when a shard does not belong to the deployment. */
+/** The fences by shard. Throws StateNotLoaded when a shard does not belong to the deployment. */
 export async function takeFences(fenced: Fenced): Promise<string[]> {
   const fences: string[] = [];
   for (let shard = 0; shard < fenced.shards; shard++) fences.push(await takeFence(fenced, shard));
   return fences;
 }
 
-/** Whether ClickHouse has everything of a shard up to a fence; it stays so. */
+/** Whether ClickHouse has all records of a shard up to a fence. Once true, it stays true. */
 export type IsStored = (shard: number, fence: string | undefined) => boolean;
 
 /**
- * Asks all shards. Not stored is also what is unknown: the shard's Redis server is away, or was emptied, and then inserts of what it
- * held may be under way.
+ * Asks all shards. If the answer is unknown, it is no: the shard's Redis server is unreachable, or was emptied, and then inserts of what
+ * it held may be running.
  */
 export async function readStored({ redis, epoch, shards }: Fenced): Promise<IsStored> {
   const oldest = await Promise.all(
@@ -48,7 +48,7 @@ export async function readStored({ redis, epoch, shards }: Fenced): Promise<IsSt
   };
 }
 
-/** Settles with whether all up to the fences is stored in time, in these shards: what happens to others does not hold it up. */
+/** Settles with whether all records of these shards up to the fences are stored in time. Other shards do not matter. */
 export async function untilStored(
   fenced: Fenced,
   fences: readonly string[],

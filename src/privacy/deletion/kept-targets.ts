@@ -1,5 +1,5 @@
-// The targets of pending requests in ClickHouse, where they outlive an emptied Redis and where users are resolved. Keeps
-// them, and removes the targets of verified requests and targets that a stopped worker left behind.
+// The targets of pending requests in ClickHouse, where they survive a loss of Redis and where users are resolved. Copies them, and
+// removes the targets of verified requests and those that a stopped worker left behind.
 
 import { readRow, readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -31,8 +31,8 @@ type TargetRow = {
 };
 
 /**
- * Copies the targets of all requests that were submitted since the last call, and notes that they are kept. If neither
- * Redis nor ClickHouse still has them, the request is lost and no longer pending. May be repeated.
+ * Copies the targets of all requests that were submitted since the last call, and records that. If neither Redis nor ClickHouse has a
+ * request's targets, the request is lost and no longer pending. May be repeated.
  */
 export async function keepTargets(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
   const ids = await redis.smembers(registryKeys.deletionsAwaitingTargetCopy);
@@ -42,7 +42,7 @@ export async function keepTargets(redis: Redis, clickhouse: ClickHouseClient): P
   }
 }
 
-/** Divides requests into batches whose lists the worker can have in memory together. */
+/** Divides requests into batches whose lists fit into the worker's memory together. */
 function* inBatches(requests: readonly DeletionRequest[]): Generator<DeletionRequest[]> {
   const { targetsMax, copiedWeightMax } = deletionRounds;
   let batch: DeletionRequest[] = [];
@@ -91,7 +91,7 @@ async function keepBatch(
   await Promise.all(batch.map((request) => noteKept(redis, request)));
 }
 
-/** How many distinct targets ClickHouse has of each of these requests. */
+/** How many distinct targets of each of these requests ClickHouse has. */
 async function countTargets(
   clickhouse: ClickHouseClient,
   ids: readonly string[],
@@ -148,9 +148,8 @@ export async function purgeTargets(clickhouse: ClickHouseClient, ids: readonly s
 }
 
 /**
- * Removes targets of requests that are not pending: a worker that was paused may have kept them too late.
- * `readPendingIds` is called after the targets are listed, so that a new request's targets do not look stray. It rejects
- * when it cannot know.
+ * Removes targets of requests that are not pending: a paused worker may have copied them too late. `readPendingIds` is called after the
+ * targets are listed, so that a new request's targets do not look stray. It must reject when it cannot know.
  */
 export async function purgeStrayTargets(
   clickhouse: ClickHouseClient,
@@ -171,7 +170,7 @@ export async function purgeStrayTargets(
 /** This many ids fit the text of a statement (262,144 bytes). */
 const idsPerStatementMax = 1_000;
 
-/** We make the ids, in one form; nothing else reaches a statement. */
+/** All ids have one form, which we generate; nothing else gets into a statement. */
 export function quoteIds(ids: readonly string[]): string {
   for (const id of ids) if (!/^[0-9a-f-]{36}$/.test(id)) throw new Error('a request id is malformed');
   return ids.map((id) => `'${id}'`).join(', ');

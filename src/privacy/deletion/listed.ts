@@ -1,5 +1,5 @@
-// Which requests an account has, the newest first. One sorted set has the requests of all accounts, so that a page costs what it
-// shows and not what the registry holds.
+// Lists the requests of an account, the newest first. One sorted set has the requests of all accounts, so that the cost of a page depends
+// on what it shows and not on the size of the registry.
 
 import { deletions } from '../../contract/limits.js';
 import type { Redis } from '../../redis/client.js';
@@ -12,7 +12,7 @@ export type ListedWhat = {
   /** A status or a state; undefined for any. */
   readonly state: string | undefined;
   readonly reference: string | undefined;
-  /** What the page before gave: where it ended, and the id of a request that the first one had out of its place. */
+  /** `next` of the previous page: where it ended, and the id of a request that the first page showed ahead of its position. */
   readonly after: string | undefined;
 };
 
@@ -22,7 +22,7 @@ export type ListedPage = {
   readonly next: string | undefined;
 };
 
-/** Of each account, at least so many places are read at once. */
+/** At least this many positions of each account are read at once. */
 const placesOfAccountMin = 10;
 
 const cursorForm = /^\d{14} [0-9a-f-]{36}( [0-9a-f-]{36})?$/;
@@ -44,7 +44,7 @@ export function listOfAccount(redis: Redis, accountId: string, what: ListedWhat)
   return listOfAccounts(redis, [accountId], what);
 }
 
-/** The same of several accounts together: one command each, and a page's documents. */
+/** A page of the requests of several accounts together. Costs one command for each, and the page's documents. */
 export async function listOfAccounts(
   redis: Redis,
   accountIds: readonly string[],
@@ -54,8 +54,8 @@ export async function listOfAccounts(
     (state === undefined || request.status === state || request.state === state) &&
     (reference === undefined || request.reference === reference);
   const requests: DeletionRequest[] = [];
-  // The newest request with a reference need not be looked for, however many came after it. The pages that follow leave it out,
-  // whichever request has the reference by then.
+  // The newest request with a reference is found directly, however many came after it. Later pages leave it out, even if another request
+  // has the reference by then.
   let ahead = after?.slice(placeLength + 1);
   if (reference !== undefined && after === undefined) {
     const named = await readNamed(redis, accountIds, reference);
@@ -80,7 +80,7 @@ export async function listOfAccounts(
   return { requests, next: cursor(last) };
 }
 
-/** The next requests of the accounts, with their places in the list. Redis may lack a document. */
+/** The next requests of the accounts, with their positions in the list. Redis may lack a document. */
 async function readPlaces(redis: Redis, accountIds: readonly string[], after: string | undefined) {
   const limit = Math.max(
     placesOfAccountMin,
@@ -94,11 +94,11 @@ async function readPlaces(redis: Redis, accountIds: readonly string[], after: st
     }
     return transaction;
   });
-  // Times and ids have one length each, so that texts sort like them.
+  // Times and ids have fixed lengths, so texts sort like them.
   const ofAccounts = (lists as string[][]).map((list, at) =>
     list.map((member) => member.slice(`${accountIds[at]} `.length)),
   );
-  // An account that has more may have the next ones below its last place here.
+  // An account that has more requests may have the next ones after its last position here.
   const known = ofAccounts.filter((list) => list.length === limit).map((list) => list.at(-1) ?? '');
   const lowest = known.sort().at(-1) ?? '';
   const places = ofAccounts

@@ -1,5 +1,5 @@
-// The second copy of deletion requests, in ClickHouse: written within seconds of a change, read when Redis was
-// emptied. The targets of pending ones are copied by the first round that sees them.
+// The second copy of deletion requests, in ClickHouse: written within seconds of a change, read after Redis was emptied. The targets of
+// pending requests are copied by the first round that sees them.
 
 import { createHash } from 'node:crypto';
 import { readRows, streamRows } from '../../clickhouse/answers.js';
@@ -19,8 +19,8 @@ import { type TargetList, weightOfList } from './targets.js';
 import { targetTable } from './user-tables.js';
 
 /**
- * Copies the requests that have changed; settles with how many. By then ClickHouse has every change that was made before
- * the call. Several processes may call it at once. Throws StateNotLoaded when Redis does not hold the deployment.
+ * Copies the requests that have changed; settles with how many. ClickHouse then has every change that was made before the call. Several
+ * processes may call it at once. Throws StateNotLoaded when Redis does not hold the deployment.
  */
 export async function mirrorDeletions(
   redis: Redis,
@@ -49,7 +49,7 @@ export async function mirrorDeletions(
   return documents.length;
 }
 
-/** Copies requests that are about to be marked complete in Redis, so that no caller is told of a completion that could be lost. */
+/** Copies requests that are about to be marked complete in Redis, so that no caller learns of a completion that could be lost. */
 export async function mirrorCompleted(
   redis: Redis,
   clickhouse: ClickHouseClient,
@@ -80,7 +80,7 @@ async function insertDocuments(
   });
 }
 
-/** A completed form of a request takes precedence over every pending one, also if another worker copied that later. */
+/** The completed form of a request takes precedence over every pending form, even if another worker copies one later. */
 function versionOf(document: string, version: number): number {
   return (JSON.parse(document) as DeletionRequest).status === 'complete' ? completeOffset + version : version;
 }
@@ -92,8 +92,8 @@ export async function restoreDeletions(clickhouse: ClickHouseClient, loading: Lo
   const open: DeletionRequest[] = [];
   let count = 0;
   let highest = 0n;
-  // Written while it is read: these are all requests that ever were. Parsing them all at once would take longer than the
-  // right to load lasts without a renewal.
+  // Written while being read, since these are all requests ever submitted: parsing them at once would take longer than the right to load
+  // lasts without a renewal.
   for await (const call of inScriptCalls(readRequests(clickhouse), ({ document }) => document.length)) {
     const args: string[] = [];
     const listed: string[] = [];
@@ -101,7 +101,7 @@ export async function restoreDeletions(clickhouse: ClickHouseClient, loading: Lo
     for (const { document, counted } of call) {
       const request = JSON.parse(document) as DeletionRequest;
       const kind = kindOf(request);
-      // A worker checks again whether all targets are there.
+      // A worker checks again whether ClickHouse has all targets.
       const { targets_kept: _, ...unkept } = request;
       args.push(request.deletion_request_id, kind === 'unkept' ? JSON.stringify(unkept) : document);
       if (kind !== 'over') open.push(request);
@@ -113,7 +113,7 @@ export async function restoreDeletions(clickhouse: ClickHouseClient, loading: Lo
     await loading.write(
       scripts.loadDocuments,
       [registryKeys.deletions, registryKeys.deletionVersion],
-      // A worker that stood still may yet copy a request under a version that was given before.
+      // A paused worker may still copy a request under a version from before the loss.
       [(highest + stateLoads.lostVersionsMax).toString(), ...args],
     );
     await loading.write(scripts.loadListedDeletions, [registryKeys.listedDeletions], listed);
@@ -127,7 +127,7 @@ export async function restoreDeletions(clickhouse: ClickHouseClient, loading: Lo
 
 type MirroredRequest = { readonly document: string; readonly counted: bigint };
 
-/** The second copy: the latest form of every request, with its version, one after another. */
+/** Yields the latest form of every request in the second copy, with its version. */
 async function* readRequests(clickhouse: ClickHouseClient): AsyncGenerator<MirroredRequest> {
   const rows = streamRows<{ document: string; version: string }>(clickhouse, {
     query: `SELECT argMax(deletion_requests.document, deletion_requests.version) AS document, toString(max(deletion_requests.version)) AS version
@@ -138,7 +138,7 @@ async function* readRequests(clickhouse: ClickHouseClient): AsyncGenerator<Mirro
   }
 }
 
-/** How a request that is not over is restored, in the script's words. */
+/** How a request is restored, in the words of the script; `over`: it need not be carried out. */
 function kindOf({ status, state, verified_at }: DeletionRequest): 'unkept' | 'pending' | 'lost' | 'over' {
   if (status === 'complete' || state === 'ended') return 'over';
   if (state === 'targets_lost') return 'lost';
@@ -184,7 +184,7 @@ async function restoreOpen(
   }
 }
 
-/** Divides requests, in the order of their ids, into groups whose targets one query asks for. */
+/** Divides requests, in the order of their ids, into groups whose targets one query reads. */
 function* inQueries(requests: readonly DeletionRequest[]): Generator<DeletionRequest[]> {
   let group: DeletionRequest[] = [];
   let targets = 0;
@@ -231,7 +231,7 @@ async function readKeptTargets(
   return targetsOf;
 }
 
-/** Targets at their places again. */
+/** The list with all targets back in their places. */
 function listOf(placed: readonly PlacedTarget[]): TargetList {
   const list: TargetList[number][] = [];
   for (const { target, place } of placed.toSorted((a, b) => a.place - b.place)) {
@@ -241,7 +241,7 @@ function listOf(placed: readonly PlacedTarget[]): TargetList {
   return list;
 }
 
-/** The order of submission, by the fences: the clocks of API processes differ. */
+/** The order of submission, by the fences, since the clocks of API processes differ. */
 function byFences(a: DeletionRequest, b: DeletionRequest): number {
   for (const [shard, fence] of Object.entries(a.fences)) {
     const other = b.fences[shard] ?? '0';

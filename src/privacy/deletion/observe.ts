@@ -1,4 +1,4 @@
-// The metrics of deletions: how many are pending, why, and since when; and how much is masked and not erased.
+// The metrics of deletions: how many are pending, why and since when, and how many bytes are masked but not erased.
 
 import { type ClickHouseClient, endingAfter } from '../../clickhouse/client.js';
 import { readMaskedBytes } from '../../clickhouse/masks.js';
@@ -35,7 +35,7 @@ function secondsSince(at: string | undefined): number {
 /** A request for the metrics waits no longer than this for ClickHouse. */
 const waitMsMax = 1_000;
 
-/** Sets the gauge of what is masked; it has no value if a server does not answer. Never rejects. */
+/** Sets the gauge of masked bytes; it has no value if a server does not answer. Never rejects. */
 export async function observeMasked(clickhouse: ClickHouseClient): Promise<void> {
   const ofServers = serversOf(clickhouse).all.map((client) =>
     readMaskedBytes(client, userTables, endingAfter(waitMsMax)).catch(() => Number.NaN),

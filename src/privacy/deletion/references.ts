@@ -1,6 +1,5 @@
-// The references by which callers name their requests: the same reference with the same users is the same request. To
-// recognise it, Redis and ClickHouse keep a keyed hash of the list while the reference is remembered. The hash expires in
-// both, and does not reveal who was named.
+// The references by which callers name their requests: the same reference with the same users is the same request. To recognise it, Redis
+// and ClickHouse keep a keyed hash of the list while the reference is remembered. The hash expires in both, and does not reveal the users.
 
 import { createHash, createHmac } from 'node:crypto';
 import { streamRows } from '../../clickhouse/answers.js';
@@ -19,7 +18,7 @@ export function hashOfList(secret: string, targets: readonly Target[]): string {
   return createHmac('sha256', key).update(JSON.stringify(targets.toSorted())).digest('hex');
 }
 
-/** What Redis and ClickHouse know a reference by. */
+/** The digest under which Redis and ClickHouse store a reference. */
 export function digestOfReference(accountId: string, reference: string): string {
   return createHash('sha256').update(`${accountId}\0${reference}`).digest('hex');
 }
@@ -44,7 +43,7 @@ export async function keepReferences(
     const key = registryKeys.deletionReference(digest);
     const [kept, leftMs] = transactionValues(await redis.multi().get(key).pttl(key).exec());
     const [hash = '', id] = String(kept ?? '').split(' ');
-    // It ended meanwhile, or names a later request.
+    // The reference has expired meanwhile, or names a later request.
     if (id !== requestId) continue;
     values.push({
       reference_digest: digest,

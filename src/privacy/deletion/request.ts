@@ -1,5 +1,5 @@
-// Deletion requests: their documents, and reading and writing them in Redis. A document holds no identity, so it can stay
-// as the evidence when the data is gone.
+// Deletion requests: their documents, and reading and writing them in Redis. A document has no identities, so it can stay as evidence
+// when the data is gone.
 
 import type { DeletionState } from '../../contract/deletion-states.js';
 import { StateNotLoaded } from '../../contract/errors.js';
@@ -16,40 +16,40 @@ import type { Target, TargetList } from './targets.js';
 export type DeletionRequest = {
   readonly deletion_request_id: string;
   readonly account_id: string;
-  /** The key of the caller: its environment, and when it was created. */
+  /** The caller's API key: its environment, and when it was created. */
   readonly app_id: string;
   readonly key_created_at: string;
-  /** Only without a key: a person in the console, or a program with ADMIN_TOKEN. Then `app_id` is the main environment. */
+  /** Only without an API key: a person in the console, or a program. Then `app_id` is the main environment. */
   readonly submitted_by?: 'person' | 'admin_token' | 'program_key';
   readonly submitted_at: string;
-  /** The caller's own name for it. */
+  /** The caller's own name for the request. */
   readonly reference?: string;
   /** Its rows are erased at once, whatever that costs. */
   readonly erase?: 'now';
   /** How many distinct users were named. */
   readonly targets: number;
-  /** What their list weighs. */
+  /** The weight of their list (`weightOfList`). */
   readonly weight: number;
   /** For each shard the highest segment number given before the submission was answered. */
   readonly fences: Readonly<Record<string, string>>;
   readonly status: 'pending' | 'complete';
-  /** Counts the writes of its progress, so that a worker writes nothing after another one has overtaken it. */
+  /** Counts the writes of its progress, so that a worker writes nothing after another one has taken over. */
   readonly revision?: number;
   /** What a pending request is doing or waiting for. */
   readonly state: DeletionState;
-  /** ClickHouse has the targets, so they outlive an emptied Redis. */
+  /** ClickHouse has the targets, so they survive a loss of Redis. */
   readonly targets_kept?: true;
-  /** The users are resolved and kept, and will not be resolved again. */
+  /** The users are resolved and stored, and will not be resolved again. */
   readonly resolved: boolean;
   /** Rows found before any was deleted, by environment and table; undefined until they are counted. */
   readonly found?: readonly FoundRows[];
   /** How many of the named users had rows; known with `found`. */
   readonly users_found?: number;
-  /** Until then the counts of each named user are kept; known with `found`. */
+  /** Until when the counts of each named user are kept; known with `found`. */
   readonly evidence_until?: string;
-  /** Since when no query shows any of them. */
+  /** Since when no query shows any of the rows. */
   readonly hidden_at?: string | undefined;
-  /** How many of those rows are left while it runs, by environment and table. */
+  /** How many of the found rows are left while a round runs, by environment and table. */
   readonly left?: readonly FoundRows[];
   /** Every issued mutation, with the mark in its text, and its id once that is known. */
   readonly mutations: readonly {
@@ -57,16 +57,16 @@ export type DeletionRequest = {
     readonly mark: string;
     readonly mutation_id?: string;
   }[];
-  /** When every place was counted and held nothing. */
+  /** When every table was counted and had no rows left. */
   readonly verified_at?: string;
   /** The tables that were counted then. */
   readonly verified_tables?: readonly string[];
   readonly completed_at?: string;
-  /** When the last backup ends that was there then: it may still have the users. */
+  /** Until when the last backup is kept that existed then: it may still have the users. */
   readonly backups_end_at?: string;
-  /** Only if its account wanted to be called when it was complete. */
+  /** Only if its account had a callback when the request was completed. */
   readonly callback?: CallbackProgress;
-  /** When an administrator ended it without it being carried out. */
+  /** When an administrator ended the request without carrying it out. */
   readonly ended_at?: string;
 };
 
@@ -77,8 +77,7 @@ export function pendingMember(request: DeletionRequest): string {
 }
 
 /**
- * A request by its id. Throws StateNotLoaded when Redis was emptied: then it knows no request, and an unknown id means
- * nothing.
+ * A request by its id. Throws StateNotLoaded when Redis was emptied: then it has no requests, and a missing one means nothing.
  */
 export async function readDeletion(redis: Redis, requestId: string): Promise<DeletionRequest | undefined> {
   const [text] = await readLoaded(redis, (transaction) =>
@@ -97,15 +96,15 @@ export async function readDeletions(redis: Redis, ids: readonly string[]): Promi
   return requests;
 }
 
-/** Others wait for no more than so many: about a megabyte. */
+/** Other callers of Redis wait for no more than this many: about a megabyte. */
 const requestsPerRead = 1_000;
 
 export type PendingMember = { readonly accountId: string; readonly requestId: string };
 
 /**
- * The requests that are pending at the call and still when they are read, the oldest first. Read with the epoch: an emptied Redis
- * has none either, and a caller that trusted it would drop the targets of all requests. Throws StateNotLoaded when the epoch is
- * another one than `epoch`, which only observers leave out. Hidden requests have a list of their own.
+ * The requests that are pending at the call and still when they are read, the oldest first. Read with the epoch: an emptied Redis has
+ * none, and a caller that trusted it would drop the targets of all requests. Throws StateNotLoaded when the epoch is not `epoch`, which
+ * only observers leave out. Hidden requests are in another list.
  */
 export async function readPendingMembers(
   redis: Redis,
@@ -113,7 +112,7 @@ export async function readPendingMembers(
   list: string = registryKeys.pendingDeletions,
 ): Promise<PendingMember[]> {
   const members = new Set<string>();
-  // From the newest to the oldest: a restore in between gives lower places, and so hides none.
+  // From the newest to the oldest: a load in between gives requests lower scores, so none is missed.
   for (let below = '+inf'; ; ) {
     const replies = await redis
       .multi()
@@ -128,7 +127,7 @@ export async function readPendingMembers(
   }
 }
 
-/** The hidden ones too, some perhaps twice: none is missed that goes from one list to the other meanwhile. */
+/** Pending and hidden requests, some perhaps twice, so that none is missed that moves from one list to the other meanwhile. */
 export async function readUnfinishedMembers(redis: Redis, epoch: string): Promise<PendingMember[]> {
   const { hiddenDeletions, pendingDeletions } = registryKeys;
   const members: PendingMember[] = [];
@@ -137,7 +136,7 @@ export async function readUnfinishedMembers(redis: Redis, epoch: string): Promis
   return members;
 }
 
-/** Redis reads so many in less than a millisecond. */
+/** Redis reads this many in less than a millisecond. */
 const membersPerRead = 1_000;
 
 function memberOfText(text: string): PendingMember {
@@ -145,7 +144,7 @@ function memberOfText(text: string): PendingMember {
   return { accountId: text.slice(0, gap), requestId: text.slice(gap + 1) };
 }
 
-/** The ids of an account's pending requests that are not hidden, in no order. Throws StateNotLoaded when the epoch is another one. */
+/** The ids of an account's pending requests that are not hidden, in no order. Throws StateNotLoaded when the epoch differs. */
 export async function readPendingIds(redis: Redis, epoch: string, accountId: string): Promise<string[]> {
   const replies = await redis
     .multi()
@@ -157,7 +156,7 @@ export async function readPendingIds(redis: Redis, epoch: string, accountId: str
   return (members as string[]).map((member) => memberOfText(member).requestId);
 }
 
-/** The pending requests, the oldest first, for observers. Nothing is decided by it. */
+/** The pending requests, the oldest first, for observers. They must not decide anything. */
 export async function observePending(redis: Redis): Promise<DeletionRequest[]> {
   const members = await readPendingMembers(redis);
   return readDeletions(
@@ -166,7 +165,7 @@ export async function observePending(redis: Redis): Promise<DeletionRequest[]> {
   );
 }
 
-/** How many requests are hidden, and since when the one has waited that was submitted first, for observers. */
+/** How many requests are hidden, and when the oldest was submitted, for observers. */
 export async function observeHidden(redis: Redis): Promise<{ count: number; oldestAt: string | undefined }> {
   const [count, [oldest]] = await Promise.all([
     redis.zcard(registryKeys.hiddenDeletions),
@@ -181,7 +180,7 @@ export async function readLostMembers(redis: Redis): Promise<PendingMember[]> {
   return (await redis.zrange(registryKeys.lostDeletions, '0', '-1')).map(memberOfText);
 }
 
-/** The text of a pending request's list of users; empty if Redis does not have it, or no longer. */
+/** The text of a pending request's list of users; empty if Redis does not have it. */
 export async function readDeletionTargets(redis: Redis, requestId: string): Promise<string> {
   return (await redis.get(registryKeys.deletionTargets(requestId))) ?? '';
 }
@@ -210,7 +209,7 @@ export async function updateDeletion(
   return changed as DeletionRequest;
 }
 
-/** The same for many, in pieces: of the piece in which another process has changed a request nothing is written, nor of later ones. */
+/** Writes progress of many, in pieces. Nothing is written of a piece in which another process has changed a request, nor of later ones. */
 export async function updateDeletions(
   redis: Redis,
   all: readonly (readonly [request: DeletionRequest, changes: Partial<DeletionRequest>])[],
@@ -244,7 +243,7 @@ export async function updateDeletions(
   return changed.map(({ next }) => next);
 }
 
-/** Marks a request complete and forgets its targets. ClickHouse must know already that it is complete. */
+/** Marks a request complete and removes its targets. ClickHouse must already have it as complete. */
 export async function completeDeletion(redis: Redis, request: DeletionRequest): Promise<void> {
   await runScript(
     redis,
@@ -267,7 +266,7 @@ export async function completeDeletion(redis: Redis, request: DeletionRequest): 
   );
 }
 
-/** Notes that the targets of a request are lost, so it is no longer pending. `seen`: what Redis has of them. */
+/** Records that the targets of a request are lost, so that it is no longer pending. `seen`: what Redis has of them. */
 export async function markTargetsLost(redis: Redis, request: DeletionRequest, seen: string): Promise<void> {
   const lost: DeletionRequest = { ...request, state: 'targets_lost' };
   await runScript(

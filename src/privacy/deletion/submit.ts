@@ -1,6 +1,6 @@
-// Submitting a deletion: first the fence, then the request is stored durably, then it may be answered. Every record
-// acknowledged before the submission is at or below the fence, and every record acknowledged after the answer is above
-// it. No clocks are compared.
+// Submitting a deletion: the fence is taken, then the request is stored durably, then it may be answered. Every record that was
+// acknowledged before the submission is at or below the fence, and every record that is acknowledged after the answer is above it. No
+// clocks are compared.
 
 import { randomUUID } from 'node:crypto';
 import { erasesNow } from '../../accounts/accounts.js';
@@ -21,15 +21,15 @@ export type SubmitOptions = {
   readonly redis: Redis;
   readonly epoch: string;
   readonly shards: number;
-  /** Of the deployment, for keyed hashes. */
+  /** The deployment's secret, for keyed hashes. */
   readonly secret: string;
   readonly crash: CrashPoint;
 };
 
 /**
- * `stored`: it is in Redis's append-only file. `known`: the account has submitted the same users by the same reference
- * before. `reference_taken`: other users. `too_many`: the account has too many pending requests. `too_heavy`: too many users, or
- * too long names, are in them. `full`: in those of all accounts. `erased_lately`: it has asked for rows to be erased at once.
+ * `stored`: it is in Redis's append-only file. `known`: the account has submitted the same users with the same reference before.
+ * `reference_taken`: it has submitted other users with it. `too_many`: the account has too many pending requests. `too_heavy`: they have
+ * too many users or too long names. `full`: those of all accounts do. `erased_lately`: it has recently had rows erased at once.
  */
 export type Submitted =
   | { readonly how: 'stored' | 'known'; readonly requestId: string }
@@ -101,7 +101,7 @@ export async function submitDeletion(
     );
   let stored = await store(wants ? { erase: 'now' } : {});
   if (stored === 1 && wants) deletionsErasedNow.inc();
-  // An account that always wants it is not refused for it.
+  // An account whose setting asks for it, not this submission, is not refused: its rows are erased later.
   if (howRefused.get(Number(stored)) === 'erased_lately' && !eraseNow) stored = await store({});
   crash('deletion_stored');
   if (stored === -2) throw new StateNotLoaded();

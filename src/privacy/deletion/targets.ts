@@ -1,4 +1,4 @@
-// What a submission asks for: the users to delete, checked and without repeats, and the caller's reference.
+// Reads a submission: the users to delete, checked and without repeats, and the caller's reference.
 
 import { userIdOfAnonymousId } from '../../contract/anonymous-id.js';
 import { userWeight } from '../../contract/limits.js';
@@ -17,17 +17,17 @@ import { explain, refuseLoneSurrogates, type Validator } from '../../parsing/exp
 /** `i` followed by an identity, or `u` followed by a user_id in decimal digits. */
 export type Target = `i${string}` | `u${string}`;
 
-/** The users as they were listed. A user who was named before leaves an empty place, so that the others keep theirs. */
+/** The users in the order of the list. A repeated user leaves an empty place, so that the others keep their positions. */
 export type TargetList = readonly (Target | '')[];
 
 export type Submission = {
   readonly list: TargetList;
   readonly reference: string | undefined;
-  /** Only what would be found is asked for. */
+  /** Only asks what would be found. */
   readonly dryRun: boolean;
-  /** The users are suppressed too. */
+  /** Also suppresses the users. */
   readonly suppress: boolean;
-  /** Their rows are to be erased at once. */
+  /** Erases their rows at once. */
   readonly eraseNow: boolean;
 };
 
@@ -37,7 +37,7 @@ const oneOfThem = 'Exactly one of identity, user_id and anonymous_id must be giv
 const validator = Compile(deletionSchema);
 const lookupValidator = Compile(lookupSchema);
 
-/** What a submission's document asks for, or the reason to refuse it. */
+/** The submission in a document, or the reason to refuse it. */
 export function readSubmission(document: Document): Submission | Rejection {
   const targets = readUsers(validator, document);
   if ('code' in targets) return targets;
@@ -60,7 +60,7 @@ export function readLookup(document: Document): Target[] | Rejection {
   return readUsers(lookupValidator, document);
 }
 
-/** The users of a document, in its order and with repeats, or the reason why its schema refuses it. */
+/** The users of a document, in its order and with repeats, or the reason why the schema refuses it. */
 export function readUsers(schema: Validator, document: Document): Target[] | Rejection {
   const reason = explain(schema, document.value);
   if (reason !== undefined) return reason;
@@ -89,12 +89,12 @@ function targetOf(user: User, field: string): Target | Rejection {
   return rejection('invalid_user_id', 'user_id must be an integer from 0 to 2^53 - 1.', `${field}.user_id`);
 }
 
-/** What a list of users, as the text that Redis has, takes of the bounds of its account. */
+/** The weight of a list of users, given as Redis's text, against the limits of its account. */
 export function weightOfList(text: string, users: number): number {
   return Buffer.byteLength(text) + userWeight * users;
 }
 
-/** The different users of a list. */
+/** The distinct users of a list. */
 export function targetsOf(list: TargetList): Target[] {
   return list.filter((target) => target !== '');
 }

@@ -1,6 +1,6 @@
-// Every table of ClickHouse that holds a user, in the order in which deletion empties them: the tables of all kinds of records,
-// and the failed rows. The table from which merged users are resolved comes last; otherwise a crash in between would
-// forget whom a request means.
+// Every table in ClickHouse with users' data, in the order in which a deletion empties them: the tables of all kinds of records, and the
+// failed rows. The table from which merged users are resolved comes last; otherwise a crash in between would lose which users a request
+// means.
 
 import { type StoredTable, storedTable } from '../../clickhouse/tables.js';
 import { type TableName, tables } from '../../contract/records.js';
@@ -15,5 +15,5 @@ export const userTables: readonly UserTable[] = [
   storedTable(resolvedFrom),
 ];
 
-/** Tables with a user column that hold targets, not users' data. They are emptied separately. */
+/** The table of targets. It has a user column but no users' data, and is emptied separately. */
 export const targetTable = 'deletion_targets';

@@ -1,5 +1,4 @@
-// What a caller sees of a request: its status, what it is doing while it is pending, and what was counted once it is
-// complete. No identity.
+// What a caller sees of a request: its status, its state while it is pending, and the counts once it is complete. No identities.
 
 import { deletionStates } from '../../contract/deletion-states.js';
 import type { DeletionRequest } from './request.js';

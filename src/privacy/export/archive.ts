@@ -1,6 +1,6 @@
-// An export as a zip archive, for the person whom it is about: pages to read and, beside each, the same as CSV and as lines of JSON. A page has
-// so few records that a browser shows it at once, and so many are in memory at a time. The list of files ends an archive, so one that broke
-// off opens nowhere.
+// An export as a zip archive for the person whom it is about: pages to read and, beside each, the same as CSV and as lines of JSON. A page
+// has few enough records that a browser shows it at once; only one page's records are in memory. The list of files ends an archive, so an
+// incomplete one cannot be opened.
 
 import { Readable } from 'node:stream';
 import type { Lines } from '../../clickhouse/answers.js';
@@ -13,7 +13,7 @@ import type { Times } from './times.js';
 
 type File = { readonly name: string; readonly pieces: Iterable<Buffer> };
 
-/** How a person reads it. `environments`: their names by app_id. */
+/** How times and environments are shown. `environments`: their names by app_id. */
 export type ReadingOf = { readonly times: Times; readonly environments: ReadonlyMap<string, string> };
 
 /** Yields the archive of all lines of an export, the last one included. Throws what `lines` throws, before the archive has its end. */
@@ -28,9 +28,9 @@ export async function* archiveOf(lines: AsyncIterable<Lines>, reading: ReadingOf
   for await (const bytes of output) yield bytes as Buffer;
 }
 
-/** Settles when the archive's reader has taken nearly all of the file. */
+/** Settles when the archive's reader has received nearly all of the file. */
 function add(zip: ZipFile, { name, pieces }: File): Promise<void> {
-  // The archive keeps what begins its files until its end; it must not keep what is in them.
+  // The archive keeps the callback that starts a file until its end; that must not keep the file's contents.
   let unread: Iterable<Buffer> | undefined = pieces;
   return new Promise((settle, reject) => {
     // The fastest level, as for lines.
@@ -42,7 +42,7 @@ function add(zip: ZipFile, { name, pieces }: File): Promise<void> {
   });
 }
 
-/** A text in pieces; between two of them, which take a few milliseconds to make, the CPU does other work. */
+/** A text in pieces, each made in a few milliseconds, between which the process does other work. */
 function* piecesOf(parts: Iterable<string>): Generator<Buffer> {
   let piece = '';
   for (const part of parts) {
@@ -75,7 +75,7 @@ async function* filesOf(lines: AsyncIterable<Lines>, reading: ReadingOf): AsyncG
   }
 }
 
-/** The lines of one page after another. */
+/** The lines of each page. */
 async function* groupsOf(lines: AsyncIterable<Lines>): AsyncGenerator<{ texts: string[]; isLast: boolean }> {
   let texts: string[] = [];
   let length = 0;

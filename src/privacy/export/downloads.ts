@@ -1,12 +1,11 @@
-// The downloads of one API process: a few at a time, in turns by account. Each is cut off after a while, since ClickHouse keeps
-// the files that it reads, even if a deletion has replaced them; one whose reader is slow is cut off earlier, when an account that
-// downloads nothing waits.
+// The downloads of one API process: a few at a time, and accounts take turns. Each has a time limit, since ClickHouse keeps the files that
+// it reads even after a deletion has replaced them. A download with a slow reader is ended earlier if an account without downloads waits.
 
 import { userExports } from '../../contract/limits.js';
 import { createPlaces } from '../../places.js';
 
 export type Downloads = {
-  /** Begins a download once there is a place; undefined when there was none in time. Its `signal` is aborted when it may not go on. */
+  /** Starts a download once a place is free; undefined if there was none in time. Its `signal` is aborted when it must end. */
   begin(accountId: string): Promise<Download | undefined>;
   /** Ends all of them. */
   close(): void;
@@ -15,7 +14,7 @@ export type Downloads = {
 export type Download = {
   readonly signal: AbortSignal;
   readonly abort: () => void;
-  /** Settles as `write` does, which hands so many bytes to the reader; how long that takes says how slow the reader is. */
+  /** Settles as `write` does, which passes this many bytes to the reader. Measures how slow the reader is. */
   readonly deliver: (bytes: number, write: () => Promise<boolean>) => Promise<boolean>;
   readonly end: () => void;
 };
@@ -33,7 +32,7 @@ export function createDownloads(
       let bytesTaken = 0;
       let waitedMs = 0;
       let waitingSinceMs: number | undefined;
-      /** By the time that the reader needs, not by what ClickHouse takes to find the records. */
+      /** Judged by the time that the reader takes, not by the time in which ClickHouse finds the records. */
       const isSlow = () => {
         const ms = waitedMs + (waitingSinceMs === undefined ? 0 : performance.now() - waitingSinceMs);
         return ms >= slowAfterMs && bytesTaken < (userExports.slowBytesPerSecondMax * ms) / 1000;

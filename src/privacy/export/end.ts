@@ -1,5 +1,5 @@
-// Ends the exports that a deletion overtakes: exports that were requested before it and name one of its users. Their requests hold
-// that user's name, and the records are gone. An export that is requested later waits for the deletion instead.
+// Ends the exports that a deletion affects: those that were requested before it and name one of its users. Their requests contain that
+// user's name, and the records are gone. An export that is requested later waits for the deletion instead.
 
 import { hash } from 'node:crypto';
 import { streamRows } from '../../clickhouse/answers.js';
@@ -16,9 +16,8 @@ import { exportIdsOf, readExports } from './request.js';
 import { endReadingEverywhere, exportPrefix } from './tables.js';
 
 /**
- * Ends the exports that these deletions overtake, with their downloads. To be called while ClickHouse has the users of the
- * deletions, resolved ones included. May be repeated. A round of thousands of deletions waits for it, so it asks ClickHouse once for
- * many of them.
+ * Ends the exports that these deletions affect, with their downloads. Call it while ClickHouse has the users of the deletions, including
+ * resolved ones. May be repeated. A round of thousands of deletions waits for it, so one query covers many of them.
  */
 export async function endExportsOf(
   redis: Redis,
@@ -41,7 +40,7 @@ export async function endExportsOf(
   await endNaming(redis, clickhouse, named);
 }
 
-/** Whom exports name, as hashes, since names may be long, and which of the deletions come before each. */
+/** The users that exports name, as hashes, since names may be long, and which of the deletions come before each export. */
 type Named = {
   /** By account and user. */
   readonly exportsOf: Map<string, string[]>;
@@ -83,7 +82,7 @@ function hashOf(accountId: string, target: string): string {
   return hash('sha256', `${accountId} ${target}`, 'hex').slice(0, 32);
 }
 
-/** Ends the exports that name users whom deletions reach that do not come before them. */
+/** Ends the exports that name users of deletions that were submitted after them. */
 async function endNaming(redis: Redis, clickhouse: ClickHouseClient, named: Named): Promise<void> {
   if (named.exportsOf.size === 0) return;
   const found = new Set<string>();
@@ -109,7 +108,7 @@ async function endExport(redis: Redis, accountId: string, id: string): Promise<v
   );
 }
 
-/** The exports before one of the deletions that name a user whom it reaches, in any environment. */
+/** The exports that were requested before one of the deletions and name one of its users, in any environment. */
 async function* findNaming(
   clickhouse: ClickHouseClient,
   requestIds: readonly string[],

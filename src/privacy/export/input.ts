@@ -8,7 +8,7 @@ import { readUsers, type Target } from '../deletion/targets.js';
 
 const validator = Compile(exportSchema);
 
-/** The different users of a request's document, or the reason to refuse it. */
+/** The distinct users of a request's document, or the reason to refuse it. */
 export function readExportTargets(document: Document): readonly Target[] | Rejection {
   const targets = readUsers(validator, document);
   return 'code' in targets ? targets : [...new Set(targets)];

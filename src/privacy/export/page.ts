@@ -1,5 +1,5 @@
-// A page of an export for the person whom it is about: HTML that needs nothing from elsewhere and runs nothing. It shows every field of
-// every line, so a kind or a field that is new is shown too, under its own name.
+// A page of an export for the person whom it is about: HTML without external resources or scripts. It shows every field of every line, so
+// new kinds and fields are shown too, under their own names.
 
 import type { Times } from './times.js';
 
@@ -59,7 +59,7 @@ dt { overflow-wrap: anywhere } dd { margin: 0; overflow-wrap: anywhere; white-sp
 @media (max-width: 40rem) { thead { display: none } tr, td { display: block } td { border: 0; padding: .1rem 0 } tr { border-bottom: 1px solid #d5d9de } }
 `;
 
-/** The page of some lines, part by part: by environment, in it by kind, and within a kind by time. */
+/** Yields the page of some lines in parts: by environment, then by kind, then by time. */
 export function* pageOf(lines: readonly ExportedLine[], options: PageOptions): Generator<string> {
   const { at, number, links, times, environments } = options;
   const end = lines.find(({ kind }) => kind === 'end');
@@ -96,7 +96,7 @@ ${nav}`;
   yield `${nav}</main>\n</body>\n</html>\n`;
 }
 
-/** By what they have in common, in the order of the first of each. */
+/** Groups of lines with the same `by`, in the order of their first lines. */
 function grouped(
   lines: readonly ExportedLine[],
   by: (line: ExportedLine) => string,
@@ -164,14 +164,14 @@ function parsed(text: string): unknown {
   }
 }
 
-/** Of records without an idempotency key. */
+/** The event_id of records without an idempotency key. */
 const noNumber = '00000000-0000-0000-0000-000000000000';
 
 function listOf(fields: Readonly<Record<string, unknown>>, isOurs: boolean, times: Times): string {
   const items = Object.entries(fields).flatMap(([name, value]) => {
-    // Where nothing is. What the sender named and left empty is shown as empty.
+    // Our own fields are left out when empty. Fields that the sender named are shown even then.
     if (isOurs && (value === null || value === undefined || value === '' || value === noNumber)) return [];
-    // What the sender named keeps its name.
+    // Fields that the sender named keep their names.
     const label = `<dt><bdi>${escaped((isOurs && labels[name]) || name)}</bdi></dt>`;
     if (typeof value === 'object' && !Array.isArray(value)) {
       const inner = value as Readonly<Record<string, unknown>>;

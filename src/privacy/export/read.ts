@@ -1,6 +1,6 @@
-// Reads an export: every record that a deletion at the moment of its request would take, from every table that a deletion
-// empties. The code of deletions finds them: users are resolved as in a round that has this request alone, and the rows are
-// the ones that its mutations would delete. The names of users are in tables in ClickHouse's memory, never in a statement.
+// Reads an export: every record that a deletion at the time of its request would delete, from every table that a deletion empties. The code
+// of deletions finds them: users are resolved as in a round with only this request, and the rows are those that its mutations would
+// delete. The names of users are in tables in ClickHouse's memory, never in a statement.
 
 import { randomBytes } from 'node:crypto';
 import { type Lines, streamLines } from '../../clickhouse/answers.js';
@@ -36,16 +36,15 @@ export type ReadOptions = {
   readonly clickhouse: ClickHouseClient;
 };
 
-/** The export ended after the download had begun and before its first query. */
+/** The export was ended between the start of the download and its first query. */
 export class ExportEnded extends Fault {
   readonly outcome = 'not_found';
   override readonly toCallers = outcomes.not_found.meaning;
 }
 
 /**
- * Yields the lines of an export: users who were merged, then every record. Throws when anything of it could not be read, and
- * ExportEnded. When it has ended, or `signal` is aborted, nothing of it is left in ClickHouse; if ClickHouse fails just then, as
- * soon as it answers again.
+ * Yields the lines of an export: merged users, then every record. Throws if any part of it could not be read, or ExportEnded. When it has
+ * ended, or `signal` is aborted, its tables are dropped in ClickHouse; if ClickHouse fails just then, as soon as it answers again.
  */
 export async function* readUsersRecords(
   { redis, clickhouse }: ReadOptions,
@@ -75,7 +74,7 @@ export async function* readUsersRecords(
     }
     // A deletion that ends the export drops its tables after it has removed the request.
     if ((await readExport(redis, request.user_export_id)) === undefined) throw new ExportEnded();
-    // Of all servers first the users, then each kind of record.
+    // First the users of all servers, then each kind of record.
     const kindCount = statements('', '').length;
     for (let kind = 0; kind < kindCount; kind++) {
       for (const { client, tables, reached } of parts) {
@@ -83,12 +82,12 @@ export async function* readUsersRecords(
         for await (const lines of readLines(client, query, `${names}_${kind}`, signal)) {
           yield { ...lines, records: hasRecords ? lines.count : 0 };
         }
-        // A restart of ClickHouse empties the tables. Then nothing would be found.
+        // A restart of ClickHouse empties the tables, and then no rows would be found.
         await assertIntact(client, tables);
       }
     }
     await refreshShardTable(redis, servers);
-    // Rows that left a server while it was read may be missing.
+    // Rows that were moved while their server was read may be missing.
     if (JSON.stringify(servers.table()) !== JSON.stringify(table))
       throw new Error('rows were moved to another ClickHouse server meanwhile');
   } finally {
@@ -97,14 +96,14 @@ export async function* readUsersRecords(
   }
 }
 
-/** What one server has of an export. */
+/** The part of an export on one server. */
 type Part = { readonly client: ClickHouseClient; readonly tables: RoundTables; readonly reached: string };
 
 function highestOf(fences: readonly string[]): string {
   return fences.reduce((highest, fence) => (BigInt(fence) > BigInt(highest) ? fence : highest), '0');
 }
 
-/** Makes the tables and finds the merged users of the named ones. */
+/** Creates the tables and resolves the named users to merged ones. */
 async function createTables(
   clickhouse: ClickHouseClient,
   names: string,
@@ -145,7 +144,7 @@ function readLines(
     abort_signal: signal,
     clickhouse_settings: {
       date_time_output_format: 'iso',
-      // The reader decides how long it takes, within the limits of a download.
+      // The reader determines how long it takes, within the limits of a download.
       max_execution_time: 0,
       http_send_timeout: String(waits.clickhouseMsMax / 1_000) as never,
     },
@@ -155,13 +154,13 @@ function readLines(
 type Statement = { readonly query: string; readonly hasRecords: boolean };
 
 /**
- * The statements of an export, with the predicate of a deletion's mutations. `users`: the users that were found. A row may be
- * reached by its identity although its user_id is merged with another one, so the rows do not say who is merged with whom.
+ * The statements of an export, with the predicate of a deletion's mutations. `users`: the table of the found users. A row may match by its
+ * identity although its user_id is merged with another identity, so the rows do not show which users are merged.
  */
 function statements(reached: string, users: string): readonly Statement[] {
   const merged = `SELECT 'user' AS kind, app_id, merged_identity AS identity, arrayMap(id -> toString(id), arraySort(groupUniqArray(assumeNotNull(user_id)))) AS user_ids
     FROM ${users} WHERE app_id != '' AND user_id IS NOT NULL GROUP BY app_id, merged_identity`;
-  // What says most about a user comes first, however many events follow.
+  // The tables that say most about a user come first, however many events follow.
   const ofTables = recordTables.toReversed().map((table) => {
     const described: Readonly<Record<string, ColumnType>> = recordColumns[table];
     const columns = [...Object.keys(described), 'received_at'];
@@ -178,7 +177,7 @@ function statements(reached: string, users: string): readonly Statement[] {
   ];
 }
 
-/** The names of the values in the text of a failed row, by the version of its table. */
+/** The column names of the values in a failed row's text, by the version of its table. */
 function columnsByVersion(): string {
   const versions = recordTables.flatMap((table) => {
     const count = 1 + (earlierColumns[table]?.length ?? 0);

@@ -1,6 +1,6 @@
-// Requests for exports, in Redis only and for a day. A request names users, so a deletion of one of them ends it (end.ts). It
-// is complete when ClickHouse has every record acknowledged before it and no deletion before it is pending. Nothing is written
-// when that happens: the next request about it finds out.
+// Requests for exports, in Redis only and for a day. A request names users, so a deletion of one of them ends it (end.ts). It is complete
+// when ClickHouse has every record acknowledged before it and no earlier deletion is pending. Nothing is written then: each status
+// request checks it.
 
 import { StateNotLoaded } from '../../contract/errors.js';
 import { userExports } from '../../contract/limits.js';
@@ -17,12 +17,12 @@ export type ExportRequest = {
   readonly user_export_id: string;
   readonly account_id: string;
   readonly targets: readonly Target[];
-  /** By shard, from 0: the highest segment number given before the request was answered. */
+  /** By shard: the highest segment number in use before the request was answered. */
   readonly fences: readonly string[];
 };
 
 export type StoredExport = ExportRequest & {
-  /** The account's deletions that were pending when it was stored: what they take is not exported. */
+  /** The account's deletions that were pending when it was stored: what they delete is not exported. */
   readonly earlierDeletions: readonly string[];
 };
 
@@ -71,7 +71,7 @@ export async function* readExports(redis: Redis, ids: readonly string[]): AsyncG
   }
 }
 
-/** Whether everything that the export is to have can be read. It stays so. */
+/** Whether all records of the export can be read. Once true, it stays true. */
 export async function isComplete(redis: Redis, epoch: string, request: StoredExport): Promise<boolean> {
   const { account_id: accountId, earlierDeletions, fences } = request;
   if (earlierDeletions.length > 0) {
@@ -84,7 +84,7 @@ export async function isComplete(redis: Redis, epoch: string, request: StoredExp
   const isStored = await readStored({ redis, epoch, shards: fences.length });
   const waiting = [...fences.keys()].filter((shard) => !isStored(shard, fences[shard]));
   if (waiting.length === 0) return true;
-  // The registry is read as a whole, so only now: what happens to shards of others does not hold up the export.
+  // Shards of other accounts must not hold up the export. This reads the whole registry, so it comes last.
   const { environments } = await readLoadedRegistry(redis);
   return [...environments.values()].every(
     ({ account_id, app_id }) => account_id !== accountId || !waiting.includes(shardOf(app_id, fences.length)),

@@ -1,4 +1,4 @@
-// The lines of a page as CSV, for spreadsheets: a row for each, and a column for each property, as far as a sheet has room for them.
+// The lines of a page as CSV, for spreadsheets: one row per line, and one column per property as long as a sheet has room for them.
 
 import { userExports } from '../../contract/limits.js';
 import { csvOf } from '../../parsing/csv/write.js';
@@ -8,7 +8,7 @@ import type { Times } from './times.js';
 const plain = ['time', 'event', 'identity', 'user_id'];
 const rest = 'other properties';
 
-/** The mark by which spreadsheets know the encoding. */
+/** The byte order mark, by which spreadsheets recognise the encoding. */
 const mark = '\uFEFF';
 
 export function* sheetOf(
@@ -36,7 +36,7 @@ export function* sheetOf(
         const text = textOf((others as Readonly<Record<string, unknown>>)[name]);
         return name === 'time' || name.endsWith('_at') ? times.shown(text) : text;
       }),
-      // What the sender named stays as it was sent.
+      // Properties that the sender named stay as sent.
       ...[...properties].map((name) => textOf(Object.hasOwn(all, name) ? all[name] : undefined)),
       left.length === 0 ? '' : JSON.stringify(Object.fromEntries(left)),
     ];

@@ -1,5 +1,5 @@
-// Requesting an export. First comes the fence, as for a deletion, then the request is stored, then it may be answered. Every
-// record acknowledged before is at or below the fence, and every record accepted after the answer is above it.
+// Requesting an export. As for a deletion, the fence is taken, then the request is stored, then it may be answered. Every record that was
+// acknowledged before is at or below the fence, and every record that is accepted after the answer is above it.
 
 import { randomUUID } from 'node:crypto';
 import { StateNotLoaded } from '../../contract/errors.js';
@@ -11,8 +11,8 @@ import { type Target, weightOfList } from '../deletion/targets.js';
 import type { ExportRequest } from './request.js';
 
 /**
- * Stores a request. Settles with it, or with `too_many` when the account has as many exports, or exports of as many users, as it may, and
- * with `full` when all accounts together have. Throws StateNotLoaded while Redis does not belong to the deployment.
+ * Stores a request. Settles with it, or with `too_many` when the account has too many exports or users in them, or with `full` when all
+ * accounts together do. Throws StateNotLoaded while Redis does not belong to the deployment.
  */
 export async function submitExport(
   fenced: Fenced,

@@ -1,5 +1,5 @@
-// What a download uses in ClickHouse while it runs: tables in memory that name users, as in a round of deletions, and its
-// queries. Both carry the export's id, so any process that ends the export finds them, even after the downloading process was killed.
+// What a download uses in ClickHouse while it runs: tables in memory that name users, as in a deletion round, and queries. Both have the
+// export's id in their names, so a process that ends the export finds them, even after the downloading process was killed.
 
 import { setTimeout } from 'node:timers/promises';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -9,14 +9,14 @@ import { reachableServers, serversOf } from '../../clickhouse/servers.js';
 
 const prefix = 'user_export_';
 
-/** Begins the names of the tables, and the ids of the queries, of an export; of all exports without an id. */
+/** The prefix of an export's table names and query ids; without an id that of all exports. */
 export function exportPrefix(exportId = ''): string {
   return `${prefix}${exportId.replaceAll('-', '')}`;
 }
 
 /**
- * Ends the reading of exports on all servers, by the beginnings of their names. A server of several that is away lost its tables,
- * or the upkeep of workers drops them when it is back; a reader notices when its server is cut off.
+ * Ends the reading of exports on all servers, by the prefixes of their names. An unreachable server has lost its tables by its return, or
+ * the workers' upkeep drops them then; a reader notices when its server is disconnected.
  */
 export async function endReadingEverywhere(
   clickhouse: ClickHouseClient,
@@ -31,8 +31,8 @@ export async function endReadingEverywhere(
 }
 
 /**
- * The same at the end of a download. If ClickHouse fails meanwhile, it is repeated in the background; what is left after two
- * minutes is dropped by the upkeep of workers.
+ * Ends the reading of one download. If ClickHouse fails, this is repeated in the background; what is left after two minutes is dropped by
+ * the workers' upkeep.
  */
 export async function endDownload(clickhouse: ClickHouseClient, names: string): Promise<void> {
   const end = () => endReadingEverywhere(clickhouse, [names]);
@@ -53,8 +53,8 @@ function isDone(work: Promise<void>): Promise<boolean> {
 }
 
 /**
- * Drops the tables of exports and ends their queries. A table that is being dropped is found by no later query, but is there
- * until the earlier ones have ended, and a slow reader takes minutes. So they are ended meanwhile, and once more afterwards.
+ * Drops the tables of exports and ends their queries. Later queries cannot use a table that is being dropped, but the drop waits for
+ * earlier ones, and a slow reader takes minutes. So queries are ended meanwhile, and once more afterwards.
  */
 async function endReading(client: ClickHouseClient, names: readonly string[]): Promise<void> {
   const dropped = new AbortController();
@@ -79,7 +79,7 @@ async function endQueries(client: ClickHouseClient, names: readonly string[]): P
   });
 }
 
-/** Drops tables by the beginning of their names that are at least so old. */
+/** Drops tables with these name prefixes that are at least this old. */
 export async function dropExportTables(
   client: ClickHouseClient,
   names: readonly string[],
@@ -87,7 +87,7 @@ export async function dropExportTables(
 ): Promise<void> {
   const found = await listScratch(client, prefix, ageSecondsMin);
   const tables = found.filter((table) => names.some((begin) => table.includes(`.${begin}`)));
-  // A table would wait for a statement that fills it, or from which it is filled.
+  // Dropping a table waits for statements that write or read it.
   await endLong(client, tables);
   for (const name of tables) await dropScratch(client, name);
 }

@@ -2,7 +2,7 @@
 
 export type Times = {
   readonly zone: string;
-  /** `2026-03-01T12:30:00.250Z` as a person writes it: `2026-03-01 13:30:00`. What is no time stays as it is. */
+  /** Shows `2026-03-01T12:30:00.250Z` as `2026-03-01 13:30:00`. Other texts stay as they are. */
   readonly shown: (iso: string) => string;
 };
 

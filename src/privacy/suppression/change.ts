@@ -1,5 +1,5 @@
-// Changes of the suppressions in Redis: first the names, then the version of every shard. From then on no commit of an API
-// process that does not know the change stores anything, so no clock and no message decides when it holds.
+// Changes the suppressions in Redis: first the names, then the version of every shard. From then on a commit of an API process that does
+// not know the change stores nothing, so no clock and no message decides when the change takes effect.
 
 import { NotPossible, StateNotLoaded } from '../../contract/errors.js';
 import { suppressions as bounds } from '../../contract/limits.js';
@@ -15,7 +15,7 @@ export type ChangeOptions = {
   readonly redis: Redis;
   readonly epoch: string;
   readonly shards: number;
-  /** Names that an account may have, if not the bound of all deployments. */
+  /** How many names an account may have, if not the general limit. */
   readonly namesPerAccountMax?: number;
 };
 
@@ -35,7 +35,7 @@ export class TooManyNames extends NotPossible {
 }
 
 /**
- * Settles, with how many pairs are new, when the names are in Redis. To be followed by `publishSuppressionVersion`. Throws TooManyNames or
+ * Settles with the number of new pairs when the names are in Redis. Call `publishSuppressionVersion` afterwards. Throws TooManyNames or
  * StateNotLoaded.
  */
 export async function suppressNames(
@@ -47,8 +47,8 @@ export async function suppressNames(
 }
 
 /**
- * Suppresses anonymous users who were identified as suppressed ones, for everything for whose sake those are. Settles with how
- * many found no room. To be followed by `publishSuppressionVersion`.
+ * Suppresses anonymous users who were identified as suppressed ones, for the same roots as those. Settles with how many found no room.
+ * Call `publishSuppressionVersion` afterwards.
  */
 export async function joinNames(
   options: ChangeOptions,
@@ -58,7 +58,7 @@ export async function joinNames(
   return changeAll(options, accountId, 'join', joined);
 }
 
-/** Removes everything for whose sake the names are suppressed, including other users. To be followed by `publishSuppressionVersion`. */
+/** Frees the names, and other users that are suppressed for the same roots. Call `publishSuppressionVersion` afterwards. */
 export async function freeNames(
   options: ChangeOptions,
   accountId: string,
@@ -66,7 +66,7 @@ export async function freeNames(
 ): Promise<void> {
   for (const some of inPieces(names, suppressionChanges.namesPerReadMax)) {
     const values = await readNames(options.redis, accountId, some);
-    // Most names are not there: each user may be suppressed in any environment.
+    // Most names are not suppressed: each user has one for every environment.
     const there = some.filter((_, index) => values[index] != null);
     for (let first = 0; first < there.length; ) {
       const { done } = await change(options, accountId, 'free', there.slice(first, first + namesPerCall));
@@ -77,8 +77,8 @@ export async function freeNames(
 }
 
 /**
- * Whether the names are suppressed in Redis, each for the sake of its root. To be asked once ClickHouse has the change: Redis
- * may have been emptied before that, and loaded again without it.
+ * Whether the names are suppressed in Redis, each for its root. Call it once ClickHouse has the change: Redis may have been emptied before
+ * that, and loaded again without it.
  */
 export async function areSuppressed(
   { redis }: Pick<ChangeOptions, 'redis'>,
@@ -97,7 +97,7 @@ export async function areSuppressed(
   return true;
 }
 
-/** The same for names that were freed. */
+/** Whether the names are free in Redis. Otherwise like `areSuppressed`. */
 export async function areFree(
   { redis }: Pick<ChangeOptions, 'redis'>,
   accountId: string,
@@ -123,7 +123,7 @@ async function readNames(
 
 const namesPerCall = suppressionChanges.workMax;
 
-/** A script ends when it has done so much work, so it is called until all is done. Settles with the sum of what it says. */
+/** Each call of the script does a limited amount of work, so it is called until all is done. Settles with the sum of its counts. */
 async function changeAll(
   options: ChangeOptions,
   accountId: string,
@@ -178,13 +178,13 @@ async function change(
 
 type Raise = Promise<readonly string[]>;
 
-/** The last raise over each connection, and the next one, if somebody waits for it. */
+/** The last raise over each connection, and the next one if a caller waits for it. */
 const raises = new WeakMap<Redis, { last: Raise | undefined; next: Raise | undefined; beganMs: number }>();
 
 /**
- * Makes the present version of the suppressions binding for every shard. Settles with the fence of each shard: what was stored
- * without knowing that version is at or below it. Throws StateNotLoaded. Each raise costs every API process a refused commit, of all
- * accounts, so calls that come soon after one share the next.
+ * Makes the current version of the suppressions binding for every shard. Settles with the fence of each shard: records that were accepted
+ * without that version are at or below it. Throws StateNotLoaded. Each raise costs every API process a refused commit, for all accounts,
+ * so calls soon after a raise share the next one.
  */
 export function publishSuppressionVersion(options: ChangeOptions): Raise {
   const { redis } = options;

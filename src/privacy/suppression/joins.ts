@@ -1,6 +1,6 @@
-// Anonymous users that commits have joined to suppressed ones (redis/commit-3.lua). Until they are moved from their shard to the list
-// of the suppressions, the shard's commits skip what is sent about them. They are moved once a second, many at a time, and before
-// a change of the suppressions, which so finds them in the list.
+// Anonymous users that commits have joined to suppressed ones (redis/commit-3.lua). Until they are moved from their shard to the list of
+// suppressions, the shard's commits skip records about them. They are moved once a second, many at a time, and before each change of the
+// suppressions, so that the change finds them in the list.
 
 import { shardKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
@@ -9,15 +9,15 @@ import { type ChangeOptions, type Joined, joinNames, publishSuppressionVersion }
 import type { NameText } from './names.js';
 
 /**
- * Moves the users that some shards have joined before the call; who is joined meanwhile may be left to the next one, so that nobody
- * keeps it from ending. Settles, with how many found no room, when every shard knows them from the list. Several processes may do it
- * at once; whoever is cut off leaves them in their shard.
+ * Moves the users that some shards have joined before the call; those that are joined meanwhile may be left for the next call, so that
+ * this one always ends. Settles, with how many found no room, when every shard knows them from the list. Several processes may do it at
+ * once; an interrupted one leaves them in their shard.
  */
 export function moveJoins(options: ChangeOptions, shards: Iterable<number>): Promise<number> {
   return move(options, shards, Number.POSITIVE_INFINITY);
 }
 
-/** The same for some joined users of every shard. */
+/** Moves some joined users of every shard. */
 export function moveSomeJoins(options: ChangeOptions): Promise<number> {
   const shards = Array.from({ length: options.shards }, (_, shard) => shard);
   return move(options, shards, 1);
@@ -39,7 +39,7 @@ async function move(options: ChangeOptions, shards: Iterable<number>, roundsMax:
   return withoutRoom;
 }
 
-/** What a commit notes beside the name of a joined user. */
+/** What a commit records with the name of a joined user. */
 export function joinTo(accountId: string, identity: NameText): string {
   return `${accountId} ${identity}`;
 }
@@ -51,7 +51,7 @@ type Found = {
   readonly identity: NameText;
 };
 
-/** How far the reading of a shard has come, and what was found last. It ends at the cursor 0. */
+/** The progress of reading a shard, and what was found last. It ends at the cursor 0. */
 type Read = { readonly shard: number; readonly cursor: string; readonly found: readonly Found[] };
 
 async function readOn({ redis }: ChangeOptions, { shard, cursor: from }: Read): Promise<Read> {

@@ -1,4 +1,4 @@
-// What administrators and compliance callers may ask: whether a user is suppressed, and how many users of an account are.
+// Queries of administrators and compliance callers: whether a user is suppressed, and how many users of an account are.
 
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
@@ -8,9 +8,8 @@ import { createNameHasher, inEnvironment, type User } from './names.js';
 
 export type SuppressionOfUser = {
   readonly suppressed: boolean;
-  /** The time since when the user is suppressed. */
   readonly since?: string;
-  /** The environments, if not all of the account. */
+  /** The environments in which the user is suppressed, if not in all of the account. */
   readonly app_ids?: readonly string[];
 };
 

@@ -1,5 +1,5 @@
-// The second copy of the suppressions, in ClickHouse: written before a submission is answered, and within a second of an
-// anonymous user who was suppressed by an identification; read when Redis was emptied.
+// The second copy of the suppressions, in ClickHouse: written before a submission is answered, and within a second after an identification
+// suppresses an anonymous user; read after Redis was emptied.
 
 import { readRow, readRows, streamRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -15,8 +15,8 @@ import { suppressionChanges as sizes } from '../../tuning.js';
 export const suppressedNamesTable = 'suppressed_names';
 
 /**
- * Copies the changes that ClickHouse does not have. Several processes may call it at once. Throws StateNotLoaded when Redis
- * does not hold the deployment.
+ * Copies the changes that ClickHouse lacks. Several processes may call it at once. Throws StateNotLoaded when Redis does not hold the
+ * deployment.
  */
 export async function mirrorSuppressions(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
   const { suppressions, suppressionChanges } = registryKeys;
@@ -58,7 +58,7 @@ function rowsOf(change: string): object[] {
   return [...rows(added, 1), ...rows(removed, 0)];
 }
 
-/** Loads the suppressions into an emptied Redis; settles with their version, which is above every one that was known before. */
+/** Loads the suppressions into an emptied Redis; settles with their version, which is higher than any before. */
 export async function restoreSuppressions(clickhouse: ClickHouseClient, loading: Loading): Promise<string> {
   const version = await versionAfter(clickhouse);
   if (version === '0') return version;
@@ -74,14 +74,14 @@ export async function restoreSuppressions(clickhouse: ClickHouseClient, loading:
     for await (const call of inScriptCalls(entries, ([name, value]) => name.length + value.length))
       await loading.write(scripts.loadSuppressions, keys, [accountId, 'more', users, ...call.flat()]);
   }
-  // Last: a process that reads half of the names finds no version, or an older one, and reads again.
+  // Last: a process that reads only some of the names finds no version, or an older one, and reads again.
   await loading.write(scripts.endLoadSuppressions, [registryKeys.suppressions], [version]);
   return version;
 }
 
 /**
- * Makes ClickHouse's copy what Redis has, whatever it lacks: it was set back. What changes meanwhile is copied as usual. Holds some
- * names at a time: an account may have millions. May be repeated.
+ * Brings the copy of a ClickHouse that was set back up to date with Redis. Changes meanwhile are copied as usual. Reads some names at a
+ * time, since an account may have millions. May be repeated.
  */
 export async function copySuppressions(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
   const state = await redis.hgetall(registryKeys.suppressions);
@@ -89,7 +89,7 @@ export async function copySuppressions(redis: Redis, clickhouse: ClickHouseClien
   const here = Object.keys(state).flatMap((field) => (field.startsWith('users:') ? [field.slice(6)] : []));
   const there = (await readAccounts(clickhouse)).map(({ account_id }) => account_id);
   for (const account_id of new Set([...here, ...there])) {
-    // As old as they are; only where ClickHouse has something later, which is wrong, as new as the latest change.
+    // Under their own versions; then, where ClickHouse has a later row, which is wrong, under the version of the latest change.
     await insertRows(clickhouse, account_id, readPairs(redis, account_id));
     await insertRows(clickhouse, account_id, corrections(redis, clickhouse, account_id, version));
   }
@@ -112,7 +112,7 @@ async function* readPairs(redis: Redis, accountId: string): AsyncGenerator<Copie
   } while (cursor !== '0');
 }
 
-/** What ClickHouse says otherwise than Redis, whose pairs it has by now. */
+/** The pairs in which ClickHouse differs from Redis, whose pairs it has by now. */
 async function* corrections(
   redis: Redis,
   clickhouse: ClickHouseClient,

@@ -1,7 +1,6 @@
-// A compact set of hashed names in the memory of an API process: 16 bytes a name in one array with open addressing, three
-// words of hash and the scope. A bitmap in front of it, with three bits of one word for each name, answers for most names that
-// are not in the set, since it fits the processor's cache and the array does not. A million names take 25 MB at most, and the
-// bitmap 1 or 2 MB.
+// A compact set of hashed names in the memory of an API process: 16 bytes per name in one array with open addressing, three words of hash
+// and the scope. A bitmap with three bits in one word for each name rules out most names that are not in the set; it fits into the
+// processor's cache, and the array does not. A million names take 25 MB at most, and the bitmap 1 or 2 MB.
 
 import type { SipHash } from './siphash.js';
 
@@ -10,7 +9,7 @@ export type NameHash = readonly [first: number, second: number, third: number];
 
 export type NameSet = {
   readonly size: () => number;
-  /** Bytes of its arrays. */
+  /** The size of its arrays. */
   readonly bytes: () => number;
   /** Whether the name that was hashed last is in the set under this scope or under 0. */
   has(hashed: SipHash, scope: number): boolean;
@@ -24,7 +23,7 @@ const loadMax = 0.8;
 const growth = 1.25;
 const bitsPerSlot = 5;
 
-/** Makes an empty set with room for so many names. A slot whose words of hash are all 0 is free. */
+/** Makes an empty set with room for this many names. A slot whose words of hash are all 0 is free. */
 export function createNameSet(room = 0): NameSet {
   let slots = 0;
   let table = new Int32Array(0);
@@ -139,7 +138,7 @@ export function createNameSet(room = 0): NameSet {
   return { size: () => size, bytes: () => table.byteLength + bits.byteLength, has, add, remove };
 }
 
-/** The bits of a name in its word. Of other names 4 % have all three in a set of a million; 12 % would have a single one. */
+/** The bits of a name in its word. In a set of a million, 4 % of other names have all three set; with one bit it would be 12 %. */
 function maskOf(second: number): number {
   return (1 << second) | (1 << (second >>> 5)) | (1 << (second >>> 10));
 }

@@ -1,14 +1,14 @@
-// The names under which users are suppressed: keyed hashes of 96 bits, so that Redis and ClickHouse hold no identity and
-// none can be looked for without the deployment's secret. Each account has keys of its own, one for identities and one for
-// user_ids, since the identity "7" and the user_id 7 are two users. With a million suppressed users, another user's name is
-// mistaken for one of theirs with a probability of 1.3e-23.
+// The names under which users are suppressed: keyed hashes of 96 bits, so that Redis and ClickHouse have no identities, and none can be
+// searched for without the deployment's secret. Each account has its own keys, one for identities and one for user_ids, since the identity
+// "7" and the user_id 7 are two users. With a million suppressed users, another user is mistaken for one of them with a probability of
+// 1.3e-23.
 
 import { createHmac } from 'node:crypto';
 import { lengths } from '../../contract/limits.js';
 import type { NameHash } from './name-set.js';
 import { createSipHash, type SipHash } from './siphash.js';
 
-/** A name as text: 16 characters for all environments of the account, or those and `@<app_id>` for one. */
+/** A name as text: 16 characters for all environments of the account, followed by `@<app_id>` for a single one. */
 export type NameText = string;
 
 /** A user as records name it. */
@@ -20,7 +20,7 @@ export type User =
 export type NameHasher = {
   ofIdentity(identity: string): SipHash;
   ofUserId(userId: string): SipHash;
-  /** The same for the bytes of a text. */
+  /** Like `ofIdentity`, for the bytes of a text. */
   ofIdentityBytes(bytes: Uint8Array, start: number, end: number): SipHash;
   ofUserIdBytes(bytes: Uint8Array, start: number, end: number): SipHash;
   textOf(user: User): NameText;
@@ -30,7 +30,7 @@ export function createNameHasher(secret: string, accountId: string): NameHasher 
   const keys = createHmac('sha256', secret).update(`suppressed users of ${accountId}`).digest();
   const identities = createSipHash(keys.subarray(0, 16));
   const userIds = createSipHash(keys.subarray(16, 32));
-  // No text that is asked about has more bytes; the importer's identities are as long as all others.
+  // No identity has more bytes; the importer's have the same limit as all others.
   const bytes = Buffer.alloc(lengths.identityMax * 4);
   const ofText = (sip: SipHash, text: string) => {
     const end = bytes.write(text, 'utf8');
@@ -60,12 +60,12 @@ export function textOfHash(hashed: SipHash): NameText {
   return words.toString('base64url');
 }
 
-/** A name that holds in one environment. */
+/** A name that applies in one environment. */
 export function inEnvironment(name: NameText, appId: string): NameText {
   return `${name}@${appId}`;
 }
 
-/** The parts of a name; without an app_id it holds in all environments. */
+/** The parts of a name; without an app_id it applies in all environments. */
 export function readName(text: NameText): { readonly hash: NameHash; readonly appId: string | undefined } {
   words.write(text, 'base64url');
   const hash: NameHash = [words.readInt32LE(0), words.readInt32LE(4), words.readInt32LE(8)];

@@ -1,13 +1,13 @@
-// SipHash-1-3 with 128 bits, of which the caller takes 96: a keyed hash that costs 0.1 µs for an identity. JavaScript lacks the
-// words of 64 bits of which its state consists, so each of them is a low and a high half of 32 bits.
+// SipHash-1-3 with 128 bits, of which the caller uses 96: a keyed hash that costs 0.1 µs for an identity. JavaScript lacks the 64-bit words
+// of its state, so each is a low and a high half of 32 bits.
 // @see https://github.com/veorq/SipHash
 
-/** Hashes parts of buffers under one key. The words are of the last hash under any key. */
+/** Hashes parts of buffers with one key. `first` to `third` are the words of the last hash with any key. */
 export type SipHash = {
   hash(bytes: Uint8Array, start: number, end: number): void;
   first(): number;
   second(): number;
-  /** The third word takes three more rounds, so it is made only when it is asked for. */
+  /** The third word takes three more rounds, so it is computed only on demand. */
   third(): number;
 };
 
@@ -27,8 +27,8 @@ export function createSipHash(key: Buffer): SipHash {
   let upper = 0;
 
   /**
-   * Mixes the message into the key, one round a word. Returns the low half of the hash's first or second 64 bits, and leaves the
-   * other half in `upper`. All is in local variables, since a round over shared ones takes twice as long.
+   * Mixes the message into the key, one round per word. Returns the low half of the hash's first or second 64 bits, and leaves the other
+   * half in `upper`. Everything is in local variables, since a round with shared ones takes twice as long.
    */
   function mix(word: 1 | 2): number {
     let al = k0l ^ 0x70736575;
@@ -99,7 +99,7 @@ export function createSipHash(key: Buffer): SipHash {
   };
 }
 
-/** What the sum of two halves adds to the higher ones. By bits, since a comparison would be a branch that is often mispredicted. */
+/** The carry of a sum of two halves. Computed from bits, since a comparison would be an often mispredicted branch. */
 function carry(one: number, other: number, sum: number): number {
   return ((one & other) | ((one ^ other) & ~sum)) >>> 31;
 }

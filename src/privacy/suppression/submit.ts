@@ -1,5 +1,5 @@
-// Suppressing users, or freeing them. When it settles it holds for every record that is sent from then on, in every API
-// process, and both Redis and ClickHouse have it. Each step may be repeated: a submission that was cut off is sent again.
+// Suppressing or freeing users. When it settles it applies to every record that is sent from then on, in every API process, and both Redis
+// and ClickHouse have it. Each step may be repeated: an interrupted submission is sent again.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { Fault } from '../../contract/errors.js';
@@ -30,10 +30,7 @@ export type SuppressOptions = ChangeOptions & {
   readonly crash: CrashPoint;
 };
 
-/**
- * What was accepted before is not stored yet, or is moving between ClickHouse servers. So it is unknown with whom the users are
- * merged.
- */
+/** Earlier records are not stored yet, or are moving between ClickHouse servers: so it is unknown with whom the users are merged. */
 export class NotStoredYet extends Fault {
   readonly outcome = 'unknown';
   override readonly toCallers =
@@ -44,7 +41,7 @@ export class NotStoredYet extends Fault {
   }
 }
 
-/** Redis was emptied before the change was copied, and loaded without it; or another submission has undone it meanwhile. */
+/** Redis was emptied before the change was copied, and loaded without it; or another submission has undone it. */
 export class ChangeLost extends Error {
   constructor() {
     super('the change of the suppressions is no longer in Redis');
@@ -52,8 +49,8 @@ export class ChangeLost extends Error {
 }
 
 /**
- * Suppresses users, each with the users that it is merged with. Rejects with TooManyNames, NotStoredYet, ChangeLost or StateNotLoaded; the
- * users themselves may then be suppressed already.
+ * Suppresses users, each with the users that it is merged with. Rejects with TooManyNames, NotStoredYet, ChangeLost or StateNotLoaded;
+ * the named users may then be suppressed already.
  */
 export async function suppressUsers(
   options: SuppressOptions,
@@ -64,19 +61,19 @@ export async function suppressUsers(
   const hasher = createNameHasher(secret, accountId);
   const users = targets.map(userOf);
   const named = users.map((user): Suppressed => [hasher.textOf(user), '-']);
-  // They are suppressed for the sake of whom they were identified as by then.
+  // Before the change, so that it finds the users that were joined until now.
   await moveJoins(options, await shardsOf(options, accountId));
   await suppressNames(options, accountId, named);
   crash('suppressed');
-  /** Passes on the names of whom they are merged with, some at a time. */
+  /** Passes on the names of the merged users, some at a time. */
   const forMerged = async (appIds: readonly string[], take: (some: Suppressed[]) => Promise<void>) => {
     for (const [client, ofServer] of byServer(clickhouse, appIds))
       for await (const some of findMergedNames(client, ofServer, users, hasher)) await take(some);
   };
   let appIds: readonly string[] = [];
-  // Until the identity of a user_id is suppressed too, another user may be identified with it. So this is repeated after that.
+  // Until the identity of a user_id is suppressed too, other users may be identified by it. So this is repeated until none are new.
   for (let isNew = true; isNew; ) {
-    // From here on no identification of the suppressed is stored, so there are none above the fences.
+    // From here on no identifications of suppressed users are accepted, so there are none after the fences.
     const fences = await publishSuppressionVersion(options);
     crash('suppression_raised');
     appIds = await appIdsOf(options, accountId);

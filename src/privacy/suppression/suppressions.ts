@@ -1,5 +1,5 @@
-// The suppressions in the memory of an API process: for each account with suppressed users a set of their names, and the version
-// of the list that was read last. It is read twice a second, and at once when the commit script says that there is a later one.
+// The suppressions in the memory of an API process: for each account with suppressed users a set of their names, and the version of the
+// list that was last read. It is read twice a second, and at once when the commit script says that there is a later version.
 
 import { describeError, type Log } from '../../log.js';
 import type { Redis } from '../../redis/client.js';
@@ -21,7 +21,7 @@ export type SuppressedUsers = {
   hasUserIdBytes(bytes: Uint8Array, start: number, end: number): boolean;
   /** The name under which a commit may join an anonymous user in this environment. */
   nameOfUserId(userId: string): NameText;
-  /** What a commit notes beside that name for a user who is identified as this suppressed identity. */
+  /** What a commit records with that name for a user who is identified as this suppressed identity. */
   joinOf(identity: string): string;
 };
 
@@ -62,7 +62,7 @@ export async function followSuppressions(
     for (;;) {
       const { latest, changesFrom, changes } = await readState(known.epoch);
       if (latest === version) return;
-      // Fewer than before: Redis has lost something.
+      // A lower version than before: Redis has lost changes.
       if (version < changesFrom || latest < version) {
         await readAll(known);
         continue;
@@ -70,7 +70,7 @@ export async function followSuppressions(
       for (const change of changes) {
         apply(change, known.secret);
         version = Number(change.slice(0, change.indexOf(' ')));
-        // Many names may have been suppressed, and requests wait meanwhile.
+        // Many names may have been suppressed: let waiting requests run.
         await new Promise((resolve) => setImmediate(resolve));
       }
       if (changes.length === suppressionChanges.changesPerReadMax) continue;
@@ -79,7 +79,7 @@ export async function followSuppressions(
     }
   }
 
-  /** In one step, so that no change is dropped between the look at how far they reach and their reading. */
+  /** Reads in one step, so that no change is dropped between reading how far the changes go back and reading them. */
   async function readState(wanted: string) {
     const { suppressions: state, suppressionChanges: changes } = registryKeys;
     const [epoch, fields, found] = transactionValues(
@@ -101,8 +101,8 @@ export async function followSuppressions(
   }
 
   /**
-   * Reads all names. What changes meanwhile is among the changes after the version that was read before. If Redis is emptied
-   * meanwhile, names are missing; but it is loaded with a higher version, which it gets after the names.
+   * Reads all names. Changes during the read are among those after the version that was read first. If Redis is emptied meanwhile, names
+   * are missing; but it is loaded with a higher version, which it gets after the names.
    */
   async function readAll({ secret }: Deployment): Promise<void> {
     const state = await redis.hgetall(registryKeys.suppressions);

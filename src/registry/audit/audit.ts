@@ -1,6 +1,6 @@
-// The audit log: who did what to which account, environment, key or deletion request, when and from where. A line is kept
-// before its action begins, so nothing is done without one. Another line says how the action ended. Lines wait in Redis until
-// a worker, or the process that copies the action's change, moves them to ClickHouse (mirror.ts). They name no user.
+// The audit log: who did what to which account, environment, key or deletion request, when and from where. A line is written before its
+// action begins, so nothing is done without one. A second line says how the action ended. Lines wait in Redis until a worker, or the
+// process that copies the action's change, moves them to ClickHouse (mirror.ts). They name no users.
 
 import { randomUUID } from 'node:crypto';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -21,10 +21,10 @@ export type Action = Subjects & {
   readonly details: Readonly<Record<string, unknown>>;
 };
 
-/** What is known only at the end. */
+/** What is only known at the end of an action. */
 export type Ending = Subjects & { readonly outcome: AuditOutcome; readonly details?: Action['details'] };
 
-/** More lines wait for ClickHouse than may: nothing was done. */
+/** Too many lines are waiting for ClickHouse: nothing was done. */
 export class AuditLogFull extends Unavailable {
   override readonly toCallers = 'Nothing was stored: the audit log is full.';
 
@@ -40,10 +40,10 @@ export type AuditOptions = {
 };
 
 /**
- * Runs `work` with a line in the audit log before and after it; settles as `work` does. `endingOf` makes the last line from its
- * result, `outcomeOfError` from its rejection. Rejects with AuditLogFull or StateNotLoaded before `work` begins if no line can be
- * kept. An action that `loadsState` may begin while Redis is empty; its line goes to ClickHouse at once. Of an action that
- * `isKeptByLine`, the last line is what it does: it rejects if that cannot be kept.
+ * Runs `work` with a line in the audit log before and after it; settles as `work` does. The last line follows from `endingOf` its result
+ * or `outcomeOfError`. Rejects with AuditLogFull or StateNotLoaded before `work` begins if the first line cannot be written.
+ * `loadsState`: the action may begin while Redis is empty; its line goes to ClickHouse at once. `isKeptByLine`: the last line itself is
+ * the effect of the action, so this rejects if it cannot be written.
  */
 export async function audited<Result>(
   { redis, clickhouse, log }: AuditOptions,
@@ -62,7 +62,7 @@ export async function audited<Result>(
   if (kept === 'full') throw new AuditLogFull();
   if (kept === 'not_loaded') {
     if (judge.loadsState !== true) throw new StateNotLoaded();
-    // ClickHouse may have lost its tables too; then the line that says how it ended is the only one.
+    // ClickHouse may have lost its tables too; then the last line is the only one.
     await insertLines(clickhouse, [begun]).catch((error: unknown) =>
       log.warn(
         { action: action.action, error: describeError(error) },
@@ -78,7 +78,7 @@ export async function audited<Result>(
       if ((await kept) === 'not_loaded') throw new StateNotLoaded();
       return;
     }
-    // The first line is kept. To lose the result, such as a key that is shown once, would be worse than to lose the second line.
+    // The first line exists. Losing the result, such as a key that is shown only once, would be worse than losing the second line.
     await kept.catch((error: unknown) =>
       log.warn(
         { action: action.action, error: describeError(error) },
