@@ -17,6 +17,7 @@ import { findExportFaults } from './exports.js';
 import { createFates } from './fates.js';
 import type { Emptied } from './fault.js';
 import { findExceeded } from './limit-windows.js';
+import type { Sight } from './rows.js';
 import { findStatusFaults } from './statuses.js';
 import { isAbout, mergedMark, type SuppressedUser } from './suppressed-users.js';
 
@@ -40,6 +41,8 @@ export type Evidence = {
   readonly suppressed?: readonly SuppressedUser[];
   /** The calls that tell of complete deletions, and the secret that signs them. */
   readonly callbacks?: { readonly calls: readonly Call[]; readonly secret: string };
+  /** What was seen on the way; nothing by default. */
+  readonly sights?: readonly Sight[];
   readonly emptied: readonly Emptied[];
   /** What ClickHouse lost when it was set back; nothing by default. */
   readonly setBack?: readonly Loss[];
@@ -83,13 +86,10 @@ export function findBroken(evidence: Evidence): Broken[] {
     const isShut = ({ properties }: StoredEvent) => shut.has(properties.marker ?? '');
     const rows = stored.filter((row) => !isShut(row));
     const reached = account.appIds.includes(appId) ? submissions : [];
-    const fateOf = createFates(
-      history,
-      reached.map(asFarAsItGot),
-      lost,
-      emptied.length > 0,
-      evidence.indexLostMs,
-    );
+    const fatesBy = (some: readonly Submission[]) =>
+      createFates(history, some, lost, emptied.length > 0, evidence.indexLostMs);
+    const fateOf = fatesBy(reached.map(asFarAsItGot));
+    const seen = (evidence.sights ?? []).filter((sight) => sight.appId === appId);
     return [
       ...findViolations(history, rows, {
         emptiedMs,
@@ -101,6 +101,13 @@ export function findBroken(evidence: Evidence): Broken[] {
         what: marker,
         detail,
       })),
+      ...seen.flatMap(({ kind, rows, requestIds }) => {
+        const isGone = ({ requestId }: Submission) => requestIds.has(requestId);
+        const gone = reached.map((each) => (isGone(each) ? each : { ...each, outcome: 'perhaps' as const }));
+        return findViolations(history, rows, { emptiedMs, losses, fateOf: fatesBy(gone) })
+          .filter((violation) => violation.kind === 'resurrected')
+          .map(({ marker, detail }) => ({ kind, what: marker, detail }));
+      }),
       ...findExceeded(history, rows, emptied.length > 0, clockStoodMs),
       ...findStoredThough(stored.filter(isShut), lost),
       ...findWrongAnswers([...history, ...keptOut], apiDisturbed, emptied.length > 0),

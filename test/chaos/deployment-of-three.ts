@@ -10,7 +10,7 @@ import {
   startTcpProxy,
   type TcpProxy,
 } from '../harness/services.js';
-import { type AnyDeployment, backlogBytesMax, jobLockMs, oursByPart } from './deployment.js';
+import { type AnyDeployment, oursByPart, usualEnvironment } from './deployment.js';
 import { untilMovesEnd } from './faults-moves.js';
 import type { Link, ProcessPart } from './parts.js';
 
@@ -35,13 +35,7 @@ export async function startDeploymentOfThree(): Promise<AnyDeployment> {
     clickhouseServers: numbers.length,
     apiProcesses: 2,
     workers: 2,
-    env: {
-      REDIS_URL: cluster.url,
-      SHARDS: String(shardsOfThree),
-      JOB_LOCK_MS: String(jobLockMs),
-      CALLBACK_ALLOW: '127.0.0.1',
-      BACKLOG_BYTES_MAX: String(backlogBytesMax),
-    },
+    env: { ...usualEnvironment, REDIS_URL: cluster.url, SHARDS: String(shardsOfThree) },
     ways: async (clickhouses) => {
       for (const [index, { url, port }] of clickhouses.entries()) {
         const proxy = await startTcpProxy({ port });

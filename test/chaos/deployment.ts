@@ -26,9 +26,9 @@ import { createSmallDisk, type FileSystem, type SmallDisk } from './small-disk.j
 
 /**
  * One Redis and one ClickHouse, three of each (deployment-of-three.ts), one of each on a disk that can be filled, or one Redis with
- * replicas on hosts of their own (deployment-of-nodes.ts).
+ * replicas, or a cluster with some, on hosts of their own (deployment-of-nodes.ts).
  */
-export type Layout = 'one' | 'three' | 'disks' | 'nodes';
+export type Layout = 'one' | 'three' | 'disks' | 'nodes' | 'cluster';
 
 /** What both layouts have. */
 export type AnyDeployment = {
@@ -84,14 +84,20 @@ export type FullDisk = {
 /** Redis's memory limit, which a fault lowers for a while. */
 export const memoryBytesMax = 1024 ** 3;
 
-/** Rows that may wait for ClickHouse: so few that a fault can reach the limit. */
-export const backlogBytesMax = 4 * 1024 * 1024;
-
 /** Remembered keys: so few buckets that a fault can find two keys in one. */
 export const claimBytesMax = 1024 * 1024;
 
-/** The job of a silent worker is taken over after this time, so that a paused worker soon returns as a zombie. */
-export const jobLockMs = 1_000;
+/** Of the processes of every layout. */
+export const usualEnvironment = {
+  // The job of a silent worker is taken over so soon that a paused one returns as a zombie.
+  JOB_LOCK_MS: '1000',
+  CALLBACK_ALLOW: '127.0.0.1',
+  // Rows that may wait for ClickHouse: so few that a fault can reach the limit.
+  BACKLOG_BYTES_MAX: String(4 * 1024 * 1024),
+  // Deletions mask rows of larger tables, and passes erase them: at first of none, soon of events, later of all.
+  ERASE_AT_ONCE_BYTES_MAX: String(16 * 1024),
+  ERASE_CPU_SHARE: '1',
+};
 
 export async function startDeployment({
   cutsPower = false,
@@ -130,12 +136,7 @@ export async function startDeployment({
     clickhouse,
     apiProcesses: 2,
     workers: 2,
-    env: {
-      JOB_LOCK_MS: String(jobLockMs),
-      CALLBACK_ALLOW: '127.0.0.1',
-      BACKLOG_BYTES_MAX: String(backlogBytesMax),
-      CLAIM_BYTES_MAX: String(claimBytesMax),
-    },
+    env: { ...usualEnvironment, CLAIM_BYTES_MAX: String(claimBytesMax) },
     apiEnv: { REDIS_URL: `redis://127.0.0.1:${apiRedis.port}` },
     workerEnv: {
       REDIS_URL: `redis://127.0.0.1:${workerRedis.port}`,

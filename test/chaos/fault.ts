@@ -3,13 +3,15 @@
 import type { TestAccount } from '../harness/accounts.js';
 import type { Loss } from '../harness/exactly-once.js';
 import type { Producer } from '../harness/load.js';
+import type { Broken } from './broken.js';
 import type { AnyDeployment, Deployment } from './deployment.js';
 import type { Link, ProcessPart } from './parts.js';
 import type { Random } from './random.js';
+import type { Sight } from './rows.js';
 import type { Tool } from './tools.js';
 
 /** The parts that a fault affects. Faults at the same time never share a part. */
-export type Part = ProcessPart | Link | 'gate' | 'shards';
+export type Part = ProcessPart | Link | 'gate' | 'shards' | 'passes';
 
 /** What only Redis held when it was emptied: all of it may be lost. */
 export type Emptied = Loss & {
@@ -38,6 +40,9 @@ type Scene = {
   readonly takeOversMs: number[];
   /** When the index of keys was lost, or those of what was deleted since a copy of ClickHouse. */
   readonly indexLostMs: number[];
+  readonly sights: Sight[];
+  /** Promises that a fault itself saw broken. */
+  readonly broken: Broken[];
   /** API processes that a fault killed, paused or restarted: their callers may get no answer. */
   readonly disturbedApis: Set<string>;
 };

@@ -8,7 +8,7 @@ import { ofOwnUser, poisonEvent } from './clients.js';
 import { type Fault, hold, type World } from './fault.js';
 
 const everything: Choice = () => true;
-const mutations: Choice = ({ sql }) => sql.startsWith('ALTER TABLE');
+const mutations: Choice = ({ sql }) => /^(?:ALTER TABLE|DELETE FROM) /.test(sql);
 /** Chooses the mutations of users' data, but not of the table of deletion targets. */
 export const mutationsOfRounds: Choice = (statement) =>
   mutations(statement) && !statement.sql.includes(targetTable);

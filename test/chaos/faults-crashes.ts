@@ -62,12 +62,17 @@ async function sendPoison({ producer, sluice }: World): Promise<void> {
 }
 
 /** Points that a process passes only in rounds of deletions, which wait for each other. */
-const pointsOfRounds = new Set<string>(crashPoints.worker.slice(crashPoints.worker.indexOf('targets_kept')));
+const pointsOfRounds = new Set<string>([
+  ...crashPoints.worker.slice(crashPoints.worker.indexOf('targets_kept')),
+  ...crashPoints.erasure,
+]);
+
+const pointsOfWorkers: readonly CrashPointName[] = [...crashPoints.worker, ...crashPoints.erasure];
 
 /** Points at which what Redis knows of a deletion and what ClickHouse does are not the same. */
 const pointsOfDeletions: readonly CrashPointName[] = [
   'deletions_copied',
-  ...crashPoints.worker.slice(crashPoints.worker.indexOf('targets_kept')),
+  ...pointsOfWorkers.filter((point) => pointsOfRounds.has(point)),
 ];
 
 /** A crash of one process at a passing of a point. It stays dead until the next fault or the healing starts it. */
@@ -191,33 +196,36 @@ const pointsWithoutStoring = new Set<string>(
  * Two processes that have to die at such points would wait for each other.
  */
 export const excludingCrashes: ReadonlySet<string> = new Set(
-  crashPoints.worker
+  pointsOfWorkers
     .filter((point) => pointsOfRounds.has(point) || pointsWithoutStoring.has(point))
     .flatMap((point) => passings.map((passing) => crashName(point, passing))),
 );
 
 /** The third passings of points that each round of deletions passes once. They take minutes. */
 export const slowCrashes: ReadonlySet<string> = new Set(
-  crashPoints.worker
+  pointsOfWorkers
     .filter((point) => pointsOfRounds.has(point))
     .map((point) => crashName(point, passings.length)),
 );
 
-/** Steps of a deletion at which `deletion-crash` kills a worker, so rounds under load need not do it in every run of tests. */
+/** Steps of a deletion at which `deletion-crash` kills a worker. */
 export const deletionSteps: readonly CrashPointName[] = crashPoints.worker.filter(
   (point) => pointsOfRounds.has(point) && point !== 'keys_kept',
 );
 
-const pointsUnderLoad: readonly CrashPointName[] = [...crashPoints.api, ...crashPoints.worker];
+const pointsUnderLoad: readonly CrashPointName[] = [...crashPoints.api, ...pointsOfWorkers];
+
+/** The steps at which it or `deletion-hidden` does, so rounds under load need not do it in every run of tests. */
+const testedSteps: readonly CrashPointName[] = [...deletionSteps, ...crashPoints.erasure];
 
 /** The first crash of an API process or a worker at each point that no other test kills it at. */
 export const firstCrashes: readonly string[] = pointsUnderLoad
-  .filter((point) => !deletionSteps.includes(point))
+  .filter((point) => !testedSteps.includes(point))
   .map((point) => crashName(point, 1));
 
 /** All others: at those steps, and at later passings, with more under way, without the slow ones. */
 export const laterCrashes: readonly string[] = [
-  ...deletionSteps.map((point) => crashName(point, 1)),
+  ...testedSteps.map((point) => crashName(point, 1)),
   ...pointsUnderLoad
     .flatMap((point) => passings.slice(1).map((passing) => crashName(point, passing)))
     .filter((name) => !slowCrashes.has(name)),
@@ -227,7 +235,7 @@ export const crashFaults: readonly Fault[] = [
   ...crashPoints.api.flatMap((point) =>
     passings.flatMap((n) => [crashOf('api-1', point, n), crashOf('api-2', point, n)]),
   ),
-  ...crashPoints.worker.flatMap((point) =>
+  ...pointsOfWorkers.flatMap((point) =>
     passings.flatMap((n) => [crashOf('worker-1', point, n), crashOf('worker-2', point, n)]),
   ),
   ...crashPoints.restore.map(crashOfRestore),

@@ -1,22 +1,26 @@
 // Hosts of Redis that are lost: another server takes over, and the former primary comes back. One host at a time, since what is
-// acknowledged is on two of them; a fault ends when all three have everything again.
+// acknowledged is on two of them; a fault ends when all have everything again.
 
 import { readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { ShardView } from '../../src/admin/shards.js';
 import { type CrashPointName, crashPoints } from '../../src/crash-point.js';
+import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
+import { createTestAccount } from '../harness/accounts.js';
 import { type Child, startChild } from '../harness/child.js';
+import { administer } from '../harness/deletion.js';
 import { until, within } from '../harness/wait.js';
 import type { DeploymentOfNodes, Node } from './deployment-of-nodes.js';
 import { type AnyWorld, type Fault, hold, type Part, type World } from './fault.js';
 import { repeat } from './faults-crashes.js';
+import { maskFaults } from './faults-masks.js';
 import { childOf, disturb, processFaultsOfNodes } from './faults-processes.js';
 import { noteEmptied, restore } from './faults-redis.js';
 import type { ProcessPart } from './parts.js';
 import type { Random } from './random.js';
 
-type NodesWorld = AnyWorld & Pick<DeploymentOfNodes, 'nodes' | 'replicated'>;
+type NodesWorld = AnyWorld & Pick<DeploymentOfNodes, 'nodes' | 'ownerOf' | 'untilReplicated'>;
 
 const hosts: readonly Part[] = ['redis'];
 const takeOverMsMax = 30_000;
@@ -39,9 +43,9 @@ const burnt: Loss = async ({ server }) => {
 };
 
 const frozen: Loss = async ({ server, sentinel }) => {
-  for (const child of [server, sentinel]) child.sigstop();
+  for (const child of [server, sentinel]) child?.sigstop();
   return async () => {
-    for (const child of [server, sentinel]) child.sigcont();
+    for (const child of [server, sentinel]) child?.sigcont();
   };
 };
 
@@ -56,42 +60,45 @@ const cutFromOthers: Loss = async ({ host }, others) => {
   return async () => host.join();
 };
 
-async function primaryOf({ nodes, replicated }: NodesWorld): Promise<Node> {
-  const server = await replicated.primary();
+async function primaryOf({ nodes, ownerOf }: NodesWorld, key: string): Promise<Node> {
+  const server = await ownerOf(key);
   return nodes.find((node) => node.server === server) as Node;
 }
 
-async function untilAnother({ replicated }: NodesWorld, { server }: Node): Promise<void> {
-  await until(async () => (await replicated.primary()) !== server, {
-    deadlineMs: takeOverMsMax,
-    what: 'another server is the primary',
-  });
+/** The state of the shard that gets most of the load, or now and then the registry. On a cluster they have primaries of their own. */
+function keyOf({ producer, shards }: NodesWorld, random: Random): string {
+  const ofShard = shardKeys.state(shardOf(producer.appId, shards));
+  return random.pick([ofShard, ofShard, registryKeys.epoch]);
 }
 
 function firstAcceptedAfter({ producer }: NodesWorld, ms: number) {
   return producer.settled.find(({ invokedMs, outcome }) => invokedMs > ms && outcome === 'acknowledged');
 }
 
-/** Loses the primary until another server has taken over, and for longer if told so. */
-async function takeOver(world: NodesWorld, loss: Loss, moreMs = 0, replicas = 2): Promise<void> {
-  const primary = await primaryOf(world);
+/** Loses the primary of a key until another server has taken over, and for longer if told so. */
+async function takeOver(world: NodesWorld, random: Random, loss: Loss, moreMs = 0): Promise<void> {
+  const key = keyOf(world, random);
+  const primary = await primaryOf(world, key);
   const comeBack = await loss(
     primary,
     world.nodes.filter((node) => node !== primary),
   );
   const lostMs = performance.now();
   try {
-    await untilAnother(world, primary);
+    await until(async () => (await primaryOf(world, key)) !== primary, {
+      deadlineMs: takeOverMsMax,
+      what: 'another server is the primary',
+    });
     const accepted = await until(() => firstAcceptedAfter(world, lostMs), {
       deadlineMs: takeOverMsMax,
       what: 'a record is accepted',
     });
-    world.takeOversMs.push(Math.round(accepted.settledMs - lostMs));
+    if (key !== registryKeys.epoch) world.takeOversMs.push(Math.round(accepted.settledMs - lostMs));
     await hold(moreMs);
   } finally {
     await comeBack();
   }
-  await world.replicated.untilReplicated(replicas);
+  await world.untilReplicated();
 }
 
 function primaryIs(what: string, loss: Loss, moreMsMax: number): Fault<NodesWorld> {
@@ -99,7 +106,7 @@ function primaryIs(what: string, loss: Loss, moreMsMax: number): Fault<NodesWorl
     name: `primary ${what}`,
     touches: hosts,
     run: async (world, random) => {
-      await takeOver(world, loss, random.int(0, moreMsMax));
+      await takeOver(world, random, loss, random.int(0, moreMsMax));
       return true;
     },
   };
@@ -110,11 +117,11 @@ const briefly: Fault<NodesWorld> = {
   name: 'primary frozen for a moment',
   touches: hosts,
   run: async (world, random) => {
-    const primary = await primaryOf(world);
+    const primary = await primaryOf(world, keyOf(world, random));
     const comeBack = await frozen(primary, []);
     await hold(random.int(200, 1_500));
     await comeBack();
-    await world.replicated.untilReplicated(2);
+    await world.untilReplicated();
     return true;
   },
 };
@@ -122,10 +129,10 @@ const briefly: Fault<NodesWorld> = {
 const startedAgain: Fault<NodesWorld> = {
   name: 'primary killed and started at once',
   touches: hosts,
-  run: async (world) => {
-    const comeBack = await killed(await primaryOf(world), []);
+  run: async (world, random) => {
+    const comeBack = await killed(await primaryOf(world, keyOf(world, random)), []);
     await comeBack();
-    await world.replicated.untilReplicated(2);
+    await world.untilReplicated();
     return true;
   },
 };
@@ -135,8 +142,8 @@ const twice: Fault<NodesWorld> = {
   touches: hosts,
   run: async (world, random) => {
     const begun = performance.now();
-    await takeOver(world, random.pick([killed, frozen, cutOff]));
-    await takeOver(world, random.pick([killed, burnt, cutOff]));
+    await takeOver(world, random, random.pick([killed, frozen, cutOff]));
+    await takeOver(world, random, random.pick([killed, burnt, cutOff]));
     return performance.now() - begun < 60_000;
   },
 };
@@ -146,15 +153,19 @@ function replicaIs(what: string, loss: Loss): Fault<NodesWorld> {
     name: `replica ${what}`,
     touches: hosts,
     run: async (world, random) => {
-      const primary = await primaryOf(world);
-      const replica = random.pick(world.nodes.filter((node) => node !== primary));
+      const keys = [
+        registryKeys.epoch,
+        ...Array.from({ length: world.shards }, (_, n) => shardKeys.state(n)),
+      ];
+      const primaries = await Promise.all(keys.map((key) => primaryOf(world, key)));
+      const replica = random.pick(world.nodes.filter((node) => !primaries.includes(node)));
       const comeBack = await loss(
         replica,
         world.nodes.filter((node) => node !== replica),
       );
       await hold(random.int(500, 5_000));
       await comeBack();
-      await world.replicated.untilReplicated(2);
+      await world.untilReplicated();
       return true;
     },
   };
@@ -179,7 +190,7 @@ function takeOverAt(
       const stopped = await untilStopped(child);
       await stop();
       try {
-        if (stopped) await takeOver(world, random.pick([killed, frozen, cutOff]));
+        if (stopped) await takeOver(world, random, random.pick([killed, frozen, cutOff]));
       } finally {
         child.sigcont();
       }
@@ -205,7 +216,7 @@ async function takeOverInCommand(
   });
   const stopped = await untilStopped(command);
   try {
-    if (stopped) await takeOver(world, random.pick([killed, frozen, cutOff]));
+    if (stopped) await takeOver(world, random, random.pick([killed, frozen, cutOff]));
   } finally {
     command.sigcont();
     await within(command.exited, commandMsMax).catch(() => command.kill9());
@@ -224,6 +235,67 @@ const inMove: Fault<NodesWorld> = {
     failedMoves.set(shard, to);
     const args = ['shards', 'move', String(shard), '--to', String(to)];
     return takeOverInCommand(world, random, args, crashPoints.move);
+  },
+};
+
+/** A worker begins such a run when it starts, if it is time for one and no round of deletions runs. */
+async function beginRetention({ redis }: NodesWorld, worker: Child, env = {}): Promise<void> {
+  await redis.set(registryKeys.deletionRound, '1', 'PX', stepMsMax);
+  const what = 'no round of deletions runs';
+  const isFree = async () => (await redis.exists(registryKeys.maintenanceLock)) === 0;
+  await until(isFree, { deadlineMs: stepMsMax, what });
+  await redis.del(registryKeys.retentionRun);
+  await worker.restart(env);
+}
+
+/**
+ * An environment of its own has a month of which all has expired, and one of which half has: after the take-over exactly that has to
+ * go.
+ */
+const inRetention: Fault<NodesWorld> = {
+  name: 'take-over in a run of retention',
+  touches: ['worker-1', 'passes', 'shards', 'clickhouse-1', 'clickhouse-2', ...hosts],
+  run: async (world, random) => {
+    const { sluice, broken } = world;
+    const { appIds } = await createTestAccount(sluice, `Retaining ${random.int(0, 2 ** 31)}`);
+    const [appId = ''] = appIds;
+    const shards = (await sluice.admin('shards', 'list')) as ShardView[];
+    const its = shards.find(({ shard }) => shard === shardOf(appId, world.shards));
+    const server = sluice.clickhouses[its?.server ?? 0] ?? sluice.clickhouse;
+    const events = `${sluice.database}.stored_events`;
+    const rows = [
+      ['old', 400, 400],
+      ['old', 40, 400],
+      ['new', 40, 0],
+    ].map(
+      ([event, segment, received]) =>
+        `SELECT '${appId}', '${event}', '${event}', toUInt64(toUnixTimestamp64Micro(now64(6) - INTERVAL ${segment} DAY)), now64(3) - INTERVAL ${received} DAY`,
+    );
+    const insert = `INSERT INTO ${events} (app_id, identity, event, segment, received_at)`;
+    await server.query(
+      `${insert} ${rows.join(' UNION ALL ')} SETTINGS log_comment = 'store asked by a test'`,
+    );
+    await administer(sluice, 'PATCH', `/environments/${appId}`, { retain_days: 30 });
+    const left = async () =>
+      (
+        await server.query(`SELECT arraySort(groupArray(event)) FROM ${events} WHERE app_id = '${appId}'`)
+      ).trim();
+    const worker = childOf(world, 'worker-1');
+    await beginRetention(world, worker, { CRASH_AT: `${random.pick(crashPoints.retention)}:1:stop` });
+    const stopped = await untilStopped(worker);
+    try {
+      if (stopped) await takeOver(world, random, random.pick([killed, frozen, cutOff]));
+    } finally {
+      worker.sigcont();
+    }
+    const expired = async () => (await left()) === "['new']";
+    for (let tries = 0; tries < 3 && !(await expired()); tries += 1) {
+      await beginRetention(world, worker);
+      await until(expired, { deadlineMs: stepMsMax, what: 'it has expired' }).catch(() => undefined);
+    }
+    await world.redis.del(registryKeys.deletionRound);
+    if (!(await expired())) broken.push({ kind: 'wrongly retained', what: appId, detail: await left() });
+    return stopped;
   },
 };
 
@@ -251,7 +323,7 @@ async function untilStopped(child: Child): Promise<boolean> {
 }
 
 /** Without those that need a fault of ClickHouse too. */
-const stepsOfWorkers = crashPoints.worker.filter(
+const stepsOfWorkers = [...crashPoints.worker, ...crashPoints.erasure].filter(
   (point) => !/^(?:token_|bad_|segment_compressed|keys_(?:added|marked|index))/.test(point),
 );
 const stepsOfApi = [
@@ -262,9 +334,10 @@ const stepsOfApi = [
   'fence_taken',
 ] as const;
 
-/** Only rounds of this layout have them, and so their world. */
-export const nodeFaults = [
+/** Only rounds of these layouts have them, and so their world. */
+const takeOvers = [
   ...processFaultsOfNodes,
+  ...maskFaults(['clickhouse-1', 'clickhouse-2']),
   primaryIs('killed', killed, 2_000),
   primaryIs('burnt', burnt, 2_000),
   primaryIs('frozen', frozen, 8_000),
@@ -280,5 +353,9 @@ export const nodeFaults = [
   ...(['worker-1', 'worker-2'] as const).map((part) => takeOverAt(part, stepsOfWorkers, 2)),
   ...(['api-1', 'api-2'] as const).map((part) => takeOverAt(part, stepsOfApi, 9)),
   inMove,
-  inReload,
+  inRetention,
 ] as readonly Fault<never>[] as readonly Fault[];
+
+export const clusterFaults = takeOvers;
+/** Nothing empties all masters of a cluster in one step. */
+export const nodeFaults = [...takeOvers, inReload as Fault<never> as Fault];

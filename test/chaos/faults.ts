@@ -6,9 +6,10 @@ import { clickHouseFaults } from './faults-clickhouse.js';
 import { clockFaults } from './faults-clocks.js';
 import { crashFaults, emptiedAfterAnyCrash } from './faults-crashes.js';
 import { diskFaults } from './faults-disks.js';
+import { maskFaults } from './faults-masks.js';
 import { moveOfShard } from './faults-moves.js';
 import { networkFaults, networkFaultsOfThree } from './faults-network.js';
-import { nodeFaults } from './faults-nodes.js';
+import { clusterFaults, nodeFaults } from './faults-nodes.js';
 import { oldClickHouse, oldRedis } from './faults-old-copies.js';
 import { powerFaults } from './faults-power.js';
 import { processFaults, processFaultsOfThree } from './faults-processes.js';
@@ -22,6 +23,7 @@ const faultsOfOne: readonly Fault[] = [
   ...clickHouseFaults,
   ...clockFaults,
   ...powerFaults,
+  ...maskFaults(['clickhouse']),
   oldRedis,
   oldClickHouse,
   emptiedAfterAnyCrash,
@@ -30,15 +32,19 @@ const faultsOfOne: readonly Fault[] = [
 /** Faults by layout. None but these are for three of each, and for disks: the others are about what one server does. */
 const randomFaults: Readonly<Record<Layout, readonly Fault[]>> = {
   one: faultsOfOne,
-  three: [...processFaultsOfThree, ...networkFaultsOfThree, moveOfShard],
+  three: [
+    ...processFaultsOfThree,
+    ...networkFaultsOfThree,
+    ...maskFaults(['clickhouse-1', 'clickhouse-2', 'clickhouse-3']),
+    moveOfShard,
+  ],
   disks: diskFaults,
   nodes: nodeFaults,
+  cluster: clusterFaults,
 };
 const all: Readonly<Record<Layout, readonly Fault[]>> = {
+  ...randomFaults,
   one: [...faultsOfOne, ...crashFaults],
-  three: randomFaults.three,
-  disks: diskFaults,
-  nodes: nodeFaults,
 };
 
 function namesOf(faults: readonly Fault[]): string[] {

@@ -10,6 +10,7 @@
 //   npm run chaos -- --faults a,b       one round with these faults
 //   npm run chaos -- --three            three Redis masters and three ClickHouse servers; with --rounds, --fresh, --faults, SEED
 //   npm run chaos -- --nodes            a Redis with replicas and sentinels on three hosts; with --rounds, --fresh, --faults, SEED
+//   npm run chaos -- --cluster          a Redis Cluster with replicas on nine hosts; likewise
 //   npm run chaos -- --disks            the disk of Redis, of ClickHouse or of both is full; with --rounds, --fresh, --faults, SEED
 //   SEED=n npm run chaos                the round with this seed, as a failure prints it
 
@@ -49,8 +50,9 @@ const values = readOptions('chaos', {
   three: { type: 'boolean', default: false },
   disks: { type: 'boolean', default: false },
   nodes: { type: 'boolean', default: false },
+  cluster: { type: 'boolean', default: false },
 });
-const layout = (['three', 'disks', 'nodes'] as const).find((name) => values[name]) ?? 'one';
+const layout = (['three', 'disks', 'nodes', 'cluster'] as const).find((name) => values[name]) ?? 'one';
 const roundsWanted = Number(values.rounds);
 const parallel = Number(values.parallel);
 const seedGiven =
@@ -80,7 +82,7 @@ if (layout === 'disks' && !(canMount('tmpfs') && canMount('ext4'))) {
   );
   process.exit(1);
 }
-if (layout === 'nodes' && !canMakeHosts()) {
+if ((layout === 'nodes' || layout === 'cluster') && !canMakeHosts()) {
   say('chaos: no hosts can be made here: that needs root and iproute2');
   process.exit(1);
 }
@@ -115,7 +117,7 @@ async function runAll(): Promise<number> {
       if (result.broken.length > 0) await explain(runner, result);
       if (layout === 'three') writeResultsOfThree(run, results);
       else if (layout === 'disks') writeResultsOfDisks(run, results);
-      else if (layout === 'nodes') writeResultsOfNodes(run, results);
+      else if (layout === 'nodes' || layout === 'cluster') writeResultsOfNodes(run, results, layout);
       else if (!values['crash-points']) writeResults(run, results);
     }
     await runner.close();

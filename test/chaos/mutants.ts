@@ -7,6 +7,7 @@ import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { removeTempDir, tempDir } from '../harness/temp-dir.js';
+import type { Layout } from './deployment.js';
 
 type Patch = { readonly file: string; readonly find: string; readonly replace: string };
 
@@ -14,7 +15,7 @@ export type Mutant = {
   readonly name: string;
   readonly patches: readonly Patch[];
   /** The deployment that it is tried on; by default one of each. */
-  readonly layout?: 'nodes';
+  readonly layout?: Layout;
   /** The faults that make it show. */
   readonly faults: readonly string[];
   /** The kinds of broken promises of which at least one must be reported. */
@@ -26,6 +27,7 @@ const store = 'workers/store.js';
 const eventsTable = 'src/clickhouse/migrations/0002_create_stored_events.sql';
 const eventsView = 'src/clickhouse/migrations/0017_create_events_view.sql';
 
+const moveRows = 'src/clickhouse/move-rows.js';
 const replicas = 'src/redis/replicas.js';
 /** A worker seals and stores what a primary has that was cut off: another mechanism, which hides a second one behind it. */
 const storesWithoutReplicas: readonly Patch[] = ['seal-2', 'take-turn-1', 'keep-turn-1'].map((script) => ({
@@ -384,6 +386,57 @@ export const mutants: readonly Mutant[] = [
     patches: [{ file: store, find: 'if (await isStored(clickhouse, name)) {', replace: 'if (true) {' }],
     faults: ['tokens burnt', 'tokens burnt'],
     shows: ['lost'],
+  },
+  {
+    name: 'skips a table in passes',
+    patches: [
+      {
+        file: 'workers/erase.js',
+        find: 'await beginErasing(client, userTables)',
+        replace: 'await beginErasing(client, userTables.slice(1))',
+      },
+    ],
+    faults: ['passes rest'],
+    shows: ['not completed', 'left on the disk'],
+  },
+  {
+    name: 'counts without masked rows',
+    patches: [
+      {
+        file: 'src/privacy/deletion/round-keys.js',
+        find: 'clickhouse_settings: withMasked',
+        replace: 'clickhouse_settings: {}',
+      },
+    ],
+    faults: ['passes rest'],
+    shows: ['left on the disk'],
+  },
+  {
+    name: 'loses masks in moves',
+    layout: 'three',
+    patches: [
+      {
+        file: moveRows,
+        find: 'FORMAT Native`,\n        query_params: { partition },\n        clickhouse_settings: {',
+        replace: 'FORMAT Native`, query_params: { partition }, clickhouse_settings: { ...withMasked,',
+      },
+      // The copy is compared.
+      { file: moveRows, find: 'settings = {}', replace: 'settings = withMasked' },
+      {
+        file: moveRows,
+        find: ')`,\n        query_params: { partition },\n        clickhouse_settings: {',
+        replace: ')`, query_params: { partition }, clickhouse_settings: { ...withMasked,',
+      },
+    ],
+    faults: Array(3).fill('shard moved while users are hidden'),
+    shows: ['shown though hidden'],
+  },
+  {
+    name: 'stores what only a former primary has',
+    layout: 'nodes',
+    patches: storesWithoutReplicas,
+    faults: Array(3).fill('primary cut off from the other hosts'),
+    shows: ['lost', 'doubled'],
   },
   {
     name: 'acknowledges what no replica has',

@@ -48,8 +48,17 @@ const threeHeading = '## Three of each';
 /** The part about full disks, which another run writes too. */
 const disksHeading = '## Full disks';
 
-/** The part about a Redis with replicas, which another run writes too. */
-const nodesHeading = '## Redis on three hosts';
+/** The parts about a Redis with replicas, which other runs write too. */
+const ofNodes = {
+  nodes: {
+    heading: '## Redis on three hosts',
+    servers: 'A primary, two replicas and three sentinels on three hosts',
+  },
+  cluster: {
+    heading: '## A Redis Cluster on nine hosts',
+    servers: 'Three masters with two replicas each on nine hosts',
+  },
+};
 
 /** The rows of the first table. */
 function totalsOf(results: readonly RoundResult[]): string[] {
@@ -115,7 +124,7 @@ export function writeResults(run: Run, results: readonly RoundResult[]): void {
     wrapped(results.map(({ schedule }) => String(schedule.seed))),
     '',
   ].join('\n');
-  const kept = [mutantsHeading, threeHeading, nodesHeading, disksHeading]
+  const kept = [mutantsHeading, threeHeading, ofNodes.nodes.heading, ofNodes.cluster.heading, disksHeading]
     .map(sectionOf)
     .filter((section) => section !== '');
   writeFileSync(file, [text, ...kept].join('\n'));
@@ -161,17 +170,22 @@ function secondsOf(times: readonly number[]): string {
 }
 
 /** Writes the section about a Redis with replicas and keeps the rest of the file. */
-export function writeResultsOfNodes(run: Run, results: readonly RoundResult[]): void {
-  writeSection(nodesHeading, [
-    nodesHeading,
+export function writeResultsOfNodes(
+  run: Run,
+  results: readonly RoundResult[],
+  layout: keyof typeof ofNodes,
+): void {
+  const { heading, servers } = ofNodes[layout];
+  writeSection(heading, [
+    heading,
     '',
-    'A primary, two replicas and three sentinels on three hosts (network namespaces), `REDIS_REPLICAS_ACK=1`, two ClickHouse servers,',
-    'two API processes and two workers (`npm run chaos -- --nodes`). One host is lost at a time.',
+    `${servers} (network namespaces), \`REDIS_REPLICAS_ACK=1\`, two ClickHouse servers,`,
+    `two API processes and two workers (\`npm run chaos -- --${layout}\`). One host is lost at a time.`,
     '',
-    ...opening(run, results, 'nodes'),
+    ...opening(run, results, layout),
     `Seconds until the first record that was sent after the loss of a primary was accepted: ${secondsOf(results.flatMap(({ takeOversMs = [] }) => takeOversMs))}.`,
     '',
-    ...tableOfFaults(results, 'nodes'),
+    ...tableOfFaults(results, layout),
     '',
   ]);
 }

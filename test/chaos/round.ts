@@ -2,7 +2,7 @@
 // compared with what is stored.
 
 import { observePending } from '../../src/privacy/deletion/request.js';
-import { segmentOfMember, shardKeys, shardOf } from '../../src/redis/keys.js';
+import { registryKeys, segmentOfMember, shardKeys, shardOf } from '../../src/redis/keys.js';
 import { deletionJobOptions, deletionQueueName, storeJobId, storeQueueName } from '../../workers/queues.js';
 import { createTestAccount, type TestAccount, untilKnown } from '../harness/accounts.js';
 import { findUnbalanced } from '../harness/books.js';
@@ -27,6 +27,7 @@ import { createRandom, seedOf } from './random.js';
 import { startReturningUsers } from './returning-users.js';
 import { readStored } from './rows.js';
 import type { Planned, Schedule } from './schedule.js';
+import { look } from './sights.js';
 import { startSuppressedUsers } from './suppressed-users.js';
 
 /** A fault that was carried out. */
@@ -146,9 +147,19 @@ export async function runRound(deployment: AnyDeployment, schedule: Schedule): P
     },
   );
   endPhase('drain');
-  await untilDeleted(scene).catch(async (error: Error) => {
+  const notDeleted = async (error: Error) =>
     note('not deleted')(`${messageOf(error)} ${await describeDeletions(deployment)}`);
-  });
+  await deployment.redis.set(registryKeys.erasureRest, '1', 'PX', deletionsMsMax);
+  await untilDeleted(scene, ['hidden']).catch(notDeleted);
+  const accepted = clients.submissions.filter(
+    ({ outcome, state }) => outcome === 'accepted' && state !== 'targets_lost',
+  );
+  await look(world, 'shown though hidden', new Set(accepted.map(({ requestId }) => requestId)));
+  await look(world, 'left on the disk', completeIn(clients));
+  await deployment.redis.del(registryKeys.erasureRest, registryKeys.deletionRound);
+  endPhase('hide');
+  await untilDeleted(scene).catch(notDeleted);
+  await look(world, 'left on the disk', completeIn(clients));
   endPhase('delete');
   // An export waits for the deletions before it.
   await scene.untilExported();
@@ -158,7 +169,12 @@ export async function runRound(deployment: AnyDeployment, schedule: Schedule): P
   await clients.close();
   endPhase('poll');
   const seen = await evidence();
-  broken.push(...findBroken(seen), ...findLogged(scene), ...findEnded(deployment, endsBefore));
+  broken.push(
+    ...world.broken,
+    ...findBroken(seen),
+    ...findLogged(scene),
+    ...findEnded(deployment, endsBefore),
+  );
   broken.push(...(await explainLost(deployment, seen, broken)));
   broken.push(...(await findInBooks(deployment, beganMs)));
   scene.close();
@@ -325,6 +341,8 @@ async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): P
     clockMoved: false,
     takeOversMs: [],
     indexLostMs: [],
+    sights: [],
+    broken: [],
     disturbedApis: new Set(),
   };
   return {
@@ -362,6 +380,7 @@ async function setScene(deployment: AnyDeployment, { seed, steps }: Schedule): P
       exports: exported?.exports ?? [],
       suppressed: suppressing?.suppressed ?? [],
       ...(callback && { callbacks: { calls: receiver.calls, secret: callback.secret } }),
+      sights: world.sights,
       emptied: world.emptied,
       setBack: world.setBack,
       clockStoodMs: world.clockStoodMs,
@@ -399,11 +418,17 @@ function startDead(children: readonly Child[]): Promise<unknown> {
   return Promise.all(children.filter(({ running }) => !running).map((child) => child.restart()));
 }
 
+/** The requests of which callers were told that they are complete. */
+function completeIn({ submissions }: DeletionClients): ReadonlySet<string> {
+  const complete = submissions.filter(({ polls }) => polls.some(({ status }) => status === 'complete'));
+  return new Set(complete.map(({ requestId }) => requestId));
+}
+
 /**
- * Settles when every accepted request is complete, or was lost with an emptied Redis. Rejects when nothing has happened to any of them
- * for a while.
+ * Settles when every accepted request is complete or in one of these states, or was lost with an emptied Redis. Rejects when nothing
+ * has happened to any of them for a while.
  */
-async function untilDeleted({ world, clients }: Scene): Promise<void> {
+async function untilDeleted({ world, clients }: Scene, enough: readonly string[] = []): Promise<void> {
   const open = () =>
     clients.submissions.filter(
       ({ outcome, polls }) => outcome === 'accepted' && polls.at(-1)?.status !== 'complete',
@@ -420,7 +445,7 @@ async function untilDeleted({ world, clients }: Scene): Promise<void> {
       const path = `/deletions/${submission.requestId}`;
       const { state } = await administer<{ state: string }>(world.sluice, 'GET', path);
       submission.state = state;
-      if (state !== 'targets_lost') return false;
+      if (state !== 'targets_lost' && !enough.includes(state)) return false;
     }
     return true;
   };

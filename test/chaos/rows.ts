@@ -3,20 +3,36 @@
 import { type StoredEvent, storedEventsQuery } from '../harness/exactly-once.js';
 import type { SluiceHandle } from '../harness/services.js';
 
+/** What was seen during a round of users who had to be gone by then (sights.ts). */
+export type Sight = {
+  readonly kind: 'shown though hidden' | 'left on the disk';
+  readonly appId: string;
+  readonly rows: readonly StoredEvent[];
+  /** The requests whose users had to be gone. */
+  readonly requestIds: ReadonlySet<string>;
+};
+
 const times = 'toString(toUnixTimestamp64Milli(received_at)) AS received_ms';
 
-export async function readStored(sluice: SluiceHandle, appId: string): Promise<StoredEvent[]> {
-  const events = await sluice.rows<StoredEvent>(storedEventsQuery(appId));
-  const properties = await sluice.rows<StoredEvent>(
+/** `masked`: also rows that are masked and not erased yet, which no query of a caller shows. */
+export async function readStored(
+  sluice: SluiceHandle,
+  appId: string,
+  masked = false,
+): Promise<StoredEvent[]> {
+  const rows = <Row>(sql: string) =>
+    sluice.rows<Row>(masked ? `${sql} SETTINGS apply_deleted_mask = 0` : sql);
+  const events = await rows<StoredEvent>(storedEventsQuery(appId));
+  const properties = await rows<StoredEvent>(
     `SELECT 'user_properties' AS kind, if(user_id IS NULL, NULL, toString(user_id)) AS user_id, identity, properties,
       ${times} FROM user_properties WHERE app_id = '${appId}'`,
   );
-  const identities = await sluice.rows<StoredEvent>(
+  const identities = await rows<StoredEvent>(
     `SELECT 'identify' AS kind, toString(user_id) AS user_id, identity, ${times},
       map('marker', concat(toString(user_id), ' is ', identity)) AS properties
       FROM user_identities WHERE app_id = '${appId}'`,
   );
-  const failed = await sluice.rows<{ row: string }>(
+  const failed = await rows<{ row: string }>(
     `SELECT row FROM failed_events WHERE app_id = '${appId}' AND table_name = 'events'`,
   );
   return [...events, ...properties, ...identities, ...failed.map(({ row }) => eventOfRow(row))];

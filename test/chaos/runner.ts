@@ -20,7 +20,7 @@ export type Runner = {
 export function createRunner(layout: Layout = 'one', cutsPower = false): Runner {
   const start = ({ full }: Schedule) => {
     if (layout === 'three') return startDeploymentOfThree();
-    if (layout === 'nodes') return startDeploymentOfNodes();
+    if (layout === 'nodes' || layout === 'cluster') return startDeploymentOfNodes(layout);
     return startDeployment(full === undefined ? { cutsPower } : { full });
   };
   let deployment: AnyDeployment | undefined;

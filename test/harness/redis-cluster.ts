@@ -7,13 +7,14 @@ import { promisify } from 'node:util';
 import { Cluster } from '../../src/packages/ioredis.js';
 import { slotOf, tagOf } from '../../src/redis/slots.js';
 import { freePort } from './free-port.js';
+import type { Host } from './hosts.js';
 import { type RedisHandle, type RedisOptions, startRedis } from './redis.js';
 import { until } from './wait.js';
 
 const slotCount = 16_384;
 
 export type RedisClusterHandle = {
-  /** All masters, as `REDIS_URL` names them, by their proxies if they have some. */
+  /** All servers, as `REDIS_URL` names them, masters by their proxies if they have some. */
   readonly url: string;
   /** Those that began as masters, in the order of their slots; each has as many. */
   readonly masters: readonly RedisHandle[];
@@ -39,6 +40,8 @@ export type RedisClusterOptions = Pick<RedisOptions, 'appendfsync' | 'maxmemory'
   readonly replicas?: number;
   /** Gives the port of a proxy to a master's port: the cluster tells its clients to come by that. */
   readonly announced?: (port: number) => number | Promise<number>;
+  /** Of each server: first the masters', then those of the replicas in their order. By default all run beside the test. */
+  readonly hosts?: readonly Host[];
   /** Further lines of each redis.conf. */
   readonly more?: readonly string[];
 };
@@ -46,7 +49,7 @@ export type RedisClusterOptions = Pick<RedisOptions, 'appendfsync' | 'maxmemory'
 /** Starts the masters and makes them a cluster; settles when all slots are served. */
 export async function startRedisCluster(options: RedisClusterOptions = {}): Promise<RedisClusterHandle> {
   // Most tests are about processes, not disks.
-  const { count = 3, appendfsync = 'no', maxmemory, announced = (port) => port } = options;
+  const { count = 3, appendfsync = 'no', maxmemory, announced = (port) => port, hosts = [] } = options;
   const servers: RedisHandle[] = [];
   const busPorts: number[] = [];
   const replicasOfEach = options.replicas ?? 0;
@@ -62,7 +65,10 @@ export async function startRedisCluster(options: RedisClusterOptions = {}): Prom
         'cluster-require-full-coverage no',
         ...(options.more ?? []),
       ];
-      servers.push(await startRedis({ appendfsync, more, ...(maxmemory && { maxmemory }) }));
+      const host = hosts[servers.length];
+      servers.push(
+        await startRedis({ appendfsync, more, ...(maxmemory && { maxmemory }), ...(host && { host }) }),
+      );
     }
     await meet(servers, count, busPorts);
   } catch (error) {
@@ -72,8 +78,10 @@ export async function startRedisCluster(options: RedisClusterOptions = {}): Prom
   const [masters, replicas] = [servers.slice(0, count), servers.slice(count)];
   const ports = await announce(masters, announced);
   const redis = new Cluster(
-    masters.map(({ port }) => ({ host: '127.0.0.1', port })),
+    servers.map(({ url, port }) => ({ host: new URL(url).hostname, port })),
     {
+      // A host that is cut off never answers.
+      redisOptions: { connectTimeout: 1_000, socketTimeout: 3_000 },
       // A master may be away for the whole test.
       maxRedirections: 1_000,
       retryDelayOnFailover: 100,
@@ -89,14 +97,14 @@ export async function startRedisCluster(options: RedisClusterOptions = {}): Prom
   redis.on('node error', () => undefined);
 
   const cluster: RedisClusterHandle = {
-    url: ports.map((port) => `redis://127.0.0.1:${port}`).join(','),
+    url: servers.map(({ url }, at) => atPort(url, ports[at])).join(','),
     masters,
     replicas,
     redis,
     ownerOf: async (key) => {
       const slot = slotOf(tagOf(key));
       // A server that is frozen or cut off says nothing, or what was.
-      const told = await Promise.allSettled(servers.map(({ port }) => ask(port, 'cluster', 'nodes')));
+      const told = await Promise.allSettled(servers.map(({ socket }) => ask(socket, 'cluster', 'nodes')));
       const nodes = told.flatMap((each) => (each.status === 'fulfilled' ? each.value.split('\n') : []));
       const owners = nodes.flatMap((line) => {
         const [, port, epoch, from, to] =
@@ -109,7 +117,7 @@ export async function startRedisCluster(options: RedisClusterOptions = {}): Prom
     untilReplicated: (wanted) =>
       until(
         async () => {
-          const told = await Promise.all(servers.map(({ port }) => ask(port, 'info', 'replication')));
+          const told = await Promise.all(servers.map(({ socket }) => ask(socket, 'info', 'replication')));
           const ofMasters = told.filter((info) => /^role:master/m.test(info));
           return (
             ofMasters.length === count &&
@@ -123,8 +131,8 @@ export async function startRedisCluster(options: RedisClusterOptions = {}): Prom
       return masters[Math.floor((Number(slot) * masters.length) / slotCount)] as RedisHandle;
     },
     untilOk: async () => {
-      for (const { port } of servers.filter(({ running }) => running)) {
-        await until(async () => (await ask(port, 'cluster', 'info')).includes('cluster_state:ok'), {
+      for (const { socket, port } of servers.filter(({ running }) => running)) {
+        await until(async () => (await ask(socket, 'cluster', 'info')).includes('cluster_state:ok'), {
           deadlineMs: 30_000,
           what: `the master on port ${port} serves its slots`,
         });
@@ -140,6 +148,10 @@ export async function startRedisCluster(options: RedisClusterOptions = {}): Prom
   return cluster;
 }
 
+function atPort(url: string, port: number | undefined): string {
+  return port === undefined ? url : `redis://${new URL(url).hostname}:${port}`;
+}
+
 /** Gives each master its slots and lets all know each other. `redis-cli --cluster create` wants three masters at least. */
 async function meet(
   servers: readonly RedisHandle[],
@@ -149,23 +161,23 @@ async function meet(
   const masters = servers.slice(0, count);
   const firstSlot = (index: number) => Math.ceil((index * slotCount) / masters.length);
   const [first] = masters;
-  for (const [index, { port }] of servers.entries()) {
+  for (const [index, { socket, url, port }] of servers.entries()) {
     // Masters with the same epoch would agree on others by themselves, but only after a while.
-    await ask(port, 'cluster', 'set-config-epoch', String(index + 1));
+    await ask(socket, 'cluster', 'set-config-epoch', String(index + 1));
     const slots = [firstSlot(index), firstSlot(index + 1) - 1].map(String);
-    if (index < count) await ask(port, 'cluster', 'addslotsrange', ...slots);
-    if (first !== undefined && index > 0)
-      await ask(first.port, 'cluster', 'meet', '127.0.0.1', String(port), String(busPorts[index]));
+    if (index < count) await ask(socket, 'cluster', 'addslotsrange', ...slots);
+    const place = [new URL(url).hostname, String(port), String(busPorts[index])];
+    if (first !== undefined && index > 0) await ask(first.socket, 'cluster', 'meet', ...place);
   }
-  for (const { port } of servers)
+  for (const { socket, port } of servers)
     await until(
-      async () => (await ask(port, 'cluster', 'info')).includes(`cluster_slots_assigned:${slotCount}`),
+      async () => (await ask(socket, 'cluster', 'info')).includes(`cluster_slots_assigned:${slotCount}`),
       { deadlineMs: 30_000, what: `the server on port ${port} knows all masters` },
     );
-  for (const [index, { port }] of servers.entries()) {
+  for (const [index, { socket, port }] of servers.entries()) {
     if (index < count) continue;
-    const id = (await ask(masters[index % count]?.port as number, 'cluster', 'myid')).trim();
-    await until(async () => (await ask(port, 'cluster', 'replicate', id)).startsWith('OK'), {
+    const id = (await ask(masters[index % count]?.socket ?? '', 'cluster', 'myid')).trim();
+    await until(async () => (await ask(socket, 'cluster', 'replicate', id)).startsWith('OK'), {
       deadlineMs: 30_000,
       what: `the server on port ${port} is a replica`,
     });

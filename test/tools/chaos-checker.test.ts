@@ -99,6 +99,19 @@ test('what was acknowledged before a deletion was submitted has to be gone', () 
   assert.deepEqual(kinds(history, [rowOf(event)], [deletion(ada, [2, 3])]), ['resurrected']);
 });
 
+test('what was seen of users who were hidden, or gone, by then counts as broken', () => {
+  const [gone, later] = [eventOf('a'), eventOf('b')];
+  const history = [sent('track', gone, [0, 1]), sent('track', later, [4, 5])];
+  const kind = 'left on the disk';
+  const seen = (rows: readonly StoredEvent[], ...ids: string[]) =>
+    kinds(history, [rowOf(later)], [deletion(ada, [2, 3])], {
+      sights: [{ kind, appId: '1', rows, requestIds: new Set(ids) }],
+    });
+  assert.deepEqual(seen([rowOf(gone)], 'a'), [kind]);
+  assert.deepEqual(seen([rowOf(gone)], 'another'), []);
+  assert.deepEqual(seen([rowOf(later)], 'a'), []);
+});
+
 test('a deleted record that is sent again after the loss of the index of keys may be stored once', () => {
   const event = eventOf('a', 'ada', 'k');
   const history = [sent('track', event, [0, 1]), sent('track', event, [8, 9])];
