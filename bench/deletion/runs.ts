@@ -105,10 +105,19 @@ export async function runOne({ deployment, api, population }: DeletionContext, u
       completeSeconds,
       parts: after.size,
       partsRewritten: rewritten.length,
-      rowsRewritten: rewritten.reduce((sum, [, part]) => sum + part.rows, 0),
+      bytesWritten: newBytes(before, after),
       cpu,
     };
   });
+}
+
+type Parts = Awaited<ReturnType<typeof readParts>>;
+
+/** The bytes of the files that were not there before; masks rewrite a small one and link the others. */
+function newBytes(before: Parts, after: Parts): number {
+  const old = new Set([...before.values()].flatMap(({ bytes }) => [...bytes.keys()]));
+  const files = [...after.values()].flatMap(({ bytes }) => [...bytes]);
+  return files.reduce((sum, [inode, size]) => sum + (old.has(inode) ? 0 : size), 0);
 }
 
 /** Submits one request per customer, evenly within a minute, and polls each until it is complete. */

@@ -25,19 +25,21 @@ export function countFilesWith(text: string, folder: string): Promise<number> {
 }
 
 /**
- * The active parts of a table by their blocks, which leave out what mutations add to the names: rows, and the inode of the
- * largest column file, which hard links share.
+ * The active parts of a table by their blocks, which leave out what mutations add to the names: their files' bytes by inode, which hard
+ * links share, and the inode of the largest column.
  */
 export async function readParts({ rows }: Rows, table: string) {
-  const parts = await rows<{ blocks: string; rows: string; path: string }>(
-    `SELECT arrayStringConcat(arraySlice(splitByChar('_', name), 1, 4), '_') AS blocks, toString(rows) AS rows, path
+  const parts = await rows<{ blocks: string; path: string }>(
+    `SELECT arrayStringConcat(arraySlice(splitByChar('_', name), 1, 4), '_') AS blocks, path
       FROM system.parts WHERE database = currentDatabase() AND table = '${table}' AND active`,
   );
   return new Map(
-    parts.map(({ blocks, rows: count, path }) => {
-      const files = readdirSync(path).filter((name) => name.endsWith('.bin'));
-      const [largest] = files.map((name) => statSync(join(path, name))).sort((a, b) => b.size - a.size);
-      return [blocks, { rows: Number(count), inode: largest?.ino }] as const;
+    parts.map(({ blocks, path }) => {
+      const all = readdirSync(path).map((name) => ({ name, ...statSync(join(path, name)) }));
+      const columns = all.filter(({ name }) => name.endsWith('.bin'));
+      const [largest] = columns.sort((a, b) => b.size - a.size);
+      const bytes = new Map(all.map(({ ino, size }) => [ino, size]));
+      return [blocks, { bytes, inode: largest?.ino }] as const;
     }),
   );
 }

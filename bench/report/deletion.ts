@@ -74,7 +74,7 @@ function oneSection(one: NonNullable<Deletion['one']>): Section[] {
     each('complete, s', (run) => run.completeSeconds, 'lower'),
     each('parts', (run) => run.parts),
     each('parts written', (run) => run.partsRewritten),
-    each('rows written', (run) => run.rowsRewritten, 'lower'),
+    each('MB written', (run) => run.bytesWritten / 1e6, 'lower'),
     ...cpuColumns,
   ]);
   const note = `"In many parts": the user's ten events lie months apart; "in one part": one insert has them all. ClickHouse checks a part

@@ -321,7 +321,7 @@ test('the page has every table, and a plot for each one that it links', async ()
 test('the page shows deletions, the cost by load and what is flat, each with its plot', async () => {
   const cpu = { seconds: 2, othersShare: 0 };
   const one = (completeSeconds: number) => {
-    const parts = { rows: 11, parts: 7, partsRewritten: 1, rowsRewritten: 500_000 };
+    const parts = { rows: 11, parts: 7, partsRewritten: 1, bytesWritten: 5_000_000 };
     return { ...parts, hiddenSeconds: completeSeconds / 2, completeSeconds, cpu };
   };
   const bulk = (completeSeconds: number) => {
