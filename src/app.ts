@@ -135,7 +135,7 @@ function readinessOf(parts: Parts): Readiness {
   if (!environments.isLoaded()) return { ready: false, missing: [`state: ${remedy}`, ...lost] };
   if (!witness.hasCompared()) return unready('state: it is being compared with ClickHouse');
   if (!witness.isConfirmed()) return unready('redis: its replicas confirm nothing');
-  // If one shard was emptied, the others go on.
+  // If one of several shards was emptied, the process still serves the others.
   const missing = shardStates.shardsWithoutState().map((shard) => `state of shard ${shard}: ${remedy}`);
   const ready = missing.length < (environments.deployment()?.shards ?? 1);
   // Records are accepted without ClickHouse until the backlog is full, so no process is taken out for it.

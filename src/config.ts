@@ -241,8 +241,8 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
 }
 
 /**
- * The variables that a start notes in DATA_DIR, so that commands find what it runs without being told again. They hold no secrets:
- * REDIS_URL and CLICKHOUSE_URL may, and are not among them.
+ * The variables that a start records in DATA_DIR, so that commands find its servers without settings of their own. They hold no secrets:
+ * REDIS_URL and CLICKHOUSE_URL, which may, are not among them.
  */
 const notedVariables = [
   ...['HOST', 'PORT', 'ADMIN_HOST', 'ADMIN_PORT', 'ADMIN_BASE_URL', 'PUBLIC_BASE_URL'],
@@ -250,26 +250,26 @@ const notedVariables = [
   ...['CLICKHOUSE_PORT', 'CLICKHOUSE_TCP_PORT', 'CLICKHOUSE_SERVERS', 'CLICKHOUSE_DATABASE'],
 ];
 
-/** The file in which the start that works in DATA_DIR is noted: its processes, and its variables. */
+/** The file that describes the start that uses DATA_DIR: its processes and its variables. */
 export function startFile(dataDir: string): string {
   return join(dataDir, 'lock');
 }
 
-/** What a start notes of its environment. */
+/** The part of its environment that a start records. */
 export function variablesToNote(env: NodeJS.ProcessEnv): Readonly<Record<string, string>> {
   return Object.fromEntries(
     notedVariables.map((name) => [name, text(env, name, '')] as const).filter(([, value]) => value !== ''),
   );
 }
 
-/** The configuration of a command: its own environment, and where that says nothing, that of the start that works in its DATA_DIR. */
+/** The configuration of a command: its own environment and, for variables that are not set there, that of the start that uses its DATA_DIR. */
 export function readConfigBesideStart(env: NodeJS.ProcessEnv = process.env): Config {
   const noted = readFileOf(startFile(resolve(text(env, 'DATA_DIR', '.data')))) ?? '';
   const own = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''));
   return readConfig({ ...notedIn(noted), ...own });
 }
 
-/** Nothing, if no start is noted, or one is just being noted. */
+/** Empty if no start is recorded, or if the file is just being written. */
 function notedIn(noted: string): NodeJS.ProcessEnv {
   try {
     const { variables = {} } = JSON.parse(noted || '{}') as { variables?: NodeJS.ProcessEnv };
@@ -280,7 +280,7 @@ function notedIn(noted: string): NodeJS.ProcessEnv {
 }
 
 /**
- * Reads the configuration for a process entry: prints the error and ends the process when it is bad. `read`: for commands, which
+ * Reads the configuration for the entry of a process: if it is bad, prints the error and ends the process. `read`: for commands, which
  * may run beside a start.
  */
 export function readConfigOrExit(read: () => Config = readConfig): Config {
@@ -293,7 +293,7 @@ export function readConfigOrExit(read: () => Config = readConfig): Config {
   }
 }
 
-/** Several servers read each other's tables, for which they need the name of their cluster. */
+/** Several servers read each other's tables, and need the name of their cluster for that. */
 function clickhouseCluster(env: NodeJS.ProcessEnv, servers: number, isEmbedded: boolean): string | undefined {
   const isNamed = env.CLICKHOUSE_CLUSTER !== undefined && env.CLICKHOUSE_CLUSTER !== '';
   if (isNamed) return identifier(env, 'CLICKHOUSE_CLUSTER', '');
@@ -403,12 +403,12 @@ function demo(env: NodeJS.ProcessEnv, hosts: readonly string[]): boolean {
   return true;
 }
 
-/** Whether only this machine reaches what listens there. */
+/** Whether only this machine can reach this host. */
 export function isLoopback(host: string): boolean {
   return /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/i.test(host);
 }
 
-/** Whether nobody on the way to an address can change what is said. */
+/** Whether nobody on the way to an address can change the messages. */
 export function isSafeAddress(url: string): boolean {
   const { protocol, hostname } = new URL(url);
   return protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname.replace(/^\[|\]$/g, '')));
@@ -424,7 +424,7 @@ function url(env: NodeJS.ProcessEnv, name: string, protocols: string[]): string 
   return value;
 }
 
-/** Links and cookies of the console are for a whole origin. */
+/** Links and cookies of the console apply to a whole origin. */
 function originOf(url: string | undefined): string | undefined {
   if (url === undefined) return undefined;
   if (new URL(url).pathname !== '/')
@@ -432,7 +432,7 @@ function originOf(url: string | undefined): string | undefined {
   return new URL(url).origin;
 }
 
-/** How this machine reaches what listens on an address. */
+/** The URL by which this machine reaches a server that listens on a host. */
 function localOrigin(host: string, port: number): string {
   const reachable = { '0.0.0.0': '127.0.0.1', '::': '::1' }[host] ?? host;
   return `http://${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`;
@@ -443,7 +443,7 @@ export function clickhousePasswordFile(dataDir: string, user: 'sluice' | 'reader
   return join(dataDir, user === 'sluice' ? 'clickhouse-password' : 'clickhouse-reader-password');
 }
 
-/** The file in DATA_DIR with the secret by which several embedded servers trust each other. */
+/** The file in DATA_DIR with the secret that several embedded servers share. */
 export function clickhouseClusterSecretFile(dataDir: string): string {
   return join(dataDir, 'clickhouse-cluster-secret');
 }
@@ -618,7 +618,7 @@ function oneOf<T extends string>(env: NodeJS.ProcessEnv, name: string, values: r
   return found;
 }
 
-/** Names under which lists of blockers do not look. Those of other endpoints stay theirs. */
+/** Paths that operators choose so that the lists of ad blockers do not match. They may not be paths of other endpoints. */
 function clientPaths(env: NodeJS.ProcessEnv): Pick<Config, 'sdkPaths' | 'collectPaths'> {
   const sdkPaths = paths(env, 'SDK_PATH', '/sdk.js');
   const collectPaths = paths(env, 'COLLECT_PATH', '/api/collect');
@@ -636,13 +636,13 @@ function paths(env: NodeJS.ProcessEnv, name: string, usual: string): Paths {
     const isPath = path.length <= 255 && /^(\/(?!\.+(\/|$))[\w.~-]+)+$/.test(path);
     if (!isPath || (path !== usual && /^\/(api|v1|health|micro|openapi\.json)(\/|$)/.test(path)))
       throw new ConfigError(
-        `${name} must be paths such as ${usual} with commas, none of another endpoint, not ${JSON.stringify(path)}`,
+        `${name} must be paths such as ${usual}, separated by commas, none of another endpoint, not ${JSON.stringify(path)}`,
       );
   }
   return [first, ...others];
 }
 
-/** A cluster alone means its replicas. */
+/** A cluster with one server in CLICKHOUSE_URL means that its servers are replicas. */
 function tableKind(env: NodeJS.ProcessEnv, servers: number): TableKind {
   const hasCluster = text(env, 'CLICKHOUSE_CLUSTER', '') !== '';
   const kinds = ['plain', 'replicated', 'shared', 'rehearsed'] as const;

@@ -57,13 +57,13 @@ export const crashPoints = {
   ],
   /** A submission of suppressed users, in the API. */
   suppression: ['suppressed', 'suppression_raised', 'suppression_resolved'],
-  /** In a worker: the exports that a deletion ends are gone and its targets are there; a callback was answered and is not noted. */
+  /** In a worker: the exports that a deletion ends are gone and its targets are stored; a callback was answered and is not recorded. */
   desk: ['exports_ended', 'call_answered'],
   /** In a worker, where tables are large: a round has hidden its users; masked rows are erased and not counted yet. */
   erasure: ['hidden', 'erased'],
-  /** In a worker: a long pass that erases masked rows gives way to a round. */
+  /** In a worker: a long pass that erases masked rows makes way for a round. */
   pass: ['merges_stopped'],
-  /** The end of what environments retain, in a worker; all but the first once for each table. */
+  /** In a worker: the deletion of expired rows; all but the first once for each table. */
   retention: ['expired_users_found', 'expired_keys_kept', 'partition_dropped', 'place_expired'],
   /** `npm run admin -- backup create`. */
   backupMade: ['rows_backed_up', 'home_backed_up', 'parts_compared', 'end_marked'],
@@ -103,13 +103,13 @@ export const noCrash: CrashPoint = () => undefined;
 
 const names: ReadonlySet<string> = new Set(Object.values(crashPoints).flat());
 
-/** Whether a text names a point, at which pass to crash, and perhaps that the process only stops: `name:n:stop`. */
+/** Whether a text has the form `name`, `name:n` or `name:n:stop`, with the name of a point. */
 export function isCrashSpec(spec: string): boolean {
   const [name = '', ...rest] = spec.split(':');
   return names.has(name) && /^(?:|[1-9]\d*|[1-9]\d*:stop)$/.test(rest.join(':'));
 }
 
-/** Reads `name:n`: the process dies, or stops until SIGCONT, when it passes the point for the n-th time; by default the first. */
+/** Reads such a text: when the process passes the point for the n-th time (default: 1), it dies or, with `stop`, stops until SIGCONT. */
 export function createCrashPoint(spec: string | undefined): CrashPoint {
   if (spec === undefined) return noCrash;
   const [wanted, count, stop] = spec.split(':');

@@ -17,7 +17,7 @@ type Values = Awaited<ReturnType<Histogram['get']>>['values'];
 /** The counts of one histogram, or of one set of labels. */
 export class Buckets {
   readonly #bounds: Float64Array;
-  /** For each bound, how many values are up to it and above the bound before; at the end those above all bounds. */
+  /** For each bound, how many values are up to it and above the previous bound; at the end those above all bounds. */
   readonly #counts: Float64Array;
   #sum = 0;
 
@@ -55,7 +55,7 @@ export class Buckets {
   }
 }
 
-/** A registry asks it as it asks the library's own. */
+/** A metric that a registry reads like the library's own. */
 class HotMetric {
   readonly name: string;
   readonly #help: string;

@@ -43,7 +43,7 @@ export function describeError(error: unknown): { name: string; code?: string; me
   };
 }
 
-/** JSON.parse quotes the text that it refuses, and Redis the arguments of a command that it does not know. */
+/** Removes quoted data: JSON.parse quotes the text that it refuses, and Redis the arguments of a command that it does not know. */
 function withoutQuotes(name: string, message: string): string {
   if (name === 'SyntaxError') return 'a text is malformed';
   return message.replace(/, with args beginning with:.*/s, '').slice(0, logs.messageMax);

@@ -1,4 +1,4 @@
-// What an API process has while it runs: its connections, what it follows of other processes, and what its routes share.
+// The parts of a running API process: its connections, the state of other processes that it follows, and what its routes share.
 
 import { createAccessWatch } from './accounts/access-watch.js';
 import { tablesOf } from './clickhouse/client.js';

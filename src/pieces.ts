@@ -1,20 +1,20 @@
-// Long lists are worked off in pieces: what one command, script or statement takes, and what others wait for.
+// Divides long lists into pieces that one command, script or statement takes, so that others do not wait long for it.
 
-/** Divides what there is into lists of at most so many. One ends when it has reached a weight, if there is one. */
+/** Divides items into lists of at most `countMax`. A list also ends once its weight has reached `weightMax`. */
 export function* inPieces<Item>(
   all: Iterable<Item>,
   countMax: number,
   weightOf: (item: Item) => number = () => 0,
   weightMax = Number.POSITIVE_INFINITY,
 ): Generator<Item[]> {
-  let some: Item[] = [];
+  let piece: Item[] = [];
   let weight = 0;
   for (const each of all) {
-    some.push(each);
+    piece.push(each);
     weight += weightOf(each);
-    if (some.length < countMax && weight < weightMax) continue;
-    yield some;
-    [some, weight] = [[], 0];
+    if (piece.length < countMax && weight < weightMax) continue;
+    yield piece;
+    [piece, weight] = [[], 0];
   }
-  if (some.length > 0) yield some;
+  if (piece.length > 0) yield piece;
 }

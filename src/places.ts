@@ -1,29 +1,29 @@
-// Places for work of which a process does only so much at a time, with turns by account. However much one account asks for,
-// it holds no more than its share, and the last places are for accounts that hold none. Whoever finds none waits, for a bounded
-// time and in a bounded line: a place that is free goes to the account that holds the fewest, and among equals to the one
-// that had its last place the longest ago. Used for dry runs, downloads, queries to ClickHouse and callbacks.
+// Limits how much work of one kind a process does at a time: each piece of work needs a place. An account holds no more than its
+// share, however much it asks for, and the last places are reserved for accounts that hold none. When all are taken, callers wait in
+// a queue of limited length for a limited time: a free place goes to the account that holds the fewest and, among equals, to the one
+// that got its last place the longest ago. Used for dry runs, downloads, queries to ClickHouse and callbacks.
 
-/** For whom work is done: an account, and perhaps one of its people. */
+/** The account for which work is done, and perhaps one of its people. */
 export type Holder = { readonly account: string; readonly person?: string };
 
 export type PlacesLimits = {
-  /** Places in all, of an account, and of a person among them. */
+  /** The maximum of places in all, of an account, and of a person. */
   readonly atOnceMax: number;
   readonly ofAccountMax: number;
   readonly ofPersonMax?: number;
-  /** So many places are for accounts that hold none. */
+  /** The number of places that only accounts without a place get. */
   readonly reserved: number;
-  /** How long one waits for a place, and how many may wait for one account, and for one person. */
+  /** How long a caller waits for a place, and how many may wait of one account and of one person. */
   readonly waitMsMax: number;
   readonly waitingOfAccountMax: number;
   readonly waitingOfPersonMax?: number;
 };
 
-/** Work that may have to make way for an account that holds no place. */
+/** Work that may have to give way to an account that holds no place. */
 export type MakesWay = {
   /** Whether it holds its place for longer than the work needs. */
   readonly isSlow: () => boolean;
-  /** Ends it; it gives back its place soon. Called once. */
+  /** Ends the work, which then soon gives its place back. Called once. */
   readonly leave: () => void;
 };
 
@@ -33,7 +33,7 @@ export type EndPlace = () => void;
 export type Places = {
   /** Takes a place if there is one now. */
   tryTake(holder: Holder, makesWay?: MakesWay): EndPlace | undefined;
-  /** Settles once there is a place; with undefined if the line is too long, or no place came in time. */
+  /** Settles once there is a place; with undefined if the queue is too long, or no place became free in time. */
   take(holder: Holder, makesWay?: MakesWay): Promise<EndPlace | undefined>;
   /** Does work in a place; `'busy'` if there was none. */
   within<Result>(holder: Holder, work: () => Promise<Result>): Promise<Result | 'busy'>;
@@ -46,8 +46,8 @@ type Waiting = {
   readonly settle: (end: EndPlace | undefined) => void;
 };
 
-/** How often it is looked whether slow work has to make way. */
-const lookEveryMs = 500;
+/** How often slow work is checked for having to give way. */
+const checkEveryMs = 500;
 
 export function createPlaces(limits: PlacesLimits): Places {
   const { atOnceMax, ofAccountMax, ofPersonMax = ofAccountMax } = limits;
@@ -59,12 +59,12 @@ export function createPlaces(limits: PlacesLimits): Places {
   /** When the accounts and people that wait got their last places, as counted by `turn`. */
   const lastTurn = new Map<string, number>();
   let turn = 0;
-  let looking: NodeJS.Timeout | undefined;
+  let checking: NodeJS.Timeout | undefined;
 
   function mayHold(holder: Holder): boolean {
-    const its = ofAccount.of(holder.account);
-    const free = atOnceMax - held.size - (its === 0 ? 0 : limits.reserved);
-    return free > 0 && its < ofAccountMax && ofPerson.of(personOf(holder)) < ofPersonMax;
+    const taken = ofAccount.of(holder.account);
+    const free = atOnceMax - held.size - (taken === 0 ? 0 : limits.reserved);
+    return free > 0 && taken < ofAccountMax && ofPerson.of(personOf(holder)) < ofPersonMax;
   }
 
   function hold(holder: Holder, makesWay: MakesWay | undefined): EndPlace {
@@ -90,8 +90,8 @@ export function createPlaces(limits: PlacesLimits): Places {
       next.settle(hold(next.holder, next.makesWay));
     }
     if (waiting.size > 0) return;
-    clearInterval(looking);
-    looking = undefined;
+    clearInterval(checking);
+    checking = undefined;
     for (const [name] of lastTurn) if (ofAccount.of(name) + ofPerson.of(name) === 0) lastTurn.delete(name);
   }
 
@@ -102,7 +102,7 @@ export function createPlaces(limits: PlacesLimits): Places {
     return first;
   }
 
-  /** Whether one comes before another one that asked earlier. */
+  /** Whether `a` goes first although `b` asked earlier. */
   function isBefore({ holder: a }: Waiting, { holder: b }: Waiting): boolean {
     const [personA, personB] = [personOf(a), personOf(b)];
     const differences = [
@@ -114,8 +114,8 @@ export function createPlaces(limits: PlacesLimits): Places {
     return (differences.find((difference) => difference !== 0) ?? 0) < 0;
   }
 
-  /** Slow work of the account that holds the most makes way, while an account that holds none finds no place. */
-  function look(): void {
+  /** While an account without a place waits for one, ends slow work of the account that holds the most. */
+  function endSlowWork(): void {
     const waits = [...waiting].some(({ holder }) => ofAccount.of(holder.account) === 0);
     if (!waits || held.size < atOnceMax || [...held].some(({ isLeaving }) => isLeaving)) return;
     const slow = [...held].filter(({ makesWay }) => makesWay?.isSlow() === true);
@@ -129,16 +129,16 @@ export function createPlaces(limits: PlacesLimits): Places {
     return mayHold(holder) ? hold(holder, makesWay) : undefined;
   }
 
-  function hasRoomInLine({ account, person }: Holder): boolean {
-    const its = [...waiting].filter(({ holder }) => holder.account === account);
-    const ofThisPerson = its.filter(({ holder }) => holder.person === person);
-    return its.length < waitingOfAccountMax && ofThisPerson.length < waitingOfPersonMax;
+  function mayWait({ account, person }: Holder): boolean {
+    const ofThisAccount = [...waiting].filter(({ holder }) => holder.account === account);
+    const ofThisPerson = ofThisAccount.filter(({ holder }) => holder.person === person);
+    return ofThisAccount.length < waitingOfAccountMax && ofThisPerson.length < waitingOfPersonMax;
   }
 
   function take(holder: Holder, makesWay?: MakesWay): Promise<EndPlace | undefined> {
     const end = tryTake(holder, makesWay);
     if (end !== undefined) return Promise.resolve(end);
-    if (!hasRoomInLine(holder)) return Promise.resolve(undefined);
+    if (!mayWait(holder)) return Promise.resolve(undefined);
     return new Promise((resolve) => {
       const one: Waiting = {
         holder,
@@ -154,7 +154,7 @@ export function createPlaces(limits: PlacesLimits): Places {
         letIn();
       }, limits.waitMsMax);
       waiting.add(one);
-      looking ??= setInterval(look, lookEveryMs).unref();
+      checking ??= setInterval(endSlowWork, checkEveryMs).unref();
     });
   }
 
@@ -177,7 +177,7 @@ function personOf({ account, person }: Holder): string {
   return `${account} ${person ?? ''}`;
 }
 
-/** Counts by name, which keep nothing of names that are at 0. */
+/** Counts by name; names whose count is 0 take no memory. */
 function createCounts() {
   const counts = new Map<string, number>();
   return {

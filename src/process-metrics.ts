@@ -1,18 +1,18 @@
-// What a process uses, as metrics: CPU, memory, and how late its event loop runs what is due. Every process of the service
-// watches itself.
+// Metrics of what a process uses: CPU, memory, and the lag of its event loop. Every process of the service measures
+// itself.
 
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { processLagSeconds, processMemoryBytes, processSeconds } from './metrics.js';
 
 export type ProcessKind = 'api' | 'worker';
 
-/** The loop's delay is sampled this often: 50 timers a second, and fine enough for what a request would notice. */
+/** How often the loop's delay is sampled: 50 timers a second, often enough to see delays that a request would notice. */
 const sampledEveryMs = 20;
 const updateEveryMs = 1_000;
 /** The lag of the last complete period, however often it is read. */
 const periodMs = 10_000;
 
-/** Begins to watch this process. */
+/** Begins to measure this process. */
 export function watchProcess(kind: ProcessKind): void {
   const labels = { process: kind };
   const delay = monitorEventLoopDelay({ resolution: sampledEveryMs });

@@ -63,7 +63,7 @@ const publicParts = [
   healthPart,
 ];
 
-/** What producers, apps and compliance callers ask. `documents`: the part of it that the administrators' server has, too. */
+/** Routes for producers, apps and compliance callers. `documents`: those that the administrators' server has, too. */
 export function publicRoutes(config: Config, parts: Parts, readiness: () => Readiness) {
   const { environments, counts, rejected, redis, channel, deletionRedis, log } = parts;
   const ingestion = {
@@ -104,7 +104,7 @@ export function publicRoutes(config: Config, parts: Parts, readiness: () => Read
   return { all: [...routes, ...documents], documents };
 }
 
-/** What administrators and people who sign in ask, and their pages. */
+/** Routes for administrators and people who sign in, and their pages. */
 export function administratorsRoutes(
   config: Config,
   parts: Parts,
@@ -203,7 +203,7 @@ function exportOptions({ publicBaseUrl }: Config, parts: Parts): ExportApiOption
   };
 }
 
-/** Lines about users go over the connection of their requests. */
+/** Lines of the audit log about users go over the connection of the requests about them. */
 function auditOfUsers({ deletionRedis, clickhouse, log }: Parts) {
   return { redis: deletionRedis, clickhouse, log };
 }

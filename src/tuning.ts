@@ -1,6 +1,6 @@
-// Numbers that no caller meets but other numbers depend on: rhythms, shares and sizes of what goes on inside. Changing one
-// changes speed or memory, not what is promised (`contract/limits.ts`). The end of the file asserts the relations between
-// them and to the promises. A number that nothing else depends on is beside the code that uses it.
+// Numbers that no caller can observe but on which other numbers depend: internal intervals, shares and sizes. Changing one changes
+// speed or memory, not what is promised (`contract/limits.ts`). The end of the file asserts the relations between them and to the
+// promises. A number on which no other depends is beside the code that uses it.
 
 import {
   bodies,
@@ -20,13 +20,13 @@ const KiB = 1024;
 const MiB = 1024 * KiB;
 
 export const writeAccess = {
-  /** Authorization headers that are remembered as right, for each environment. */
+  /** Authorization headers that are remembered as valid, for each environment. */
   headersKeptMax: 100,
 } as const;
 
 /** Work on large bodies, in one API process. */
 export const largeBodies = {
-  /** It goes on in turns of about this long. An event beside it waits for three or four: to be read, committed and answered. */
+  /** It is done in slices of about this length. An event meanwhile waits for three or four: to be read, committed and answered. */
   sliceMs: 1,
   /** Inflations at a time; each takes a thread. */
   inflationsAtOnce: 2,
@@ -47,7 +47,7 @@ export const commitBatches = {
   spacingMs: 5,
   /** How long one attempt at a commit waits for its reply: a lost reply shows only as silence. */
   attemptMs: 900,
-  /** How much of that replicas may take to confirm it. */
+  /** The part of that time that replicas may take to confirm it. */
   replicasMs: 700,
   /** A segment that is overdue for sealing by this long takes no further commit. */
   overdueSegmentMsMax: 1_000,
@@ -55,17 +55,17 @@ export const commitBatches = {
   answerKeptMs: 24 * 60 * 60 * 1000,
 } as const;
 
-/** What a new primary of Redis skips, so that it gives nothing that the former one gave: that was cut off for seconds at most. */
+/** What a new primary of Redis skips, so that it gives out no number again: the former one was cut off for seconds at most. */
 export const takeOvers = {
-  /** Of the clock by which segments have their numbers, and suppressions their versions. */
+  /** Of the clock from which segments get their numbers, and suppressions their versions. */
   skippedUs: 60_000_000,
   /** Versions of the registry, and of the copies of deletion requests. */
   versionsSkipped: 10_000,
 } as const;
 
-/** By its token ClickHouse skips an insert that it has already taken. */
+/** ClickHouse skips an insert whose token it has already seen. */
 export const insertTokens = {
-  /** Tokens that ClickHouse remembers for each table, by the migrations. */
+  /** Tokens that ClickHouse remembers for each table, as the migrations set it. */
   keptMax: 100_000,
   /** A worker that checked for a segment's marker longer ago than this inserts nothing, and checks again. */
   markerCheckMsMax: 5 * 60 * 1000,
@@ -73,7 +73,7 @@ export const insertTokens = {
 
 /** The files in which ClickHouse keeps the definitions of tables (`clickhouse/definitions.ts`). */
 export const definitions = {
-  /** No definition is changed with less room on ClickHouse's disk, beside what ClickHouse itself keeps free. */
+  /** No definition is changed with less room on ClickHouse's disk, in addition to what ClickHouse itself keeps free. */
   roomBytesMin: 16 * MiB,
 } as const;
 
@@ -83,7 +83,7 @@ export const waitingSegments = {
   waitMs: 5_000,
   /** About once a second one worker looks for such segments. */
   turnMs: 900,
-  /** A look ends after this many segments, or bytes of rows: more than can arrive in that time. */
+  /** A search ends after this many segments, or bytes of rows: more than can arrive in that time. */
   perTurnMax: 200,
   bytesPerTurn: 64 * MiB,
 } as const;
@@ -100,25 +100,25 @@ export const claimSweeps = {
 export const keyIndex = {
   /** Once keys were forgotten, segments are indexed at the latest this long after they were opened. */
   unindexedMsMax: 5 * 60 * 1000,
-  /** Rows that one statement adds, about: the segments of a minute are not divided. */
+  /** About how many rows one statement adds: the segments of a minute are not divided. */
   rowsPerStatement: 4_000_000,
-  /** Memory of each worker for ruling out keys that are not in the index, at most: of 170 million keys. */
+  /** The most memory that a worker uses to rule out keys that are not in the index: enough for 170 million keys. */
   filterBytesMax: 256 * MiB,
-  /** With so many one new key in two hundred has to be looked up. */
+  /** With this many, one new key in two hundred has to be looked up. */
   filterBitsPerKey: 12,
   /** Rows of the index that are counted to say how many keys it has; of a larger index a share. */
   countedRows: 1_048_576,
-  /** Hashes of keys that one answer has, about. */
+  /** About how many hashes of keys one answer has. */
   hashesPerAnswer: 4_000_000,
   /** A filter is made for so many times the keys that the index has then, */
   filterRoom: 1.25,
   /** and once it is full, for so many times. */
   filterGrowth: 1.5,
-  /** One worker at a time makes the index of a shard; another one goes on this long after the last sign of it. */
+  /** One worker at a time builds the index of a shard; another one continues this long after its last sign of life. */
   turnMs: 10_000,
-  /** A rebuild makes way for keys that are stored meanwhile after so long, once its step is done. */
+  /** After this long a rebuild makes way for keys that were stored meanwhile, once its step is done. */
   rebuildMsMax: 60_000,
-  /** How often the command line looks how far a rebuild is. */
+  /** How often the command line checks the progress of a rebuild. */
   rebuildPollMs: 500,
   /** Of so many keys, that may be in the index, a sample is looked up first. */
   sampledFrom: 2_000,
@@ -132,14 +132,14 @@ export const keyIndex = {
 export const receipts = {
   /** Rows of its own that a request for receipts may have ClickHouse read, if the index lacks their keys: half a second of CPU. */
   rowsReadMax: 20_000_000,
-  /** What each statement may take. */
+  /** The memory and the time that each statement may take. */
   clickhouseMsMax: 5_000,
 } as const;
 
 export const deletionRounds = {
   /** Rounds start at least this far apart, so that requests share mutations: at most 15 per minute. */
   everyMs: 4_000,
-  /** No round begins with less room on a ClickHouse server's disk, beside what ClickHouse itself keeps free. */
+  /** No round begins with less room on a ClickHouse server's disk, in addition to what ClickHouse itself keeps free. */
   roomBytesMin: 64 * MiB,
   /** Targets and requests that one round takes. */
   targetsMax: 50_000,
@@ -148,7 +148,7 @@ export const deletionRounds = {
   weightMax: 16 * MiB,
   /** The lists that a worker copies to ClickHouse at a time. */
   copiedWeightMax: 8 * MiB,
-  /** Of the hashes of deleted users, what one command of Redis carries. */
+  /** The hashes of deleted users that one command of Redis carries. */
   hashBytesPerWrite: MiB / 4,
   /** Writes to Redis that a round has under way, so that they share syncs, and about as much of documents in one: 3 ms. */
   writesAtOnceMax: 50,
@@ -157,7 +157,7 @@ export const deletionRounds = {
 
 /** Passes that erase what was masked (workers/erase.ts). */
 export const erasures = {
-  /** How soon a pass begins for which it is time; if no request waits for it: retention may have masked something. */
+  /** How soon a pass begins that is due; if no request waits for it: retention may have masked something. */
   lookEveryMs: 5_000,
   lookIdlyEveryMs: 60_000,
   /** What a core rewrites, measured: 71,000. */
@@ -191,7 +191,7 @@ export const retentionRuns = {
   everyMs: 6 * 60 * 60 * 1000,
   /** How soon a run is tried again if something else holds the tables. */
   retryMs: 5 * 60 * 1000,
-  /** A run that is not done for so long is late: rows that expired since the run before it may stay for more than a day. */
+  /** A run that is overdue for this long is late: rows that expired since the previous run may stay for more than a day. */
   lateMs: 12 * 60 * 60 * 1000,
   /** How long a run waits until everything accepted before is stored, and for inserts under way. */
   storedMsMax: 30_000,
@@ -212,7 +212,7 @@ export const callbackJobs = {
    * of the places are for accounts that have no call under way, so that silent servers of a few do not hold up the others.
    */
   places: { atOnceMax: 100, ofAccountMax: 4, reserved: 50, waitMsMax: 0, waitingOfAccountMax: 0 },
-  /** A call that finds no room is looked at again after this long, and each further one of the account so much later. */
+  /** A call that finds no place is tried again after this long, and each further one of the account so much later. */
   busyMs: 1_000,
   busySpacingMs: 50,
   /** How many callbacks get jobs at a time. */
@@ -225,7 +225,7 @@ export const replicas = {
   waitMsMax: 60_000,
 } as const;
 
-/** How the ledger reaches ClickHouse. */
+/** How the ledger gets to ClickHouse. */
 export const ledgerWrites = {
   /** How long a process gathers what it counts. */
   everyMs: 1_000,
@@ -240,57 +240,57 @@ export const ledgerWrites = {
   logBytesAtOnceMax: MiB,
   /** Rows of one insert. */
   rowsAtOnceMax: 10_000,
-  /** Entries of a minute from which on what nothing relies on is left out. */
+  /** Above this many entries of a minute, those that nothing relies on are left out. */
   fieldsOfMinuteMax: 100_000,
 } as const;
 
 /** How the ledger is compared with what is stored. */
 export const ledgerChecks = {
-  /** A look is followed by a rest this many times as long, so that looks at what is older take a hundredth of a core. */
+  /** A check is followed by a rest this many times as long, so that checks of older minutes take a hundredth of a core. */
   restFactor: 100,
-  /** After a look at what is new, which is cheap: on a busy machine it takes long without costing much. */
+  /** The same after a check of new minutes, which is cheap: on a busy machine it takes long without costing much. */
   newRestMsMax: 30_000,
   everyMsMin: 5_000,
-  /** Minutes of one look at what is new. */
+  /** Minutes of one check of new minutes. */
   newMinutesMax: 60,
-  /** How far back looks go again soon, and how often. */
+  /** How far back recent minutes are checked again, and how often. */
   lastMinutes: 60,
   lastEveryMs: 2 * 60 * 1000,
-  /** How far back looks go again, and how often. */
+  /** How far back all minutes are checked again, and how often. */
   recentMinutes: 2 * 24 * 60,
   recentEveryMs: 60 * 60 * 1000,
-  /** One month that is over is looked at again this often. */
+  /** How often one past month is checked again. */
   oldEveryMs: 24 * 60 * 60 * 1000,
   /** A difference must be found so many times in a row, this far apart: counts are not taken at one instant. */
   looks: 3,
   looksEveryMs: 2_000,
-  /** Environments that one statement looks at minute by minute. */
+  /** Environments that one statement checks minute by minute. */
   environmentsAtOnceMax: 100,
-  /** Minutes with known differences that one look looks at again. */
+  /** Minutes with known differences that one check compares again. */
   minutesAgainMax: 5,
 } as const;
 
 /** The list of running processes, for people. */
 export const runningProcesses = {
   sayEveryMs: 5_000,
-  /** One that has not said so for this long has ended. */
+  /** A process without a sign of life for this long has ended. */
   staleMs: 20_000,
 } as const;
 
-/** How a store that was set back is noticed (registry/witness.ts). */
+/** How the service notices that a store was set back (registry/witness.ts). */
 export const witnesses = {
   everyMs: 1_000,
-  /** One process counts on in this time: less than the time between two rounds. */
+  /** In this time one process raises the number: less than the time between two rounds. */
   turnMs: 900,
-  /** ClickHouse is compared, and gets the number, every so many rounds. */
+  /** After how many rounds ClickHouse is compared, and gets the number. */
   roundsPerCopy: 5,
-  /** A statement ends then. On a busy machine it takes seconds. */
+  /** The timeout of a statement, which takes seconds on a busy machine. */
   clickhouseMsMax: 10_000,
-  /** So long a process that starts waits for ClickHouse before it goes on without it. */
+  /** How long a starting process waits for ClickHouse before it continues without it. */
   firstAnswerMsMax: 2_000,
-  /** A process that replicas confirm nothing to for so long is not ready. */
+  /** A process that gets no confirmation from replicas for this long is not ready. */
   unconfirmedMsMax: 10_000,
-  /** How many a Redis that does not wait for its disk may lose. */
+  /** How many rounds a Redis that does not wait for its disk may lose. */
   slack: 3,
   /** How many a new primary may lack where that stops nothing (`REDIS_LOSS=go-on`). */
   slackOfLoss: 60,
@@ -306,11 +306,11 @@ export const sharedMetrics = {
 /**
  * A larger piece of a download is divided on its way. With the line of its length a piece has to fit the 16 KiB that
  * uWebSockets.js collects before it writes: when a socket is full just then, version 6.0.1 keeps what it has collected and
- * drops the rest of a larger piece without a word.
+ * silently drops the rest of a larger piece.
  */
 export const exportPieceBytesMax = 15 * KiB;
 
-/** A page of an export is made so much at a time: two milliseconds of CPU, and then the next request. */
+/** How much of a page of an export is made at a time: two milliseconds of CPU, and then the next request. */
 export const exportPageStepCharacters = 32 * KiB;
 
 /**
@@ -325,7 +325,7 @@ export const lockChecksEveryMsMax = 1_000;
 
 /** Rounds of deletions, retention, retries of failed rows, restores and moves exclude each other. */
 export const maintenanceLock = {
-  /** The right of a killed process ends after this long. */
+  /** The lock of a killed process ends after this long. */
   holdMs: 60_000,
   renewEveryMs: 10_000,
   /** How long a deletion waits for a row that is being sent again: longer than its sender waits for the insert. */
@@ -334,10 +334,10 @@ export const maintenanceLock = {
 
 /** Locks of processes that make or restore a backup. */
 export const processLocks = {
-  /** The right of a killed process ends after this long. */
+  /** The lock of a killed process ends after this long. */
   holdMs: 20_000,
   renewEveryMs: 4_000,
-  /** How long another process waits: longer than the right of a killed one lasts. */
+  /** How long another process waits: longer than the lock of a killed one lasts. */
   waitMsMax: 25_000,
 } as const;
 
@@ -350,22 +350,22 @@ export const rejectedWrites = {
   waitingMsMax: 5_000,
 } as const;
 
-/** About as many lines of the audit log go to ClickHouse in one insert. */
+/** About how many lines of the audit log go to ClickHouse in one insert. */
 export const auditLinesPerInsert = 1_000;
 
 export const wrongTokensLoggedEveryMs = 10_000;
 
-/** Stack frames of a fault of ours that are logged. */
+/** Stack frames of an internal error that are logged. */
 export const faultFramesMax = 8;
 
 /** Loading the deployment's state into an emptied Redis. */
 export const stateLoads = {
-  /** The process that loads renews its right to do so; the right of a killed process ends after this long. */
+  /** The process that loads renews its lock; that of a killed process ends after this long. */
   holdMs: 5_000,
   renewEveryMs: 1_000,
   /** How long a load waits for inserts that began before it: longer than a worker waits for an insert. */
   insertMsMax: 150_000,
-  /** What one call of a script may carry. */
+  /** The bytes that one call of a script may carry. */
   documentsPerCallMax: 500,
   bytesPerCallMax: 4 * MiB,
   /** Targets that one query asks for; the targets of one request are not divided. */

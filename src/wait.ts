@@ -1,10 +1,10 @@
-// Waiting for what nobody tells: asking again and again, within a time.
+// Waits for changes that nobody announces, by asking again and again within a time limit.
 
 import { setTimeout as pause } from 'node:timers/promises';
 
 /**
- * Asks until the answer is true, or something; settles with the last one, which is false or nothing if the time was over. It asks once
- * at least, and for the last time when the time is over.
+ * Asks until the answer is truthy; settles with the last answer, which is falsy if the time ran out. It asks at least once, and a last
+ * time when the time is over.
  */
 export async function untilTrue<Answer>(
   ask: () => Answer | Promise<Answer>,

@@ -25,7 +25,7 @@ const oneOf = <const Value extends string>(...values: readonly Value[]) =>
   Type.Unsafe<Value>({ type: 'string', enum: [...values] });
 const byName = <Of extends Schema>(of: Of) => Type.Record(Type.String(), of);
 
-/** Of changes whose answer shows something once. Others are refused. */
+/** Only for changes whose answer shows a secret once. Other changes are refused instead. */
 const copied = Type.Optional(
   Type.Boolean({
     description: 'false: ClickHouse does not have the change yet, so a loss of Redis would undo it.',
@@ -35,10 +35,13 @@ const copied = Type.Optional(
 const environment = Type.Object({ app_id: text, name: text, main: flag });
 
 const accountSettings = {
-  due_days: Type.Integer({ minimum: 1, description: 'How many days after it was received a case is due.' }),
+  due_days: Type.Integer({
+    minimum: 1,
+    description: 'The number of days from the receipt of a case until it is due.',
+  }),
   erase: oneOf('now', 'together'),
   confirm_from: Type.Union([Type.Integer({ minimum: 1 }), oneOf('none')], {
-    description: 'From how many users on a second person has to confirm a deletion of a person.',
+    description: 'The number of users from which a second person has to confirm a deletion by a person.',
   }),
   second_factor: oneOf('required', 'optional'),
 };
@@ -68,7 +71,7 @@ const theCase = Type.Object({
   done: Type.Record(Type.String(), count, { description: 'How often each action was done in it.' }),
 });
 
-/** What became of records. `difference`: what the other terms lack; negative if they are more. */
+/** What became of records. `difference`: how many the other terms lack; negative if they have too many. */
 const books = {
   acknowledged: count,
   stored: count,
@@ -147,7 +150,7 @@ const deletion = Type.Object({
 
 const chart = {
   step_seconds: count,
-  at: Type.Array(count, { description: 'The begin of each step, in seconds since 1970.' }),
+  at: Type.Array(count, { description: 'The beginning of each step, in seconds since 1970.' }),
 };
 const counts = Type.Array(amount);
 
@@ -177,7 +180,7 @@ const keyIndex = Type.Object({
       complete: Type.Union([flag, nothing], { description: 'null while its ClickHouse server is away.' }),
       rebuild: orNull(Type.Object({ done_to: orNull(time), to: orNull(time) })),
     }),
-    { description: 'How far each shard is.' },
+    { description: 'The progress of each shard.' },
   ),
 });
 
@@ -341,7 +344,7 @@ export const administrationAnswers = {
   showOverview: Type.Object({
     account_id: text,
     problems: Type.Array(text, {
-      description: 'What is not well, in parts of a sentence; empty if all is well.',
+      description: 'Problems, as parts of a sentence; empty if all is well.',
     }),
     queryable_seconds: amount,
     deletions: Type.Object({ pending: count, oldest_at: orNull(time) }),
@@ -445,7 +448,7 @@ export const administrationAnswers = {
         first_seen: orNull(time),
         last_seen: orNull(time),
       }),
-      { description: 'The environments that hold something, and who the name is in each.' },
+      { description: 'The environments that hold something, and whom the name stands for in each.' },
     ),
   }),
   findSimilarUsersEverywhere: Type.Object({ account_id: text, similar: texts }),
@@ -460,7 +463,7 @@ export const administrationAnswers = {
       }),
     ),
     exports: Type.Array(text, { description: 'Their ids.' }),
-    has_more: Type.Boolean({ description: 'Whether older deletions were not looked at.' }),
+    has_more: Type.Boolean({ description: 'Whether older deletions were not searched.' }),
   }),
   countUserEvents: Type.Object({ app_id: text, events: Type.Array(Type.Object({ event: text, ...seen })) }),
   findSimilarUsers: Type.Object({ app_id: text, similar: texts }),
@@ -518,7 +521,7 @@ export const administrationAnswers = {
       backlog_bytes: count,
       moving_to: Type.Union([count, nothing], { description: 'The server to which it is being moved.' }),
       moved_rows: Type.Union([count, nothing], {
-        description: 'While it is being moved: how many of its rows that server has by now.',
+        description: 'While it is being moved: how many of its rows that server already has.',
       }),
     }),
   ),
@@ -527,7 +530,7 @@ export const administrationAnswers = {
     changes_kept_until: Type.Optional(
       Type.Union([time, nothing], {
         description:
-          'Changes of accounts, keys and requests after this time may be lost; null: it is not known.',
+          'Changes of accounts, keys and requests after this time may be lost; null if it is not known.',
       }),
     ),
   }),
@@ -552,7 +555,7 @@ export const administrationAnswers = {
   removeSecondFactor: secondFactor,
 } as const satisfies Readonly<Record<string, Schema>>;
 
-/** The answers, as who asks gets them. */
+/** The answers, as callers get them. */
 export type AdministrationAnswers = {
   readonly [Name in keyof typeof administrationAnswers]: Frozen<Static<(typeof administrationAnswers)[Name]>>;
 };

@@ -12,7 +12,7 @@ const code = Type.String({ enum: codes, description: 'What is wrong, from a clos
 const message = Type.String({ description: 'The same in words, for people; the wording may change.' });
 const field = Type.Optional(
   Type.String({
-    description: 'Path of the field at fault, such as properties.color; absent when it is the whole request.',
+    description: 'Path of the bad field, such as properties.color; absent when it is the whole request.',
   }),
 );
 
@@ -58,7 +58,7 @@ const messageId = Type.Optional(
 export const messageAnswerSchema = Type.Union([
   Type.Object(
     { id: messageId, status: Type.Union([Type.Literal('stored'), Type.Literal('repeat')]) },
-    { description: 'Kept, now or before under the same id.' },
+    { description: 'Stored, now or earlier with the same id.' },
   ),
   Type.Object(
     {
@@ -67,7 +67,7 @@ export const messageAnswerSchema = Type.Union([
       code: Type.Literal('rate_limited'),
       retry_after: Type.Integer({ minimum: 1, description: 'Seconds after which it fits its limit.' }),
     },
-    { description: 'Not stored: its limit has no room now. Send it again later, under the same id.' },
+    { description: 'Not stored: its rate limit has no room now. Send it again later with the same id.' },
   ),
   Type.Object(
     { id: messageId, status: Type.Literal('rejected'), code, field, message },
@@ -82,7 +82,7 @@ export const collectResultSchema = Type.Object({
     description: 'One answer per message, in the order of the request.',
   }),
   pairing: Type.Optional(
-    Type.Literal('ended', { description: 'The pairing that the request named lives no more.' }),
+    Type.Literal('ended', { description: 'The pairing that the request named has ended.' }),
   ),
 });
 
@@ -92,14 +92,14 @@ export const readySchema = Type.Object({
   ready: Type.Boolean(),
   missing: Type.Array(Type.String(), {
     description:
-      'What is not there. A process is ready with something missing when one of several shards lacks its state, or when ClickHouse does not answer: records then wait in Redis.',
+      'What is missing. A process is ready although something is missing when one of several shards lacks its state, or when ClickHouse does not answer: records then wait in Redis.',
   }),
 });
 
 /** The answer of the token endpoint. */
 export const tokenSchema = Type.Object({
   access_token: Type.String({
-    description: 'Send it as Authorization: Bearer. Good for 60 minutes at most.',
+    description: 'Send it as Authorization: Bearer. Valid for at most 60 minutes.',
   }),
   auth_token: Type.String({ description: 'The same, under the name of an earlier form of the interface.' }),
 });
@@ -107,13 +107,13 @@ export const tokenSchema = Type.Object({
 const deletionStatus = {
   deletion_request_id: Type.String({ description: 'Names the request.' }),
   status: Type.Union([Type.Literal('pending'), Type.Literal('complete')], {
-    description: 'complete: every place was counted and holds nothing of the users. Never goes back.',
+    description: 'complete: every table was counted and holds nothing of the users. This is final.',
   }),
 };
 
 /** The answer to a submitted deletion. */
 export const deletionSubmittedSchema = Type.Object({
-  deletion_request_location: Type.String({ description: 'Where the status is asked.' }),
+  deletion_request_location: Type.String({ description: 'The URL of its status.' }),
   ...deletionStatus,
 });
 
@@ -144,13 +144,13 @@ export const deletionPreviewSchema = Type.Object({
   ),
   unclear: Type.Array(
     Type.Object({
-      place: Type.Integer({ minimum: 0, description: 'In your list, from 0.' }),
+      place: Type.Integer({ minimum: 0, description: 'Position in your list, from 0.' }),
       found: Type.Boolean(),
       rows: Type.Integer({ minimum: 0 }),
       similar: Type.Integer({ minimum: 0, description: 'How many other identities look like this one.' }),
     }),
     {
-      description: 'Users of whom nothing was found, or to whom other identities are similar.',
+      description: 'Users of whom nothing was found, or for whom there are similar identities.',
     },
   ),
 });
@@ -161,7 +161,7 @@ const statesInWords = Object.entries(deletionStates)
   .join('\n');
 
 const whenBackupsEnd =
-  'When the last backup ends that may still have its users, if there is one. A restore deletes them again.';
+  'When the last backup expires that may still have its users, if there is one. A restore deletes them again.';
 
 /** The status of a deletion. */
 export const deletionStatusSchema = Type.Object({
@@ -172,7 +172,7 @@ export const deletionStatusSchema = Type.Object({
         .filter((state) => state !== 'complete')
         .map((state) => Type.Literal(state)),
       {
-        description: `While it is pending: what it is doing or waiting for. With \`targets_lost\` and \`ended\` it stays pending for ever.\n\n| State | Meaning |\n|---|---|\n${statesInWords}`,
+        description: `While it is pending: what it is doing or waiting for. With \`targets_lost\` and \`ended\` it stays pending forever.\n\n| State | Meaning |\n|---|---|\n${statesInWords}`,
       },
     ),
   ),
@@ -209,14 +209,14 @@ export const deletionStatusSchema = Type.Object({
           { description: 'The oldest first.' },
         ),
       },
-      { description: 'Once it is complete, if the account is called then: the tries to do that.' },
+      { description: 'Once it is complete, if the account has a callback: the attempts to call it.' },
     ),
   ),
   rows_deleted: Type.Optional(
     Type.Integer({
       minimum: 0,
       description:
-        'Once it is complete: how many rows it found and are gone. A row that another request of the same round names too counts in both.',
+        'Once it is complete: how many rows it found and deleted. A row that another request of the same round also names counts in both.',
     }),
   ),
 });
@@ -224,7 +224,7 @@ export const deletionStatusSchema = Type.Object({
 const calledAccount = Type.String({ description: 'The account that is called.' });
 const { callback: _, state: __, message: ___, ...statusWhenComplete } = deletionStatusSchema.properties;
 
-/** The body of a call: a deletion is complete, or the callback is tried out. */
+/** The body of a call: a deletion is complete, or the callback is being tested. */
 export const callSchemas = {
   complete: Type.Object({
     type: Type.Literal('deletion.complete'),
@@ -238,7 +238,7 @@ export const callSchemas = {
 /** The answer to a submission of suppressed users, once it holds. */
 export const suppressedSchema = Type.Object({
   users: Type.Integer({ description: 'Distinct users of the request.' }),
-  suppress: Type.Boolean({ description: 'As the request has it.' }),
+  suppress: Type.Boolean({ description: 'As in the request.' }),
 });
 
 /** What is known of one user, or of all users of the account. */
@@ -248,7 +248,8 @@ export const suppressionSchemas = {
     since: Type.Optional(Type.String({ format: 'date-time', description: 'Since when.' })),
     app_ids: Type.Optional(
       Type.Array(Type.String(), {
-        description: 'Where, if not in all environments: the user is merged with a suppressed one in these.',
+        description:
+          'Only if they are not suppressed everywhere: the environments in which the user is merged with a suppressed one.',
       }),
     ),
   }),
@@ -257,7 +258,7 @@ export const suppressionSchemas = {
     names: Type.Integer({
       description: 'Their identities and user_ids, and the ones of the users that they are merged with.',
     }),
-    records: Type.Integer({ description: 'Records of theirs that were answered 200 and not stored.' }),
+    records: Type.Integer({ description: 'Records about them that were answered 200 and not stored.' }),
   }),
 } as const;
 
@@ -308,7 +309,7 @@ export const deletionCertificateSchema = Type.Object({
   }),
 });
 
-/** The public half of the deployment's key. */
+/** The public part of the deployment's key. */
 export const signingKeySchema = Type.Object({
   algorithm: Type.Literal('Ed25519'),
   key_id: Type.String({ description: 'The first 16 digits of the SHA-256 of the key in DER.' }),
@@ -335,13 +336,13 @@ export const deletionUsersSchema = Type.Object({
     Type.Object({
       place: Type.Integer({
         minimum: 0,
-        description: 'Where in the submitted list the user stood first, from 0.',
+        description: 'The first position of the user in the submitted list, from 0.',
       }),
       ...countsOfUser,
     }),
     { description: 'Every different user, in the order of the submitted list.' },
   ),
-  cursor: Type.Optional(Type.String({ description: 'Begins the next page. Absent on the last page.' })),
+  cursor: Type.Optional(Type.String({ description: 'For the next page. Absent on the last page.' })),
 });
 
 /** The same for users whom the caller names. */
@@ -365,7 +366,7 @@ export const deletionListSchema = Type.Object({
   cursor: Type.Optional(
     Type.String({
       description:
-        'Begins the next page. Absent on the last page; a page before it may have few requests, or none.',
+        'For the next page. Absent on the last page; earlier pages may have few requests, or none.',
     }),
   ),
 });
@@ -373,7 +374,7 @@ export const deletionListSchema = Type.Object({
 /** An export, submitted or asked about. */
 export const userExportSchema = Type.Object({
   user_export_location: Type.String({
-    description: 'Where its status is asked, and its data with /data behind it.',
+    description: 'The URL of its status; with /data appended, the URL of its data.',
   }),
   user_export_id: Type.String({ description: 'Names the export.' }),
   status: Type.Union([Type.Literal('pending'), Type.Literal('complete')], {
@@ -389,7 +390,8 @@ const exportUserId = Type.Union([Type.String(), Type.Null()], {
 const exportedColumns = {
   text: Type.String(),
   event_id: Type.String({
-    description: 'Of the idempotency key or the id of a message; begins with 32 zero bits if there was none.',
+    description:
+      'Made from the idempotency key or the id of a message; begins with 32 zero bits if there was none.',
   }),
   user_id: Type.String(),
   optional_user_id: exportUserId,
@@ -442,7 +444,7 @@ export const exportLineSchema = Type.Union([
       user_id: exportUserId,
       identity: exportedByName.identity,
       table: Type.String({ description: 'Where it would be stored.' }),
-      columns: Type.Array(Type.String(), { description: 'What the values of row are.' }),
+      columns: Type.Array(Type.String(), { description: 'The names of the values in row.' }),
       row: Type.String({ description: 'A JSON array of its values, as it was accepted.' }),
       failed_at: Type.String(),
     },
@@ -456,7 +458,7 @@ export const exportLineSchema = Type.Union([
         description: 'Lines before it, not counting lines of the kind user.',
       }),
     },
-    { description: 'The last line. A body without it broke off.' },
+    { description: 'The last line. A body without it is incomplete.' },
   ),
 ]);
 
@@ -471,7 +473,7 @@ export const unauthorizedSchema = Type.Object({
 export const pairingSchema = Type.Object({
   pairing: Type.String({ description: 'The secret that the device sends with every batch.' }),
   code: Type.String({ description: 'What the device shows, for an administrator to enter.' }),
-  expires_in: Type.Integer({ minimum: 1, description: 'Seconds for which the code waits.' }),
+  expires_in: Type.Integer({ minimum: 1, description: 'Seconds until the code expires.' }),
 });
 
 /** What has become of the records with some idempotency keys, in the order asked. */
@@ -486,11 +488,11 @@ export const receiptsAnswerSchema = Type.Object({
             'stored: it is in ClickHouse. waiting: it is kept, and will be. deleted: it was stored, and deleted since, with its user or because it expired. unknown: no record with this key is known. Of a refused record nothing is kept, so its key is unknown too, and free.',
         },
       ),
-      event_id: Type.Optional(Type.String({ description: 'Of what is stored: its event_id there.' })),
-      segment: Type.Optional(Type.String({ description: 'Of what is stored: the segment that stored it.' })),
+      event_id: Type.Optional(Type.String({ description: 'If it is stored: its event_id.' })),
+      segment: Type.Optional(Type.String({ description: 'If it is stored: the segment that stored it.' })),
       accepted_at: Type.Optional(
         Type.String({
-          description: 'Of what is stored: when its segment was opened, within a second before.',
+          description: 'If it is stored: when its segment was opened, at most a second earlier.',
         }),
       ),
     }),

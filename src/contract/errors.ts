@@ -1,14 +1,14 @@
-// Errors that a request may meet, classified where they arise: each knows its outcome, so that nobody above has a table of them.
+// Errors that a request may meet, classified where they arise: each knows its outcome, so that callers need no table of them.
 
 import type { OutcomeCode } from './outcomes.js';
 
 export abstract class Fault extends Error {
   abstract readonly outcome: OutcomeCode;
-  /** What callers of the public API are told. Without it they learn that something failed: `message` is for administrators. */
+  /** The message for callers of the public API. Without it they only learn that something failed: `message` is for administrators. */
   readonly toCallers: string | undefined;
 }
 
-/** Nothing was done, and the same may succeed later. */
+/** Nothing was done, and the same request may succeed later. */
 export class Unavailable extends Fault {
   readonly outcome = 'overloaded';
 }

@@ -1,4 +1,4 @@
-// Every bound that is promised: that callers, administrators or people can meet, with its unit in its name. The end of the
+// Every promised bound: those that callers, administrators or people can meet, with the unit in the name. The end of the
 // file asserts the relations between them. Three kinds are elsewhere: bounds of single records in `lengths.ts`, what a
 // variable may be set to in `config.ts`, and what a library holds back by itself in `libraries/client/core/limits.ts` and
 // `libraries/producer/limits.ts`. Numbers that callers cannot observe are not promised. If other numbers depend on one, it is in
@@ -54,7 +54,7 @@ export const ignoredFields = {
   nameMax: 40,
 } as const;
 
-/** Characters of a bearer token. A longer one opens nothing. */
+/** Characters of a bearer token. A longer one is never valid. */
 export const bearerMax = 200;
 
 /**
@@ -67,7 +67,7 @@ export const addressAllowances = {
   keptMax: 100_000,
 } as const;
 
-/** How long browsers may use what they have. */
+/** How long browsers may cache answers. */
 export const browserCaches = {
   /** The answer to a preflight; most browsers keep it for two hours at most. */
   preflightSeconds: 24 * 60 * 60,
@@ -77,7 +77,7 @@ export const browserCaches = {
   segmentSettingsSeconds: 5 * 60,
 } as const;
 
-/** What a collector for tests remembers, of what it took and of what it refused, and how many keys. */
+/** How many accepted and refused records, and how many keys, a collector for tests remembers. */
 export const micro = {
   entriesMax: 10_000,
   bytesMax: 64 * MiB,
@@ -167,7 +167,7 @@ export const commits = {
   deadlineMs: 1_800,
 } as const;
 
-/** The way of a segment into ClickHouse. */
+/** Storing a segment in ClickHouse. */
 export const storing = {
   shardsMax: 64,
   /** A segment is sealed at this age: the default of `SEGMENT_AGE_MS_MAX`. */
@@ -388,7 +388,7 @@ export const userLookUps = {
 /** The requests that concern a user are looked for among so many of the latest, by so many names. */
 export const requestsOfUser = { deletionsMax: 1_000, namesMax: 20 } as const;
 
-/** What goes on for long is looked at again after changes, and so often, since access may also end by its time. */
+/** How often the access of long work is checked, besides after changes, since access may also expire. */
 export const accessWatch = { askedEveryMs: 5_000 } as const;
 
 /** Exports of what is held about users. */
@@ -450,7 +450,7 @@ export const audit = {
   waitingLinesMax: 100_000,
 } as const;
 
-/** Certificates that anybody may have checked: so many at once, of which one network has two. */
+/** How many certificates are checked at once for anybody; two of them for one network. */
 export const certificateChecks = {
   atOnceMax: 4,
   ofAccountMax: 2,
@@ -485,7 +485,7 @@ export const administration = {
   accountBytesMax: 2 * MiB,
   /** Keys of one kind that an environment can have. */
   keysMax: 20,
-  /** How long API keys that are replaced may stay good. */
+  /** How long replaced API keys may stay valid. */
   overlapMsMax: 90 * 24 * 60 * 60 * 1000,
   /** A change that others overtake this often is given up. */
   changeAttemptsMax: 20,
@@ -524,7 +524,7 @@ export const people = {
   perAccountMax: 200,
   /** Of all places, only operators get the last ones. */
   operatorPlaces: 100,
-  /** Of so many people who had access to an account it is known that only an operator may invite them again. */
+  /** For how many people who had access to an account it is remembered that only an operator may invite them again. */
   formerMax: 1_000,
   /** How long an invitation is valid. */
   invitationMs: 7 * 24 * 60 * 60 * 1000,
@@ -533,7 +533,7 @@ export const people = {
   sessionsMax: 20,
   /** Characters of a browser's name that are kept with a session. */
   agentMax: 200,
-  /** How long a browser in which a person has signed in is known. */
+  /** How long a browser in which a person has signed in is recognised. */
   browserMs: 180 * 24 * 60 * 60 * 1000,
   /** Passwords that a process hashes at once, 19 MiB and about 40 ms of CPU each, and how many may wait for that. */
   hashesAtOnceMax: 2,
@@ -587,7 +587,7 @@ export const loads = {
 export const moves = {
   /** How often the rows of a partition are copied until they are the same on both. */
   attemptsMax: 3,
-  /** How often the copying of a partition says how far it is. */
+  /** How often the copying of a partition reports its progress. */
   progressEveryMs: 2_000,
 } as const;
 
@@ -652,7 +652,7 @@ export const visualizer = {
   /** A page must identify itself within this time, in a message of at most this many bytes. */
   helloMsMax: 5_000,
   helloBytesMax: 4 * KiB,
-  /** A page that was told to go is disconnected by then, whether or not it has taken notice. */
+  /** A page that was asked to close is disconnected after this time, whether or not it reacts. */
   closingMsMax: 20_000,
   /** Wrong tokens, and wrong codes, per minute and address. */
   failuresPerMinuteMax: 20,
@@ -662,7 +662,7 @@ export const visualizer = {
   batchBytesMax: 256 * KiB,
   /** How much may wait for a slow page; beyond it batches are only counted. */
   backpressureBytesMax: MiB,
-  /** How long the answer to a device waits for Redis to say whether its pairing lives. */
+  /** How long the answer to a device waits for Redis to say whether its pairing is live. */
   lookupMsMax: 250,
 } as const;
 

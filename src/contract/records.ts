@@ -95,7 +95,7 @@ export const userPropertiesSchema = Type.Object({
           Type.Number(),
           Type.String({ maxLength: lengths.userPropertyValueMax }),
         ]),
-        description: `Key-value pairs of the user, for all past and future activity; of each key the latest value stands. At most ${counts.propertiesMax}; values are numbers or strings of at most ${lengths.userPropertyValueMax} characters. The key email, in lower case, fills the built-in e-mail property; in any other case it is a property of its own. The key user_id is reserved.`,
+        description: `Key-value pairs of the user, for all past and future activity; the latest value of each key counts. At most ${counts.propertiesMax}; values are numbers or strings of at most ${lengths.userPropertyValueMax} characters. The key email, in lower case, fills the built-in e-mail property; in any other case it is a property of its own. The key user_id is reserved.`,
         examples: [{ email: 'ada@example.com', plan: 'pro', seats: 3 }],
       },
     ),

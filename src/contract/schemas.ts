@@ -87,7 +87,7 @@ export type EventMessage = Static<typeof eventMessageSchema>;
 export const identifyMessageSchema = Type.Object({
   type: Type.Literal('identify'),
   ...messageFields,
-  identity: messageIdentity('It becomes the identity of the user_id, unless that has one.'),
+  identity: messageIdentity('It becomes the identity of the user_id, unless that already has one.'),
 });
 export type IdentifyMessage = Static<typeof identifyMessageSchema>;
 
@@ -138,7 +138,7 @@ export const deletionSchema = Type.Object({
   erase: Type.Optional(
     Type.Literal('now', {
       description:
-        'Where tables are large: their rows are erased at once, not together with those of later requests. Once an hour.',
+        'For large tables: true erases the rows at once, not together with those of later requests. Possible once an hour.',
     }),
   ),
   dry_run: Type.Optional(
@@ -227,7 +227,7 @@ export const pairingRequestSchema = Type.Object({
   pairing: Type.Optional(
     Type.String({
       description:
-        'The secret of a pairing that began before: while it waits or lives it is answered again, and no other begins.',
+        'The secret of an earlier pairing: while that waits or is live, it is answered again, and no new one begins.',
     }),
   ),
 });

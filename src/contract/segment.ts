@@ -1,5 +1,5 @@
-// Segment's protocol as this service takes it: the types of messages, and schemas that the OpenAPI document shows. What
-// libraries send varies, so requests are read field by field (`ingest/segment-message.ts`) and not held against these.
+// Segment's protocol as this service accepts it: the types of messages, and schemas that the OpenAPI document shows. What
+// libraries send varies, so requests are read field by field (`ingest/segment-message.ts`) and not validated with these.
 
 import { counts, lengths } from './limits.js';
 import { Type } from './typebox.js';
@@ -16,7 +16,7 @@ export const segmentMessageSchema = Type.Object({
   type: Type.Optional(
     Type.Union(
       segmentTypes.map((type) => Type.Literal(type)),
-      { description: 'Needed in a batch only; otherwise the path says it.' },
+      { description: 'Only needed in a batch; otherwise the path says it.' },
     ),
   ),
   messageId: Type.Optional(
