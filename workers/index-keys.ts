@@ -25,7 +25,7 @@ export type IndexOptions = Pick<WorkerContext, 'redis' | 'clickhouse' | 'epoch' 
 /** The index was exchanged or lost while keys were added to it, or its shard was moved: begin again. */
 class IndexReplaced extends Error {
   constructor() {
-    super('the index of keys was exchanged or moved while keys were added');
+    super('the index of keys was exchanged or moved meanwhile');
   }
 }
 
