@@ -49,11 +49,7 @@ const packages = [
       'yauzl',
     ],
     external: ['@aws-sdk/client-s3'],
-    more: {
-      engines: { node: '>=18' },
-      peerDependencies: { '@aws-sdk/client-s3': '>=3' },
-      peerDependenciesMeta: { '@aws-sdk/client-s3': { optional: true } },
-    },
+    more: { engines: { node: '>=18' } },
   },
   {
     name: 'sluice-micro',
