@@ -132,5 +132,5 @@ test('a revoked key ends within a second, a wrong one is refused like a wrong AD
   for (const wrong of [`${keys.get('privacy')?.program_key}x`, 'slp_', keys.get('privacy')?.id ?? ''])
     assert.equal((await call(wrong, 'GET', '/accounts')).status, 401);
   assert.equal((await call('privacy', 'GET', '/accounts')).status, 200);
-  await assert.rejects(sluice.admin('program-keys', 'revoke', key.id), /there is no key/);
+  await assert.rejects(sluice.admin('program-keys', 'revoke', key.id), /there is no program key/);
 });
