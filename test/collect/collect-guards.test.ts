@@ -323,7 +323,11 @@ describe('origins', () => {
       '',
     ]) {
       const options = ['--origin', bad, '--origin', 'https://b.example'];
-      await assert.rejects(sluice.admin('environments', 'set', appId, ...options), /an origin must look like/, bad);
+      await assert.rejects(
+        sluice.admin('environments', 'set', appId, ...options),
+        /an origin must look like/,
+        bad,
+      );
     }
   });
 
