@@ -648,7 +648,7 @@ test('requests that name long users are bounded by account, and a deletion ends 
       const number = ids.push('') - 1;
       let reply = await askForExport(sluice, crowdToken, usersOf(number));
       // A token may ask a hundred times a second, and a quick machine does so more often.
-      while (reply.text.includes('by this token')) {
+      while (reply.text.includes('with this token')) {
         await new Promise((resolve) => setTimeout(resolve, 250));
         reply = await askForExport(sluice, crowdToken, usersOf(number));
       }
