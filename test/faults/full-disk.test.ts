@@ -73,6 +73,9 @@ async function readiness(sluice: SluiceHandle) {
   return { status: reply.status, ...((await reply.json()) as { ready: boolean; missing: string[] }) };
 }
 
+const underWay = `SELECT (SELECT count() FROM system.merges)
+  + (SELECT count() FROM system.processes WHERE query_kind = 'Insert' OR query_kind = 'Alter')`;
+
 const broken = (clickhouse: ClickHouseHandle) =>
   clickhouse.query("SELECT name FROM system.tables WHERE database = 'sluice' AND create_table_query = ''");
 
@@ -107,7 +110,14 @@ for (const [kind, tool] of [
             deadlineMs: 60_000,
             what: 'its users are kept',
           });
+          // A write under way would fail in the middle, which ends ClickHouse.
+          for (const worker of sluice.workers) worker.sigstop();
+          await until(async () => (await clickhouse.query(underWay)).trim() === '0', {
+            deadlineMs: 60_000,
+            what: 'nothing is being written',
+          });
           fill(dir);
+          for (const worker of sluice.workers) worker.sigcont();
           return id;
         }),
       );
