@@ -250,6 +250,7 @@ test("RudderStack's libraries for phones and pages are told that they may send, 
     const reply = await fetch(`${sluice.baseUrl}${path}`, { headers });
     assert.equal(reply.status, 200);
     assert.equal(reply.headers.get('access-control-allow-origin'), '*');
+    assert.match(reply.headers.get('cache-control') ?? '', /^private/, 'no shared cache keeps a write key');
     const { source } = (await reply.json()) as { source: Record<string, unknown> };
     const { id, name, writeKey, workspaceId, enabled, destinations, updatedAt } = source;
     assert.deepEqual([id, writeKey, enabled, destinations], [appId, appId, true, []]);

@@ -204,7 +204,9 @@ export function segmentRoutes(options: SegmentOptions): Route[] {
   function sourceConfig(exchange: Exchange, req: HttpRequest): void {
     const writeKey = readBasicName(exchange.framing.authorization) ?? req.getQuery('writeKey') ?? '';
     const source = { id: writeKey, name: 'Sluice', writeKey, workspaceId: 'sluice', ...onlySource };
-    withoutBody(exchange).reply(200, JSON.stringify({ source, updatedAt: onlySource.updatedAt }), cached);
+    const body = JSON.stringify({ source, updatedAt: onlySource.updatedAt });
+    // The write key may have come in a header: a cache that many share would give it to all of them.
+    withoutBody(exchange).reply(200, body, ownCached);
   }
 
   // Its library for Java ends the path with a slash.
@@ -230,7 +232,9 @@ const onlySource = {
   dataplanes: {},
   updatedAt: '2026-01-01T00:00:00.000Z',
 };
-const cached: Headers = [['Cache-Control', `public, max-age=${browserCaches.segmentSettingsSeconds}`]];
+const maxAge = `max-age=${browserCaches.segmentSettingsSeconds}`;
+const cached: Headers = [['Cache-Control', `public, ${maxAge}`]];
+const ownCached: Headers = [['Cache-Control', `private, ${maxAge}`]];
 
 /** The user name of HTTP Basic credentials, or else the field writeKey of the body. */
 function readCredential(authorization: string | undefined, value: unknown): string | undefined {

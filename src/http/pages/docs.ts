@@ -21,20 +21,24 @@ export function docsRoutes(built: string): Route[] {
       .map(([path, title]) => `- [${title.replaceAll('`', '')}](${path})`);
     return `# Documentation\n\n${links.join('\n')}\n`;
   };
+  // A page never changes while this version runs, and makes others wait for a millisecond or three when it is drawn.
+  const drawn = new Map<string, string>();
+  const pageOf = (path: string): string => {
+    const html = drawn.get(path) ?? draw(path);
+    drawn.set(path, html);
+    return html;
+  };
+  const draw = (path: string): string => {
+    const text = path === '' ? index() : textOf(path);
+    return page(
+      htmlOf(text, (target) => hrefOf(path, target, known)),
+      /^# (.+)$/m.exec(text)?.[1] ?? path,
+    );
+  };
   return [['', ''] as const, ...paths.map((path) => [`/${path}`, path] as const)].map(([address, path]) => ({
     method: 'get',
     path: `/docs${address}`,
-    handle: (exchange) => {
-      const text = path === '' ? index() : textOf(path);
-      pageReply(
-        withoutBody(exchange),
-        page(
-          htmlOf(text, (target) => hrefOf(path, target, known)),
-          /^# (.+)$/m.exec(text)?.[1] ?? path,
-        ),
-        [],
-      );
-    },
+    handle: (exchange) => pageReply(withoutBody(exchange), pageOf(path), []),
   }));
 }
 
