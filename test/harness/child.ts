@@ -170,6 +170,22 @@ export async function startChild(options: ChildOptions): Promise<Child> {
   return child;
 }
 
+/** Starts a child again whenever it has ended, as a service manager does, until the answer is called. */
+export function keepRunning(child: Child): () => void {
+  let isWatched = true;
+  const watch = async () => {
+    while (isWatched) {
+      await child.exited;
+      // A start that fails ends the process, too.
+      if (isWatched) await child.restart().catch(() => undefined);
+    }
+  };
+  void watch();
+  return () => {
+    isWatched = false;
+  };
+}
+
 function letParentEnd(process: ChildProcess): void {
   process.unref();
   process.channel?.unref();
