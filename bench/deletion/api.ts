@@ -1,6 +1,6 @@
 // The deletion API as a caller uses it: token, submission, preview, polling of the status.
 
-import { untilKnown } from '../../test/harness/accounts.js';
+import { unlimited, untilKnown } from '../../test/harness/accounts.js';
 import { deletionPaths, getToken, send, showDeletion, untilComplete } from '../../test/harness/deletion.js';
 import { paths } from '../../test/harness/ingestion.js';
 import type { Deployment } from '../deployment/deployment.js';
@@ -44,10 +44,11 @@ export async function connectDeletionApi({ sluice }: Deployment) {
   };
 }
 
-/** Adds an environment to the account whose users are deleted; settles with its app_id when the API knows it. */
+/** Adds an environment without limits to the account whose users are deleted; settles with its app_id when the API knows it. */
 export async function addEnvironment(sluice: Deployment['sluice'], name: string): Promise<string> {
   const added = await sluice.admin('environments', 'add', sluice.bootstrap.account_id, name);
   const { app_id: appId } = added as { app_id: string };
+  await sluice.admin('environments', 'set', appId, ...unlimited);
   await untilKnown(sluice, appId);
   return appId;
 }

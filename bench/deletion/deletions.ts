@@ -57,7 +57,7 @@ export async function runDeletions(context: Context, names: ReadonlySet<string>)
     }
   }
   const api = await connectDeletionApi(deployment);
-  const population = new Population(deployment, api.appIds, markers);
+  const population = new Population(deployment, api.appIds, options.deletionEvents, markers);
   const deletion: DeletionContext = { deployment, api, population, markers };
   const wanted = (name: (typeof deletionNames)[number]) => names.has(name);
 

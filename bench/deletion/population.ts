@@ -16,8 +16,9 @@ const tables = ['stored_events', 'stored_user_properties', 'stored_user_identiti
 type Fingerprints = Readonly<Record<(typeof tables)[number], Fingerprint>>;
 
 const eventsPerCustomer = 10;
-const insertEveryDays = 14;
-const firstSegment = BigInt(Date.UTC(2025, 0, 5)) * 1000n;
+const dayMs = 86_400_000;
+const insertEveryDaysMax = 14;
+const firstInsertMs = Date.UTC(2025, 0, 5);
 /** Users whose rows are all in one insert. */
 export const lonersPerInsert = 3;
 const eventsPerLoner = 10;
@@ -36,21 +37,32 @@ export class Population {
   readonly #rows: Rows['rows'];
   readonly #appIds: readonly [string, string];
   readonly #markers: ReadonlyMap<number, string>;
+  readonly #insertEveryDays: number;
   /** Of all rows of `fill`, unless they have changed. */
   #all: Fingerprints | undefined;
 
-  /** `appIds`: of Main Production and another environment. A marker is an identity that occurs nowhere else, by its customer. */
-  constructor({ rows }: Rows, appIds: readonly [string, string], markers: ReadonlyMap<number, string>) {
+  /**
+   * `appIds`: of Main Production and another environment. `eventsMax`: how many there will be, so that all inserts lie in the past:
+   * a deletion leaves what was accepted after its request. A marker is an identity that occurs nowhere else, by its customer.
+   */
+  constructor(
+    { rows }: Rows,
+    appIds: readonly [string, string],
+    eventsMax: number,
+    markers: ReadonlyMap<number, string> = new Map(),
+  ) {
     this.#rows = rows;
     this.#appIds = appIds;
     this.#markers = markers;
+    const days = (Date.now() - firstInsertMs) / dayMs;
+    this.#insertEveryDays = Math.min(insertEveryDaysMax, Math.floor(days / (eventsMax / rowsPerInsert + 1)));
   }
 
   async fill(events: number): Promise<void> {
     this.#all = undefined;
     const more = events - this.events;
     const range = { firstCustomer: this.customers, customers: more / eventsPerCustomer };
-    await this.#insertUsers(segmentOf(this.inserts), range);
+    await this.#insertUsers(this.#segmentOf(this.inserts), range);
     await insertEvents({ rows: this.#rows }, 0, more, (_from, insert) =>
       this.#eventsOf(this.inserts + insert, range),
     );
@@ -122,7 +134,7 @@ export class Population {
       // Of a tuple: the hash of several values is null if one of them is null, and the sum leaves it out.
       const [row] = await this.#rows<{ count: string; hash: string }>(
         `SELECT toString(count()) AS count, toString(sum(cityHash64(tuple(*)))) AS hash FROM ${table}
-          WHERE segment <= ${segmentOf(this.inserts)} ${condition}`,
+          WHERE segment <= ${this.#segmentOf(this.inserts)} ${condition}`,
       );
       found[table] = { rows: Number(row?.count), hash: BigInt(row?.hash ?? 0) };
     }
@@ -133,7 +145,7 @@ export class Population {
     const [main, other] = this.#appIds;
     const lonerIdentity = `concat('loner-${insert}-', toString(number % ${lonerStep}), '@example.com')`;
     return {
-      segment: String(segmentOf(insert)),
+      segment: String(this.#segmentOf(insert)),
       with: [
         `${range.firstCustomer} + n % ${range.customers} AS customer`,
         `intDiv(n, ${range.customers}) AS nth`,
@@ -171,6 +183,10 @@ export class Population {
     await insert('user_identities', 2, `${appId}, ${firstUserId} + customer, ${this.#identitySql()}`);
   }
 
+  #segmentOf(insert: number): bigint {
+    return BigInt(firstInsertMs + insert * this.#insertEveryDays * dayMs) * 1000n;
+  }
+
   #identitySql(): string {
     const usual = "concat('customer-', leftPad(toString(customer), 7, '0'), '@example.com')";
     const marked = [...this.#markers].map(([customer, text]) => `customer = ${customer}, '${text}', `);
@@ -195,10 +211,6 @@ export function memberOfSet(set: number, hundred: number): number {
 
 const isTarget = `AND ((identity != '' AND identity IN (SELECT identity FROM default.bench_targets))
   OR (user_id IS NOT NULL AND assumeNotNull(user_id) IN (SELECT user_id FROM default.bench_targets WHERE user_id > 0)))`;
-
-function segmentOf(insert: number): bigint {
-  return firstSegment + BigInt(insert * insertEveryDays) * 86_400_000_000n;
-}
 
 /** The columns of a table whose rows need no id, and have the time of acceptance. */
 function withoutId(table: 'user_properties' | 'user_identities'): string {

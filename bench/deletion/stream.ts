@@ -36,7 +36,7 @@ export async function runStream(context: Context): Promise<StreamResult> {
   const { deployment, options, progress } = context;
   const { rate: ratePerSecond = usualRatePerSecond, streamMinutes: minutes } = options;
   const api = await connectDeletionApi(deployment);
-  const population = new Population(deployment, api.appIds, new Map());
+  const population = new Population(deployment, api.appIds, options.streamEvents);
   await population.fill(Math.ceil(options.streamEvents / eventsStep) * eventsStep);
   await mergesEnded(deployment);
   progress.say(`${population.events} events of ${population.customers} customers`);

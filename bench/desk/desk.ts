@@ -34,7 +34,7 @@ export async function runDesk(context: Context) {
   const suppressed = measureSuppressed(suppressedUsers);
   progress.say(`desk: an event beside ${figure(suppressedUsers)} suppressed users is measured`);
   const api = await connectDeletionApi(deployment);
-  const population = new Population(deployment, api.appIds, new Map());
+  const population = new Population(deployment, api.appIds, options.deskOthers);
   const inSteps = (events: number) => Math.ceil(events / eventsStep) * eventsStep;
   const events = inSteps(options.deskEvents);
   const othersEvents = inSteps(options.deskOthers);
