@@ -1,5 +1,5 @@
 // Numbers that no caller can observe but on which other numbers depend: internal intervals, shares and sizes. Changing one changes
-// speed or memory, not what is promised (`contract/limits.ts`). The end of the file asserts the relations between them and to the
+// speed or memory, not what is promised (`contract/limits.ts`). The end of the file asserts how they relate to each other and to the
 // promises. A number on which no other depends is beside the code that uses it.
 
 import {
@@ -20,13 +20,13 @@ const KiB = 1024;
 const MiB = 1024 * KiB;
 
 export const writeAccess = {
-  /** Authorization headers that are remembered as valid, for each environment. */
+  /** Authorization headers that are remembered as valid, per environment. */
   headersKeptMax: 100,
 } as const;
 
 /** Work on large bodies, in one API process. */
 export const largeBodies = {
-  /** It is done in slices of about this length. An event meanwhile waits for three or four: to be read, committed and answered. */
+  /** The work is done in slices of about this length. Meanwhile an event waits for three or four: to be read, committed and answered. */
   sliceMs: 1,
   /** Inflations at a time; each takes a thread. */
   inflationsAtOnce: 2,
@@ -37,8 +37,8 @@ export const commitBatches = {
   recordsMax: 2000,
   bytesMax: MiB,
   /**
-   * Groups, and limits that they must pass, unless one request has more: 1,000 messages of as many users have 6,000, which take the
-   * script 4 ms, and 8 if it joins their users.
+   * Groups and limits that they have to pass, together, unless a single request has more: 1,000 messages of as many users have 6,000,
+   * which take the script 4 ms, or 8 if it also joins their users.
    */
   decisionsMax: 4000,
   /** A request with more records is large. Large requests of one account and small ones of all accounts take turns. */
@@ -55,9 +55,9 @@ export const commitBatches = {
   answerKeptMs: 24 * 60 * 60 * 1000,
 } as const;
 
-/** What a new primary of Redis skips, so that it gives out no number again: the former one was cut off for seconds at most. */
+/** How many numbers a new primary of Redis skips, so that it gives out none twice: the former one was cut off for seconds at most. */
 export const takeOvers = {
-  /** Of the clock from which segments get their numbers, and suppressions their versions. */
+  /** Microseconds of the clock from which segments get their numbers, and suppressions their versions. */
   skippedUs: 60_000_000,
   /** Versions of the registry, and of the copies of deletion requests. */
   versionsSkipped: 10_000,
@@ -67,23 +67,23 @@ export const takeOvers = {
 export const insertTokens = {
   /** Tokens that ClickHouse remembers for each table, as the migrations set it. */
   keptMax: 100_000,
-  /** A worker that checked for a segment's marker longer ago than this inserts nothing, and checks again. */
+  /** A worker that checked for a segment's marker longer ago than this does not insert it, but checks again. */
   markerCheckMsMax: 5 * 60 * 1000,
 } as const;
 
 /** The files in which ClickHouse keeps the definitions of tables (`clickhouse/definitions.ts`). */
 export const definitions = {
-  /** No definition is changed with less room on ClickHouse's disk, in addition to what ClickHouse itself keeps free. */
+  /** The free room on ClickHouse's disk that a change of a definition needs, besides what ClickHouse itself keeps free. */
   roomBytesMin: 16 * MiB,
 } as const;
 
-/** Sealed segments that wait for ClickHouse, which workers compress. */
+/** Sealed segments that have to wait for ClickHouse. Workers compress them. */
 export const waitingSegments = {
   /** Segments are compressed after waiting this long; usually ClickHouse has a segment within a second. */
   waitMs: 5_000,
   /** About once a second one worker looks for such segments. */
   turnMs: 900,
-  /** A search ends after this many segments, or bytes of rows: more than can arrive in that time. */
+  /** A search ends after this many segments or bytes of rows, which is more than can arrive in that time. */
   perTurnMax: 200,
   bytesPerTurn: 64 * MiB,
 } as const;
@@ -92,27 +92,27 @@ export const waitingSegments = {
 export const claimSweeps = {
   /** Buckets of a shard that each worker sweeps once a second. */
   bucketsMax: 300,
-  /** One sweep moves the clock of claims by at most this, however long ago the last one was. */
+  /** A sweep moves the clock of claims on by at most this, however long ago the last one was. */
   clockStepMsMax: 50_000,
 } as const;
 
 /** The index of keys on disk. */
 export const keyIndex = {
-  /** Once keys were forgotten, segments are indexed at the latest this long after they were opened. */
+  /** Once Redis has forgotten keys, segments are indexed at the latest this long after they were opened. */
   unindexedMsMax: 5 * 60 * 1000,
   /** About how many rows one statement adds: the segments of a minute are not divided. */
   rowsPerStatement: 4_000_000,
-  /** The most memory that a worker uses to rule out keys that are not in the index: enough for 170 million keys. */
+  /** The most memory of a worker's filter, which rules out keys that are not in the index: enough for 170 million keys. */
   filterBytesMax: 256 * MiB,
   /** With this many, one new key in two hundred has to be looked up. */
   filterBitsPerKey: 12,
-  /** Rows of the index that are counted to say how many keys it has; of a larger index a share. */
+  /** Rows of the index that are counted to say how many keys it has. Of a larger index only a part is counted. */
   countedRows: 1_048_576,
   /** About how many hashes of keys one answer has. */
   hashesPerAnswer: 4_000_000,
-  /** A filter is made for so many times the keys that the index has then, */
+  /** A filter is made for this many times the keys that the index has then, */
   filterRoom: 1.25,
-  /** and once it is full, for so many times. */
+  /** and once it is full, for this many times. */
   filterGrowth: 1.5,
   /** One worker at a time builds the index of a shard; another one continues this long after its last sign of life. */
   turnMs: 10_000,
@@ -120,17 +120,17 @@ export const keyIndex = {
   rebuildMsMax: 60_000,
   /** How often the command line checks the progress of a rebuild. */
   rebuildPollMs: 500,
-  /** Of so many keys, that may be in the index, a sample is looked up first. */
+  /** Of this many keys that may be in the index, a sample is looked up first. */
   sampledFrom: 2_000,
   sample: 128,
-  /** A segment that has this share of the sample is read as a whole. */
+  /** A segment that holds this share of the sample is read as a whole, */
   shareOfOwner: 1 / 16,
-  /** But it may have only so many rows for each key to look up: a row costs ClickHouse 0.02 µs, a look-up 15. */
+  /** unless it has more rows than this for each key to look up: a row costs ClickHouse 0.02 µs, a look-up 15. */
   rowsReadPerKey: 64,
 } as const;
 
 export const receipts = {
-  /** Rows of its own that a request for receipts may have ClickHouse read, if the index lacks their keys: half a second of CPU. */
+  /** Rows that ClickHouse may read for a request for receipts whose keys the index lacks: half a second of CPU. */
   rowsReadMax: 20_000_000,
   /** The memory and the time that each statement may take. */
   clickhouseMsMax: 5_000,
@@ -139,48 +139,48 @@ export const receipts = {
 export const deletionRounds = {
   /** Rounds start at least this far apart, so that requests share mutations: at most 15 per minute. */
   everyMs: 4_000,
-  /** No round begins with less room on a ClickHouse server's disk, in addition to what ClickHouse itself keeps free. */
+  /** The free room on each ClickHouse server's disk that a round needs to begin, besides what ClickHouse itself keeps free. */
   roomBytesMin: 64 * MiB,
   /** Targets and requests that one round takes. */
   targetsMax: 50_000,
   requestsMax: 2_000,
-  /** What their lists weigh, unless one alone weighs more: ClickHouse has them in its memory several times. */
+  /** The most that their lists weigh together, unless one alone weighs more. ClickHouse has them in its memory several times. */
   weightMax: 16 * MiB,
-  /** The lists that a worker copies to ClickHouse at a time. */
+  /** The most that the lists weigh that a worker copies to ClickHouse at a time. */
   copiedWeightMax: 8 * MiB,
-  /** The hashes of deleted users that one command of Redis carries. */
+  /** Bytes of hashes of deleted users that one command to Redis carries. */
   hashBytesPerWrite: MiB / 4,
-  /** Writes to Redis that a round has under way, so that they share syncs, and about as much of documents in one: 3 ms. */
+  /** Writes to Redis that a round has under way, so that they share syncs, and about how many bytes of documents one has: 3 ms. */
   writesAtOnceMax: 50,
   documentBytesPerWrite: MiB / 4,
 } as const;
 
 /** Passes that erase what was masked (workers/erase.ts). */
 export const erasures = {
-  /** How soon a pass begins that is due; if no request waits for it: retention may have masked something. */
+  /** How often a worker looks whether a pass is due: while requests wait for one, and otherwise, as retention may have masked rows. */
   lookEveryMs: 5_000,
   lookIdlyEveryMs: 60_000,
-  /** What a core rewrites, measured: 71,000. */
+  /** How much a core rewrites. Measured: 71,000. */
   bytesPerMs: 50_000,
-  /** Passes do not rest while lists of pending users weigh so much: an account's may weigh twice that. */
+  /** Passes do not rest while the lists of pending users weigh this much. Those of one account may weigh twice that. */
   listsWeightMax: 32 * MiB,
 } as const;
 
-/** Previews of deletions have tables of their own. Older ones are left over. */
+/** Each preview of a deletion has tables of its own. Tables older than this are left over. */
 export const strayPreviewMsMin = 10 * 60_000;
 
 export const suppressionChanges = {
-  /** Names, and roots of names, that one script looks at: 2 ms on a quiet machine. */
+  /** Names and roots of names that one script looks at: 2 ms on a quiet machine. */
   workMax: 200,
-  /** How far apart a process makes changes binding for all shards. */
+  /** How often a process makes changes binding for all shards. */
   raiseEveryMs: 100,
-  /** Changes that are kept for API processes; a process that has missed more reads everything again. */
+  /** Changes that are kept for API processes. A process that has missed more reads everything again. */
   keptMax: 2_000,
   /** Changes that one command reads. */
   changesPerReadMax: 20,
   /** Names that one command reads. */
   namesPerReadMax: 1_000,
-  /** Joined users of a shard that are moved at a time, about. */
+  /** About how many joined users of a shard are moved at a time. */
   joinsPerRoundMax: 2_000,
   /** Rows of one insert when ClickHouse's copy is written again. */
   rowsPerInsertMax: 10_000,
@@ -191,35 +191,35 @@ export const retentionRuns = {
   everyMs: 6 * 60 * 60 * 1000,
   /** How soon a run is tried again if something else holds the tables. */
   retryMs: 5 * 60 * 1000,
-  /** A run that is overdue for this long is late: rows that expired since the previous run may stay for more than a day. */
+  /** A run that is overdue for this long is late: rows that expired after the previous run may stay for more than a day. */
   lateMs: 12 * 60 * 60 * 1000,
-  /** How long a run waits until everything accepted before is stored, and for inserts under way. */
+  /** How long a run waits for what was accepted before it to be stored, and for inserts under way. */
   storedMsMax: 30_000,
 } as const;
 
-/** A deletion ends the exports that name its users. */
+/** Deletions end the exports that name their users. */
 export const exportEnds = {
   /** Requests for exports that are read at a time: up to 2 MB. */
   exportsPerRead: 10,
-  /** Users whom exports name, and deletions, that one statement of ClickHouse compares. One account's may be 50,000 more. */
+  /** Users of exports, and deletions, that one statement of ClickHouse compares. Those of one account may be 50,000 more. */
   usersPerStatement: 50_000,
   deletionsPerStatement: 1_000,
 } as const;
 
 export const callbackJobs = {
   /**
-   * How many run at a time in one worker process. A call that waits for a silent server costs a connection and nothing else; half
-   * of the places are for accounts that have no call under way, so that silent servers of a few do not hold up the others.
+   * How many run at a time in one worker process. A call that waits for a silent server costs only a connection. Half of the places are
+   * reserved for accounts without a call under way, so that silent servers of a few do not hold up the others.
    */
   places: { atOnceMax: 100, ofAccountMax: 4, reserved: 50, waitMsMax: 0, waitingOfAccountMax: 0 },
-  /** A call that finds no place is tried again after this long, and each further one of the account so much later. */
+  /** A call that finds no place is tried again after this long, and each further one of its account this much later. */
   busyMs: 1_000,
   busySpacingMs: 50,
   /** How many callbacks get jobs at a time. */
   perTurnMax: 1000,
 } as const;
 
-/** Several ClickHouse servers that have the same tables. */
+/** ClickHouse servers that replicate the same tables. */
 export const replicas = {
   /** How long one statement waits for the other replicas. */
   waitMsMax: 60_000,
@@ -233,14 +233,14 @@ export const ledgerWrites = {
   turnMs: 5_000,
   /** A minute is over this long after its end: by then its segments are sealed. */
   afterMs: 2_000,
-  /** By this long after its end a minute is in ClickHouse, unless something is wrong. */
+  /** A minute is in ClickHouse this long after its end, unless something is wrong. */
   writtenMsMax: 15_000,
   /** Entries that a script or a command takes at once. */
   fieldsAtOnceMax: 500,
   logBytesAtOnceMax: MiB,
   /** Rows of one insert. */
   rowsAtOnceMax: 10_000,
-  /** Above this many entries of a minute, those that nothing relies on are left out. */
+  /** If a minute has more entries than this, those that nothing relies on are left out. */
   fieldsOfMinuteMax: 100_000,
 } as const;
 
@@ -248,10 +248,10 @@ export const ledgerWrites = {
 export const ledgerChecks = {
   /** A check is followed by a rest this many times as long, so that checks of older minutes take a hundredth of a core. */
   restFactor: 100,
-  /** The same after a check of new minutes, which is cheap: on a busy machine it takes long without costing much. */
+  /** The longest rest after a check of new minutes, which is cheap: on a busy machine it takes long without costing much. */
   newRestMsMax: 30_000,
   everyMsMin: 5_000,
-  /** Minutes of one check of new minutes. */
+  /** The most minutes that one check of new minutes covers. */
   newMinutesMax: 60,
   /** How far back recent minutes are checked again, and how often. */
   lastMinutes: 60,
@@ -261,7 +261,7 @@ export const ledgerChecks = {
   recentEveryMs: 60 * 60 * 1000,
   /** How often one past month is checked again. */
   oldEveryMs: 24 * 60 * 60 * 1000,
-  /** A difference must be found so many times in a row, this far apart: counts are not taken at one instant. */
+  /** A difference has to be found this many times in a row, this far apart, since counts are not taken at one instant. */
   looks: 3,
   looksEveryMs: 2_000,
   /** Environments that one statement checks minute by minute. */
@@ -280,9 +280,9 @@ export const runningProcesses = {
 /** How the service notices that a store was set back (registry/witness.ts). */
 export const witnesses = {
   everyMs: 1_000,
-  /** In this time one process raises the number: less than the time between two rounds. */
+  /** Within this time only one process raises the number. It is less than the time between two rounds. */
   turnMs: 900,
-  /** After how many rounds ClickHouse is compared, and gets the number. */
+  /** After this many rounds, ClickHouse is compared and gets the number. */
   roundsPerCopy: 5,
   /** The timeout of a statement, which takes seconds on a busy machine. */
   clickhouseMsMax: 10_000,
@@ -292,7 +292,7 @@ export const witnesses = {
   unconfirmedMsMax: 10_000,
   /** How many rounds a Redis that does not wait for its disk may lose. */
   slack: 3,
-  /** How many a new primary may lack where that stops nothing (`REDIS_LOSS=go-on`). */
+  /** How many rounds a new primary may lack if that must not stop the service (`REDIS_LOSS=go-on`). */
   slackOfLoss: 60,
 } as const;
 
@@ -304,23 +304,23 @@ export const sharedMetrics = {
 } as const;
 
 /**
- * A larger piece of a download is divided on its way. With the line of its length a piece has to fit the 16 KiB that
- * uWebSockets.js collects before it writes: when a socket is full just then, version 6.0.1 keeps what it has collected and
- * silently drops the rest of a larger piece.
+ * A larger piece of a download is divided. With the line that gives its length, a piece has to fit the 16 KiB that uWebSockets.js
+ * collects before it writes: if the socket is full just then, version 6.0.1 keeps what it has collected and silently drops the rest
+ * of a larger piece.
  */
 export const exportPieceBytesMax = 15 * KiB;
 
-/** How much of a page of an export is made at a time: two milliseconds of CPU, and then the next request. */
+/** How many characters of an export's page are made at a time: two milliseconds of CPU, and then other requests get their turn. */
 export const exportPageStepCharacters = 32 * KiB;
 
 /**
- * While the reader of a download takes nothing, a byte is sent now and then of those that were held back: uWebSockets.js closes
- * a connection that takes nothing for some 10 s after a write. A slow reader often takes longer: Linux says that a socket can be
- * written to when a third of its buffer is free again, and that may be more than 1 MB.
+ * While the reader of a download takes nothing, one of the bytes that were held back is sent now and then: uWebSockets.js closes a
+ * connection that takes nothing for some 10 s after a write. A slow reader often needs longer: Linux reports that a socket can be
+ * written to only when a third of its buffer is free again, which may be more than 1 MB.
  */
 export const slowReaders = { byteEveryMs: 3_000, heldBytes: 32 } as const;
 
-/** Workers check for jobs whose lock has ended. Another worker takes a job at the second check: after 7 s at most. */
+/** How often workers check for jobs whose lock has expired. Another worker takes a job at the second check: after 7 s at most. */
 export const lockChecksEveryMsMax = 1_000;
 
 /** Rounds of deletions, retention, retries of failed rows, restores and moves exclude each other. */
@@ -344,7 +344,7 @@ export const processLocks = {
 /** How the list of rejected records is written. */
 export const rejectedWrites = {
   everyMs: 1_000,
-  /** How many entries of all environments may wait in one process. */
+  /** How many entries, of all environments together, may wait in one process. */
   waitingMax: 2_000,
   /** Entries that could not be written within this time are dropped. */
   waitingMsMax: 5_000,
@@ -360,17 +360,17 @@ export const faultFramesMax = 8;
 
 /** Loading the deployment's state into an emptied Redis. */
 export const stateLoads = {
-  /** The process that loads renews its lock; that of a killed process ends after this long. */
+  /** The lock of the loading process ends after this long unless it is renewed, as it is not if the process was killed. */
   holdMs: 5_000,
   renewEveryMs: 1_000,
   /** How long a load waits for inserts that began before it: longer than a worker waits for an insert. */
   insertMsMax: 150_000,
-  /** The bytes that one call of a script may carry. */
+  /** The documents and bytes that one call of a script may carry. */
   documentsPerCallMax: 500,
   bytesPerCallMax: 4 * MiB,
-  /** Targets that one query asks for; the targets of one request are not divided. */
+  /** Targets that one query asks for. The targets of one request are never divided. */
   targetsPerQueryMax: 20_000,
-  /** A version is never given twice if a loss takes at most this many that its copy lacks. */
+  /** No version is given twice as long as a lost Redis was at most this many versions ahead of its copy. */
   lostVersionsMax: 1_000_000n,
 } as const;
 
@@ -389,7 +389,7 @@ function assertRelations(): void {
   relation(
     ((insertTokens.markerCheckMsMax + waits.clickhouseMsMax) / storing.segmentAgeMs) * storing.shardsMax <
       insertTokens.keptMax,
-    'ClickHouse knows the tokens of all inserts from a check until the insert that relies on it',
+    'ClickHouse must remember the tokens of all inserts from a check to the insert that relies on it',
   );
   relation(
     2 * waits.clickhouseMsMax <= insertTokens.markerCheckMsMax,
@@ -444,7 +444,7 @@ function assertRelations(): void {
   );
   relation(
     commitBatches.replicasMs < commitBatches.attemptMs,
-    'that replicas do not confirm a commit is known before it counts as lost',
+    'it must be known that replicas do not confirm a commit before it counts as lost',
   );
   relation(
     commitBatches.spacingMs * 100 <= commitBatches.attemptMs,
@@ -457,7 +457,7 @@ function assertRelations(): void {
   relation(bodies.singleBytesMax <= commitBatches.bytesMax, 'a single request must fit one commit');
   relation(
     claimSweeps.clockStepMsMax < 60_000,
-    'a claim lags by up to a step, and is kept a minute longer than told for it',
+    'a claim lags by up to a step, so it is kept a minute longer than promised',
   );
   relation(
     deletionRounds.targetsMax >= counts.deletionTargetsMax,
@@ -470,8 +470,8 @@ function assertRelations(): void {
   relation(60_000 / deletionRounds.everyMs <= 20, 'requests share at most 20 mutations a minute and table');
   relation(
     10 * keyIndex.sample <= keyIndex.sampledFrom && 4 <= keyIndex.shareOfOwner * keyIndex.sample,
-    'a sample of keys costs little beside all of them, and tells an owner of many from chance',
+    'a sample costs little beside all keys, and distinguishes a segment that holds many of them from chance',
   );
-  relation(3 * retentionRuns.everyMs <= 24 * 60 * 60 * 1000, 'rows go within a day although two runs fail');
+  relation(3 * retentionRuns.everyMs <= 24 * 60 * 60 * 1000, 'rows go within a day even if two runs fail');
   relation(replicas.waitMsMax < waits.clickhouseMsMax, 'a replica that is away is reported, not waited for');
 }

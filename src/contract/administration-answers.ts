@@ -1,4 +1,4 @@
-// The TypeBox schemas of what the administration answers, by the operation. Nothing checks answers on their way out; the OpenAPI
+// The TypeBox schemas of the administration's answers, by operation. Nothing checks answers on their way out; the OpenAPI
 // document shows these schemas, and the tests compare real answers with them. Answers may get more fields later.
 
 import {
@@ -71,7 +71,7 @@ const theCase = Type.Object({
   done: Type.Record(Type.String(), count, { description: 'How often each action was done in it.' }),
 });
 
-/** What became of records. `difference`: how many the other terms lack; negative if they have too many. */
+/** What became of the acknowledged records. `difference`: how many the other counts lack; negative if they have too many. */
 const books = {
   acknowledged: count,
   stored: count,
@@ -202,7 +202,7 @@ export const administrationAnswers = {
   testCallback: Type.Object({
     account_id: text,
     delivered: flag,
-    answer: Type.Optional(Type.Integer({ description: 'The status that was answered.' })),
+    answer: Type.Optional(Type.Integer({ description: 'The HTTP status of the answer.' })),
     error: Type.Optional(text),
   }),
   showVerified: Type.Union([
@@ -293,7 +293,7 @@ export const administrationAnswers = {
     id: text,
     keys_left: Type.Integer(),
     note: Type.Optional(
-      Type.String({ description: 'If none is left where one is required: all servers are refused.' }),
+      Type.String({ description: 'If one is required but none is left: all servers are refused.' }),
     ),
   }),
 
@@ -357,7 +357,7 @@ export const administrationAnswers = {
     rejected: counts,
     rejected_for: Type.Array(Type.Object({ code: text, field: orNull(text), records: count }), {
       description:
-        'Why, over the whole time, the most frequent reasons first; `field` is null for the whole record.',
+        'The reasons over the whole time, the most frequent first; `field` is null for the whole record.',
     }),
   }),
   showDeployment: Type.Object({
@@ -435,7 +435,7 @@ export const administrationAnswers = {
         user_id: Type.Optional(text),
         suppression: suppressionSchemas.ofUser,
       }),
-      { description: 'The given name, and identities that a user_id was merged into somewhere.' },
+      { description: 'The given name and, for a user_id, the identities that it was merged into anywhere.' },
     ),
     places: Type.Array(
       Type.Object({
@@ -448,7 +448,7 @@ export const administrationAnswers = {
         first_seen: orNull(time),
         last_seen: orNull(time),
       }),
-      { description: 'The environments that hold something, and whom the name stands for in each.' },
+      { description: 'The environments that hold something about the user, with their name in each.' },
     ),
   }),
   findSimilarUsersEverywhere: Type.Object({ account_id: text, similar: texts }),

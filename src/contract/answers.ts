@@ -8,11 +8,11 @@ import { type Schema, type Static, Type } from './typebox.js';
 
 const codes = Object.keys(outcomes) as OutcomeCode[];
 
-const code = Type.String({ enum: codes, description: 'What is wrong, from a closed table.' });
+const code = Type.String({ enum: codes, description: 'What is wrong: one of a fixed set of codes.' });
 const message = Type.String({ description: 'The same in words, for people; the wording may change.' });
 const field = Type.Optional(
   Type.String({
-    description: 'Path of the bad field, such as properties.color; absent when it is the whole request.',
+    description: 'Path of the wrong field, such as properties.color; absent if it is the whole request.',
   }),
 );
 
@@ -42,7 +42,7 @@ export const bulkResultSchema = Type.Object({
   errors: elementErrors,
 });
 
-/** A bulk request whose elements are all bad: besides `err`, what is wrong with each. */
+/** A bulk request of which no element was stored: besides `err`, what is wrong with each element. */
 export const bulkErrorSchema = Type.Object({
   err: Type.Object({ message, code, field }),
   accepted: Type.Optional(Type.Integer({ minimum: 0, maximum: 0 })),
@@ -65,7 +65,7 @@ export const messageAnswerSchema = Type.Union([
       id: messageId,
       status: Type.Literal('limited'),
       code: Type.Literal('rate_limited'),
-      retry_after: Type.Integer({ minimum: 1, description: 'Seconds after which it fits its limit.' }),
+      retry_after: Type.Integer({ minimum: 1, description: 'Seconds until its rate limit has room for it.' }),
     },
     { description: 'Not stored: its rate limit has no room now. Send it again later with the same id.' },
   ),
@@ -92,7 +92,7 @@ export const readySchema = Type.Object({
   ready: Type.Boolean(),
   missing: Type.Array(Type.String(), {
     description:
-      'What is missing. A process is ready although something is missing when one of several shards lacks its state, or when ClickHouse does not answer: records then wait in Redis.',
+      'What is missing. A process is ready all the same if one of several shards lacks its state, or if ClickHouse does not answer, since records then wait in Redis.',
   }),
 });
 
@@ -101,7 +101,7 @@ export const tokenSchema = Type.Object({
   access_token: Type.String({
     description: 'Send it as Authorization: Bearer. Valid for at most 60 minutes.',
   }),
-  auth_token: Type.String({ description: 'The same, under the name of an earlier form of the interface.' }),
+  auth_token: Type.String({ description: 'The same token, under the name that older clients read.' }),
 });
 
 const deletionStatus = {
@@ -161,7 +161,7 @@ const statesInWords = Object.entries(deletionStates)
   .join('\n');
 
 const whenBackupsEnd =
-  'When the last backup expires that may still have its users, if there is one. A restore deletes them again.';
+  'When the last backup that may still hold its users expires, if there is one. A restore deletes them again.';
 
 /** The status of a deletion. */
 export const deletionStatusSchema = Type.Object({
@@ -203,7 +203,7 @@ export const deletionStatusSchema = Type.Object({
         tries: Type.Array(
           Type.Object({
             at: Type.String(),
-            answer: Type.Optional(Type.Integer({ description: 'The status that was answered.' })),
+            answer: Type.Optional(Type.Integer({ description: 'The HTTP status of the answer.' })),
             error: Type.Optional(Type.String({ description: 'Why there was no answer.' })),
           }),
           { description: 'The oldest first.' },
@@ -216,7 +216,7 @@ export const deletionStatusSchema = Type.Object({
     Type.Integer({
       minimum: 0,
       description:
-        'Once it is complete: how many rows it found and deleted. A row that another request of the same round also names counts in both.',
+        'Once it is complete: how many rows it found and deleted. A row that another request also names counts in both if they were deleted together.',
     }),
   ),
 });
@@ -235,30 +235,32 @@ export const callSchemas = {
   test: Type.Object({ type: Type.Literal('test'), account_id: calledAccount }),
 } as const;
 
-/** The answer to a submission of suppressed users, once it holds. */
+/** The answer to a submission of suppressed users, once it is in force. */
 export const suppressedSchema = Type.Object({
-  users: Type.Integer({ description: 'Distinct users of the request.' }),
+  users: Type.Integer({ description: 'How many different users the request names.' }),
   suppress: Type.Boolean({ description: 'As in the request.' }),
 });
 
 /** What is known of one user, or of all users of the account. */
 export const suppressionSchemas = {
   ofUser: Type.Object({
-    suppressed: Type.Boolean({ description: 'Whether records of this user are left out.' }),
+    suppressed: Type.Boolean({
+      description: 'Whether the user is suppressed: their records are not stored.',
+    }),
     since: Type.Optional(Type.String({ format: 'date-time', description: 'Since when.' })),
     app_ids: Type.Optional(
       Type.Array(Type.String(), {
         description:
-          'Only if they are not suppressed everywhere: the environments in which the user is merged with a suppressed one.',
+          'Only if the user is not suppressed everywhere: the environments in which they are merged with a suppressed user.',
       }),
     ),
   }),
   counts: Type.Object({
-    users: Type.Integer({ description: 'Suppressed users, as requests named them.' }),
+    users: Type.Integer({ description: 'How many users are suppressed, as requests named them.' }),
     names: Type.Integer({
-      description: 'Their identities and user_ids, and the ones of the users that they are merged with.',
+      description: 'How many identities and user_ids these have, including those of users merged with them.',
     }),
-    records: Type.Integer({ description: 'Records about them that were answered 200 and not stored.' }),
+    records: Type.Integer({ description: 'How many records about them were answered 200 and not stored.' }),
   }),
 } as const;
 
@@ -273,13 +275,13 @@ export const deletionCertificateSchema = Type.Object({
       deletion_request_id: Type.String(),
       account_id: Type.String(),
       app_id: Type.String({
-        description: 'The environment whose API key submitted it, or without a key the main one.',
+        description: 'The environment whose API key submitted it; without a key, the main environment.',
       }),
       key_created_at: Type.Optional(Type.String({ description: 'When that key was made.' })),
       submitted_by: Type.Optional(
         Type.Union([Type.Literal('person'), Type.Literal('admin_token'), Type.Literal('program_key')], {
           description:
-            'Only without a key: a person in the console, or a program with ADMIN_TOKEN or a key of its own.',
+            'Only without an API key: a person in the console, or a program with ADMIN_TOKEN or a key of its own.',
         }),
       ),
       reference: Type.Optional(Type.String()),
@@ -304,7 +306,7 @@ export const deletionCertificateSchema = Type.Object({
     key_id: Type.String({ description: 'The key, as the endpoint signing_key names it.' }),
     value: Type.String({
       description:
-        'In base64: the signature of the certificate as canonical JSON (RFC 8785: no blanks, names sorted) in UTF-8.',
+        'The signature, in base64, of the certificate as canonical JSON (RFC 8785: no white space, names sorted) in UTF-8.',
     }),
   }),
 });
@@ -321,12 +323,12 @@ const countsOfUser = {
   rows: Type.Integer({
     minimum: 0,
     description:
-      'How many, of the whole merged user in all environments. A row of two named users counts for both.',
+      'How many rows the whole merged user had in all environments. A row of two named users counts for both.',
   }),
   similar: Type.Integer({
     minimum: 0,
     description:
-      'How many other identities of the account differed from this one only in case or in blanks around it; they were deleted only if they were named themselves.',
+      'How many other identities of the account differ from this one only in case or in surrounding white space; they were deleted only if they were named themselves.',
   }),
 };
 
@@ -398,7 +400,7 @@ const exportedColumns = {
   time: Type.String({ description: 'When it happened, in UTC.' }),
   properties: Type.Object({}, { additionalProperties: Type.String() }),
 } satisfies Readonly<Record<ColumnType, Schema>>;
-/** A column that says more than its type. */
+/** Columns with a description of their own. */
 const exportedByName = {
   app_id: Type.String({ description: 'The environment.' }),
   identity: Type.String({ description: 'Empty when the record came with a user_id alone.' }),
@@ -421,7 +423,7 @@ function exportedRecord(table: TableName) {
   );
 }
 
-/** The parameter `format` of a download, the first one if it is missing: lines, or an archive with pages to read. */
+/** The parameter `format` of a download: lines, which is the default, or an archive with pages to read. */
 export const exportFormats = ['ndjson', 'zip'] as const;
 export type ExportFormat = (typeof exportFormats)[number];
 
@@ -462,7 +464,7 @@ export const exportLineSchema = Type.Union([
   ),
 ]);
 
-/** A refusal for lack of credentials; the text is under every name that callers look for. */
+/** A refusal for lack of credentials: the same text under each of the names that callers look for. */
 export const unauthorizedSchema = Type.Object({
   err: Type.Object({ message, code, field }),
   error: Type.String(),
@@ -485,14 +487,15 @@ export const receiptsAnswerSchema = Type.Object({
         [Type.Literal('stored'), Type.Literal('waiting'), Type.Literal('deleted'), Type.Literal('unknown')],
         {
           description:
-            'stored: it is in ClickHouse. waiting: it is kept, and will be. deleted: it was stored, and deleted since, with its user or because it expired. unknown: no record with this key is known. Of a refused record nothing is kept, so its key is unknown too, and free.',
+            'stored: it is in ClickHouse. waiting: it is kept and will be stored. deleted: it was stored, and deleted since, with its user or because it expired. unknown: no record with this key is known. Nothing is kept of a refused record, so its key is unknown too, and can be used again.',
         },
       ),
       event_id: Type.Optional(Type.String({ description: 'If it is stored: its event_id.' })),
       segment: Type.Optional(Type.String({ description: 'If it is stored: the segment that stored it.' })),
       accepted_at: Type.Optional(
         Type.String({
-          description: 'If it is stored: when its segment was opened, at most a second earlier.',
+          description:
+            'If it is stored: when its segment was opened, at most a second before it was accepted.',
         }),
       ),
     }),

@@ -1,5 +1,5 @@
-// The actions of the audit log that are not commands of administrators, each with its words for people. A command says its words
-// itself (admin/command.ts).
+// The actions of the audit log that are not commands of administrators, each as pages word it. A command has its own words
+// (admin/command.ts).
 
 export const otherActions = {
   accept_invitation: 'accepted an invitation',

@@ -49,8 +49,8 @@ export const counts = {
   /** Nesting of a JSON document; valid requests need 5, flattened objects some more. */
   documentDepthMax: 64,
   /**
-   * What a document of more than 64 KiB may hold, and each record in it; with more it is refused unparsed. The records of
-   * the largest bulk request may have all their properties. Measured: a name costs JSON.parse up to 4 µs, an object 0.3.
+   * What a document of more than 64 KiB may hold, and each record in it; with more it is refused unparsed. It is enough for
+   * the largest bulk request with all properties. Measured: a name costs JSON.parse up to 4 µs, an object 0.3.
    */
   documentContainersMax: 200_000,
   documentNamesMax: 1_100_000,
@@ -66,5 +66,5 @@ export const counts = {
   recordLongNumeralsMax: 20_000,
 } as const;
 
-/** To delete so many users at once, or more, a person types in the console how many they are. */
+/** To delete this many users at once, or more, a person has to type their number in the console. */
 export const confirmedUsersMin = 100;

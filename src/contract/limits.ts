@@ -1,8 +1,8 @@
-// Every promised bound: those that callers, administrators or people can meet, with the unit in the name. The end of the
+// Every promised bound: those that callers, administrators or people can run into, with the unit in the name. The end of the
 // file asserts the relations between them. Three kinds are elsewhere: bounds of single records in `lengths.ts`, what a
 // variable may be set to in `config.ts`, and what a library holds back by itself in `libraries/client/core/limits.ts` and
-// `libraries/producer/limits.ts`. Numbers that callers cannot observe are not promised. If other numbers depend on one, it is in
-// `tuning.ts`, else beside the code that uses it.
+// `libraries/producer/limits.ts`. A number that callers cannot observe is not promised: it is in `tuning.ts` if other numbers
+// depend on it, else beside the code that uses it.
 
 import { arrayDelimiter, counts, lengths } from './lengths.js';
 
@@ -24,33 +24,33 @@ export const bodies = {
   lookupBytesMax: 4 * MiB,
   pairingBytesMax: 4 * KiB,
   adminBytesMax: 64 * KiB,
-  /** With a list of users, or a certificate. */
+  /** An administrator's request with a list of users, or with a certificate. */
   adminListBytesMax: 512 * KiB,
-  /** Of a sign-in and of changes to people's own access: read before the caller is signed in. */
+  /** A sign-in, or a change to one's own access. It is read before the caller has signed in, so it is small. */
   accessBytesMax: 16 * KiB,
 } as const;
 
-/** Connections of an API process: to `PORT` at most `CONNECTIONS_MAX`. */
+/** Connections of one API process. `PORT` takes at most `CONNECTIONS_MAX`. */
 export const connections = {
-  /** To `ADMIN_PORT`, and no more than this part of the descriptors. */
+  /** `ADMIN_PORT` takes at most this many, and at most this share of the file descriptors. */
   adminMax: 1_000,
   adminShare: 0.25,
-  /** While more than this part is open, an address gets no more than its share of new ones within a window. */
+  /** While more than this share of a port's maximum is open, one address may open at most its own share per window. */
   busyFrom: 0.5,
   shareOfAddress: 0.25,
-  /** The parser closes a silent connection by then. */
+  /** Longer than the parser keeps a silent connection. */
   windowMs: 15_000,
-  /** Descriptors that a process needs for everything else. */
+  /** File descriptors that a process needs for everything else. */
   otherDescriptors: 100,
 } as const;
 
-/** Characters of a field's path in an answer; what is longer is cut. */
+/** Characters of a field's path in an answer; a longer path is cut. */
 export const answerFieldMax = 100;
 
-/** Names of unknown fields in the header of an answer. */
+/** The answer's header that names unknown fields. */
 export const ignoredFields = {
   namesMax: 10,
-  /** UTF-16 units of a name; what is longer is cut. Encoded, a unit takes at most 9 bytes. */
+  /** UTF-16 units of a name; a longer name is cut. Percent-encoded, a unit takes at most 9 bytes. */
   nameMax: 40,
 } as const;
 
@@ -58,12 +58,12 @@ export const ignoredFields = {
 export const bearerMax = 200;
 
 /**
- * Bytes of bodies by address, in one API process: to `/api/collect` (`COLLECT_ADDRESS_BYTES_MAX`), and large or compressed ones to
- * the endpoints of servers (`ADDRESS_BYTES_MAX`).
+ * One API process takes only so many bytes of bodies from an address per window: `COLLECT_ADDRESS_BYTES_MAX` to `/api/collect`, and
+ * `ADDRESS_BYTES_MAX` of large or compressed bodies to the endpoints for servers.
  */
 export const addressAllowances = {
   windowMs: 60_000,
-  /** Addresses that are remembered; beyond that the oldest is forgotten. Measured: 96 bytes each. */
+  /** Addresses that are remembered; beyond this the oldest one is forgotten. Measured: 96 bytes each. */
   keptMax: 100_000,
 } as const;
 
@@ -77,45 +77,45 @@ export const browserCaches = {
   segmentSettingsSeconds: 5 * 60,
 } as const;
 
-/** How many accepted and refused records, and how many keys, a collector for tests remembers. */
+/** The memory of sluice-micro, the collector for tests. The first two bounds hold for accepted and for refused records, separately. */
 export const micro = {
   entriesMax: 10_000,
   bytesMax: 64 * MiB,
   keysMax: 100_000,
-  /** Of deletions and of tokens. */
+  /** Deletion requests and, counted separately, tokens. */
   requestsMax: 1_000,
 } as const;
 
-/** Bodies that come in pieces or compressed, in one API process. */
+/** Receiving requests in one API process: headers, and bodies that come in pieces or compressed. */
 export const receiving = {
-  /** Of one request, all together. uWebSockets.js takes 100 headers at most. */
+  /** All headers of a request together: the default of `HEADER_BYTES_MAX`. uWebSockets.js takes at most 100 headers. */
   headerBytesMax: 16 * KiB,
-  /** A request with so many more is refused in JSON, and beyond that by uWebSockets.js. */
+  /** A request with up to this many bytes more is refused in JSON; a larger one is refused by uWebSockets.js. */
   headerBytesAnswered: 16 * KiB,
-  /** A body up to this size takes room as it comes; a larger one is read on once there is room for all of it. */
+  /** A body up to this size takes room as its pieces come; a larger one is read on only once there is room for all of it. */
   smallBytesMax: 64 * KiB,
   small: { bytesMax: 32 * MiB, bytesPerAddressMax: 16 * MiB, waitMsMax: 0 },
   large: { bytesMax: 96 * MiB, bytesPerAddressMax: 64 * MiB, waitMsMax: 5_000 },
   /** Room for what compressed bodies may inflate to; once inflated, they take only their real size. */
   inflated: { bytesMax: 48 * MiB, bytesPerAddressMax: 32 * MiB, waitMsMax: 5_000 },
   /**
-   * From its first byte, or since it has room, a body takes no longer than this and the time of its bytes. The parser closes
-   * silent connections, and those below 16 kB/s, before that.
+   * A body must be complete within `bodyMsMin` plus its size divided by `bodyBytesPerMs`, counted from its first byte or from when
+   * it got room. The parser closes silent connections, and those below 16 kB/s, before that.
    */
   bodyMsMin: 15_000,
   bodyBytesPerMs: 128,
-  /** Each piece costs 2 µs. A body in more pieces than this is cut off unless its pieces have at least this many bytes. */
+  /** Each piece costs 2 µs. A body may have `piecesMax` pieces and one more per `pieceBytesMin` bytes; then it is cut off. */
   piecesMax: 500,
   pieceBytesMin: 32,
-  /** A compressed body inflates to at most so many times its size; what people send to 20 times. */
+  /** A compressed body may inflate to this many times its size. Real traffic inflates to 20 times at most. */
   inflatedTimesMax: 200,
-  /** Up to this size the ratio is not checked. */
+  /** Up to this inflated size the ratio is not checked. */
   inflatedBytesAlways: 64 * KiB,
-  /** A larger body is read and checked in turns, within the bounds of a large document (`counts`). */
+  /** A larger body is parsed and checked in slices, so that others get their turn, within the bounds of `counts`. */
   largeBytesMin: 64 * KiB,
-  /** A body that exceeds its limit by at most this is received, dropped and then answered. */
+  /** A body that exceeds its limit by at most this is received and dropped, so that its sender sees the refusal. */
   overshootBytesMax: 16 * MiB,
-  /** The body of a request that needs none is waited for up to this size. */
+  /** The same for the body of a request that needs none. */
   droppedBytesMax: MiB,
 } as const;
 
@@ -130,19 +130,19 @@ export const flattened = {
   segmentBytesMax: 4 * MiB,
 } as const;
 
-/** Records of one request: a message of a Segment batch may leave two. */
+/** The most records of one request: a message of a Segment batch may become two. */
 const requestRecordsMax = 2 * counts.segmentMessagesMax;
-/** The bytes that a row adds to its record: ids, a time, separators, and its part of a commit. */
+/** The most bytes that a row adds to its record: ids, a time, separators, and its part of a commit. */
 const rowOverheadBytesMax = KiB;
-/** The most bytes of a row per byte of its record: `1e20` is stored with 21 digits, and `,` between elements as `||`. */
+/** The most bytes of a row per byte of its record: `1e20` is stored with 21 digits, and the `,` of an array as `||`. */
 const rowGrowthMax = 5;
 
 /** A timestamp may be this far ahead of the clock. */
 export const timestampAheadMsMax = 24 * 60 * 60 * 1000;
 
 /**
- * A number in this range is a time in seconds where milliseconds are wanted: as seconds it is after February 1973, as milliseconds it
- * would be before.
+ * Where milliseconds are expected, a number in this range must be a time in seconds: as seconds it is after February 1973, as
+ * milliseconds before.
  */
 export const epochSeconds = { min: 1e8, endsBefore: 1e11 } as const;
 
@@ -150,9 +150,9 @@ export const epochSeconds = { min: 1e8, endsBefore: 1e11 } as const;
 export const waits = {
   /** A command to Redis that a request needs, besides its commit. */
   requestMsMax: 1_500,
-  /** Any other command to Redis; submitting the largest deletion takes longer than a request's. */
+  /** Any other command to Redis. Submitting the largest deletion takes longer than `requestMsMax`. */
   redisMsMax: 5_000,
-  /** A statement of ClickHouse, so also an insert. */
+  /** A statement for ClickHouse, including inserts. */
   clickhouseMsMax: 120_000,
   /** A mutation that makes no progress for this long is ended. ClickHouse may have other merges to make before it. */
   mutationStandstillMsMax: 10 * 60_000,
@@ -174,25 +174,25 @@ export const storing = {
   segmentAgeMs: 400,
 } as const;
 
+/** How long Redis remembers idempotency keys. Each remembered key is a claim. */
 export const claims = {
-  /** Remembered at least this long, whatever the byte budget says. */
+  /** A key is remembered at least this long, whatever the byte budget says. */
   windowMsMin: 15 * 60 * 1000,
   windowMsMax: 24 * 60 * 60 * 1000,
-  /** The byte budget is divided by this. Measured: 27.2 bytes with 6 claims per bucket, 22.4 with 12. */
+  /** What one claim takes of the byte budget. Measured: 27.2 bytes with 6 claims per bucket, 22.4 with 12. */
   bytesPerClaim: 27,
 } as const;
 
 export const deletions = {
   tokenMsMax: 60 * 60 * 1000,
   /**
-   * Live tokens that an API key may have. No token is ended to make room for another one, so beyond this a new one is
-   * refused; only a caller that mints 28 a second for an hour gets there. Measured: 503 bytes of Redis's memory per token,
-   * 50 MB in all.
+   * Live tokens of one API key. No token is ended to make room, so beyond this a new one is refused; only a caller that
+   * mints 28 a second for an hour gets there. Measured: 503 bytes of Redis's memory per token, 50 MB in all.
    */
   liveTokensPerKeyMax: 100_000,
   /**
-   * Tokens issued for an account within their time, also those of keys that are gone: otherwise an administrator who replaces keys
-   * could fill Redis. It leaves room for the next key when one had all that it may have.
+   * Unexpired tokens of an account, including those of keys that are gone: otherwise an administrator who replaces keys again and
+   * again could fill Redis. A key that has used up its own limit leaves room for the next one.
    */
   tokensPerAccountMax: 500_000,
   /** Failed token requests per minute and (app_id, address). */
@@ -200,33 +200,37 @@ export const deletions = {
   statusRequestsPerSecondMax: 100,
   pendingPerAccountMax: 2000,
   /**
-   * What the lists of pending requests may weigh, of one account and of all: the bytes of their names, and so much for each user. The
-   * last part of it, as much as one account may have, is for accounts that have nothing pending. Of names of 30 bytes an account can
-   * have a million users pending, which rounds take in two minutes.
+   * What the lists of pending requests may weigh, for one account and for all: the bytes of the names, plus `userWeight` for each
+   * user. As much of the total as one account may have is reserved for accounts that have nothing pending. With names of 30 bytes an
+   * account can have a million users pending, which rounds work off in two minutes.
    */
   pendingWeightPerAccountMax: 64 * MiB,
   pendingWeightMax: 256 * MiB,
-  /** An account may ask so often for rows to be erased at once, whatever that costs. */
+  /** How often an account may have rows erased at once, whatever that costs. */
   eraseNowEveryMs: 60 * 60 * 1000,
-  /** How long hashes of deleted users are kept, to delete them again from a ClickHouse that was set back. Longer for a backup. */
+  /** How long hashes of deleted users are kept, to delete them again if ClickHouse is set back. Longer if a backup is kept longer. */
   deletedUsersKeptMs: 30 * 24 * 60 * 60 * 1000,
   /** Characters of a caller's reference, and how long it is remembered. */
   referenceMax: 255,
   referenceMs: 30 * 24 * 60 * 60 * 1000,
-  /** The most requests on one page of an account's list, that are looked at to fill it, and that are read at a time. */
+  /** Requests on one page of an account's list, */
   listedMax: 100,
+  /** those that are looked at to fill a page, */
   listLookedAtMax: 2_000,
+  /** and those that are read from Redis at a time. */
   listReadMax: 200,
 } as const;
 
 /** Deletions that a second person has to confirm by the same list. */
 export const proposals = {
+  /** How long a proposal waits for the second person. */
   keptMs: 7 * 24 * 60 * 60 * 1000,
   perAccountMax: 200,
+  /** The highest number of users from which an account may demand a confirmation. */
   fromUsersMax: 1_000_000,
 } as const;
 
-/** What a named user weighs besides its name, in the lists of deletions and exports. */
+/** What each user in the list of a deletion or an export weighs, besides the bytes of its name. */
 export const userWeight = 32;
 
 /** Redis's memory: the default of `REDIS_MEMORY_BYTES_MAX`. */
@@ -234,47 +238,47 @@ export const redisMemoryBytes = 6 * 1024 * MiB;
 
 /** Suppressed users. */
 export const suppressions = {
-  /** Names of an account. Measured in Redis: 107 bytes for a suppressed user, up to 400 for a name that is merged with one. */
+  /** Suppressed names of an account. Measured in Redis: 107 bytes for a user, up to 400 for a name merged with one. */
   namesPerAccountMax: 5_000_000,
-  /** Names because of which a name is suppressed, beside itself. Freeing one of a merged user's names frees them all. */
+  /** The most other names because of which a name can be suppressed. Freeing one name of a merged user frees them all. */
   rootsPerNameMax: 16,
   /**
-   * Anonymous users who are suppressed because they were identified as one identity, and all of an account: anybody may send
-   * identifications, and each takes 209 bytes of Redis for ever. No person has ten thousand devices. They take nothing of the
-   * account's own room. Above it, and above the limit by environment, an identification is skipped like any record of a suppressed
-   * user, and the anonymous user stays one.
+   * Anonymous users who are suppressed because they were identified as one suppressed identity, and all of them in an account.
+   * They are bounded, apart from the account's own names, since anybody can send identifications and each takes 209 bytes of
+   * Redis for ever; no person has ten thousand devices. Above these bounds or that of `joins`, an identification is skipped like
+   * any record of a suppressed user, and the anonymous user is not suppressed.
    */
   joinedPerIdentityMax: 10_000,
   joinedPerAccountMax: 500_000,
-  /** By environment. A suppressed user joins a device once, so an environment with 100,000 of them has a few a minute. */
+  /** Such identifications by environment. Each device makes one, so 100,000 suppressed users make a few a minute. */
   joins: { max: 1_000, windowMs: 60_000, granularityMs: 1_000 },
-  /** Joined users of a shard that wait for the workers, which move them once a second. */
+  /** Those of a shard that may wait for the workers, which take them once a second. */
   joinsWaitingMax: 50_000,
   requestsPerSecondMax: 10,
-  /** How long a submission waits until what was accepted before it is stored, so that it finds merged users. */
+  /** How long a submission waits until all records accepted before it are stored, so that it finds all merged users. */
   storedMsMax: 8_000,
 } as const;
 
-/** Environments that retain rows for some days only. */
+/** Environments that keep rows for a limited number of days. */
 export const retention = {
   daysMax: 36_500,
 } as const;
 
-/** What is kept of each user that a deletion request named. */
+/** The counts that are kept for each user whom a deletion request named. */
 export const evidence = {
   keptMs: 30 * 24 * 60 * 60 * 1000,
   usersPerPage: 1000,
 } as const;
 
-/** Calls of accounts whose deletions are complete. */
+/** Calls that tell an account that a deletion is complete. */
 export const callbacks = {
   urlMax: 2048,
-  /** The whole time from the look-up of the name to the status of the answer. */
+  /** The whole call, from the look-up of the host name to the status of the answer. */
   callMsMax: 10_000,
-  /** The addresses of a name that a call tries, until one of them connects. */
+  /** How many addresses of a host name a call tries until one connects. */
   addressesTriedMax: 4,
   triedForMs: 24 * 60 * 60 * 1000,
-  /** The pause between two tries, doubled from the least to the most. */
+  /** The pause before the next try: it doubles each time, from the least to the most. */
   pauseMsMin: 5_000,
   pauseMsMax: 60 * 60 * 1000,
   /** The latest tries that a request's document keeps. */
@@ -283,9 +287,9 @@ export const callbacks = {
 
 /** Previews of deletions: what a dry run would find. */
 export const previews = {
-  /** A preview is answered within this time, even if ClickHouse is not; what it waits for its turn is part of it. */
+  /** A preview is answered within this time, waiting for its turn included, even if ClickHouse does not answer. */
   msMax: 20_000,
-  /** How many run at a time in one API process; the others of an account wait for it. */
+  /** How many run at a time in one API process; further ones of an account wait. */
   places: { atOnceMax: 3, ofAccountMax: 1, reserved: 0, waitMsMax: 15_000, waitingOfAccountMax: 5 },
 } as const;
 
@@ -304,17 +308,17 @@ export const queries = {
 /** Requests for receipts. */
 export const receipts = {
   keysPerSecondMax: 10_000,
-  /** In one API process, by account. */
+  /** How many are answered at a time in one API process. */
   places: { atOnceMax: 4, ofAccountMax: 2, reserved: 1, waitMsMax: 1_500, waitingOfAccountMax: 20 },
 } as const;
 
 /** What became of all records, and whether they add up. */
 export const ledger = {
-  /** How long Redis keeps what ClickHouse must have of each minute. */
+  /** How long Redis keeps the numbers of records that ClickHouse must have of each minute. */
   sumsKeptMs: 4 * 24 * 60 * 60 * 1000,
-  /** Days that can be asked for, in milliseconds since 1970. */
+  /** The latest day that can be asked for, in milliseconds since 1970. */
   dayMsMax: Date.UTC(2100, 0, 1),
-  /** Differences that are kept and shown, and so counted. */
+  /** Differences that are kept; only these are shown and counted. */
   differencesMax: 1_000,
 } as const;
 
@@ -324,29 +328,29 @@ export const traffic = {
   reasonsMax: 20,
 } as const;
 
-/** When the console's first page says that something is wrong. */
+/** The console's first page reports a problem when … */
 export const overview = {
-  /** The oldest record waits longer than this to be queried. */
+  /** … the oldest record has waited longer than this to be queryable, */
   lateMs: 30_000,
-  /** A shard without ticks has records that wait for longer. */
+  /** … records of a shard without ticks have waited longer than this, */
   tickMissedMs: 5_000,
-  /** More of the backlog's bytes are in use. */
+  /** … more than this share of BACKLOG_BYTES_MAX is in use, */
   fullRatio: 0.8,
-  /** A deletion is pending for longer; seconds are normal. */
+  /** … a deletion has been pending longer than this, where seconds are normal, */
   deletionPendingMs: 15 * 60_000,
-  /** More changes wait for their second copy, which is made every second. */
+  /** … more changes than this wait for their second copy, which is made every second, */
   copiesWaitingMax: 1_000,
-  /** ClickHouse takes longer than this to answer. */
+  /** … or ClickHouse takes longer than this to answer. */
   clickhouseMsMax: 2_000,
 } as const;
 
 /** Single sign-on. */
 export const signOn = {
-  /** Of people who are not let in, so many of a network and minute have a line in the audit log; the log has all. */
+  /** Refused sign-ins, per minute and network, that get a line in the audit log; the process's log has all of them. */
   refusalsAuditedMax: 20,
-  /** How long the way to the provider and back may take. */
+  /** How long a person may take to the provider and back. */
   attemptMsMax: 10 * 60_000,
-  /** A provider that takes longer to answer is given up. */
+  /** How long to wait for an answer of the provider. */
   timeoutSeconds: 10,
 } as const;
 
@@ -358,44 +362,44 @@ export const eventNames = {
   querySecondsMax: 5,
 } as const;
 
-/** What the console shows of an environment live. */
+/** The console's page that shows what arrives in an environment. */
 export const live = {
-  /** A page asks every two seconds: ten a second. */
+  /** Events in one answer. A page asks every two seconds, so it shows at most ten a second. */
   eventsPerPage: 20,
-  /** How far back it begins. */
+  /** How far back the first answer reaches. */
   beforeMs: 10_000,
-  /** After this time one has to begin again, which adds a line to the audit log. */
+  /** How long a person may watch before they have to begin again, which adds a line to the audit log. */
   lookedOnMsMax: 60 * 60 * 1000,
   querySecondsMax: 2,
 } as const;
 
 /** What the console shows of one user. */
 export const userLookUps = {
-  /** How many user_ids of a merged user are looked up: as many as the Bloom filters are used for. */
+  /** How many user_ids of a merged user are looked up: the most for which ClickHouse uses its Bloom filters. */
   userIdsMax: 1_000,
   eventNamesMax: 500,
   propertiesMax: 1_000,
   eventsPerPage: 50,
-  /** The latest events of a user are looked for in so many days, and only then in all. */
+  /** The latest events of a user are looked for in this many days first and, if those hold too few, in all. */
   timeLineDays: 3,
   similarMax: 20,
   /** A statement that takes longer is given up. */
   querySecondsMax: 10,
-  /** The same for the search for similar users, which shows what it has found by then. */
+  /** The same for the search for similar users, which then shows what it has found so far. */
   similarSecondsMax: 1,
 } as const;
 
-/** The requests that concern a user are looked for among so many of the latest, by so many names. */
+/** The deletions that concern a user are looked for among this many of the latest, by this many names of the user. */
 export const requestsOfUser = { deletionsMax: 1_000, namesMax: 20 } as const;
 
-/** How often the access of long work is checked, besides after changes, since access may also expire. */
+/** How often long work checks whether its caller still has access, besides after every change: access can also expire. */
 export const accessWatch = { askedEveryMs: 5_000 } as const;
 
 /** Exports of what is held about users. */
 export const userExports = {
   /** A request for an export is kept this long; then the export is no longer found. */
   keptMs: 24 * 60 * 60 * 1000,
-  /** Requests that are held for an account, and what they may weigh in Redis, of one account and of all, as deletions do. */
+  /** Exports that an account may have, and what their lists may weigh for one account and for all (as in `deletions`). */
   perAccountMax: 500,
   weightPerAccountMax: 16 * MiB,
   weightMax: 128 * MiB,
@@ -408,17 +412,17 @@ export const userExports = {
   slowAfterMs: 10_000,
   slowBytesPerSecondMax: 256 * KiB,
   /**
-   * A download is cut off when its reader has taken nothing for this long, or when it takes longer than this in all. What was
-   * taken shows in steps of up to 1.4 MB (a third of a socket's buffer), so whoever reads 25 KB/s is not cut off.
+   * A download is cut off when its reader takes nothing for `stalledMsMax`, or when it lasts longer than `downloadMsMax`. What a
+   * reader takes shows only in steps of up to 1.4 MB (a third of a socket's buffer), so a reader of 25 kB/s is not cut off.
    */
   stalledMsMax: 60_000,
   downloadMsMax: 15 * 60_000,
-  /** A page of the form to read has so many records, or ends after so many characters of JSON. */
+  /** A page of the readable format (`zip`) ends after this many records or this many characters of JSON. */
   pageRecordsMax: 1_000,
   pageCharactersMax: 512 * KiB,
-  /** Properties with a column of their own in the CSV of a page; others are together in one. */
+  /** Properties with a column of their own in the CSV of a page; all others share one. */
   propertyColumnsMax: 200,
-  /** Requests of an account that are listed: each is read whole, and may name many users. */
+  /** Exports of an account that are listed. They are few, since each is read whole and may name many users. */
   listedMax: 20,
 } as const;
 
@@ -428,7 +432,7 @@ export const takeovers = {
   lockMs: 5_000,
   /** How long a worker that stops waits for the jobs that it has begun. */
   stopMsMax: 20_000,
-  /** By then a deletion of a killed worker is complete, unless the work itself takes longer. */
+  /** A deletion whose worker was killed is complete by then, unless the work itself takes longer. */
   completeMsMax: 10_000,
 } as const;
 
@@ -446,11 +450,11 @@ export const rejectedRecords = {
 
 /** The audit log. */
 export const audit = {
-  /** Lines that may wait for ClickHouse, some 500 bytes each. Above it nothing is done that needs one. */
+  /** Lines that may wait for ClickHouse, some 500 bytes each. Above this, actions that need a line are refused. */
   waitingLinesMax: 100_000,
 } as const;
 
-/** How many certificates are checked at once for anybody; two of them for one network. */
+/** How many certificates one API process checks at once, for anybody who asks; at most two for one network. */
 export const certificateChecks = {
   atOnceMax: 4,
   ofAccountMax: 2,
@@ -459,20 +463,20 @@ export const certificateChecks = {
   waitingOfAccountMax: 10,
 } as const;
 
-/** Requests of persons that an account works on. */
+/** Cases: what people have asked of an account. */
 export const cases = {
   openMax: 1_000,
-  /** Of the closed ones, the latest. */
+  /** Cases in a list; of closed ones, the latest. */
   listedMax: 1_000,
   resultMax: 1_000,
-  /** From the day when a request was received; an account may set another number. */
+  /** The days from the receipt of a request until it is due, and the most that an account may set instead. */
   dueDays: 30,
   dueDaysMax: 366,
 } as const;
 
 /** What administrators may set. */
 export const administration = {
-  /** How long a change waits for ClickHouse, which keeps its second copy: over HTTP, and on the command line. */
+  /** How long a change waits for its second copy in ClickHouse: over HTTP, and on the command line. */
   copyMsMax: 2_000,
   commandLineCopyMsMax: 10_000,
   /** UTF-16 units of the name of an account or environment. */
@@ -502,9 +506,9 @@ export const administration = {
   listedMax: 100,
   /** How many days back a list may begin. */
   daysMax: 9_999,
-  /** The highest number that an option of a command counts to. */
+  /** The highest number that a command's option takes for a count. */
   countMax: 999_999_999,
-  /** Characters of an ADMIN_TOKEN, and how many different ones: a repeated word is not a secret. */
+  /** The fewest characters of an ADMIN_TOKEN, and the fewest different ones: a repeated word is not a secret. */
   tokenLengthMin: 32,
   tokenSymbolsMin: 8,
   /** How late a wrong ADMIN_TOKEN is answered, and how many such answers wait at once. */
@@ -519,12 +523,12 @@ export const people = {
   emailMax: 254,
   passwordLengthMin: 10,
   passwordLengthMax: 200,
-  /** People that a deployment can have, and an account. People with an invitation that has ended make room for others. */
+  /** People of a deployment, and of one account. Those whose invitation has expired make room for others. */
   countMax: 2_000,
   perAccountMax: 200,
-  /** Of all places, only operators get the last ones. */
+  /** How many of the deployment's places are reserved for operators. */
   operatorPlaces: 100,
-  /** For how many people who had access to an account it is remembered that only an operator may invite them again. */
+  /** How many former people of an account are remembered: only an operator may invite them again. */
   formerMax: 1_000,
   /** How long an invitation is valid. */
   invitationMs: 7 * 24 * 60 * 60 * 1000,
@@ -544,8 +548,9 @@ export const people = {
 } as const;
 
 /**
- * Wrong passwords. So many are answered at once; each further one doubles the time until the next attempt, up to a bound.
- * An attempt that would wait longer than `waitMsMax` is refused. It is forgotten after `rememberedMs` without an attempt.
+ * Wrong passwords. The first `freeMax` are answered at once; each further one doubles the time until the next attempt, from
+ * `spacingMsMin` up to `spacingMsMax`. An attempt that would wait longer than `waitMsMax` is refused. Wrong passwords are
+ * forgotten after `rememberedMs` without an attempt.
  */
 export const signIns = {
   waitMsMax: 5_000,
@@ -557,7 +562,7 @@ export const signIns = {
   address: { freeMax: 20, spacingMsMax: 4_000 },
 } as const;
 
-/** What the demo's page gets in one answer, and asks for in one request. */
+/** What the demo page may ask for in one request and gets in one answer. */
 export const demo = {
   /** Users by user_id, and as many by identity. */
   idsMax: 10,
@@ -577,7 +582,7 @@ export const logs = {
 
 /** Loading the deployment's state into an emptied Redis. */
 export const loads = {
-  /** How long `restore` waits for another load: long enough for the right of a killed process to end. */
+  /** How long `restore` waits for another load: longer than a killed process keeps its right to load. */
   restoreWaitMsMax: 7_000,
   /** How long a start waits while another process loads the state. */
   startWaitMsMax: 180_000,
@@ -593,40 +598,40 @@ export const moves = {
 
 /** The importer of files. */
 export const imports = {
-  /** A longer row of a CSV file is not a row, but a quote that nothing closes. */
+  /** A longer row of a CSV file is taken for a quote that is never closed. */
   rowCharactersMax: MiB,
   headerBytesMax: 64 * KiB,
-  /** A longer line or element of a JSON file is not a row; the file may have another format. */
+  /** A longer line or element of a JSON file is not taken for a row: the file probably has another format. */
   elementBytesMax: 64 * MiB,
-  /** More than zstd itself takes unless told otherwise; a decoder keeps so much of the content. */
+  /** The largest window, which the decoder keeps in memory. The program zstd takes no larger one either unless told to. */
   zstdWindowBytesMax: 128 * MiB,
-  /** Times have far fewer digits, and the work on more of them grows with their square. */
+  /** Digits of a time. Real ones have far fewer, and the work grows with the square of their number. */
   timeDigitsMax: 30,
-  /** What RFC 8878 lets a block hold. */
+  /** The most that a block may hold (RFC 8878). */
   zstdBlockBytesMax: 128 * KiB,
   /** Users whose latest properties are remembered, so that they are not sent with each of their events. */
   rememberedUsersMax: 100_000,
-  /** Keys that rows have of their own, of which later rows are compared with the first: some 75 MB of memory. */
+  /** Keys from the file that are remembered, to compare later rows with the first of the same key: some 75 MB of memory. */
   comparedKeysMax: 500_000,
   /** How long the service may be silent before a request is sent again. */
   answerMsMax: 30_000,
-  /** After failing for this long an import gives up; otherwise it could go unnoticed that it makes no progress. */
+  /** An import gives up after failing for this long; otherwise nobody might notice that it makes no progress. */
   failingMsMax: 15 * 60_000,
-  /** Rows that wait for so long without any of them being stored are reported as waiting: ClickHouse is away. */
+  /** When none of the accepted rows has been stored for this long, they are reported as waiting: ClickHouse is away. */
   waitingMsMax: 60_000,
 } as const;
 
 /** Backups of ClickHouse. */
 export const backups = {
-  /** How long a backup is kept unless `--keep-days` says otherwise, and at most. */
+  /** How long a backup is kept unless `--keep-days` says otherwise, and the most that it may say. */
   keepDays: 35,
   keepDaysMax: 3650,
   nameCharactersMax: 64,
   /** How long a restore waits for a round of deletions that has begun. */
   roundWaitMsMax: 15 * 60_000,
   /**
-   * A request that was completed by a worker's clock this long before a backup began by the administrator's is not in it,
-   * however the two clocks differ.
+   * Only a deletion that was completed this long before a backup began counts as done before it: the two times come from the
+   * clocks of a worker and of the administrator's machine, which may differ.
    */
   clockDifferenceMsMax: 10 * 60_000,
 } as const;
@@ -635,6 +640,7 @@ export const backups = {
 export const visualizer = {
   /** How long a code waits to be entered. */
   waitingMsMax: 10 * 60 * 1000,
+  /** Codes that may wait: in all, for an environment, and from an address. */
   waitingMax: 10_000,
   waitingPerAppMax: 100,
   waitingPerAddressMax: 30,
@@ -642,21 +648,22 @@ export const visualizer = {
   leaseMs: 60 * 1000,
   renewEveryMs: 15 * 1000,
   liveMsMax: 4 * 60 * 60 * 1000,
-  /** Pages that one API process serves, and those among them that are not paired yet: of one address, and in all. */
+  /** Pages that one API process serves. */
   pagesMax: 200,
-  /** Paired pages of an account's people, and what they all get in a second: one device may be shown on each of them. */
-  pagesOfAccountMax: 20,
-  bytesOfAccount: { max: 4 * MiB, windowMs: 1_000 },
+  /** Those of them that are not paired yet: from one address, and in all. */
   unpairedPerAddressMax: 30,
   unpairedMax: 100,
+  /** Paired pages of an account's people, and what all of these get in a second: each may show the same device. */
+  pagesOfAccountMax: 20,
+  bytesOfAccount: { max: 4 * MiB, windowMs: 1_000 },
   /** A page must identify itself within this time, in a message of at most this many bytes. */
   helloMsMax: 5_000,
   helloBytesMax: 4 * KiB,
   /** A page that was asked to close is disconnected after this time, whether or not it reacts. */
   closingMsMax: 20_000,
-  /** Wrong tokens, and wrong codes, per minute and address. */
+  /** Wrong tokens and, counted separately, wrong codes, per minute and address. */
   failuresPerMinuteMax: 20,
-  /** After as many wrong codes each further one is looked up this much later. */
+  /** After that many wrong codes, each further code is looked up with this delay. */
   guessMs: 2_000,
   /** How much of one batch is sent to a page; the rest is counted. */
   batchBytesMax: 256 * KiB,
@@ -680,7 +687,7 @@ export const limitedRetrySeconds = {
   exports: 600,
 } as const;
 
-/** Events of one user in a request to `/api/collect` that are limited together: more of them cost less, and waste more room. */
+/** Events of a user in a request to `/api/collect` that pass its limits as one group. Larger groups cost less but waste room. */
 export const collectEventsTogetherMax = 20;
 
 /** Each limit counts under a name of its own (`ingest/request-limits.ts`): two with one name would share a window. */
@@ -700,7 +707,7 @@ export type RateLimit = {
   readonly windowMs: number;
   /** Acceptances within this time share one entry of the log and leave the window together. */
   readonly granularityMs: number;
-  /** The least that it can be set to; 1 without it. */
+  /** The lowest value that it can be set to; 1 if absent. */
   readonly least?: number;
 };
 
@@ -711,19 +718,19 @@ export const rateLimits: Readonly<Record<LimitName, RateLimit>> = {
   bulk_app: { max: 15_000, windowMs: 60_000, granularityMs: 1000 },
   collect_user: { max: 3000, windowMs: 60_000, granularityMs: 1000 },
   collect_app: { max: 60_000, windowMs: 60_000, granularityMs: 1000 },
-  // Over all endpoints, so that new names and another endpoint do not evade the limits above. Two cores take 25,000 single
-  // events a second (`deploy/SCALE.md`): without an operator's leave one environment gets a fifth of that, 432 million
-  // records a day, of 1.3 kB each. The least values let every request pass that may be sent.
+  // These two count over all endpoints, so that new names and other endpoints do not evade the limits above. Two cores take
+  // 25,000 single events a second (`deploy/SCALE.md`). Unless an operator allows more, an environment gets a fifth of that:
+  // 432 million records a day, of 1.3 kB each. The lowest values still let the largest request pass.
   app_records: { max: 300_000, windowMs: 60_000, granularityMs: 1000, least: requestRecordsMax },
   app_bytes: { max: 64 * MiB, windowMs: 10_000, granularityMs: 1000, least: commits.groupBytesMax },
 };
 
-/** Entries that the log of a limit may have, about: each commit that counts towards it writes the log anew. */
+/** About how many entries a limit's log may have. They are few, since each commit under the limit rewrites the log. */
 export const limitEntriesMax = 1_000;
 
 /**
- * A limit that an environment has set. A large one counts more coarsely: an entry may then count for up to a thousandth of the window
- * longer.
+ * A limit that an environment has set. A large one counts more coarsely: an entry may then count longer, by up to a thousandth of the
+ * window.
  */
 export function rateLimitOf(name: LimitName, max: number): RateLimit {
   const limit = rateLimits[name];
@@ -737,7 +744,7 @@ export function relation(holds: boolean, reason: string): void {
   if (!holds) throw new Error(`limits contradict each other: ${reason}`);
 }
 
-// A call marked as pure: the client library's bundle leaves it out, with everything that it reads.
+// Marked as pure, so that the client library's bundle leaves the call out, with everything that it reads.
 /* @__PURE__ */ assertRelations();
 
 function assertRelations(): void {
@@ -747,11 +754,11 @@ function assertRelations(): void {
   );
   relation(
     Math.max(counts.bulkEventsMax, counts.bulkUsersMax, counts.collectMessagesMax) <= requestRecordsMax,
-    'every request must fit the least limit of an environment',
+    'every request must fit the lowest limit that can be set',
   );
   relation(
     Object.values(rateLimits).every(({ max, least = 1 }) => least <= max),
-    'the default of a limit may be set',
+    'an environment must be able to set the default of a limit',
   );
   relation(waits.requestMsMax < 2_000, 'a request is answered within 2 s when Redis is silent');
   relation(
@@ -802,19 +809,19 @@ function assertRelations(): void {
       flattened.collectBytesMax +
       counts.collectMessagesMax * rowOverheadBytesMax <=
       commits.groupBytesMax,
-    'the messages of one request must fit one group, whatever their numbers are',
+    'the messages of one request must fit one group, whatever numbers they hold',
   );
   relation(
     bodies.segmentBytesMax * rowGrowthMax +
       flattened.segmentBytesMax +
       2 * counts.segmentMessagesMax * rowOverheadBytesMax <=
       commits.groupBytesMax,
-    'a batch must fit one group, whatever its numbers are, and a message may leave two records',
+    'a batch must fit one group, whatever numbers it holds, and a message may become two records',
   );
   relation(
     bodies.singleBytesMax * rowGrowthMax + flattened.singleBytesMax + rowOverheadBytesMax <=
       commits.groupBytesMax,
-    'a single record must fit one group, whatever its numbers are',
+    'a single record must fit one group, whatever numbers it holds',
   );
   const { small, large, inflated } = receiving;
   relation(
@@ -870,7 +877,7 @@ function assertRelations(): void {
   );
   relation(
     userExports.slowAfterMs < userExports.downloads.waitMsMax && previews.places.waitMsMax < previews.msMax,
-    'who waits finds a place that a slow reader leaves, and has time left for its work',
+    'a caller who waits gets the place of a slow reader, and has time left for the work',
   );
   relation(
     deletions.pendingWeightMax + userExports.weightMax <= redisMemoryBytes / 16,
@@ -884,7 +891,7 @@ function assertRelations(): void {
       counts.deletionTargetsMax * (6 * lengths.identityMax + userWeight) <=
         deletions.pendingWeightPerAccountMax &&
       counts.exportUsersMax * (6 * lengths.identityMax + userWeight) + MiB <= userExports.weightPerAccountMax,
-    'the largest list, every character escaped, fits beside the ones of others',
+    'the largest list, every character escaped, fits beside those of others',
   );
   relation(
     counts.deletionTargetsMax * lengths.identityMax * 12 + MiB <= bodies.deletionBytesMax,
@@ -892,17 +899,17 @@ function assertRelations(): void {
   );
   relation(
     counts.lookupUsersMax * lengths.identityMax * 12 + MiB <= bodies.lookupBytesMax,
-    'so must the largest look-up',
+    'the largest look-up, every character escaped as a surrogate pair, must fit the body',
   );
   relation(
     counts.receiptKeysMax * lengths.idempotencyKeyMax * 12 + MiB <= bodies.lookupBytesMax &&
       counts.receiptKeysMax <= receipts.keysPerSecondMax,
-    'and the largest request for receipts, which has room in a second',
+    'the largest request for receipts, escaped alike, must fit the body and the limit of a second',
   );
-  // The codes have 30 bits. All waiting devices and all pages of a process, for as long as a code waits.
+  // Codes have 30 bits. Here all pages of a process guess for as long as a code waits, while the most codes wait.
   relation(
     (visualizer.pagesMax / visualizer.guessMs) * visualizer.waitingMsMax * visualizer.waitingMax < 2 ** 30,
-    'guessing must not find as much as one code in the time that a code waits',
+    'guessing must find less than one code, on average, in the time that a code waits',
   );
   relation(
     visualizer.renewEveryMs * 3 <= visualizer.leaseMs,

@@ -80,7 +80,7 @@ export const outcomes = {
   ),
 } as const satisfies Record<string, Outcome>;
 
-/** Refusals of the caller or of the way of sending: none of them is about a record. */
+/** Refusals that are about the caller or about how the request was sent, not about a record. */
 export const aboutSending: ReadonlySet<string> = new Set<OutcomeCode>([
   'invalid_framing',
   'invalid_content_type',

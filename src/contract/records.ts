@@ -1,12 +1,12 @@
-// Every kind of record, field by field: what a request may say in it, and the columns in which that is stored. Derived from this:
+// Every kind of record, field by field: what a request may say in it, and the columns in which that is stored. These follow from it:
 // how plain events are read, the rows, their markers and their columns (`clickhouse/tables.ts`), which user a row belongs to,
-// and the lines of an export. Not derived: migrations and views (a test compares the tables that they make
+// and the lines of an export. These do not: migrations and views (a test compares the tables that they make
 // with these columns), and the messages of the client library (`ingest/message.ts`).
 
 import { counts, lengths } from './limits.js';
 import { type Static, Type } from './typebox.js';
 
-/** A property's value. Arrays are joined into one string. A number that a double does not hold comes as its digits. */
+/** A property's value. Arrays are joined into one string. A number that a double cannot hold arrives as a string of its digits. */
 const eventPropertyValue = Type.Union([
   Type.Number(),
   Type.String({ maxLength: lengths.propertyValueMax }),
@@ -26,7 +26,7 @@ const eventProperties = Type.Object(
 
 const identityAdvice = `Identity of the user, case-sensitive, at most ${lengths.identityMax} characters. Send e-mail addresses in lower case: the service never changes the case, so that Ada@example.com and ada@example.com are two users. Never send a generic word such as null, undefined, user or anonymous: all who share it become one user, which cannot be undone.`;
 
-/** One event, without the app_id that a request gives once; so are the two below. Plain events are checked by the lengths given here. */
+/** One event. Its app_id is given once per request, so it is not here, nor in the two schemas below. These lengths check plain events, too. */
 export const eventSchema = Type.Object({
   event: Type.String({
     minLength: 1,
@@ -45,7 +45,7 @@ export const eventSchema = Type.Object({
   user_id: Type.Optional(
     Type.String({
       description:
-        'An anonymous user: the number that the client library made for a device, from 0 to 2^53 - 1, in plain decimal form as a string. The id of a user in your own database belongs into identity. Give exactly one of identity and user_id.',
+        'An anonymous user: the number that the client library made for a device, from 0 to 2^53 - 1, in plain decimal form as a string. The id of a user in your own database belongs in identity. Give exactly one of identity and user_id.',
       examples: ['4503599627370496'],
     }),
   ),
@@ -121,7 +121,7 @@ export const identifySchema = Type.Object({
 });
 export type IdentifyInput = Static<typeof identifySchema>;
 
-/** What a column holds: its type in ClickHouse, and its text in a marker row. */
+/** What a column holds: its type in ClickHouse, and its value in a marker row as JSON. */
 export const columnTypes = {
   text: { clickhouse: 'String', empty: '""' },
   event_id: { clickhouse: 'UUID', empty: `"${'0'.repeat(32)}"` },
@@ -135,9 +135,10 @@ export const columnTypes = {
 export type ColumnType = keyof typeof columnTypes;
 
 /**
- * The columns of each table in the order of a row, before the stamps of its acceptance. A column has the value of the
- * field of its name; `app_id` is the request's, `event_id` is made of the field idempotency_key or of a message's id, `time`
- * of timestamp; of user properties only messages of Segment's protocol say it. The order of the tables gives them their numbers in a packed commit.
+ * The columns of each table in the order of a row, before the stamps of its acceptance. A column has the value of the field with
+ * its name, except that `app_id` comes from the request, `event_id` from the idempotency_key or a message's id, and `time` from
+ * the timestamp. Only messages of Segment's protocol give user properties a time. The order of the tables gives them their numbers in
+ * a packed commit.
  */
 export const recordColumns = {
   events: {
@@ -167,8 +168,8 @@ export const recordColumns = {
 } as const satisfies Readonly<Record<string, UserColumns & Readonly<Record<string, ColumnType>>>>;
 
 /**
- * Every row has the id that a repeat of it has too (`ingest/event-id.ts`), and the columns of a user, by which a deletion finds
- * it. A row without a user has a null and an empty text.
+ * Every row has the id that its repeats have too (`ingest/event-id.ts`), and the columns of its user, by which a deletion finds it.
+ * In a row without a user these are null and an empty string.
  */
 type UserColumns = {
   readonly app_id: 'text';
@@ -179,20 +180,20 @@ type UserColumns = {
 
 export type TableName = keyof typeof recordColumns;
 
-/** What is sent of the records that a table holds. */
+/** What callers send for the records of each table. */
 export const recordSchemas = {
   events: eventSchema,
   user_properties: userPropertiesSchema,
   user_identities: identifySchema,
 } as const satisfies Readonly<Record<TableName, object>>;
 
-/** The kind of line that a record of a table is in an export. */
+/** The `kind` that a record of each table has in an export. */
 export const exportedKinds = {
   events: { kind: 'event', description: 'An event.' },
   user_properties: { kind: 'user_properties', description: 'A call that set properties of a user.' },
   user_identities: {
     kind: 'user_identity',
-    description: 'A call that identified a user. Of each user_id the first one stands.',
+    description: 'A call that identified a user. For each user_id the first one counts.',
   },
 } as const satisfies Readonly<Record<TableName, { kind: string; description: string }>>;
 
@@ -222,7 +223,7 @@ export function tableOf(version: TableVersion): TableName {
 /** Index in this list is the table's number in a packed commit. */
 export const tables = Object.keys(recordColumns) as readonly TableName[];
 
-/** The columns that begin every row: its key is found by its text (`clickhouse/tables.ts`), and plain events are written so. */
+/** Every row begins with these: its key is found in its text (`clickhouse/tables.ts`), and plain events are written in this order. */
 const firstColumns = ['app_id', 'event_id'] as const;
 
 for (const table of tables) {

@@ -27,7 +27,7 @@ export const bulkUsersSchema = Type.Object({
 
 const messageUserId = Type.String({
   description:
-    'The user on the device: the plain decimal form, as a string, of an integer from 0 to 2^53 - 1, which the client library made.',
+    'The user on the device: an integer from 0 to 2^53 - 1 that the client library made, in plain decimal form as a string.',
   examples: ['4503599627370496'],
 });
 
@@ -52,7 +52,7 @@ const messageFields = {
   user_id: messageUserId,
   identity: Type.Optional(
     messageIdentity(
-      'Given when the user was identified at the call; what the message says belongs to the identity then.',
+      'Given if the user was identified when the call was made; the message then belongs to this identity.',
     ),
   ),
   session_id: eventSchema.properties.session_id,
@@ -78,7 +78,7 @@ export const eventMessageSchema = Type.Object({
   autocaptured: Type.Optional(
     Type.Boolean({
       description:
-        'Whether the library captured the event by itself. Only such an event may have the property screen_name.',
+        'Whether the library recorded the event by itself. Only such an event may have the property screen_name.',
     }),
   ),
 });
@@ -102,14 +102,14 @@ export type UserPropertiesMessage = Static<typeof userPropertiesMessageSchema>;
 export const collectSchema = Type.Object({
   sent_at: Type.String({
     description:
-      "When the request was sent: RFC 3339 with offset and seconds, by the client's clock, by which the messages' times are corrected.",
+      "When the request was sent, by the client's clock: RFC 3339 with offset and seconds. The messages' times are corrected by it.",
     examples: ['2026-03-01T12:30:05.000Z'],
   }),
   messages: Type.Array(Type.Unknown(), { minItems: 1, maxItems: counts.collectMessagesMax }),
 });
 export type CollectInput = Static<typeof collectSchema>;
 
-/** A user of a list, by exactly one of the three. */
+/** A user of a list, named by exactly one of the three. */
 const namedUser = Type.Object({
   identity: Type.Optional(identity),
   user_id: Type.Optional(
@@ -122,7 +122,7 @@ const namedUser = Type.Object({
     Type.String({
       minLength: 1,
       description:
-        "The anonymousId of Segment's libraries, or of an import: the user of the user_id that it maps to.",
+        "The anonymousId of Segment's libraries or of an import. It stands for the user_id that it maps to.",
       examples: ['5f0c3a52-3a6e-4a5e-9d0b-0e6f6f6f2d11'],
     }),
   ),
@@ -144,7 +144,7 @@ export const deletionSchema = Type.Object({
   dry_run: Type.Optional(
     Type.Boolean({
       description:
-        'Nothing is stored and nothing deleted: the answer is 200 with what would be found. The reference then says nothing.',
+        'true: nothing is stored and nothing deleted; the answer is 200 with what would be found. The reference is ignored.',
     }),
   ),
   reference: Type.Optional(
@@ -152,14 +152,14 @@ export const deletionSchema = Type.Object({
       minLength: 1,
       maxLength: deletions.referenceMax,
       description:
-        'Your own name for the request, at most 255 characters. The same reference with the same users, in any order, again within 30 days answers the same request and stores nothing; with other users it is refused. It stays with the request, so it must not name a user.',
+        'Your own name for the request, at most 255 characters. If you send it again within 30 days with the same users, in any order, the answer is the same request and nothing is stored; with other users it is refused. It stays with the request, so it must not name a user.',
       examples: ['ticket-4711'],
     }),
   ),
   suppress: Type.Optional(
     Type.Boolean({
       description:
-        'true: the users are suppressed too, before they are deleted, so nothing that is sent about them later is stored. As user_suppression does.',
+        'true: the users are also suppressed, as by user_suppression, before they are deleted: nothing that is sent about them later is stored.',
     }),
   ),
 });
@@ -219,7 +219,7 @@ export const receiptsSchema = Type.Object({
 });
 export type ReceiptsInput = Static<typeof receiptsSchema>;
 
-const pairedAppId = Type.String({ description: 'Environment ID of one of your environments.' });
+const pairedAppId = Type.String({ description: 'ID of one of your environments.' });
 
 /** `POST /api/visualizer/pairings`. */
 export const pairingRequestSchema = Type.Object({
@@ -227,7 +227,7 @@ export const pairingRequestSchema = Type.Object({
   pairing: Type.Optional(
     Type.String({
       description:
-        'The secret of an earlier pairing: while that waits or is live, it is answered again, and no new one begins.',
+        'The secret of an earlier pairing. While that waits or is live, the answer is that pairing again, and no new one begins.',
     }),
   ),
 });
