@@ -15,8 +15,8 @@ import {
 import { isCrashSpec } from './crash-point.js';
 
 /**
- * How ClickHouse keeps the tables: on one server, on replicas, or as a managed ClickHouse does. `rehearsed` are plain tables
- * with the statements for replicated ones.
+ * How ClickHouse keeps the tables: on one server (`plain`), on replicas (`replicated`), or as a managed ClickHouse does (`shared`).
+ * `rehearsed`, for tests: plain tables that get the statements for replicated ones.
  */
 export type TableKind = 'plain' | 'replicated' | 'shared' | 'rehearsed';
 
@@ -33,34 +33,35 @@ export type Config = {
   readonly workerAdminPort: number;
   /** Origin used in every URL that the service hands out; never taken from a request. */
   readonly publicBaseUrl: string;
-  /** Addresses and networks of proxies that tell their callers' addresses. */
+  /** Addresses and networks of the proxies that are believed when they forward a caller's address. */
   readonly trustedProxies: readonly string[];
-  /** Addresses, networks and hosts of this network that callbacks may go to. */
+  /** The addresses, networks and hosts of the internal network that callbacks may go to. */
   readonly callbackAllow: readonly string[];
   readonly dataDir: string;
-  /** For a cluster some of its nodes, separated by commas. */
+  /** A URL, or the path of a socket. For a cluster: the URLs of some of its nodes, separated by commas. */
   readonly redisUrl: string;
   readonly redisCluster: boolean;
-  /** Undefined: Redis is where `redisUrl` says, and no sentinels are asked. */
+  /** The sentinels that say which server is the primary; undefined: `redisUrl` says where Redis is. */
   readonly redisSentinels: RedisSentinels | undefined;
-  /** How many replicas have on disk what is acknowledged. */
+  /** How many replicas must have a commit on disk before it is acknowledged. */
   readonly redisReplicasAck: number;
-  /** What happens when a new primary lacks commits that were acknowledged. */
+  /** What the service does when a new primary lacks acknowledged commits. */
   readonly redisLoss: 'stop' | 'go-on';
-  /** Port of the embedded Redis; the port of another Redis is in its URL. */
+  /** Password of the embedded Redis; undefined before its first start, and for another Redis, whose URL has it. */
   readonly redisPassword: string | undefined;
   readonly redisEmbedded: boolean;
+  /** Port of the embedded Redis; the port of another Redis is in its URL. */
   readonly redisPort: number;
-  /** How many embedded servers there are; several have three sentinels, on the ports after theirs. */
+  /** How many embedded servers of Redis there are. Several have three sentinels, on the ports after theirs. */
   readonly redisNodes: number;
   readonly redisAppendfsync: 'always' | 'everysec';
   readonly redisMemoryBytesMax: number;
-  /** One for each ClickHouse server, with user and password. */
+  /** A URL for each ClickHouse server, with user and password. */
   readonly clickhouseUrls: readonly string[];
   readonly clickhouseEmbedded: boolean;
-  /** How many embedded servers there are. */
+  /** How many embedded servers of ClickHouse there are. */
   readonly clickhouseServers: number;
-  /** Port of the first embedded server; the next server has the next port. */
+  /** Ports of the first embedded server, for HTTP and for the native protocol; each further server has the next ones. */
   readonly clickhousePort: number;
   readonly clickhouseTcpPort: number;
   readonly clickhouseDatabase: string;
@@ -68,7 +69,7 @@ export type Config = {
   readonly clickhouseTables: TableKind;
   /** Empty: the administration over HTTP is off. */
   readonly adminToken: string;
-  /** The identity provider with which people sign in to the console, besides passwords; undefined: none. */
+  /** The identity provider by which people can sign in to the console, as well as by password; undefined: none. */
   readonly provider: ProviderConfig | undefined;
   /** The user who called sudo; empty without sudo. */
   readonly sudoUser: string;
@@ -76,39 +77,39 @@ export type Config = {
   readonly demo: boolean;
   /** Bytes of one request's headers. */
   readonly headerBytesMax: number;
-  /** Where the client library's script is, and where it sends; the first of each is named to pages. */
+  /** Paths of the client library's script, and of the endpoint that it sends to; pages are told the first of each. */
   readonly sdkPaths: Paths;
   readonly collectPaths: Paths;
   /** Connections to PORT that one API process takes. */
   readonly connectionsMax: number;
   readonly apiProcesses: number;
   readonly workerProcesses: number;
-  /** The number that a first start fixes. */
+  /** How many shards the first start makes; the number never changes afterwards. */
   readonly shards: number;
-  /** Otherwise a later start takes the number that the deployment has. */
+  /** Whether SHARDS is set. If not, a later start takes the number that the deployment has. */
   readonly areShardsGiven: boolean;
   /** An open segment older than this is sealed by the next tick. */
   readonly segmentAgeMsMax: number;
   readonly segmentBytesMax: number;
-  /** Bytes of rows in Redis that ClickHouse does not have yet; above it requests are answered 503. */
+  /** Bytes of rows in Redis that ClickHouse does not have yet; above this, requests are answered 503. */
   readonly backlogBytesMax: number;
   /** Bytes that remembered idempotency keys may take in Redis. */
   readonly claimBytesMax: number;
-  /** Bytes of bodies to `/api/collect` that an address may send in a minute, to one API process. */
+  /** Bytes of bodies that an address may send to `/api/collect` in a minute, in one API process. */
   readonly collectAddressBytesMax: number;
-  /** The same of large or compressed bodies to the endpoints of servers, without a write key. */
+  /** The same for large or compressed bodies without a write key, to the endpoints for servers. */
   readonly addressBytesMax: number;
-  /** Store jobs at once in one worker process. */
+  /** How many segments one worker process stores at once. */
   readonly storeConcurrency: number;
-  /** If a worker is silent for this long, another worker gets its job. */
+  /** When a worker has been silent for this long, another worker gets its job. */
   readonly jobLockMs: number;
   /** How rows that deletions and retention remove leave the disk. */
   readonly erasure: {
-    /** In a table of up to so many bytes at once, in larger ones in passes for all. */
+    /** Tables up to this size are rewritten at once. In larger ones rows are hidden, and erased in passes for many requests. */
     readonly atOnceBytesMax: number;
-    /** What passes may take of one core, on average; */
+    /** The share of one core that passes may use on average. */
     readonly cpuShare: number;
-    /** but no request waits longer for one than this. */
+    /** How long a request waits for a pass at most, whatever share of the core that takes. */
     readonly withinMs: number;
   };
   readonly logLevel: string;
@@ -119,7 +120,7 @@ export type Config = {
 /** The sentinels that know which server is the primary; they and the servers have one user and password. */
 export type RedisSentinels = {
   readonly sentinels: readonly { readonly host: string; readonly port: number }[];
-  /** By which the sentinels know the primary. */
+  /** The name by which the sentinels know the primary. */
   readonly name: string;
   readonly tls: boolean;
   readonly username: string;
@@ -213,7 +214,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     connectionsMax: integer(env, 'CONNECTIONS_MAX', 10_000, 10, 1_000_000),
     apiProcesses: integer(env, 'API_PROCESSES', 1, 1, 64),
     workerProcesses: integer(env, 'WORKER_PROCESSES', 1, 0, 64),
-    // Each of several embedded servers has some of the rows.
+    // Each embedded ClickHouse server needs a shard of its own.
     shards: integer(
       env,
       'SHARDS',
@@ -241,8 +242,8 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
 }
 
 /**
- * The variables that a start records in DATA_DIR, so that commands find its servers without settings of their own. They hold no secrets:
- * REDIS_URL and CLICKHOUSE_URL, which may, are not among them.
+ * The variables that a start records in DATA_DIR, so that commands find its servers without settings of their own. REDIS_URL and
+ * CLICKHOUSE_URL are not among them, since they may hold secrets.
  */
 const notedVariables = [
   ...['HOST', 'PORT', 'ADMIN_HOST', 'ADMIN_PORT', 'ADMIN_BASE_URL', 'PUBLIC_BASE_URL'],
@@ -250,7 +251,7 @@ const notedVariables = [
   ...['CLICKHOUSE_PORT', 'CLICKHOUSE_TCP_PORT', 'CLICKHOUSE_SERVERS', 'CLICKHOUSE_DATABASE'],
 ];
 
-/** The file that describes the start that uses DATA_DIR: its processes and its variables. */
+/** The file in which the start that uses DATA_DIR records its processes and its variables. */
 export function startFile(dataDir: string): string {
   return join(dataDir, 'lock');
 }
@@ -262,14 +263,14 @@ export function variablesToNote(env: NodeJS.ProcessEnv): Readonly<Record<string,
   );
 }
 
-/** The configuration of a command: its own environment and, for variables that are not set there, that of the start that uses its DATA_DIR. */
+/** The configuration of a command. Variables that its own environment does not set come from the start that uses its DATA_DIR. */
 export function readConfigBesideStart(env: NodeJS.ProcessEnv = process.env): Config {
   const noted = readFileOf(startFile(resolve(text(env, 'DATA_DIR', '.data')))) ?? '';
   const own = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''));
   return readConfig({ ...notedIn(noted), ...own });
 }
 
-/** Empty if no start is recorded, or if the file is just being written. */
+/** The recorded variables: none if no start is recorded, or while the file is being written. */
 function notedIn(noted: string): NodeJS.ProcessEnv {
   try {
     const { variables = {} } = JSON.parse(noted || '{}') as { variables?: NodeJS.ProcessEnv };
@@ -280,8 +281,8 @@ function notedIn(noted: string): NodeJS.ProcessEnv {
 }
 
 /**
- * Reads the configuration for the entry of a process: if it is bad, prints the error and ends the process. `read`: for commands, which
- * may run beside a start.
+ * Reads the configuration of a process that starts; if it is bad, prints why and ends the process. Commands, which may run beside a
+ * start, pass `readConfigBesideStart`.
  */
 export function readConfigOrExit(read: () => Config = readConfig): Config {
   try {
@@ -293,7 +294,7 @@ export function readConfigOrExit(read: () => Config = readConfig): Config {
   }
 }
 
-/** Several servers read each other's tables, and need the name of their cluster for that. */
+/** The name of the cluster: several servers need it to read each other's tables. */
 function clickhouseCluster(env: NodeJS.ProcessEnv, servers: number, isEmbedded: boolean): string | undefined {
   const isNamed = env.CLICKHOUSE_CLUSTER !== undefined && env.CLICKHOUSE_CLUSTER !== '';
   if (isNamed) return identifier(env, 'CLICKHOUSE_CLUSTER', '');
@@ -302,7 +303,7 @@ function clickhouseCluster(env: NodeJS.ProcessEnv, servers: number, isEmbedded: 
   throw new ConfigError('CLICKHOUSE_CLUSTER must name the cluster of the servers of CLICKHOUSE_URL');
 }
 
-/** On one machine several servers are for trials. */
+/** A few are enough: several servers on one machine are for trials only. */
 const clickhouseServersMax = 8;
 
 const MiB = 1024 * 1024;
@@ -332,7 +333,7 @@ function fraction(env: NodeJS.ProcessEnv, name: string, fallback: number): numbe
   return Number(value);
 }
 
-/** In milliseconds, up to 30 days. */
+/** A time such as 24h, in milliseconds; at most 30 days. */
 function duration(env: NodeJS.ProcessEnv, name: string, fallback: string): number {
   const value = text(env, name, fallback);
   const [, count, unit] = /^(\d{1,5})([smhd])$/.exec(value) ?? [];
@@ -355,7 +356,7 @@ function crashSpec(env: NodeJS.ProcessEnv): string | undefined {
   return value;
 }
 
-/** The settings must be given all together or not at all. */
+/** Issuer, id and secret must be set together or not at all. */
 function provider(env: NodeJS.ProcessEnv): ProviderConfig | undefined {
   const issuer = url(env, 'OIDC_ISSUER', ['http:', 'https:']);
   if (issuer !== undefined && !isSafeAddress(issuer))
@@ -382,7 +383,7 @@ function adminToken(env: NodeJS.ProcessEnv): string {
   const advice = 'make one with "openssl rand -hex 24"';
   if (!tokenForm.test(token)) {
     throw new ConfigError(
-      `ADMIN_TOKEN must be at most ${bearerMax} letters, digits and . _ ~ + / -, then any =, since no other can be sent: ${advice}`,
+      `ADMIN_TOKEN must be at most ${bearerMax} letters, digits and . _ ~ + / -, with = only at its end, since a header carries no others: ${advice}`,
     );
   }
   if (placeholderForm.test(token) || new Set(token).size < tokenSymbolsMin) {
@@ -408,7 +409,7 @@ export function isLoopback(host: string): boolean {
   return /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/i.test(host);
 }
 
-/** Whether nobody on the way to an address can change the messages. */
+/** Whether nobody on the way to a URL can read or change the messages: it is HTTPS, or on this machine. */
 export function isSafeAddress(url: string): boolean {
   const { protocol, hostname } = new URL(url);
   return protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname.replace(/^\[|\]$/g, '')));
@@ -424,7 +425,7 @@ function url(env: NodeJS.ProcessEnv, name: string, protocols: string[]): string 
   return value;
 }
 
-/** Links and cookies of the console apply to a whole origin. */
+/** The origin of ADMIN_BASE_URL. It has no path, since the console's links and cookies apply to a whole origin. */
 function originOf(url: string | undefined): string | undefined {
   if (url === undefined) return undefined;
   if (new URL(url).pathname !== '/')
@@ -448,7 +449,7 @@ export function clickhouseClusterSecretFile(dataDir: string): string {
   return join(dataDir, 'clickhouse-cluster-secret');
 }
 
-/** Processes that start after the embedded ClickHouse read the password from its file, so no command line or environment has it. */
+/** The URL of an embedded server. The password comes from the file that its first start made, so no command line or environment has it. */
 function embeddedClickHouseUrl(dataDir: string, port: number): string {
   const password = readFileOf(clickhousePasswordFile(dataDir, 'sluice'));
   return `http://${password === undefined ? '' : `sluice:${password}@`}127.0.0.1:${port}`;
@@ -459,7 +460,7 @@ export function redisPasswordFile(dataDir: string): string {
   return join(dataDir, 'redis-password');
 }
 
-/** Undefined before the first start. */
+/** The text of a file in DATA_DIR; undefined before the first start, which makes it. */
 function readFileOf(file: string): string | undefined {
   try {
     return readFileSync(file, 'utf8').trim();
@@ -470,7 +471,7 @@ function readFileOf(file: string): string | undefined {
   }
 }
 
-/** What a unix socket's name may have in bytes. */
+/** The longest path of a unix socket that Linux allows, in bytes. */
 const socketPathBytesMax = 107;
 
 /** The socket on which the embedded Redis listens besides its port; undefined if its path is too long. */
@@ -479,7 +480,7 @@ export function redisSocket(dataDir: string): string | undefined {
   return Buffer.byteLength(path) <= socketPathBytesMax ? path : undefined;
 }
 
-/** Processes that start after the embedded Redis find its socket: a command by it costs both ends half as much. */
+/** The socket of the embedded Redis if it has started, else its port: over the socket a command costs both ends half as much. */
 function embeddedRedisUrl(dataDir: string, port: number): string {
   const socket = redisSocket(dataDir);
   return socket !== undefined && existsSync(socket) ? socket : `redis://127.0.0.1:${port}`;
@@ -498,7 +499,7 @@ function socketPath(env: NodeJS.ProcessEnv): string | undefined {
   return path;
 }
 
-/** Three on ports one after another, with the password of the embedded Redis. */
+/** The three embedded sentinels, on consecutive ports, with the password of the embedded Redis. */
 function embeddedSentinels(dataDir: string, firstPort: number): RedisSentinels {
   return {
     sentinels: [0, 1, 2].map((more) => ({ host: '127.0.0.1', port: firstPort + more })),
@@ -618,7 +619,7 @@ function oneOf<T extends string>(env: NodeJS.ProcessEnv, name: string, values: r
   return found;
 }
 
-/** Paths that operators choose so that the lists of ad blockers do not match. They may not be paths of other endpoints. */
+/** Operators can choose these paths, so that ad blockers' lists do not match them. They must not be paths of other endpoints. */
 function clientPaths(env: NodeJS.ProcessEnv): Pick<Config, 'sdkPaths' | 'collectPaths'> {
   const sdkPaths = paths(env, 'SDK_PATH', '/sdk.js');
   const collectPaths = paths(env, 'COLLECT_PATH', '/api/collect');
@@ -636,13 +637,13 @@ function paths(env: NodeJS.ProcessEnv, name: string, usual: string): Paths {
     const isPath = path.length <= 255 && /^(\/(?!\.+(\/|$))[\w.~-]+)+$/.test(path);
     if (!isPath || (path !== usual && /^\/(api|v1|health|micro|openapi\.json)(\/|$)/.test(path)))
       throw new ConfigError(
-        `${name} must be paths such as ${usual}, separated by commas, none of another endpoint, not ${JSON.stringify(path)}`,
+        `${name} must be paths such as ${usual}, separated by commas, none of them another endpoint's, not ${JSON.stringify(path)}`,
       );
   }
   return [first, ...others];
 }
 
-/** A cluster with one server in CLICKHOUSE_URL means that its servers are replicas. */
+/** How the tables are kept. A cluster of which CLICKHOUSE_URL names one server consists of replicas. */
 function tableKind(env: NodeJS.ProcessEnv, servers: number): TableKind {
   const hasCluster = text(env, 'CLICKHOUSE_CLUSTER', '') !== '';
   const kinds = ['plain', 'replicated', 'shared', 'rehearsed'] as const;
