@@ -21,61 +21,61 @@ export const recordsAccepted = new Counter({
 
 export const recordsRepeated = new Counter({
   name: 'sluice_records_repeated_total',
-  help: 'Records acknowledged whose idempotency key was known: nothing stored.',
+  help: 'Records that were acknowledged but not stored, since their idempotency keys were known.',
   labelNames: ['endpoint'],
   registers,
 });
 
 export const recordsSuppressed = new Counter({
   name: 'sluice_records_suppressed_total',
-  help: 'Records acknowledged of users who are suppressed: nothing stored.',
+  help: 'Records that were acknowledged but not stored, since their users are suppressed.',
   labelNames: ['endpoint'],
   registers,
 });
 
 export const usersUnjoined = new Counter({
   name: 'sluice_users_unjoined_total',
-  help: 'Anonymous users identified as suppressed users who could not be suppressed: above the bounds of joined users.',
+  help: 'Anonymous users who were identified as suppressed users and are not suppressed, since too many are already.',
   registers,
 });
 
 export const recordsRepeatedLate = new Counter({
   name: 'sluice_records_repeated_late_total',
-  help: 'Records acknowledged as new whose idempotency key was found in the index before they were stored: nothing stored.',
+  help: 'Records that were acknowledged as new but not stored, since their idempotency keys were found in the index.',
   labelNames: ['table'],
   registers,
 });
 
 export const requestsLimited = new Counter({
   name: 'sluice_requests_limited_total',
-  help: 'Requests, or messages of the client library, refused by a rate limit.',
+  help: 'Requests, or messages of the client library, that a rate limit refused.',
   labelNames: ['endpoint', 'limit'],
   registers,
 });
 
 export const recordsRejected = new Counter({
   name: 'sluice_records_rejected_total',
-  help: 'Records, or whole requests, refused, by the code of their answer.',
+  help: 'Refused records, or whole requests, by the code of the answer.',
   labelNames: ['endpoint', 'code'],
   registers,
 });
 
 export const adminTokensRefused = new Counter({
   name: 'sluice_admin_tokens_refused_total',
-  help: 'Requests and pages of administrators refused for a wrong or missing ADMIN_TOKEN.',
+  help: 'Requests and pages of administrators that were refused for a wrong or missing ADMIN_TOKEN.',
   registers,
 });
 
 export const requestsUnavailable = new Counter({
   name: 'sluice_requests_unavailable_total',
-  help: 'Requests answered 503, by code: overloaded = nothing stored, unknown = perhaps stored.',
+  help: 'Requests that were answered 503, by code: overloaded = nothing stored, unknown = perhaps stored.',
   labelNames: ['endpoint', 'code'],
   registers,
 });
 
 export const requestsFailed = new Counter({
   name: 'sluice_requests_failed_total',
-  help: 'Requests that met an error of the service itself, by the path of their route.',
+  help: 'Requests that failed by an error of the service itself, by the path of their route.',
   labelNames: ['path'],
   registers,
 });
@@ -90,21 +90,21 @@ export const requestSeconds = new LabelledHotHistogram({
 
 export const processSeconds = new Counter({
   name: 'sluice_process_cpu_seconds_total',
-  help: 'CPU time of the processes of a kind.',
+  help: 'CPU time of all processes of a kind.',
   labelNames: ['process'],
   registers,
 });
 
 export const processMemoryBytes = new Gauge({
   name: 'sluice_process_memory_bytes',
-  help: 'Resident memory of the processes of a kind.',
+  help: 'Resident memory of all processes of a kind.',
   labelNames: ['process'],
   registers,
 });
 
 export const processLagSeconds = new Gauge({
   name: 'sluice_process_event_loop_lag_seconds',
-  help: 'The 99th percentile of how late the event loop was in the last 10 s, of the process where it is highest.',
+  help: 'How late the event loop ran in the last 10 s: the 99th percentile, of the process where it is highest.',
   labelNames: ['process'],
   aggregator: 'max',
   registers,
@@ -119,7 +119,7 @@ export const commitRecords = new HotHistogram({
 
 export const commitSeconds = new HotHistogram({
   name: 'sluice_commit_seconds',
-  help: 'Time of one commit, from sending it to its answer, repeats included.',
+  help: 'Time of one commit, from when it is sent to its answer, including attempts that had to be repeated.',
   buckets: [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 2],
   registers,
 });
@@ -145,13 +145,13 @@ export const commitWaitingBytes = new Gauge({
 // Values of the deployment, not of a process: read from Redis when the metrics are requested.
 export const ledgerDifferences = new Gauge({
   name: 'sluice_ledger_differences',
-  help: 'Environments and minutes whose records do not add up: some are missing, or too many.',
+  help: 'Minutes of environments whose records do not add up: some are missing, or there are too many.',
   registers: deploymentRegisters,
 });
 
 export const ledgerUncheckedSeconds = new Gauge({
   name: 'sluice_ledger_unchecked_seconds',
-  help: 'Age of the oldest minute whose records were not compared yet.',
+  help: 'Age of the oldest minute whose records have not been checked yet.',
   registers: deploymentRegisters,
 });
 
@@ -182,11 +182,11 @@ export const backlog = {
   }),
 };
 
-/** The bounds that this process was started with, so that rules compare with them. */
+/** The bounds that this process was started with, so that rules for alerts can compare with them. */
 export const bounds = {
   backlogBytes: new Gauge({
     name: 'sluice_backlog_bytes_max',
-    help: 'BACKLOG_BYTES_MAX: beyond it records are refused.',
+    help: 'BACKLOG_BYTES_MAX: above it records are refused.',
     registers: deploymentRegisters,
   }),
   claimBytes: new Gauge({
@@ -201,19 +201,19 @@ export const bounds = {
   }),
   commitWaitingBytes: new Gauge({
     name: 'sluice_commit_waiting_bytes_max',
-    help: 'Bytes of checked requests that may wait for a commit in one process; beyond it requests are refused.',
+    help: 'Bytes of checked requests that may wait for a commit in one process; above it requests are refused.',
     registers: deploymentRegisters,
   }),
 };
 
 export const workersTicking = new Gauge({
   name: 'sluice_workers_ticking',
-  help: '1 while some worker looks after the shard, else 0.',
+  help: '1 while some worker serves the shard, else 0.',
   labelNames: ['shard'],
   registers: deploymentRegisters,
 });
 
-/** Of each server of Redis, numbered from 0. */
+/** What each server of Redis uses. Servers are numbered from 0. */
 export const redisServer = {
   memoryBytes: new Gauge({
     name: 'sluice_redis_memory_bytes',
@@ -262,14 +262,14 @@ export const clickhouseUp = new Gauge({
 
 export const clickhousePartsSetAside = new Gauge({
   name: 'sluice_clickhouse_parts_set_aside',
-  help: 'Parts of tables that the ClickHouse server has set aside because it cannot read them: their rows are missing.',
+  help: 'Parts of tables that the ClickHouse server set aside because it cannot read them: their rows are missing.',
   labelNames: ['server'],
   registers: deploymentRegisters,
 });
 
 export const clickhouseSetBack = new Gauge({
   name: 'sluice_clickhouse_set_back',
-  help: '1 if the ClickHouse server lacks what was stored in it before: it was set back to older data, and nothing is stored.',
+  help: '1 if the ClickHouse server was set back to older data, else 0. While it is 1, nothing is stored.',
   labelNames: ['server'],
   registers: deploymentRegisters,
 });
@@ -277,26 +277,26 @@ export const clickhouseSetBack = new Gauge({
 export const clickhouseDisk = {
   freeBytes: new Gauge({
     name: 'sluice_clickhouse_disk_free_bytes',
-    help: "Room on ClickHouse's disk with the least room.",
+    help: 'Free bytes on the disk of ClickHouse that has the fewest.',
     registers: deploymentRegisters,
   }),
   bytes: new Gauge({
     name: 'sluice_clickhouse_disk_bytes',
-    help: "Size of ClickHouse's disk with the least room.",
+    help: 'Size of the disk of ClickHouse that has the fewest free bytes.',
     registers: deploymentRegisters,
   }),
 };
 
 export const claimWindowSeconds = new Gauge({
   name: 'sluice_claim_window_seconds',
-  help: 'How long idempotency keys are remembered in Redis, where repeats are noticed at once.',
+  help: 'How long Redis remembers idempotency keys. Repeats within this time are noticed at once.',
   labelNames: ['shard'],
   registers: deploymentRegisters,
 });
 
 export const deletionsPending = new Gauge({
   name: 'sluice_deletions_pending',
-  help: 'Deletion requests that are not complete, by what they wait for or why they failed last.',
+  help: 'Deletion requests that are not complete, by what they wait for or why the last attempt failed.',
   labelNames: ['state'],
   registers: deploymentRegisters,
 });
@@ -309,31 +309,31 @@ export const deletionsOldestSeconds = new Gauge({
 
 export const deletionsHiddenSeconds = new Gauge({
   name: 'sluice_deletions_hidden_oldest_seconds',
-  help: 'Age of the oldest deletion request whose users are hidden and not erased.',
+  help: 'Age of the oldest deletion request whose users are hidden but not erased yet.',
   registers: deploymentRegisters,
 });
 
 export const deletionsErasedNow = new Counter({
   name: 'sluice_deletions_erase_now_total',
-  help: 'Deletion requests that asked for their rows to be erased at once, or whose account does.',
+  help: 'Deletion requests whose rows are erased at once, since they or the settings of their account ask for it.',
   registers,
 });
 
 export const maskedBytes = new Gauge({
   name: 'sluice_masked_bytes',
-  help: 'Bytes of the parts in which rows are masked and not erased yet.',
+  help: 'Bytes of the parts that hold masked rows, which are not erased yet.',
   registers: deploymentRegisters,
 });
 
 export const retentionUnfinishedSeconds = new Gauge({
   name: 'sluice_retention_unfinished_seconds',
-  help: 'Since when a run that deletes expired rows has been due; 0 if none is due.',
+  help: 'How long a run that deletes expired rows has been due; 0 if none is due.',
   registers: deploymentRegisters,
 });
 
 export const visualizerPairings = new Gauge({
   name: 'sluice_visualizer_pairings',
-  help: 'Pairings with the Event Visualizer: their code waits to be entered, or they live.',
+  help: 'Pairings with the Event Visualizer: waiting for their code to be entered, or live.',
   labelNames: ['state'],
   registers: deploymentRegisters,
 });
@@ -361,7 +361,7 @@ export const insertSeconds = new Histogram({
 
 export const queryableSeconds = new Gauge({
   name: 'sluice_queryable_seconds',
-  help: 'From the opening of the segment that was stored last until its rows could be queried.',
+  help: 'Time from the opening of the segment that was stored last until its rows could be queried.',
   aggregator: 'max',
   registers,
 });
@@ -375,7 +375,7 @@ export const insertRows = new Counter({
 
 export const keyLookupSeconds = new Histogram({
   name: 'sluice_key_lookup_seconds',
-  help: 'Time of looking up the keys of one segment in the index, by result; incomplete = the segment has to wait.',
+  help: 'Time to look up the keys of one segment in the index, by result; incomplete = the segment has to wait.',
   labelNames: ['result'],
   buckets: [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30],
   registers,
@@ -383,19 +383,19 @@ export const keyLookupSeconds = new Histogram({
 
 export const keysLookedUp = new Counter({
   name: 'sluice_keys_looked_up_total',
-  help: 'Idempotency keys that were looked up: in the index, or among the rows of the segments that own many of them.',
+  help: 'Idempotency keys that were looked up: in the index, or in the rows of segments that hold many of them.',
   registers,
 });
 
 export const keysUnfiltered = new Counter({
   name: 'sluice_keys_unfiltered_total',
-  help: 'Of these, keys that were looked up since the filter in the worker was not loaded.',
+  help: 'Idempotency keys that were looked up only because the filter in the worker was not loaded.',
   registers,
 });
 
 export const keyIndexSteps = new Counter({
   name: 'sluice_key_index_steps_total',
-  help: 'Additions of stored keys to the index.',
+  help: 'Steps in which stored keys were added to the index.',
   registers,
 });
 
@@ -407,7 +407,7 @@ export const tokensBurnt = new Counter({
 
 export const segmentsCompressed = new Counter({
   name: 'sluice_segments_compressed_total',
-  help: 'Segments that waited for ClickHouse for so long that they were compressed.',
+  help: 'Segments that were compressed because they waited long for ClickHouse.',
   registers,
 });
 

@@ -1,5 +1,4 @@
-// Metrics of what a process uses: CPU, memory, and the lag of its event loop. Every process of the service measures
-// itself.
+// Each process measures what it uses: CPU, memory, and how late its event loop runs.
 
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { processLagSeconds, processMemoryBytes, processSeconds } from './metrics.js';
@@ -9,7 +8,7 @@ export type ProcessKind = 'api' | 'worker';
 /** How often the loop's delay is sampled: 50 timers a second, often enough to see delays that a request would notice. */
 const sampledEveryMs = 20;
 const updateEveryMs = 1_000;
-/** The lag of the last complete period, however often it is read. */
+/** The lag is measured over periods of this length; the metric has that of the last complete one. */
 const periodMs = 10_000;
 
 /** Begins to measure this process. */

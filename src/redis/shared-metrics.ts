@@ -1,5 +1,5 @@
-// The metrics of all processes of one host. Each process writes its own to Redis every two seconds, and the process that
-// is asked adds them up. While Redis is away it answers with its own metrics only.
+// The metrics of all processes of a host. Each process writes its own to Redis every two seconds, and the process that is
+// asked adds them up. While Redis is away it answers with its own only.
 
 import { hostname } from 'node:os';
 import { describeError, type Log } from '../log.js';
@@ -11,7 +11,7 @@ import { registryKeys } from './keys.js';
 
 type Shared = { readonly atMs: number; readonly metrics: MetricObject[] };
 
-/** Starts to share this process's metrics. The returned function stops it and removes them. */
+/** Starts sharing this process's metrics. The returned function stops that and removes them. */
 export function shareMetrics(redis: Redis, processName: string, log: Log): () => Promise<void> {
   const key = registryKeys.metrics(hostname());
   const share = async () => {
@@ -24,7 +24,7 @@ export function shareMetrics(redis: Redis, processName: string, log: Log): () =>
   }, sharedMetrics.writeEveryMs);
   return async () => {
     clearInterval(timer);
-    // A Redis that does not answer does not make the stop fail: what is left there expires.
+    // If Redis does not answer, the process stops all the same: what is left there expires.
     if (redis.status === 'ready') await redis.hdel(key, processName).catch(() => undefined);
   };
 }
