@@ -486,20 +486,20 @@ describe('the console', { skip }, () => {
     await dialog.getByText('a.csv is not read. Line 2 is not UTF-8.').waitFor();
     assert.equal(await dialog.getByLabel('Users, one per line').inputValue(), '');
     await dialog.getByRole('button', { name: 'Read it as Windows-1252 (ANSI)' }).click();
-    await dialog.getByText('Nobody is named yet: say which column has the users.').waitFor();
+    await dialog.getByText('No users yet: choose the column that has them.').waitFor();
     await dialog.getByRole('button', { name: 'Delete 0 users' }).click({ force: true });
     await dialog.getByText('The list names nobody yet.').waitFor();
     await dialog.getByLabel('Column of the users').selectOption('2: Mailadresse');
-    await dialog.getByText('Nobody is named yet: say whether the first line is a user.').waitFor();
+    await dialog.getByText('No users yet: say whether the first line is one.').waitFor();
     await dialog.getByLabel('The first line').selectOption('names the columns');
     await dialog.getByText('1 user to delete.').waitFor();
     const names = dialog.getByRole('list', { name: 'Read from the list' }).getByRole('listitem');
     assert.deepEqual(await names.allTextContents(), ['jörgen@example.com']);
     // Another file is asked about again.
     await upload('Mailadresse;Kunde\nada@example.com;Ada\n');
-    await dialog.getByText('Nobody is named yet: say which column has the users.').waitFor();
+    await dialog.getByText('No users yet: choose the column that has them.').waitFor();
     await upload('name;email\n"Lovelace; the\nfirst", "nobody@example.com"\n');
-    await dialog.getByText('Something stands behind a closing quote on line 3.').waitFor();
+    await dialog.getByText('There is text after a closing quote on line 3.').waitFor();
     await upload('name;email\n"Lovelace; the\nfirst"; "nobody@example.com"\n');
     await dialog.getByText('1 user to delete.').waitFor();
     assert.deepEqual(await names.allTextContents(), ['nobody@example.com']);

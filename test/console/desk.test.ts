@@ -241,7 +241,7 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     await page.getByText('1 found, 1 not found.').waitFor();
     await page.getByText('2 users to delete, 1 named twice.').waitFor();
     await page.getByLabel('Users, one per line').fill('nobody@example.com');
-    await page.getByText('Nobody of this list was found.').waitFor();
+    await page.getByText('None of these users was found.').waitFor();
   });
 
   test('users are suppressed and lifted by a list, with who did it and why, and the person found says so', async () => {

@@ -139,8 +139,8 @@ test('leaves out records that name nobody, each with its line and why', () => {
       'email,n\nada@example.com\u200b,1\n"bob@example.com\neve@example.com",2\nj\u200crg@example.com,3\n',
       ['j\u200crg@example.com'],
       [
-        [2, /nobody sees \(U\+200B\)/],
-        [4, /nobody sees \(U\+000A\)/],
+        [2, /an invisible character \(U\+200B\)/],
+        [4, /an invisible character \(U\+000A\)/],
       ],
     ],
     [
@@ -155,8 +155,8 @@ test('leaves out records that name nobody, each with its line and why', () => {
       'email,n\na@example.com,1\n\ufeffemail,n\nemail,n\nb@example.com,2',
       ['a@example.com', 'b@example.com'],
       [
-        [3, /first line again/],
-        [4, /first line again/],
+        [3, /repeats the first line/],
+        [4, /repeats the first line/],
       ],
     ],
   ];
@@ -212,7 +212,7 @@ test('names nobody before a person has said which column has the users', () => {
 });
 
 test('refuses what is not text, or not in the encoding that is asked for, and says where', () => {
-  const faults: readonly (readonly [bytes: Uint8Array, fault: RegExp, isOther: boolean])[] = [
+  const faults: readonly (readonly [bytes: Uint8Array, fault: RegExp, mayBeWindows1252: boolean])[] = [
     [
       Buffer.from('email\nada@example.com\nj\xf6rgen@example.com\n', 'latin1'),
       /^Line 3 is not UTF-8\.$/,
@@ -227,11 +227,11 @@ test('refuses what is not text, or not in the encoding that is asked for, and sa
     [Buffer.from('PK\u0003\u0004 list.csv'), /a zip archive/, false],
     [Buffer.from([0x1f, 0x8b, 8]), /compressed by gzip/, false],
   ];
-  for (const [bytes, fault, isOther] of faults) {
+  for (const [bytes, fault, mayBeWindows1252] of faults) {
     const found = readListFile(bytes);
     assert.ok('fault' in found);
     assert.match(found.fault, fault);
-    assert.equal(found.isOther, isOther);
+    assert.equal(found.mayBeWindows1252, mayBeWindows1252);
   }
   const asked = readListFile(Buffer.from('email\nj\xf6rgen\x80@example.com', 'latin1'), 'windows-1252');
   assert.deepEqual(asked, { text: 'email\njörgen€@example.com' });
@@ -244,7 +244,7 @@ test('refuses what is not text, or not in the encoding that is asked for, and sa
     ['email,note\na@example.com,"called\nb@example.com,x\n', /quote.*never closed/],
     [
       'email,note\na@example.com,"one\nb@example.com,two\nc@example.com,"three"\n',
-      /behind a closing quote on line 4/,
+      /after a closing quote on line 4/,
     ],
   ];
   for (const [text, fault] of unread) {

@@ -1,5 +1,5 @@
-// What forms about a list of users share: the field for the list, pasted or from a file; the preview of what would be found; and
-// sending it, in several requests if it is long.
+// What forms that take a list of users share: the field for the list, pasted or from a file; the preview of what is held about the users;
+// and sending the list, in several requests if it is long.
 
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { counts } from '../../contract/lengths.js';
@@ -18,9 +18,9 @@ import { useWork } from './work.js';
 
 type Users = UserList['users'];
 
-/** How many users were sent, and of which list: a changed list begins anew. */
+/** How many users were sent, and of which list: a changed list is sent from its beginning. */
 type Sent = { readonly of: string; readonly users: number };
-/** What a person has said about the list whose kind and first line these are. */
+/** A person's choices, and the kind and first line of the list that they were made for. */
 type Chosen = ListChoices & { readonly of: string };
 
 /** The list of a form, in requests of at most `perRequestMax` users. Its fields are drafts under the form's name. */
@@ -29,7 +29,7 @@ export function useListOfUsers(form: string, perRequestMax: number) {
   const [kind, setKind] = useDraft<UserKind>(`${form} kind`, 'identity');
   const [chosen, setChosen] = useDraft<Chosen>(`${form} choices`, { of: '' });
   const [sent, setSent] = useDraft<Sent | undefined>(`${form} sent`, undefined);
-  // What was said about one list is not true of another.
+  // Choices for one list do not hold for another.
   const ofChoices = `${kind} ${/^[^\r\n]*/.exec(text)?.[0]}`;
   const choices: ListChoices = chosen.of === ofChoices ? chosen : {};
   const { reader, fault } = useListReader();
@@ -39,7 +39,7 @@ export function useListOfUsers(form: string, perRequestMax: number) {
   );
   const name = JSON.stringify([kind, list.separator, list.column, list.isHeading, text]);
   const all = list.users.length;
-  /** Sends what is not sent yet, request by request, until all of it is taken or the reader stops it. */
+  /** Sends the users that are not sent yet, request by request, until all are taken or the person stops it. */
   const send = async (signal: AbortSignal, one: (users: Users, number: number) => Promise<unknown>) => {
     let from = sent?.of === name ? sent.users : 0;
     while (from < all && !signal.aborted) {
@@ -71,7 +71,7 @@ export function useListOfUsers(form: string, perRequestMax: number) {
   };
 }
 
-/** Before its reader is there. */
+/** A list while the code that reads it is being loaded. */
 const unread: UserList = { users: [], repeated: 0, bad: [], first: [], separator: 'none' };
 
 type ListOfUsers = ReturnType<typeof useListOfUsers>;
@@ -107,8 +107,8 @@ export function ListFields({ of, to }: { readonly of: ListOfUsers; readonly to: 
       {of.reader !== undefined && <ListFile reader={of.reader} setText={setText} />}
       {text.trim() !== '' && <ReadAs of={of} />}
       <p class="preview" role="status">
-        {list.question === 'column' && 'Nobody is named yet: say which column has the users.'}
-        {list.question === 'heading' && 'Nobody is named yet: say whether the first line is a user.'}
+        {list.question === 'column' && 'No users yet: choose the column that has them.'}
+        {list.question === 'heading' && 'No users yet: say whether the first line is one.'}
         {list.question === undefined && (
           <>
             {usersText(list.users.length)} to {to}
@@ -123,16 +123,16 @@ export function ListFields({ of, to }: { readonly of: ListOfUsers; readonly to: 
   );
 }
 
-/** The field for a file. It is read as UTF-8 unless a mark or the reader says otherwise. */
+/** The field for a file. It is read as UTF-8 unless a byte order mark or the person says otherwise. */
 function ListFile(props: { readonly reader: ListReader; readonly setText: (text: string) => void }) {
   const { reader, setText } = props;
-  const [unread, setUnread] = useState<{ file: File; fault: string; isOther: boolean } | undefined>(
+  const [unread, setUnread] = useState<{ file: File; fault: string; mayBeWindows1252: boolean } | undefined>(
     undefined,
   );
   const read = async (file: File | undefined, encoding?: 'windows-1252') => {
     if (file === undefined) return;
     const found = reader.readListFile(new Uint8Array(await file.arrayBuffer()), encoding);
-    // The list before it must not be taken for this one.
+    // The former list must not be taken for this file.
     setText('text' in found ? found.text : '');
     setUnread('text' in found ? undefined : { file, ...found });
   };
@@ -148,7 +148,7 @@ function ListFile(props: { readonly reader: ListReader; readonly setText: (text:
       {unread !== undefined && (
         <p class="problem" role="alert">
           {unread.file.name} is not read. {unread.fault}{' '}
-          {unread.isOther && (
+          {unread.mayBeWindows1252 && (
             <button type="button" class="small" onClick={() => void read(unread.file, 'windows-1252')}>
               Read it as Windows-1252 (ANSI)
             </button>
@@ -167,7 +167,7 @@ const separatorWords: Readonly<Record<string, string>> = {
   none: 'nothing: each line is one user',
 };
 
-/** How the list is read, and what the reader can say about that. */
+/** How the list is read, with the choices that a person can make about it. */
 function ReadAs({ of: { list, choices, choose } }: { readonly of: ListOfUsers }) {
   const { first, separator, column, isHeading, question, fault = '' } = list;
   const found = separatorWords[separator] ?? separator;
@@ -200,7 +200,7 @@ function ReadAs({ of: { list, choices, choose } }: { readonly of: ListOfUsers })
         value={column === undefined ? '' : String(column)}
         set={(said) => choose({ column: said === '' ? undefined : Number(said) })}
         options={[
-          ...(column === undefined ? [['', 'not said yet'] as const] : []),
+          ...(column === undefined ? [['', 'not chosen yet'] as const] : []),
           ...first.map((cell, at) => [String(at), `${at + 1}: ${cell}`] as const),
         ]}
       />
@@ -209,7 +209,7 @@ function ReadAs({ of: { list, choices, choose } }: { readonly of: ListOfUsers })
         value={isHeading === undefined ? '' : isHeading ? 'heading' : 'user'}
         set={(said) => choose({ isHeading: said === '' ? undefined : said === 'heading' })}
         options={[
-          ...(isHeading === undefined ? [['', 'not said yet'] as const] : []),
+          ...(isHeading === undefined ? [['', 'not chosen yet'] as const] : []),
           ['heading', 'names the columns'],
           ['user', 'is a user, too'],
         ]}
@@ -221,7 +221,7 @@ function ReadAs({ of: { list, choices, choose } }: { readonly of: ListOfUsers })
 
 const namesShown = 10;
 
-/** The first names, as they were read: blanks show. */
+/** The first names, exactly as they were read, with blanks visible. */
 function FirstNames({ list: { users }, kind }: { readonly list: UserList; readonly kind: UserKind }) {
   if (users.length === 0) return null;
   const label = users.length > namesShown ? `The first ${namesShown} of them` : 'Read from the list';
@@ -270,7 +270,7 @@ type Previewed = { readonly of: string; readonly parts: readonly Preview[] };
 const perPreviewMax = counts.deletionTargetsMax;
 const previewAfterMs = 1_000;
 
-/** What is held now about the users of the list: asked for by itself once nobody changes the list any more, unless it is long. */
+/** What is held about the users of the list now. Unless the list is long, it is looked up as soon as nobody is changing the list. */
 export function PreviewOf(props: {
   readonly of: ListOfUsers;
   readonly account: Account;
@@ -346,8 +346,8 @@ function Found(props: {
       </p>
       {usersFound === 0 && (
         <p class="problem">
-          Nobody of this list was found. Names count exactly, with case and blanks: compare some with the page
-          Users before you go on.
+          None of these users was found. Names have to match exactly, with case and blanks: compare some with
+          the page Users before you go on.
         </p>
       )}
       <RowsByTable found={parts.flatMap(({ found }) => found)} account={account} />
@@ -404,7 +404,7 @@ const triesMax = 20;
 
 /**
  * Submits again while the service is busy or has no room, so that nobody has to find out where a long list broke off. Settles with
- * false if the reader stops it first.
+ * false if the person stops it first.
  */
 async function untilTaken(signal: AbortSignal, submit: () => Promise<unknown>): Promise<boolean> {
   for (let tried = 1; !signal.aborted; tried += 1) {

@@ -1,5 +1,5 @@
-// The one reader of lists of users: from a pasted text or a file to the users that it names. It names nobody until it is clear
-// which column has the names: a record that is read wrongly deletes the wrong person. What it cannot read is listed with its line.
+// The only reader of lists of users, pasted or from a file. It returns no users until it is clear which column holds the names, since
+// a misread record would delete the wrong person. Records that it cannot read are returned with their lines and the reasons.
 
 import { parse } from 'csv-parse/sync';
 import { lengths } from '../../contract/lengths.js';
@@ -9,27 +9,28 @@ import { createDecoder, type Encoding, markedEncoding, WrongEncoding } from './t
 
 export type UserKind = 'identity' | 'user_id' | 'anonymous_id';
 
-/** What a person has said about a list; undefined: nothing. */
+/** What a person has decided about a list; what is undefined is found in the list itself. */
 export type ListChoices = {
-  /** `none`: each line is one name. A bar is part of many names, so only a person can say that it separates. */
+  /** `none`: each line is one name. `|` is never guessed, since it is part of many names. */
   readonly separator?: Separator | '|' | 'none' | undefined;
-  /** The place of the column of names, from 0. */
+  /** The position of the column of names, from 0. */
   readonly column?: number | undefined;
   /** Whether the first line names the columns. */
   readonly isHeading?: boolean | undefined;
 };
 
 export type UserList = {
-  /** As the deletion API takes them, each once. Nobody, as long as there is a question or a fault. */
+  /** As the deletion API takes them, each once. Empty while there is a question or a fault. */
   readonly users: readonly Readonly<Partial<Record<UserKind, string>>>[];
+  /** How many records name a user again. */
   readonly repeated: number;
-  /** Records that are left out, with the line on which each ends, from 1. */
+  /** Records that are left out, each with the line on which it ends, from 1. */
   readonly bad: readonly BadRecord[];
-  /** Why none of the list can be read. */
+  /** Why the list cannot be read at all. */
   readonly fault?: string;
-  /** What a person has to say first. */
+  /** What a person has to decide first. */
   readonly question?: 'column' | 'heading';
-  /** How it is read: the cells of the first record, and the choices that were made or found. */
+  /** How the list is read: the cells of the first record, and the choices that were made or found. */
   readonly first: readonly string[];
   readonly separator: string;
   readonly column?: number;
@@ -47,30 +48,30 @@ const headings: Readonly<Record<string, UserKind>> = {
   anonymousid: 'anonymous_id',
 };
 
-/** The kind of users of a column with this heading: `E-Mail`, `user_id`, `Anonymous ID`. Other words are not guessed. */
+/** The kind of user that a heading stands for: `E-Mail`, `user_id`, `Anonymous ID`. Other words are not guessed. */
 function kindOfHeading(cell: string): UserKind | undefined {
   const word = cell.toLowerCase().replace(/[\s_-]+/g, '');
   return Object.hasOwn(headings, word) ? headings[word] : undefined;
 }
 
-/** The text of a file. Windows-1252 is read only when it is asked for; `isOther`: it may be in that. */
+/** The text of a file, or why it has none. Windows-1252 is read only if `asked`; `mayBeWindows1252`: asking for it may help. */
 export function readListFile(
   bytes: Uint8Array,
   asked?: Encoding,
-): { text: string } | { fault: string; isOther: boolean } {
+): { text: string } | { fault: string; mayBeWindows1252: boolean } {
   const kind = kindOfContent(bytes.subarray(0, 4096));
-  if (kind !== undefined) return { fault: `It is ${kind.name}: ${kind.advice}.`, isOther: false };
+  if (kind !== undefined) return { fault: `It is ${kind.name}: ${kind.advice}.`, mayBeWindows1252: false };
   const encoding = markedEncoding(bytes) ?? asked ?? 'utf-8';
   try {
     return { text: createDecoder(encoding)(bytes, true) };
   } catch (error) {
     if (!(error instanceof WrongEncoding)) throw error;
-    const isOther = encoding === 'utf-8' && markedEncoding(bytes) === undefined;
-    return { fault: `${error.message[0]?.toUpperCase()}${error.message.slice(1)}.`, isOther };
+    const mayBeWindows1252 = encoding === 'utf-8' && markedEncoding(bytes) === undefined;
+    return { fault: `${error.message[0]?.toUpperCase()}${error.message.slice(1)}.`, mayBeWindows1252 };
   }
 }
 
-/** The users of a text. A pasted text and a file are read alike. */
+/** Reads the users of a text, pasted or of a file. Pure. */
 export function readUserList(pasted: string, kind: UserKind, choices: ListChoices = {}): UserList {
   const marked = pasted.replace(/^\ufeff/, '');
   const declared = declaredSeparator(marked);
@@ -91,15 +92,17 @@ export function readUserList(pasted: string, kind: UserKind, choices: ListChoice
   }
   const first = records[0]?.cells ?? [];
   const read = { ...empty, first, separator };
-  const found = first.flatMap((cell, at) => (kindOfHeading(cell) === kind ? [at] : []));
-  const isKnown = first.some((cell) => kindOfHeading(cell) !== undefined);
-  const isOne = first.length === 1;
-  const column = choices.column ?? (found.length === 1 ? found[0] : isOne && !isKnown ? 0 : undefined);
+  const headed = first.flatMap((cell, at) => (kindOfHeading(cell) === kind ? [at] : []));
+  const hasHeading = first.some((cell) => kindOfHeading(cell) !== undefined);
+  const isOneColumn = first.length === 1;
+  const column =
+    choices.column ?? (headed.length === 1 ? headed[0] : isOneColumn && !hasHeading ? 0 : undefined);
   if (column === undefined || column >= first.length) return { ...read, question: 'column' };
   const isHeading =
-    choices.isHeading ?? (isKnown ? true : isOne && !isUnlikeOthers(records, kind) ? false : undefined);
+    choices.isHeading ??
+    (hasHeading ? true : isOneColumn && !looksLikeHeading(records, kind) ? false : undefined);
   if (isHeading === undefined) return { ...read, column, question: 'heading' };
-  const isWhole = choices.separator === undefined && separator === 'none';
+  const isUndivided = choices.separator === undefined && separator === 'none';
   const seen = new Set<string>();
   const bad: BadRecord[] = [];
   let repeated = 0;
@@ -110,9 +113,9 @@ export function readUserList(pasted: string, kind: UserKind, choices: ListChoice
         ? `has ${cellsText(cells.length)}, but the first line has ${first.length}`
         : (whyWrong(name, kind) ??
           (isHeading && cells.every((cell, at) => cell === first[at])
-            ? 'is the first line again'
+            ? 'repeats the first line'
             : undefined) ??
-          (isWhole ? whyNotWhole(name, isKnown) : undefined));
+          (isUndivided ? whyDivided(name, hasHeading) : undefined));
     if (why !== undefined) bad.push({ line, text: cells.join(separator === 'none' ? '' : separator), why });
     else if (seen.has(name)) repeated += 1;
     else seen.add(name);
@@ -120,7 +123,7 @@ export function readUserList(pasted: string, kind: UserKind, choices: ListChoice
   return { ...read, column, isHeading, users: [...seen].map((name) => ({ [kind]: name })), repeated, bad };
 }
 
-/** The separator of a text of which nobody said it: one that makes a heading known, else the most frequent one. */
+/** The separator of a text: the only one that makes a heading known, else the most frequent one. */
 function separatorOf(text: string): string {
   const found = separatorsIn(text);
   const there = separators.filter((one) => found[one] > 0);
@@ -135,7 +138,7 @@ function separatorOf(text: string): string {
 
 function recordsOf(text: string, separator: string, linesBefore: number): Cells[] {
   const read = parse(text, {
-    // No text has the second one.
+    // NUL separates nothing: texts with it were refused before.
     delimiter: separator === 'none' ? '\0' : separator,
     record_delimiter: ['\r\n', '\n', '\r'],
     info: true,
@@ -155,12 +158,12 @@ function faultOf({ code, lines = 0, message }: CsvFault, linesBefore: number): s
   const line = lines + linesBefore;
   if (code === 'CSV_QUOTE_NOT_CLOSED') return 'A quote that opens a cell is never closed.';
   if (code === 'CSV_NON_TRIMABLE_CHAR_AFTER_CLOSING_QUOTE')
-    return `Something stands behind a closing quote on line ${line}. A quote within a cell in quotes is written twice.`;
+    return `There is text after a closing quote on line ${line}. Within a quoted cell, a quote is written twice.`;
   return message;
 }
 
-/** Whether the first record looks like a heading: it has no name of the usual form, and all others have one. */
-function isUnlikeOthers(records: readonly Cells[], kind: UserKind): boolean {
+/** Whether the first record looks like a heading: its name does not have the usual form, and those of all others do. */
+function looksLikeHeading(records: readonly Cells[], kind: UserKind): boolean {
   const form = { identity: /@/, user_id: /^\d+$/, anonymous_id: /\d/ }[kind];
   const [first, ...others] = records.map(({ cells }) => form.test(cells[0] ?? ''));
   return first === false && others.length > 0 && others.every(Boolean);
@@ -170,8 +173,8 @@ function isUnlikeOthers(records: readonly Cells[], kind: UserKind): boolean {
 function whyWrong(name: string, kind: UserKind): string | undefined {
   if (name === '') return 'names no user';
   if (name.includes('\ufffd')) return 'has a character that was lost (\ufffd)';
-  const unseen = unseenCharacter.exec(name)?.[0];
-  if (unseen !== undefined) return `has a character that nobody sees (U+${codeOf(unseen)})`;
+  const invisible = invisibleCharacter.exec(name)?.[0];
+  if (invisible !== undefined) return `has an invisible character (U+${codeOf(invisible)})`;
   if (kind === 'user_id' && !(/^(0|[1-9]\d{0,15})$/.test(name) && Number.isSafeInteger(Number(name))))
     return 'is not a user id, which is a whole number';
   return [...name].length > lengths.identityMax
@@ -180,18 +183,19 @@ function whyWrong(name: string, kind: UserKind): string | undefined {
 }
 
 /**
- * Line breaks and what else leaves no trace on a page: with one, a name that looks right is nobody's, or two names are one. Joiners
- * belong to some scripts.
+ * Line breaks, and other characters that a page does not show: with one of them, a name that looks right is nobody's, or two names
+ * look like one. Zero-width joiners are allowed, since some scripts need them.
  */
-const unseenCharacter = /(?!\t)[\p{Cc}\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/u;
+const invisibleCharacter =
+  /(?!\t)[\p{Cc}\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/u;
 
 function codeOf(character: string): string {
   return (character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0');
 }
 
-/** Why a line that was not divided may be no name. A person can say that each line is one. */
-function whyNotWhole(name: string, isKnown: boolean): string | undefined {
-  const isDivided = isKnown ? /\t|[,;]$/.test(name) : /[;\t]|,\S|,$/.test(name);
+/** Why a line of a list without a separator may be several cells. A person can decide that each line is one name. */
+function whyDivided(name: string, hasHeading: boolean): string | undefined {
+  const isDivided = hasHeading ? /\t|[,;]$/.test(name) : /[;\t]|,\S|,$/.test(name);
   return isDivided ? 'seems to have several cells; say what separates them' : undefined;
 }
 
