@@ -1,4 +1,4 @@
-// Cases as privacy officers work on them. Every step is a line of the audit log, and a case is read from its lines (privacy/cases/cases.ts).
+// What privacy officers do with cases. Every step is a line in the audit log, from which the case is read (privacy/cases/cases.ts).
 
 import { randomUUID } from 'node:crypto';
 import { settingsOf } from '../accounts/accounts.js';
@@ -15,7 +15,7 @@ export async function listCasesOf(context: AdminContext, accountId: string, stat
   return read(context, { accountId, state });
 }
 
-/** A case with what was done in it. Throws AdministrationError if the account has no case with this id. */
+/** A case, with what was done in it. Throws AdministrationError if the account has no case with this id. */
 export async function showCaseOf(context: AdminContext, accountId: string, caseId: string): Promise<Case> {
   await accountOf(context, accountId);
   const [found] = isCaseId(caseId) ? await read(context, { accountId, caseId }) : [];
@@ -29,7 +29,7 @@ export type CaseFields = {
   readonly due_on?: string | undefined;
 };
 
-/** What a new case begins with. */
+/** A new case with its first fields, checked and not stored yet. Throws AdministrationError if they are not possible. */
 export async function beginCase(context: AdminContext, accountId: string, given: CaseFields): Promise<Case> {
   const { account } = await accountOf(context, accountId);
   const reference = referenceOf(given.reference ?? '');
@@ -60,8 +60,8 @@ export type CaseChange = CaseFields & {
   readonly result?: string | undefined;
 };
 
-/** The fields that a change sets, and nothing else of the case. Throws AdministrationError if they do not fit it. */
-export async function fieldsOfChange(
+/** The case as it is after a change, not stored yet. Throws AdministrationError if the change does not fit the case. */
+export async function caseAfterChange(
   context: AdminContext,
   accountId: string,
   caseId: string,
@@ -100,7 +100,7 @@ async function read(
   { redis, clickhouse }: Pick<AdminContext, 'redis' | 'clickhouse'>,
   asked: Parameters<typeof readCases>[1],
 ): Promise<readonly Case[]> {
-  // So that a case is found as soon as it is opened.
+  // Lines still waiting in Redis would be missed, such as that of a case that was just opened.
   await mirrorAudit(redis, clickhouse);
   return readCases(clickhouse, asked);
 }

@@ -19,7 +19,7 @@ export function createLimitKeys(secret: string) {
     bytes: digest(`${callers} bytes\0${appId}`),
   });
   return {
-    /** Of all endpoints of an environment, or, where write keys are required, of the one that takes none. */
+    /** For an environment's limits: over all endpoints or, where write keys are required, of the one endpoint that needs none. */
     ofEnvironment: (environment: LiveEnvironment, callers: Callers): OfEnvironment => {
       const known = ofEnvironments.get(environment);
       if (known !== undefined) return known[callers];

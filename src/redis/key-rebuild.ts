@@ -1,8 +1,8 @@
 // A rebuild of a shard's index of keys, as Redis has it: an administrator asks for it, the workers carry it out step by step.
 
-/** Of the segments up to `to`, those up to `doneTo` have their keys in the index again, if its generation is still this one. */
+/** A rebuild up to the segment `to`. If the index still has this generation, it has the keys of all segments up to `doneTo` again. */
 export type Rebuild = {
-  /** Of this request for a rebuild. */
+  /** Identifies the request for the rebuild. */
   readonly id: string;
   /** Empty until a worker has begun. */
   readonly generation: string;

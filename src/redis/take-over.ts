@@ -26,7 +26,7 @@ export type PrimaryOptions = {
 
 type Known = { readonly epoch: string; readonly shards: number };
 
-/** Of a Redis that has no replicas. */
+/** The primary of a Redis without replicas. */
 export const onlyPrimary: Primary = { id: () => '' };
 
 /** Starts to watch a connection for another server that takes over. */

@@ -4,7 +4,7 @@ import { cases as bounds, deletions } from '../../contract/limits.js';
 import { privacyOfficers } from '../../contract/roles.js';
 import { Type } from '../../contract/typebox.js';
 import { caseActions } from '../../privacy/cases/cases.js';
-import { beginCase, fieldsOfChange, listCasesOf, showCaseOf } from '../cases.js';
+import { beginCase, caseAfterChange, listCasesOf, showCaseOf } from '../cases.js';
 import { does, oneOf, shows } from '../command.js';
 
 const day = (description: string) => Type.Optional(Type.String({ description }));
@@ -87,7 +87,7 @@ export const caseCommands = {
       // Only what it sets, so that of two changes at once each holds.
       details: ({ account_id: _, state: __, ...fields }) => fields,
       run: async (context, { account_id, case_id, ...change }) =>
-        fieldsOfChange(context, account_id, case_id, change),
+        caseAfterChange(context, account_id, case_id, change),
     },
   ),
 };

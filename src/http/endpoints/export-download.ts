@@ -20,7 +20,7 @@ import { readParameters } from '../protocol/query.js';
 /** How a download is asked for. */
 export type Wanted = {
   readonly format: ExportFormat;
-  /** Of the times in an archive. */
+  /** How an archive shows times. */
   readonly times: Times;
 };
 

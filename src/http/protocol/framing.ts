@@ -9,7 +9,7 @@ export type Framing = {
   /** Undefined for a chunked body. */
   readonly length: number | undefined;
   readonly chunked: boolean;
-  /** Of all headers, with their separators. */
+  /** The bytes of all headers together, with their separators. */
   readonly headerBytes: number;
   /** `Content-Encoding` in lower case; several are joined, which is no known encoding. */
   readonly encoding: string;

@@ -1,6 +1,6 @@
-// Cases: what a person has asked of an account, such as access or erasure, from the day it was received until it is closed. A case
-// names no user, only the account's own reference. It is what its lines in the audit log say, which nobody can change: each has a
-// few fields of it, and the latest line of a field holds. So a case has no document of its own, and is never lost before its lines.
+// Cases: what people have asked of an account, such as access or erasure, each from the day it was received until it is closed. A
+// case names no user, only the account's own reference. It has no document of its own: it follows from its lines in the audit log, which
+// nobody can change. A line has the fields that it sets, and the latest line that sets a field wins. So a case lasts as long as its lines.
 
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
@@ -10,7 +10,7 @@ import { cases as bounds } from '../../contract/limits.js';
 export type Case = {
   readonly case_id: string;
   readonly reference: string;
-  /** Days, `2026-03-01`. */
+  /** Days, such as `2026-03-01`. */
   readonly received_on: string;
   readonly due_on: string;
   readonly state: 'open' | 'closed';
@@ -24,7 +24,7 @@ export type Case = {
   readonly done: Readonly<Record<string, number>>;
 };
 
-/** The actions that make a case. Their lines carry the fields of it that they set. */
+/** The actions that change a case. Their lines have the fields that they set. */
 export const caseActions = {
   open: 'open_case',
   change: 'change_case',
@@ -32,7 +32,7 @@ export const caseActions = {
   reopen: 'reopen_case',
 } as const;
 
-/** What counts as work on a case, by the names of actions. */
+/** The actions that count as work on a case. */
 const workActions = [
   'preview_deletion',
   'propose_deletion',
@@ -49,7 +49,7 @@ export type CasesAsked = {
   readonly reference?: string | undefined;
 };
 
-/** Cases of an account: open ones by the day when they are due, closed ones from the latest on. */
+/** Cases of an account, at most `listedMax`: open ones by the day when they are due, closed ones the latest first. */
 export async function readCases(
   clickhouse: ClickHouseClient,
   { accountId, state, caseId, reference }: CasesAsked,
@@ -98,7 +98,7 @@ export async function readCases(
   }));
 }
 
-/** The actions of an account's cases that were done. */
+/** SQL for the given actions of an account that were done in one of its cases, or in this one: a row each, merged from its lines. */
 function linesOf(actions: readonly string[], caseId: string | undefined): string {
   const named = actions.map((action) => `'${action}'`).join(', ');
   return `SELECT any(line.at) AS at, line.id AS id, (at, id) AS place, any(line.action) AS action,
@@ -109,6 +109,7 @@ function linesOf(actions: readonly string[], caseId: string | undefined): string
     HAVING argMax(line.outcome, stage) = 'done' AND case_id ${caseId === undefined ? "!= ''" : '= {caseId:String}'}`;
 }
 
+/** How often each action was done in each case. `count`: how many cases there are. */
 async function readWork(
   clickhouse: ClickHouseClient,
   accountId: string,

@@ -1,6 +1,5 @@
-// Which requests of an account concern a user: deletions and exports that name them. It reads what these keep for their own work,
-// and nothing is kept for it: the users of pending deletions, the keyed hashes of completed ones, which end after 30 days, and
-// exports, which end after a day.
+// Which deletions and exports of an account concern a user. Nothing is kept for this question: it reads what requests keep for their own
+// work, which is the users of pending deletions, the keyed hashes of completed ones (for 30 days), and the exports (for a day).
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { askAbout, namedUsers } from '../../clickhouse/named-users.js';
@@ -15,14 +14,14 @@ import { targetTable } from '../deletion/user-tables.js';
 import { exportIdsOf, readExports } from '../export/request.js';
 
 export type RequestsOfUser = {
-  /** The newest first. `rows`: how many of the user's rows were found; unknown while it is pending. */
+  /** The newest first. `rows`: how many rows of the user were found; absent while the deletion is pending. */
   readonly deletions: readonly (DeletionRequest & { readonly rows?: number })[];
   readonly exports: readonly string[];
   /** Whether there are older deletions that were not looked at. */
   readonly has_more: boolean;
 };
 
-/** The requests of an account that name one of these, or that reach it since it is merged with somebody whom they name. */
+/** The requests of an account that concern any of these names: they name it, or somebody with whom it is merged. */
 export async function findRequestsOf(
   { redis, clickhouse, secret }: FindOptions,
   accountId: string,
@@ -47,7 +46,7 @@ export async function findRequestsOf(
 
 type FindOptions = { readonly redis: Redis; readonly clickhouse: ClickHouseClient; readonly secret: string };
 
-/** The requests of the time for which completed ones are known by hashes, as far as so many are looked at. */
+/** The latest requests: back to where the hashes of completed ones are no longer kept, or until enough were read. */
 async function readLatest(redis: Redis, accountId: string) {
   const sinceMs = Date.now() - evidence.keptMs;
   const requests: DeletionRequest[] = [];
@@ -67,7 +66,7 @@ function idsOf(requests: readonly DeletionRequest[]): readonly string[] {
   return requests.map(({ deletion_request_id }) => deletion_request_id);
 }
 
-/** Which of these pending deletions reach the user. ClickHouse has their users within a second. */
+/** Which of these pending deletions concern the user. ClickHouse has their users within a second of the submission. */
 async function findReaching(
   clickhouse: ClickHouseClient,
   ids: readonly string[],
@@ -85,7 +84,7 @@ async function findReaching(
   return new Set(rows.map(({ request_id }) => request_id));
 }
 
-/** Of those of these completed deletions that named the user, how many rows they found. */
+/** How many rows of the user the completed deletions found, by request; only those that named the user are in it. */
 async function findCounted(
   clickhouse: ClickHouseClient,
   secret: string,
@@ -94,7 +93,7 @@ async function findCounted(
 ): Promise<ReadonlyMap<string, number>> {
   if (ids.length === 0) return new Map();
   const asked = names.slice(0, requestsOfUser.namesMax);
-  // Each request hashes differently, so a hash is of one request.
+  // Each request has hashes of its own, so a hash that is found belongs to one request.
   const hashes: string[] = [];
   for (const id of ids) {
     hashes.push(...asked.map(evidenceHasher(secret, id)));

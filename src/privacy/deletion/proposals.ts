@@ -22,7 +22,7 @@ export type Proposal = {
 };
 
 export type Proposed =
-  /** It is kept, now or since the same person has proposed it before. */
+  /** The proposal waits, now or since the same person made it earlier. */
   | { readonly how: 'proposed'; readonly proposal: Proposal }
   /** Somebody else had proposed it: it may be carried out. If nothing comes of that, it is put back. */
   | { readonly how: 'confirms'; readonly proposal: Proposal; readonly putBack: () => Promise<void> }
@@ -30,7 +30,7 @@ export type Proposed =
 
 export type ProposeOptions = {
   readonly redis: Redis;
-  /** Of the deployment, for keyed hashes. */
+  /** The deployment's secret, for keyed hashes. */
   readonly secret: string;
   readonly accountId: string;
   /** Who proposes or confirms. */

@@ -7,8 +7,8 @@ import { auditLinesPerInsert } from '../../tuning.js';
 import type { AuditLine } from './line.js';
 
 /**
- * Moves the waiting lines. A process that copies changes to ClickHouse calls this after it has read them and before it writes
- * them. So no change outlives an emptied Redis without its line. Several processes may call it at once; a line that two of them
+ * Moves the waiting lines. A process that copies changes to ClickHouse calls this after it has read the changes and before it writes
+ * them, so that if Redis is lost no change survives without its line. Several processes may call it at once: a line that two of them
  * move counts once.
  */
 export async function mirrorAudit(
@@ -47,7 +47,7 @@ export async function insertLines(
   });
 }
 
-/** ClickHouse refuses all lines of a statement if a text of one is not Unicode, and everything else waits for them. */
+/** Replaces lone surrogates: for one of them ClickHouse would refuse all lines of the insert, again and again. */
 function wellFormed(line: AuditLine): object {
   return Object.fromEntries(
     Object.entries(line).map(([name, value]) => [

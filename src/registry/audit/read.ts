@@ -1,4 +1,4 @@
-// Reads the audit log in ClickHouse: a page of actions, the newest first. Lines that wait in Redis are missing, so callers move them
+// Reads pages of the audit log from ClickHouse, the newest action first. Lines that wait in Redis are missing, so callers move them
 // first (mirror.ts).
 
 import { readRow, readRows } from '../../clickhouse/answers.js';
@@ -8,13 +8,13 @@ import type { AuditLine } from './line.js';
 /** An action as administrators see it. What is not known is empty. */
 export type AuditEntry = Omit<AuditLine, 'stage' | 'details'> & { readonly details: object };
 
-/** Which actions are wanted; all that is given has to hold. */
+/** Which actions are wanted: those for which all given conditions hold. */
 export type AuditFilter = {
-  /** Those that name the account or one of its environments. */
+  /** Actions that name the account or one of its environments. */
   readonly account?: { readonly accountId: string; readonly appIds: readonly string[] } | undefined;
-  /** Those that a role sees of an account: of these kinds, and whatever this person did. */
+  /** What a role may see of an account: these actions, and whatever this person did. */
   readonly seen?: { readonly actions: readonly string[]; readonly by: string } | undefined;
-  /** Who did it, by the name in the line. */
+  /** Who did it: the actor's name in the line. */
   readonly who?: string | undefined;
   /** One of these actions. */
   readonly wanted?: readonly string[] | undefined;
@@ -25,10 +25,10 @@ export type AuditFilter = {
   readonly untilMs?: number | undefined;
 };
 
-/** An action of the log: only older ones are wanted. */
+/** The position of an action in the log, after which a page continues with older ones. */
 export type AuditPlace = { readonly at: string; readonly id: string };
 
-/** The last actions, or the last ones before a place, the newest first. */
+/** The latest actions, or the latest ones older than a place; the newest first. */
 export async function readAuditLog(
   clickhouse: ClickHouseClient,
   countMax: number,
@@ -38,7 +38,7 @@ export async function readAuditLog(
   const asked: Asked = { clickhouse, countMax, filter, before };
   const from = await beginOf(asked);
   const found = await readEntries(asked, from);
-  // Of a filter whose lines another one's outcome took away, which is rare, the whole log is read.
+  // Rarely the page stays short, since a condition held for an action's first line but not for its last: then the whole log is read.
   return found.length < countMax && from > 0 ? readEntries(asked, 0) : found;
 }
 
@@ -50,8 +50,8 @@ type Asked = {
 };
 
 /**
- * The conditions of a filter: `same` on what both lines of an action have, `last` on what only the last one may have, whose columns
- * then begin with `prefix`.
+ * The conditions of a filter in SQL: `same` on columns that are equal in both lines of an action, `last` on columns that only the last
+ * line may have. The names of the latter get the `prefix`.
  */
 function conditionsOf(filter: AuditFilter, prefix: string): { same: string[]; last: string[] } {
   const { account, seen, who, wanted, requestId, caseId, sinceMs, untilMs } = filter;
@@ -77,7 +77,7 @@ function conditionsOf(filter: AuditFilter, prefix: string): { same: string[]; la
         requestId,
         `(${prefix}deletion_request_id = {requestId:String} OR ${detail('user_export_id')} = {requestId:String})`,
       ),
-      // With what was done later with its deletions and exports, such as a download.
+      // Also what was done later with the case's deletions and exports, such as a download.
       ...given(
         caseId,
         `(${detail('case_id')} = {caseId:String}
@@ -92,8 +92,8 @@ const ofCase =
   "FROM audit_log WHERE account_id = {accountId:String} AND JSONExtractString(details, 'case_id') = {caseId:String}";
 
 /**
- * The time of the oldest action that a page can have, in milliseconds; 0 if it may have all. The log is sorted by time, so only
- * its end is read, as far as there are as many times as the page has actions.
+ * The time of the oldest action that the page can need, in milliseconds since 1970; 0 if it may need the whole log. The log is sorted
+ * by time, so this reads only its end, until it has as many different times as the page has actions.
  */
 async function beginOf({ clickhouse, countMax, filter, before }: Asked): Promise<number> {
   const { same, last } = conditionsOf(filter, '');
@@ -103,7 +103,7 @@ async function beginOf({ clickhouse, countMax, filter, before }: Asked): Promise
         SELECT DISTINCT at FROM audit_log ${where.length === 0 ? '' : `WHERE ${where.join(' AND ')}`}
         ORDER BY at DESC LIMIT {times:UInt32}
       )`,
-    // One more, since of the time of the place before some are over.
+    // One more, since some actions at the time of `before` were on the previous page.
     query_params: { times: countMax + 1, ...parametersOf(filter, before) },
   });
   return times <= countMax ? 0 : begin;
