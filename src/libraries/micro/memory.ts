@@ -1,5 +1,5 @@
-// What a collector for tests remembers instead of storing it: the records that were taken, as rows of the tables, and what was
-// refused. It takes the place of the commit, so all that comes before that is the service's own. Bounded: the oldest goes first.
+// What sluice-micro remembers instead of storing it: accepted records, as rows of the tables, and refused ones. It takes the place
+// of the commit, so everything before that is the service's own code. It is bounded: the oldest entries are forgotten first.
 
 import type { Receipt } from '../../contract/answers.js';
 import { micro } from '../../contract/limits.js';
@@ -16,11 +16,11 @@ export type Refused = {
   readonly message: string;
   readonly field?: string;
   readonly app_id?: string;
-  /** The path, or the name of the endpoint where the environment is known. */
+  /** The path or, once the environment is known, the name of the endpoint. */
   readonly endpoint: string;
-  /** Its place in a bulk request or a batch. */
+  /** Its position in a bulk request or a batch. */
   readonly index?: number;
-  /** The record, or all that was sent, as it was read. */
+  /** What was read: the record, or the whole request. */
   readonly value?: unknown;
 };
 
@@ -34,11 +34,11 @@ export type Memory = {
   reset(): void;
 };
 
-/** What is remembered of one kind, and how many were forgotten for want of room. */
+/** The remembered entries of one kind, and how many were forgotten for lack of room. */
 export type List = {
   add(entry: Fields, bytes: number): void;
   all(): Fields[];
-  /** Returns what was removed. */
+  /** Returns the entries that were removed. */
   remove(where: (entry: Fields) => boolean): readonly Fields[];
   dropped(): number;
   clear(): void;
@@ -47,11 +47,11 @@ export type List = {
 export function createMemory(nowMs: () => number = Date.now): Memory {
   const events = createList();
   const rejected = createList();
-  /** By event id, the records that were taken under keys; undefined once they are deleted. */
+  /** The records that were accepted with keys, by event id; undefined once they are deleted. */
   let keys = new Map<string, Fields | undefined>();
   const keyOf = new WeakMap<Fields, string>();
 
-  /** The letter with which a commit answers for the record. */
+  /** Remembers a record; returns the letter with which a commit would answer for it. */
   function take(records: Records, at: number, into: Buffer): 's' | 'r' {
     const key = records.claimOf(at);
     if (key !== undefined) {
@@ -102,7 +102,7 @@ export function createMemory(nowMs: () => number = Date.now): Memory {
           const into = Buffer.allocUnsafe(records.rowBytesMax);
           return Array.from({ length: records.length }, (_, at) => take(records, at, into)).join('');
         });
-        // As a commit, in a later turn.
+        // In a later turn, as a commit does.
         setImmediate(() => settle(letters.map((each) => ({ kind: 'committed', letters: each }))));
       },
       close: async () => undefined,
@@ -115,7 +115,7 @@ export function createMemory(nowMs: () => number = Date.now): Memory {
   };
 }
 
-/** As requests write it; in rows it is as ClickHouse reads it. */
+/** A time as requests write it; rows have it as ClickHouse reads it. */
 function timeOf(time: unknown): string | undefined {
   return typeof time === 'string' ? `${time.replace(' ', 'T')}Z` : undefined;
 }

@@ -1,5 +1,5 @@
-// A Sluice for test suites: the endpoints that take records and deletions, with all of the service's checks, and nothing behind them
-// but memory, which can be asked what was sent, and what was refused and why. Every app_id is an environment. There are no rate
+// A Sluice for test suites: the endpoints for records and deletions, with all checks of the service, but with nothing behind them
+// except memory. Tests can ask it what was sent, and what was refused and why. Every app_id is an environment. There are no rate
 // limits, write keys or suppressed users.
 
 import type { Paths } from '../../config.js';
@@ -44,7 +44,7 @@ export const microPaths = {
 export async function startMicro(options: MicroOptions): Promise<Server> {
   const memory = createMemory();
   let lenient = false;
-  /** Whether the request that is refused now was noted with its document. */
+  /** Whether the request that is being refused was noted already, with its document. */
   let isNoted = false;
 
   const note = (refused: Refused, bytes: number) =>
@@ -108,7 +108,7 @@ export async function startMicro(options: MicroOptions): Promise<Server> {
     }),
   );
 
-  /** Every refusal, also of a body that could not be read, and of a path that does not exist. */
+  /** Notes every refusal, including those of bodies that could not be read and of paths that do not exist. */
   function noteRefusals(exchange: Exchange, endpoint: string): void {
     const refuse = exchange.refuse.bind(exchange);
     exchange.refuse = (reason, ...more) => {
@@ -127,7 +127,7 @@ export async function startMicro(options: MicroOptions): Promise<Server> {
     { method: 'post', path: microPaths.reset, handle: reset },
   ];
 
-  /** What is remembered, the oldest first; each parameter is a field and the value that it has to have. */
+  /** Answers with the remembered entries, the oldest first. Each parameter of the query is a field and the value that it must have. */
   function show(exchange: Exchange, name: string, list: List): void {
     const wanted = readParameters(withoutBody(exchange).query);
     if ('code' in wanted) return exchange.refuse(wanted);
@@ -157,7 +157,7 @@ export async function startMicro(options: MicroOptions): Promise<Server> {
   );
 }
 
-/** Every app_id is the only environment of an account. */
+/** Every app_id is an environment, the only one of its account. */
 function environmentsOf(lenient: () => boolean): Environments {
   const get = (appId: string): LiveEnvironment | undefined =>
     !/^\d{1,20}$/.test(appId)

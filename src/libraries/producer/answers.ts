@@ -1,5 +1,5 @@
-// What an answer means for the records of a request. Only the service itself settles a record: what a proxy or a
-// wrong address answers is tried again, except that a request is too large.
+// What an answer means for the records of a request. Only the service itself settles a record. After an answer of a proxy or a wrong
+// address the request is tried again, unless the answer is that it is too large.
 
 import type { LimitName } from '../../contract/limits.js';
 import { aboutSending, type OutcomeCode, outcomes } from '../../contract/outcomes.js';
@@ -15,16 +15,16 @@ export type ElementRefusal = {
 };
 
 export type Verdict =
-  /** All records are settled: these were refused, the others accepted. */
+  /** All records are settled: these were refused, all others accepted. */
   | { readonly kind: 'settled'; readonly refusals: readonly ElementRefusal[] }
-  /** Refused as a whole, perhaps because of some of its records. */
+  /** The whole request is refused, perhaps because of some of its records. */
   | { readonly kind: 'refused'; readonly code: string; readonly message: string; readonly field?: string }
-  /** Some of its users have sent too much: they have to wait this long, others need not. */
+  /** Some users of the request have reached their limit: only they have to wait, this long. */
   | { readonly kind: 'users_limited'; readonly ms: number; readonly problem: Problem }
-  /** To be sent again, not before the time that the service asked for. */
+  /** The request has to be sent again, not before the time that the service asked for. */
   | { readonly kind: 'later'; readonly ms: number; readonly problem: Problem };
 
-/** The limit of one user in a bulk request: the other users of the request may go on. */
+/** The limit by user of a bulk request: if one user reaches it, the others may go on. */
 const limitOfUser: LimitName = 'bulk_identity';
 
 export function judge(answer: Answer): Verdict {
@@ -49,7 +49,7 @@ export function judge(answer: Answer): Verdict {
   return { kind: 'refused', code, message, ...(field === undefined ? {} : { field }) };
 }
 
-/** The service's own word about a refusal, if the answer is the service's. */
+/** The refusal in an answer; undefined unless the service itself has answered. */
 export function errorOf(body: object | undefined): Omit<ElementRefusal, 'index'> | undefined {
   const { err } = (body ?? {}) as { err?: { code?: unknown; message?: unknown; field?: unknown } };
   if (typeof err?.code !== 'string') return undefined;
@@ -60,7 +60,7 @@ export function errorOf(body: object | undefined): Omit<ElementRefusal, 'index'>
   };
 }
 
-/** By the code, or by the status if a newer service has a code that is not known here. */
+/** Whether to try again: by the code or, if a newer service has a code that is not known here, by the status. */
 function isForLater(code: string, status: number): boolean {
   const known = Object.hasOwn(outcomes, code) ? outcomes[code as OutcomeCode] : undefined;
   return known === undefined ? status === 429 || status >= 500 : known.retry === 'later';

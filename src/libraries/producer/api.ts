@@ -10,11 +10,11 @@ import { type Answer, type Call, createTransport } from './transport.js';
 
 type Operations = Readonly<Record<string, { readonly given: object; readonly answer: unknown }>>;
 
-/** Its methods take the parameters of path and query and the fields of the body together. They reject with SluiceError. */
+/** Each method takes the parameters of the path, of the query and the fields of the body in one object. It rejects with SluiceError. */
 export type Api<Of extends Operations> = {
   readonly [Id in keyof Of]: (given: Of[Id]['given'], options?: ApiCallOptions) => Promise<Of[Id]['answer']>;
 } & {
-  /** Ends what is under way, and the connections. */
+  /** Ends the requests under way, and the connections. */
   readonly close: () => void;
 };
 export type Administration = Api<AdministrationOperations>;
@@ -29,14 +29,14 @@ type Address = {
   readonly requestMs?: number;
 };
 
-/** The administration. `baseUrl`: of ADMIN_PORT; `token`: a program's key, or ADMIN_TOKEN. */
+/** The administration. `baseUrl`: the address of ADMIN_PORT; `token`: a program's key, or ADMIN_TOKEN. */
 export function createAdministration(options: Address & { readonly token: string }): Administration {
   return createApi<AdministrationOperations>(administrationRoutes, options, async ({ send }, call) =>
     send({ ...call, authorization: `Bearer ${options.token}` }),
   );
 }
 
-/** The deletion API. `appId`: of Main Production. */
+/** The deletion API. `appId`: that of the environment Main Production. */
 export function createDeletionApi(
   options: Address & { readonly appId: string; readonly apiKey: string },
 ): DeletionApi {
@@ -89,7 +89,7 @@ function createApi<Of extends Operations>(
   return { ...Object.fromEntries(methods), close: transport.close } as Api<Of>;
 }
 
-/** What is not in the path is in the query, or in the body where there is one. */
+/** The request of a call. What the path does not take goes into the body if there is one, else into the query. */
 function callOf(route: string, given: object): Sent {
   const [method = '', template = ''] = route.split(' ');
   const fields = new Map(Object.entries(given).filter(([, value]) => value !== undefined));
@@ -97,7 +97,7 @@ function callOf(route: string, given: object): Sent {
     const value = fields.get(name);
     if (value === undefined) throw new TypeError(`${name} is missing`);
     fields.delete(name);
-    // In a URL these lead elsewhere.
+    // In a URL, '.' and '..' would lead elsewhere.
     if (/^\.{0,2}$/.test(String(value))) throw new TypeError(`${name} must be an id`);
     return encodeURIComponent(String(value));
   });

@@ -10,7 +10,8 @@ import { type Answer, bodyOf, type Call, type Transport } from './transport.js';
 export type Calls = {
   /**
    * Settles with the first answer that is final. Rejects with the signal's reason, and with SluiceError when the client is closed.
-   * `repeats`: whether what may have been done is asked for again, or only what changes nothing and what was surely not done.
+   * `repeats`: whether a request that may have been carried out is sent again, too. If not, only one that changes nothing, or that was
+   * surely not carried out.
    */
   ask(
     method: Call['method'],
@@ -19,7 +20,7 @@ export type Calls = {
     body?: string,
     repeats?: 'always' | 'if_nothing_was_done',
   ): Promise<Answer>;
-  /** The error for an answer that is none of those expected. */
+  /** The error for an answer that was not expected. */
   fail(answer: Answer): SluiceError;
 };
 

@@ -1,4 +1,4 @@
-// Deletes any number of users in requests of at most 10,000, each watched until it is complete. The caller learns what was
+// Deletes any number of users in requests of at most 10,000 each, and watches each until it is complete. The caller learns what was
 // submitted before anything else happens, so a killed process can continue where it was.
 
 import { isStuck } from '../../contract/deletion-states.js';
@@ -16,11 +16,11 @@ export type UserToDelete =
 
 export type DeleteOptions = {
   /**
-   * Where an earlier call was: its requests are watched, and the first `submittedUsers` of the users are left out. Give the
+   * How far an earlier call got: its requests are watched, and the first `submittedUsers` of the users are left out. Give the
    * same users in the same order, or none if all were submitted.
    */
   readonly resume?: Pick<DeletionProgress, 'requests' | 'submittedUsers'> | undefined;
-  /** Ends the watching; the requests go on. */
+  /** Stops watching; the requests themselves go on. */
   readonly signal?: AbortSignal | undefined;
 };
 
@@ -79,7 +79,7 @@ async function* runDeletion(
 
   const { ask, fail } = createCalls(settings, transport, signal, progress);
 
-  /** With a token, which is asked for again when it has ended. */
+  /** Asks with a token, which is renewed when it has expired. */
   async function askWithToken(method: 'GET' | 'POST', path: string, body?: string): Promise<Answer> {
     for (const isLast of [false, true]) {
       token ??= await getToken();
@@ -106,7 +106,7 @@ async function* runDeletion(
     return id;
   }
 
-  /** Whether the request became complete, or was submitted once more because its list was lost. */
+  /** Settles with whether the request became complete, or was submitted once more because its list was lost. */
   async function checkRequest(request: Watched): Promise<boolean> {
     const answer = await askWithToken('GET', `${base}/deletion_status/${request.id}`);
     const { status, state } = (parseObject(answer.text) ?? {}) as { status?: unknown; state?: unknown };
@@ -152,7 +152,7 @@ async function* runDeletion(
   yield progress();
 }
 
-/** As the deletion API names users. */
+/** A user, as the deletion API names users. */
 function targetOf({ identity, userId }: UserToDelete): object {
   return identity === undefined ? { user_id: userId } : { identity };
 }

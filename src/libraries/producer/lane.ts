@@ -5,7 +5,7 @@ import type { Operation, QueuedRecord } from './records.js';
 
 export type LaneQueue = {
   add(record: QueuedRecord): void;
-  /** Puts records of one user, and all others of that user that wait, apart for some time. */
+  /** Sets records of one user aside for some time, with all others of that user that wait. */
   park(records: readonly QueuedRecord[], untilMs: number): void;
   isParked(user: string): boolean;
   readonly hasParked: boolean;
@@ -13,7 +13,7 @@ export type LaneQueue = {
   rejoin(record: QueuedRecord): void;
   /** Takes the records of the next request, in their order; none if nothing waits. */
   choose(nowMs: number, recordsMax: number, bytesMax: number): QueuedRecord[];
-  /** When the records of the next request should go, by the steady clock; undefined if none waits. */
+  /** When the next request should be sent, by the steady clock; undefined if no record waits. */
   dueAt(bounds: DueBounds): number | undefined;
 };
 
@@ -21,24 +21,24 @@ export type DueBounds = {
   readonly recordsMax: number;
   readonly bytesMax: number;
   readonly intervalMs: number;
-  /** Records of earlier flushes go at once. */
+  /** Records that an earlier flush waits for are sent at once. */
   readonly generation: number;
 };
 
 /** `records`: in the order of the calls. */
 type Parked = { untilMs: number; readonly records: QueuedRecord[] };
 
-/** A batch looks for records of its operation among this many times its number of records. */
+/** A batch looks for records of its operation among this many times as many records as it may have. */
 const looksPerBatch = 4;
 
 export function createLaneQueue(): LaneQueue {
   const parked = new Map<string, Parked>();
   let waiting: QueuedRecord[] = [];
-  /** The part of `waiting` that was taken. */
+  /** How many records at the beginning of `waiting` were taken already. */
   let head = 0;
   let bytes = 0;
 
-  /** The first records of a list that may share a request: of one operation, none past an earlier one of its user. */
+  /** The first records of a list that may share a request: of one operation, and none that would overtake another of its user. */
   function pick(list: readonly QueuedRecord[], from: number, recordsMax: number, bytesMax: number) {
     const operation = list[from]?.operation as Operation;
     const chosen: QueuedRecord[] = [];
@@ -49,9 +49,9 @@ export function createLaneQueue(): LaneQueue {
     const end = Math.min(list.length, from + looksPerBatch * recordsMax);
     for (; at < end && chosen.length < recordsMax; at++) {
       const record = list[at] as QueuedRecord;
-      // Users are not listed before one has to wait: usually all records are events.
+      // Users are only looked up once one of them has to wait: usually all records are events.
       const waits = record.operation !== operation || (blocked.size > 0 && blocked.has(record.user));
-      // Each identification is a request of its own, so one user can have only one under way.
+      // Each identification is a request of its own, so a user can have only one under way.
       const repeats = operation === 'identify' && chosen.some(({ user }) => user === record.user);
       if (waits || repeats) {
         blocked.add(record.user);

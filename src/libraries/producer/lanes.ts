@@ -19,7 +19,7 @@ export type LanesOptions = {
 };
 
 export type Lanes = {
-  /** Number, time and generation are given to it here. */
+  /** Takes a record, and sets its number, time and generation. */
   add(record: QueuedRecord): void;
   /** Settles when the service has answered for all records that were added before. */
   flush(): Promise<void>;
@@ -43,7 +43,7 @@ export function createLanes(options: LanesOptions): Lanes {
   const lanes = Array.from({ length: settings.parallelRequests }, () =>
     createLane({ ...options, onSettled }, clock),
   );
-  /** Records that are not settled, by the generation in which they came. */
+  /** How many records are not settled, by the generation in which they came. */
   const held = new Map<number, number>();
   let waiters: { readonly generation: number; readonly settle: () => void }[] = [];
   let numbers = 0;
@@ -151,7 +151,7 @@ function createLane(
       const batch = queue.choose(performance.now(), settings.batchRecords, limits.batchBytesMax);
       if (batch[0]?.operation !== 'identify') await deliver(batch);
       else {
-        // The users differ, so they may go side by side.
+        // Their users differ, so they may be sent side by side.
         for (let at = 0; at < batch.length; at += limits.identificationsMax) {
           const some = batch.slice(at, at + limits.identificationsMax);
           await Promise.all(some.map((record) => deliver([record])));
@@ -200,7 +200,7 @@ function createLane(
     for (const part of parts) await deliver(part);
   }
 
-  /** An earlier part of the same batch may have shown that a user has to wait. */
+  /** Leaves out records of users who have to wait, as an earlier part of the same batch may have shown. */
   function withoutParked(batch: readonly QueuedRecord[]): readonly QueuedRecord[] {
     if (!batch.some(({ user }) => queue.isParked(user))) return batch;
     return batch.filter((record) => {
@@ -228,7 +228,7 @@ function createLane(
     for (const record of records) onSettled(record);
   }
 
-  /** Once, until something was answered again. */
+  /** Reports a problem once, until the service has answered again. */
   function tellOfTrouble(problem: Problem): void {
     if (isInTrouble) return;
     isInTrouble = true;
@@ -266,7 +266,7 @@ function isOfOneUser(records: readonly QueuedRecord[]): boolean {
   return records.every(({ user }) => user === records[0]?.user);
 }
 
-/** The user with the most records, who is likely to be the limited one, and the others; or two groups of users. */
+/** Divides records: those of the user with the most, who is probably the limited one, and the others; or two groups of users. */
 function apart(records: readonly QueuedRecord[]): (readonly QueuedRecord[])[] {
   const counts = new Map<string, number>();
   for (const { user } of records) counts.set(user, (counts.get(user) ?? 0) + 1);

@@ -20,14 +20,14 @@ export const producerLimits = {
   parallelRequestsMax: 64,
   /** Identifications of different users that one turn sends side by side: each is a request of its own. */
   identificationsMax: 8,
-  /** Records and bytes that wait in memory; beyond it `track` lets its caller wait, or drops. */
+  /** Records and bytes that may wait in memory; beyond that `track` lets its caller wait, or drops the record. */
   queueRecordsMax: 50_000,
   queueBytesMax: 64 * MiB,
-  /** Callers who do not wait may exceed the bounds by this factor. Beyond that records are dropped in any case. */
+  /** Callers that do not wait may exceed these bounds by this factor. Beyond that, records are dropped in any case. */
   queueOvershoot: 2,
   /** Bodies of fewer bytes are not compressed. */
   gzipBytesMin: 1 * KiB,
-  /** Time for one attempt. The service answers within 2 s; the rest is for the way. */
+  /** Time for one attempt. The service answers within 2 s; the rest is for the network. */
   requestMs: 30_000,
   backoffMsMin: 250,
   backoffMsMax: 30_000,
@@ -36,9 +36,9 @@ export const producerLimits = {
   /** An answer is read up to this size. */
   answerBytesMax: 16 * MiB,
   closeMs: 10_000,
-  /** The files of a spool: a new one is begun beyond this. */
+  /** A spool begins a new file when the current one has this size. */
   spoolFileBytes: 4 * MiB,
-  /** What one write takes at most. */
+  /** The most bytes that one write takes. */
   spoolWriteBytes: 1 * MiB,
   spoolBytesMax: 1024 * MiB,
   /** How long the spool waits after a write has failed. */
@@ -46,10 +46,10 @@ export const producerLimits = {
   /** How often, and after which pauses, an incomplete claim of a folder is read again. */
   claimLooksMax: 50,
   claimLookMs: 10,
-  /** Between two looks at deletion requests. */
+  /** The time between two looks at deletion requests, from the least to the most. */
   pollMsMin: 500,
   pollMsMax: 5_000,
-  /** Without a listener, one line about each kind of report is printed in this time; the first after it has gathered some. */
+  /** Without a listener, one line is printed per kind of report and per this time. The first one waits for more reports to gather. */
   warnEveryMs: 60_000,
   warnGatherMs: 250,
   /** Reports of further kinds share one line. */

@@ -10,19 +10,19 @@ import type { Transport } from './transport.js';
 export type Receipt = {
   readonly idempotencyKey: string;
   /**
-   * `stored`: it is in ClickHouse. `waiting`: it is kept, and will be. `deleted`: it was stored, and deleted since. `unknown`: no such
-   * record is known; of a refused one nothing is kept.
+   * `stored`: it is in ClickHouse. `waiting`: it is kept and will be stored. `deleted`: it was stored, and deleted since. `unknown`: no
+   * such record is known; nothing is kept of a refused one.
    */
   readonly status: 'stored' | 'waiting' | 'deleted' | 'unknown';
-  /** Of what is stored. */
+  /** Only if it is stored. */
   readonly eventId?: string;
   readonly segment?: string;
-  /** Within a second. */
+  /** Only if it is stored; exact to a second. */
   readonly acceptedAt?: Date;
 };
 
 export type ReceiptsOptions = {
-  /** Ends it. */
+  /** Ends the search. */
   readonly signal?: AbortSignal | undefined;
 };
 

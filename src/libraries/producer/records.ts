@@ -1,5 +1,5 @@
-// Calls become records: the JSON that will be sent, made once, with its time and its idempotency key. From then on a record
-// never changes, so a repeat has the same bytes.
+// Turns calls into records: the JSON that will be sent, with its time and its idempotency key. A record never changes once it is
+// made, so a repeat has the same bytes.
 
 import { randomBytes } from 'node:crypto';
 import { epochSeconds } from '../../contract/limits.js';
@@ -8,10 +8,10 @@ import { producerLimits as limits } from './limits.js';
 
 export type Operation = 'track' | 'addUserProperties' | 'identify';
 
-/** What the environment does about values that the contract does not know: it refuses the record, or it mends it. */
+/** What the environment does with values that the contract does not allow: it refuses the record, or it mends it. */
 export type Validation = 'strict' | 'lenient';
 
-/** A bigint is sent as its digits, a Date as its RFC 3339 text. */
+/** A bigint is sent as its digits, a Date as RFC 3339. */
 type Scalar = string | number | bigint | Date;
 
 /** A property of an event; one that is undefined is left out. Lenient environments take everything that JSON has. */
@@ -30,7 +30,7 @@ type Lenient<V extends Validation> = V extends 'lenient' ? boolean | null | obje
 type Reserved<V extends Validation> = V extends 'lenient' ? never : 'user_id' | 'session_id' | 'screen_name';
 type ReservedOfUser<V extends Validation> = V extends 'lenient' ? never : 'user_id';
 
-/** What `T` has to be to be the properties of an event. Interfaces have no index signature, so it is said key by key. */
+/** What `T` has to be to hold the properties of an event: stated key by key, since interfaces have no index signature. */
 export type EventProperties<T, V extends Validation = 'strict'> = {
   readonly [Key in keyof T]: Key extends Reserved<V> ? never : PropertyValue<V>;
 };
@@ -51,14 +51,14 @@ export type TrackedEvent<T = Readonly<Record<string, PropertyValue>>> = EventUse
   readonly event: string;
   readonly properties?: T | undefined;
   readonly sessionId?: string | undefined;
-  /** When it happened, in milliseconds if it is a number; default: now. */
+  /** When it happened; a number is in milliseconds since 1970. Default: now. */
   readonly timestamp?: Timestamp | undefined;
-  /** Default: one of its own. Two events with the same key are one. */
+  /** Two events with the same key are one. Default: a new key. */
   readonly idempotencyKey?: string | undefined;
 };
 
 export type Identification = {
-  /** What the client library calls `userId`: the anonymous user's number, never the id of a database. */
+  /** The client library's `userId`: the number of an anonymous user, never an id of your database. */
   readonly userId: string | number;
   readonly identity: string | number;
   readonly timestamp?: Timestamp | undefined;
@@ -73,24 +73,24 @@ export type QueuedRecord = {
   readonly operation: Operation;
   /** Records of the same user keep their order. */
   readonly user: string;
-  /** Its JSON. */
+  /** The record as JSON. */
   readonly text: string;
   readonly bytes: number;
-  /** In the order of the calls. */
+  /** Its position in the order of the calls. */
   number: number;
-  /** By the steady clock, in milliseconds; when it came into memory. */
+  /** When it came into memory, in milliseconds of the steady clock. */
   takenAt: number;
-  /** The flush that it waits for. */
+  /** The number of the flush that waits for it. */
   generation: number;
-  /** In a spool: where it stands, once that is known. */
+  /** Where it is in the spool; undefined until that is known, and without a spool. */
   place: { readonly file: number; readonly line: number } | undefined;
   isSettled: boolean;
 };
 
-/** Gets whatever a program in JavaScript gives. */
+/** Makes a record of whatever a JavaScript program passes. */
 export type Recorder = Readonly<Record<Operation, (given: unknown) => QueuedRecord | Unsendable>>;
 
-/** A call that cannot become a record, and what can be read of it, under the names of the HTTP interface. */
+/** A call that cannot become a record, with what can be read of it, under the names of the HTTP interface. */
 export type Unsendable = {
   readonly operation: Operation;
   readonly record: Readonly<Record<string, unknown>>;
@@ -114,19 +114,19 @@ const fieldNames: Readonly<Record<Operation, Readonly<Record<string, string>>>> 
   addUserProperties: { identity: 'identity', properties: 'properties' },
 };
 
-/** `nowMs`: the wall clock. `onUnknown` gets the fields of a call that no operation of its name has. */
+/** `nowMs`: the wall clock. `onUnknown` gets the fields of a call that its operation does not have. */
 export function createRecorder(
   nowMs: () => number,
   onUnknown: (operation: Operation, fields: readonly string[]) => void,
 ): Recorder {
-  // Keys are unique over processes by their beginning, and within this one by their number. They compress well.
+  // A key's beginning is unique to this process, its number within the process. Such keys compress well.
   const keyPrefix = randomBytes(15).toString('base64url');
   let keys = 0;
   const nextKey = (): string => `${keyPrefix}-${(keys++).toString(36)}`;
   let lastMs = Number.NaN;
   let lastText = '';
 
-  /** Most records come in the same millisecond as the previous one. */
+  /** The time as text, made once per millisecond: most records come in the same one as the record before. */
   function now(): string {
     const ms = nowMs();
     if (ms !== lastMs) {
@@ -253,7 +253,7 @@ function userOf(identity: unknown, userId: unknown): User | Rejection {
     : { key: `u${text}`, fields: { user_id: text } };
 }
 
-/** A number is read as a user's id in a database. */
+/** A number counts as a user's id in a database, and is sent as text. */
 function textOf(value: unknown): unknown {
   return (typeof value === 'number' && Number.isFinite(value)) || typeof value === 'bigint'
     ? String(value)
@@ -322,7 +322,7 @@ export function recordOfLine(line: string): QueuedRecord | undefined {
   return 'code' in user ? undefined : recordOf(operation, user.key, text, Buffer.byteLength(text));
 }
 
-/** Whether an unknown line is whole, and so belongs to an operation of a later version of this library. */
+/** Whether a line that cannot be read is whole: then a later version of this library has written it. */
 export function isOfNewerVersion(line: string): boolean {
   return (
     /^[a-z]/.test(line) &&

@@ -2,13 +2,13 @@
 
 export type DeletionRequest = { readonly id: string; readonly isComplete: boolean };
 
-/** As JSON it can be kept, and given as `resume`. */
+/** It can be kept as JSON, and passed as `resume` later. */
 export type DeletionProgress = {
   /** In the order of the submission. */
   readonly requests: readonly DeletionRequest[];
   /** How many of the users were submitted, from the first on. */
   readonly submittedUsers: number;
-  /** All are submitted, and every request is complete. */
+  /** Whether all users were submitted and every request is complete. */
   readonly isComplete: boolean;
 };
 

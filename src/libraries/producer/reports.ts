@@ -1,6 +1,5 @@
-// What the library has to tell: refused records, fields that it does not know, dropped records, and what keeps it from sending.
-// By callback and by event. Without a listener, as warnings of the process: one per minute of each kind, with the number of
-// records.
+// What the library reports: refused records, fields that it does not know, dropped records, and what keeps it from sending. Reports go
+// to callbacks and events. Without a listener they are warnings of the process: one per minute and kind, with the number of records.
 
 import { EventEmitter } from 'node:events';
 import { producerLimits as limits } from './limits.js';
@@ -9,7 +8,7 @@ import { type Operation, type QueuedRecord, readRecord } from './records.js';
 /** A record that the service will never take, or that cannot be sent. */
 export type Refusal = {
   readonly operation: Operation;
-  /** As it was sent, with the names of the HTTP interface; of a call that cannot be sent, what can be read of it. */
+  /** The record as it was sent, with the names of the HTTP interface; if it cannot be sent, what can be read of the call. */
   readonly record: Readonly<Record<string, unknown>>;
   /** One of the service's codes, such as `invalid_timestamp`. */
   readonly code: string;
@@ -30,7 +29,7 @@ export type Dropped = {
 };
 
 export type Problem = {
-  /** A code of the service, of the operating system (`ECONNREFUSED`), or `http_` and a status. */
+  /** A code of the service or of the operating system (`ECONNREFUSED`), or `http_` and a status. */
   readonly code: string;
   readonly message: string;
   /** With `rate_limited`: the limit that has no room, such as `bulk_app`. */
@@ -54,11 +53,11 @@ export type Reporter = {
   off<Name extends ReportName>(name: Name, listener: (report: Reports[Name]) => void): void;
   refuse(record: QueuedRecord, code: string, message: string, field?: string): void;
   tell<Name extends ReportName>(name: Name, report: Reports[Name]): void;
-  /** Prints what was not printed yet; settles when that is done, so that the process may end. */
+  /** Prints the reports that were not printed yet; settles when that is done, so that the process may end. */
   finish(): Promise<void>;
 };
 
-/** Reports of one kind. `count`: of those that were not printed. */
+/** The reports of one kind. `count`: how many of them were not printed yet. */
 type Warning = { last: NamedReport; count: number; dueAt: number };
 
 export function createReporter(): Reporter {
@@ -69,7 +68,7 @@ export function createReporter(): Reporter {
   function tell<Name extends ReportName>(name: Name, report: Reports[Name]): void {
     if (events.listenerCount(name) === 0) return warn({ name, report } as NamedReport);
     for (const listener of events.listeners(name)) {
-      // A listener's fault must not stop the sending.
+      // A listener that throws must not stop the sending.
       try {
         listener(report);
       } catch (error) {
@@ -93,7 +92,7 @@ export function createReporter(): Reporter {
     if (isFirst) wait();
   }
 
-  /** Prints what is due, or everything. */
+  /** Prints the warnings that are due; all of them if this is the last time. */
   function print(isLast: boolean): void {
     const now = performance.now();
     for (const [kind, warning] of warnings) {
@@ -110,7 +109,7 @@ export function createReporter(): Reporter {
     wait();
   }
 
-  /** A process that ends by itself prints what is left before. */
+  /** Plans the next printing. A process that ends by itself prints what is left first. */
   function wait(): void {
     clearTimeout(timer);
     timer = undefined;
@@ -133,7 +132,7 @@ export function createReporter(): Reporter {
     },
     tell,
     async finish() {
-      // Dropped records are told in the next turn, and Node prints a warning in the one after it.
+      // Dropped records are reported in the next turn, and Node prints a warning in the turn after that.
       await new Promise((settle) => setImmediate(settle));
       printAll();
       await new Promise((settle) => setImmediate(settle));
@@ -154,7 +153,7 @@ function kindOf({ name, report }: NamedReport): string {
   }
 }
 
-/** Without the record: warnings end in logs, and logs hold no personal data. */
+/** The text of a warning. It has no record, since warnings end in logs, and logs hold no personal data. */
 function wordsOf({ name, report }: NamedReport, count: number): string {
   const records = count === 1 ? '1 record' : `${count} records`;
   switch (name) {

@@ -1,13 +1,13 @@
-// Ends a process in good order: what waits is sent, and what was reported is printed, before the signal has its usual effect.
+// Ends a process in good order at a signal: waiting records are sent and reports printed before the signal has its usual effect.
 
 export type SignalOptions = {
   /** Default: SIGTERM and SIGINT. */
   readonly signals?: readonly NodeJS.Signals[];
-  /** How long what waits may take; default 10 s, as long as most platforms wait before they kill. */
+  /** How long that may take; default 10 s, since most platforms kill a process after that time. */
   readonly deadlineMs?: number;
 };
 
-/** Returns how to undo it. */
+/** Returns a function that undoes this. */
 export function closeOnSignals(
   close: (deadlineMs?: number) => Promise<unknown>,
   { signals = ['SIGTERM', 'SIGINT'], deadlineMs }: SignalOptions = {},
@@ -15,7 +15,7 @@ export function closeOnSignals(
   function onSignal(signal: NodeJS.Signals): void {
     void close(deadlineMs).finally(() => {
       undo();
-      // If there are other listeners, they decide whether the process ends.
+      // If the signal has other listeners, they decide whether the process ends.
       if (process.listenerCount(signal) === 0) process.kill(process.pid, signal);
     });
   }

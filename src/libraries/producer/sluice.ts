@@ -21,22 +21,22 @@ import { closeOnSignals, type SignalOptions } from './signals.js';
 import { createSpool, type Spool } from './spool.js';
 import { createTransport } from './transport.js';
 
-/** `V`: the option `validation`, which decides what properties may be. */
+/** `V`: the option `validation`, which decides what properties may hold. */
 export type Sluice<V extends Validation = 'strict'> = {
   /**
-   * Records an event. Returns at once. The promise settles when the next call may come: at once while there is room in the
-   * queue, and with a spool when the record is in its file. Callers that send much should await it. It never rejects.
+   * Records an event. The promise settles when the next call may be made: at once while there is room in the queue, and with a
+   * spool when the record is in its file. Callers that send much should await it. It never rejects.
    */
   track<T extends EventProperties<T, V>>(event: TrackedEvent<T>): Promise<void>;
-  /** Gives an anonymous user of the client library an identity. As `track`. */
+  /** Gives an anonymous user of the client library an identity. Settles as `track` does. */
   identify(identification: Identification): Promise<void>;
-  /** Sets properties of a user, for past and future events. As `track`. */
+  /** Sets properties of a user, for past and future events. Settles as `track` does. */
   addUserProperties<T extends PropertiesOfUser<T, V>>(user: UserProperties<T>): Promise<void>;
   /** Sends what waits now; settles when the service has answered for all of it. */
   flush(): Promise<void>;
   /**
-   * Takes no more calls, sends what waits, and ends what is under way after `deadlineMs` (10 s). Settles with whether
-   * everything was answered for. What was not is dropped, or stays in the spool. Calls after the first get its promise.
+   * Takes no more calls, sends what waits, and gives up after `deadlineMs` (10 s). Settles with whether the service has answered for
+   * every record. The others are dropped, or stay in the spool. Further calls return the same promise.
    */
   close(deadlineMs?: number): Promise<boolean>;
   /** Closes at a signal (SIGTERM and SIGINT), and then lets the signal end the process. Returns how to undo that. */
@@ -44,8 +44,8 @@ export type Sluice<V extends Validation = 'strict'> = {
   /** Deletes any number of users and reports its progress. Nothing happens before the first use of the result. */
   deleteUsers(users: Iterable<UserToDelete> | AsyncIterable<UserToDelete>, options?: DeleteOptions): Deletion;
   /**
-   * Says what has become of records, by their idempotency keys, in the order of the keys. Needs the option `writeKey`. Throws SluiceError
-   * if the service refuses.
+   * Yields what has become of records, in the order of their idempotency keys. Needs the option `writeKey`. Throws SluiceError if the
+   * service refuses.
    */
   receipts(
     keys: Iterable<string> | AsyncIterable<string>,
@@ -85,7 +85,7 @@ export function createSluice<V extends Validation = 'strict'>(options: SluiceOpt
           reporter,
           onSpace: openRoom,
         });
-  /** In memory and not settled. */
+  /** How many records are in memory and not settled. */
   let records = 0;
   let bytes = 0;
   let room: { readonly promise: Promise<void>; readonly open: () => void } | undefined;
@@ -122,7 +122,7 @@ export function createSluice<V extends Validation = 'strict'>(options: SluiceOpt
     return records >= factor * settings.queueRecords || bytes >= factor * limits.queueBytesMax;
   }
 
-  /** Whether no more should be taken; with a factor, whether no more may be taken even from callers that do not wait. */
+  /** Whether no more records should be taken; with a factor above 1, whether none may be, even from callers that do not wait. */
   function isFull(factor: number): boolean {
     if (spool === undefined) return isMemoryFull(factor);
     const beyondBytes = (factor - 1) * limits.queueBytesMax;
@@ -163,7 +163,7 @@ export function createSluice<V extends Validation = 'strict'>(options: SluiceOpt
     return room.promise;
   }
 
-  /** Told once for all records of a turn of the event loop. */
+  /** Drops a record. It is reported once for all of one turn of the event loop. */
   function drop(reason: 'queue_full' | 'closed'): Promise<void> {
     droppedCount++;
     if (droppedUntold === undefined) {
@@ -204,7 +204,7 @@ export function createSluice<V extends Validation = 'strict'>(options: SluiceOpt
   async function flush(): Promise<void> {
     while (spool?.isBehind && !isStopped) {
       loadMore();
-      // Memory is full: something has to be answered first.
+      // Memory is full: the service has to answer for some records first.
       await (loading ?? lanes.flush());
     }
     await lanes.flush();

@@ -14,20 +14,20 @@ import {
 export type SpoolFile = {
   readonly number: number;
   bytes: number;
-  /** Half of a write that failed may stand behind these bytes. */
+  /** Whether a part of a failed write may follow after these bytes. */
   isTorn: boolean;
-  /** How many it has, and how many of them are settled, whether or not that is marked yet. */
+  /** How many lines it has, and how many of them are settled, whether or not they are marked yet. */
   lines: number;
   settled: number;
-  /** The lines from this one on were not loaded. */
+  /** The first line that was not loaded; undefined if all were. */
   loadFrom: number | undefined;
-  /** An earlier process wrote it. */
+  /** Whether an earlier process wrote it. */
   readonly isForeign: boolean;
   records: FileHandle | undefined;
   marks: FileHandle | undefined;
 };
 
-/** Claims a folder; the files that an earlier process left in it. Throws when it cannot be used. */
+/** Claims a folder; returns the files that an earlier process left in it. Throws if it cannot be used. */
 export function openFolder(folder: string): Map<number, SpoolFile> {
   claimFolder(folder);
   try {
@@ -57,20 +57,20 @@ function newFile(number: number): SpoolFile {
   };
 }
 
-/** A file that did not exist, open for records. */
+/** Creates a file, open for records. */
 export async function create(folder: string, number: number): Promise<SpoolFile> {
   const records = await open(join(folder, recordsName(number)), 'ax', 0o600);
   return { ...newFile(number), records };
 }
 
-/** Removes what an earlier write that failed has left. It will be written again. */
+/** Cuts off what a failed write has left, which will be written again. */
 export async function cut(file: SpoolFile): Promise<void> {
   if (!file.isTorn) return;
   await file.records?.truncate(file.bytes);
   file.isTorn = false;
 }
 
-/** Closes its records. */
+/** Closes a file of records. */
 export async function shut(file: SpoolFile): Promise<void> {
   // A load stops at its bytes; only after a crash the torn lines would be sent twice, under their keys.
   await cut(file).catch(() => undefined);
@@ -91,7 +91,7 @@ export async function erase(folder: string, file: SpoolFile): Promise<void> {
   await rm(join(folder, marksName(file.number)), { force: true });
 }
 
-/** Its whole lines and what may stand behind them; undefined if it is gone. Rejects if it cannot be read now. */
+/** A file's lines, and what may follow after them; undefined if it is gone. Rejects if it cannot be read now. */
 export async function readRecords(folder: string, { number, bytes }: SpoolFile): Promise<Buffer | undefined> {
   try {
     return (await readFile(join(folder, recordsName(number)))).subarray(0, bytes);

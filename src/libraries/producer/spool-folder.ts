@@ -1,5 +1,5 @@
 // The folder of a spool: who owns it, and what its files are called. It belongs to one process at a time. A claim is a file
-// `owner.<number>` that names a process by its id and the time of its start, since ids come again. In a container every
+// `owner.<number>` that names a process by its id and the time of its start, since ids are used again: in a container every
 // process may have the id 1.
 
 import {
@@ -19,7 +19,7 @@ import { producerLimits as limits } from './limits.js';
 /** The folders of this process, each with the name of its claim. */
 const ownFolders = new Map<string, string>();
 
-/** Throws when a process that lives owns the folder, or when it cannot be written. */
+/** Claims a folder. Throws if a running process owns it, or if it cannot be written to. */
 export function claimFolder(folder: string): void {
   const path = resolve(folder);
   if (ownFolders.has(path)) throw new Error(`the spool ${path} is in use by this process already`);
@@ -29,7 +29,7 @@ export function claimFolder(folder: string): void {
 
 type Claim = { readonly name: string; readonly number: number; readonly owner: string };
 
-/** The claims in a folder, also of processes that are gone. */
+/** The claims in a folder, including those of processes that are gone. */
 export function findClaims(path: string): Claim[] {
   return readdirSync(path).flatMap((name) => {
     const number = Number(/^owner\.(\d+)$/.exec(name)?.[1] ?? Number.NaN);
@@ -39,9 +39,9 @@ export function findClaims(path: string): Claim[] {
 }
 
 /**
- * Claims a folder in which these claims were found. Only one of the processes that found the same can write the next number. A
- * late process may write a number that is free again, so each reads all claims after it has written its own. Of two living
- * processes at least the later one sees the other, and gives way.
+ * Claims a folder in which these claims were found. Of processes that found the same claims, only one can write the next number. A
+ * late process may write a number that is free again, so each process reads all claims after it has written its own: of two
+ * running ones, at least the later one sees the other, and gives way.
  */
 export function takeFolder(path: string, found: readonly Claim[]): void {
   refuse(path, found);
@@ -94,7 +94,7 @@ export function releaseFolder(folder: string): void {
 function readOwner(file: string): string | undefined {
   for (let looks = 0; ; looks++) {
     const text = readText(file);
-    // It may be written just now. A process that was killed in between never writes its end.
+    // It may just be being written. If its process was killed meanwhile, its end is never written.
     if (text === undefined || text.endsWith('\n') || looks === limits.claimLooksMax) return text?.trim();
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, limits.claimLookMs);
   }
@@ -125,12 +125,12 @@ function identityOf(pid: number): string | undefined {
   if (stat === undefined) return undefined;
   // After the name, which may hold blanks and brackets, come the state, and the start as the 20th field.
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-  // It was killed, and its parent has not asked how it ended. A container's first process may never ask.
+  // A zombie: its parent has not asked how it ended, which a container's first process may never do.
   if (/^[ZX]$/.test(fields[0] ?? '')) return undefined;
   return `${pid} ${fields[19]} ${readText('/proc/sys/kernel/random/boot_id')?.trim()}`;
 }
 
-/** Undefined if there is no such file, or its process has ended. A claim that cannot be read may be that of a living process. */
+/** The text of a file; undefined if there is none, or if its process has ended. Throws otherwise: the claim may be a running process's. */
 function readText(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8');
@@ -151,8 +151,8 @@ export function marksName(number: number): string {
 }
 
 /**
- * The files of records that an earlier process left, the oldest first. Marks without their records are removed: the process
- * was killed while it removed both, and their number may be given again.
+ * The files of records that an earlier process left, the oldest first. Marks without records are removed: the process was
+ * killed while it removed both, and their number may be used again.
  */
 export function listSpoolFiles(folder: string): { readonly number: number; readonly bytes: number }[] {
   const numbers: Readonly<Record<string, Set<number>>> = { records: new Set(), settled: new Set() };
@@ -168,7 +168,7 @@ export function listSpoolFiles(folder: string): { readonly number: number; reado
     .map((number) => ({ number, bytes: statSync(join(folder, recordsName(number))).size }));
 }
 
-/** Settled lines as a text: `first count.` for each run. The dot shows that it was written to its end. */
+/** Settled lines as text: `first count.` for each run of lines. The dot shows that it was written completely. */
 export function marksText(lines: readonly number[]): string {
   const sorted = [...lines].sort((a, b) => a - b);
   let text = '';

@@ -1,7 +1,7 @@
-// Keeps what waits in files, so that a killed process loses nothing that it was told is kept. A file of records is a line
-// for each, in the order of the calls; a file beside it lists the settled lines. When all lines are settled, both files are
-// removed. Records that do not fit into memory are only in the files, and so are all later ones until these are loaded. So
-// records reach the lanes in the order of the calls. What an earlier process left comes first.
+// Keeps waiting records in files, so that nothing that was reported as kept is lost if the process is killed. A file of records
+// has a line for each, in the order of the calls; a file beside it lists the settled lines. When all lines are settled, both
+// files are removed. Records for which memory has no room are only in the files, and so are all later ones until those are
+// loaded: records reach the lanes in the order of the calls. What an earlier process left comes first.
 
 import type { FileHandle } from 'node:fs/promises';
 import { producerLimits as limits } from './limits.js';
@@ -21,7 +21,7 @@ import { readMarks, releaseFolder } from './spool-folder.js';
 
 export type SpoolOptions = {
   readonly folder: string;
-  /** Whether each write is synced. */
+  /** Whether each write is synced to disk. */
   readonly sync: boolean;
   readonly reporter: Reporter;
   /** Called when records were written, and when a file is gone. */
@@ -29,19 +29,19 @@ export type SpoolOptions = {
 };
 
 export type Spool = {
-  /** Keeps a record; settles when it is in a file. `isLoaded`: a lane has it already. Never while `isBehind`. */
+  /** Keeps a record; settles when it is in a file. `isLoaded`: a lane has it already, which must not be while `isBehind`. */
   keep(record: QueuedRecord, isLoaded: boolean): Promise<void>;
-  /** To be told that a record is settled. */
+  /** Call it when a record is settled. */
   forget(record: QueuedRecord): void;
   /** Whether there are records that no lane has. */
   readonly isBehind: boolean;
-  /** Hands over some of these, in their order. */
+  /** Hands some of these to lanes, in their order. */
   load(hand: (record: QueuedRecord) => void): Promise<void>;
-  /** Of all its files. */
+  /** The bytes of all its files. */
   readonly bytes: number;
-  /** Of records that wait to be written. */
+  /** The bytes of records that wait to be written. */
   readonly unwrittenBytes: number;
-  /** Writes what is not written yet, if the disk takes it. */
+  /** Writes what was not written yet, if the disk takes it. */
   close(): Promise<Left>;
 };
 
@@ -50,12 +50,12 @@ export type Left = { readonly isEmpty: boolean; readonly lost: number };
 
 type Entry = { readonly record: QueuedRecord; isLoaded: boolean };
 
-/** Records that are written together, and the promise of it. */
+/** Records that are written together, and the promise of that. */
 type Write = { readonly entries: Entry[]; readonly written: Promise<void>; readonly settle: () => void };
 
 type Place = { readonly file: number; readonly line: number };
 
-/** Throws when the folder cannot be used, or belongs to a process that lives. */
+/** Throws if the folder cannot be used, or belongs to a running process. */
 export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): Spool {
   /** The oldest first. */
   const files = openFolder(folder);
@@ -65,14 +65,14 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
   let isBehind = files.size > 0;
   /** The file that grows. */
   let current: File | undefined;
-  /** What comes is added to the next write. */
+  /** The next write, to which new records are added. */
   let next = newWrite();
   let underWay: Write | undefined;
   let marks: Place[] = [];
   let unwrittenBytes = 0;
   let isWorking = false;
   let isClosing = false;
-  /** The last attempt to write failed, and the next one has not begun. */
+  /** Whether the last attempt to write failed and the next one has not begun. */
   let isFailing = false;
   let isInTrouble = false;
   /** Settles when the attempt to write has ended, well or not. */
@@ -85,7 +85,7 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
     setImmediate(() => void work());
   }
 
-  /** One thing after another, so that marks are in the files in the order in which records were settled. */
+  /** Does one thing after another, so that the files have the marks in the order in which records were settled. */
   async function work(): Promise<void> {
     const faults: NodeJS.ErrnoException[] = [];
     isFailing = false;
@@ -95,7 +95,7 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
         faults.push(error);
       });
       await attempt;
-      // Also if that failed: what is settled makes room.
+      // Even if that failed: removing settled records makes room.
       await tidy().catch((error: NodeJS.ErrnoException) => faults.push(error));
     }
     const [fault] = faults;
@@ -195,7 +195,7 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
       if (lines.push(line) === 1) taken.set(file, lines);
     }
     marks = [];
-    // A user's records are spread over files in ascending order, so a reader of only some of the marks sees the earlier ones.
+    // Files are marked in ascending order: if only some marks are written, they are those of a user's earlier records.
     for (const file of [...files.values()]) {
       const lines = taken.get(file.number) ?? [];
       try {
@@ -224,7 +224,7 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
       current = undefined;
       return loadFile(file, hand);
     }
-    // What is left is in memory and not in a file. A disk that fails holds up nothing that is in memory.
+    // These are in memory and in no file. A failing disk must not hold them up.
     for (const entry of [...(underWay?.entries ?? []), ...next.entries]) {
       if (!entry.isLoaded) hand(entry.record);
       entry.isLoaded = true;
@@ -293,7 +293,7 @@ export function createSpool({ folder, sync, reporter, onSpace }: SpoolOptions): 
       for (const file of files.values()) await file.marks?.close();
       releaseFolder(folder);
       const unwritten = [...(underWay?.entries ?? []), ...next.entries];
-      // Nothing waits for a disk that fails.
+      // Callers must not wait for a failing disk.
       underWay?.settle();
       next.settle();
       return { isEmpty: files.size === 0, lost: unwritten.filter(({ record }) => !record.isSettled).length };

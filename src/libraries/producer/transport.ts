@@ -1,4 +1,4 @@
-// One request over kept-alive connections and its answer, whatever it is. Never rejects: what fails is an answer too.
+// Sends a request over a kept-alive connection, and settles with the answer. Never rejects: a failure is an answer, too.
 
 import { Agent as HttpAgent, request as httpRequest } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
@@ -8,7 +8,7 @@ import { producerLimits as limits } from './limits.js';
 
 export type Call = {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
-  /** Below the base URL. */
+  /** The path below the base URL. */
   readonly path: string;
   readonly body?: Body;
   readonly authorization?: string | undefined;
@@ -17,7 +17,7 @@ export type Call = {
 export type Body = { readonly bytes: Buffer; readonly encoding: 'gzip' | undefined };
 
 export type Answer = {
-  /** 0: no answer came, for the reason in `fault`. */
+  /** The HTTP status; 0 if no answer came, for the reason in `fault`. */
   readonly status: number;
   readonly fault?: string;
   readonly text: string;
@@ -26,7 +26,7 @@ export type Answer = {
 
 export type Transport = {
   send(call: Call): Promise<Answer>;
-  /** Ends all requests and connections. Later calls are answered with a fault. */
+  /** Ends all requests and connections. Later calls settle with a fault. */
   close(): void;
 };
 
@@ -38,7 +38,7 @@ export type TransportOptions = {
 
 const compress = promisify(gzipCallback);
 
-/** A body, compressed if that is worth it. The fastest level: it takes 5 µs of CPU a kilobyte off the main thread. */
+/** A body, compressed if that is worth it: at the fastest level, which takes 5 µs of CPU per kilobyte, outside the main thread. */
 export async function bodyOf(text: string, gzip: boolean): Promise<Body> {
   const bytes = Buffer.from(text);
   if (!gzip || bytes.length < limits.gzipBytesMin) return { bytes, encoding: undefined };
@@ -74,7 +74,7 @@ export function createTransport({ baseUrl, requestMs, connectionsMax }: Transpor
       }
       function fail(error: NodeJS.ErrnoException): void {
         const fault = error.code ?? error.message;
-        // The other side had closed an idle connection while this request was sent.
+        // The other side closed the idle connection just as this request was sent.
         end(
           { status: 0, fault, text: '', headers: {} },
           sent.reusedSocket && /^E(CONNRESET|PIPE)$/.test(fault),

@@ -4,7 +4,7 @@
 /**
  * Text that outlives the page or the app. Reading and writing are synchronous. Where the device's own storage answers
  * later (React Native), everything is loaded before `whenReady` calls back, and writes reach the device later. Several
- * tabs may share one storage, so no value that two of them could change is read, changed and written back.
+ * tabs may share one storage, so the core never reads, changes and writes back a value that two of them could change.
  */
 export type KeyValueStorage = {
   get(key: string): string | undefined;
@@ -33,7 +33,7 @@ export type TransportAnswer = {
   /** HTTP status; 0 when no answer came (no network, blocked, timed out). */
   readonly status: number;
   readonly body: string;
-  /** The header `Retry-After` as it came, if it did. */
+  /** The header `Retry-After` as it came; undefined without one. */
   readonly retryAfter?: string | undefined;
   /** No answer came in time. */
   readonly timedOut?: true;
@@ -77,7 +77,7 @@ export type Lifecycle = {
 /** Random bytes from a cryptographic source. */
 export type RandomBytes = (count: number) => Uint8Array;
 
-/** Ensures that one tab at a time sends. */
+/** Ensures that only one tab sends at a time. */
 export type SendingTurn = {
   /** Runs the work once no other tab runs work of this name; settles after it. Never rejects. */
   take(name: string, work: () => Promise<void>): Promise<void>;
@@ -91,7 +91,7 @@ export type Adapters = {
   readonly consentStore?: TextStore;
   readonly transport: Transport;
   readonly clock: Clock;
-  /** The time of the present call, if it was made earlier. */
+  /** When the present call was really made, if it waited before it reached the library. */
   readonly calledAtMs?: () => number | undefined;
   readonly lifecycle: Lifecycle;
   readonly randomBytes: RandomBytes;

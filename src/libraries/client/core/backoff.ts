@@ -9,7 +9,7 @@ import { msOfDate } from './time.js';
 export type Backoff = {
   /** Milliseconds to wait; 0 when sending may be tried. `asked`: the server named the time. */
   left(): { readonly ms: number; readonly asked: boolean };
-  /** Notes a failure: the wait is twice the last one, and at least what the server asked for. Returns how many came in a row. */
+  /** Notes a failure: the wait is twice the last one, and at least what the server asked for. Returns the number of failures in a row. */
   fail(answer: TransportAnswer): number;
   /** Notes a success. */
   succeed(): void;
@@ -17,7 +17,7 @@ export type Backoff = {
   hurry(): void;
 };
 
-/** `ms`: the length of the whole wait; the rest of it cannot be longer. */
+/** `ms`: the length of the whole wait; what is left of it cannot be longer. */
 type State = {
   readonly until: number;
   readonly ms: number;
@@ -40,7 +40,7 @@ export function createBackoff(
     left() {
       const state = read();
       const ms = state.until - clock.now();
-      // Longer than the whole wait: the clock was set back since.
+      // If more is left than the whole wait, the clock was set back since.
       return { ms: ms > 0 && ms <= state.ms ? ms : 0, asked: state.asked };
     },
     fail(answer) {
@@ -48,7 +48,7 @@ export function createBackoff(
       const doubled = clientLimits.backoffMsMin * 2 ** (failures - 1);
       const ownMs = Math.min(doubled, clientLimits.backoffMsMax) * (1 - randomFraction(randomBytes) / 2);
       const askedMs = readRetryAfter(answer.retryAfter, clock.now());
-      // Never before the time that the server named, and not all clients at that very time.
+      // Not before the time that the server named, and spread after it, so that not all clients come back at once.
       const ms = Math.ceil(Math.max(ownMs, askedMs + (askedMs > 0 ? Math.min(ownMs, askedMs / 4) : 0)));
       keep({ until: clock.now() + ms, ms, failures, asked: askedMs > 0 });
       return failures;
@@ -73,7 +73,7 @@ export function readRetryAfter(header: string | undefined, nowMs: number): numbe
 function parse(text: string | undefined): State {
   try {
     const { until, ms, failures, asked } = JSON.parse(text ?? '');
-    // We never wait longer, and a timer could not.
+    // No wait of ours is longer, nor could a timer be.
     if (until >= 0 && ms <= 2 * clientLimits.retryAfterMsMax && failures >= 0)
       return { until, ms, failures, asked: asked === true };
   } catch {

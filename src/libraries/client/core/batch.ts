@@ -1,5 +1,5 @@
-// Which waiting messages make the next request, in their order. Limited by number and bytes, without messages that are already
-// being sent, and without overtaking where the order matters to the server.
+// Chooses the waiting messages of the next request, in their order: bounded in number and bytes, without those that are being sent
+// already, and without overtaking where the order matters to the server.
 
 import { clientLimits } from './limits.js';
 import type { Message } from './messages.js';
@@ -24,9 +24,9 @@ export type BatchBounds = {
   readonly bytesMax: number;
   /** A message of more bytes stays behind, and others pass it where the order does not matter. */
   readonly messageBytesMax: number;
-  /** The messages that are being sent, each with the longest time, in milliseconds, that this still takes. */
+  /** The messages that are being sent, each with the milliseconds that this may still take. */
   readonly held: ReadonlyMap<string, number>;
-  /** Milliseconds until the server accepts a message of this kind and user again. */
+  /** Milliseconds until the server's limit lets a message of this kind and user pass again. */
   readonly limitedMs: (message: Message) => number;
 };
 

@@ -17,13 +17,13 @@ export type Draft =
   | { type: 'identify'; identity: string }
   | { type: 'user_properties'; properties: Properties };
 
-/** The same as a page returns it: its properties may be any that a call may pass. */
+/** A draft as a page returns it: with any properties that a call may pass. */
 export type ReturnedDraft =
   | { type: 'event'; event: string; properties?: PropertiesInput<object> }
   | { type: 'identify'; identity: string }
   | { type: 'user_properties'; properties: PropertiesInput<object> };
 
-/** Returns what is recorded instead; null or false: nothing. */
+/** Returns what to record instead; null or false: nothing. */
 export type BeforeSend = (draft: Draft) => ReturnedDraft | null | false;
 
 /** Returns what the page made of a draft, checked like a call's arguments; undefined: it is not recorded. */
@@ -37,7 +37,7 @@ export function createReview(
   let reviewing = false;
 
   function ask(called: BeforeSend, draft: Draft): Draft | undefined {
-    // What it records itself would be asked about again without end.
+    // Otherwise what the page's function records would be passed to it again, without end.
     if (reviewing) return void warn('a call within beforeSend is dropped.');
     const { type } = draft;
     reviewing = true;
@@ -46,7 +46,7 @@ export function createReview(
       if (returned === null || returned === false) return;
       if (returned.type === type) return checked({ ...draft, ...returned } as Draft);
     } catch {
-      // A page that wanted to take something out did not succeed.
+      // The page wanted to change this and failed, so it is not recorded as it is.
     } finally {
       reviewing = false;
     }

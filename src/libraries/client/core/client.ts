@@ -22,9 +22,9 @@ import { hasLoneSurrogate } from './text.js';
 export type Settings = {
   /** Origin, perhaps with a path, of the Sluice to send to, such as `https://events.example.com`. */
   readonly baseUrl: string;
-  /** Below it, instead of `/api/collect`. */
+  /** The path below `baseUrl` to send to, instead of `/api/collect`. */
   readonly collectPath?: string | undefined;
-  /** Messages wait at most this long for others to go with; from 50 ms to a day. */
+  /** How long a message waits for others to be sent with; from 50 ms to a day. */
   readonly intervalMs: number;
   /** A session ends after this long without a call. */
   readonly sessionIdleMs: number;
@@ -36,15 +36,15 @@ export type Settings = {
   readonly allowIdentities?: readonly string[];
   /** Called before anything is recorded, to change it or drop it. */
   readonly beforeSend?: BeforeSend | undefined;
-  /** Called with each answer to a batch of the app, after it was processed, and with the pairing that the batch carried. */
+  /** Called with each answer to a batch of the app, once it was processed, and with the pairing that the batch carried. */
   readonly onAnswer?: (appId: string, answer: CollectAnswer, pairing: string | undefined) => void;
 };
 
 type Operations = {
   /**
-   * Begins to record for an app. Another call begins a session of that app (`sessionPerStart`), or switches to another
-   * app. What waits for former apps is still sent, to the address with which each was last started. Calls of other
-   * operations before the first start wait for it. Returns whether the arguments were accepted.
+   * Begins to record for an app. A further call begins a session of that app (`sessionPerStart`), or switches to another
+   * app. Messages of former apps are still sent, to the address with which each was last started. Operations that are called
+   * before the first start wait for it. Returns whether the arguments were accepted.
    */
   start(appId: string, settings: Settings): boolean;
   track(event: string, properties?: Properties | null): void;
@@ -59,20 +59,20 @@ type Operations = {
   /** Stops recording, forgets the user and what waits to be sent, and remembers the choice alone. */
   optOut(): void;
   optIn(): void;
-  /** Takes effect at the next send. */
+  /** Sets `intervalMs`, from the next send on. */
   changeInterval(intervalMs: number): void;
   /** While this is set, each batch carries it, and batches are sent every second. */
   setPairing(pairing: string | undefined): void;
-  /** Adds to the count calls that never reached the library. */
+  /** Adds calls that never reached the library to the number of dropped ones. */
   addDropped(count: number, reason: string): void;
 };
 
-/** No operation throws, for any arguments. */
+/** No operation throws, whatever its arguments. */
 export type Client = Operations & {
   /** The current user's id; undefined before the start, and while opted out if there never was a user. */
   readonly userId: string | undefined;
   readonly identity: string | undefined;
-  /** Sends what waits now, as far as the server allows it. Settles when that was tried. Never rejects. */
+  /** Sends what waits now, as far as the server allows it. Settles once that was tried. Never rejects. */
   flush(): Promise<void>;
   /** How many messages were dropped since the start of the page: pushed out, too large or refused. */
   readonly droppedCount: number;
@@ -114,7 +114,7 @@ export function createClient(adapters: Adapters): Client {
 
   function intervalMs(): number {
     const asked = changedIntervalMs ?? settings?.intervalMs ?? clientLimits.webIntervalMs;
-    // A timer of more than 24 days fires at once.
+    // Bounded, since a timer of more than 24 days fires at once.
     const ms = Math.min(Math.max(asked, clientLimits.intervalMsMin), clientLimits.intervalMsMax);
     return paired === undefined ? ms : Math.min(ms, clientLimits.pairedIntervalMs);
   }
@@ -141,7 +141,7 @@ export function createClient(adapters: Adapters): Client {
       return true;
     }
     if (asked) {
-      // The waiting calls were made for the former app.
+      // The start waits behind the calls that were made for the former app.
       calls.push({ run, isStart: true });
       return true;
     }
@@ -176,7 +176,7 @@ export function createClient(adapters: Adapters): Client {
   function proceed(appId: string): void {
     if (recorder?.appId !== appId || known) return;
     known = true;
-    // Another tab at that moment may have left something of who has opted out.
+    // If the user has opted out, another tab may have stored something just then.
     recorder.agree();
     if (settings?.sessionPerStart && !recorder.outbox.isOptedOut()) recorder.session.renew();
     while (known && calls.length > 0) guarded(() => calls.shift()?.run(recorder as Recorder));
@@ -197,15 +197,15 @@ export function createClient(adapters: Adapters): Client {
     storage.onChange?.((key) =>
       guarded(() => {
         recorder?.agree();
-        // After the storage was emptied, each page sends what it put back itself.
+        // If the storage was emptied, each page sends only what it put back itself.
         for (const appId of appsWithMessages(key === undefined ? [] : [key])) outboxOf(appId).sender.watch();
       }),
     );
   }
 
   /**
-   * Runs the call now, or once recording has begun. If too many calls wait, calls that add something are dropped. Calls
-   * that change the user or the choice never are, since later calls would then belong to another user.
+   * Runs the call now, or once recording has begun. If too many calls wait, calls that only add something are dropped, but
+   * never calls that change the user or the choice: later calls would then belong to the wrong user.
    */
   function whenStarted(run: (recorder: Recorder) => void, adds?: true): void {
     if (recorder !== undefined && known) run(recorder);
@@ -217,7 +217,7 @@ export function createClient(adapters: Adapters): Client {
     const current = app.user.peek()?.identity;
     if (current === identity) return;
     if (app.outbox.isOptedOut()) {
-      // Not recorded, but what follows after an opt-in does not belong to the former user.
+      // Nothing is recorded, but what follows after an opt-in must not belong to the former user.
       if (current !== undefined) app.user.renew();
       return warn('identify is not recorded: the user has not opted in.');
     }
@@ -275,8 +275,8 @@ export function createClient(adapters: Adapters): Client {
     },
     clearEventProperties: () => whenStarted(({ eventProperties }) => eventProperties.clear()),
     optOut() {
-      // Chosen now: an earlier choice no longer matters, and calls that wait to know it are not recorded.
-      // Once another app was started, it is said for that one.
+      // This choice replaces the one that is still being read, and calls that wait for that are not recorded. But if a
+      // start of another app waits, the choice is for that app.
       if (recorder !== undefined && !known && !calls.some(({ isStart }) => isStart)) {
         recorder.outbox.optOut();
         drops.add(calls.splice(0).length, 'the user opted out');

@@ -1,6 +1,6 @@
-// The visitor's choice for an app. It is kept in storage, in a second place if there is one, and in the page's memory,
-// since pages empty their storage at a logout and an opt-out must survive that. Each choice has a number, so the latest
-// one is recognised wherever it is found.
+// The visitor's choice for an app. Pages empty their storage at a logout, and an opt-out must survive that, so it is kept in
+// storage, in a second place if there is one, and in the page's memory. Choices are numbered, so that the latest one is
+// recognised wherever it is found.
 
 import type { KeyValueStorage, TextStore } from './adapters.js';
 
@@ -12,7 +12,7 @@ export type Consent = {
   choose(choice: Choice): void;
 };
 
-/** The highest number of a choice: a longer one would not be read. Somebody else may have written it into the cookie. */
+/** The highest number of a choice. `parse` takes no longer one, and anybody may have written a high one into the cookie. */
 const numberMax = 1e15 - 1;
 
 type Numbered = { readonly choice: Choice; readonly number: number };
@@ -25,7 +25,7 @@ export function createConsent(
 ): Consent {
   let knownText: string | undefined;
   let known: Numbered | undefined;
-  /** Whether the storage accepted it; if not, the choices of other tabs are only in the second place. */
+  /** Whether the storage accepted the choice. If not, only the second place has the choices of other tabs. */
   let isStored = true;
 
   function readLatest(): Numbered | undefined {
@@ -40,7 +40,7 @@ export function createConsent(
     known = chosen;
     knownText = textOf(chosen);
     if (!isStored || storage.get(key) !== knownText) isStored = storage.set(key, knownText);
-    // Otherwise other tabs and the next page would follow the former choice.
+    // The former choice must go at least, or other tabs and the next page would follow it.
     if (!isStored) {
       storage.remove(key);
       isStored = storage.set(key, knownText);
@@ -54,7 +54,7 @@ export function createConsent(
   };
 }
 
-/** If two tabs chose at once, with the same number, the choice that records less wins. */
+/** If two tabs chose at once, with the same number, the opt-out wins. */
 function later(one: Numbered | undefined, other: Numbered | undefined): Numbered | undefined {
   if (one === undefined || other === undefined) return one ?? other;
   if (one.number === other.number) return one.choice === 'out' ? one : other;

@@ -1,5 +1,5 @@
-// What is known of the sent messages: which may have arrived, which the server wants later, and how large a batch it
-// accepts. It processes each answer: sent messages leave the queue here, unless they were pushed out.
+// What is known about the messages that were sent: which may have arrived, which the server wants later, and how large a batch it
+// accepts. It processes each answer, and so takes messages out of the queue.
 
 import type { Clock, TransportAnswer } from './adapters.js';
 import { readAnswer } from './answers.js';
@@ -15,7 +15,7 @@ export type DeliveryOptions = {
   readonly clock: Clock;
   /** Called with messages that were dropped. */
   readonly onDropped: (count: number, reason: string) => void;
-  /** `pairing`: what the batch carried. */
+  /** `pairing`: the one that the batch carried. */
   readonly onAnswer: (answer: CollectAnswer, pairing: string | undefined) => void;
   readonly warn: (line: string) => void;
 };
@@ -37,7 +37,7 @@ export type Delivery = {
 
 export function createDelivery(options: DeliveryOptions): Delivery {
   const { queue, backoff, clock } = options;
-  /** For each kind and user: until when the server wants no message, and how long that is in all. */
+  /** For each kind and user: until when the server wants no message, and the length of that wait. */
   const limited = new Map<string, { readonly until: number; readonly ms: number }>();
   const sent = new Set<string>();
   let messagesMax: number = clientLimits.batchMessagesMax;
@@ -105,7 +105,7 @@ export function createDelivery(options: DeliveryOptions): Delivery {
       const seconds = answer.retry_after > 0 ? answer.retry_after : 1;
       const ms = Math.min(seconds * 1000, clientLimits.retryAfterMsMax);
       limited.set(limitKeyOf(message), { until: clock.now() + ms, ms });
-      // It is certainly not stored: a repeat is not limited.
+      // It was certainly not stored before: a repeat is never limited.
       sent.delete(key);
     } else {
       return false;
@@ -128,7 +128,7 @@ export function createDelivery(options: DeliveryOptions): Delivery {
     limitedMs(message) {
       const limit = limited.get(limitKeyOf(message));
       const left = (limit?.until ?? 0) - clock.now();
-      // Longer than at first: the clock was set back since.
+      // If more is left than the whole wait, the clock was set back since.
       return limit !== undefined && left <= limit.ms ? left : 0;
     },
     batchMax: () => ({ messages: messagesMax, bytes: bytesMax, messageBytes: messageBytesMax }),

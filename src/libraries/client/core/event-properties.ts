@@ -1,7 +1,7 @@
 // The global event properties of an app: kept as one text, in a cookie on the web, and attached to every event. The text
 // is read at each event, so tabs share it. Nothing locks a cookie: if two tabs write at once, one may overwrite what the
-// other has just added. So a tab that adds properties looks again for a while, and adds them again. Each removal begins
-// a new generation; nothing of an older generation is added to it again.
+// other has just added. So a tab that adds properties checks for a while whether they are still there, and adds them again if not.
+// Each removal begins a new generation, to which nothing of an older one is added again.
 
 import type { Clock, TextStore } from './adapters.js';
 import { clientLimits } from './limits.js';
@@ -21,7 +21,7 @@ type Added = { readonly value: PropertyValue; readonly former: PropertyValue | u
 export function createEventProperties(
   store: TextStore,
   appId: string,
-  /** For pages that share the store; undefined where this page has it for itself. */
+  /** For the checks above; undefined if no other page shares the store. */
   clock: Clock | undefined,
   warn: Warn,
 ): EventProperties {
@@ -36,7 +36,7 @@ export function createEventProperties(
     const text = store.read(appId) ?? '';
     if (text !== knownText) {
       knownText = text;
-      // Checked again, since others can write cookies, and one bad property would make the service refuse every event.
+      // Checked again, since anybody can write cookies, and for one bad property the service would refuse every event.
       known = checkProperties(decodeProperties(text), eventRules, () => {});
     }
     return known;
@@ -47,7 +47,7 @@ export function createEventProperties(
     return store.write(appId, generation === 0 ? pairs : `~${generation}${pairs && '&'}${pairs}`);
   }
 
-  /** Begins a generation. What another tab adds to the former one at this moment is lost too. */
+  /** Begins a generation. What another tab is just adding to the former one is lost, too. */
   function begin(properties: Properties): void {
     write(properties, clock === undefined ? 0 : generationOf(knownText) + 1);
     watch({}, {});
@@ -147,7 +147,7 @@ export function decodeProperties(text: string): Record<string, PropertyValue> {
       const plain = decodeURIComponent(value);
       define(properties, decodeURIComponent(key), kind === ':' ? Number(plain) : plain);
     } catch {
-      // Somebody else damaged it; the other properties still count.
+      // This property is damaged; the others still count.
     }
   }
   return properties;

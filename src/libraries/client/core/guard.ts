@@ -7,13 +7,13 @@ export function createGuard(show: (line: string) => void) {
   let warning = false;
 
   function warn(line: string): void {
-    // A console that calls the library would make an endless loop.
+    // If the page's console calls the library, this would never end.
     if (warning) return;
     warning = true;
     try {
       show(`Sluice: ${line}`);
     } catch {
-      // The console throws too, so the error cannot be reported.
+      // The console itself throws, so the error cannot be reported.
     } finally {
       warning = false;
     }
@@ -31,7 +31,7 @@ export function createGuard(show: (line: string) => void) {
   return { warn, guarded };
 }
 
-/** The operations, none of which throws. Each works without its object: a caller may keep a method and call it. */
+/** The operations, guarded so that none throws. A caller may keep one and call it without its object. */
 export function protect<T extends object>(guarded: (call: () => unknown) => unknown, operations: T): T {
   const safe = {};
   for (const name of Object.keys(operations)) {

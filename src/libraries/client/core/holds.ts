@@ -7,7 +7,7 @@ import { clientLimits } from './limits.js';
 export type Holds = {
   /** Notes that these keys are being sent. The returned function removes the note. */
   place(keys: readonly string[], ms: number): () => void;
-  /** The keys that are held now, each with the longest time in milliseconds that its hold still lasts. */
+  /** The keys that are held now, each with the milliseconds until its hold expires. */
   current(): ReadonlyMap<string, number>;
 };
 
@@ -28,7 +28,7 @@ export function createHolds(
       for (const name of storage.keys(prefix)) {
         const [until, ...keys] = (storage.get(name) ?? '').split(' ');
         const left = Number(until) - clock.now();
-        // A note that is further ahead was made before the clock was set back. Such a note, or a damaged one, has expired.
+        // A note that is further ahead was made before the clock was set back. Such a note, like a damaged one, counts as expired.
         if (left > 0 && left <= clientLimits.holdMsMax) {
           for (const key of keys) held.set(key, Math.max(left, held.get(key) ?? 0));
         } else {

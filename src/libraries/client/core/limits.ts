@@ -6,7 +6,7 @@ import { bodies, relation } from '../../../contract/limits.js';
 const KiB = 1024;
 
 export const clientLimits = {
-  /** Calls that wait in memory for the start. */
+  /** Calls that may wait in memory for the start. */
   callsMax: 1000,
   /** Messages and bytes of one app that may wait to be sent; beyond that the oldest are dropped. */
   queueMessagesMax: 5000,
@@ -17,39 +17,39 @@ export const clientLimits = {
   propertiesDroppedMax: 100,
   batchMessagesMax: 200,
   batchBytesMax: 512 * KiB,
-  /** A page begins with batches of this many bytes; answers double that, time-outs halve it. */
+  /** A page begins with batches of this size. Each answer doubles it, up to the most; each time-out halves it, down to the least. */
   batchBytesFirst: 64 * KiB,
   batchBytesMin: 4 * KiB,
   /** Bytes of a batch besides its messages: app_id, time, pairing. */
   envelopeBytesMax: 8 * KiB,
-  /** Browsers let 64 KiB be under way when a page ends. */
+  /** Browsers let at most 64 KiB be under way when a page ends. */
   exitBytesMax: 60_000,
   /** Time for one attempt to send a batch, in addition to the time that its bytes take. */
   requestMsMin: 20_000,
   /** A slower upload is aborted and retried with fewer bytes: 64 kbit/s. */
   uploadBytesPerMs: 8,
-  /** For this long after its deadline no other tab sends a batch that is under way. */
+  /** How long after its deadline a batch under way is still left alone by other tabs. */
   holdMarginMs: 2_000,
   /** A hold that is further ahead was made before the clock was set back. */
   holdMsMax: 90_000,
   /** The same for a batch that was sent when the page was hidden, whose answer may never be seen. */
   exitHoldMs: 5_000,
-  /** A tab that is shown sends after this time, because the tab that was hidden sends at once what it has. */
+  /** A tab that is shown waits this long before it sends, since the tab that was hidden sends everything at once. */
   resumeMs: 250,
   /** `flush` waits this long for another tab that is sending. */
   flushTurnMs: 3_000,
-  /** Without the browser's locks, a tab that sends renews its lease within this time. */
+  /** How long the lease of a sending tab lasts unless it is renewed, where the browser has no locks. */
   leaseMs: 6_000,
   /**
-   * Nothing of a first user is sent before this time. Until then tabs that open at once agree on one user, if each sees
-   * within a third of it what another one wrote (browsers take some milliseconds).
+   * Nothing about a new user is sent for this long, so that tabs that open at once can agree on one user. Each has to see
+   * within a third of it what another one wrote; browsers take some milliseconds.
    */
   settleMs: 1_000,
-  /** The longest time until a tab sees what another one wrote, however busy the device is. */
+  /** How long it takes at most until a tab sees what another one wrote, however busy the device is. */
   unseenMs: 10_000,
   backoffMsMin: 1_000,
   backoffMsMax: 5 * 60_000,
-  /** After this many refusals in a row, without any accepted message, the next batches wait as after a failure. */
+  /** After this many refused batches in a row, further ones wait as after a failure. */
   refusalsMax: 20,
   /** Messages that have waited this long are dropped, once this many attempts in a row have failed. */
   messageMsMax: 30 * 24 * 60 * 60_000,
@@ -64,7 +64,7 @@ export const clientLimits = {
   pairedIntervalMs: 1_000,
   webSessionIdleMs: 30 * 60_000,
   mobileSessionIdleMs: 5 * 60_000,
-  /** At what interval, and how many times, a tab checks whether another one overwrote the properties that it added. */
+  /** How often, and how many times, a tab checks whether another one overwrote the properties that it added. */
   propertiesCheckMs: 300,
   propertiesChecks: 5,
   /** Name, `=` and value of a cookie. */

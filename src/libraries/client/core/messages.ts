@@ -4,25 +4,25 @@ import type { OutcomeCode } from '../../../contract/outcomes.js';
 
 /** A property's value as the contract takes it. */
 export type PropertyValue = string | number;
-/** What calls may pass. Booleans become texts, lists are joined with `||`, and what is null or undefined is left out. */
+/** What calls may pass. Booleans become strings, lists are joined with `||`, and null and undefined are left out. */
 export type PropertyInput = PropertyValue | boolean | null | undefined | readonly (PropertyValue | boolean)[];
-/** The same for objects of an interface, which has no index signature. */
+/** The same for a type `T` without an index signature, such as an interface. */
 export type PropertiesInput<T> = object & { readonly [Key in keyof T]: PropertyInput };
 export type Properties = { readonly [key: string]: PropertyValue };
 
 type Common = {
   /** Unique: the server does not store a second message with the same id. */
   readonly id: string;
-  /** The user at the call: an integer from 0 to 2^53 - 1 as text. */
+  /** The user when the call was made: an integer from 0 to 2^53 - 1, as a string. */
   readonly user_id: string;
   readonly session_id: string;
-  /** RFC 3339 with milliseconds, by the client's clock at the call. */
+  /** When the call was made, by the client's clock: RFC 3339 with milliseconds. */
   readonly time: string;
 };
 
 export type EventMessage = Common & {
   readonly type: 'event';
-  /** Present when the user was identified at the call. */
+  /** Present if the user was identified when the call was made. */
   readonly identity?: string | undefined;
   readonly event: string;
   readonly properties: Properties;
@@ -42,7 +42,7 @@ export type Message = EventMessage | IdentifyMessage | UserPropertiesMessage;
 
 export type CollectRequest = {
   readonly app_id: string;
-  /** RFC 3339 with milliseconds, by the client's clock when the request was made. */
+  /** When the request was made, by the client's clock: RFC 3339 with milliseconds. */
   readonly sent_at: string;
   /** While paired with the Event Visualizer. */
   readonly pairing?: string;
@@ -56,7 +56,7 @@ export type MessageAnswer =
       readonly id?: string;
       readonly status: 'limited';
       readonly code: 'rate_limited';
-      /** Whole seconds. */
+      /** In whole seconds. */
       readonly retry_after: number;
     }
   | {

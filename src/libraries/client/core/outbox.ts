@@ -1,5 +1,4 @@
-// Everything that has to be sent for one app, the current or a former one: its queue, its sender, and whether the user
-// permits it.
+// What is to be sent for one app, the current or a former one: its queue, its sender, and whether the user permits it.
 
 import type { Adapters } from './adapters.js';
 import { createBackoff } from './backoff.js';
@@ -23,22 +22,22 @@ export type OutboxOptions = {
 };
 
 export type Outbox = {
-  /** The address for messages from now on, and what holds as long as the user has not chosen. */
+  /** Sets the address for messages from now on, and whether the user counts as opted out until they choose. */
   start(baseUrl: string, optedOutByDefault: boolean): void;
   add(message: Message): void;
   /** Adds user properties, joined to waiting ones of the same user that were not sent yet. */
   addUserProperties(message: UserPropertiesMessage): void;
   /**
-   * Moves messages that this page added and that are still unsent to another user or session. The ids stay, so nothing is
-   * stored twice if another tab sends them at this moment.
+   * Moves unsent messages of this page to another user or session. Their ids stay, so nothing is stored twice if another
+   * tab is just sending them.
    */
   reassign(field: 'user_id' | 'session_id', from: string, to: string): void;
   isOptedOut(): boolean;
   optOut(): void;
   optIn(): void;
-  /** If the user has opted out, removes everything that is stored for the app but the choice. Returns whether so. */
+  /** If the user has opted out, removes everything that is stored for the app except the choice. Returns whether they have. */
   applyOptOut(): boolean;
-  /** Called before anything is sent; returns for how many milliseconds that still has to wait. */
+  /** Sets what is called before anything is sent; it returns how many milliseconds sending still has to wait. */
   setBeforeSending(beforeSending: () => number): void;
   readonly sender: Sender;
 };
@@ -49,8 +48,8 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
   const newId = (): string => randomMessageId(randomBytes);
   let optedOutByDefault = false;
   /**
-   * Set since the user opted out. If tabs kept removing what others put back, they would never come to rest. Only messages may
-   * still come, from a tab that does not know of the choice yet.
+   * Set once everything was removed after an opt-out. If tabs went on removing what others put back, they would never come to
+   * rest. Only messages may still appear, from a tab that does not know of the choice yet.
    */
   let isForgotten = false;
   let baseUrl: string | undefined;
@@ -93,7 +92,7 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
   }
 
   function add(message: Message): string {
-    // For a page that starts another app. Nothing is kept until there is something to send.
+    // Kept for later pages, which may start another app; only once there is something to send.
     if (baseUrl !== undefined && storage.get(keys.url) !== baseUrl) storage.set(keys.url, baseUrl);
     const { key, bytes } = queue.add(message);
     sender.wake(bytes);
@@ -108,8 +107,8 @@ export function createOutbox(appId: string, options: OutboxOptions): Outbox {
   }
 
   /**
-   * Both as one message with an id of its own, or undefined if they have to stay separate. The id is new, so nothing is lost
-   * if another tab is sending the former message at this moment.
+   * Joins both into one message, or returns undefined if they have to stay separate. The joined message has a new id, so nothing
+   * is lost if another tab is just sending the former one.
    */
   function join(
     former: { readonly key: string; readonly message: UserPropertiesMessage },

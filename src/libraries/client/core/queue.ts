@@ -22,8 +22,8 @@ export type Queue = {
   /** Drops messages of at least this age in milliseconds; returns how many. */
   removeOlderThan(ms: number): number;
   /**
-   * Replaces waiting messages that this page added by others of about the same size, except where `change` returns
-   * undefined. Only its own: two tabs that change the same message undo each other's change.
+   * Replaces waiting messages that this page added by what `change` returns, of about the same size; undefined leaves one as
+   * it is. Only its own: two tabs that change the same message would undo each other's change.
    */
   rewrite(change: (message: Message, key: string) => Message | undefined): void;
   /** Whether a message waits under the key and no later one of the same type does. */
@@ -34,23 +34,23 @@ export type QueueOptions = {
   readonly storage: KeyValueStorage;
   readonly prefix: string;
   readonly clock: Clock;
-  /** The keys of messages that are being sent: those are not pushed out. */
+  /** The keys of messages that are being sent. They are not pushed out. */
   readonly held: () => ReadonlyMap<string, unknown>;
   /** Called with how many messages were pushed out or found damaged. */
   readonly onDropped: (count: number, reason: string) => void;
 };
 
 /**
- * Other tabs add too, so the number is compared after this many additions. Sorting 5,000 keys takes milliseconds, so it is
- * done only when others have changed them, and a full queue makes room for this part of its bounds at once.
+ * How many messages this page adds before it checks whether other tabs have changed the queue. Sorting 5,000 keys takes
+ * milliseconds, so that is done only if they have, and a full queue makes room for a whole part of its bounds at once.
  */
 const lookEvery = 50;
 const roomPart = 1 / 100;
 
-/** Digits of the order in a key. */
+/** Digits of a key's order. */
 const orderLength = 11;
 
-/** A clock beyond this (the year 2255) does not decide the order: the number would lose digits. */
+/** A clock beyond this (the year 2255) is ignored: the order would lose digits. */
 const latestMs = 9e12;
 
 export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOptions): Queue {
@@ -68,12 +68,12 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
     bytes = 0;
     for (const key of all) bytes += bytesOf(key);
     const newest = all[count - 1];
-    // Limited: beyond 2^53 all later messages would get the same order.
+    // Bounded, since beyond 2^53 all later messages would get the same order.
     if (newest !== undefined) lastOrder = Math.max(lastOrder, Math.min(orderOf(newest), latestMs * 1000));
     return all;
   }
 
-  /** Time decides the order between tabs. A clock that was set back does not put new messages before old ones. */
+  /** The time, so that tabs agree on the order, but never less than before, even if the clock was set back. */
   function nextOrder(): string {
     const now = clock.now();
     lastOrder = Math.max(lastOrder + 1, now > 0 && now < latestMs ? Math.floor(now) * 1000 : 0);
@@ -83,7 +83,7 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
   function makeRoom(size: number): void {
     if (addedSinceLook < lookEvery && fits(size, 1)) return;
     addedSinceLook = 0;
-    // Others have added or removed.
+    // If it differs, other tabs have added or removed messages.
     if (storage.keys(prefix).length !== count) keys();
     if (fits(size, 1)) return;
     const kept = held();
@@ -156,7 +156,7 @@ export function createQueue({ storage, prefix, clock, held, onDropped }: QueueOp
       }
     },
     isLastOfItsType(key) {
-      // As storage has it now, unsorted: every call that sets user properties asks for it.
+      // Reads the storage unsorted, which is fast: every call that sets user properties asks this.
       let isThere = false;
       for (const other of storage.keys(prefix)) {
         if (other === key) isThere = true;

@@ -18,13 +18,13 @@ export type Recorder = {
   readonly session: Session;
   readonly eventProperties: EventProperties;
   readonly outbox: Outbox;
-  /** Records an event with the global event properties; nothing while opted out. `atMs`: when it was called. */
+  /** Records an event with the global event properties; nothing while opted out. `atMs`: when the call was made. */
   event(event: string, properties: Properties, atMs: number, autocaptured?: true): void;
   identify(identity: string, atMs: number): void;
   userProperties(properties: Properties, atMs: number): void;
   /**
-   * Takes over what the tabs have agreed on: the user and session, also for waiting messages that were not sent yet, and
-   * that the user has opted out, which leaves nothing on the device but that choice.
+   * Takes over what the tabs have agreed on: the user and the session, also for messages that were not sent yet, and an
+   * opt-out, which leaves nothing on the device but that choice.
    */
   agree(): void;
 };
@@ -93,7 +93,7 @@ export function createRecorder(
       if (outbox.isOptedOut()) return;
       const properties = mergeProperties(eventProperties.current(), own, warn);
       const draft = review({ type: 'event', event, properties, autocaptured });
-      // The page's function may have opted out.
+      // The page's `beforeSend` may have opted out.
       if (draft === undefined || outbox.isOptedOut()) return;
       const { event: name, properties: kept } = draft;
       outbox.add({ type: 'event', ...common(atMs), event: name, properties: kept, autocaptured });

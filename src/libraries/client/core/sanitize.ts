@@ -1,5 +1,5 @@
-// Which of a call's arguments may be sent. Anything that does not meet the contract is left out, with a warning that says
-// why. Nothing that a page passes makes these functions throw. The results share nothing with the arguments.
+// Decides which arguments of a call may be sent. What does not meet the contract is left out, with a warning that says why.
+// These functions throw for nothing that a page passes, and their results share nothing with the arguments.
 
 import { wouldMergeStrangers } from '../../../contract/identities.js';
 import {
@@ -70,7 +70,7 @@ function faultOfCharacters(text: string, max: number): string | undefined {
   return hasLoneSurrogate(text) ? 'holds half a character' : undefined;
 }
 
-/** The properties that may be sent; null and undefined have none. */
+/** The properties that may be sent: none for null and undefined. */
 export function checkProperties(input: unknown, rules: PropertyRules, warn: Warn): Properties {
   if (input === undefined || input === null) return {};
   let keys: string[];
@@ -83,7 +83,7 @@ export function checkProperties(input: unknown, rules: PropertyRules, warn: Warn
   const collected = collectProperties(clientLimits.propertiesBytesMax);
   let taken = 0;
   for (let at = 0; at < keys.length; at++) {
-    // However many there are, the page continues soon, and the developer can read what is wrong.
+    // So that the page is not held up, and the developer not flooded, however many there are.
     if (taken === counts.propertiesMax || at - taken === clientLimits.propertiesDroppedMax) {
       warnOfMany(keys.length - at, warn);
       break;
@@ -91,7 +91,7 @@ export function checkProperties(input: unknown, rules: PropertyRules, warn: Warn
     const key = keys[at] as string;
     const value = readValue(input as object, key, rules);
     const reason = faultOfProperty(key, value, rules);
-    // Optional properties that are absent.
+    // Counts as an absent optional property.
     if (value === undefined || value === null) taken++;
     else if (reason !== undefined) warn(dropped(key, reason));
     else if (collected.put(key, value as PropertyValue)) taken++;
@@ -100,7 +100,7 @@ export function checkProperties(input: unknown, rules: PropertyRules, warn: Warn
   return collected.properties;
 }
 
-/** Throws for arrays and texts, which have no such properties, and for maps and dates, which keep theirs elsewhere. */
+/** Throws for arrays and strings, whose keys are positions, and for maps and dates, whose values are no properties. */
 function keysOfProperties(input: unknown): string[] {
   if (typeof input !== 'object' || Array.isArray(input)) throw input;
   const keys = Object.keys(input as object);
@@ -131,7 +131,7 @@ function collectProperties(bytesMax: number) {
   let bytes = 0;
   return {
     properties,
-    /** False when it does not fit. */
+    /** Returns false if it does not fit. */
     put(key: string, value: PropertyValue): boolean {
       const size = utf8Bytes(JSON.stringify(key)) + utf8Bytes(JSON.stringify(value)) + 2;
       if (count === counts.propertiesMax || bytes + size > bytesMax) return false;
@@ -177,7 +177,7 @@ function readValue(input: object, key: string, rules: PropertyRules): unknown {
   }
 }
 
-/** A list as the one text that is stored, cut; as it is if it holds anything else than values. */
+/** A list joined into one string, cut; the list itself if it holds anything but property values. */
 function joined(list: readonly unknown[], rules: PropertyRules): unknown {
   const isRight = list.every((value) => typeof value === 'boolean' || !faultOfValue(value, rules));
   return isRight && list.length > 0 ? cutToCodePoints(list.join(arrayDelimiter), rules.valueMax) : list;

@@ -1,5 +1,5 @@
-// Sends one app's queue: in batches after an interval, one request at a time over all tabs, and again after failures.
-// A message leaves the queue only when the server has answered for it.
+// Sends one app's queue in batches after an interval, one request at a time over all tabs, and again after failures. A message
+// leaves the queue only when the server has answered for it.
 
 import type { SendingTurn, Transport, TransportAnswer } from './adapters.js';
 import { type Batch, chooseBatch } from './batch.js';
@@ -24,20 +24,20 @@ export type SenderOptions = DeliveryOptions & {
   readonly pairing: () => string | undefined;
   readonly isOptedOut: () => boolean;
   readonly applyOptOut: () => unknown;
-  /** Called before messages are chosen for sending; returns for how many milliseconds that still has to wait. */
+  /** Called before messages are chosen for sending; returns how many milliseconds that still has to wait. */
   readonly beforeSending: () => number;
 };
 
 export type Sender = {
-  /** To be told that a message of this size was added; it goes with the next batch. */
+  /** Call it when a message of this many bytes was added, which then goes with the next batch. */
   wake(bytes: number): void;
   /** Checks within about two intervals whether another tab left something behind. */
   watch(): void;
-  /** Sends what may be sent now; settles when that was tried, or when another tab goes on sending for three seconds. Never rejects. */
+  /** Sends what may be sent now. Settles once that was tried, or after three seconds if another tab is still sending. Never rejects. */
   flush(): Promise<void>;
-  /** To be told that it is worth trying again: ends waits that the server did not ask for. */
+  /** Call it when it is worth trying again: ends waits that the server did not ask for. */
   resume(): void;
-  /** To be told that the page may end now: sends what fits into this many bytes, and returns how many it took. */
+  /** Call it when the page may end now: sends what fits into this many bytes, and returns how many it took. */
   exit(bytesMax: number): number;
   /** Whether this page has put the message into a request that may have arrived. */
   wasSent(key: string): boolean;
@@ -57,7 +57,7 @@ export function createSender(options: SenderOptions): Sender {
   let next: Promise<void> | undefined;
   let hasTurn = false;
 
-  /** Ensures that a round begins within the time; an earlier round stays as planned. */
+  /** Plans a round in this many milliseconds, unless an earlier one is planned. */
   function arm(ms: number): void {
     const at = clock.now() + ms;
     if (cancelTimer !== undefined && timerAt <= at) return;
@@ -69,7 +69,7 @@ export function createSender(options: SenderOptions): Sender {
     });
   }
 
-  /** Begins a round, or another one after the present round. */
+  /** Begins a round now, or right after the present one. */
   function run(): Promise<void> {
     if (current === undefined) {
       current = round()
@@ -86,7 +86,7 @@ export function createSender(options: SenderOptions): Sender {
     return next;
   }
 
-  /** A fault of ours, or of an adapter: nothing is lost, since what waits stays in the queue. */
+  /** After a fault of ours or of an adapter. Nothing is lost, since messages stay in the queue. */
   function onFault(): void {
     options.warn('sending failed inside the library.');
   }
@@ -121,7 +121,7 @@ export function createSender(options: SenderOptions): Sender {
   }
 
   async function settled(): Promise<void> {
-    // Meanwhile another tab's user may have come, and may be younger.
+    // While this waited, another tab may have brought a newer user, for whom it has to wait again.
     for (let ms = options.beforeSending(); ms > 0; ms = options.beforeSending()) {
       await new Promise<void>((resolve) => void clock.setTimer(ms, resolve));
     }
@@ -129,7 +129,7 @@ export function createSender(options: SenderOptions): Sender {
 
   /** Whether nothing may be sent: there is no address, or the user opted out. */
   function isStopped(): boolean {
-    // The user may have opted out in another tab, which cannot clear this page's memory. Where nobody has chosen, other
+    // The user may have opted out in another tab, which cannot clear this page's memory. As long as nobody has chosen, other
     // pages may record and send.
     options.applyOptOut();
     return options.isOptedOut() || options.baseUrl() === undefined;
@@ -154,7 +154,7 @@ export function createSender(options: SenderOptions): Sender {
     }
   }
 
-  /** A page may record each request that it sees; if messages added during a round went with it, it would never end. */
+  /** Only messages up to this one belong to the round. A page that records its own requests would otherwise never end a round. */
   function newestKey(): string {
     return queue.keys().slice(-1)[0] ?? '';
   }
@@ -194,7 +194,7 @@ export function createSender(options: SenderOptions): Sender {
       onFault();
     }
     underWay = undefined;
-    // The hold ends last: other tabs see these writes later, but in this order.
+    // The hold is removed last: other tabs see these changes with a delay, but in this order.
     try {
       delivery.settle(batch, answer, pairing);
     } finally {
@@ -225,7 +225,7 @@ export function createSender(options: SenderOptions): Sender {
     if (isStopped() || (ms > 0 && asked)) return 0;
     const held = new Map(holds.current());
     if (underWay !== undefined) {
-      // Its answer may never be seen, so the next page need not wait for a time-out.
+      // Its answer may never be seen, and the next page should not wait for its time-out.
       underWay.lift();
       underWay.lift = holds.place(underWay.keys, clientLimits.exitHoldMs);
       if (!underWay.outlivesPage) for (const key of underWay.keys) held.delete(key);
@@ -234,7 +234,7 @@ export function createSender(options: SenderOptions): Sender {
     const lastKey = newestKey();
     let used = 0;
     for (;;) {
-      // A message that never fits into the end of a page waits for the next page, and does not block the others.
+      // A message that is too large to be sent when a page ends waits for the next page, and does not block the others.
       const messageBytesMax = clientLimits.exitBytesMax - envelopeBytes;
       const batch = choose(lastKey, held, bytesMax - used - envelopeBytes, messageBytesMax);
       if (batch.messages.length === 0) break;
@@ -247,7 +247,7 @@ export function createSender(options: SenderOptions): Sender {
     return used;
   }
 
-  /** How many bytes were handed over; 0 if that was not possible. */
+  /** Returns how many bytes were handed over; 0 if that was not possible. */
   function sendAtExit(batch: Batch, bytesMax: number): number {
     const body = bodyOf(batch.texts);
     const bytes = utf8Bytes(body);

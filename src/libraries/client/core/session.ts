@@ -1,17 +1,17 @@
-// The current session of an app: a random id that lasts until no call was made for the idle time. Storage is the truth, so
-// tabs share one session and pages continue it. Tabs that find it over at the same moment each begin one; storage keeps
-// the last one written, and the other tabs take that over.
+// The current session of an app: a random id that lasts until no call was made for the idle time. It is read from storage, so
+// tabs share it and pages continue it. If several tabs begin one at the same moment, storage keeps the last one written, and the
+// other tabs take that over.
 
 import type { Clock, KeyValueStorage, RandomBytes } from './adapters.js';
 import { isUserId, randomUserId } from './random-ids.js';
 import { couldNotSeeEachOther } from './time.js';
 
 export type Session = {
-  /** The id of the session. A call uses it now, so the idle time begins again. */
+  /** The id of the session for a call that is made now, so the idle time begins again. */
   use(): string;
   /** Begins a new session. */
   renew(): string;
-  /** Checks whether another tab's session took the place of this one. */
+  /** Checks whether another tab's session has replaced this one. */
   noticeReplacement(): void;
 };
 
@@ -25,10 +25,10 @@ export type SessionOptions = {
   readonly onReplaced: (lostId: string, keptId: string) => void;
 };
 
-/** `begunMs`: when it began, if it began because there was none or the last one was over. */
+/** `begunMs`: when it began; only if it began because there was none or the last one had ended. */
 type State = { readonly id: string; readonly usedMs: number; readonly begunMs: number | undefined };
 
-/** A use is written if the last written use is older than this. */
+/** The time of the last use is written at most this often. */
 const writeEveryMs = 1000;
 
 export function createSession({
@@ -58,7 +58,7 @@ export function createSession({
 
   function use(): string {
     const state = read();
-    // A clock that was set back by more than the idle time ends the session too, or it might never end.
+    // If the clock was set back by more than the idle time, the session ends, too; otherwise it might never end.
     const idle = Math.abs(clock.now() - Number(state?.usedMs));
     if (state === undefined || !(idle <= idleMs())) return keep(randomUserId(randomBytes), clock.now());
     return idle < writeEveryMs ? state.id : keep(state.id, state.begunMs);
@@ -71,7 +71,7 @@ export function createSession({
   };
 }
 
-/** The session in a stored text, `id used` or `id used begun`; undefined if the text has none. */
+/** The session in a stored text, `id used` or `id used begun`; undefined if the text is none. */
 function parseState(text: string): State | undefined {
   const [id, used, begun] = text.split(' ');
   if (!isUserId(id)) return undefined;

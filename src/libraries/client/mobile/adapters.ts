@@ -1,6 +1,6 @@
 // What the mobile surfaces need from the phone. What React Native and its usual packages offer can be passed as it is; a
 // native app wraps its own. A function that adds a listener may return a way to remove it. If an adapter throws,
-// that costs a warning, never the app.
+// the developer gets a warning, and the app goes on.
 
 import type { Clock, RandomBytes } from '../core/adapters.js';
 
@@ -22,14 +22,14 @@ export type AppState = {
   addEventListener(type: 'change', listener: (state: string) => void): unknown;
 };
 
-/** The part of `fetch` that is used. */
+/** The part of `fetch` that the library uses. */
 export type Fetch = (
   url: string,
   init: {
     readonly method: 'POST';
     readonly headers: Readonly<Record<string, string>>;
     readonly body: string;
-    /** An AbortSignal, where there are any; typed so that the type of every platform's `fetch` takes it. */
+    /** An AbortSignal, if the platform has them. Typed as `never`, so that every platform's `fetch` fits. */
     readonly signal?: never;
   },
 ) => PromiseLike<{
@@ -40,15 +40,15 @@ export type Fetch = (
 
 /** What every surface can be given. */
 export type DeviceAdapters = {
-  /** Without it, the user, the queue and the properties are forgotten when the app ends. */
+  /** Without it, the user, the queue and the properties last only as long as the app runs. */
   readonly storage?: DeviceStorage | null;
   /** Without it, nothing is sent early when the app leaves the front. */
   readonly appState?: AppState;
   /** Default: the global `fetch`. */
   readonly fetch?: Fetch;
-  /** Adds a listener that is given the name of each screen shown; each becomes an event `Screen View`. */
+  /** Adds a listener for the names of the screens shown, each of which becomes an event `Screen View`. */
   readonly onScreen?: (listener: (screenName: string) => void) => unknown;
-  /** Adds a listener that is called when the network is back, so that what waits goes out at once. */
+  /** Adds a listener that is called when the network is back, so that waiting messages are sent at once. */
   readonly onOnline?: (listener: () => void) => unknown;
 };
 
@@ -65,7 +65,7 @@ export type PairingAdapters = {
 export type RuntimeAdapters = {
   /** Default: the system's clock and timers. */
   readonly clock?: Clock;
-  /** Default: `crypto.getRandomValues`. Must be cryptographic: two devices must never draw the same user. */
+  /** Default: `crypto.getRandomValues`. Must be cryptographic, so that no two devices draw the same user. */
   readonly randomBytes?: RandomBytes;
   /** Shows the developer one line. Default: `console.warn`. */
   readonly warn?: (line: string) => void;

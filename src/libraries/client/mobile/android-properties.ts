@@ -1,4 +1,4 @@
-// Property maps of Android: a map or an object, and for events everything in it becomes text.
+// Android's property maps: a Map or an object. Of an event, all values become text.
 
 import { clientLimits } from '../core/limits.js';
 import type { Properties } from '../core/messages.js';
@@ -53,7 +53,7 @@ function toObject(entries: readonly Entry[], warn: Warn): Properties {
   return object;
 }
 
-/** Undefined for a value that has none or cannot be read; the core then says what is wrong. */
+/** The entries of a map; undefined for a value that has none or cannot be read: the core then says what is wrong. */
 function entriesOf(map: unknown): readonly Entry[] | undefined {
   try {
     if (map instanceof Map) return Array.from(map);
@@ -81,7 +81,7 @@ function isPresent(value: unknown): boolean {
   return value !== null && value !== undefined;
 }
 
-/** A value with a text form as that text; any other value as it is. */
+/** A value as text if it has a text form; any other value as it is. */
 export function toText(value: unknown): unknown {
   if (typeof value === 'boolean' || typeof value === 'bigint') return String(value);
   return Number.isFinite(value) ? String(value) : value;

@@ -1,5 +1,5 @@
-// The core's lifecycle, from the adapters of a phone. Recording begins when the storage is loaded. The app is hidden when it
-// leaves the foreground. It is worth trying again when the app or the network is back.
+// The core's lifecycle, by the adapters of a phone: recording begins once the storage is loaded, the app counts as hidden when it
+// leaves the foreground, and sending is tried again when the app or the network is back.
 
 import type { Lifecycle } from '../core/adapters.js';
 import type { DeviceAdapters } from './adapters.js';

@@ -1,6 +1,5 @@
-// What the mobile surfaces share: one client of the core with pairing, its gesture and screen views. `configure` makes it,
-// and it is wired to the phone as soon as the phone is known. A surface is a thin object over it that has its platform's
-// operations and no others.
+// What the mobile surfaces share: one client of the core, with pairing, its gesture, and screen views. `configure` makes it, and it
+// is connected to the phone as soon as that is known. A surface is a thin object over it with exactly its platform's operations.
 
 import { type Client, createClient } from '../core/client.js';
 import { clientLimits } from '../core/limits.js';
@@ -27,13 +26,13 @@ type Wired = {
 };
 
 export type Mobile = {
-  /** Takes the options. In later calls new options apply from the next start on, and the runtime stays. */
+  /** Takes the options. Those of a later call apply from the next start on, except that the runtime stays. */
   configure(options: MobileOptions): void;
-  /** Takes the phone, at the first call. `configure` must come before. */
+  /** Takes the phone; only the first call counts. `configure` must come before. */
   attach(device: Device): void;
   /** `operation`: what the platform calls it. */
   start(operation: string, appId: string): void;
-  /** Runs an operation on the client. If `configure` is missing, or if the operation throws, it only warns. */
+  /** Runs an operation on the client. Only warns if `configure` was not called, or if the operation throws. */
   run(operation: string, work: (client: Client) => void): void;
   /** Seconds, above 0. */
   changeInterval(seconds: number): void;
@@ -90,7 +89,7 @@ export function createMobile(): Mobile {
     try {
       show(`Sluice: ${line}`);
     } catch {
-      // The console throws too, so the error cannot be reported.
+      // The console itself throws, so the error cannot be reported.
     }
   }
 

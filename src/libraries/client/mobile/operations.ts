@@ -1,4 +1,4 @@
-// The operations that iOS and React Native share, as they are given to the app.
+// The operations that iOS and React Native share, as apps call them.
 
 import type { Properties, PropertiesInput } from '../core/messages.js';
 import type { Mobile } from './mobile.js';
@@ -7,7 +7,7 @@ import type { Mobile } from './mobile.js';
 export type Operations = {
   /** Records an event; the name has 1 to 255 characters. */
   track<T extends PropertiesInput<T>>(event: string, properties?: T): void;
-  /** Gives the current user an identity of 1 to 254 characters. With another one a new user begins. */
+  /** Gives the current user an identity of 1 to 254 characters. If the user has another one already, a new user begins. */
   identify(identity: string): void;
   /** Begins a new anonymous user and session, if the current user is identified. */
   resetIdentity(): void;

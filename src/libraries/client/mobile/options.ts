@@ -5,7 +5,7 @@ import type { RuntimeAdapters } from './adapters.js';
 import { type Runtime, runtimeOf, warnInConsole } from './runtime.js';
 
 export type MobileOptions = RuntimeAdapters & {
-  /** Address of the Sluice to send to, and so of the data centre: `https://events.example.com`. */
+  /** Address of the Sluice of the data centre to send to: `https://events.example.com`. */
   readonly baseUrl: string;
   /** Record nothing until `optIn` is called, unless the user chose before. Default: false. */
   readonly optedOut?: boolean;

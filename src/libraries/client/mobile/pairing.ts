@@ -1,6 +1,6 @@
-// Pairing with the Event Visualizer: the server gives a secret and a short code, the code is shown until it is too
-// old, and the batches of the app carry the secret until one side ends the pairing. Nobody tells the device when the code
-// is entered or when the pairing ends. It learns that from the answers to its batches, and when it asks for a code again.
+// Pairing with the Event Visualizer: the server gives a secret and a short code. The code is shown until it expires, and the
+// batches of the app carry the secret until one side ends the pairing. The device is not told when the code is entered or when the
+// pairing ends: it learns that from the answers to its batches, and when it asks for a code again.
 
 import type { Clock, Transport, TransportAnswer } from '../core/adapters.js';
 import type { Client } from '../core/client.js';
@@ -11,9 +11,9 @@ import { attempt } from './attempt.js';
 export type Pairing = {
   /** Asks for a code and shows it. While the pairing waits or lives, the server answers with the same one. */
   start(target: PairingTarget): void;
-  /** Ends the pairing here and at the server, even if the request for it is still under way. */
+  /** Ends the pairing on the device and at the server, even if it is still being requested. */
   stop(): void;
-  /** To be told of each answer to a batch, and of the secret that the batch carried. */
+  /** Call it with each answer to a batch, and with the secret that the batch carried. */
   onAnswer(answer: CollectAnswer, secret: string | undefined): void;
 };
 
@@ -37,7 +37,7 @@ type Current = PairingTarget & {
 
 const requestMs = 10_000;
 
-/** How long a code is valid at most, and if the server does not say. */
+/** How long a code is valid at most, which is also assumed if the server does not say. */
 const codeMs = 10 * 60_000;
 const codeMsMax = 24 * 60 * 60_000;
 
@@ -120,9 +120,9 @@ export function createPairing({ client, transport, clock, display }: PairingOpti
     start,
     stop,
     onAnswer(answer, secret) {
-      // Answers to batches of former pairings may still come.
+      // Answers to batches of former pairings may still arrive.
       if (current === undefined || secret === undefined || secret !== current.secret) return;
-      // A device that asks again is about to get another pairing.
+      // A device that is asking again is about to get another pairing.
       if (answer.pairing === 'ended' && !current.asking) leave();
     },
   };
@@ -147,7 +147,7 @@ function reasonOf({ status, body }: TransportAnswer): string {
     const { message } = JSON.parse(body).err;
     if (typeof message === 'string') return `${message} (${status})`;
   } catch {
-    // Not an answer of Sluice: its status says enough.
+    // This is no answer of Sluice, and its status says enough.
   }
   return `the server answered ${status}`;
 }

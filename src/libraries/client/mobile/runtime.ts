@@ -1,4 +1,4 @@
-// The runtime of a surface: its clock, its random numbers, its console. The platform's are the defaults.
+// The runtime of a surface: clock, random numbers and console, by default the platform's.
 
 import type { Clock, RandomBytes } from '../core/adapters.js';
 import type { Fetch, RuntimeAdapters } from './adapters.js';
@@ -17,7 +17,7 @@ export const platform = globalThis as unknown as Platform;
 
 export type Runtime = {
   readonly clock: Clock;
-  /** Undefined where there is no cryptographic source: a weaker one would give two devices one user. */
+  /** Undefined without a cryptographic source: a weaker one could give two devices the same user. */
   readonly randomBytes: RandomBytes | undefined;
   readonly warn: (line: string) => void;
 };

@@ -1,7 +1,7 @@
 // The core's storage over a device's storage that may answer later. Everything is read once into memory. From then on
-// memory counts, and each write is repeated until the device has taken it. A device that could not be read is not written
-// to either: what it holds, above all its user, is worth more than what one run adds, and may be readable the next time.
-// The exception is a single key that the core has to know: the user's choice.
+// memory counts, and each write is repeated until the device has taken it. If the device could not be read, it is not written
+// to either: what it holds, above all its user, is worth more than what one run adds, and may be readable next time. The
+// exception is the one key that the core has to know: the user's choice.
 
 import type { Clock, KeyValueStorage } from '../core/adapters.js';
 import type { DeviceStorage } from './adapters.js';
@@ -9,20 +9,20 @@ import type { DeviceStorage } from './adapters.js';
 /** All keys of the library begin with it; the app's other keys are left alone. */
 const keyPrefix = 'sluice:';
 
-/** How long the device may take to read each part of its data; calls wait for it. */
+/** How long the device may take to read each part of its data; calls wait for that long. */
 const readMsMax = 10_000;
 const keysPerRead = 500;
 
-/** A write that has not ended after this time is repeated; others go on meanwhile. */
+/** A write that has not ended after this time is repeated; other writes go on meanwhile. */
 const writeMsMax = 10_000;
 const writesAtOnce = 20;
 const [retryMsMin, retryMsMax] = [1_000, 60_000];
 
-/** How many removals of messages wait while the device accepts no writes; of more, the first may be sent again. */
+/** How many removals of messages may wait while the device takes no writes; beyond that, the first of these may be sent again. */
 const changesMax = 20_000;
 
 export type LoadedStorage = KeyValueStorage & {
-  /** Reads the device; settles when that was tried. Never rejects. To be called once. */
+  /** Reads the device; settles once that was tried. Never rejects. To be called once. */
   load(device: DeviceStorage | null | undefined): Promise<void>;
 };
 
@@ -31,10 +31,10 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
   const texts = new Map<string, string>();
   /** Keys whose latest text, or lack of one, the device does not have yet. */
   const changed = new Set<string>();
-  /** Keys that the device may hold: they were read, or a write of them has begun. */
+  /** Keys that the device may hold: they were read, or their writing has begun. */
   const touched = new Set<string>();
   const writing = new Set<string>();
-  /** Changed keys whose last write failed: these wait, others need not. */
+  /** Changed keys whose last write failed: only these wait before they are written again. */
   const failed = new Set<string>();
   let device: DeviceStorage | undefined;
   let state: 'loading' | 'loaded' | 'unreadable' = 'loading';
@@ -75,7 +75,7 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
 
   function noteChange(key: string): void {
     if (state !== 'loading' && !isWritten(key)) return;
-    // The device never had it.
+    // The device never had the key, so there is nothing to remove.
     if (state === 'loaded' && !texts.has(key) && !touched.has(key)) changed.delete(key);
     else if (!failed.has(key)) changed.add(key);
     if (changed.size + failed.size > changesMax) forgetRemovals();
@@ -106,7 +106,7 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
     touched.add(key);
     writing.add(key);
     const text = texts.get(key);
-    // Begun at once: the app may end.
+    // Begun at once, since the app may end.
     const written = (async () => (text === undefined ? to.removeItem(key) : to.setItem(key, text)))();
     const inTime = withinMs(clock, writeMsMax, written).then(
       () => true,
@@ -118,7 +118,7 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
     } else {
       if (failed.size === 0) retryLater();
       failed.add(key);
-      // If the write ends later after all, a newer text may have been written before it.
+      // If this write ends after all, it may have overwritten a newer text.
       void written.then(
         () => {
           touched.add(key);
@@ -141,7 +141,7 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
     retryMs = Math.min(retryMs * 2, retryMsMax);
   }
 
-  /** Reads a single key, again and again until that succeeds or the user sets it. */
+  /** Reads a single key, again and again until that succeeds or the user has chosen. */
   async function ask(from: DeviceStorage, key: string, callback: () => void, waitMs: number): Promise<void> {
     try {
       const text = await withinMs(clock, readMsMax, (async () => from.getItem(key))());
@@ -160,7 +160,7 @@ export function createLoadedStorage(clock: Clock, warn: (line: string) => void):
     get: (key) => texts.get(key),
     set(key, text) {
       texts.set(key, text);
-      // The user's present choice replaces any earlier one.
+      // The choice that the user makes now replaces any earlier one.
       if (single.has(key)) known.add(key);
       noteChange(key);
       return true;

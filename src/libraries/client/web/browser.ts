@@ -1,6 +1,6 @@
-// What the library uses of a browser's window, looked up once, when it begins. `fetch`, timers and the clock are the
-// functions of that moment, even if a page replaces them. A page may replace the others, and they throw where they
-// are denied (a sandboxed frame has no storage). Nothing here throws, unless its comment says so.
+// What the library uses of a browser's window, looked up once, when it begins. It keeps using the `fetch`, timers and clock of
+// that moment, even if a page replaces them later. The rest a page may replace, and it may be denied (a sandboxed frame has no
+// storage). Nothing here throws, unless its comment says so.
 
 /** The window or its stand-in. Everything may be absent. It is passed in, never taken from the global scope. */
 export type Window = {
@@ -45,7 +45,7 @@ export type PageHistory = {
   replaceState(...args: unknown[]): unknown;
 };
 
-/** Its own properties are its keys. Every use may throw. */
+/** Its keys are its own properties. Every use may throw. */
 export type WebStorage = {
   getItem(key: string): string | null;
   setItem(key: string, text: string): void;
@@ -62,18 +62,18 @@ export type FetchResponse = {
   text(): Promise<string>;
 };
 
-/** For a `storage` event what another tab changed; for `pageshow` whether the page was kept. */
+/** Of a `storage` event: what another tab changed. Of `pageshow`: whether the page comes from the browser's cache. */
 export type PageEvent = {
   readonly key?: string | null;
   readonly newValue?: string | null;
   readonly persisted?: boolean;
 };
 
-/** The texts of a document that are used. */
+/** The properties of a document that are read as text. */
 type DocumentText = 'cookie' | 'title' | 'referrer' | 'visibilityState';
 
 export type Browser = {
-  /** Whether this is a page; a server has nothing of what follows. */
+  /** Whether this is a page. On a server nothing below is available. */
   readonly isPage: boolean;
   /** `''` where it is denied. */
   readText(name: DocumentText): string;
@@ -177,7 +177,7 @@ export function takeBrowser(window: Window): Browser {
   };
 }
 
-/** The time of the page's `Date`. It goes on if that stops, as in tests of pages that stop the clock. */
+/** The time by the page's `Date`. It goes on if that is stopped, as tests of pages do. */
 function createNow(window: Window): () => number {
   const { Date: clock, performance } = window;
   const { now } = clock;

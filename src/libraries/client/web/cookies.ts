@@ -1,5 +1,5 @@
-// Texts of an app in cookies of at most 4,096 bytes: the global event properties, and the visitor's choice. Where
-// cookies are denied, in the page's memory.
+// An app's texts in cookies of at most 4,096 bytes: the global event properties, and the visitor's choice. Where cookies are
+// denied, they are in the page's memory.
 
 import type { TextStore } from '../core/adapters.js';
 import { clientLimits } from '../core/limits.js';
@@ -12,7 +12,7 @@ const lifeSeconds = 400 * 24 * 60 * 60;
 export function createCookieStore(browser: Browser, suffix: string, onDenied: () => void): TextStore {
   const memory = new Map<string, string>();
   const renewed = new Set<string>();
-  /** Reading cookies asks another process, so it is done once for all calls that a page makes in a row. */
+  /** The browser asks another process for cookies, so they are read once for all calls that a page makes in a row. */
   let all: string | undefined;
   let denied = false;
 
@@ -48,7 +48,7 @@ export function createCookieStore(browser: Browser, suffix: string, onDenied: ()
   }
 
   function nameOf(appId: string): string {
-    // Parentheses are the only characters that this escaping leaves and cookie names do not allow.
+    // Parentheses are the only characters that encodeURIComponent leaves as they are and that cookie names do not allow.
     return `sluice_${encodeURIComponent(appId).replace(/[()]/g, '_')}${suffix}`;
   }
 
@@ -64,7 +64,7 @@ export function createCookieStore(browser: Browser, suffix: string, onDenied: ()
       renewed.add(appId);
       put(pair, text === '' ? 0 : lifeSeconds);
       const now = find(appId);
-      // A different text was written by another tab since.
+      // A different text comes from another tab, after ours.
       if (text === '' || now === pair || now !== former) return true;
       memory.set(appId, text);
       if (!denied) onDenied();

@@ -1,5 +1,5 @@
-// Replaces the snippet's stand-in by the library. The object stays the same, so code that holds it now has the library, with
-// methods that an older snippet did not know. Then makes the waiting calls in order.
+// Turns the snippet's stand-in into the library, also with methods that an older snippet lacks. The object stays the same, so code
+// that holds it has the library, too. Then the waiting calls are made, in their order.
 
 import { createGuard } from '../core/guard.js';
 import { type Window, warnIn } from './browser.js';
@@ -8,9 +8,9 @@ import { methods, type WaitingCall } from './snippet.js';
 
 type Stub = { -readonly [Name in keyof Sluice]?: Sluice[Name] } & {
   calls?: readonly WaitingCall[] | { readonly length: 0; push(call: unknown): void };
-  /** Calls that the snippet dropped because it keeps no more. */
+  /** How many calls the snippet dropped because it keeps no more. */
   lost?: number;
-  /** Set once the library is in place: a script that is loaded twice changes nothing. */
+  /** Set once the library is in place, so that a script that is loaded twice changes nothing. */
   installed?: true;
 };
 
@@ -26,7 +26,7 @@ export function install(window: Window): void {
     for (const descriptor of Object.values(described)) Object.setPrototypeOf(descriptor, null);
     Object.defineProperties(stub, described);
     stub.installed = true;
-    // Code that kept a method of the snippet goes on calling that one.
+    // Code may have kept a method of the snippet, which goes on adding calls.
     stub.calls = { length: 0, push: (call) => replay(sluice, call, at) };
     for (const call of calls) replay(sluice, call, at);
     addLost(Number(stub.lost) || 0);

@@ -7,7 +7,7 @@ export function createLifecycle(browser: Browser): Lifecycle {
   const isNow = (state: string): boolean => browser.readText('visibilityState') === state;
   return {
     whenReady(callback) {
-      // A prerendered page may never be seen.
+      // A prerendered page may never be seen, so it records nothing before it is.
       if (browser.isPrerendering()) browser.on('document', 'prerenderingchange', callback);
       else callback();
     },

@@ -1,6 +1,5 @@
-// The storage that tabs of one origin share: `localStorage`. If that is denied or full, the page's memory, with one
-// warning, until there is room. A page may also empty its storage, as many do at a logout; then this puts back what the
-// page had not sent yet.
+// The storage that tabs of one origin share: `localStorage`. While that is denied or full, texts stay in the page's memory, with
+// one warning. A page may also empty its storage, as many do at a logout; then this puts back what the page had not sent yet.
 
 import type { KeyValueStorage } from '../core/adapters.js';
 import type { Browser, WebStorage } from './browser.js';
@@ -9,19 +8,19 @@ import type { Browser, WebStorage } from './browser.js';
 const lifeKey = 'sluice:life';
 
 /**
- * Events report the changes of other tabs, except to a page that the browser has set aside. Changes without an event, such
- * as the page's own removal of keys, show after this time: listing 5,000 keys takes milliseconds.
+ * How long a list of the keys is used; it is not made anew each time, since listing 5,000 keys takes milliseconds. Events report
+ * the changes of other tabs, but not those of the page itself, nor any to a page that the browser has set aside.
  */
 const listMs = 60_000;
 
-/** `over`: the text in storage under the same key, which could not be replaced. */
+/** `over`: the text that is still in storage under the key, since it could not be replaced. */
 type Kept = { readonly text: string; readonly over: string | undefined };
 
 export function createLocalStorage(browser: Browser, warn: (line: string) => void): KeyValueStorage {
   const { storage } = browser;
   /** Texts that could not be stored. */
   const memory = new Map<string, Kept>();
-  /** Texts that this page stored and that were not removed. */
+  /** Texts that this page stored and has not removed. */
   const own = new Map<string, string>();
   /** Whether a stored text could be read back: some blockers silently do nothing. */
   let works = false;
@@ -67,7 +66,7 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
     own.forEach((text, key) => void keep(key, text));
   }
 
-  /** Whether it is in storage. */
+  /** Stores a text; returns whether it is in storage, not only in memory. */
   function keep(key: string, text: string): boolean {
     const stored = store(key, text);
     note(key);
@@ -76,7 +75,7 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
     return stored;
   }
 
-  /** The text that stayed in memory, unless another tab has stored one since. */
+  /** The text under a key that is in memory only, unless another tab has stored one since. */
   function keptText(key: string): string | undefined {
     const kept = memory.get(key);
     if (kept === undefined || read(key) === kept.over) return kept?.text;
@@ -84,7 +83,7 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
     return undefined;
   }
 
-  /** Stores texts that had to stay in memory, since there may be room now. */
+  /** Tries to store the texts that had to stay in memory: there may be room now. */
   function putBack(): void {
     for (const key of [...memory.keys()]) {
       const text = keptText(key);
@@ -143,7 +142,7 @@ export function createLocalStorage(browser: Browser, warn: (line: string) => voi
       restoreIfEmptied();
       const found: string[] = [];
       list().forEach((group, name) => {
-        // One by one: as arguments of one call, hundreds of thousands exhaust the stack.
+        // Pushed one by one: hundreds of thousands of arguments exhaust the stack.
         if (name.startsWith(prefix)) for (const key of group) found.push(key);
       });
       return found;

@@ -16,7 +16,7 @@ import { createTransport } from './transport.js';
 
 export type Own = {
   readonly sluice: Sluice;
-  /** Makes an earlier call, with its time. */
+  /** Makes a call as if at an earlier time, when it was really made. */
   at(ms: unknown, call: () => void): void;
   /** Counts earlier calls that were not kept. */
   addLost(count: number): void;
@@ -25,7 +25,7 @@ export type Own = {
   warn(line: string): void;
 };
 
-/** Calls that end the wait of a page view for its title, since what comes after them is another user's or must be sent now. */
+/** Calls before which a page view no longer waits for its title: what follows may be another user's, or must be sent now. */
 const settling: readonly Method[] = ['load', 'identify', 'resetIdentity', 'optOut', 'flush'];
 
 /** The library of one copy, for a window. */
@@ -148,7 +148,7 @@ function createWebClient(
   const randomBytes = (count: number): Uint8Array => {
     const bytes = new Uint8Array(count);
     browser.randomBytes(bytes);
-    // Repeated ids would merge strangers and lose messages. If the cryptographic source is absent, or a page has replaced it
+    // If ids came again, strangers would be merged and messages lost. If the cryptographic source is absent, or a page has replaced it
     // by one that fills in nothing, the ordinary source is the next best. Mixing it in does not weaken a good source.
     return bytes.map((byte) => byte ^ (Math.random() * 256));
   };

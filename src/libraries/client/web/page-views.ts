@@ -1,12 +1,12 @@
-// Page views: the first one, the ones that a page makes through the history (single-page applications), and the ones of a page
-// that the browser had kept and shows again.
+// Page views: the first one, those that a single-page application makes through the history, and those of a page that the
+// browser had kept and shows again.
 
 import type { Properties } from '../core/messages.js';
 import type { Browser } from './browser.js';
 
 export const pageViewEvent = 'Page View';
 
-/** What counts as a page view, and which parts of the page's and the referrer's address are recorded: by default neither query nor fragment. */
+/** What counts as a page view, and what is recorded of the addresses of the page and the referrer: by default neither query nor fragment. */
 export type PageViewOptions = {
   /** Record the query too. */
   readonly query?: boolean;
@@ -121,7 +121,7 @@ export function watchPageViews(
   return () => void guarded(() => settle());
 }
 
-/** An address without query and fragment. */
+/** An address without its query and fragment. */
 function pageOf(url: string): string {
   return url.replace(/[?#].*/s, '');
 }

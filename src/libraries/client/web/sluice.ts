@@ -1,6 +1,6 @@
 // The JavaScript surface of a window. A page may have several copies of the library: the script and the package, or the package in
-// two bundles. The first one that is used serves the window, and the others pass their calls to it: by themselves each would
-// record every page view, and calls of a copy that nobody loaded would never be sent.
+// two bundles. The first one that is used serves the window, and the others pass their calls to it. Otherwise each would
+// record every page view, and the calls of a copy on which nobody called `load` would never be sent.
 
 import { createGuard, protect } from '../core/guard.js';
 import { type Window, warnIn } from './browser.js';
@@ -10,10 +10,10 @@ import type { Operations, Sluice } from './surface.js';
 
 export type { LoadOptions, Sluice, SluiceProperties } from './surface.js';
 
-/** Where a window has the copy that serves it. Copies of other versions read it too, so what is there keeps its form. */
+/** The window's property with the copy that serves it. Copies of other versions read it, so its form must not change. */
 const servingKey = Symbol.for('sluice');
 
-/** The surface for a window. Where there is no document (on a server), it does nothing. */
+/** The surface for a window. Without a document, as on a server, it does nothing. */
 export function createSluice(window: Window): Sluice {
   return connect(window).sluice;
 }

@@ -1,13 +1,13 @@
 // The lines that a page carries. They make `sluice` at once, keep the calls until the script is there, and load the script
-// without delaying the page. A second snippet does nothing: a page records for one environment. If the script never comes, they keep a thousand calls and nothing else happens. Their syntax works in
-// every browser, and they throw in none.
+// without delaying the page. A second snippet does nothing: a page records for one environment. If the script never comes, they
+// keep a thousand calls, and nothing else happens. They run in every browser, and throw in none.
 
 import type { LoadOptions, Sluice } from './surface.js';
 
-/** Changes with the snippet. Once the script is there, an older snippet gets the methods that it lacks. */
+/** The version, which changes with the snippet. The script gives an older snippet the methods that it lacks. */
 export const snippetVersion = 5;
 
-/** How many calls are kept until the script is there; as many again of calls that add nothing, such as an opt-out. */
+/** How many calls are kept until the script is there, and as many calls that add nothing, such as an opt-out. */
 export const snippetCallsMax = 1000;
 
 /** The operations that are calls. */
@@ -33,10 +33,10 @@ export const methods: readonly Method[] = [
 export type WaitingCall = readonly [method: string, args: readonly unknown[], atMs?: number];
 
 export type SnippetOptions = Omit<LoadOptions, 'pageViews'> & {
-  /** The snippet is text, so it holds no function: a page that wants one calls `load` itself. */
+  /** The snippet is text and holds no functions: a page that needs one, such as `beforeSend`, calls `load` itself. */
   readonly pageViews?: boolean | { readonly query?: boolean };
   readonly appId: string;
-  /** Address of the script; default: `/sdk.js` of the base URL. */
+  /** Address of the script; default: `/sdk.js` below the base URL. */
   readonly script?: string;
 };
 
@@ -50,7 +50,7 @@ u=${inScript(src)};t=w.trustedTypes;try{e=d.createElement("script");e.async=1;e.
 s.load(${inScript(appId)},${inScript(options)})}(window,document);`;
 }
 
-/** A value as JavaScript that cannot end the script element. */
+/** A value as JavaScript, escaped so that it cannot end the script element. */
 function inScript(value: unknown): string {
   return JSON.stringify(value).replace(/[<>&\u2028\u2029]/g, (character) => {
     return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;

@@ -6,16 +6,16 @@ import type { PageViewOptions } from './page-views.js';
 
 /**
  * Properties of events and users: numbers, strings of fewer than 1024 characters (of users at most 255), booleans and lists of
- * these, which are joined with `||`. What is null or undefined is left out.
+ * these, which are joined with `||`. Null and undefined are left out.
  */
 export type SluiceProperties = { readonly [key: string]: PropertyInput };
 
 export type LoadOptions = {
   /** Where the Sluice of the data centre is, such as `https://events.example.com`. */
   readonly baseUrl: string;
-  /** Where that Sluice takes messages, if not at `/api/collect`: a path of its `COLLECT_PATH`. */
+  /** The path at which that Sluice takes messages, one of its `COLLECT_PATH`; default: `/api/collect`. */
   readonly collectPath?: string;
-  /** Record page views; default true: addresses without query and fragment. */
+  /** Whether page views are recorded; default true: with addresses without query and fragment. */
   readonly pageViews?: boolean | PageViewOptions;
   /** Record and store nothing until `optIn()`, unless the visitor has chosen before; default false. */
   readonly optedOut?: boolean;
@@ -36,15 +36,15 @@ export type LoadOptions = {
 
 export type Operations = {
   /**
-   * Begins to record for the environment of this app_id. Calls made before wait for it. Another call replaces the options. If the
-   * page has several copies of the library, the first one serves all, and the calls of `load` by the others are ignored.
+   * Begins to record for the environment of this app_id. Calls made before wait for it. A further call replaces the options. If the
+   * page has several copies of the library, the first one serves all, and calls of `load` on the others are ignored.
    */
   load(appId: string, options: LoadOptions): void;
   /** Records an event; its name has at most 255 characters. */
   track<T extends PropertiesInput<T>>(event: string, properties?: T): void;
   /** Gives the user an identity: case-sensitive, fewer than 255 characters, unique to the user. */
   identify(identity: string): void;
-  /** Begins a new anonymous user and session, for example at logout. Nothing when already anonymous. */
+  /** Begins a new anonymous user and session, for example at logout. Does nothing if the user is anonymous already. */
   resetIdentity(): void;
   /** Attaches properties to the user, for all past and future activity. */
   addUserProperties<T extends PropertiesInput<T>>(properties: T): void;
@@ -57,9 +57,9 @@ export type Operations = {
   optIn(): void;
 };
 
-/** None of these throws, for any arguments. A warning in the console says what cannot be accepted. */
+/** None of these throws, whatever its arguments. A warning in the console says what was not accepted. */
 export type Sluice = Operations & {
-  /** Sends what waits; settles when that was tried. Never rejects. */
+  /** Sends what waits; settles once that was tried. Never rejects. */
   flush(): Promise<void>;
   /** The user's id, for the server-side API; undefined before the library has begun to record. */
   readonly userId: string | undefined;

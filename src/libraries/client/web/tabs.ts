@@ -1,5 +1,5 @@
-// Ensures that one tab at a time sends: by the browser's locks, which end with their tab; without those (pages without
-// TLS), by a lease in storage. If two tabs still send at once, that costs a repeat, which the server recognises.
+// Ensures that only one tab sends at a time: by the browser's locks, which end with their tab, or by a lease in storage where there
+// are none (pages without TLS). If two tabs still send at once, the server recognises the repeats.
 
 import type { Clock, KeyValueStorage, RandomBytes, SendingTurn } from '../core/adapters.js';
 import { clientLimits } from '../core/limits.js';
@@ -27,18 +27,18 @@ export function createSendingTurn(
           return work();
         });
       } catch {
-        // Some frames may not use locks, and some pages replace them.
+        // Some frames are not allowed to use locks, and some pages replace them.
         if (!began) await lease(name, work);
       }
     },
   };
 }
 
-/** Runs the work when the lease is free, and releases it afterwards. Another tab's lease expires. */
+/** Runs the work once the lease is free, and releases it afterwards. The lease of a tab that is gone expires. */
 function takeByLease(storage: KeyValueStorage, clock: Clock, tab: string) {
   const pause = (ms: number): Promise<void> => new Promise((resolve) => void clock.setTimer(ms, resolve));
 
-  /** Milliseconds for which another tab still has the lease. */
+  /** For how many milliseconds another tab still has the lease. */
   function othersMs(name: string): number {
     const [holder, until] = (storage.get(name) ?? '').split(' ');
     const ms = Number(until) - clock.now();
@@ -71,7 +71,7 @@ function takeByLease(storage: KeyValueStorage, clock: Clock, tab: string) {
     storage.set(name, `${tab} ${clock.now() + clientLimits.leaseMs}`);
   }
 
-  /** Renews the lease while the work goes on. Returns a function that ends that; each renewal gives `onNext` the next one. */
+  /** Renews the lease while the work goes on. Returns how to stop that; each renewal passes `onNext` a new way to stop. */
   function renew(name: string, onNext: (cancel: () => void) => void): () => void {
     return clock.setTimer(clientLimits.leaseMs / 3, () => {
       claim(name);

@@ -1,5 +1,5 @@
-// Batches over `fetch`; when the page may end, as requests that outlive it: `keepalive`, or `sendBeacon` where
-// there is none. Text bodies without further headers need no preflight.
+// Sends batches by `fetch` and, when the page may end, by requests that outlive it: `keepalive`, or `sendBeacon` where there is
+// none. A text body without further headers needs no preflight.
 
 import type { Transport, TransportAnswer } from '../core/adapters.js';
 import { clientLimits, requestMs } from '../core/limits.js';
@@ -14,7 +14,7 @@ async function readResponse(response: FetchResponse): Promise<TransportAnswer> {
 }
 
 export function createTransport(browser: Browser): Transport {
-  /** Bytes under way in requests that outlive the page; browsers allow 64 KiB at a time. */
+  /** Bytes under way in requests that outlive the page; browsers allow 64 KiB in all. */
   let keptBytes = 0;
 
   async function post(
@@ -59,7 +59,7 @@ export function createTransport(browser: Browser): Transport {
 
   return {
     send(url, body, timeoutMs) {
-      // A small batch is sent so that it outlives the page, and need not be sent again when the page ends.
+      // A small batch is sent so that it outlives the page: it need not be sent again if the page ends.
       const outlivesPage = fits(body);
       return { answer: post(url, body, timeoutMs, outlivesPage), outlivesPage };
     },
