@@ -1,5 +1,5 @@
-// The files within a zip archive, which is how some systems export. They are unpacked into a temporary folder, as stdin is kept in
-// a file, and are then files like others: the same rows have the same keys whether somebody unpacked the archive first or not.
+// The files in a zip archive, which is what some systems export. They are unpacked into a temporary folder and are then files like
+// any others, so rows have the same keys whether somebody unpacked the archive first or not.
 
 import { createWriteStream, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,11 +1,11 @@
-// The state and the rejects file of an import belong to one process at a time: two would cut and replace each other's. A claim
-// is a folder beside the file, which names the process, as for a spool; the claim of a process that is gone counts as free.
+// The state and the rejects file of an import belong to one process at a time: two would cut off and replace each other's content. A
+// claim is a folder beside the file that names the process, as for a spool. The claim of a process that is gone does not count.
 
 import { mkdirSync, rmdirSync } from 'node:fs';
 import { claimFolder, releaseFolder } from '../libraries/producer/spool-folder.js';
 import { ImportError, type ImportOptions } from './options.js';
 
-/** Claims both files; the result gives them free. Throws ImportError if another import has one of them. */
+/** Claims both files; returns a function that releases them. Throws ImportError if another import has one of them. */
 export function claimFiles({ stateFile, rejectsFile }: Pick<ImportOptions, 'stateFile' | 'rejectsFile'>) {
   const claimed: string[] = [];
   const release = () => {

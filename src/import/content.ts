@@ -1,5 +1,5 @@
-// The content of a file, decompressed, as a stream of bytes. Compressed content is read to its end, whatever it is made of:
-// what is wrong in it, or is not a part of it, is an error.
+// The content of a file, decompressed, as a stream of bytes. Compressed content is read to its end: whatever is wrong in it, or
+// follows after it, is an error.
 
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
@@ -19,7 +19,7 @@ export type Source = {
   readonly compression: Compression;
 };
 
-/** `onShare` is called with the share of the file that was read. Throws ImportError if it cannot be decompressed. */
+/** Yields the content. Calls `onShare` with the share of the file that was read. Throws ImportError if it cannot be decompressed. */
 export async function* contentOf(
   { name, path, bytes, compression }: Source,
   onShare: (share: number) => void,
@@ -43,8 +43,8 @@ export async function* contentOf(
 }
 
 /**
- * Throws ImportError unless the whole of a file can be decompressed and its checksums are right. Settles with 32 hexadecimal digits
- * of a hash of its content; undefined if it is not compressed, or a stop has ended it early.
+ * Throws ImportError unless a whole file can be decompressed and its checksums are right. Settles with a hash of its content as 32
+ * hexadecimal digits; undefined if it is not compressed, or if a stop ended this early.
  */
 export async function assertSound(source: Source, stop: AbortSignal): Promise<string | undefined> {
   if (source.compression === 'none') return undefined;
@@ -66,7 +66,7 @@ function asBuffer({ buffer, byteOffset, length }: Uint8Array): Buffer {
   return Buffer.from(buffer, byteOffset, length);
 }
 
-/** Node's gunzip takes members that follow each other, and leaves off at zeros, by which tapes and disks pad files. */
+/** Node's gunzip reads members that follow each other, but stops at zeros, with which tapes and disks pad files. */
 async function* gunzip(
   path: string,
   fileFrom: (start: number) => AsyncIterable<Buffer>,
@@ -90,7 +90,7 @@ async function* gunzip(
   }
 }
 
-/** The place of the first byte from `start` on that is not zero; undefined if there is none. */
+/** The position of the first byte from `start` on that is not zero; undefined if there is none. */
 async function firstByteAfterZeros(path: string, start: number): Promise<number | undefined> {
   const file = await open(path);
   try {

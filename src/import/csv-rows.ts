@@ -1,5 +1,5 @@
-// The rows of a CSV file, whose text is decoded before it is parsed. A quote within a field is a character like others; one at its
-// start that nothing closes would swallow all rows after it, so it ends the import.
+// The rows of a CSV file, whose text is decoded before it is parsed. A quote within a field is a character like any other. A quote
+// at its start that is never closed would swallow all rows after it, so it ends the import.
 
 import { type Options, parse as parseCsv } from 'csv-parse';
 import { imports } from '../contract/limits.js';
@@ -32,13 +32,13 @@ export async function* readCsv(input: Input, options: ReadOptions): AsyncGenerat
     const content = textIn(input, options.onShare);
     const head = await headOf(content);
     const text = head.toString('utf8').replace(/^\ufeff/, '');
-    // Excel's first line is not a row.
+    // Excel's first line, which declares the separator, is not a row.
     const declared = declaredSeparator(text);
     const begin = declared === undefined ? head : Buffer.from(text.slice(declared.end));
     const isTabs = /\.tsv(\.|$)/i.test(input.name);
     const reader = createReader(input, declared === undefined ? 0 : 1, options, {
       delimiter: declared?.separator ?? (isTabs ? '\t' : (mostFrequent(separatorsIn(text)) ?? ',')),
-      // A lone CR ends a line where no LF does.
+      // A CR alone ends a line if the file has no LF.
       record_delimiter: head.includes('\r') && !head.includes('\n') ? ['\r'] : ['\r\n', '\n'],
     });
     let chunkBytes = 0;
@@ -57,7 +57,7 @@ export async function* readCsv(input: Input, options: ReadOptions): AsyncGenerat
   }
 }
 
-/** `rows`: the rows of what was written so far, in their order. The reader removes the ones that it takes. */
+/** `rows`: the rows of what was written so far, in their order. The caller removes those that it takes. */
 function createReader(
   input: Input,
   linesBefore: number,
@@ -67,9 +67,9 @@ function createReader(
   const rows: Row[] = [];
   const missing = options.nullText ?? (options.isMysql ? '\\N' : undefined);
   let header: readonly string[] = [];
-  /** What the columns without a name are called here, if there are several. */
+  /** The names that columns without a name get here, if there are several. */
   let unnamed: readonly string[] = [];
-  /** The last line of the last row. */
+  /** The line on which the previous row ended. */
   let lastLine = 0;
   const add = (row: Row) => {
     lastLine = row.place;
@@ -101,7 +101,7 @@ function createReader(
       const fault = `has ${record?.length} fields, but the header has ${header.length}`;
       add({ place, value: undefined, ...plain, fault, text: (raw ?? '').replace(lineEnds, '') });
     },
-    // Nothing is left for the stream, whose reader would not see rows that are skipped.
+    // Rows are taken here and none is left for the stream, whose reader would not see rows that are skipped.
     on_record: (taken) => {
       const { record, info, raw } = taken as unknown as CsvRecord;
       const isNamed = unnamed.every((name) => record[name] === '') || !options.takesRest;
@@ -147,13 +147,13 @@ function createReader(
   };
 }
 
-/** How MySQL writes texts: a backslash before quotes, backslashes and line ends. NULL is `\N` without quotes. */
+/** How MySQL writes text: with a backslash before quotes, backslashes and line ends. NULL is `\N` without quotes. */
 const mysql: Options = {
   escape: '\\',
   cast: (value, { quoting }) => (quoting || value === '\\N' ? value : value.replace(/\\(.)/gs, '$1')),
 };
 
-/** What would be read wrongly as plain CSV: a NULL would be a text, and for a user a name that many have. */
+/** Why a row is not plain CSV. Read as such, a NULL would be text and, in a column of users, a name that many share. */
 function databaseFault(record: CsvRecord['record'], isMysql: boolean): string | undefined {
   for (const column of Object.keys(record)) {
     const cell = record[column];
@@ -166,7 +166,7 @@ function databaseFault(record: CsvRecord['record'], isMysql: boolean): string | 
 
 /** Blank lines before a row are a part of its text. */
 const lineEnds = /^[\r\n]+|[\r\n]+$/g;
-/** Where files were joined. */
+/** A byte order mark before a row, where files were joined. */
 const markedRow = /^[\r\n]*\ufeff/;
 
 function faultOf({ name }: Input, code: string | undefined, line: number): ImportError | undefined {
@@ -179,7 +179,7 @@ function faultOf({ name }: Input, code: string | undefined, line: number): Impor
   return undefined;
 }
 
-/** The content up to the end of its first line at least, if that is not too far away. */
+/** The beginning of the content: at least its first line, if that is not too long. */
 async function headOf(content: AsyncGenerator<Buffer, undefined>): Promise<Buffer> {
   let head: Buffer = Buffer.alloc(0);
   while (head.length < imports.headerBytesMax && !/[^\r\n][\r\n]/.test(head.toString('latin1'))) {

@@ -1,5 +1,5 @@
-// Files that were imported before and have grown since. A file is known by its content, so one that grew would be another file, and
-// all its rows would be stored again: it goes on where it was instead, and its rows keep the keys of the file that it was.
+// Files that were imported before and have grown since. A file is identified by its content, so one that grew would be another file,
+// and all its rows would be stored again. Instead its import goes on where it was, and its rows keep the keys of the former file.
 
 import { createHash } from 'node:crypto';
 import { closeSync, createReadStream, openSync, readSync } from 'node:fs';
@@ -8,8 +8,8 @@ import { ImportError } from './options.js';
 import type { FileState, ImportState } from './state.js';
 
 /**
- * Gives each input that grew the state of what it was. Throws ImportError if it cannot go on, such as an array, which ends with a
- * bracket. Returns what people should know about files of the same name that have other content.
+ * Gives each input that grew the state of the former file. Throws ImportError if it cannot go on, such as a JSON array, after whose
+ * closing bracket nothing can be added. Returns notes for people about files of the same name with other content.
  */
 export async function continueGrown(state: ImportState, inputs: readonly Input[]): Promise<string[]> {
   const words: string[] = [];
@@ -44,7 +44,7 @@ export async function continueGrown(state: ImportState, inputs: readonly Input[]
   return words;
 }
 
-/** The file whose whole content is the beginning of this one: the longest, if there are several. */
+/** The imported file whose whole content is the beginning of this one; the longest if there are several. */
 async function beginningOf(state: ImportState, input: Input): Promise<[string, FileState] | undefined> {
   const shorter = Object.entries(state.files)
     .filter(([, { bytes = Number.POSITIVE_INFINITY, read }]) => bytes < input.bytes && bytes > 0 && read > 0)
@@ -71,7 +71,7 @@ async function beginningOf(state: ImportState, input: Input): Promise<[string, F
   return found;
 }
 
-/** Lines can be added where the last one ended. */
+/** Whether rows can have been added: the format has lines, and the former file ended with a whole one. */
 function canGoOn({ path, format, compression, encoding }: Input, { bytes = 0 }: FileState): boolean {
   const isLines = (format === 'ndjson' || format === 'csv') && compression === 'none';
   if (!isLines || encoding.startsWith('utf-16')) return false;

@@ -1,5 +1,4 @@
-// The files of an import: which files, of what format, and the hash of their content, which identifies them whatever their
-// names are.
+// Finds the files of an import, their formats, and the hashes of their content, which identify them whatever their names are.
 
 import { createHash, randomBytes } from 'node:crypto';
 import {
@@ -23,13 +22,13 @@ import { type Format, ImportError } from './options.js';
 import { connectS3, isS3Address, type S3, type S3Object } from './s3.js';
 import { isZstd } from './zstd.js';
 
-/** `name` is the one on the command line. */
+/** A file of an import. `name`: as on the command line. */
 export type Input = Source & {
   readonly format: Format;
   readonly encoding: Encoding;
   /** 32 hexadecimal digits of a hash of its bytes. */
   readonly hash: string;
-  /** Which file it was, and when it was last written, before it was hashed. */
+  /** Which file it was, and when it was last written to, before it was hashed. */
   readonly version: string;
 };
 
@@ -37,9 +36,9 @@ export type Input = Source & {
 export type Told = { readonly format?: Format | undefined; readonly encoding?: 'windows-1252' | undefined };
 
 /**
- * Finds and hashes the files that the words name, in the natural order of their names: the last value of a user property is the
- * one that counts, and `hour-9` comes before `hour-10`. Throws ImportError for one that cannot be read, and when a stop ends the
- * reading of what may have no end.
+ * Finds and hashes the files that the words name, in the natural order of their names, `hour-9` before `hour-10`, since the last
+ * value of a user property counts. Throws ImportError for a file that cannot be read, and when a stop ends the reading of stdin,
+ * which may have no end.
  */
 export async function openInputs(
   words: readonly string[],
@@ -91,7 +90,7 @@ function inOrder(names: readonly string[]): string[] {
   return names.toSorted((one, other) => naturally(one, other) || (one < other ? -1 : 1));
 }
 
-/** What systems leave beside their data: `.DS_Store`, `__MACOSX`, `_SUCCESS`. */
+/** Whether a file is data, not what systems leave beside it: `.DS_Store`, `__MACOSX`, `_SUCCESS`. */
 function isVisible(name: string): boolean {
   return !/^(\.|__MACOSX$|_SUCCESS$|_committed_|_started_)/.test(name);
 }
@@ -105,9 +104,9 @@ function isZip(name: string, path: string): boolean {
 }
 
 /**
- * Throws ImportError for a file that cannot be decompressed: checksums come at the end, when rows that are wrong would be
- * stored already. A stop ends it early. Settles with the hashes of what is in compressed files, by the hashes of their bytes: rows
- * have the same keys whether their file is compressed or not, and however.
+ * Throws ImportError for a file that cannot be decompressed. This is checked first, since checksums come at the end, when wrong rows
+ * would be stored already. A stop ends it early. Settles with the hashes of the content of compressed files, by the hashes of their
+ * bytes: rows have the same keys however their file is compressed.
  */
 export async function assertAllSound(
   inputs: readonly Input[],
@@ -127,7 +126,7 @@ export async function assertAllSound(
   return contents;
 }
 
-/** Files that match a pattern whose last part may have * and ?. A word without them is a file. */
+/** The files that a word names: a file, or those that match a pattern with * and ? in its last part. */
 function filesOf(word: string): string[] {
   if (!/[*?]/.test(word) || exists(word)) return isFolder(word) ? filesIn(word) : [word];
   const folder = dirname(word);
@@ -165,7 +164,7 @@ function exists(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false }) !== undefined;
 }
 
-/** The content has to be hashed before its first row is sent, so it is kept in a file until the import ends. */
+/** Keeps a stream in a file until the import ends, since its content has to be hashed before its first row is sent. */
 async function spool(
   content: NodeJS.ReadableStream | AsyncIterable<Uint8Array>,
   stop: AbortSignal,
@@ -187,7 +186,7 @@ function isAddress(word: string): boolean {
 
 type Address = {
   readonly url: URL;
-  /** Without what may be secret: the user, and the query of an address that was signed. */
+  /** The address without what may be secret: its user, and the query of a signed address. */
   readonly shown: string;
   readonly headers: Readonly<Record<string, string>>;
 };
@@ -256,8 +255,8 @@ function versionOf(path: string): string {
 }
 
 /**
- * Throws ImportError if a file was written to or replaced since it was hashed: its keys and places rest on its first content,
- * and it is unknown which of its rows were read.
+ * Throws ImportError if a file was written to or replaced since it was hashed: keys and places follow from its former content, and
+ * it is unknown which of its rows were read.
  */
 export function assertUnchanged({ name, path, version }: Input): void {
   let now: string | undefined;
@@ -299,7 +298,7 @@ function readHead(path: string): Buffer {
   }
 }
 
-/** What is corrupt is found when all of it is checked. */
+/** The beginning of a file, decompressed. Faults are left to the check of the whole file. */
 async function unpackedHead(source: Source): Promise<Buffer> {
   let head: Buffer = Buffer.alloc(0);
   try {
@@ -313,7 +312,7 @@ async function unpackedHead(source: Source): Promise<Buffer> {
   return head.subarray(0, headBytes);
 }
 
-/** Throws ImportError for what no reader can read, with what to do about it. */
+/** Throws ImportError for content that no reader can read, and says what to do about it. */
 function assertReadable(
   name: string,
   head: Buffer,
@@ -350,7 +349,7 @@ function formatOfName(name: string): Format | undefined {
   return formats[/\.([a-z]+)$/i.exec(inner)?.[1]?.toLowerCase() ?? ''];
 }
 
-/** JSON whose first line is not a whole object is written over several lines: an array, or objects one after another. */
+/** The format of a content. JSON whose first line is not a whole object is an array, or objects over several lines. */
 function formatOfContent(head: Buffer, encoding: Encoding): Format {
   if (head.subarray(0, 4).toString('latin1') === 'PAR1') return 'parquet';
   const text = textOf(head, encoding).trimStart();
@@ -366,7 +365,7 @@ function formatOfContent(head: Buffer, encoding: Encoding): Format {
   }
 }
 
-/** As much as is whole. What is not in the encoding is found when all of it is read. */
+/** The text of a file's beginning, without a broken character at its end. Other faults are found when all of it is read. */
 function textOf(head: Buffer, encoding: Encoding): string {
   try {
     return createDecoder(encoding)(head, false);
@@ -376,7 +375,7 @@ function textOf(head: Buffer, encoding: Encoding): string {
   }
 }
 
-/** The content as UTF-8. Throws ImportError where it is in another encoding. */
+/** The content as UTF-8. Throws ImportError where it is not in its encoding. */
 export async function* textIn(
   input: Input,
   onShare: (share: number) => void,

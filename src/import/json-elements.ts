@@ -5,12 +5,12 @@ import { counts, imports } from '../contract/limits.js';
 /** The content is not such a list. */
 class Malformed extends Error {}
 
-/** Its number, counted from 1, and its bytes. */
+/** An element: its number, counted from 1, and its bytes. */
 export type Element = { readonly place: number; readonly bytes: Buffer };
 
 const lineFeed = 0x0a;
 
-/** Lines that are not blank; a place is a line's number. */
+/** Splits content into the lines that are not blank. An element's place is the line's number. */
 export async function* splitLines(content: AsyncIterable<Buffer>): AsyncGenerator<Element> {
   let rest: Buffer[] = [];
   let restBytes = 0;
@@ -41,7 +41,7 @@ const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
 
 const oneArray = 'the file must be one JSON array';
 
-/** The elements of an array, or objects that follow each other over any number of lines, as tools print them. */
+/** Splits an array into its elements, or content into objects that follow each other over any number of lines, as tools print them. */
 export async function* splitValues(content: AsyncIterable<Buffer>): AsyncGenerator<Element> {
   const chunks = content[Symbol.asyncIterator]();
   const read: Buffer[] = [];
@@ -115,7 +115,7 @@ async function* splitObjects(content: AsyncIterable<Buffer>): AsyncGenerator<Ele
   if (depth !== 0) throw new Malformed(`the file ends within object ${place + 1}`);
 }
 
-/** The elements of the array that is the whole content. */
+/** Splits content that is one array into its elements. */
 export async function* splitArray(content: AsyncIterable<Buffer>): AsyncGenerator<Element> {
   let depth = 0;
   let inText = false;
@@ -136,7 +136,7 @@ export async function* splitArray(content: AsyncIterable<Buffer>): AsyncGenerato
         else if (byte === 0x22) inText = false;
         continue;
       }
-      // Outside the array are only blanks.
+      // Outside the array there may only be white space.
       if (depth === 0 && (isOpen || byte !== 0x5b)) {
         if (isBlankByte(byte)) continue;
         throw new Malformed(oneArray);

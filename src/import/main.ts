@@ -1,5 +1,5 @@
-// `npm run import -- …`: wiring and exit codes. 0: every row is stored. 1: some were refused, or the import could not go on.
-// 130: it was stopped, and the same command goes on where it was.
+// `npm run import -- …`: wiring and exit codes. 0: every row is stored. 1: some rows were refused, or the import could not go on.
+// 130: it was stopped, and the same command continues it.
 
 import { ImportError, type ImportOptions, readOptions, usage } from './options.js';
 import { createNotes, type DryRun, type Imported, type Notes, runDry, runImport } from './run.js';
@@ -18,7 +18,7 @@ const listed = (counts: Readonly<Record<string, number>>) =>
     .map(([name, count]) => `${name} ${number(count)}`)
     .join(', ');
 
-/** `would`: in a dry run. */
+/** Prints the notes about rows; in a dry run they say `would`. */
 function sayNotes({ mended, commas, sameKeys, words }: Notes, options: ImportOptions): void {
   const { mapping, dryRun } = options;
   say(...words);

@@ -1,5 +1,5 @@
-// From a row to what is sent: columns become the fields of an event, or a preset says what the row is; then it is mended as a
-// lenient environment would, and passes the same checks as at the service. So a dry run says what the service would.
+// Turns rows into the records to send. Columns become the fields of an event, or a preset says what the row is. Then it is mended as
+// a lenient environment does, and checked as the service does, so that a dry run says what the service would.
 
 import { createHash } from 'node:crypto';
 import { userIdOfAnonymousId } from '../contract/anonymous-id.js';
@@ -29,7 +29,7 @@ import {
 /** The endpoint that a record is sent to. */
 export type Lane = 'events' | 'messages';
 
-/** A record as JSON. `isOwnKey`: its row has it, or its export. */
+/** A record as JSON. `isOwnKey`: its key comes from the row or from the export, not from the row's place. */
 export type Outgoing = {
   readonly lane: Lane;
   readonly json: string;
@@ -42,19 +42,19 @@ export type Mapped = readonly Outgoing[] | { readonly fault: string };
 
 export type Mapper = {
   map(row: Row): Mapped;
-  /** What was mended so far. */
+  /** What was mended so far: how many values, by reason. */
   readonly mendings: ReadonlyMap<Mending, number>;
-  /** How many numbers with a decimal comma a column has, which are kept as texts. */
+  /** How many numbers with a decimal comma each column has. They are kept as text. */
   readonly commas: ReadonlyMap<string, number>;
   /** The columns that the mapping names. */
   readonly columns: readonly string[];
-  /** Whether the others are used, too. */
+  /** Whether all other columns are used, too. */
   readonly takesRest: boolean;
 };
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Columns of the rejects file, which are not properties. The key is the one that the row had when it was refused. */
+/** Columns of the rejects file, which are not properties. `key`: the one that the row had when it was refused. */
 export const rejectColumns = {
   key: '_sluice_key',
   reason: '_sluice_reason',
@@ -105,7 +105,7 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
   function makeEvent(row: Fields, key: string): readonly Made[] | string {
     let timestamp: string | undefined;
     const time = mapping.timestamp === undefined ? undefined : valueAt(row, mapping.timestamp);
-    // Otherwise it would happen at the time of the import.
+    // Otherwise the event would get the time of the import.
     if (mapping.timestamp !== undefined && !isGiven(time))
       return `has no time in the column ${mapping.timestamp}`;
     if (isGiven(time)) {
@@ -137,7 +137,7 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
     ];
   }
 
-  /** A number that is not a safe integer may stand for several users, so it stays a number and is refused. */
+  /** The user of a row. A number that is not a safe integer may stand for several users: it stays a number, and so is refused. */
   function userOf(row: Fields): Fields {
     for (const [field, column] of userColumns) {
       const name = mapping[column];
@@ -226,7 +226,7 @@ function columnsOf(mapping: Mapping): string[] {
   return [...named.filter((name) => name !== undefined), ...others];
 }
 
-/** The value of a column, or at a path of names with dots. */
+/** The value of a column, or at a path of names separated by dots. */
 function valueAt(row: Fields, column: string): unknown {
   if (Object.hasOwn(row, column)) return row[column];
   if (!column.includes('.')) return undefined;
@@ -248,7 +248,7 @@ function withoutOwn(row: Fields): Fields {
     : row;
 }
 
-/** Properties without empty ones, and with dates as text. */
+/** Properties without empty values, and with dates as text. */
 function simplified(properties: Fields): Fields {
   let copy: Record<string, unknown> | undefined;
   for (const name in properties) {
@@ -265,7 +265,7 @@ function textOfTime(date: Date): string {
   return Number.isNaN(date.getTime()) ? String(date) : isoOf(date.getTime());
 }
 
-/** Whether mending would change nothing, as in most rows. */
+/** Whether mending would change nothing, as is usual. */
 function isPlain({ identity, user_id, timestamp, properties }: Fields): boolean {
   if (typeof identity === 'number' || typeof user_id === 'number' || typeof timestamp === 'number')
     return false;

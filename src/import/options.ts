@@ -1,4 +1,4 @@
-// The command line of an import, and the mapping that it names. Each fault in them is one clear line.
+// The command line of an import, and the mapping that it names. Each fault is reported in one clear line.
 
 import { readFileSync } from 'node:fs';
 import { type ParseArgsConfig, parseArgs } from 'node:util';
@@ -8,7 +8,7 @@ import { readZone } from './zones.js';
 
 export class ImportError extends Error {}
 
-/** How this program was called: in the project, or from the package `sluice-server`. */
+/** The command by which this program was called: in the project, or from the package `sluice-server`. */
 export const program = /sluice-import(\.js)?$/.test(process.argv[1] ?? '')
   ? 'sluice-import'
   : 'npm run --silent import --';
@@ -47,7 +47,7 @@ export const usage = `${program} FILE… --app-id APP_ID [OPTION]…
   --rate NUMBER             rows a second at most
   --strict                  refuses what it would mend: booleans, nulls, nested objects, texts that are too long`;
 
-/** Which column is what. A column may be a path into nested objects: user.id. */
+/** What each column is. A column may be a path into nested objects, such as user.id. */
 export type Mapping = {
   readonly event?: string;
   readonly eventColumn?: string;
@@ -57,7 +57,7 @@ export type Mapping = {
   readonly timestamp?: string;
   readonly timeFormat: TimeFormat;
   readonly sessionId?: string;
-  /** Columns and the names of their properties; undefined: all the rest. */
+  /** The columns that are properties, with the properties' names; undefined: all other columns. */
   readonly properties?: ReadonlyMap<string, string>;
   /** Columns of numbers with a decimal comma. */
   readonly decimalComma?: readonly string[];
@@ -79,7 +79,7 @@ export type ImportOptions = {
   readonly nullText: string | undefined;
   readonly mapping: Mapping;
   readonly dryRun: boolean;
-  /** Whether the service is asked for a receipt of each row at the end. */
+  /** Whether to ask the service for a receipt of each row at the end. */
   readonly verify: boolean;
   readonly stateFile: string;
   readonly rejectsFile: string;
@@ -104,9 +104,9 @@ const mappingNames = [
 ] as const;
 type Given = Partial<Record<(typeof mappingNames)[number], string>>;
 
-/** The ones that a preset decides. */
+/** The parts of a mapping that a preset decides. */
 const columnNames = mappingNames.filter((name) => name !== 'preset');
-/** The presets of systems whose exports may have local times. */
+/** Presets of systems whose exports may have local times. */
 const localPresets: readonly PresetName[] = ['mixpanel'];
 
 const text = { type: 'string' } as const;
@@ -135,7 +135,7 @@ const config = {
   },
 } as const satisfies ParseArgsConfig;
 
-/** Reads the command line. Throws ImportError; `undefined`: only the usage is wanted. */
+/** Reads the command line; undefined if only the usage is wanted. Throws ImportError for a fault. */
 export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): ImportOptions | undefined {
   const { values, positionals } = parse(args);
   if (values.help === true || args.length === 0) return undefined;
@@ -277,7 +277,7 @@ function urlOf(given: string): string {
 
 function rateOf(given: string): number {
   const rate = /^\d+(\.\d+)?$/.test(given) ? Number(given) : 0;
-  // Beyond this, what a chunk of rows waits is more than a timer can.
+  // Below this, a chunk of rows would have to wait longer than a timer can.
   if (!(rate >= 0.001)) throw new ImportError(`--rate ${given}: it must be a number of rows a second`);
   return rate;
 }

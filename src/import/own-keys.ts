@@ -1,14 +1,14 @@
-// Keys that rows have of their own, of a column or of an export: whether a row has the key of an earlier one. Its service stores the
-// first of them only, and does not say which; if they differ, the others are lost, and somebody has to know.
+// Finds rows with the same key, if keys come from a column or an export. The service stores only the first of them, and does not say
+// which ones it did not store. If they differ, the others are lost, and somebody has to know.
 
 import { createHash } from 'node:crypto';
 import { imports } from '../contract/limits.js';
 import type { Outgoing } from './mapping.js';
 
 export type SameKeys = {
-  /** Rows that say again what an earlier one said. */
+  /** How many rows repeat an earlier one. */
   equal: number;
-  /** Rows with other content: it is not stored. */
+  /** How many rows have the key of an earlier one but other content, which is not stored. */
   different: number;
   readonly places: string[];
 };
@@ -20,7 +20,7 @@ export type OwnKeys = {
 
 const shownPlaces = 5;
 
-/** Counts in `found`. */
+/** Counts rows with the same key in `found`. */
 export function createOwnKeys(found: SameKeys): OwnKeys {
   const contents = new Map<string, string>();
   return {

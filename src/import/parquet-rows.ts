@@ -16,7 +16,7 @@ import { assertColumns, plain, type ReadOptions, type Row, rowsPerChunk, unreada
 import { zoneWanted } from './times.js';
 import { utc, type Zone } from './zones.js';
 
-/** Rows that are decoded at once; a group of rows of the file is seldom larger. */
+/** How many rows are decoded at once. A row group of a file is seldom larger. */
 const decodedRowsMax = 300_000;
 
 export async function* readParquet(input: Input, options: ReadOptions): AsyncGenerator<Row[]> {
@@ -103,14 +103,14 @@ function converter({ name }: Input, node: Parameters<typeof converterOf>[0]) {
   }
 }
 
-/** A local time in its zone. A date is a text, which is read as in CSV. */
+/** A local time in its zone. A date is text, and is read as in CSV. */
 function inZone(field: unknown, zone: Zone | undefined): unknown {
   if (zone === undefined || typeof field !== 'string' || !field.includes('T')) return field;
   const localMs = Date.parse(`${field.slice(0, field.indexOf('.') + 4)}Z`);
   return new Date(zone === utc ? localMs : zone.instantOf(localMs));
 }
 
-/** Some values of a column, from this row of the file on. */
+/** Some values of a column, beginning at a row of the file. */
 type ColumnPart = {
   readonly columnName: string;
   readonly columnData: DecodedArray;
@@ -118,8 +118,8 @@ type ColumnPart = {
 };
 
 /**
- * The values of each column for these rows. Rows are made of them chunk by chunk: a whole group of rows as objects cost the
- * garbage collector a fifth of an import.
+ * The values of each column for these rows. Rows are made of them chunk by chunk: with a whole row group as objects, the garbage
+ * collector took a fifth of an import.
  */
 function joinColumns(parts: readonly ColumnPart[], rowStart: number, rowEnd: number) {
   const columns = new Map<string, unknown[]>();

@@ -1,18 +1,18 @@
-// What Parquet's types mean, as the same values that CSV and JSON of the same rows would have: decimals by their digits, dates
-// without a time, texts that are UTF-8. hyparquet decodes what is stored; what a type makes of it is decided here. Pure.
+// Turns values of Parquet's types into those that CSV and JSON of the same rows would have: decimals by their digits, dates without a
+// time, text that is UTF-8. hyparquet decodes what is stored, and this decides what a type makes of it. Pure.
 
 import type { SchemaElement, SchemaTree } from 'hyparquet';
 import { isoOf } from '../ingest/timestamp.js';
 import { parseDocument } from '../parsing/document.js';
 import { ImportError } from './options.js';
 
-/** Why a row cannot be read, in words that go on a sentence about it. */
+/** Why a row cannot be read, in words that continue a sentence about the row. */
 export class ValueFault extends Error {}
 
-/** From a value as hyparquet decodes it to a value of JSON or a Date. Throws ValueFault. */
+/** Turns a value that hyparquet has decoded into one of JSON, or a Date. Throws ValueFault. */
 export type Convert = (value: unknown) => unknown;
 
-/** Bytes that are not UTF-8: a dictionary is decoded before it is known which rows have them. */
+/** Stands for bytes that are not UTF-8. It is not thrown, since a dictionary is decoded before it is known which rows use it. */
 class NotText {}
 const notText = new NotText();
 const strictly = new TextDecoder('utf-8', { fatal: true });
@@ -25,27 +25,27 @@ function textIn(bytes: Uint8Array): string | NotText {
   }
 }
 
-/** What hyparquet calls for values that are not left as they are stored. */
+/** The functions by which hyparquet decodes values that are not left as they are stored. */
 export const parsers = {
   stringFromBytes: (bytes: Uint8Array | undefined) => (bytes === undefined ? undefined : textIn(bytes)),
   geometryFromBytes: (bytes: Uint8Array | undefined) => bytes,
   timestampFromNanoseconds: (ns: bigint) => ns,
 } as never;
 
-/** The element without its type, so that its values are left as they are stored. */
+/** The schema element without its type, so that hyparquet leaves its values as they are stored. */
 export function withoutType(element: SchemaElement): SchemaElement {
   const { converted_type, logical_type, ...plain } = element;
   if (element.type === undefined) return element;
   if (element.type !== 'BYTE_ARRAY') return plain;
   const isText = converted_type === undefined || converted_type === 'UTF8' || converted_type === 'ENUM';
   if (isText && !/^(JSON|BSON|DECIMAL|GEO)/.test(logical_type?.type ?? '')) return element;
-  // Only this type hands over the bytes themselves.
+  // Only for this type hyparquet passes on the bytes themselves.
   return { ...plain, logical_type: { type: 'GEOMETRY' } };
 }
 
 /**
- * The converter of a column. `isTop`: its instants may stay Dates, which are read faster than texts. Throws ImportError for a type
- * that is not read.
+ * The converter of a column. `isTop`: its times may stay Dates, which are read faster than text. Throws ImportError for a type that
+ * is not supported.
  */
 export function converterOf(node: SchemaTree, name: string, isTop = true): Convert {
   const { element, children } = node;
@@ -85,7 +85,7 @@ function isList(value: unknown): value is ArrayLike<unknown> {
   return Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView));
 }
 
-/** The keys of a map are texts already: of numbers, or of bytes with commas between. */
+/** The key of a map, which hyparquet has made text already: a number's digits, or bytes separated by commas. */
 function keyOf(
   { type, converted_type, logical_type }: SchemaElement,
   convert: Convert,
@@ -114,7 +114,7 @@ export type TimeType = {
   readonly unit: 'MILLIS' | 'MICROS' | 'NANOS' | 'DAYS';
 };
 
-/** Undefined if the column has no times. INT96 is written in local time by some programs and in UTC by others, and does not say. */
+/** How the times of a column are written; undefined if it has none. INT96 is local time or UTC, as the program that wrote it chose. */
 export function timeTypeOf({ type, converted_type, logical_type }: SchemaElement): TimeType | undefined {
   if (converted_type === 'DATE' || logical_type?.type === 'DATE') return { isLocal: true, unit: 'DAYS' };
   if (type === 'INT96') return { isLocal: true, unit: 'NANOS' };
@@ -150,7 +150,7 @@ function leaf(element: SchemaElement, name: string, isTop: boolean): Convert {
     case 'INT64':
       return (value) => {
         const exact = isUnsigned ? BigInt.asUintN(64, value as bigint) : (value as bigint);
-        // Below the top a text of the same digits is stored alike.
+        // Below the top, text with the same digits is stored alike.
         return isTop ? integer(exact) : String(exact);
       };
     case 'INT32':
@@ -182,7 +182,7 @@ function number(value: number): number | string | null {
   return Number.isFinite(value) ? value : value > 0 ? 'inf' : '-inf';
 }
 
-/** The number that has the fewest digits of all that this single precision number stands for: 0.1 and not 0.10000000149011612. */
+/** The number with the fewest digits that a single-precision number stands for: 0.1, not 0.10000000149011612. */
 function shortest(value: number): number {
   if (Number.isSafeInteger(value) || !Number.isFinite(value)) return value;
   for (const digits of [6, 7, 8]) {
@@ -202,13 +202,13 @@ function half(bytes: Uint8Array): number {
   return sign * 2 ** (exponent - 15) * (1 + fraction);
 }
 
-/** A number of bytes that begin with the highest. */
+/** A signed integer from its bytes, the highest first. */
 function signed(bytes: Uint8Array): bigint {
   const hex = Buffer.from(bytes).toString('hex');
   return hex === '' ? 0n : BigInt.asIntN(bytes.length * 8, BigInt(`0x${hex}`));
 }
 
-/** By its digits, without zeros at the end of a fraction; as a number if a double has the same digits. */
+/** A decimal as its digits, without zeros at the end of the fraction; as a number if a double has the same digits. */
 function decimal(unscaled: bigint, scale: number): number | string {
   const sign = unscaled < 0n ? '-' : '';
   const digits = String(unscaled < 0n ? -unscaled : unscaled).padStart(scale + 1, '0');
@@ -227,7 +227,7 @@ function dateText(days: number): string {
 
 const perMs: Readonly<Record<string, bigint>> = { MILLIS: 1n, MICROS: 1_000n, NANOS: 1_000_000n };
 
-/** A Date if it is one to the millisecond and says its zone; else its text with all digits, without a zone if it names none. */
+/** A Date, if whole milliseconds and a known zone allow it; else text with all digits, and without a zone if it has none. */
 function instant(value: number | bigint, { unit, isLocal }: TimeType, isTop: boolean): Date | string {
   const units = perMs[unit] ?? 1n;
   // Rounded down, also before 1970.
@@ -253,7 +253,7 @@ function timeOfDay(value: bigint, unit: TimeType['unit']): string {
   return `${parts.map((part) => String(part).padStart(2, '0')).join(':')}${fraction}`;
 }
 
-/** Months, days and milliseconds, in the form of ISO 8601. */
+/** A duration of months, days and milliseconds, as in ISO 8601. */
 function duration(bytes: Uint8Array): string {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const [months, days, ms] = [0, 4, 8].map((at) => view.getUint32(at, true));
@@ -265,17 +265,17 @@ function uuid(bytes: Uint8Array): string {
   return hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
 }
 
-/** Any field may become a property, so every long number keeps its digits. */
+/** JSON in which every long number keeps its digits, since any field may become a property. */
 function json(bytes: Uint8Array, name: string): unknown {
   const document = parseDocument(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), 'all');
   if ('code' in document) throw new ValueFault(`has something in the column ${name} that is not JSON`);
   return document.value;
 }
 
-/** Widths of integers and addresses that ClickHouse writes as bytes without a type. */
+/** The widths of the integers and addresses that ClickHouse writes as bytes without a type. */
 const untypedWidths: ReadonlySet<number> = new Set([16, 32]);
 
-/** Bytes without a type may be a text that was filled up with zeros, and at some widths anything. */
+/** Bytes without a type: text that was padded with zeros, or at some widths anything. */
 function fixedText(bytes: Uint8Array, width: number, name: string): string {
   let end = bytes.length;
   if (!untypedWidths.has(width)) while (end > 0 && bytes[end - 1] === 0) end -= 1;

@@ -1,4 +1,4 @@
-// What the presets share: what a row becomes, parts of keys, times, and the memory of what was said about users.
+// What the presets share: the records of a row, parts of keys, times, and the memory of what rows have said about users.
 
 import { createHash } from 'node:crypto';
 import { imports } from '../contract/limits.js';
@@ -15,7 +15,7 @@ export type Made =
   | { readonly kind: 'event'; readonly event: Fields }
   | { readonly kind: 'message'; readonly type: SegmentType; readonly message: Fields };
 
-/** The records of a row, or why there are none. `key` follows from the row's place. */
+/** Makes the records of a row, or says why there are none. `key`: the one that follows from the row's place. */
 export type Preset = (row: Fields, key: string) => readonly Made[] | string;
 
 export const inUtc: TimeFormat = { kind: 'auto', zone: utc };
@@ -23,7 +23,7 @@ export const seconds: TimeFormat = { kind: 'number', unitNs: 1e9, zone: undefine
 export const milliseconds: TimeFormat = { kind: 'number', unitNs: 1e6, zone: undefined };
 export const microseconds: TimeFormat = { kind: 'number', unitNs: 1e3, zone: undefined };
 
-/** A part of a key: the same for the same values, however long they are. */
+/** A part of a key: a hash that is the same for the same values. */
 export function hashOf(...values: readonly unknown[]): string {
   return createHash('sha256')
     .update(JSON.stringify(values.map(String)))
@@ -37,14 +37,14 @@ export function objectOf(value: unknown): Record<string, unknown> {
     : {};
 }
 
-/** Milliseconds since 1970, or why there are none. A row without a time would happen at the time of the import. */
+/** A row's time in milliseconds since 1970, or why it has none: it would otherwise get the time of the import. */
 export function instantIn(column: string, value: unknown, format: TimeFormat): number | string {
   if (!isGiven(value)) return `has no time in the column ${column}`;
   const time = readTime(value, format);
   return typeof time === 'number' ? time : `has a time in the column ${column} that ${time}`;
 }
 
-/** What a row says of a user, and of the device that it names. */
+/** What a row says about a user, and about the user's device. */
 export type Said = {
   readonly user: unknown;
   readonly device: string | undefined;
@@ -54,11 +54,11 @@ export type Said = {
 };
 
 /**
- * Makes identifications of what rows say, each once: a device of a user, and properties that have changed. Rows may be out of
- * order, so properties are sent only if no later row of the user was read before.
+ * Turns what rows say about users into records, each once: identifications of devices, and properties that have changed. Rows may be
+ * out of order, so properties are sent only if no later row of the user was read before.
  */
 export function createUserMemory(): (said: Said) => readonly Made[] {
-  /** What was said last about a user on a device, and the latest time of a user's properties. */
+  /** What was said last about each user and device, and the latest time of each user's properties. */
   const known = new Map<string, string>();
   const latest = new Map<string, number>();
   return ({ user, device, traits, timeMs, messageId }) => {

@@ -1,6 +1,6 @@
-// Exports of other systems: from a row of theirs to records of ours. Messages of Segment's protocol go as they are, by its
-// endpoint, which knows identifications and traits. A row's key is what its maker calls unique, so that rows that the maker tells
-// apart are stored apart. Those of analytics of pages are in web-presets.ts.
+// Turns rows of other systems' exports into records. Messages of Segment's protocol are sent as they are, to its endpoint, which
+// knows identifications and traits. A row's key is what its maker calls unique, so rows that are distinct there are distinct here.
+// The presets for web analytics are in web-presets.ts.
 
 import { epochSeconds } from '../contract/limits.js';
 import { segmentTypes } from '../contract/segment.js';
@@ -35,7 +35,7 @@ export const presetNames = [
 ] as const;
 export type PresetName = (typeof presetNames)[number];
 
-/** `zone`: of an export whose times are local. */
+/** The preset of this name. `zone`: the time zone, for an export whose times are local. */
 export function createPreset(name: PresetName, zone: Zone | undefined): Preset {
   return presets[name](zone);
 }
@@ -53,8 +53,8 @@ const presets: Readonly<Record<PresetName, (zone: Zone | undefined) => Preset>> 
 };
 
 /**
- * The archive has corrected the time, or says by what it can be: the clock of the sender was wrong by as much as it was between
- * sending and receiving. Its key is messageId.
+ * Segment's archive has corrected times, or has what is needed for that: the sender's clock was wrong by the difference between
+ * sentAt and receivedAt. A row's key is its messageId.
  * @see https://segment.com/docs/connections/spec/common/
  * @see https://segment.com/docs/guides/duplicate-data/
  */
@@ -82,8 +82,8 @@ function createSegment(): Preset {
 }
 
 /**
- * A line of its raw export. Times are seconds, or milliseconds in later exports, and of projects that were made before 2023 those of
- * the project's clock. An event is told apart by its name, distinct_id, time and $insert_id together.
+ * Lines of Mixpanel's raw export. Times are in seconds, or in milliseconds in later exports; in projects made before 2023 they are
+ * in the project's time zone. An event is identified by its name, distinct_id, time and $insert_id together.
  * @see https://docs.mixpanel.com/reference/event-deduplication
  * @see https://developer.mixpanel.com/reference/raw-event-export
  */
@@ -123,7 +123,7 @@ function createMixpanel(zone: Zone | undefined): Preset {
 }
 
 /**
- * Lines of its export API. An event with a user and a device identifies the device. A row's key is its uuid. Files of one hour may
+ * Lines of Amplitude's export API. An event with a user and a device identifies the device. A row's key is its uuid. Files of one hour may
  * overlap in time.
  * @see https://amplitude.com/docs/apis/analytics/export
  */
@@ -170,8 +170,8 @@ const amplitudeColumns = [
 ] as const;
 
 /**
- * Rows of its exported events, with the table's name as the event. One event is in each table whose definition it meets, under one
- * event_id, so the table belongs to the key.
+ * Rows of Heap's exported events, with the table's name as the event. An event is in every table whose definition it meets, under
+ * the same event_id, so the table is a part of the key.
  * @see https://help.heap.io/hc/en-us/articles/37271929896977
  */
 function readHeap(row: Fields, key: string): readonly Made[] | string {

@@ -8,7 +8,7 @@ export type Progress = { stop(): void };
 
 const everyMs = { bar: 250, line: 10_000 };
 
-/** `share`: of the bytes or rows of all files, from 0 to 1. */
+/** Shows the progress. `share`: how much of the bytes or rows of all files is done, from 0 to 1. */
 export function showProgress(
   counts: () => Counts,
   share: () => number,
@@ -16,7 +16,7 @@ export function showProgress(
 ): Progress {
   const beganMs = performance.now();
   const before = counts().read;
-  /** The first share that was seen, since a continued import begins with what was done before. */
+  /** The first share that was shown: a continued import begins with what was done before. */
   let first: { readonly share: number; readonly ms: number } | undefined;
   const rate = () =>
     Math.round((counts().read - before) / Math.max(0.001, (performance.now() - beganMs) / 1000));
@@ -27,7 +27,7 @@ export function showProgress(
     const done = now - (first?.share ?? now);
     const spentS = done > 0 ? ((nowMs - (first?.ms ?? nowMs)) / 1000) * ((1 - now) / done) : undefined;
     const met = limit();
-    // What passed before a limit was met says nothing about the time that it takes with it.
+    // How fast rows went before they met a limit says nothing about how fast they go under it.
     const limitedS = met === undefined || now === 0 ? 0 : ((read / now - read) / met.rowsMax) * met.seconds;
     const leftS = spentS === undefined ? undefined : Math.max(spentS, limitedS);
     const why = waiting();

@@ -1,5 +1,5 @@
-// The rows that were refused, as NDJSON: each as it was read, with its key and the reason. Once it is mended, the file can be
-// imported with the same options, and each row keeps its key.
+// The file of refused rows, as NDJSON: each row as it was read, with its key and the reason. Once mended, the file can be imported
+// with the same options, and each row keeps its key.
 
 import { closeSync, ftruncateSync, openSync, rmSync, statSync, writeSync } from 'node:fs';
 import { wordsOf } from './inputs.js';
@@ -8,19 +8,19 @@ import { ImportError } from './options.js';
 import type { Row } from './row.js';
 
 export type Rejects = {
-  /** Adds a row; settles its bytes at once. */
+  /** Adds a row, which is written at once. */
   add(file: string, row: Row, key: string, reason: string): void;
   /** The size of the file. */
   bytes(): number;
   close(): void;
 };
 
-/** What the state says about the file. */
+/** What the import's state says about the file. */
 export type RejectsBefore = {
   readonly bytes: number;
-  /** Whether an import goes on, so that the file is its own. */
+  /** Whether an import continues, so that the file is its own. */
   readonly goesOn: boolean;
-  /** Whether all files of the state are done, so that the file has its last size. */
+  /** Whether all files of the state are done, so that the size of the file is final. */
   readonly isDone: boolean;
 };
 
@@ -64,7 +64,7 @@ export function openRejects(path: string, { bytes, goesOn, isDone }: RejectsBefo
   };
 }
 
-/** Writes all of a line; a disk that is nearly full takes a part of it. Throws ImportError if it takes no more. */
+/** Writes a whole line, since a disk that is nearly full may take only a part. Throws ImportError if it takes no more. */
 function writeLine(path: string, file: number, line: string, end: number): number {
   const bytes = Buffer.from(line);
   try {

@@ -1,4 +1,4 @@
-// A row of a file of any format, and what the readers of the formats have in common.
+// A row of a file of any format, and what the readers of all formats share.
 
 import { assertUnchanged, type Input, wordsOf } from './inputs.js';
 import { ImportError } from './options.js';
@@ -17,32 +17,32 @@ export type Row = {
 };
 
 export const rowsPerChunk = 1000;
-/** A chunk ends beyond so many bytes, too: rows may be large, and several chunks are in memory at once. */
+/** A chunk also ends after this many bytes: rows may be large, and several chunks are in memory at once. */
 export const chunkBytesMax = 8 * 1024 * 1024;
 
 export type ReadOptions = {
-  /** Rows up to this place are left out. */
+  /** Only rows after this place are read. */
   readonly after: number;
   /** The columns that the mapping names; a file with a header must have them. */
   readonly columns: readonly string[];
-  /** Whether the other columns become something, too. */
+  /** Whether the other columns are used, too. */
   readonly takesRest: boolean;
-  /** The column of times, and the zone of times that name none. */
+  /** The column of times, and the zone of those times that have none. */
   readonly timeColumn: string | undefined;
   readonly zone: Zone | undefined;
-  /** Whether CSV is as MySQL writes it. */
+  /** Whether CSV was written by MySQL. */
   readonly isMysql?: boolean;
-  /** What CSV has where nothing is. */
+  /** What CSV has in place of a missing value. */
   readonly nullText?: string | undefined;
   /** Called with the share of the file that was read. */
   readonly onShare: (share: number) => void;
 };
 
 const none: ReadonlySet<string> = new Set();
-/** Of rows that come from no JSON. */
+/** What is known of the values of a row that does not come from JSON. */
 export const plain = { surrogates: false, longNumerals: none };
 
-/** Throws ImportError if a column that is wanted is not there, or is there twice: a row has one value under a name. */
+/** Throws ImportError if a wanted column is missing or there twice: a row can have only one value of a name. */
 export function assertColumns(
   { name }: Input,
   { columns, takesRest }: Pick<ReadOptions, 'columns' | 'takesRest'>,
@@ -64,12 +64,12 @@ export function assertColumns(
     );
 }
 
-/** A name as it is, in quotes if it could be misread. */
+/** A column's name, in quotes if it could be misread. */
 function shown(column: string): string {
   return column === '' || column !== column.trim() ? JSON.stringify(column) : column;
 }
 
-/** An error of reading, in words that name the file. Throws ImportError if the file was changed, which explains any error. */
+/** An error of reading a file, with the file's name. Throws ImportError if the file was changed, which explains any error. */
 export function unreadable(input: Input, error: unknown): ImportError {
   assertUnchanged(input);
   return error instanceof ImportError

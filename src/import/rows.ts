@@ -1,5 +1,5 @@
-// The rows of a file, in chunks, from a place on. A place is a row's number in its file; it is the same whenever the file is
-// read, so keys and the state of an import rest on it.
+// The rows of a file, in chunks, from a place on. A place is a row's number in its file. It is the same whenever the file is read,
+// and keys and the state of an import rely on that.
 
 import { parseDocument } from '../parsing/document.js';
 import { contentOf } from './content.js';
@@ -31,7 +31,7 @@ async function* readJson(
   let rows: Row[] = [];
   let chunkBytes = 0;
   try {
-    // What is not UTF-8 in a line is found when it is parsed, and only that row is refused.
+    // A line that is not UTF-8 is found when it is parsed, so only that row is refused.
     const content = input.encoding === 'utf-8' ? contentOf(input, onShare) : textIn(input, onShare);
     for await (const { place, bytes } of split(content)) {
       if (place <= after) continue;

@@ -1,5 +1,5 @@
-// An import: rows in chunks, each mapped and sent. Several chunks are under way at once, and they are completed in their order.
-// So one place says how far a file is stored, and counts and rejects are exact whenever the import is killed.
+// Runs an import: rows are mapped and sent in chunks. Several chunks are under way at once but are counted in their order, so that
+// one place says how far a file is stored, and counts and rejects are exact whenever the import is killed.
 
 import { setTimeout as wait } from 'node:timers/promises';
 import { claimFiles } from './claims.js';
@@ -26,9 +26,9 @@ import {
 } from './state.js';
 import { nameIn } from './values.js';
 
-/** Chunks in flight. 16 were no faster than 4 (47 and 45 s for 3 million flights, in turns), and a kill repeats more of them. */
+/** Chunks under way. 16 were no faster than 4 (47 and 45 s for 3 million flights), and after a kill more have to be repeated. */
 const chunksAtOnce = 4;
-/** Characters in flight, of rows that are large. */
+/** Characters under way, which bounds large rows. */
 const charactersAtOnce = 1 << 24;
 const stateEveryMs = 250;
 
@@ -36,14 +36,14 @@ const stateEveryMs = 250;
 export type Notes = {
   /** What had to be mended, by reason. */
   readonly mended: Record<string, number>;
-  /** Numbers with a decimal comma that were kept as texts, by column. */
+  /** Numbers with a decimal comma that were kept as text, by column. */
   readonly commas: Record<string, number>;
   readonly sameKeys: SameKeys;
-  /** About whole files. */
+  /** Notes about whole files. */
   readonly words: string[];
 };
 
-/** Rows by what has become of their records. `unknown`: they are not there. */
+/** How many rows have which status. `unknown`: they are not stored. */
 export type Verified = Record<ReceiptStatus, number>;
 
 export type Imported = Counts & Pick<Notes, 'mended'> & { readonly verified?: Verified };
@@ -62,7 +62,7 @@ function addNotes({ mended, commas }: Notes, mapper: Mapper): void {
   for (const [name, count] of mapper.commas) commas[name] = (commas[name] ?? 0) + count;
 }
 
-/** Imports all files; settles when every row is stored or refused, or after the chunks on their way once `stop` says so. */
+/** Imports all files. Settles when every row is stored or refused or, after a `stop`, once the chunks under way are done. */
 export async function runImport(
   options: ImportOptions,
   stop: AbortSignal,
@@ -85,7 +85,7 @@ async function importFiles(options: ImportOptions, stop: AbortSignal, notes: Not
   notes.words.push(...(await continueGrown(state, inputs)));
   const wasDone = isDone(state);
   const unchecked = inputs.filter(({ hash }) => !wasChecked(state, hash));
-  // The state knows a file before a row of it is refused, or all would seem done.
+  // The state has all files before a row is refused: otherwise everything would seem done.
   for (const input of inputs) fileState(state, input);
   for (const input of inputs)
     if (isSameFile(input.path, options.rejectsFile))
@@ -100,7 +100,7 @@ async function importFiles(options: ImportOptions, stop: AbortSignal, notes: Not
     goesOn: isOld,
     isDone: wasDone,
   });
-  // From now on the rejects file belongs to this state, whenever the import is killed.
+  // From now on the rejects file belongs to this state, even if the import is killed.
   writeState(options.stateFile, state);
   const shares = new Map<string, number>();
   const bytes = inputs.reduce((sum, input) => sum + input.bytes, 0);
@@ -162,7 +162,7 @@ type Work = {
 };
 
 type Settled = { readonly rows: readonly Row[]; readonly results: readonly RowResult[] };
-/** Of a row: whether all of it was there before, or why it was refused. */
+/** What became of a row: stored, wholly stored before, or refused and why. */
 type RowResult = 'stored' | 'repeat' | { readonly refused: string };
 
 async function importFile({
@@ -185,7 +185,7 @@ async function importFile({
     characters -= oldest.characters;
     settle(await oldest.settled);
   };
-  // Messages say what users are, so they go one after another.
+  // Chunks of messages are sent one after another, since their order decides what users become.
   let lastMessages: Promise<unknown> = Promise.resolve();
   const beganMs = performance.now();
   let begun = 0;
@@ -209,7 +209,7 @@ async function importFile({
       rows,
       results: resultsOf(rows, prepared, { events: ofEvents, messages: ofMessages }),
     }));
-    // It is awaited in its turn. Until then its failure must not count as unhandled.
+    // It is awaited in its turn. Until then a failure must not count as unhandled.
     settled.catch(() => undefined);
     onTheWay.push({ settled, characters: prepared.characters });
     characters += prepared.characters;
@@ -221,7 +221,7 @@ async function importFile({
 
 type OnTheWay = { readonly settled: Promise<Settled>; readonly characters: number };
 
-/** A record, and the row of its chunk that it comes from. */
+/** A record, and the position in its chunk of the row that it comes from. */
 type Placed = { readonly row: number; readonly json: string };
 type Prepared = {
   readonly lanes: Readonly<Record<Lane, Placed[]>>;
@@ -264,7 +264,7 @@ function sendLane(sender: Sender, lane: Lane, records: readonly Placed[]): Promi
   );
 }
 
-/** The service says how many of a batch were repeats and not which; only their number counts. */
+/** What became of each row. The service says how many records of a batch were repeats, not which ones; only the number matters. */
 function resultsOf(
   rows: readonly Row[],
   { lanes, faults }: Prepared,
@@ -285,7 +285,7 @@ function resultsOf(
   });
 }
 
-/** Counts a whole chunk or nothing: the rejects file may not take a row. */
+/** Counts a chunk, as a whole or not at all, since writing the rejects file may fail. */
 function add(
   file: FileState,
   rows: readonly Row[],
@@ -325,8 +325,8 @@ function readingOf(
 }
 
 /**
- * Reads all files again and asks for a receipt of every row: what this import has stored is there, under the keys that it sent. A row
- * counts by the worst of its records. Settles with how many rows have which status, without those that the service refused.
+ * Reads all files again and asks for a receipt of every record, under the keys that were sent. A row counts by the worst of its
+ * records. Settles with how many rows have which status, without those that the service refused.
  */
 async function verify(
   options: ImportOptions,
@@ -359,7 +359,7 @@ function worstOf(statuses: readonly ReceiptStatus[]): ReceiptStatus {
   return worstFirst.find((status) => statuses.includes(status)) ?? 'stored';
 }
 
-/** What decides which records the rows become. */
+/** The options that decide which records the rows become. */
 function describe({ mapping, strict, encoding, csvDialect, nullText }: ImportOptions): object {
   return {
     ...mapping,
@@ -371,7 +371,7 @@ function describe({ mapping, strict, encoding, csvDialect, nullText }: ImportOpt
   };
 }
 
-/** What a dry run finds: the first records, and faults by kind with the places of some. */
+/** What a dry run finds: the first records, and the faults by kind, with some places of each. */
 export type DryRun = {
   readonly read: number;
   readonly refused: number;

@@ -1,6 +1,6 @@
-// Sends batches of records until each is stored or refused. A request that is answered 429, 500 or 503, or not by the service,
-// is sent again, as it is: its keys make that harmless. Only the service itself refuses records; a gateway's 403 says
-// nothing about rows. A request that is too large, for the service or for a gateway, is sent in halves.
+// Sends batches of records until each is stored or refused. A request is sent again unchanged if the answer is 429, 500 or 503, or
+// does not come from the service: its keys make that harmless. Only the service itself refuses records; a gateway's 403 says
+// nothing about rows. A request that is too large for the service or for a gateway is sent in halves.
 
 import { Agent as HttpAgent, request as httpRequest } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
@@ -20,12 +20,12 @@ export type Sent = {
 /** `index`: of the record in its batch. */
 export type Refused = { readonly index: number; readonly reason: string };
 
-/** The import was told to stop while a request waited to be sent again. */
+/** Thrown if the import is told to stop while a request waits to be sent again. */
 export class Stopped extends Error {}
 
 export type RateLimit = { readonly name: string; readonly rowsMax: number; readonly seconds: number };
 
-/** What a receipt says. */
+/** The status in a receipt. */
 export type ReceiptStatus = 'stored' | 'waiting' | 'deleted' | 'unknown';
 
 export type Sender = {
@@ -34,13 +34,13 @@ export type Sender = {
   /** Settles when every record is stored or refused. Rejects with ImportError when the service refuses the caller. */
   send(lane: Lane, records: readonly string[]): Promise<Sent>;
   /**
-   * Settles with what has become of the records with these keys. Records that wait are asked about again, for as long as some of them get
-   * stored. Rejects as `send`.
+   * Settles with what has become of the records with these keys. It asks about waiting records again, as long as some of them are being
+   * stored. Rejects as `send` does.
    */
   receipts(keys: readonly string[]): Promise<ReadonlyMap<string, ReceiptStatus>>;
   /** Why requests wait now; undefined if they do not. */
   waiting(): 'limits' | 'service' | undefined;
-  /** The limit that requests have met; undefined if they have met none. */
+  /** The rate limit that requests have met; undefined if they have met none. */
   limit(): RateLimit | undefined;
   close(): void;
 };
@@ -49,7 +49,7 @@ const firstPauseMs = 250;
 const pauseMsMax = 15_000;
 const freshTokenPauseMs = 200;
 
-/** What is asked of the service. */
+/** Where a request is sent to. */
 type Path = Lane | 'receipts';
 const paths: Readonly<Record<Path, string>> = {
   events: '/api/track',
@@ -80,7 +80,7 @@ export function createSender(
   const agent = new (isSecure ? HttpsAgent : HttpAgent)({ keepAlive: true, maxSockets: connections });
   const waits = { limits: 0, service: 0 };
   let limit: RateLimit | undefined;
-  /** A gateway has refused a body of so many bytes. */
+  /** The fewest bytes for which a gateway has refused a body. */
   let refusedBytes = Number.POSITIVE_INFINITY;
 
   function headersOf(lane: Path): Record<string, string> {
@@ -143,7 +143,7 @@ export function createSender(
     waits[kind] -= 1;
   }
 
-  /** Settles with the service's first final answer; until then the request is repeated. */
+  /** Repeats a request until the service gives a final answer; settles with that. */
   async function postUntilAnswered(lane: Path, body: Buffer): Promise<Answer> {
     let failingSinceMs = nowMs();
     for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(pauseMsMax, pauseMs * 2)) {
@@ -173,7 +173,7 @@ export function createSender(
   }
 
   async function send(lane: Lane, records: readonly string[]): Promise<Sent> {
-    // A row of some exports holds many events.
+    // In some exports a row holds many events.
     if (records.length > counts.bulkEventsMax) return sendHalves(lane, records);
     const sent = bodyOf(lane, records);
     if (sent.length >= refusedBytes && records.length > 1) return sendHalves(lane, records);
@@ -231,11 +231,11 @@ export function createSender(
 
   async function probe(): Promise<void> {
     let answer: Answer;
-    // So that it is not counted as a refused record.
+    // `check` keeps this from being counted as a refused record.
     const ask = () => post('events', bodyOf('events', []), '?check=1');
     try {
       answer = await ask();
-      // A token that was made a moment ago may not have reached every process of the service.
+      // A token that was just made may not have reached every process of the service yet.
       for (let asked = 0; answer.status === 401 && asked < 10; asked++) {
         await wait(freshTokenPauseMs);
         answer = await ask();
@@ -270,7 +270,7 @@ function objectIn(text: string): Answer['body'] | undefined {
   }
 }
 
-/** Reads `"bulk_app";q=15000;w=60`. */
+/** The limit in a header such as `"bulk_app";q=15000;w=60`. */
 function limitIn(policy: unknown): RateLimit | undefined {
   const [, name, rows, seconds] = /^"([^"]+)";q=(\d+);w=(\d+)/.exec(String(policy ?? '')) ?? [];
   return name === undefined ? undefined : { name, rowsMax: Number(rows), seconds: Number(seconds) };

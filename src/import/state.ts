@@ -1,6 +1,6 @@
-// Where an import is: for each file, by its content, the place up to which all rows are stored or refused, and the counts until
-// there. Written as a whole beside the old one and then put in its place, so a kill leaves one or the other. What was sent
-// after the last writing is sent again under the same keys.
+// How far an import is: for each file, identified by its content, the place up to which all rows are stored or refused, and the
+// counts up to there. A new state is written beside the old one and then put in its place, so that a kill leaves one or the other.
+// What was sent after the last writing is sent again under the same keys.
 
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { wordsOf } from './inputs.js';
@@ -10,12 +10,12 @@ export type Counts = { read: number; stored: number; repeats: number; refused: n
 
 export type FileState = Counts & {
   name: string;
-  /** All rows up to here are done with. */
+  /** All rows up to this place are stored or refused. */
   place: number;
   done: boolean;
-  /** A place in another format is another row. */
+  /** The format in which the place counts: in another one it would be another row. */
   format: Format;
-  /** The size of the file, and the hash that its keys are made of: of what is in it, when it was imported first. */
+  /** The size of the file, and the hash of its content at its first import, of which its keys are made. */
   bytes?: number;
   keys?: string;
 };
@@ -23,7 +23,7 @@ export type FileState = Counts & {
 export type ImportState = {
   readonly version: 1;
   readonly app_id: string;
-  /** What the rows became: with another mapping the counts would not mean anything. */
+  /** The mapping of the rows: with another one the counts would mean nothing. */
   readonly mapping: string;
   /** The size of the rejects file that belongs to this state. */
   rejects_bytes: number;
@@ -32,7 +32,7 @@ export type ImportState = {
 
 export type OpenedState = {
   readonly state: ImportState;
-  /** Whether there was one, so that the rejects file belongs to it. */
+  /** Whether there was a state before, so that the rejects file belongs to it. */
   readonly isOld: boolean;
 };
 
@@ -106,7 +106,7 @@ export function fileState(state: ImportState, { hash, name, format, bytes }: Fil
       throw new ImportError(
         `${name}: the state has its rows as ${file.format}, and now it is read as ${format}; name another --state and --rejects`,
       );
-    // No rows in the one format says nothing about the other.
+    // That it had no rows in one format says nothing about another.
     file.done = false;
   }
   file.format = format;
@@ -125,7 +125,7 @@ type FileNames = {
   readonly bytes: number;
 };
 
-/** Whether every file that the state knows is imported; one that knows none is not begun. */
+/** Whether every file of the state is imported; false if it has none, since it was not begun. */
 export function isDone({ files }: ImportState): boolean {
   const all = Object.values(files);
   return all.length > 0 && all.every(({ done }) => done);

@@ -1,5 +1,4 @@
-// Times of imported rows: RFC 3339, numbers of a unit that is named, and patterns. A time without a zone is never guessed.
-// Pure.
+// Times of imported rows: RFC 3339, numbers of a given unit, and patterns. The zone of a time is never guessed. Pure.
 
 import { epochSeconds, imports } from '../contract/limits.js';
 import { completeTimestamp, readInstant } from '../ingest/timestamp.js';
@@ -15,7 +14,7 @@ export type TimeFormat = {
   readonly zone: Zone | undefined;
 };
 
-/** Milliseconds since 1970, or why not, in words that end a sentence about the column. */
+/** Milliseconds since 1970, or why there are none, in words that end a sentence about the column. */
 export type TimeResult = number | string;
 
 /** What to do about a time without a zone. */
@@ -23,15 +22,15 @@ export const zoneWanted = '--time-zone must say which: UTC, +02:00 or a name suc
 
 const units: Readonly<Record<string, number>> = { s: 1e9, ms: 1e6, us: 1e3, ns: 1 };
 const nsPerMs = 1e6;
-/** A number in plain decimals: what else JavaScript takes for one (blanks, 0x10, lists) is not a time. */
+/** A number in plain decimals. Other things that JavaScript takes for numbers (blanks, 0x10, lists) are not times. */
 const decimal = /^([+-]?)(\d+)(?:\.(\d*))?$/;
-/** No Date is farther from 1970. */
+/** The farthest from 1970 that a Date can be, in milliseconds. */
 const instantMax = 8.64e15;
 
 const tokens = /YYYY|MM|M|DD|D|HH|H|hh|h|mm|ss|S+|A|Z/g;
 const longToken: Readonly<Record<string, string>> = { M: 'MM', D: 'DD', H: 'HH', h: 'hh' };
 
-/** Reads the name of a unit or a pattern; what is wrong with it, if it is neither. */
+/** Reads the name of a unit, or a pattern; returns what is wrong if it is neither. */
 export function readTimeFormat(format: string | undefined, zone: Zone | undefined): TimeFormat | string {
   if (format === undefined || format === 'iso') return { kind: 'auto', zone };
   const unitNs = units[format];
@@ -96,7 +95,7 @@ function isDecimal(value: unknown): boolean {
   return typeof value === 'string' && decimal.test(value.trim());
 }
 
-/** In whole milliseconds, rounded down. By its digits: 1.001 × 1000 is less than 1001 in doubles. */
+/** The time of a number, in whole milliseconds, rounded down. Computed by digits: in doubles 1.001 × 1000 is less than 1001. */
 function timeOfNumber(value: unknown, unitNs: number): TimeResult {
   if (Number.isSafeInteger(value) && unitNs >= nsPerMs) return (value as number) * (unitNs / nsPerMs);
   const isNumber = typeof value === 'number' || typeof value === 'bigint';

@@ -1,11 +1,11 @@
-// What a field of a row can be used as. Pure.
+// What the values of a row's fields can be used for. Pure.
 
-/** Whether a field holds something: exports leave out what they do not know, or write null or an empty text. */
+/** Whether a field holds something. Exports leave out what they do not know, or write null or an empty string. */
 export function isPresent(value: unknown): boolean {
   return value !== undefined && value !== null && value !== '';
 }
 
-/** The same of a field that names or dates something, in which blanks alone say nothing: some exports pad their columns. */
+/** The same for a field that names or dates something. There, blanks alone mean nothing: some exports pad their columns. */
 export function isGiven(value: unknown): boolean {
   return isPresent(value) && (typeof value !== 'string' || /\S/.test(value));
 }
@@ -17,8 +17,8 @@ export function given(value: unknown): unknown {
 export type Name = string | undefined | { readonly fault: string };
 
 /**
- * The text of a field that names a row, a session or a user; undefined if it holds nothing. Anything that has no text of its
- * own is a fault: all objects would have the same name, and a rounded number could be another row's.
+ * The text of a field that names a row, a session or a user; undefined if it holds nothing. A value without a text of its own is a
+ * fault: all objects would have the same name, and a rounded number could be another row's.
  */
 export function nameIn(column: string, value: unknown): Name {
   if (!isGiven(value)) return undefined;
@@ -28,15 +28,15 @@ export function nameIn(column: string, value: unknown): Name {
   return { fault: `has neither a text nor an integer in the column ${column}` };
 }
 
-/** Why there is no name, in words that go on a sentence about the row. */
+/** Why there is no name, in words that continue a sentence about the row. */
 export function faultIn(name: unknown): string | undefined {
   return typeof name === 'object' ? (name as { fault: string }).fault : undefined;
 }
 
-/** `801,40`, and with points, blanks or apostrophes between thousands. */
+/** Numbers such as `801,40`, perhaps with points, blanks or apostrophes between thousands. */
 const decimalComma = /^[+-]?(?:\d{1,3}(?:[.'’ \u00a0\u202f]\d{3})+|\d+)(?:,\d+)?$/;
 
-/** A number with a decimal comma, with a point instead; undefined if the text is none. */
+/** A number with a decimal comma, rewritten with a point; undefined if the text is none. */
 export function withPoint(text: string): string | undefined {
   const given = text.trim();
   if (!decimalComma.test(given)) return undefined;

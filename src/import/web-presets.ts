@@ -1,5 +1,5 @@
-// Exports of PostHog, Google Analytics 4, Plausible, Umami and Matomo: from a row of theirs to records of ours. Devices are merged
-// into users where the maker says that they are one; ids that strangers may share never are.
+// Turns rows of exports of PostHog, Google Analytics 4, Plausible, Umami and Matomo into records. A device is merged into a user where
+// the maker says that they are the same; an id that strangers may share never is.
 
 import { isoOf } from '../ingest/timestamp.js';
 import { parseDocument } from '../parsing/document.js';
@@ -70,7 +70,7 @@ export function createPostHog(): Preset {
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** An object, or the JSON text of one; undefined if it is neither. */
+/** An object, or one in JSON text; undefined if it is neither. */
 function objectIn(value: unknown): Fields | undefined {
   if (!isGiven(value)) return {};
   const read = typeof value === 'string' ? parseDocument(Buffer.from(value), 'all') : { value };
@@ -85,8 +85,8 @@ function objectIn(value: unknown): Fields | undefined {
 }
 
 /**
- * Rows of its BigQuery export, as NDJSON or Parquet. It has no key: a row is told apart by its place in its batch, and in exports
- * of before July 2024, which have none, by its parameters.
+ * Rows of Google Analytics' BigQuery export, as NDJSON or Parquet. They have no key: a row is identified by its place in its batch
+ * or, in exports from before July 2024, which have no such place, by its parameters.
  * @see https://support.google.com/analytics/answer/7029846
  */
 export function createGa4(): Preset {
@@ -119,7 +119,7 @@ export function createGa4(): Preset {
       ...(isGiven(user_id) ? { identity: user_id } : { anonymousId: device }),
       timestamp: isoOf(timeMs),
       idempotency_key: key,
-      // The number is unique among the sessions of a device only.
+      // The number is unique only among the sessions of one device.
       session_id: isGiven(ga_session_id) ? `${device ?? ''}.${ga_session_id}` : undefined,
       properties: { ...others, ...ofEvent },
     };
@@ -142,8 +142,8 @@ function valuesOf(column: string, list: unknown): { readonly values: Fields; rea
 }
 
 /**
- * Rows of its table `events_v2`, as JSON: `SELECT * FROM events_v2 FORMAT JSONEachRow`. What the dashboard exports are totals.
- * A visitor's id changes daily and rows have none of their own, so their places are their keys.
+ * Rows of Plausible's table `events_v2`, as JSON: `SELECT * FROM events_v2 FORMAT JSONEachRow`. What the dashboard exports are only
+ * totals. A visitor's id changes daily and rows have no id, so their places are their keys.
  * @see https://github.com/plausible/analytics/blob/master/lib/plausible/clickhouse_event_v2.ex
  */
 export function readPlausible(row: Fields, key: string): readonly Made[] | string {
@@ -177,8 +177,8 @@ export function readPlausible(row: Fields, key: string): readonly Made[] | strin
 }
 
 /**
- * Rows of `website_event.csv` of its export. A session is made of address and browser, so devices behind one address may share it:
- * it is never merged into a user.
+ * Rows of `website_event.csv` in Umami's export. A session is made of the address and the browser, so devices behind one address may
+ * share it: it is never merged into a user.
  * @see https://github.com/umami-software/umami/blob/master/db/clickhouse/schema.sql
  */
 export function readUmami(row: Fields, key: string): readonly Made[] | string {
@@ -197,7 +197,7 @@ export function readUmami(row: Fields, key: string): readonly Made[] | string {
   });
 }
 
-/** An event, unless one of its names is none. */
+/** An event, or why one of its names is not usable. */
 function eventOf(event: Readonly<Record<string, Name | unknown>>): readonly Made[] | string {
   const { anonymousId, idempotency_key, session_id } = event;
   return (
@@ -206,8 +206,8 @@ function eventOf(event: Readonly<Record<string, Name | unknown>>): readonly Made
 }
 
 /**
- * Visits as `Live.getLastVisitsDetails` of its API has them, in JSON; each of their actions is an event. An action's key is its
- * number (`pageId`); goals and orders have none, and are told apart by what they are and when.
+ * Visits as `Live.getLastVisitsDetails` of Matomo's API returns them, in JSON. Each action of a visit is an event. An action's key is
+ * its number (`pageId`); goals and orders have none, and are identified by what they are and when they happened.
  * @see https://developer.matomo.org/api-reference/reporting-api#Live
  * @see https://github.com/matomo-org/matomo/blob/5.x-dev/plugins/Actions/VisitorDetails.php
  */
@@ -259,7 +259,7 @@ export function createMatomo(): Preset {
   };
 }
 
-/** What a visit says that its actions do not. */
+/** The columns of a visit that its actions do not have. */
 const visitColumns: ReadonlySet<string> = new Set([
   'deviceType',
   'deviceBrand',

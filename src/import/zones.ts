@@ -1,13 +1,13 @@
-// Time zones of local times: UTC, a fixed offset, or a name of the IANA's table such as Europe/Berlin. Pure.
+// Time zones of local times: UTC, a fixed offset, or a name in IANA's table such as Europe/Berlin. Pure.
 
 export type Zone = {
   readonly name: string;
-  /** Milliseconds since 1970 of a local time, which is given as if it were UTC. */
+  /** The milliseconds since 1970 of a local time, which is passed as if it were UTC. */
   readonly instantOf: (localMs: number) => number;
 };
 
 const dayMs = 86_400_000;
-/** No zone changes its offset within such a part of an hour. */
+/** Zones change their offsets only at multiples of this: a quarter of an hour. */
 const steadyMs = 900_000;
 
 export const utc: Zone = { name: 'UTC', instantOf: (localMs) => localMs };
@@ -20,7 +20,7 @@ export function readZone(text: string): Zone | undefined {
   return /^[A-Za-z]+\//.test(text) ? namedZone(text) : undefined;
 }
 
-/** Milliseconds that +hh:mm is ahead of UTC. */
+/** How many milliseconds +hh:mm is ahead of UTC; undefined for other text. */
 export function readOffset(text: string): number | undefined {
   const [, sign, hours, minutes] = /^([+-])(\d\d):?(\d\d)$/.exec(text) ?? [];
   if (sign === undefined || Number(minutes) > 59) return undefined;
@@ -62,7 +62,7 @@ function namedZone(timeZone: string): Zone | undefined {
   };
 }
 
-/** The instant of a local time. If the time occurs twice, the first counts; a skipped one moves to the same distance after the change. */
+/** How far the zone is ahead at a local time. If the time occurs twice, the first one counts; a skipped one moves after the change. */
 function aheadAtLocal(localMs: number, aheadMs: (ms: number) => number): number {
   const before = aheadMs(localMs - dayMs);
   const after = aheadMs(localMs + dayMs);

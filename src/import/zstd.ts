@@ -1,11 +1,11 @@
-// Decompresses zstd (RFC 8878). `fzstd` decodes the blocks of each frame. What it takes on trust is checked here: that each
-// frame is whole, has the size and the checksum that it states, and needs no dictionary and no more memory than the bound.
+// Decompresses zstd (RFC 8878). `fzstd` decodes the blocks of each frame. This checks what `fzstd` takes on trust: that each frame
+// is complete, has the size and the checksum that it states, and needs no dictionary and no more memory than allowed.
 
 import { Decompress } from 'fzstd';
 import xxhash from 'xxhash-wasm';
 import { imports } from '../contract/limits.js';
 
-/** Why compressed content cannot be had, in words that go on after the name of the file. */
+/** Why content cannot be decompressed, in words that continue after the name of the file. */
 export class Undecodable extends Error {}
 
 export function corrupt(reason: string): Undecodable {
@@ -41,7 +41,7 @@ export async function* unzstd(compressed: AsyncIterable<Uint8Array>): AsyncGener
       const content = await source.take(contentBytes);
       const checksum = isLast && header.hasChecksum ? await source.take(4) : Buffer.alloc(0);
       block = isLast ? undefined : await readBlock(source, header.blockBytesMax);
-      // With the header of the next block: the decoder would keep what ends with a block until the frame ends.
+      // Passed with the header of the next block: otherwise the decoder would hold it back until the frame ends.
       decode(decoder, Buffer.concat([content, block?.header ?? checksum]), isLast);
       if (isLast && header.hasChecksum && BigInt(checksum.readUInt32LE()) !== (hash.digest() & 0xffff_ffffn))
         throw corrupt('a checksum in it is wrong');
@@ -54,7 +54,7 @@ export async function* unzstd(compressed: AsyncIterable<Uint8Array>): AsyncGener
 
 const frameMagic = 0xfd2fb528;
 
-/** Whether zstd content begins like this: with a frame, or with one that only programs read. */
+/** Whether zstd content begins like this: with a frame, or with a skippable frame. */
 export function isZstd(head: Buffer): boolean {
   return head.length >= 4 && (head.readUInt32LE() === frameMagic || isSkippable(head));
 }
@@ -113,7 +113,7 @@ function uintOf(bytes: Buffer): bigint {
 
 type Block = { readonly isLast: boolean; readonly header: Buffer; readonly contentBytes: number };
 
-/** The header of a block. Its content follows. */
+/** Reads the header of a block, whose content follows. */
 async function readBlock(source: Source, bytesMax: number): Promise<Block> {
   const header = await source.take(3);
   const fields = header.readUIntLE(0, 3);
@@ -134,7 +134,7 @@ type Source = {
 function createSource(content: AsyncIterable<Uint8Array>): Source {
   const chunks = content[Symbol.asyncIterator]();
   let rest: Buffer = Buffer.alloc(0);
-  /** Whether there is another chunk, which then is in `rest`. */
+  /** Settles with whether there was another chunk, which is then in `rest`. */
   const next = async () => {
     const { value, done } = await chunks.next();
     if (done !== true) rest = Buffer.from(value.buffer, value.byteOffset, value.length);
