@@ -8,7 +8,7 @@ export type { Account, Deletion, EnvironmentOfList, FoundRows, Person } from './
 
 /** A refusal in the service's words, or no answer at all. */
 export class ApiError extends Error {
-  /** 0: nobody answered. */
+  /** The HTTP status; 0 if no answer came. */
   readonly status: number;
   readonly body: Readonly<Record<string, unknown>>;
 
@@ -26,13 +26,13 @@ export class ApiError extends Error {
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
-/** Settles with the answer; rejects with ApiError. A session that has ended leads to the sign-in. */
+/** Settles with the answer; rejects with ApiError. If the session has ended, shows the sign-in. */
 export async function call<Result>(method: Method, path: string, body?: object): Promise<Result> {
   const asker = person.value;
   const response = await fetch(`/admin/v1${path}`, {
     method,
     headers: {
-      // No form can set it, so no other page can have a browser send this.
+      // Forms cannot set a header, so no other site's page can make the browser send this request.
       'sluice-console': '1',
       ...(body === undefined ? {} : { 'content-type': 'application/json' }),
     },
@@ -43,7 +43,7 @@ export async function call<Result>(method: Method, path: string, body?: object):
   const answer = (await response.json().catch(() => ({}))) as Readonly<Record<string, unknown>>;
   if (response.ok) return answer as Result;
   const { message } = (answer.err ?? {}) as { message?: string };
-  // If somebody has signed in since the request was sent, the answer says nothing about the new session.
+  // If somebody has signed in since the request was sent, the answer is not about their session.
   if (response.status === 401 && !isSignIn.test(path) && person.value === asker) sessionHasEnded();
   if (answer.second_factor === 'required') secondFactorIsRequired();
   throw new ApiError(

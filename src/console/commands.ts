@@ -1,5 +1,5 @@
-// What the console knows of the administration's commands, which are defined in src/admin/commands: types of their answers here, and
-// what the build puts into the bundle: who may give which, and what the audit log calls them.
+// What the console knows about the administration's commands, which src/admin/commands defines: the types of their answers and, put
+// into the bundle by the build, who may give which, and what the audit log calls them.
 
 import type { AdministrationAnswers } from '../contract/administration-answers.js';
 import type { Role } from '../contract/roles.js';
@@ -22,7 +22,7 @@ export function mayDo(role: Role, command: Right): boolean {
   return administration.rights[command]?.includes(role) ?? false;
 }
 
-/** An action of the audit log in words. One that this console does not know yet is shown by its name. */
+/** An action of the audit log in words; its name if this console does not know it yet. */
 export function actionText(action: string): string {
   const { actions } = administration;
   return Object.hasOwn(actions, action) ? (actions[action] ?? '') : action.replaceAll('_', ' ');

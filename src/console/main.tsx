@@ -1,4 +1,4 @@
-// The console: one page that shows what its address names.
+// The console: a single document, which shows the page that its address names.
 
 import { render } from 'preact';
 import { useEffect } from 'preact/hooks';
@@ -51,14 +51,14 @@ function App() {
 const accountsEveryMs = 30_000;
 
 function Shell({ person: self }: { readonly person: Person }) {
-  // Again and again, so that a page that asks for nothing else notices what has changed for its reader.
+  // Repeated, so that even a page that asks for nothing else notices when its reader's access has changed.
   const loaded = useLoad(self.person_id, reloadAccounts, accountsEveryMs);
   const shown = pages.filter(({ isFor }) => isFor?.() ?? true);
   const page = shown.find((each) => each.path === path.value || each.formerly === path.value);
   useEffect(loadAhead, []);
   useEffect(() => {
     document.title = `${page?.title ?? 'No such page'} · Sluice`;
-    // On narrow screens the links are wider than the screen.
+    // On narrow screens the links need more room than there is, so the present one is scrolled into view.
     document.querySelector('nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
   }, [page]);
   // If this fails, the session goes on, so the page must not look signed out.

@@ -1,4 +1,4 @@
-// The page that the address names. Links between pages change the address without loading anything.
+// Finds the page that the address names. Links between pages change the address without loading anything.
 
 import { signal } from '@preact/signals';
 

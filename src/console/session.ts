@@ -20,7 +20,7 @@ export const account = computed(
   () => accounts.value.find(({ account_id }) => account_id === chosenId.value) ?? accounts.value[0],
 );
 
-/** The app_id that was chosen last. Other pages begin with it, if it is of the chosen account. */
+/** The app_id that was chosen last. Other pages begin with it, if it belongs to the chosen account. */
 export const chosenEnvironment = signal('');
 
 /** The id of the case that somebody works on. */
@@ -30,7 +30,7 @@ export function chooseAccount(id: string): void {
   chosenId.value = id;
 }
 
-/** Whether the person may give a command. Pages do not show what the person may not do. */
+/** Whether the person may give a command. Pages do not offer what they may not do. */
 export function may(command: Right): boolean {
   const { value } = person;
   return value != null && mayDo(value.role, command);
@@ -41,7 +41,7 @@ export function sessionHasEnded(): void {
   leave();
 }
 
-/** Shows how to set up a second factor instead of the page that is open. */
+/** Shows how to set up a second factor, in place of the open page. */
 export function secondFactorIsRequired(): void {
   const { value } = person;
   if (value != null) person.value = { ...value, second_factor: false, needs_second_factor: true };
@@ -56,7 +56,7 @@ export function leave(): void {
 
 const choiceName = 'sluice-console-account';
 
-/** If the browser denies its storage, the choice lasts as long as the page. */
+/** The choice that was kept. If the browser denies its storage, a choice lasts only as long as the page. */
 function readChoice(): string {
   try {
     return localStorage.getItem(choiceName) ?? '';
@@ -73,7 +73,7 @@ effect(() => {
   }
 });
 
-/** What a browser denies a page is a DOMException; anything else is a fault of ours. */
+/** Returns the value if the error is a DOMException, by which a browser denies something; throws any other, which is a fault of ours. */
 export function onlyDenied<Value>(error: unknown, value: Value): Value {
   if (error instanceof DOMException) return value;
   throw error;

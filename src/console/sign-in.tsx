@@ -77,7 +77,7 @@ const refusals: Readonly<Record<string, string>> = {
   unavailable: 'The service cannot sign you in now. Try again in a while.',
 };
 
-/** Why the provider has brought the browser back without a session. */
+/** Why the browser came back from the provider without a session. */
 function whyNotSignedOn(): string {
   return refusals[new URLSearchParams(location.search).get('sign_on') ?? ''] ?? '';
 }

@@ -1,4 +1,4 @@
-// The service's messages in the words of the pages. Programs read them too, so they name fields as requests do.
+// Puts the service's messages into the words of the pages. Programs read them, too, so they name fields as requests do.
 
 import type { LimitName } from '../contract/limits.js';
 import { type OutcomeCode, outcomes } from '../contract/outcomes.js';
@@ -36,7 +36,7 @@ export function sentenceOf(message: string): string {
   return /[.!?…:]$/.test(text) ? text : `${text}.`;
 }
 
-/** What a code of the API means, in a sentence. One that this console does not know yet is shown as it is. */
+/** What a code of the API means, in a sentence; the code itself if this console does not know it yet. */
 export function meaningOf(code: string): string {
   return Object.hasOwn(outcomes, code) ? outcomes[code as OutcomeCode].meaning : code;
 }

@@ -1,11 +1,11 @@
-// The calls of the library that were made in this tab, each with how long it took until ClickHouse could answer for it; and the users
-// who made them.
+// The calls of the library that were made in this tab, each with the time until its effect could be queried in ClickHouse, and the
+// users who made them.
 
 import { computed, signal } from '@preact/signals';
 import type { Answer } from '../commands.js';
 
 export type Arrived = Pick<Answer<'showLive'>, 'events'> & {
-  /** Merged as they are now. */
+  /** The users, as they are merged now. */
   readonly users: readonly {
     readonly identity: string;
     readonly user_ids: readonly string[];
@@ -13,16 +13,16 @@ export type Arrived = Pick<Answer<'showLive'>, 'events'> & {
   }[];
 };
 
-/** Words if the call sends nothing, else whether it has arrived. */
+/** What came of a call: words if it sends nothing, else how to find out whether it has arrived. */
 export type Outcome = string | ((answer: Arrived) => boolean);
-/** Of a call of which nothing is left. */
+/** The words for a call of which the library sent nothing. */
 export const refused = 'refused';
 
 type Caller = { readonly userId: string | undefined; readonly identity?: string | undefined };
 type Call = {
   readonly key: number;
   readonly code: string;
-  /** What the library said of it in the browser's console. */
+  /** What the library said about the call in the browser's console. */
   readonly told: readonly string[];
   readonly tone: '' | 'accent' | 'good' | 'warn' | 'bad';
   readonly words: string;
@@ -31,9 +31,9 @@ type Call = {
 };
 
 const callsMax = 50;
-/** After this time the cause is something else than waiting. */
+/** A call that takes longer than this is not just waiting: something is wrong. */
 const waitMsMax = 20_000;
-/** Users that are asked for, the latest first. */
+/** How many users are asked for, the latest first. */
 const idsMax = 5;
 
 export const calls = signal<readonly Call[]>([]);
@@ -50,7 +50,7 @@ console.warn = (line, ...more) => {
 
 let lastMark = 0;
 
-/** A value by which this page finds its own message again. */
+/** A random value by which this page recognises its own message. */
 export function mark(): string {
   lastMark += 1;
   return `${Date.now().toString(36)}-${lastMark}`;
@@ -60,7 +60,7 @@ export function hasEvent(call: string): Outcome {
   return ({ events }) => events.some(({ properties }) => properties.call === call);
 }
 
-/** Whether the library has refused something of the present call, as its words begin. */
+/** Whether the library has refused a part of the present call, with words that begin like this. */
 export function wasRefused(beginning = ''): boolean {
   return told.some((line) => line.startsWith(beginning));
 }
@@ -80,7 +80,7 @@ export function makeCall(caller: Caller, code: string, work: () => Outcome): voi
   rememberUser(caller);
 }
 
-/** Looks which calls have arrived. One that was made offline may still come after it was late. */
+/** Notes which calls have arrived. A call that was made offline may still arrive after it counted as late. */
 export function settleCalls(answer: Arrived): void {
   const now = performance.now();
   calls.value = calls.value.map((call) => {
@@ -92,7 +92,7 @@ export function settleCalls(answer: Arrived): void {
   });
 }
 
-/** From now on also asks for this user; an absent or empty name asks for none. */
+/** From now on also asks for this user. An absent or empty name is not asked for. */
 export function rememberUser({ userId, identity }: Caller): void {
   remember(userIds, userId);
   remember(identities, identity);

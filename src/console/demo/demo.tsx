@@ -1,5 +1,5 @@
-// The demo: buttons for what the client library can do, and what of it has arrived. It is a document of its own, since the library
-// would record the console.
+// The demo: buttons for what the client library can do, and what has arrived of it. It is a document of its own, so that the library
+// does not record the console.
 
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
@@ -29,7 +29,7 @@ async function load(): Promise<Arrived> {
   for (const id of userIds) query.append('user_id', id);
   for (const identity of identities) {
     query.append('identity', identity);
-    // Long ones of earlier users are left out.
+    // If they are long, the names of earlier users are left out.
     if (String(query).length > queryCharsMax) break;
   }
   const reply = await fetch(`/demo/arrived?${query}`).catch(() => {
@@ -63,7 +63,7 @@ function Calls({ made }: { readonly made: typeof calls.value }) {
   );
 }
 
-/** What an ad blocker does to the script. */
+/** Shown if an ad blocker keeps the script away. */
 function Blocked() {
   const [isLate, setLate] = useState(false);
   useEffect(() => {

@@ -6,14 +6,14 @@ import type { Sluice } from '../../libraries/client/web/surface.js';
 import { hasEvent, makeCall, mark, type Outcome, refused, wasRefused } from './calls.js';
 import { Card } from './card.js';
 
-/** The snippet has made it, and goes on when the script is there. */
+/** Made by the snippet; the library takes its place once the script is there. */
 export const { sluice } = window as unknown as { readonly sluice: Sluice };
 
-/** The library has no word for it, and only this page changes it. */
+/** Whether this page has opted out, which the library does not tell; only this page changes it. */
 const optedOutKey = 'sluice-demo:opted-out';
 const isOptedOut = () => localStorage.getItem(optedOutKey) === '1';
 
-/** Of a call that sends a message. */
+/** The outcome of a call that sends a message. */
 function sent(arrived: Outcome): Outcome {
   if (isOptedOut()) return 'not recorded: opted out';
   return sluice.userId === undefined ? 'waits for the script' : arrived;

@@ -1,11 +1,10 @@
-// The demo's phone: the iOS surface of the client library, with this page as its device. It is another user than the page's, in a
-// storage of its own.
+// The demo's phone: the iOS surface of the client library, with this page as its device. It has a user and a storage of its own.
 
 import { signal } from '@preact/signals';
 import { createIosSluice } from '../../libraries/client/ios.js';
 import { hasEvent, makeCall, mark } from './calls.js';
 
-/** So that what the phone keeps is not taken for what the page's library keeps. */
+/** Separates what the phone keeps from what the page's library keeps. */
 const prefix = 'phone:';
 const atRest = { code: '', words: 'Shake to pair.' };
 const shown = signal(atRest);

@@ -1,4 +1,4 @@
-// What holds for a whole account: when cases are due, who confirms deletions, and how its people sign in.
+// Settings of a whole account: when cases are due, who confirms deletions, and how its people sign in.
 
 import { useState } from 'preact/hooks';
 import { type Account, call, part } from '../api.js';
@@ -38,14 +38,14 @@ export function AccountSettings(props: {
           type="number"
           value={days}
           set={setDays}
-          hint="From the day when it was received. Of a single case its due day can be changed."
+          hint="From the day when it was received. The due day of a single case can be changed."
           required
         />
         <Check
           label="A second privacy officer confirms deletions"
           value={isConfirmed}
           set={setIsConfirmed}
-          hint="One proposes a deletion, and another one submits the same list within 7 days. Programs with an API key need nobody."
+          hint="One person proposes a deletion, and another one submits the same list within 7 days. Programs with an API key need no confirmation."
         />
         {isConfirmed && (
           <Field
@@ -61,7 +61,7 @@ export function AccountSettings(props: {
           label="Everybody needs a second factor"
           value={isRequired}
           set={setIsRequired}
-          hint="Whoever has none sees nothing of the account until they have set one up. Single sign-on has its own."
+          hint="People without one see nothing of the account until they have set one up. Single sign-on has its own."
         />
       </Form>
       <p role="status">{said}</p>

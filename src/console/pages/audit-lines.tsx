@@ -1,4 +1,4 @@
-// Lines of the audit log: who did what, in words, with all of them as a file.
+// Lines of the audit log, in words: who did what. All of them can be saved as a file.
 
 import { useState } from 'preact/hooks';
 import { csvOf } from '../../parsing/csv/write.js';
@@ -120,7 +120,7 @@ export function AuditLines(props: {
 function aboutOf({ app_id, account_id, key_id, deletion_request_id, details }: AuditEntry): string {
   const named = Object.entries(details).map(([name, value]) => detailText(name, value));
   const { value } = accounts;
-  // Whoever sees one account knows which.
+  // People who see only one account know which one it is.
   const account =
     value.length === 1 ? '' : (value.find((each) => each.account_id === account_id)?.name ?? account_id);
   const environment = value

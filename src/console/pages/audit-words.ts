@@ -1,4 +1,4 @@
-// Puts into words what a line of the audit log has for programs.
+// Puts a line of the audit log into words.
 
 import { dayText, durationText } from '../parts/parts.js';
 
@@ -16,7 +16,7 @@ export function outcomeText(outcome: string): string {
 const amount = (one: string, many: string) => (count: unknown) =>
   count === 1 ? `1 ${one}` : `${Number(count).toLocaleString()} ${many}`;
 
-/** What each detail says of an action, by its name. */
+/** Each detail of an action in words, by the detail's name. */
 const texts: Readonly<Record<string, (value: unknown) => string>> = {
   name: (name) => `“${name}”`,
   email: String,

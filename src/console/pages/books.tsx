@@ -35,7 +35,7 @@ export function Books({ environment }: { readonly environment: EnvironmentOfList
         <Field label="Day, UTC" type="date" value={day} set={setDay} />
       </div>
       <Help page="src/insights/ledger/README.md" about="the books">
-        Every accepted record is counted again where it ended, so a lost one would be noticed.
+        Every accepted record is counted again where it ended up, so a lost one would be noticed.
       </Help>
       <Loaded from={books}>{(data) => <OfDay books={data} />}</Loaded>
     </section>
@@ -49,7 +49,7 @@ function OfDay({ books }: { readonly books: Day }) {
   const rows = [['Accepted', books.acknowledged] as const, ...counts.filter(([, count]) => count > 0)];
   const wrong = books.minutes.filter(({ difference }) => difference !== 0);
   if (books.acknowledged === 0 && wrong.length === 0)
-    return <p class="muted">No record was accepted on this day. The last minute comes later.</p>;
+    return <p class="muted">No record was accepted on this day. The last minute is counted later.</p>;
   return (
     <>
       {wrong.length === 0 ? (

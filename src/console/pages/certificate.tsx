@@ -13,7 +13,7 @@ import { may } from '../session.js';
 type Signed = Answer<'showCertificate'>;
 type Certificate = Signed['certificate'];
 
-/** Who submitted a deletion, as far as the reader may know. */
+/** Who submitted a deletion, if the reader may know it. */
 async function askerOf({ deletion_request_id: id, account_id, submitted_by }: Certificate): Promise<string> {
   const kind =
     submitted_by === undefined
@@ -145,7 +145,7 @@ export function VerifyPage() {
       setFault(error.message);
     }
   };
-  // Anywhere on the page: a file that is dropped beside a field would replace the page.
+  // A file may be dropped anywhere: beside a field it would otherwise replace the page.
   useEffect(() => {
     const over = (event: DragEvent) => {
       event.preventDefault();

@@ -48,8 +48,9 @@ export function Evidence(props: {
       {deletion.found !== undefined && <RowsByTable found={deletion.found} account={account} />}
       {isComplete && deletion.users_found === 0 && (
         <p role="status">
-          <strong>It found nobody.</strong> Nothing was held about any of these users. Names count exactly,
-          with case and blanks: if you expected data, compare the list with the names on the page Users.
+          <strong>It found nobody.</strong> Nothing was held about any of these users. Names have to match
+          exactly, with case and blanks: if you expected data, compare the list with the names on the page
+          Users.
         </p>
       )}
       {isComplete ? (
@@ -91,7 +92,7 @@ function timeOf(at: string | undefined) {
 
 const header = ['line of your list', 'records', 'similar users'];
 
-/** What was counted for each user, by their line in the list, since no names are kept. */
+/** What was counted for each user. No names are kept, so users are shown by their lines in the list. */
 function CountedUsers({ path, deletion }: { readonly path: string; readonly deletion: Deletion }) {
   const load = (cursor?: string) =>
     call<Page>('GET', `${path}/users${cursor === undefined ? '' : `?cursor=${part(cursor)}`}`);

@@ -30,7 +30,7 @@ export function stateText(deletion: Told): string {
   return isOfNobody(deletion) ? 'complete, found nobody' : states[deletion.state];
 }
 
-/** The tone of its chip. */
+/** The tone of a state's chip. */
 export function toneOf(deletion: Told): string {
   if (deletion.status !== 'complete') return 'warn';
   return isOfNobody(deletion) ? '' : 'good';

@@ -1,4 +1,4 @@
-// The pages of privacy officers, which come as a file of their own.
+// The pages of privacy officers, in a script of their own.
 
 export { Cases } from './cases.js';
 export { CertificatePage, VerifyPage } from './certificate.js';

@@ -21,7 +21,7 @@ const noEvent = (
   </>
 );
 
-/** If there are more names than this, only the first are shown, with a field to find the others. */
+/** How many names are shown at first; a field finds the others. */
 const listed = 20;
 
 export function EventNames({ environment }: { readonly environment: EnvironmentOfList }) {
@@ -109,12 +109,12 @@ export function EventNames({ environment }: { readonly environment: EnvironmentO
   );
 }
 
-/** Its share of all events in the list, to a tenth of a percent. */
+/** A name's share of all events in the list, to a tenth of a percent. */
 function percentOf({ count }: EventName, all: readonly EventName[]): number {
   return Math.round((1000 * count) / all.reduce((sum, each) => sum + each.count, 0)) / 10;
 }
 
-/** A name in the list is never shown with 0 %. */
+/** A share in words. Never 0 %, since a name in the list has events. */
 function shareText(percent: number): string {
   return percent === 0 ? '< 0.1 %' : `${percent.toLocaleString()} %`;
 }

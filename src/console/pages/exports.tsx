@@ -16,7 +16,7 @@ import { ListFields, PreviewOf, Sending, useListOfUsers, usersText } from '../pa
 import { may } from '../session.js';
 
 const everyMs = 3_000;
-/** Of the reader. */
+/** The reader's time zone. */
 const ownZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const zones = [...new Set([ownZone, 'UTC', ...Intl.supportedValuesOf('timeZone')])];
 /** How many exports the service lists. */

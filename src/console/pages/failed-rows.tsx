@@ -8,7 +8,7 @@ import { Loaded, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 
-/** The service says it in UTC, without a time zone. */
+/** When a row failed. The service sends the time in UTC, without naming a zone. */
 function failedAt({ failed_at }: Answer<'listFailed'>[number]): string {
   return `${failed_at.replace(' ', 'T')}Z`;
 }

@@ -1,4 +1,4 @@
-// Live: some of what arrives in an environment now, the Event Visualizer of one device, and the demo.
+// Live: some of the events that arrive in an environment now, the way to the Event Visualizer for one device, and the demo.
 
 import { useRef, useState } from 'preact/hooks';
 import { type Account, ApiError, call, type EnvironmentOfList, part } from '../api.js';
@@ -59,14 +59,14 @@ function Stream({ environment }: { readonly environment: EnvironmentOfList }) {
   const look = async () => {
     const from = place.current;
     const page = await call<Page>('GET', `${path}?place=${part(from)}`).catch((error: unknown) => {
-      // The service ends this after a while; then the reader has to begin again.
+      // The service stops answering after a while; then the reader has to begin again.
       if (error instanceof ApiError && !error.isTemporary) {
         setEnded(error.message);
         setWatching(false);
       }
       throw error;
     });
-    // If the place differs, the reader has begun again meanwhile.
+    // If the place has changed, the reader has begun again meanwhile.
     if (place.current === from) {
       place.current = page.place;
       setEvents((known) => [...page.events, ...known].slice(0, keptMax));

@@ -10,12 +10,12 @@ import { Check, Field } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
 import { ListFields, PreviewOf, Sending, useListOfUsers, usersText } from '../parts/user-list-form.js';
 
-/** What may be answered: it begins, or waits for a second person. */
+/** The answer: the deletion begins, or waits for a second person. */
 type Submitted = { readonly status: string };
 
 type FormProps = { readonly account: Account; readonly close: () => void };
 
-/** Escape closes it and keeps what was entered. Cancel forgets it. */
+/** The dialog. Escape closes it and keeps what was entered; Cancel forgets it. */
 export function NewDeletion({ account, close: closeForm }: FormProps) {
   const form = `${account.account_id} deletion`;
   const users = useListOfUsers(form, counts.deletionTargetsMax);

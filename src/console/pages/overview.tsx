@@ -111,7 +111,7 @@ function sumOf(counts: readonly number[]): number {
   return counts.reduce((sum, count) => sum + count, 0);
 }
 
-/** Today, against yesterday and the week. Days are those of the reader. */
+/** Today compared with yesterday and the week, by the reader's days. */
 function Days({ traffic }: { readonly traffic: Traffic }) {
   const { at, accepted, limited, rejected, step_seconds: step } = traffic;
   const nowSeconds = Date.now() / 1000;
@@ -122,7 +122,7 @@ function Days({ traffic }: { readonly traffic: Traffic }) {
     );
   const yesterday = dayOf(nowSeconds - daySeconds);
   const todays = ofDay(dayOf(nowSeconds), () => 1);
-  // Of the hour that it was yesterday at this time, as much as has passed of the present one.
+  // Yesterday up to the same time. Counts are by the hour, so the last hour is taken in part.
   const byNow = ofDay(yesterday, (begin) =>
     Math.min(1, Math.max(0, (nowSeconds - daySeconds - begin) / step)),
   );

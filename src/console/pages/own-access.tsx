@@ -13,12 +13,12 @@ import { Table } from '../parts/table.js';
 import { person } from '../session.js';
 import { SecondFactor } from './second-factor.js';
 
-/** In this order, since Edge and Opera name Chrome in their header, too, and Chrome names Safari. */
+/** The order matters: Edge and Opera also name Chrome in their headers, and Chrome names Safari. */
 const browsers = ['Edg', 'OPR', 'Firefox', 'Chrome', 'Safari'];
 const systems = ['Android', 'iPhone', 'iPad', 'Windows', 'Mac OS', 'Linux'];
 const fullNames: Readonly<Record<string, string>> = { Edg: 'Edge', OPR: 'Opera' };
 
-/** `Chrome on Linux`, or the whole header User-Agent if it does not say that. */
+/** `Chrome on Linux`, or the whole User-Agent header if that cannot be read from it. */
 function browserOf(agent: string): string {
   const browser = browsers.find((name) => agent.includes(`${name}/`));
   const system = systems.find((name) => agent.includes(name));

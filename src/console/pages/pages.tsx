@@ -18,11 +18,11 @@ export function loadAhead(): void {
 
 export type Page = {
   readonly path: string;
-  /** An address that it had before. */
+  /** A former address of the page. */
   readonly formerly?: string;
   readonly title: string;
   readonly icon: IconName;
-  /** Whether the page is for the person who is signed in; without this, it is for everybody. */
+  /** Whether the person who is signed in may see the page; absent: everybody may. */
   readonly isFor?: () => boolean;
   /** `account`: the chosen one; undefined while there is none. */
   readonly show: (account: Account | undefined) => ComponentChildren;
@@ -128,22 +128,22 @@ function ofAccount(account: Account | undefined, show: (account: Account) => Com
   );
 }
 
-/** It has no navigation around it. */
+/** The Event Visualizer, which has no navigation around it. */
 export function VisualizerPage({ isOff }: { readonly isOff: boolean }) {
   return <rest.Later>{({ Visualizer }) => <Visualizer isOff={isOff} />}</rest.Later>;
 }
 
-/** To print. */
+/** A certificate as a page to print. */
 export function PrintedCertificate() {
   return <desk.Later>{({ CertificatePage }) => <CertificatePage />}</desk.Later>;
 }
 
-/** For everybody. */
+/** The check of a certificate, which is for everybody. */
 export function CertificateCheck() {
   return <desk.Later>{({ VerifyPage }) => <VerifyPage />}</desk.Later>;
 }
 
-/** What people see whose account requires a second factor: first, or once an administrator has required it under their open page. */
+/** Shown to people whose account requires a second factor: when they begin, or once an administrator has required it. */
 export function FirstSecondFactor() {
   return (
     <main class="way-in">

@@ -1,5 +1,5 @@
-// A person that was looked up: where something is held, under which names, since when; who looks alike; and which requests concern
-// them.
+// A person that was looked up: where something is held about them, under which names and since when; who has similar names; and which
+// requests concern them.
 
 import { useState } from 'preact/hooks';
 import { type Account, call, type Deletion, part } from '../api.js';
@@ -102,7 +102,7 @@ function Suppressions(props: { readonly names: FoundPerson['names']; readonly ac
   );
 }
 
-/** A suppression keeps no more than its time. Who did it and why is said if just one was noted in the minute before. */
+/** Who suppressed a user, and why: as a suppression keeps only its time, known only if the minute before has just one in the audit log. */
 function Why({ account, since }: { readonly account: Account; readonly since: string }) {
   const from = new Date(Date.parse(since) - 60_000).toISOString();
   const query = `account_id=${part(account.account_id)}&action=suppress_users,submit_deletion&since=${part(from)}&until=${part(since)}`;
@@ -226,7 +226,7 @@ function Similar(props: {
 
 type OfUser = Answer<'findRequestsOfUser'>['deletions'][number];
 
-/** `submitted`: since the person was found. */
+/** The requests that concern the person. `submitted`: those that were submitted since the person was looked up. */
 function Requests(props: {
   readonly path: string;
   readonly asked: Asked;
@@ -279,7 +279,7 @@ function Requests(props: {
 
 const progressEveryMs = 2_000;
 
-/** The state of a deletion, which is asked for again while it is pending: that leaves no line in the audit log. */
+/** The state of a deletion, asked for again and again while it is pending, which leaves no line in the audit log. */
 function Progress({ of }: { readonly of: Deletion }) {
   const [complete, setComplete] = useState(of.status === 'complete' ? of : undefined);
   const { data } = useLoad(

@@ -9,7 +9,7 @@ import { Table } from '../parts/table.js';
 
 const everyMs = 5_000;
 
-/** Nothing while none waits. */
+/** The proposals; nothing while there are none. */
 export function Proposals({ account }: { readonly account: Account }) {
   const path = `/accounts/${part(account.account_id)}/deletion_proposals`;
   const proposals = useResource<Answer<'listProposals'>>(path, everyMs);

@@ -1,4 +1,4 @@
-// The other pages but Overview, which come as a file of their own.
+// All other pages except Overview, in a script of their own.
 
 export { Visualizer } from '../visualizer/visualizer.js';
 export { DataQuality } from './data-quality.js';

@@ -350,7 +350,7 @@ function Writing({ environment }: { readonly environment: EnvironmentOfList }) {
   );
 }
 
-/** Requires write keys or not, once it is understood what that does to producers. */
+/** Requires write keys, or no longer, after the reader has confirmed what that does to producers. */
 function RequireKeys(props: {
   readonly name: string;
   readonly isRequired: boolean;

@@ -1,4 +1,4 @@
-// Settings: environments, people, accounts, one's own access, and the audit log. Each person sees what they may do.
+// Settings: environments, people, accounts, one's own access, and the audit log. People see only what they may do.
 
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';

@@ -1,5 +1,5 @@
-// The suppressed users of an account: how many, what was suppressed and lifted when and why, and lists of users to add or to lift. Their
-// names are kept as hashes, so there are none to list.
+// The suppressed users of an account: how many there are, when and why users were suppressed or freed, and forms that do either with a
+// list. Their names are kept as hashes, so they cannot be listed.
 
 import { useState } from 'preact/hooks';
 import { counts } from '../../contract/lengths.js';

@@ -10,7 +10,7 @@ import { PersonFound } from './person.js';
 import type { FoundPerson } from './person-name.js';
 import { Suppressed } from './suppressed.js';
 
-/** How a person was asked for. */
+/** The name that was entered, and of which kind it is. */
 type Asked = { readonly kind: UserKind; readonly name: string };
 
 export function Users({ account }: { readonly account: Account }) {
@@ -27,7 +27,7 @@ export function Users({ account }: { readonly account: Account }) {
     const person = await call<FoundPerson>('POST', path, { [of.kind]: of.name });
     if (own === latest.current) setAnswer({ of, person });
   };
-  // What the page shows and its buttons act on must be the person that the field names.
+  // The page must show, and its buttons act on, the person whom the field names.
   const find = async (of: Asked) => {
     setAnswer(undefined);
     setFault('');

@@ -13,7 +13,7 @@ type OverviewOf = Answer<'showOverview'>;
 export function Wellness(props: {
   readonly overview: OverviewOf;
   readonly isOld: boolean;
-  /** Of the account. */
+  /** The path of the account. */
   readonly path: string;
 }) {
   const { overview, isOld, path } = props;

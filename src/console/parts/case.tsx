@@ -1,4 +1,4 @@
-// In which case something is done: the one that was chosen last, on this page or another one.
+// The case in which something is done: the one that was chosen last, on this page or another one.
 
 import type { Account } from '../api.js';
 import { part } from '../api.js';
@@ -10,10 +10,10 @@ import { useResource } from './resource.js';
 
 export type Case = Answer<'showCase'>;
 
-/** From so many days before it is due, a case is marked. */
+/** A case is marked from this many days before it is due. */
 export const soonDays = 7;
 
-/** `inCase`: what requests say of it. There is no field while no case is open. */
+/** The field that chooses a case, absent while none is open. `inCase`: what requests have to contain about it. */
 export function useCase(account: Account) {
   const path = `/accounts/${part(account.account_id)}/cases`;
   const { data: open = [] } = useResource<readonly Case[]>(may('listCases') ? path : undefined);

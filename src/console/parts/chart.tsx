@@ -24,7 +24,7 @@ const heightPx = 240;
 /** The ticks and gaps beside the numbers of the axis. */
 const besideNumbersPx = 20;
 
-/** `shows`: in words, what the lines count. Draws again when `of` is another object. */
+/** A chart. `shows`: what the lines count, in words. It is drawn again when `of` is another object. */
 export function Chart<Of>({
   shows,
   of,
@@ -108,22 +108,22 @@ function sizeOf(place: HTMLElement) {
   return { width: Math.max(200, place.clientWidth), height: heightPx };
 }
 
-/** Within an hour the minute, within a week the day and the hour; in the reader's zone. */
+/** A time on the axis, in the reader's zone: the minute in a chart of an hour, the day and hour in one of a week. */
 function timeText(at: number, stepSeconds: number): string {
   const form: Intl.DateTimeFormatOptions =
     stepSeconds === 60 ? { hour: '2-digit', minute: '2-digit' } : { weekday: 'short', hour: '2-digit' };
   return new Date(at * 1000).toLocaleString(undefined, form);
 }
 
-/** When the pointed minute or hour began: in the reader's zone, and in UTC. */
+/** When the step under the pointer began, in the reader's zone and in UTC. */
 function pointedText(at: number, stepSeconds: number): string {
   const utc = new Date(at * 1000).toISOString();
   return `${timeText(at, stepSeconds)} (${utc.slice(11, 16)} UTC)`;
 }
 
 /**
- * Two lines: the counts of the steps that are over, and the way from there to the present step, whose count still grows. The second
- * one is drawn dashed.
+ * Splits a line in two: the counts of the steps that are over and, drawn dashed, the piece to the present step, whose count still
+ * grows.
  */
 function untilNow(counts: readonly number[], stepSeconds: number): readonly (number | null)[][] {
   // Steps of a minute are sent only when they are over.
@@ -136,8 +136,8 @@ function untilNow(counts: readonly number[], stepSeconds: number): readonly (num
 }
 
 /**
- * Calls `point` with the index of the step under the pointer, and without one when the pointer leaves. It does not call it before
- * the pointer has entered, so that drawing again keeps the step that the keyboard has chosen.
+ * Calls `point` with the index of the step under the pointer, and without one when the pointer leaves. It is not called before the
+ * pointer has entered, so that the step chosen by the keyboard survives when the chart is drawn again.
  */
 function draw(
   place: HTMLElement,
@@ -162,13 +162,13 @@ function draw(
     {
       ...sizeOf(place),
       legend: { show: false },
-      // So that the last time has room.
+      // Room for the last time of the axis.
       padding: [null, 36, null, null],
       cursor: { drag: { x: false, y: false } },
       hooks: { setCursor: [onCursor] },
       scales: { y: { range: (_, __, max) => [0, Math.max(1, max * 1.05)] } },
       axes: [
-        // Wide enough for the longest text.
+        // The space is wide enough for the longest text.
         { ...axis, space: 80, values: (_, ticks) => ticks.map((at) => timeText(at, step_seconds)) },
         {
           ...axis,
@@ -185,7 +185,7 @@ function draw(
         ...lines.flatMap((line, index) => {
           const series = {
             label: line.name,
-            // A line that is always 0 would cover the others where they are 0.
+            // A line that is 0 throughout would cover the others where they are 0.
             show: index === 0 || line.counts.some((count) => count > 0),
             stroke: colour(`--${line.colour}`),
             width: 2,

@@ -9,7 +9,7 @@ import { DialogHold } from './work.js';
 export function Dialog(props: {
   readonly title: string;
   readonly close: () => void;
-  /** For tables. */
+  /** Whether it is wide enough for a table. */
   readonly wide?: true;
   readonly children: ComponentChildren;
 }) {
@@ -61,12 +61,12 @@ export function Confirm(props: {
   /** What the button acts on, in its accessible name: `Revoke` of `API key Key 1`. */
   readonly of?: string;
   readonly title: string;
-  /** Whether nothing is lost by it, so that the button that confirms need not warn. */
+  /** Whether nothing is lost by the action, so that the confirming button need not warn. */
   readonly calm?: boolean;
   /** Whether the button that opens the dialog warns, too. */
   readonly grave?: boolean;
   readonly says: ComponentChildren;
-  /** Fields. */
+  /** The fields of the dialog. */
   readonly asks?: ComponentChildren;
   readonly confirm: string;
   readonly work: () => Promise<void>;

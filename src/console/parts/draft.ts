@@ -1,6 +1,6 @@
-// What people have entered in a long form and not sent yet. It is kept in the memory of the open page only, and in
-// the tab's storage while single sign-on has the tab or the page is loaded again. It outlives the session, so that nobody has to paste a list twice, and is
-// forgotten when somebody else signs in.
+// What people have entered in a long form and not sent yet. It is kept in the memory of the open page and, while the tab is at the
+// provider of single sign-on or the page is loaded again, in the tab's storage. It outlives the session, so that nobody has to paste a
+// list twice, and is forgotten when somebody else signs in.
 
 import { effect, type Signal, signal } from '@preact/signals';
 import { go, path } from '../router.js';
@@ -38,11 +38,11 @@ const awayName = 'sluice-console-away';
 type Away = { readonly path: string; readonly owner?: string; readonly drafts: readonly [string, unknown][] };
 
 /**
- * Called before the browser leaves for the provider of single sign-on, or loads the page again: what is open and entered waits in the tab's own storage until
- * it is back. If there is no room for the fields, the page alone is kept.
+ * Called before the browser leaves for the provider of single sign-on, or loads the page again. The tab's storage keeps the open page
+ * and its fields until the browser is back; only the page if there is no room for the fields.
  */
 export function goAway(): void {
-  // After a sign-on that failed, this page has nothing of its own, and what waits is still wanted.
+  // After a failed sign-on this page has nothing to keep, and what was kept before is still wanted.
   if (owner === undefined && path.value === '/') return;
   const away: Away = { path: path.value, ...(owner === undefined ? {} : { owner }), drafts: [] };
   const entered = [...drafts].map(([name, draft]) => [name, draft.value] as [string, unknown]);
@@ -54,7 +54,7 @@ export function goAway(): void {
     }
 }
 
-/** The page is anybody's, what was entered only that of the person who entered it. */
+/** Opens the kept page for anybody, but restores the fields only for the person who entered them. */
 function comeBack(personId: string): void {
   try {
     const text = sessionStorage.getItem(awayName);

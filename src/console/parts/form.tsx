@@ -23,7 +23,7 @@ export function Form(props: {
   const [refused, setRefused] = useState('');
   const hold = useContext(DialogHold);
   const { cancel, stops = false, cannot = '' } = props;
-  // At once: Escape may be pressed before the busy form is painted.
+  // Set before painting, since Escape may be pressed before the busy form is painted.
   useLayoutEffect(() => {
     if (hold === undefined || !busy) return;
     hold.current = stops ? stop : () => {};

@@ -1,4 +1,4 @@
-// Pages whose scripts are files of their own, which come when they are first opened: the first page has room for 80 kB of script.
+// Pages with scripts of their own, which are loaded when the pages are first opened: the first page may have 80 kB of script.
 
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
@@ -6,10 +6,10 @@ import { goAway } from './draft.js';
 import { Problem } from './parts.js';
 
 const retryMs = 3_000;
-/** No page is loaded again sooner. */
+/** The page is not loaded again sooner than this after the last time. */
 const reloadAfterMs = 10_000;
 
-/** Shows what a module exports, once it is there. `load` imports it; the browser keeps what has come. */
+/** Shows what a module exports, once it is loaded. `load` imports it; the browser keeps it then. */
 export function later<Module extends object>(load: () => Promise<Module>) {
   let loaded: Module | undefined;
   const get = async () => {
@@ -23,8 +23,8 @@ export function later<Module extends object>(load: () => Promise<Module>) {
       if (module !== undefined) return;
       let timer: ReturnType<typeof setTimeout> | undefined;
       let isWanted = true;
-      // A browser does not ask again for a script that has failed, and a new version has scripts of other names. So the whole page
-      // is loaded again, once there is somebody to answer.
+      // Browsers do not ask again for a script that failed, and a new version has scripts with other names. So the whole page is
+      // loaded again, once the service answers.
       const recover = async () => {
         const isThere = await fetch('/console.js').then(
           ({ ok }) => ok,
@@ -53,7 +53,7 @@ export function later<Module extends object>(load: () => Promise<Module>) {
     if (module !== undefined) return <>{children(module)}</>;
     return fault === '' ? <p class="muted">Loading…</p> : <Problem text={fault} />;
   }
-  /** Loads it ahead. If that fails, the page that needs it says so. */
+  /** Loads the module ahead. If that fails, the page that needs it says so. */
   const ahead = () => void get().catch(() => undefined);
   return { Later, ahead };
 }

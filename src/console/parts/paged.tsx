@@ -14,8 +14,9 @@ export type Paged<Page> = {
 };
 
 /**
- * `of` names the list, as in useLoad. `next` reads from a page the cursor of the following one, which `load` then loads; without a
- * cursor `load` loads the first page. With `everyMs` all open pages are loaded again and again, on average one page in that time.
+ * Loads a list page by page. `of` names the list, as in useLoad. `load` loads the page of a cursor, or the first page without one;
+ * `next` returns the cursor of the page after a page. With `everyMs` all open pages are loaded again and again, on average one page in
+ * that time.
  */
 export function usePages<Page, Cursor>(
   of: string,
@@ -41,7 +42,7 @@ export function usePages<Page, Cursor>(
     return { open, pages };
   };
   const { data, fault, reload } = useLoad(of, loadOpen, everyMs === undefined ? undefined : everyMs * open);
-  // Pages that were opened since the last load come after the loaded ones.
+  // Pages that were opened since the last load follow after the loaded ones.
   const pages = data && [...data.pages, ...further.slice(data.open - 1)];
   const last = pages?.at(-1);
   const cursor = last === undefined ? undefined : next(last);

@@ -11,7 +11,7 @@ const timeForms = {
   second: { dateStyle: 'medium', timeStyle: 'medium' },
 } as const;
 
-/** A time in the reader's zone, to the minute or as it is asked for. On hover it is in UTC. */
+/** A time in the reader's zone, to the minute unless `to` says otherwise; on hover, in UTC. */
 export function Time({ at, to = 'minute' }: { readonly at: string; readonly to?: keyof typeof timeForms }) {
   const date = new Date(at);
   const text = date.toLocaleString(undefined, timeForms[to]);
@@ -27,7 +27,7 @@ export function dayText(day: string): string {
   return new Date(`${day}T12:00:00`).toLocaleDateString(undefined, { dateStyle: 'medium' });
 }
 
-/** Today, or a day so many days later, in the reader's zone. */
+/** Today, or the day `later` days after it, in the reader's zone. */
 export function today(later = 0): string {
   const then = new Date();
   then.setDate(then.getDate() + later);
@@ -55,7 +55,7 @@ export function bytesText(bytes: number): string {
   return `${value.toLocaleString(undefined, { maximumFractionDigits: value < 10 && unit > 0 ? 1 : 0 })} ${units[unit]}`;
 }
 
-/** Whether the text is in the clipboard. Pages of http under a name have no `navigator.clipboard`, but the older command. */
+/** Copies a text; settles with whether that worked. Pages by http under a host name lack `navigator.clipboard`, but have the older command. */
 async function copyText(text: string, beside: HTMLElement): Promise<boolean> {
   if (navigator.clipboard !== undefined) {
     const isTaken = await navigator.clipboard.writeText(text).then(
@@ -64,7 +64,7 @@ async function copyText(text: string, beside: HTMLElement): Promise<boolean> {
     );
     if (isTaken) return true;
   }
-  // Beside the button, since an open dialog keeps the focus from everything outside of it.
+  // Put beside the button, since an open dialog lets nothing outside of it have the focus.
   const field = document.createElement('textarea');
   field.className = 'sr';
   field.value = text;
@@ -76,7 +76,7 @@ async function copyText(text: string, beside: HTMLElement): Promise<boolean> {
   return isTaken;
 }
 
-/** A button that copies a text and says so. If the browser does not let it, the text is shown, selected. */
+/** A button that copies a text and says so. If the browser does not allow that, the text is shown and selected. */
 export function Copy(props: { readonly text: string; readonly what: string; readonly label?: string }) {
   const { text, what, label = 'Copy' } = props;
   const [said, setSaid] = useState('');
@@ -136,7 +136,7 @@ export function Secret({ text, what }: { readonly text: string; readonly what: s
 
 /** A sentence that helps, and the page of the documentation that says more. */
 export function Help(props: {
-  /** Its path in the repository. */
+  /** The page's path in the repository. */
   readonly page: string;
   readonly about: string;
   readonly children?: ComponentChildren;
@@ -159,7 +159,7 @@ export function Problem({ text }: { readonly text: string }) {
   );
 }
 
-/** Shows what was loaded, or why there is nothing. `isOld`: the last load failed, so the data is of an earlier one. */
+/** Shows what was loaded, or why there is nothing. `isOld`: the last load failed, so the data is that of an earlier one. */
 export function Loaded<Data>(props: {
   readonly from: Resource<Data>;
   readonly children: (data: Data, isOld: boolean) => ComponentChildren;

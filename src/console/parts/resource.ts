@@ -5,7 +5,7 @@ import { ApiError, call } from '../api.js';
 
 export type Resource<Data> = {
   readonly data: Data | undefined;
-  /** Why the last load failed, or empty. Data of an earlier load stays. */
+  /** Why the last load failed; empty if it did not. The data of an earlier load stays. */
   readonly fault: string;
   readonly reload: () => void;
 };
@@ -17,7 +17,7 @@ export function useResource<Data>(path: string | undefined, everyMs?: number): R
   return useLoad(path, () => call<Data>('GET', path ?? ''), everyMs);
 }
 
-/** The same with any `load`. `of` names what is loaded: another name begins anew, and without one nothing is loaded. */
+/** The same with any `load`. `of` names what is loaded: if it changes, loading begins anew; if it is undefined, nothing is loaded. */
 export function useLoad<Data>(
   of: string | undefined,
   load: () => Promise<Data>,

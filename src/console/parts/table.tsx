@@ -7,13 +7,13 @@ import { Copy } from './parts.js';
 
 export type Column<Row> = {
   readonly title: string;
-  /** What is copied: numbers and times in one form for all languages. */
+  /** What is sorted by and copied: numbers and times in the same form for all languages. */
   readonly text: (row: Row) => string | number;
   /** What is shown instead of the text. */
   readonly cell?: (row: Row) => ComponentChildren;
-  /** Aligned to the right, so that digits stand below each other. */
+  /** Whether the cells are aligned to the right, so that digits line up. */
   readonly number?: true;
-  /** For what is elsewhere on the screen. */
+  /** Whether the column is only copied, since the screen shows it elsewhere. */
   readonly isCopiedOnly?: true;
   /** Whether the reader can sort the rows by the text. */
   readonly sorts?: true;
@@ -35,7 +35,7 @@ function shownOf(text: string | number): string {
   return typeof text === 'number' ? text.toLocaleString() : text;
 }
 
-/** So few are seen without a count; what is shown first of others is never less. */
+/** Up to this many rows are not counted, since they are seen at a glance; `first` is never less. */
 const fewRows = 4;
 
 /** A table. Narrow screens show each row as a list of titles and cells. */
@@ -48,11 +48,11 @@ export function Table<Row>(props: {
   readonly actions?: (row: Row) => ComponentChildren;
   /** How many rows are shown until the reader asks for all. */
   readonly first?: number;
-  /** Whether somebody takes the rows elsewhere. */
+  /** Whether the rows can be copied. */
   readonly copies?: true;
 }) {
   const { caption, columns, rows, keyOf, empty, actions, first = rows.length, copies } = props;
-  // A column that says nothing of any row only takes room.
+  // A column that is empty in every row only takes room.
   const seen = columns.filter(
     ({ isCopiedOnly, cell, text }) =>
       isCopiedOnly !== true && (cell !== undefined || rows.some((row) => text(row) !== '')),
@@ -84,7 +84,7 @@ export function Table<Row>(props: {
                     {sorts === undefined ? (
                       title
                     ) : (
-                      // The largest or latest comes first; a second click reverses the order.
+                      // The largest or latest comes first; a second click reverses that.
                       <button
                         type="button"
                         class="sort"

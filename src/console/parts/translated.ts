@@ -1,10 +1,11 @@
-// Keeps pages true that the browser translates. It puts an element in the place of each text, while Preact goes on to change the text
-// that it made, which is no longer on the page: a count, or the name of a button, would stay as it was. So a text that changes takes
-// its place back, with the texts beside it, and the browser translates them anew. A text that is removed takes its translation along.
+// Keeps pages up to date while the browser translates them. The browser replaces each text node by an element, while Preact goes on
+// changing the node that it made, which is no longer on the page: a count, or the name of a button, would stay as it was. So a node
+// that changes takes its place back, with the nodes beside it, and the browser translates them anew. A node that is removed takes its
+// translation along.
 
 import { options } from 'preact';
 
-/** From now on, for what Preact draws below `root`. */
+/** Begins this for everything that Preact draws below `root`. */
 export function keepTexts(root: HTMLElement): void {
   const translationOf = new WeakMap<Node, ChildNode>();
   const textOf = new WeakMap<Node, Text>();
@@ -34,7 +35,7 @@ export function keepTexts(root: HTMLElement): void {
   const { unmount } = options;
   options.unmount = (vnode) => {
     unmount?.(vnode);
-    // Preact's own name for what it has drawn; a test fails if it gets another one.
+    // Preact's internal name for the node that it has drawn; a test fails if that changes.
     const { __e: drawn } = vnode as unknown as { readonly __e?: Node | null };
     if (drawn instanceof Text && !drawn.isConnected) translationOf.get(drawn)?.remove();
   };

@@ -1,4 +1,4 @@
-// Runs what a form or a button does: one thing at a time. It keeps what went wrong, and can stop between two requests.
+// Runs the work of a form or a button, one piece at a time. It keeps what went wrong, and can stop between two requests.
 
 import { createContext } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
@@ -7,12 +7,12 @@ import { ApiError } from '../api.js';
 /** While a form of the dialog is busy, Escape does this instead of closing the dialog. */
 export const DialogHold = createContext<{ current: (() => void) | undefined } | undefined>(undefined);
 
-/** Work of several requests checks the signal before each of them. What is already sent is not taken back. */
+/** Work of several requests checks the signal before each of them. What was already sent is not taken back. */
 export type Work = (signal: AbortSignal) => Promise<void>;
 
 export type Working = {
   readonly busy: boolean;
-  /** Whether it was told to stop and still runs. */
+  /** Whether it was told to stop but is still running. */
   readonly stopping: boolean;
   readonly fault: string;
   readonly begin: (work: Work) => void;

@@ -1,7 +1,7 @@
 // Adapts an OpenAPI document to one account: its own app_id and account_id are in the examples, and each operation has a command
 // line to copy.
 
-/** Of the account that is shown; undefined while there is none. */
+/** The ids of the account that is shown; undefined while there is none. */
 export type Own = { readonly app_id: string | undefined; readonly account_id: string | undefined };
 
 type Body = {
@@ -64,7 +64,7 @@ function quoted(text: string): string {
   return text.replaceAll("'", String.raw`'\''`);
 }
 
-/** The options of curl that say who calls. Sessions are left out: they are for browsers. */
+/** curl's options for the credentials. Sessions are left out, since they are for browsers. */
 function credentials({ security = [] }: Operation, { app_id = 'APP_ID' }: Own): readonly string[] {
   const ways: Readonly<Record<string, string>> = {
     adminToken: '-H "Authorization: Bearer $ADMIN_TOKEN"',
@@ -72,7 +72,7 @@ function credentials({ security = [] }: Operation, { app_id = 'APP_ID' }: Own): 
     accessToken: '-H "Authorization: Bearer $ACCESS_TOKEN"',
     segmentKey: `-u "${app_id}:"`,
   };
-  // An empty one says that no credentials are needed.
+  // An empty entry means that no credentials are needed.
   if (security.some((each) => Object.keys(each).length === 0)) return [];
   const way = security.flatMap((each) => Object.keys(each)).find((name) => name in ways);
   return way === undefined ? [] : [String(ways[way])];

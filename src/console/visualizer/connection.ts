@@ -1,12 +1,12 @@
-// The Event Visualizer's connection: pairs by the token and the code, hands on what comes, and connects again after a drop until the
-// service says that the pairing is over.
+// The Event Visualizer's connection: pairs by the token and the code, passes on what arrives, and connects again if the connection is
+// lost, until the service says that the pairing is over.
 
 /** A message as a device sent it, with the answer. The fields may hold anything. */
 export type Message = Readonly<Record<string, unknown>> & {
   readonly answer?: Readonly<Record<string, string | number>>;
 };
 
-/** What the service says, and what becomes of the connection itself. */
+/** What the service says, and what happens to the connection itself. */
 export type Said = Readonly<
   | { type: 'paired'; app_id: string }
   | { type: 'batch'; messages: readonly Message[]; at: string; left_out: number }
@@ -18,7 +18,7 @@ export type Said = Readonly<
 >;
 
 export type Connection = {
-  /** Ends the pairing for the device too; without a connection only this page leaves it. */
+  /** Ends the pairing for the device, too; without a connection only this page leaves it. */
   end(): void;
   leave(): void;
 };
@@ -37,7 +37,7 @@ export function connect(token: string | undefined, code: string, on: (said: Said
   function open(): void {
     clearTimeout(timer);
     on({ type: 'connecting' });
-    // The cookie of a session of the console is sent below /admin/v1 only.
+    // Browsers send the cookie of a console session only to paths below /admin/v1.
     const path = token === undefined ? '/admin/v1/visualizer/live' : '/visualizer/live';
     const opened = new WebSocket(`${location.origin.replace('http', 'ws')}${path}`);
     socket = opened;
@@ -51,7 +51,7 @@ export function connect(token: string | undefined, code: string, on: (said: Said
       attempts = 0;
       wasPaired = true;
     }
-    // Redis being away passes; the connection is tried again.
+    // Redis is away for now, so the connection is tried again.
     if (said.type === 'refused' && said.reason === 'unavailable') return;
     if (said.type === 'ended' || said.type === 'refused') isOver = true;
     on(said);

@@ -1,4 +1,4 @@
-// The Event Visualizer's messages. Everything in them comes from outside and is only ever set as text, in a `bdi`, so that its direction
+// The Event Visualizer's messages. Everything in them comes from outside, so it is only set as text, within a `bdi`: its direction then
 // does not change the text around it.
 
 import { useState } from 'preact/hooks';
@@ -23,7 +23,7 @@ const tones = new Map<unknown, string>([
   ['rejected', 'bad'],
 ]);
 
-/** A line; what else is known of the message comes when it is first opened. */
+/** A line. The rest of the message is drawn when the line is first opened. */
 export function Row({ message, at }: Of) {
   const [wasOpen, setWasOpen] = useState(false);
   const [kind, kindTone] = kinds.get(message.type) ?? ['Unknown', 'bad'];
@@ -89,7 +89,7 @@ function Detail({ message, at }: Of) {
   );
 }
 
-/** When it was sent, by the device's clock if that says so: in the reader's zone, and in UTC on hover. */
+/** When a message was sent, by the device's clock if it says that: in the reader's zone and, on hover, in UTC. */
 function Clock({ time, at }: { readonly time: unknown; readonly at: string }) {
   const date = new Date(typeof time === 'string' ? time : at);
   if (Number.isNaN(date.getTime())) return <span class="code">{text(time)}</span>;

@@ -11,10 +11,10 @@ const first = {
   ...notPaired,
   /** Why no device is paired. */
   problem: '',
-  /** What is missing in the list, or why no more comes. */
+  /** What the list lacks, or why nothing more arrives. */
   notice: '',
   appId: '',
-  /** Both with the newest first: what is shown, and what came while that was paused. */
+  /** The messages that are shown, and those that came during a pause; the newest first in both. */
   rows: [] as readonly Shown[],
   held: [] as readonly Shown[],
   isPaused: false,
@@ -22,13 +22,13 @@ const first = {
   missed: 0,
   /** Since when a page that was paired has had no connection. */
   lostAt: '',
-  /** Where the last change takes the focus. */
+  /** The element to which the last change moves the focus. */
   focus: { on: 'token' },
 };
 export type State = Readonly<typeof first>;
 type Change = Partial<State>;
 
-/** So many messages are shown, and so many are kept during a pause; older ones are dropped. */
+/** How many messages are shown, and how many are kept during a pause; older ones are dropped. */
 const messagesMax = 500;
 let lastKey = 0;
 
@@ -49,7 +49,7 @@ export function heard(state: State, said: Said): Change {
         notice: lostAt && missing,
         lostAt: '',
         ...(rows.length === 0 ? { tone: 'accent', status: 'Paired · waiting for events' } : live),
-        // A connection that is back leaves the focus where it is.
+        // When a lost connection is back, the focus stays where it is.
         ...(phase === 'form' && { focus: { on: 'pause' } }),
       };
     }

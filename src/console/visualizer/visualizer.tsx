@@ -30,7 +30,7 @@ export function Visualizer({ isOff }: { readonly isOff: boolean }) {
     element?.focus();
     if (element instanceof HTMLInputElement) element.select();
   }, [focus]);
-  /** Settles once it is known whether the service answers; it is tried further. */
+  /** Settles once it is known whether the service answers. It goes on trying to connect. */
   const pair = () =>
     new Promise<void>((settle) => {
       connection.current?.leave();
