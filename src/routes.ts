@@ -15,13 +15,14 @@ import type { AdminCallers } from './http/endpoints/admin-caller.js';
 import { largeBodiesOfServers } from './http/endpoints/byte-allowance.js';
 import { certificateCheckRoute } from './http/endpoints/certificate-check.js';
 import { collectRoutes } from './http/endpoints/collect.js';
+import type { SignInOptions } from './http/endpoints/console-session.js';
 import { type DeletionApiOptions, deletionRoutes } from './http/endpoints/deletion.js';
 import { accountDeletionRoute } from './http/endpoints/deletion-submission.js';
 import { healthPart, healthRoutes, type Readiness } from './http/endpoints/health.js';
 import { ingestRoutes } from './http/endpoints/ingest.js';
 import { receiptRoutes, receiptsPart } from './http/endpoints/receipts.js';
 import { segmentRoutes } from './http/endpoints/segment.js';
-import { type SignInOptions, signInRoutes } from './http/endpoints/sign-in.js';
+import { signInRoutes } from './http/endpoints/sign-in-routes.js';
 import { signOnDocs, signOnRoutes } from './http/endpoints/sign-on.js';
 import {
   accountExportRoute,

@@ -13,12 +13,11 @@ import {
   type CertificateCheckOptions,
   certificateCheckRoute,
 } from '../../src/http/endpoints/certificate-check.js';
-import {
-  accountDeletionRoute,
-  type SubmissionOptions,
-} from '../../src/http/endpoints/deletion-submission.js';
-import { type SignInOptions, signInRoutes } from '../../src/http/endpoints/sign-in.js';
+import type { SignInOptions } from '../../src/http/endpoints/console-session.js';
+import { accountDeletionRoute } from '../../src/http/endpoints/deletion-submission.js';
+import { signInRoutes } from '../../src/http/endpoints/sign-in-routes.js';
 import { type SignOnOptions, signOnRoutes } from '../../src/http/endpoints/sign-on.js';
+import type { SubmissionOptions } from '../../src/http/endpoints/submitter.js';
 import { accountExportRoute, type ExportApiOptions } from '../../src/http/endpoints/user-export.js';
 import type { AuditEntry } from '../../src/registry/audit/read.js';
 import { createTestAccount, type TestAccount } from '../harness/accounts.js';

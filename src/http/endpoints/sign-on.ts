@@ -28,7 +28,7 @@ import type { Exchange, Headers } from '../protocol/exchange.js';
 import { isOwnFault } from '../protocol/fault.js';
 import { type Route, withoutBody } from '../protocol/server.js';
 import { type CookieNames, cookieNamesOf, readCookie } from './admin-caller.js';
-import { cookieOf, type SignInOptions } from './sign-in.js';
+import { cookieOf, type SignInOptions } from './console-session.js';
 
 export type SignOnOptions = SignInOptions & {
   readonly provider: Provider;

@@ -1,0 +1,153 @@
+// What becomes of a submitted list of users: a dry run, a proposal that a second person has to confirm, or a deletion that is stored.
+// Each leaves a line in the audit log, which counts the users and names none.
+
+import { mayPersonDo, rightsElsewhere } from '../../admin/access.js';
+import { StateNotLoaded } from '../../contract/errors.js';
+import { limitedRetrySeconds } from '../../contract/limits.js';
+import { outcomes, rejection } from '../../contract/outcomes.js';
+import type { Document } from '../../parsing/document.js';
+import { type Proposed, propose, takeProposal } from '../../privacy/deletion/proposals.js';
+import { readDeletion } from '../../privacy/deletion/request.js';
+import { type SubmitOptions, submitDeletion } from '../../privacy/deletion/submit.js';
+import { readSubmission, type Submission, targetsOf } from '../../privacy/deletion/targets.js';
+import { NotStoredYet, type SuppressOptions, suppressUsers } from '../../privacy/suppression/submit.js';
+import { audited } from '../../registry/audit/audit.js';
+import type { Exchange } from '../protocol/exchange.js';
+import { answerPreview } from './deletion-preview.js';
+import { inDetails, type SubmissionOptions, type Submitter } from './submitter.js';
+import { publicApi, refuse } from './token-caller.js';
+
+export async function acceptSubmission(
+  options: SubmissionOptions,
+  exchange: Exchange,
+  submitter: Submitter,
+  document: Document,
+): Promise<void> {
+  const wanted = readSubmission(document);
+  if ('code' in wanted) return exchange.refuse(wanted);
+  const submission = options.submission();
+  const suppression = options.suppression();
+  if (submission === undefined || suppression === undefined) throw new StateNotLoaded();
+  if (wanted.dryRun) return answerPreview(options, exchange, submission, submitter, wanted.list);
+  const second = await secondPersonFor(options, submission, submitter, wanted);
+  if (second.how === 'too_many') return refuse(exchange, 'not_possible', tooManyProposals);
+  if (second.how === 'proposed') {
+    const { proposal_id, users, ends_at } = second.proposal;
+    const waits = { status: 'awaits_confirmation', proposal_id, users, ends_at };
+    return void exchange.reply(202, JSON.stringify(waits));
+  }
+  const work = submitAudited(options, { submission, suppression }, submitter, wanted, second);
+  const undo = async () => {
+    if (second.how === 'confirms') await second.putBack();
+  };
+  const submitted = await work.catch(async (error: unknown) => {
+    await undo();
+    if (error instanceof NotStoredYet) return 'not_suppressed' as const;
+    throw error;
+  });
+  if (submitted === 'not_suppressed') return refuse(exchange, 'unknown', notSuppressed);
+  const { how, requestId: id } = submitted;
+  if (id === undefined) await undo();
+  if (how === 'reference_taken') {
+    return exchange.refuse(rejection('reference_taken', outcomes.reference_taken.meaning, 'reference'));
+  }
+  if (id === undefined) {
+    return refuse(exchange, 'rate_limited', whyTooMany[how], [
+      ['Retry-After', String(limitedRetrySeconds[how === 'erased_lately' ? 'eraseNow' : 'pendingDeletions'])],
+    ]);
+  }
+  const known = how === 'known' ? await readDeletion(options.redis, id) : undefined;
+  const body = {
+    deletion_request_location: `${options.publicBaseUrl}${publicApi}/deletion_status/${id}`,
+    deletion_request_id: id,
+    status: known?.status ?? 'pending',
+  };
+  exchange.reply(how === 'stored' ? 201 : 200, JSON.stringify(body));
+}
+
+const tooManyProposals =
+  'too many deletions of this account are waiting for a second person: withdraw one first';
+
+/** Whether a second person has to confirm a deletion, or is confirming it now. A proposal leaves a line in the audit log. */
+async function secondPersonFor(
+  { audit, redis }: SubmissionOptions,
+  { secret }: SubmitOptions,
+  { accountId, appId, actor, caseId, confirmFrom }: Submitter,
+  wanted: Submission,
+): Promise<Proposed | { readonly how: 'needs_nobody' }> {
+  const users = targetsOf(wanted.list).length;
+  if (confirmFrom === undefined || users < confirmFrom) return { how: 'needs_nobody' };
+  const mayStill = (email: string) => mayPersonDo(redis, email, rightsElsewhere.submitDeletion, accountId);
+  const by = { redis, secret, accountId, by: actor.name, caseId, mayStill };
+  const ofOther = await takeProposal(by, wanted);
+  if (ofOther !== undefined) return ofOther;
+  return audited(
+    audit,
+    actor,
+    {
+      action: 'propose_deletion',
+      account_id: accountId,
+      app_id: appId,
+      details: { users, ...inDetails(caseId) },
+    },
+    () => propose(by, wanted),
+    {
+      endingOf: ({ how }) => ({ outcome: how === 'too_many' ? 'refused' : 'done' }),
+      outcomeOfError: () => 'refused',
+    },
+  );
+}
+
+const whyTooMany = {
+  too_many: 'The account has too many pending deletion requests.',
+  too_heavy:
+    'The pending deletion requests of the account already name the maximum number of users: submit it again when some are complete.',
+  erased_lately: 'The account has asked for rows to be erased at once within the last hour.',
+  full: 'The pending deletion requests of all accounts already name the maximum number of users: submit it again when some are complete.',
+};
+
+const notSuppressed =
+  'No deletion was stored. The named users are suppressed, but perhaps not those merged with them: records that were accepted before are not stored yet. Send the request again, or send it without suppress.';
+
+/** Stores a request, with a line in the audit log that counts the users and names none. */
+function submitAudited(
+  { audit }: SubmissionOptions,
+  { submission, suppression }: { readonly submission: SubmitOptions; readonly suppression: SuppressOptions },
+  { actor, caseId: ownCase, confirmFrom: _, ...caller }: Submitter,
+  asked: Submission,
+  second: Awaited<ReturnType<typeof secondPersonFor>>,
+): ReturnType<typeof submitDeletion> {
+  const proposal = second.how === 'confirms' ? second.proposal : undefined;
+  const wanted = { ...asked, reference: asked.reference ?? proposal?.reference };
+  const caseId = ownCase ?? proposal?.case_id;
+  const { accountId: account_id, appId: app_id } = caller;
+  const targets = targetsOf(wanted.list);
+  return audited(
+    audit,
+    actor,
+    {
+      action: 'submit_deletion',
+      account_id,
+      app_id,
+      details: {
+        users: targets.length,
+        ...(wanted.suppress ? { suppress: true } : {}),
+        ...(wanted.eraseNow ? { erase: 'now' } : {}),
+        ...inDetails(caseId),
+        ...(proposal === undefined ? {} : { proposed_by: proposal.proposed_by }),
+      },
+    },
+    async () => {
+      // First, so that nothing is accepted between the deletion's fence and the suppression.
+      if (wanted.suppress) await suppressUsers(suppression, account_id, targets);
+      return submitDeletion(submission, caller, wanted);
+    },
+    {
+      endingOf: (submitted) =>
+        submitted.requestId !== undefined
+          ? { outcome: 'done', deletion_request_id: submitted.requestId }
+          : { outcome: 'refused' },
+      outcomeOfError: (error) => (error instanceof StateNotLoaded ? 'refused' : 'unknown'),
+    },
+  );
+}

@@ -1,0 +1,194 @@
+// Signing in to the console, and what people do with their own access: /admin/v1/session, invitation, sessions, password
+// and second_factor on ADMIN_PORT. Everything here is for pages of the console only.
+
+import type { HttpRequest } from 'uWebSockets.js';
+import { administrationAnswers as answers } from '../../contract/administration-answers.js';
+import { bodies } from '../../contract/limits.js';
+import { type Schema, Type } from '../../contract/typebox.js';
+import { parseDocument } from '../../parsing/document.js';
+import { adminOperation, adminTags } from '../openapi/administration.js';
+import { readJsonBody } from '../protocol/body.js';
+import type { Exchange } from '../protocol/exchange.js';
+import { attendOrRefuse } from '../protocol/failed.js';
+import type { Guard } from '../protocol/guard.js';
+import { type Method, type Route, withoutBody } from '../protocol/server.js';
+import {
+  adminGuard,
+  cookieNamesOf,
+  failingAdministration,
+  readCookie,
+  sessionEnded,
+} from './admin-caller.js';
+import type { Answer, Fields, Open, Own, Request, SignInOptions } from './console-session.js';
+import {
+  changeOwnPassword,
+  endOwnSession,
+  listOwnSessions,
+  offerSecondFactor,
+  removeSecondFactor,
+  setSecondFactor,
+  signOut,
+} from './own-access.js';
+import { accept, showInvitation, showSession, signIn } from './sign-in.js';
+
+/** A route: its `METHOD /path`, its operation, and what it takes in its body. */
+type Endpoint = {
+  readonly route: string;
+  readonly id: keyof typeof answers;
+  readonly summary: string;
+  readonly given?: Readonly<Record<string, Schema>>;
+};
+
+const text = Type.String();
+
+export function signInRoutes(options: SignInOptions): Route[] {
+  const open = (endpoint: Endpoint, run: Open) => routeOf(options, endpoint, { open: run });
+  const own = (endpoint: Endpoint, run: Own) => routeOf(options, endpoint, { own: run });
+  return [
+    open(
+      {
+        route: 'POST /session',
+        id: 'signIn',
+        summary: 'Sign in: sets the cookie of a session',
+        given: {
+          email: text,
+          password: text,
+          code: Type.Optional(Type.String({ description: 'Of the second factor.' })),
+        },
+      },
+      signIn,
+    ),
+    open(
+      {
+        route: 'GET /session',
+        id: 'showSession',
+        summary: 'Who is signed in; person is null if no person is',
+      },
+      showSession,
+    ),
+    own({ route: 'DELETE /session', id: 'signOut', summary: 'Sign out' }, signOut),
+    open(
+      {
+        route: 'POST /invitation',
+        id: 'showInvitation',
+        summary: 'Whom an invitation is for',
+        given: { invitation: text },
+      },
+      showInvitation,
+    ),
+    open(
+      {
+        route: 'POST /invitation/accept',
+        id: 'acceptInvitation',
+        summary: 'Choose a password and sign in',
+        given: { invitation: text, password: text },
+      },
+      accept,
+    ),
+    own({ route: 'GET /sessions', id: 'listSessions', summary: 'The own sessions' }, listOwnSessions),
+    own({ route: 'DELETE /sessions/:id', id: 'endSession', summary: 'End an own session' }, endOwnSession),
+    own(
+      {
+        route: 'PUT /password',
+        id: 'changePassword',
+        summary: 'Choose another password; other sessions end',
+        given: { password: text, new_password: text },
+      },
+      changeOwnPassword,
+    ),
+    own(
+      {
+        route: 'POST /second_factor',
+        id: 'offerSecondFactor',
+        summary: 'A new secret for an app; nothing is kept',
+      },
+      offerSecondFactor,
+    ),
+    own(
+      {
+        route: 'PUT /second_factor',
+        id: 'setSecondFactor',
+        summary: 'Turn the second factor on',
+        given: { password: text, secret: text, code: text },
+      },
+      setSecondFactor,
+    ),
+    own(
+      {
+        route: 'DELETE /second_factor',
+        id: 'removeSecondFactor',
+        summary: 'Turn the second factor off',
+        given: { password: text },
+      },
+      removeSecondFactor,
+    ),
+  ];
+}
+
+/** Everybody, from a page of the console; and the person who is signed in. */
+const openGuard: Guard = { ...adminGuard, security: [{}], refuses: [...adminGuard.refuses, 'rate_limited'] };
+const ownGuard: Guard = { ...adminGuard, security: [{ session: [] }] };
+
+function routeOf(
+  options: SignInOptions,
+  { route, id, summary, given = {} }: Endpoint,
+  { open, own }: { readonly open?: Open; readonly own?: Own },
+): Route {
+  const [method = '', path = ''] = route.toLowerCase().split(' ');
+  const handle = (exchange: Exchange, req: HttpRequest) => {
+    const names = cookieNamesOf(req);
+    const request: Request = {
+      exchange,
+      names,
+      address: exchange.address,
+      agent: req.getHeader('user-agent'),
+      cookie: readCookie(req, names.session),
+      known: readCookie(req, names.browser),
+      parameter: path.includes(':') ? (req.getParameter(0) ?? '') : '',
+    };
+    const fault = options.callers.faultOfPage(req);
+    if (fault !== undefined) return fault(withoutBody(exchange));
+    const found = own === undefined ? undefined : options.callers.find(exchange, req, 'own_access');
+    if (found !== undefined && 'refused' in found) return sessionEnded(withoutBody(exchange));
+    const run = async (fields: Fields) => {
+      if (own === undefined || found === undefined) return open?.(options, request, fields);
+      const caller = await found.caller;
+      if (typeof caller === 'function') return void caller(exchange);
+      // ADMIN_TOKEN belongs to no person.
+      if (caller.signedIn === undefined) return void sessionEnded(exchange);
+      return own(options, request, fields, caller.signedIn);
+    };
+    if (method === 'get' || exchange.framing.length === 0) {
+      withoutBody(exchange);
+      return answerOrFail(options, exchange, () => run({}));
+    }
+    readJsonBody(exchange, bodies.accessBytesMax, (_, bytes) => {
+      const document = parseDocument(bytes);
+      if ('code' in document) return exchange.refuse(document);
+      const { value } = document;
+      const fields = typeof value === 'object' && value !== null ? (value as Fields) : {};
+      answerOrFail(options, exchange, () => run(fields));
+    });
+  };
+  const tag = own === undefined ? adminTags.open : adminTags.self;
+  const doc = { id, tag, summary, description: 'For pages of the console.', given, answer: answers[id] };
+  return {
+    method: (method === 'delete' ? 'del' : method) as Method,
+    path: `/admin/v1${path}`,
+    handle,
+    doc: adminOperation(route, doc, own === undefined ? openGuard : ownGuard),
+  };
+}
+
+function answerOrFail(
+  { log }: SignInOptions,
+  exchange: Exchange,
+  work: () => Promise<Answer | undefined>,
+): void {
+  const answered = work().then((answer) => {
+    if (answer === undefined) return;
+    const headers = answer.headers ?? [];
+    exchange.reply(200, JSON.stringify(answer.body), [['Cache-Control', 'no-store'], ...headers]);
+  });
+  attendOrRefuse(exchange, failingAdministration(log), answered);
+}

@@ -1,0 +1,34 @@
+// Who submits a deletion, and what that takes.
+
+import type { Caller } from '../../accounts/tokens.js';
+import type { Log } from '../../log.js';
+import type { Previews } from '../../privacy/deletion/preview.js';
+import type { SubmitOptions } from '../../privacy/deletion/submit.js';
+import type { SuppressOptions } from '../../privacy/suppression/submit.js';
+import type { Actor, AuditOptions } from '../../registry/audit/audit.js';
+
+export type SubmissionOptions = {
+  /** Undefined until the deployment was read from Redis. */
+  readonly submission: () => SubmitOptions | undefined;
+  /** The same, for submissions that suppress too. */
+  readonly suppression: () => SuppressOptions | undefined;
+  readonly previews: Previews;
+  readonly audit: AuditOptions;
+  readonly redis: SubmitOptions['redis'];
+  readonly publicBaseUrl: string;
+  readonly log: Log;
+};
+
+/** A caller, with the name that the audit log gives the submission. */
+export type Submitter = Caller & {
+  readonly actor: Actor;
+  /** The case to which it belongs. */
+  readonly caseId?: string;
+  /** For a person: the number of users from which a second person has to confirm it. */
+  readonly confirmFrom?: number;
+};
+
+/** As it stands in the details of a line of the audit log. */
+export function inDetails(caseId: string | undefined) {
+  return caseId === undefined ? {} : { case_id: caseId };
+}
