@@ -146,6 +146,8 @@ export const deletionRounds = {
   requestsMax: 2_000,
   /** The most that their lists weigh together, unless one alone weighs more. ClickHouse has them in its memory several times. */
   weightMax: 16 * MiB,
+  /** Rows of a table that a round lists by position: ClickHouse has the list in its memory twice, at 16 bytes a row. */
+  positionsMax: 1_000_000,
   /** The most that the lists weigh that a worker copies to ClickHouse at a time. */
   copiedWeightMax: 8 * MiB,
   /** Bytes of hashes of deleted users that one command to Redis carries. */

@@ -18,7 +18,7 @@ import type { CrashPoint } from '../crash-point.js';
 import { untilTrue } from '../wait.js';
 import { readRow } from './answers.js';
 import { type ClickHouseClient, codeOfFault, faultCodes } from './client.js';
-import { deleteRows, killMutations, MutationFailed, mutate, readUndone } from './mutate.js';
+import { killMutations, MutationFailed, mutate, readUndone } from './mutate.js';
 import { databaseIn, onAllReplicas, onCluster } from './replication.js';
 
 /** Masks the matching rows of a table: from here on no query shows them. */
@@ -31,17 +31,9 @@ export async function maskRows(
   await mutate(client, table, `DELETE FROM ${table} WHERE ${predicate}`, mark);
 }
 
-/** Masks the matching rows; in a table of at most `erasedBytesMax` erases them at once, like `deleteRows`. */
-export async function deleteOrMask(
-  client: ClickHouseClient,
-  table: string,
-  predicate: string,
-  mark: string,
-  erasedBytesMax: number,
-): Promise<void> {
-  if ((await readBytes(client, [table], 'active')) <= erasedBytesMax)
-    await deleteRows(client, table, predicate, mark);
-  else await maskRows(client, table, predicate, mark);
+/** The bytes of tables, on one server. */
+export function readStoredBytes(client: ClickHouseClient, tables: readonly string[]): Promise<number> {
+  return readBytes(client, tables, 'active');
 }
 
 /** The bytes of the parts that have masked rows. */

@@ -10,6 +10,11 @@ export const takenRecordsTable = 'taken_records';
 /** Why a record is gone. */
 export type Taking = 'deleted' | 'expired';
 
+/** A row's position in the order of acceptance, as three columns. No two rows of a table have the same one. */
+export function positionOf(table: StoredTable | 'failed_events'): string {
+  return table === 'failed_events' ? 'segment, toUInt32(0), line' : 'segment, commit_number, row_number';
+}
+
 /** The kind of the record that a failed row was. */
 export const kindOfFailed = "splitByChar('.', table_name)[1]";
 
@@ -20,13 +25,10 @@ export async function recordTaken(
   condition: string,
   taking: Taking,
 ): Promise<void> {
-  const [position, kind] =
-    from === 'failed_events'
-      ? ['segment, 0, line', kindOfFailed]
-      : ['segment, commit_number, row_number', `'${from.slice('stored_'.length)}'`];
+  const kind = from === 'failed_events' ? kindOfFailed : `'${from.slice('stored_'.length)}'`;
   await commandLong(client, {
     query: `INSERT INTO ${takenRecordsTable} (segment, commit_number, row_number, app_id, kind, term)
-      SELECT ${position}, app_id, ${kind}, '${taking}' FROM ${from} WHERE app_id != '' AND ${condition}`,
+      SELECT ${positionOf(from)}, app_id, ${kind}, '${taking}' FROM ${from} WHERE app_id != '' AND ${condition}`,
     // A replicated table ignores a block that equals an earlier one, but the rows may have been restored since.
     clickhouse_settings: { max_insert_threads: '1', insert_deduplicate: 0 },
   });

@@ -181,6 +181,32 @@ test('users are hidden exactly, whatever happens to the tables, and complete whe
   await until(() => files().length === 0, { deadlineMs: 60_000, what: 'no file holds the user' });
 });
 
+/** Stores a row of each user. The service gives each row a position of its own; these all have the same one. */
+async function storeAt(segment: string, identities: readonly string[]): Promise<void> {
+  const names = identities.map((identity) => `'${identity}'`).join(', ');
+  await sluice.rows(`INSERT INTO stored_events (app_id, identity, event, segment, commit_number, row_number, received_at)
+    SELECT '${main}', arrayJoin([${names}]), 'placed', ${segment}, 1, 1, now64(3) SETTINGS log_comment = 'store asked by a test'`);
+}
+
+test('users are hidden by the positions of their rows, unless somebody else has a row at one of them', async () => {
+  await storeAt('1700000000000000', ['alone']);
+  await storeAt('1700000000000064', ['beside', 'neighbour']);
+  for (const [identity, byPosition] of [
+    ['alone', 1],
+    ['beside', 0],
+  ] as const) {
+    await untilHidden(await submitAccepted(sluice, token, [{ identity }]));
+    const [last] = await sluice.rows<{ byPosition: number }>(
+      `SELECT position(command, 'row_number') > 0 AS byPosition FROM system.mutations
+        WHERE table = 'stored_events' AND position(command, '_row_exists = 0') > 0
+        ORDER BY create_time DESC, length(mutation_id) DESC, mutation_id DESC LIMIT 1`,
+    );
+    assert.equal(Number(last?.byPosition), byPosition, identity);
+  }
+  const left = await sluice.rows("SELECT identity FROM stored_events WHERE event = 'placed'");
+  assert.deepEqual(left, [{ identity: 'neighbour' }]);
+});
+
 test('a request for users who are hidden already is not complete while their rows are on the disk', async () => {
   await sendEvents(sluice, main, 'go', [{ identity: 'twice' }]);
   await untilStored(sluice);

@@ -2,12 +2,13 @@
 
 import type { ClickHouseClient } from '../../src/clickhouse/client.js';
 import { indexKeysOf } from '../../src/clickhouse/key-index.js';
-import { deleteOrMask } from '../../src/clickhouse/masks.js';
-import { findMutationId } from '../../src/clickhouse/mutate.js';
+import { maskRows, readStoredBytes } from '../../src/clickhouse/masks.js';
+import { deleteRows, findMutationId } from '../../src/clickhouse/mutate.js';
 import { recordTaken } from '../../src/clickhouse/taken-records.js';
 import type { DeletionRequest } from '../../src/privacy/deletion/request.js';
 import { mutationPredicate } from '../../src/privacy/deletion/round-keys.js';
 import type { RoundPart } from '../../src/privacy/deletion/round-parts.js';
+import { removalPredicate } from '../../src/privacy/deletion/round-rows.js';
 import type { UserTable } from '../../src/privacy/deletion/user-tables.js';
 import { type Resolved, type Round, type RoundOptions, update } from './round.js';
 
@@ -44,7 +45,11 @@ async function deleteOnServer(
   await recordTaken(clickhouse, table, predicate, 'deleted');
   crash('keys_kept');
   crash('before_mutation');
-  await deleteOrMask(clickhouse, table, predicate, tables.mark, options.erasure.atOnceBytesMax);
+  const removed = await removalPredicate(clickhouse, tables, table, predicate);
+  // If one table is masked, its requests wait for a pass, which can erase the rows of the others too.
+  const reached = [...round.reached].flatMap(([name, ids]) => (ids.length > 0 ? [name] : []));
+  const isErasedAtOnce = (await readStoredBytes(clickhouse, reached)) <= options.erasure.atOnceBytesMax;
+  await (isErasedAtOnce ? deleteRows : maskRows)(clickhouse, table, removed, tables.mark);
   crash('after_mutation');
   const idOf = await findMutationIds(clickhouse, round);
   await update(options, round, ({ mutations }) => ({

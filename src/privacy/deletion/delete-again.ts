@@ -16,6 +16,7 @@ import { hashOfUser, withHashKey } from './deleted-users.js';
 import type { DeletionRequest } from './request.js';
 import { countLeft, fillKeys, inEnvironments, mutationPredicate } from './round-keys.js';
 import { accountOf } from './round-lookups.js';
+import { removalPredicate } from './round-rows.js';
 import {
   createRoundTables,
   dropRoundTables,
@@ -76,7 +77,8 @@ export async function deleteAgain(
     // The index may lack their keys, since it is older than these deletions.
     await indexKeysOf(clickhouse, table, predicate);
     await recordTaken(clickhouse, table, predicate, 'deleted');
-    await deleteRows(clickhouse, table, predicate, tables.mark);
+    const removed = await removalPredicate(clickhouse, tables, table, predicate);
+    await deleteRows(clickhouse, table, removed, tables.mark);
     if ((await countLeft(clickhouse, tables, table)).size > 0) throw new Error(`rows are left in ${table}`);
     rows += [...left.values()].reduce((sum, count) => sum + count, 0);
   }

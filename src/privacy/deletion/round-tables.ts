@@ -64,6 +64,8 @@ export type RoundTables = {
   /** Every user of the round in any environment, up to any fence: one look-up rules out all other rows. */
   readonly identities: string;
   readonly userIds: string;
+  /** Positions of the rows that the current mutation removes (round-rows.ts). */
+  readonly rows: string;
   /** How many rows the tables must have; a restart of ClickHouse empties them. */
   readonly sizes: Map<string, number>;
 };
@@ -84,7 +86,7 @@ export async function createRoundTables(
   const name = (table: string) => scratchName(client, `${prefix}${round}_${table}`);
   const tables: RoundTables = {
     areOnDisk: hasReplicas(client),
-    mark: name('keys'),
+    mark: name(''),
     requests: name('requests'),
     environments: name('environments'),
     users: name('users'),
@@ -96,6 +98,7 @@ export async function createRoundTables(
     keys: name('keys'),
     identities: name('identities'),
     userIds: name('user_ids'),
+    rows: name('rows'),
     sizes: new Map(),
   };
   const structures: readonly [table: string, structure: string, kind?: ScratchKind][] = [
@@ -122,6 +125,7 @@ export async function createRoundTables(
     [tables.keys, 'key String, fences Array(UInt64), requests Array(UInt32)', { lookUp: 'key' }],
     [tables.identities, 'identity String', 'Set'],
     [tables.userIds, 'user_id UInt64', 'Set'],
+    [tables.rows, 'segment UInt64, commit_number UInt32, row_number UInt32'],
   ];
   for (const [table, structure, kind] of structures) await createScratch(client, table, structure, kind);
   // From here on every replica has what was stored before.
