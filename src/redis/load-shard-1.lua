@@ -22,6 +22,8 @@ if not loaded then
   redis.call('HSET', state_key, 'keys_forgotten_to', string.format('%.0f', number_floor), 'load', ARGV[4])
   -- What the ledger had not written yet is lost.
   redis.call('HDEL', state_key, 'ledger_since')
+  -- A Redis that was set aside still has answers of processes. What it lacks of theirs is known, and must not be noticed as a new loss.
+  redis.call('DEL', string.sub(state_key, 1, -6) .. 'answers')
 end
 -- API processes may have kept older suppressions in memory while Redis was empty.
 if tonumber(ARGV[5]) > tonumber(redis.call('HGET', state_key, 'suppression_version') or '0') then

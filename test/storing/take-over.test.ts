@@ -288,6 +288,17 @@ test('a new primary that lacks acknowledged commits counts as emptied, and how m
   assert.deepEqual(found, { before: stored, after, lost: 1, holds: false });
 });
 
+test('once the state was loaded again, a process that was silent finds no loss anew', async () => {
+  const found = await commitBesideLoss({}, async (redis) => {
+    // Another process noticed the loss and set this primary aside.
+    for (const process of await redis.hkeys(shardKeys.answers(0)))
+      await redis.hset(shardKeys.answers(0), process, '0 0 *');
+    await redis.hdel(shardKeys.state(0), 'epoch');
+    await loadShard(redis, 0, '0', 64, 'again');
+  });
+  assert.deepEqual(found, { before: stored, after: stored, lost: 0, holds: true });
+});
+
 test('with REDIS_LOSS=go-on such a primary goes on, and it is said all the same', async () => {
   const found = await commitBesideLoss({ redisLoss: 'go-on' }, loseCommit);
   assert.deepEqual(found, { before: stored, after: stored, lost: 1, holds: true });

@@ -41,15 +41,16 @@ export async function loadShard(
   shard = 0,
   numberFloor = '0',
   claimBuckets = 64,
+  nonce = 'test',
 ): Promise<void> {
   const state = shardKeys.state(shard);
   // The process that may load a shard notes its nonce there.
-  await redis.hset(state, 'loading', 'test');
+  await redis.hset(state, 'loading', nonce);
   await runScript(
     redis,
     scripts.loadShard,
     [state],
-    [epoch, numberFloor, claimBuckets, 'test', '0', '0', '0', '0', '0'],
+    [epoch, numberFloor, claimBuckets, nonce, '0', '0', '0', '0', '0'],
   );
 }
 
