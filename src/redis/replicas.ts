@@ -29,6 +29,7 @@ export function demandReplicas(connection: Redis | Cluster, demand: Demand): voi
 }
 
 const ofClusters = new WeakSet<Redis>();
+const writesMark = "#!lua flags=allow-oom\nredis.call('SET', KEYS[1], '')";
 
 export function areReplicasDemanded(redis: Redis | Cluster): boolean {
   return demands.has(redis);
@@ -49,12 +50,17 @@ export async function onReplicas<Reply>(
   const reply = send();
   if (server === undefined) throw await reply.then(() => new NotOnReplicas(0, demand));
   // WAIT looks at what this connection wrote. A script that found its work done wrote nothing, but what it found may be new. So a message,
-  // which needs no key, memory or disk, is published after it; masters of a cluster, which pass no messages on to replicas, write a key.
+  // which needs no key, memory or disk, is published after it; masters of a cluster, which pass no messages on to replicas, write a key,
+  // even if they are full: what makes room waits for replicas too.
   const mark = ofClusters.has(server)
-    ? server.set(`${tagOf(key)}:replicated`, '')
+    ? server.eval(writesMark, 1, `${tagOf(key)}:replicated`)
     : server.publish('replicated', '');
-  const confirmed = server.wait(demand.replicas, Math.floor(demand.msMax));
-  const [answer, , found] = await Promise.all([reply, mark, confirmed]);
+  // If they are refused, the command itself was carried out all the same.
+  const confirmed = Promise.all([mark, server.wait(demand.replicas, Math.floor(demand.msMax))]).then(
+    ([, replicas]) => replicas,
+    () => 0,
+  );
+  const [answer, found] = await Promise.all([reply, confirmed]);
   if (found >= demand.replicas) return answer;
   leaveServer(redis);
   throw new NotOnReplicas(found, demand);

@@ -35,6 +35,7 @@ export function followPrimary(redis: Redis, { deployment, log }: PrimaryOptions)
   /** The parts of the state that this connection has made their servers' own. */
   const settled = new Map<Part, Settled>();
   let isSettling = false;
+  let retry: NodeJS.Timeout | undefined;
   let reported = '';
 
   const settledId = (part: Part) => {
@@ -91,12 +92,17 @@ export function followPrimary(redis: Redis, { deployment, log }: PrimaryOptions)
       const described = describeError(error);
       if (described.message !== reported) log.warn({ error: described }, 'redis is not taken over yet');
       reported = described.message;
+      // Most connections do not ask for the id, and this one may stay.
+      clearTimeout(retry);
+      retry = setTimeout(attempt, retryMs).unref();
     });
     isSettling = false;
   }
 
   redis.on('ready', attempt);
   redis.on('+node', (server: Single) => server.once('ready', attempt));
+  // It may have been ready before.
+  void attempt();
   return {
     id: (shard) => {
       const id = settledId(shard);
@@ -105,6 +111,9 @@ export function followPrimary(redis: Redis, { deployment, log }: PrimaryOptions)
     },
   };
 }
+
+/** A new primary may have no replica at first. */
+const retryMs = 500;
 
 type Part = 'registry' | number;
 /** `closes`: how often the connection had ended by then. What began on an earlier connection decides nothing. */

@@ -6,6 +6,7 @@ import { type ClickHouseClient, codeOfFault, endingAfter, faultCodes } from '../
 import { onAllReplicas } from '../clickhouse/replication.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
+import { onReplicas } from '../redis/replicas.js';
 import { witnesses } from '../tuning.js';
 
 /** `registry`, the number of a shard, or `copies`. */
@@ -42,7 +43,9 @@ export async function noteKept(redis: Redis, server: number, number: number): Pr
 
 /** From then on these servers count as current, whatever they have: they were recovered, or replaced on purpose. */
 export async function forgetKept(redis: Redis, servers: readonly number[]): Promise<void> {
-  await redis.hdel(registryKeys.witness, ...servers.map(keptField));
+  await onReplicas(redis, registryKeys.witness, () =>
+    redis.hdel(registryKeys.witness, ...servers.map(keptField)),
+  );
 }
 
 /** Whether ClickHouse has the second copy of every change. */

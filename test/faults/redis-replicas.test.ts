@@ -20,6 +20,7 @@ import {
   startTcpProxy,
   type TcpProxy,
 } from '../harness/services.js';
+import { lookUp } from '../harness/suppression.js';
 import { until } from '../harness/wait.js';
 
 let redis: RedisReplicasHandle;
@@ -78,6 +79,8 @@ test('without a replica that confirms, events and requests get 503 within the de
     // A take-over could take back what nobody but this primary knows.
     const asked = await readStatus(sluice, token, requestId);
     assert.equal(asked.status, 503);
+    for (const query of ['', '?identity=ada'])
+      assert.equal((await lookUp(sluice.baseUrl, token, query)).status, 503);
     await assert.rejects(sluice.admin('accounts', 'create', 'Nobody', '--environment', 'Main'));
   } finally {
     first.sigcont();

@@ -9,6 +9,7 @@ import { type Role, roles } from '../../contract/roles.js';
 import type { Configuration } from '../../packages/openid-client.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
+import { onReplicas } from '../../redis/replicas.js';
 
 export type ProviderOptions = {
   /** The address of the provider. */
@@ -191,7 +192,8 @@ export function readAttempt(secret: string, signed: string, nowMs: number): Atte
 /** Uses an attempt up; false if it was used before. Only for attempts that the provider has confirmed, so strangers cannot fill Redis. */
 export async function useAttempt(redis: Redis, { state }: Attempt): Promise<boolean> {
   const key = registryKeys.usedSignOn(hash('sha256', state, 'hex'));
-  return (await redis.set(key, '1', 'PX', signOn.attemptMsMax, 'NX')) === 'OK';
+  const set = () => redis.set(key, '1', 'PX', signOn.attemptMsMax, 'NX');
+  return (await onReplicas(redis, key, set)) === 'OK';
 }
 
 function signatureOf(secret: string, text: string): string {

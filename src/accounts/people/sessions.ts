@@ -46,15 +46,14 @@ export async function beginSession(
     agent: from.agent.slice(0, people.agentMax),
   };
   const index = registryKeys.sessionsOf(person.person_id);
-  const replies = await redis
+  const begun = redis
     .multi()
     .set(registryKeys.session(hashed), JSON.stringify(session), 'PX', people.sessionMs)
     .zremrangebyscore(index, '-inf', nowMs)
     .zadd(index, endsMs, hashed)
     .pexpire(index, people.sessionMs)
-    .zrange(index, 0, String(-people.sessionsMax - 1))
-    .exec();
-  const surplus = transactionValues(replies).at(-1) as string[];
+    .zrange(index, 0, String(-people.sessionsMax - 1));
+  const surplus = transactionValues(await onReplicas(redis, index, () => begun.exec())).at(-1) as string[];
   if (surplus.length > 0) await forget(redis, person.person_id, surplus);
   return { secret, session };
 }

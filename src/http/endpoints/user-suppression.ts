@@ -18,6 +18,8 @@ import {
   suppressUsers,
   userOf,
 } from '../../privacy/suppression/submit.js';
+import { registryKeys } from '../../redis/keys.js';
+import { readOnReplicas } from '../../redis/replicas.js';
 import { type AuditOptions, audited } from '../../registry/audit/audit.js';
 import { documents, ignoredHeader, json, type OpenApiPart, ref } from '../openapi/document.js';
 import type { Exchange } from '../protocol/exchange.js';
@@ -103,6 +105,10 @@ export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
     );
   }
 
+  function onlyWhatLasts<Found>(read: () => Promise<Found>): Promise<Found> {
+    return readOnReplicas(redis, registryKeys.suppressions, read);
+  }
+
   function show(exchange: Exchange): void {
     const parameters = readParameters(exchange.query);
     answerForCaller(exchange, { ...options, limit: statusRequests }, async ({ accountId }) => {
@@ -112,10 +118,11 @@ export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
       const known = options.suppression();
       if (known === undefined) throw new StateNotLoaded();
       const appIds = await appIdsOf(known, accountId);
-      const shown =
+      const shown = await onlyWhatLasts(async () =>
         user === 'none'
-          ? await countSuppressed(redis, accountId, appIds)
-          : await lookUpUser(redis, known.secret, accountId, appIds, user);
+          ? countSuppressed(redis, accountId, appIds)
+          : lookUpUser(redis, known.secret, accountId, appIds, user),
+      );
       exchange.reply(200, JSON.stringify(shown));
     });
   }
@@ -127,9 +134,12 @@ export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
       const known = options.suppression();
       if (known === undefined) throw new StateNotLoaded();
       const appIds = await appIdsOf(known, caller.accountId);
-      const users: SuppressionOfUser[] = [];
-      for (const target of targets)
-        users.push(await lookUpUser(redis, known.secret, caller.accountId, appIds, userOf(target)));
+      const users = await onlyWhatLasts(async () => {
+        const found: SuppressionOfUser[] = [];
+        for (const target of targets)
+          found.push(await lookUpUser(redis, known.secret, caller.accountId, appIds, userOf(target)));
+        return found;
+      });
       exchange.reply(200, JSON.stringify({ users }));
     });
   }

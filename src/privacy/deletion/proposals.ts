@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { proposals as bounds } from '../../contract/limits.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
+import { onReplicas } from '../../redis/replicas.js';
 import { transactionValues } from '../../redis/transactions.js';
 import { hashOfList } from './references.js';
 import { type Submission, targetsOf } from './targets.js';
@@ -63,7 +64,7 @@ export async function takeProposal(
 /** Keeps a proposal unless there is one; whether it is kept. */
 async function keepFirst(redis: Redis, key: string, field: string, text: string): Promise<boolean> {
   const isFirst = (await redis.hsetnx(key, field, text)) === 1;
-  await redis.pexpire(key, bounds.keptMs);
+  await onReplicas(redis, key, () => redis.pexpire(key, bounds.keptMs));
   return isFirst;
 }
 
@@ -89,7 +90,7 @@ export async function propose(options: ProposeOptions, submission: Submission): 
   const ofOther = await takeProposal(options, submission);
   if (ofOther !== undefined) return ofOther;
   // Their own, or of somebody who may not delete any more: it begins anew.
-  await redis.hset(key, field, JSON.stringify(proposal));
+  await onReplicas(redis, key, () => redis.hset(key, field, JSON.stringify(proposal)));
   return { how: 'proposed', proposal };
 }
 
@@ -126,7 +127,8 @@ export async function withdrawProposal(
   for (const [field, text] of Object.entries(await redis.hgetall(key))) {
     const proposal = JSON.parse(text) as Proposal;
     if (proposal.proposal_id !== id) continue;
-    await redis.hdel(key, field);
+    // One that was withdrawn must not be there again for somebody to confirm.
+    await onReplicas(redis, key, () => redis.hdel(key, field));
     return proposal;
   }
   return undefined;

@@ -6,6 +6,7 @@ import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { StateNotLoaded } from '../../contract/errors.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
+import { readOnReplicas } from '../../redis/replicas.js';
 import { scripts } from '../../redis/scripts.js';
 import { transactionValues } from '../../redis/transactions.js';
 import { mirrorAudit } from '../../registry/audit/mirror.js';
@@ -20,14 +21,16 @@ export const suppressedNamesTable = 'suppressed_names';
  */
 export async function mirrorSuppressions(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
   const { suppressions, suppressionChanges } = registryKeys;
-  const mirrored = (await redis.hget(suppressions, 'mirrored')) ?? '0';
-  const [epoch, found] = transactionValues(
-    await redis
+  // Only what no take-over undoes: a loss of Redis would bring back a change that was never answered.
+  const [epoch, found] = await readOnReplicas(redis, suppressions, async () => {
+    const mirrored = (await redis.hget(suppressions, 'mirrored')) ?? '0';
+    const replies = redis
       .multi()
       .get(registryKeys.epoch)
       .zrangebyscore(suppressionChanges, `(${mirrored}`, '+inf', 'LIMIT', 0, changesPerCopy)
-      .exec(),
-  );
+      .exec();
+    return transactionValues(await replies);
+  });
   if (epoch === null) throw new StateNotLoaded();
   const changes = found as string[];
   if (changes.length === 0) return;

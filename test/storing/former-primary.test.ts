@@ -1,0 +1,139 @@
+// What a primary of Redis that no replica confirms has taken may be lost with it: nothing of it is answered, loaded, copied to ClickHouse,
+// or known to those who follow the next primary.
+
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { useAttempt } from '../../src/accounts/people/provider.js';
+import { beginSession } from '../../src/accounts/people/sessions.js';
+import type { ClickHouseClient } from '../../src/clickhouse/client.js';
+import { createLog } from '../../src/log.js';
+import { ReplyError, type Redis as Single } from '../../src/packages/ioredis.js';
+import { listProposals, propose, withdrawProposal } from '../../src/privacy/deletion/proposals.js';
+import { mirrorSuppressions } from '../../src/privacy/suppression/mirror.js';
+import { connect, type Redis, untilReady } from '../../src/redis/client.js';
+import { registryKeys, shardKeys } from '../../src/redis/keys.js';
+import { takeTurn } from '../../src/redis/lease.js';
+import { NotOnReplicas, onReplicas } from '../../src/redis/replicas.js';
+import { scripts } from '../../src/redis/scripts.js';
+import { followPrimary } from '../../src/redis/take-over.js';
+import type { Person } from '../../src/registry/documents.js';
+import { beginLoading } from '../../src/registry/loading.js';
+import { forgetKept } from '../../src/registry/witness-copies.js';
+import { connectTestRedis } from '../harness/redis-client.js';
+import { ask, startRedisCluster } from '../harness/redis-cluster.js';
+import { startRedisReplicas } from '../harness/redis-replicas.js';
+import type { RedisHandle } from '../harness/services.js';
+import { until } from '../harness/wait.js';
+import { epoch } from '../support/shard.js';
+
+const log = createLog('test', 'silent');
+const open: { disconnect(): void }[] = [];
+const servers: { remove(): Promise<void> }[] = [];
+
+after(async () => {
+  for (const connection of open) connection.disconnect();
+  await Promise.all(servers.map((each) => each.remove()));
+});
+
+async function startPrimary(more: readonly string[]) {
+  const own = await startRedisReplicas({ replicas: 1, more });
+  servers.push(own);
+  return own.servers as [RedisHandle, RedisHandle];
+}
+
+async function connectTo({ url }: RedisHandle): Promise<Redis> {
+  const redis = connect({ redisUrl: url, redisCluster: false, redisReplicasAck: 1 }, log, 1_500);
+  open.push(redis);
+  await untilReady(redis, 5_000);
+  return redis;
+}
+
+function connectBeside({ url }: RedisHandle): Single {
+  const redis = connectTestRedis(url);
+  open.push(redis);
+  return redis;
+}
+
+test('what replicas do not have is not answered, loaded or copied', async () => {
+  const [first, replica] = await startPrimary(['min-replicas-to-write 0']);
+  const redis = await connectTo(first);
+  const inserted: unknown[] = [];
+  const clickhouse = {
+    insert: async (what: unknown) => inserted.push(what),
+  } as unknown as ClickHouseClient;
+  const loading = await beginLoading(redis, 0);
+  replica.sigstop();
+  try {
+    const document = ['1', 'account:7', '{}'];
+    const keys = [registryKeys.documents, registryKeys.version];
+    const write = async () => loading?.write(scripts.loadDocuments, keys, document);
+    await assert.rejects(write, NotOnReplicas);
+    await loading?.end();
+
+    await redis.set(registryKeys.epoch, epoch);
+    await redis.zadd(registryKeys.suppressionChanges, 1, '1 7\nname|-\n\n');
+    await assert.rejects(mirrorSuppressions(redis, clickhouse), NotOnReplicas);
+    assert.deepEqual(inserted, []);
+
+    const by = {
+      redis,
+      secret: 'secret',
+      accountId: '7',
+      by: 'a',
+      caseId: undefined,
+      mayStill: async () => true,
+    };
+    const more = { reference: undefined, dryRun: false, suppress: false, eraseNow: false };
+    await assert.rejects(propose(by, { list: ['iada'], ...more }), NotOnReplicas);
+    const [proposal] = await listProposals(redis, '7');
+    await assert.rejects(withdrawProposal(redis, '7', proposal?.proposal_id ?? ''), NotOnReplicas);
+    const person = { person_id: 'p', email: 'ada@example.com' } as Person;
+    await assert.rejects(beginSession(redis, person, { address: '', agent: '' }), NotOnReplicas);
+    await assert.rejects(useAttempt(redis, { state: 'state', nonce: '', verifier: '' }), NotOnReplicas);
+    await assert.rejects(forgetKept(redis, [0]), NotOnReplicas);
+  } finally {
+    replica.sigcont();
+  }
+});
+
+test('a command that was carried out does not count as refused because what confirms it was', async () => {
+  const [first] = await startPrimary([]);
+  const redis = await connectTo(first);
+  const refused = () => Promise.reject(new ReplyError('NOREPLICAS Not enough good replicas to write.'));
+  Object.assign(redis, { publish: refused });
+  await assert.rejects(
+    onReplicas(redis, 'key', async () => 'done'),
+    NotOnReplicas,
+  );
+});
+
+test('a full master of a cluster gives turns, by which it gets room', async () => {
+  const cluster = await startRedisCluster({ count: 1, replicas: 1 });
+  servers.push(cluster);
+  const redis = connect({ redisUrl: cluster.url, redisCluster: true, redisReplicasAck: 1 }, log);
+  open.push(redis);
+  await untilReady(redis, 10_000);
+  await ask(cluster.masters[0]?.port ?? 0, 'config', 'set', 'maxmemory', '1');
+  assert.equal(await takeTurn(redis, shardKeys.tickTurn(0), 1_000), true);
+});
+
+test('a connection that does not ask who is the primary takes over as soon as that is possible', async () => {
+  const [first, replica] = await startPrimary([]);
+  const beside = connectBeside(first);
+  await beside.set(registryKeys.epoch, epoch);
+  replica.sigstop();
+  try {
+    await until(async () => (await ask(first.port, 'set', 'key', '')).startsWith('NOREPLICAS'), {
+      deadlineMs: 20_000,
+      what: 'it refuses to write',
+    });
+    followPrimary(await connectTo(first), { deployment: () => ({ epoch, shards: 1 }), log });
+    assert.equal(await beside.hget(registryKeys.primary, 'id'), null);
+  } finally {
+    replica.sigcont();
+  }
+  await until(() => beside.hget(registryKeys.primary, 'id'), {
+    deadlineMs: 20_000,
+    what: 'it is taken over',
+  });
+});
