@@ -18,7 +18,7 @@ export type Script = {
 
 export const scripts = {
   commit: confirmed('commit-3'),
-  takeOverRegistry: confirmed('take-over-registry-5'),
+  takeOverRegistry: confirmed('take-over-registry-6'),
   takeOverShard: confirmed('take-over-shard-1'),
   seal: confirmed('seal-2'),
   forget: load('forget-4'),

@@ -147,8 +147,15 @@ async function idOf(server: Single): Promise<string> {
 
 /** Undefined if this Redis does not hold the deployment. */
 async function takeOverRegistry(redis: Redis, { epoch }: Known, id: string): Promise<Registry | undefined> {
-  const { epoch: epochKey, primary, version, suppressions, deletionVersion } = registryKeys;
-  const keys = [epochKey, primary, version, suppressions, deletionVersion];
+  const {
+    epoch: epochKey,
+    primary,
+    version,
+    suppressions,
+    deletionVersion,
+    suppressionChanges,
+  } = registryKeys;
+  const keys = [epochKey, primary, version, suppressions, deletionVersion, suppressionChanges];
   const { versionsSkipped, skippedUs } = takeOvers;
   const args = [epoch, id, versionsSkipped, skippedUs];
   const reply = (await runScript(redis, scripts.takeOverRegistry, keys, args)) as [number, string] | null;

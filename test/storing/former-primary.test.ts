@@ -9,14 +9,18 @@ import type { ClickHouseClient } from '../../src/clickhouse/client.js';
 import { createLog } from '../../src/log.js';
 import { ReplyError, type Redis as Single } from '../../src/packages/ioredis.js';
 import { listProposals, propose, withdrawProposal } from '../../src/privacy/deletion/proposals.js';
+import { suppressNames } from '../../src/privacy/suppression/change.js';
 import { mirrorSuppressions } from '../../src/privacy/suppression/mirror.js';
+import { createNameHasher } from '../../src/privacy/suppression/names.js';
+import { followSuppressions } from '../../src/privacy/suppression/suppressions.js';
 import { connect, type Redis, untilReady } from '../../src/redis/client.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { takeTurn } from '../../src/redis/lease.js';
 import { NotOnReplicas, onReplicas } from '../../src/redis/replicas.js';
-import { scripts } from '../../src/redis/scripts.js';
+import { runScript, scripts } from '../../src/redis/scripts.js';
 import { followPrimary } from '../../src/redis/take-over.js';
-import type { Person } from '../../src/registry/documents.js';
+import type { Deployment, Person } from '../../src/registry/documents.js';
+import type { LiveEnvironment } from '../../src/registry/environments.js';
 import { beginLoading } from '../../src/registry/loading.js';
 import { forgetKept } from '../../src/registry/witness-copies.js';
 import { connectTestRedis } from '../harness/redis-client.js';
@@ -24,7 +28,7 @@ import { ask, startRedisCluster } from '../harness/redis-cluster.js';
 import { startRedisReplicas } from '../harness/redis-replicas.js';
 import type { RedisHandle } from '../harness/services.js';
 import { until } from '../harness/wait.js';
-import { epoch } from '../support/shard.js';
+import { epoch, loadShard } from '../support/shard.js';
 
 const log = createLog('test', 'silent');
 const open: { disconnect(): void }[] = [];
@@ -136,4 +140,56 @@ test('a connection that does not ask who is the primary takes over as soon as th
     deadlineMs: 20_000,
     what: 'it is taken over',
   });
+});
+
+test('after a take-over only who knows suppressions that were lost reads all of them again', async () => {
+  const [first, second] = await startPrimary(['min-replicas-to-write 0']);
+  const [former, next] = [connectBeside(first), connectBeside(second)];
+  const deployment = () => ({ epoch, shards: 1, secret: 'secret' }) as Deployment;
+  const suppress = (redis: Redis, identity: string) => {
+    const name = createNameHasher('secret', '7').textOf({ identity });
+    return suppressNames({ redis, epoch, shards: 1 }, '7', [[name, '-']]);
+  };
+  const takeOver = (redis: Redis, id: string) => {
+    const { epoch: key, primary, version, suppressions, deletionVersion, suppressionChanges } = registryKeys;
+    const keys = [key, primary, version, suppressions, deletionVersion, suppressionChanges];
+    return runScript(redis, scripts.takeOverRegistry, keys, [epoch, id, 10, 60_000_000]);
+  };
+  const versionOf = async (redis: Redis) => Number(await redis.hget(registryKeys.suppressions, 'version'));
+  /** A process's connection, which leads to the former primary and then to the next one. */
+  let leadsTo = former;
+  const moving = new Proxy(former, {
+    get: (_, property) => {
+      const value: unknown = Reflect.get(leadsTo, property, leadsTo);
+      return typeof value === 'function' ? value.bind(leadsTo) : value;
+    },
+  });
+  await former.set(registryKeys.epoch, epoch);
+  await loadShard(former);
+  await takeOver(former, 'first');
+  await suppress(former, 'ada');
+  await former.publish('all', '');
+  assert.equal(await former.wait(1, 10_000), 1);
+  await ask(second.port, 'replicaof', 'no', 'one');
+  await suppress(former, 'eve');
+  const knowing = await followSuppressions(moving, deployment, log);
+  const other = await followSuppressions(next, deployment, log);
+  const has = (known: typeof other, identity: string) =>
+    known.of({ accountId: '7', appId: '70' } as LiveEnvironment)?.hasIdentity(identity) ?? false;
+  try {
+    assert.deepEqual([has(knowing, 'eve'), has(other, 'ada')], [true, true]);
+    await ask(second.port, 'config', 'resetstat');
+    assert.ok(await takeOver(next, 'second'));
+    leadsTo = next;
+    const latest = await versionOf(next);
+    await until(() => knowing.version() === latest && other.version() === latest, {
+      deadlineMs: 10_000,
+      what: 'both know the new version',
+    });
+    assert.deepEqual([has(knowing, 'ada'), has(knowing, 'eve'), has(other, 'ada')], [true, false, true]);
+    assert.match(await ask(second.port, 'info', 'commandstats'), /^cmdstat_hscan:calls=1,/m);
+  } finally {
+    knowing.close();
+    other.close();
+  }
 });

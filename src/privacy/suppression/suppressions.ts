@@ -63,20 +63,27 @@ export async function followSuppressions(
       const { latest, changesFrom, changes } = await readState(known.epoch);
       if (latest === version) return;
       // A lower version than before: Redis has lost changes.
-      if (version < changesFrom || latest < version) {
+      if (version < changesFrom || latest < version || !(await applyAll(changes, known.secret))) {
         await readAll(known);
         continue;
-      }
-      for (const change of changes) {
-        apply(change, known.secret);
-        version = Number(change.slice(0, change.indexOf(' ')));
-        // Many names may have been suppressed: let waiting requests run.
-        await new Promise((resolve) => setImmediate(resolve));
       }
       if (changes.length === suppressionChanges.changesPerReadMax) continue;
       version = latest;
       return;
     }
+  }
+
+  /** Settles with false at a take-over by a server that lacks changes which this process knows. */
+  async function applyAll(changes: readonly string[], secret: string): Promise<boolean> {
+    for (const change of changes) {
+      const versionBefore = change.split('\n')[4];
+      if (versionBefore === undefined) apply(change, secret);
+      else if (version > Number(versionBefore)) return false;
+      version = Number(change.slice(0, change.indexOf(' ')));
+      // Many names may have been suppressed: let waiting requests run.
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    return true;
   }
 
   /** Reads in one step, so that no change is dropped between reading how far the changes go back and reading them. */

@@ -1,9 +1,10 @@
 -- Records which server is the deployment's primary, by the id that Redis gives itself whenever it becomes one. If it is another one than
--- before, versions continue above those that the former one may have given since the two were separated, and API processes read
--- everything again, since they may know changes that were lost with it.
+-- before, versions continue above those that the former one may have given since the two were separated. An API process may know
+-- changes that were lost with it, and then reads everything again.
 --
 -- KEYS  1  epoch   2  the primary (hash): id, take_overs   3  version of the documents
---       4  state of all suppressions (hash): version, changes_from   5  version of the copies of deletion requests
+--       4  state of all suppressions (hash): version   5  version of the copies of deletion requests
+--       6  changes of suppressions (sorted set by version). A take-over is one of no account; a fifth line has the version of before
 -- ARGV  1  epoch of the deployment   2  id of this server   3  versions to skip   4  microseconds to skip
 -- Returns how often another server took over, and the version of the suppressions; nil when this Redis is not that deployment's.
 
@@ -15,8 +16,10 @@ if id and id ~= ARGV[2] then
   local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
   redis.call('INCRBY', KEYS[3], ARGV[3])
   redis.call('INCRBY', KEYS[5], ARGV[3])
+  local before = version
   version = string.format('%.0f', math.max(tonumber(version), now_us) + tonumber(ARGV[4]))
-  redis.call('HSET', KEYS[4], 'version', version, 'changes_from', version)
+  redis.call('HSET', KEYS[4], 'version', version)
+  redis.call('ZADD', KEYS[6], version, version .. ' \n\n\n\n' .. before)
   redis.call('HINCRBY', KEYS[2], 'take_overs', 1)
 end
 if id ~= ARGV[2] then redis.call('HSET', KEYS[2], 'id', ARGV[2]) end
