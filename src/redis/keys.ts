@@ -84,7 +84,10 @@ export const registryKeys = {
   deletions: '{registry}:deletions',
   /** Sorted set of "<account_id> <request id>" by time of submission. */
   pendingDeletions: '{registry}:deletions_pending',
-  /** The same members, in the order of their texts. Whatever adds or removes a pending request does so in both. */
+  /**
+   * The same members, in the order of their texts. Whatever adds or removes a pending request does so in both; only a request that was
+   * hidden is not here while it completes.
+   */
   pendingDeletionsByAccount: '{registry}:deletions_pending_by_account',
   /**
    * Hash of the weights of pending requests: by their members, the sum of each account by its id, and of all by an empty name.

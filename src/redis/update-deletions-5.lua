@@ -4,7 +4,8 @@
 --
 -- KEYS  1  deletion requests (hash)   2  pending requests, 3  hidden requests (sorted sets by time)
 --       4  pending requests by account (sorted set)   5  requests to mirror (set)
--- ARGV  for each: request id, its document, its member in the lists, its revision: the next one, and '1' if it is hidden
+-- ARGV  for each: request id, its document, its member in the lists, its revision: the next one, and 'hidden' if it is hidden, 'erased'
+--       if it was: while it completes, its account waits for it no more than before
 -- Returns 1 when written, else 0.
 
 for i = 1, #ARGV, 5 do
@@ -14,16 +15,16 @@ for i = 1, #ARGV, 5 do
   if not kept or (cjson.decode(kept).revision or 0) ~= tonumber(ARGV[i + 3]) - 1 then return 0 end
 end
 for i = 1, #ARGV, 5 do
-  local member, is_hidden = ARGV[i + 2], ARGV[i + 4] == '1'
+  local member, kind = ARGV[i + 2], ARGV[i + 4]
   redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
   redis.call('SADD', KEYS[5], ARGV[i])
   local from, to = KEYS[2], KEYS[3]
-  if not is_hidden then from, to = to, from end
+  if kind ~= 'hidden' then from, to = to, from end
   local place = redis.call('ZSCORE', from, member)
   if place then
     redis.call('ZADD', to, place, member)
     redis.call('ZREM', from, member)
-    if is_hidden then redis.call('ZREM', KEYS[4], member) else redis.call('ZADD', KEYS[4], 0, member) end
   end
+  if kind == '' then redis.call('ZADD', KEYS[4], 0, member) else redis.call('ZREM', KEYS[4], member) end
 end
 return 1

@@ -29,6 +29,7 @@ import {
 } from '../harness/deletion.js';
 import { maskingEnvironment } from '../harness/environment.js';
 import { withRedis } from '../harness/redis-client.js';
+import { readExportStatus, readRecords, submitExport, untilExportComplete } from '../harness/user-export.js';
 import { until } from '../harness/wait.js';
 import { deletionWorld } from '../support/deletion-world.js';
 import { filesWith } from '../support/traces.js';
@@ -238,6 +239,36 @@ test('rows that ClickHouse shows again are hidden again, and only then erased', 
   await untilComplete(sluice, token, requestId);
   assert.equal(await maskedRows(), 0);
   assert.deepEqual(await sluice.rows("SELECT 1 FROM failed_events WHERE identity = 'again'"), []);
+});
+
+test('exports go on while a hidden request becomes complete, also of a user who came back', async () => {
+  const user = [{ identity: 'back' }];
+  await sendEvents(sluice, main, 'go', user);
+  await untilStored(sluice);
+  worker.sigstop();
+  const requestId = await submitAccepted(sluice, token, user);
+  const during = await submitExport(sluice, token, user);
+  worker.sigcont();
+  await untilHidden(requestId);
+  await untilExportComplete(sluice, token, during);
+  await sendEvents(sluice, main, 'stay', user);
+  await untilStored(sluice);
+  const later = await submitExport(sluice, token, user);
+  await untilExportComplete(sluice, token, later);
+
+  const killed = await sluice.addWorker({ CRASH_AT: 'verified:1' });
+  worker.sigstop();
+  await eraseNow();
+  await killed.exited;
+  for (const id of [during, later])
+    assert.match((await readExportStatus(sluice, token, id)).text, /"status":"complete"/);
+  worker.sigcont();
+  await untilComplete(sluice, token, requestId);
+  const found = await Promise.all([during, later].map((id) => readRecords(sluice, token, id)));
+  assert.deepEqual(
+    found.map((records) => records.length),
+    [0, 1],
+  );
 });
 
 test('hidden requests survive a loss of Redis, and keep their users meanwhile', async () => {

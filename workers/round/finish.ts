@@ -4,7 +4,7 @@ import { inPieces } from '../../src/pieces.js';
 import { keepDeletedUsers } from '../../src/privacy/deletion/deleted-users.js';
 import { purgeTargets } from '../../src/privacy/deletion/kept-targets.js';
 import { mirrorCompleted, mirrorDeletions } from '../../src/privacy/deletion/mirror.js';
-import { completeDeletion, type DeletionRequest } from '../../src/privacy/deletion/request.js';
+import { completeDeletion, type DeletionRequest, wasHidden } from '../../src/privacy/deletion/request.js';
 import { userTables } from '../../src/privacy/deletion/user-tables.js';
 import { endExportsOf } from '../../src/privacy/export/end.js';
 import { mastersOf } from '../../src/redis/client.js';
@@ -59,7 +59,12 @@ export async function finish(options: RoundOptions, requests: readonly DeletionR
   await mirrorDeletions(redis, clickhouse, crash);
   const ids = requests.map((request) => request.deletion_request_id);
   await keepDeletedUsers(redis, clickhouse, ids);
-  await endExportsOf(redis, clickhouse, requests);
+  // Those of hidden users have ended before: what was asked for since then is of users who came back.
+  await endExportsOf(
+    redis,
+    clickhouse,
+    requests.filter((request) => !wasHidden(request)),
+  );
   crash('exports_ended');
   await purgeTargets(clickhouse, ids);
   await dropTablesEverywhere(clickhouse);

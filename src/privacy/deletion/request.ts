@@ -235,12 +235,17 @@ export async function updateDeletions(
         text,
         pendingMember(next),
         next.revision,
-        next.state === 'hidden' ? '1' : '',
+        next.state === 'hidden' ? 'hidden' : wasHidden(next) ? 'erased' : '',
       ]),
     );
     if (Number(written) === 0) throw new ConcurrentUpdate('another worker continues this deletion');
   }
   return changed.map(({ next }) => next);
+}
+
+/** Whether a verified request was hidden before: for callers who asked for something since then it is over. */
+export function wasHidden({ hidden_at, verified_at }: DeletionRequest): boolean {
+  return verified_at !== undefined && hidden_at !== undefined && hidden_at !== verified_at;
 }
 
 /** Marks a request complete and removes its targets. ClickHouse must already have it as complete. */

@@ -76,7 +76,8 @@ export async function isComplete(redis: Redis, epoch: string, request: StoredExp
   const { account_id: accountId, earlierDeletions, fences } = request;
   if (earlierDeletions.length > 0) {
     const pending = redis.multi().get(registryKeys.epoch);
-    for (const id of earlierDeletions) pending.zscore(registryKeys.pendingDeletions, `${accountId} ${id}`);
+    const { pendingDeletionsByAccount } = registryKeys;
+    for (const id of earlierDeletions) pending.zscore(pendingDeletionsByAccount, `${accountId} ${id}`);
     const [found, ...scores] = transactionValues(await pending.exec());
     if (found !== epoch) throw new StateNotLoaded();
     if (scores.some((score) => score !== null)) return false;
