@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
 import { crashPoints } from '../../src/crash-point.js';
+import { readDeletion, updateDeletion } from '../../src/privacy/deletion/request.js';
 import { userTables } from '../../src/privacy/deletion/user-tables.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { restoreState } from '../harness/accounts.js';
@@ -280,8 +281,16 @@ test('hidden requests survive a loss of Redis, and keep their users meanwhile', 
     async () => (await withRedis(sluice, (redis) => redis.scard(registryKeys.unmirroredDeletions))) === 0,
     { deadlineMs: 30_000, what: 'the second copy is there' },
   );
+  worker.sigstop();
   await withRedis(sluice, (redis) => redis.flushall());
   await restoreState(sluice);
+  // As a move of a shard does, before a worker has looked at the request.
+  await withRedis(sluice, async (redis) => {
+    const request = await readDeletion(redis, requestId);
+    assert.ok(request);
+    await updateDeletion(redis, request, {});
+  });
+  worker.sigcont();
   token = await getToken(sluice, account);
   await untilComplete(sluice, token, requestId);
   assert.equal((await statusOf(requestId)).hidden_at, hidden_at);

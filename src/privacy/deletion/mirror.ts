@@ -101,8 +101,9 @@ export async function restoreDeletions(clickhouse: ClickHouseClient, loading: Lo
     for (const { document, counted } of call) {
       const request = JSON.parse(document) as DeletionRequest;
       const kind = kindOf(request);
-      // A worker checks again whether ClickHouse has all targets.
-      const { targets_kept: _, ...unkept } = request;
+      // A worker checks again whether ClickHouse has all targets, and counts again what was hidden.
+      const { targets_kept: _, ...rest } = request;
+      const unkept = rest.state === 'hidden' ? { ...rest, state: 'verifying' } : rest;
       args.push(request.deletion_request_id, kind === 'unkept' ? JSON.stringify(unkept) : document);
       if (kind !== 'over') open.push(request);
       listed.push(listedMember(request));
