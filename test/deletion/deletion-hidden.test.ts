@@ -230,14 +230,19 @@ test('a request for users who are hidden already is not complete while their row
 });
 
 test('rows that ClickHouse shows again are hidden again, and only then erased', async () => {
-  await sendEvents(sluice, main, 'go', [{ identity: 'again' }]);
+  await sendEvents(sluice, main, 'go', [{ identity: 'again' }, { identity: 'still' }]);
   await untilStored(sluice);
   const requestId = await submitAccepted(sluice, token, [{ identity: 'again' }]);
+  const other = await submitAccepted(sluice, token, [{ identity: 'still' }]);
   await untilHidden(requestId);
+  await untilHidden(other);
+  const { hidden_at } = await statusOf(other);
   // As after a power cut that took a mask.
   await storeFailedRow(sluice, main, 'go', { identity: 'again' });
   await eraseNow();
   await untilComplete(sluice, token, requestId);
+  await untilComplete(sluice, token, other);
+  assert.equal((await statusOf(other)).hidden_at, hidden_at, 'it was hidden all the time');
   assert.equal(await maskedRows(), 0);
   assert.deepEqual(await sluice.rows("SELECT 1 FROM failed_events WHERE identity = 'again'"), []);
 });

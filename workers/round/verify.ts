@@ -7,7 +7,7 @@ import { untilNoRetryRuns } from '../../src/privacy/deletion/maintenance-lock.js
 import type { FoundRows } from '../../src/privacy/deletion/request.js';
 import { countLeft, readOnDisk } from '../../src/privacy/deletion/round-keys.js';
 import { userTables } from '../../src/privacy/deletion/user-tables.js';
-import { type Resolved, type RoundOptions, update } from './round.js';
+import { type Resolved, type RoundOptions, requestsOf, update } from './round.js';
 
 /**
  * Reads every table after all mutations, since a crash may lose a mutation that was reported as done. Settles with the requests
@@ -16,12 +16,15 @@ import { type Resolved, type RoundOptions, update } from './round.js';
 export async function verify(options: RoundOptions, round: Resolved): Promise<ReadonlySet<number>> {
   const left: FoundRows[] = [];
   const onDisk = new Set<number>();
+  const shown = new Set<number>();
   for (const { client } of round.parts.all) await untilNoRetryRuns(client);
   for (const table of userTables) {
     for (const { client, tables } of round.parts.all) {
       const found = await readOnDisk(client, tables, table);
       for (const number of found.keys()) onDisk.add(number);
-      if (![...found.values()].some(({ isShown }) => isShown)) continue;
+      const shownHere = [...found].filter(([, { isShown }]) => isShown);
+      if (shownHere.length === 0) continue;
+      for (const [number] of shownHere) shown.add(number);
       for (const [app_id, rows] of await countLeft(client, tables, table)) left.push({ app_id, table, rows });
     }
   }
@@ -29,8 +32,9 @@ export async function verify(options: RoundOptions, round: Resolved): Promise<Re
     await assertSameServers(options.clickhouse, round);
     return onDisk;
   }
-  // Hidden requests are no longer hidden either.
-  await update(options, round, () => ({ left, hidden_at: undefined, state: 'mutation_failed' }));
+  // They are no longer hidden; the others are.
+  const affected = requestsOf(round, (number) => shown.has(number));
+  await update(options, affected, () => ({ left, hidden_at: undefined, state: 'mutation_failed' }));
   const names = new Set(left.map(({ table }) => table));
   throw new MutationFailed(`rows are left in ${[...names].join(', ')} after the mutations`);
 }
