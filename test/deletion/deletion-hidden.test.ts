@@ -311,6 +311,8 @@ for (const point of crashPoints.erasure) {
     const requestId = await submitAccepted(sluice, token, prepared.history.users);
     await eraseNow();
     await killed.exited;
+    const lists = await sluice.rows("SELECT name FROM system.tables WHERE name LIKE 'deletion_round%'");
+    assert.deepEqual(lists, [], 'no names of users are left');
     await eraseNow();
     worker.sigcont();
     await untilComplete(sluice, token, requestId);

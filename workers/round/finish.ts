@@ -24,10 +24,11 @@ export async function markHidden(options: RoundOptions, round: Resolved): Promis
   // Exports that were read before still contain the users.
   await endExportsOf(redis, clickhouse, requests);
   await recordUrgent(redis, requests);
+  // Before they are hidden: the next round may be hours away, and the tables name users.
+  await dropTablesEverywhere(clickhouse);
   const now = new Date().toISOString();
   await update(options, round, ({ hidden_at = now }) => ({ state: 'hidden', left: [], hidden_at }));
   options.crash('hidden');
-  await dropTablesEverywhere(clickhouse);
 }
 
 /** Ends a round for the requests that have nothing left. Settles with their number. */
