@@ -18,7 +18,6 @@ import { userTables } from '../src/privacy/deletion/user-tables.js';
 import type { Redis } from '../src/redis/client.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { isTurnTaken, takeTurn } from '../src/redis/lease.js';
-import { runScript, scripts } from '../src/redis/scripts.js';
 import { assertCurrent } from '../src/registry/witness.js';
 import { deletionRounds } from '../src/tuning.js';
 import { untilTrue } from '../src/wait.js';
@@ -173,8 +172,7 @@ async function eraseMasked(options: RoundOptions): Promise<number> {
   }
   options.crash('erased');
   const completed = await completeErased(options);
-  // If this worker was paused, another may be interrupting the pass by now: its value stays.
-  await runScript(redis, scripts.deleteEqual, [registryKeys.erasurePass], ['1']);
+  await redis.del(registryKeys.erasurePass);
   return completed;
 }
 

@@ -35,6 +35,7 @@ export type ErasureOptions = {
 export async function isErasureDue(options: ErasureOptions): Promise<boolean> {
   const { redis, clickhouse } = options;
   if ((await redis.exists(registryKeys.erasurePass)) === 1) return true;
+  if ((await clientsWithoutMerges(options)).length > 0) return true;
   if ((await readMaskedEverywhere(clickhouse)) === 0)
     return (await redis.zcard(registryKeys.hiddenDeletions)) > 0;
   return mayBegin(options);
@@ -51,14 +52,16 @@ export async function eraseInPasses(options: ErasureOptions): Promise<boolean> {
   const restMs = Math.ceil(bytes / erasures.bytesPerMs / erasure.cpuShare);
   await redis.set(registryKeys.erasureRest, '1', 'PX', restMs);
   await redis.set(registryKeys.erasurePass, '1');
-  for (const client of await reachableClients(clickhouse)) await beginErasing(client, userTables);
+  for (const [, client] of await reachableClients(clickhouse)) await beginErasing(client, userTables);
   log.info({ bytes, restMs }, 'a pass erases masked rows');
   return true;
 }
 
 /** Whether masked rows are being erased somewhere. Rejects with MutationFailed if that fails. */
 export async function isPassRunning(clickhouse: ClickHouseClient): Promise<boolean> {
-  const running = await Promise.all((await reachableClients(clickhouse)).map(isErasing));
+  const running = await Promise.all(
+    (await reachableClients(clickhouse)).map(([, client]) => isErasing(client)),
+  );
   return running.includes(true);
 }
 
@@ -69,20 +72,27 @@ export async function interruptPass(options: ErasureOptions): Promise<void> {
   if ((await redis.exists(registryKeys.erasurePass)) === 0 || (await isUrgent(options))) return;
   const bytes = await readMaskedEverywhere(clickhouse);
   if (bytes <= erasure.atOnceBytesMax) return;
-  await redis.set(registryKeys.erasurePass, interrupting);
-  for (const client of await reachableClients(clickhouse))
+  for (const [server, client] of await reachableClients(clickhouse)) {
+    await redis.sadd(registryKeys.mergesStopped, server);
     if (await endErasing(client, userTables, crash))
       log.info({ bytes }, 'a pass was interrupted so that users can be hidden sooner');
+    await redis.srem(registryKeys.mergesStopped, server);
+  }
   await redis.set(registryKeys.erasurePass, '1');
 }
 
-const interrupting = 'gives way';
+/** Each round calls it: without merges nothing can be masked. The merges of a server that is away are resumed when it is back. */
+export async function resumeAfterCrash(options: ErasureOptions): Promise<void> {
+  for (const [server, client] of await clientsWithoutMerges(options)) {
+    await resumeMerges(client, userTables);
+    await options.redis.srem(registryKeys.mergesStopped, server);
+  }
+}
 
-/** Each round calls it: without merges nothing can be masked. */
-export async function resumeAfterCrash({ redis, clickhouse }: ErasureOptions): Promise<void> {
-  if ((await redis.get(registryKeys.erasurePass)) !== interrupting) return;
-  for (const client of await reachableClients(clickhouse)) await resumeMerges(client, userTables);
-  await redis.set(registryKeys.erasurePass, '1');
+async function clientsWithoutMerges({ redis, clickhouse }: ErasureOptions) {
+  const stopped = new Set(await redis.smembers(registryKeys.mergesStopped));
+  if (stopped.size === 0) return [];
+  return (await reachableClients(clickhouse)).filter(([server]) => stopped.has(String(server)));
 }
 
 async function mayBegin(options: ErasureOptions): Promise<boolean> {
@@ -115,12 +125,12 @@ function idOf(request: DeletionRequest): string {
 
 async function readMaskedEverywhere(clickhouse: ClickHouseClient): Promise<number> {
   const clients = await reachableClients(clickhouse);
-  const bytes = await Promise.all(clients.map((client) => readMaskedBytes(client, userTables)));
+  const bytes = await Promise.all(clients.map(([, client]) => readMaskedBytes(client, userTables)));
   return bytes.reduce((sum, each) => sum + each, 0);
 }
 
-async function reachableClients(clickhouse: ClickHouseClient): Promise<ClickHouseClient[]> {
+async function reachableClients(clickhouse: ClickHouseClient): Promise<[server: number, ClickHouseClient][]> {
   const servers = serversOf(clickhouse);
   const reachable = await reachableServers(servers);
-  return servers.all.filter((_, number) => reachable.has(number));
+  return [...servers.all.entries()].filter(([server]) => reachable.has(server));
 }

@@ -7,15 +7,32 @@ import { after, test } from 'node:test';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { guardServers } from '../../src/clickhouse/right-servers.js';
 import { connectServers, reachableServers, serversOf } from '../../src/clickhouse/servers.js';
+import { noCrash } from '../../src/crash-point.js';
+import { createLog } from '../../src/log.js';
+import { registryKeys } from '../../src/redis/keys.js';
+import { interruptPass, resumeAfterCrash } from '../../workers/erase.js';
+import { connectTestRedis } from '../harness/redis-client.js';
+import { startRedis } from '../harness/services.js';
 import { until, within } from '../harness/wait.js';
 
-/** Stands in for a ClickHouse that hangs as long as `hangs` is set. */
-async function startServer(number: number) {
-  const answer = `[\n{"number":${number},"deployment":"of the test"}\n]\n`;
-  const state = { hangs: false, held: new Set<ServerResponse>(), compared: 0 };
+/** Stands in for a ClickHouse that hangs as long as `hangs` is set, and is gone while `isGone` is. `rewritten`: parts of each table. */
+async function startServer(number: number, rewritten = 0) {
+  const answer = `[\n{"number":${number},"deployment":"of the test","bytes":1,"parts":"${rewritten}"}\n]\n`;
+  const state = {
+    hangs: false,
+    held: new Set<ServerResponse>(),
+    compared: 0,
+    isGone: false,
+    got: (_statement: string): void => undefined,
+  };
   const server = createServer(async (request, reply) => {
     let statement = '';
     for await (const chunk of request) statement += chunk;
+    if (state.isGone) {
+      request.socket.destroy();
+      return;
+    }
+    state.got(statement);
     if (statement.includes('FROM server_number')) state.compared += 1;
     if (!state.hangs || request.url === '/ping') {
       reply.end(answer);
@@ -58,6 +75,43 @@ test('a server that hangs is waited for once, and is there again when it answers
   for (const reply of other.held) reply.end(other.answer);
   await until(async () => (await there()).length === 2, { deadlineMs: 60_000, what: 'it is there again' });
   await clickhouse.close();
+});
+
+test('merges that were stopped for a round go on when their server is back, though it went away meanwhile', async () => {
+  const store = await startRedis({ appendfsync: 'no' });
+  const redis = connectTestRedis(store.url);
+  const [home, other] = [await startServer(0), await startServer(1, 1)];
+  const clickhouse = connectServers([home.url, other.url], 'sluice');
+  after(async () => {
+    redis.disconnect();
+    await clickhouse.close();
+    await store.remove();
+  });
+  const options = {
+    redis,
+    clickhouse,
+    erasure: { atOnceBytesMax: 0, cpuShare: 1, withinMs: 86_400_000 },
+    crash: noCrash,
+    log: createLog('test', 'silent'),
+  };
+  await redis.set(registryKeys.erasurePass, '1');
+  const told: string[] = [];
+  other.got = (statement) => {
+    const [merges] = /^SYSTEM \w+ MERGES/.exec(statement) ?? [];
+    if (merges !== undefined) told.push(merges);
+    other.isGone = merges === 'SYSTEM STOP MERGES';
+  };
+  await assert.rejects(interruptPass(options));
+  await resumeAfterCrash(options);
+  assert.deepEqual(told, ['SYSTEM STOP MERGES']);
+
+  other.isGone = false;
+  await until(async () => (await reachableServers(serversOf(clickhouse))).size === 2, {
+    deadlineMs: 60_000,
+    what: 'it is there again',
+  });
+  await resumeAfterCrash(options);
+  assert.ok(told.includes('SYSTEM START MERGES'));
 });
 
 /** Two servers, and guarded connections to them; a statement waits this long for its server to be compared. */
