@@ -59,8 +59,7 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
       if (await isRestoreRunning(options.redis)) return 0;
       await assertCurrent(options.redis, options.clickhouse);
       await resumeAfterCrash(options);
-      const completed = ids.length === 0 ? 0 : await deleteTogether(options, chosen);
-      return completed + (await eraseMasked(options));
+      return deleteAndErase(options, chosen);
     });
     return done === 'locked' ? 0 : done;
   } catch (error) {
@@ -76,6 +75,22 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
     );
     throw error;
   }
+}
+
+/** Also erases what is due if the requests of the round fail again and again. */
+async function deleteAndErase(options: RoundOptions, chosen: ChosenRequests): Promise<number> {
+  let completed = 0;
+  try {
+    if (chosen.requests.length > 0) completed = await deleteTogether(options, chosen);
+  } catch (error) {
+    const isRefused = error instanceof MutationFailed || codeOfFault(error) !== 0;
+    if (isRefused)
+      await eraseMasked(options).catch((cause: unknown) =>
+        options.log.error({ error: describeError(cause) }, 'masked rows could not be erased either'),
+      );
+    throw error;
+  }
+  return completed + (await eraseMasked(options));
 }
 
 function turnOf(redis: Redis) {

@@ -160,6 +160,20 @@ test('passes that fail do not make a request rest that wants to be erased at onc
   assert.equal(await maskedRows('urgent'), 0);
 });
 
+test('rows are erased in time although rounds fail again and again', async () => {
+  await sendEvents(sluice, main, 'go', [{ identity: 'in time' }, { identity: 'refused' }]);
+  await untilStored(sluice);
+  const inTime = await hide('in time');
+  const outOfMemory = 241;
+  gate.refuse(({ sql }) => sql.startsWith('DELETE FROM stored_events'), outOfMemory);
+  const refused = await submitAccepted(sluice, token, [{ identity: 'refused' }]);
+  await letPassBegin();
+  await untilComplete(sluice, token, inTime, busyMsMax);
+  assert.notEqual(await stateOf(refused), undefined);
+  gate.pass();
+  await untilComplete(sluice, token, refused, busyMsMax);
+});
+
 test('an account may have its deletions erased at once, one an hour, and is not refused for those in between', async () => {
   const { accountId } = account;
   const set = (when: string) => sluice.admin('accounts', 'set', accountId, '--erase', when);
