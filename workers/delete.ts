@@ -186,12 +186,14 @@ async function eraseMasked(options: RoundOptions): Promise<number> {
     if (!(await hasEnded())) return 0;
   }
   options.crash('erased');
-  const completed = await completeErased(options);
-  await redis.del(registryKeys.erasurePass);
+  const { completed, isDone } = await completeErased(options);
+  await (isDone ? redis.del(registryKeys.erasurePass) : redis.set(registryKeys.erasurePass, '1'));
   return completed;
 }
 
-async function completeErased(options: RoundOptions): Promise<number> {
+/** Users who wait to be hidden do not wait for all of this: the next round continues with the requests that are not complete yet. */
+async function completeErased(options: RoundOptions): Promise<{ completed: number; isDone: boolean }> {
+  const { redis } = options;
   const seen = new Set<string>();
   let completed = 0;
   for (;;) {
@@ -202,7 +204,7 @@ async function completeErased(options: RoundOptions): Promise<number> {
     );
     if (waitsForServers) options.onServersAwaited?.();
     await dropTablesEverywhere(options.clickhouse);
-    if (requests.length === 0) return completed;
+    if (requests.length === 0) return { completed, isDone: true };
     for (const { deletion_request_id } of requests) seen.add(deletion_request_id);
     const round = await resolve(options, requests, environments);
     const onDisk = await verify(options, round);
@@ -210,6 +212,9 @@ async function completeErased(options: RoundOptions): Promise<number> {
       options,
       requestsOf(round, (number) => !onDisk.has(number)),
     );
+    const isRoundDue = !(await isTurnTaken(...turnOf(redis)));
+    if (completed > 0 && isRoundDue && (await redis.zcard(registryKeys.pendingDeletions)) > 0)
+      return { completed, isDone: false };
   }
 }
 

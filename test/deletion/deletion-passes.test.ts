@@ -174,6 +174,39 @@ test('rows are erased in time although rounds fail again and again', async () =>
   await untilComplete(sluice, token, refused, busyMsMax);
 });
 
+test('a user is hidden between the completions of many requests', async () => {
+  const lists = Array.from({ length: 6 }, (_, list) => `list ${list}`);
+  await sendEvents(
+    sluice,
+    main,
+    'go',
+    [...lists, 'waits'].map((identity) => ({ identity })),
+  );
+  await untilStored(sluice);
+  const requestIds: string[] = [];
+  for (const name of lists) {
+    // A round takes five of these.
+    const others = Array.from({ length: 9_999 }, (_, user) => ({ identity: `${name} ${user}` }));
+    requestIds.push(await submitAccepted(sluice, token, [{ identity: name }, ...others]));
+  }
+  for (const requestId of requestIds) await untilHidden(requestId);
+  gate.delay(({ sql }) => sql.includes('_row_exists') && sql.includes('failed_events'), 5_000);
+  await letPassBegin();
+  await until(async () => withRedis(sluice, (redis) => redis.exists(registryKeys.erasurePass)), {
+    deadlineMs: busyMsMax,
+    what: 'a pass has begun',
+  });
+  const waits = await submitAccepted(sluice, token, [{ identity: 'waits' }]);
+  await letPassesRest();
+  await until(async () => (await stateOf(waits)) === 'hidden', {
+    deadlineMs: busyMsMax,
+    what: 'the user is hidden',
+  });
+  const states = await Promise.all(requestIds.map(stateOf));
+  assert.ok(states.includes('hidden'), 'some are not complete yet');
+  for (const requestId of requestIds) await untilComplete(sluice, token, requestId, busyMsMax);
+});
+
 test('an account may have its deletions erased at once, one an hour, and is not refused for those in between', async () => {
   const { accountId } = account;
   const set = (when: string) => sluice.admin('accounts', 'set', accountId, '--erase', when);
