@@ -4,23 +4,20 @@
 
 import { Cluster, Redis } from '../packages/ioredis.js';
 import { untilTrue } from '../wait.js';
+import { followSentinels, isStillPrimary } from './sentinels.js';
 import { masterOf, tagOf } from './slots.js';
 
 type Demand = { readonly replicas: number; readonly msMax: number };
 
 const demands = new WeakMap<Redis | Cluster, Demand>();
 
-/** The command was carried out, but perhaps not by the replicas: it may be lost with this server. */
-export class NotOnReplicas extends Error {
-  constructor(found: number, { replicas }: Demand) {
-    super(`Redis has ${found} of ${replicas} confirmations of replicas`);
-  }
-}
+/** The command was carried out, but perhaps not by the replicas, or not by those of the next primary: it may be lost with this server. */
+export class NotOnReplicas extends Error {}
 
 /** From now on what `onReplicas` sends over this connection has to be on that many replicas within that time. */
 export function demandReplicas(connection: Redis | Cluster, demand: Demand): void {
   demands.set(connection, demand);
-  if (!(connection instanceof Cluster)) return;
+  if (connection instanceof Redis) return followSentinels(connection);
   // The first commands of a connection to one of its servers go to that server alone.
   connection.on('+node', (server: Redis) => {
     demands.set(server, demand);
@@ -48,7 +45,8 @@ export async function onReplicas<Reply>(
   if (demand === undefined) return send();
   const server = redis instanceof Redis ? redis : masterOf(redis, key);
   const reply = send();
-  if (server === undefined) throw await reply.then(() => new NotOnReplicas(0, demand));
+  if (server === undefined)
+    throw await reply.then(() => new NotOnReplicas('Redis has no server for this key'));
   // WAIT looks at what this connection wrote. A script that found its work done wrote nothing, but what it found may be new. So a message,
   // which needs no key, memory or disk, is published after it; masters of a cluster, which pass no messages on to replicas, write a key,
   // even if they are full: what makes room waits for replicas too.
@@ -61,9 +59,14 @@ export async function onReplicas<Reply>(
     () => 0,
   );
   const [answer, found] = await Promise.all([reply, confirmed]);
-  if (found >= demand.replicas) return answer;
+  const isConfirmed = found >= demand.replicas;
+  if (isConfirmed && (await isStillPrimary(server))) return answer;
   leaveServer(redis);
-  throw new NotOnReplicas(found, demand);
+  throw new NotOnReplicas(
+    isConfirmed
+      ? 'the sentinels do not confirm that Redis is still the primary'
+      : `Redis has ${found} of ${demand.replicas} confirmations of replicas`,
+  );
 }
 
 /**

@@ -1,12 +1,17 @@
 // How the primary behind sentinels is found, and when it is looked for again. All sentinels are asked at once, and the newest answer
 // counts. The library would take the first answer, perhaps from a sentinel that was cut off together with a former primary: then
 // nothing would be stored until the network is whole again.
+//
+// While sentinels replace a primary that is alive, because somebody asked for that or because it stood still for a while, it keeps some
+// replicas for up to a second, and those confirm what the next primary will not have. So the sentinels are also asked after each
+// confirmation whether the server still is the primary.
 
 import type { RedisSentinels } from '../config.js';
 import { type Redis, type RedisOptions, SentinelConnector } from '../packages/ioredis.js';
 
-/** How long a sentinel has for its answer. */
+/** How long a sentinel has for its answer, and for that after a confirmation: a commit waits for it. */
 const answerMsMax = 500;
+const confirmMsMax = 400;
 
 export function bySentinels(
   { sentinels, name, tls, username, password }: RedisSentinels,
@@ -71,7 +76,117 @@ function createConnector(options: RedisOptions): Connecting {
     const found = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
     const [newest] = found.sort((one, other) => other.epoch - one.epoch);
     if (newest === undefined) throw (answers[0] as PromiseRejectedResult).reason;
+    resolved.set(connector, newest.address);
     return newest.address;
   };
   return connector;
+}
+
+/** Where a connector has found the primary last. */
+const resolved = new WeakMap<Connecting, Address>();
+
+/**
+ * What a sentinel says: which server is the primary, and how it finds it. While it replaces a server, it names the next one, once that is
+ * promoted, but still describes the former one.
+ */
+type Opinion = { readonly primary: string; readonly described: string; readonly flags: readonly string[] };
+
+/** Connections to the sentinels, which all connections of a process to their primary share. */
+type Panel = {
+  readonly name: string;
+  readonly members: readonly Redis[];
+  users: number;
+  asked?: Promise<readonly Opinion[]>;
+  next?: Promise<readonly Opinion[]>;
+};
+
+/** By the addresses of the sentinels. */
+const panels = new Map<string, Panel>();
+const followed = new WeakMap<Redis, Panel>();
+
+const connectorOf = (redis: Redis) => (redis as unknown as { readonly connector: Connecting }).connector;
+
+/** From now on `isStillPrimary` asks the sentinels of a connection, until it ends. */
+export function followSentinels(redis: Redis): void {
+  const { sentinels, name = '' } = redis.options;
+  if (!sentinels) return;
+  const key = JSON.stringify([name, sentinels]);
+  const connector = connectorOf(redis);
+  const panel = panels.get(key) ?? {
+    name,
+    members: sentinels.map((sentinel) => memberOf(connector, sentinel)),
+    users: 0,
+  };
+  panel.users += 1;
+  panels.set(key, panel);
+  followed.set(redis, panel);
+  redis.once('end', () => {
+    panel.users -= 1;
+    if (panel.users > 0) return;
+    panels.delete(key);
+    for (const member of panel.members) member.disconnect();
+  });
+}
+
+function memberOf(connector: Connecting, sentinel: Endpoint): Redis {
+  const member = connector.connectToSentinel(sentinel, {
+    connectTimeout: answerMsMax,
+    commandTimeout: confirmMsMax,
+    // A sentinel whose host is gone is waited for once.
+    socketTimeout: confirmMsMax,
+    enableOfflineQueue: false,
+    maxRetriesPerRequest: 0,
+    retryStrategy: (attempt) => Math.min(50 * attempt, 500),
+  });
+  return member.on('error', () => undefined);
+}
+
+/** Whether a majority of the sentinels finds nothing wrong with the server of a connection, and none is replacing it. */
+export async function isStillPrimary(redis: Redis): Promise<boolean> {
+  const panel = followed.get(redis);
+  if (panel === undefined) return true;
+  const opinions = await nextOpinions(panel);
+  const address = resolved.get(connectorOf(redis));
+  const server = address && textOf(address.host, address.port);
+  const says = (opinion: Opinion, flags: readonly string[]) =>
+    opinion.described === server && opinion.flags.some((flag) => flags.includes(flag));
+  const isReplaced = opinions.some((each) => each.primary !== server || says(each, ['failover_in_progress']));
+  const content = opinions.filter((each) => !says(each, ['s_down', 'o_down', 'disconnected']));
+  return !isReplaced && content.length > panel.members.length / 2;
+}
+
+/** The answers to a question that is asked from now on: whoever comes meanwhile shares the next one. */
+function nextOpinions(panel: Panel): Promise<readonly Opinion[]> {
+  const begin = () => {
+    delete panel.next;
+    panel.asked = askAll(panel).finally(() => {
+      delete panel.asked;
+    });
+    return panel.asked;
+  };
+  if (panel.asked === undefined) return begin();
+  panel.next ??= panel.asked.then(begin);
+  return panel.next;
+}
+
+async function askAll({ members, name }: Panel): Promise<readonly Opinion[]> {
+  const answers = await Promise.allSettled(members.map((member) => opinionOf(member, name)));
+  return answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
+}
+
+async function opinionOf(sentinel: Redis, name: string): Promise<Opinion> {
+  const [master, [host, port]] = await Promise.all([
+    sentinel.call('SENTINEL', 'MASTER', name) as Promise<string[]>,
+    sentinel.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', name) as Promise<[string, string]>,
+  ]);
+  const field = (of: string) => String(master[master.indexOf(of) + 1]);
+  return {
+    primary: textOf(host, port),
+    described: textOf(field('ip'), field('port')),
+    flags: field('flags').split(','),
+  };
+}
+
+function textOf(host: string, port: string | number): string {
+  return `${host} ${port}`;
 }

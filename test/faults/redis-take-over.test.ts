@@ -5,12 +5,14 @@ import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import type { Redis } from 'ioredis';
 import { registryKeys } from '../../src/redis/keys.js';
 import { createTestAccount } from '../harness/accounts.js';
 import { getToken, sendEvents, submitAccepted, untilComplete } from '../harness/deletion.js';
 import { assertKept, newProducer, readMetric, untilDrained } from '../harness/fault-checks.js';
 import { type Load, type Request, startLoad, whileRunning } from '../harness/load.js';
 import { connectTestRedis } from '../harness/redis-client.js';
+import { ask } from '../harness/redis-cluster.js';
 import { type RedisReplicasHandle, startRedisReplicas } from '../harness/redis-replicas.js';
 import { type ApiHandle, type RedisHandle, type SluiceHandle, startSluice } from '../harness/services.js';
 import { setSuppressed } from '../harness/suppression.js';
@@ -107,6 +109,49 @@ test('a frozen primary is replaced; thawed, it decides nothing and becomes a rep
   });
   await redis.untilReplicated(2);
 });
+
+/** Settles as soon as a replica has become a primary, before the other replica follows it. */
+async function untilPromoted(former: RedisHandle): Promise<void> {
+  const others = redis.servers
+    .filter(({ port }) => port !== former.port)
+    .map(({ url }) => connectTestRedis(url));
+  const isPrimary = async (other: Redis) => /^role:master/m.test(await other.info('replication'));
+  try {
+    await until(async () => (await Promise.all(others.map(isPrimary))).includes(true), {
+      deadlineMs: 30_000,
+      everyMs: 2,
+      what: 'a replica is promoted',
+    });
+  } finally {
+    for (const other of others) other.disconnect();
+  }
+}
+
+const replacements: Readonly<Record<string, (primary: RedisHandle) => Promise<void>>> = {
+  'that goes on in the middle of its replacement': async (primary) => {
+    primary.sigstop();
+    try {
+      await untilPromoted(primary);
+    } finally {
+      primary.sigcont();
+    }
+  },
+  'that somebody has replaced by a command': async () => {
+    const [, sentinel] = /127\.0\.0\.1:(\d+)/.exec(redis.url) ?? [];
+    assert.match(await ask(Number(sentinel), 'sentinel', 'failover', 'sluice'), /^OK/);
+  },
+};
+
+for (const [which, replace] of Object.entries(replacements)) {
+  test(`a primary ${which} acknowledges nothing with a replica that is about to follow the next one`, async () => {
+    await underLoad(async (primary, load) => {
+      await replace(primary);
+      await untilAnother(primary);
+      await load.more(200);
+    });
+    await redis.untilReplicated(2);
+  });
+}
 
 test('a primary that lost its disk returns empty, and as a replica', async () => {
   await underLoad(async (primary) => {
