@@ -193,9 +193,9 @@ export const ledgerMutants: readonly Omit<Mutant, 'faults' | 'shows'>[] = [
     name: 'deletes more than it books',
     patches: [
       {
-        file: 'src/clickhouse/masks.js',
-        find: 'await deleteRows(client, table, predicate, mark);',
-        replace: `await deleteRows(client, table, table === 'stored_events' ? '(' + predicate + ") OR app_id != '' AND row_number = 7" : predicate, mark);`,
+        file: 'workers/round/empty.js',
+        find: '(clickhouse, table, removed, tables.mark);',
+        replace: `(clickhouse, table, table === 'stored_events' ? '(' + removed + ") OR app_id != '' AND row_number = 7" : removed, tables.mark);`,
       },
     ],
   },
