@@ -132,7 +132,7 @@ export const keyIndex = {
 export const receipts = {
   /** Rows that ClickHouse may read for a request for receipts whose keys the index lacks: half a second of CPU. */
   rowsReadMax: 20_000_000,
-  /** The memory and the time that each statement may take. */
+  /** The time that each statement may take. */
   clickhouseMsMax: 5_000,
 } as const;
 

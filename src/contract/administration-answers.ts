@@ -25,7 +25,7 @@ const oneOf = <const Value extends string>(...values: readonly Value[]) =>
   Type.Unsafe<Value>({ type: 'string', enum: [...values] });
 const byName = <Of extends Schema>(of: Of) => Type.Record(Type.String(), of);
 
-/** Only for changes whose answer shows a secret once. Other changes are refused instead. */
+/** On changes that hold although ClickHouse lacks their copy. What revokes or protects something fails instead, although it holds. */
 const copied = Type.Optional(
   Type.Boolean({
     description: 'false: ClickHouse does not have the change yet, so a loss of Redis would undo it.',

@@ -1,5 +1,5 @@
 // What one record and one request may hold. The client library reads this file too, so it imports nothing and holds
-// plain values only: the bundle then contains only the bounds that it uses.
+// plain values and sets only: the bundle then contains only the bounds that it uses.
 
 /** Lengths are in Unicode code points. */
 export const lengths = {

@@ -406,8 +406,8 @@ export const userExports = {
   /** Downloads at a time in one API process. The last places are for accounts that download nothing else. */
   downloads: { atOnceMax: 6, ofAccountMax: 2, reserved: 2, waitMsMax: 20_000, waitingOfAccountMax: 4 },
   /**
-   * A download that has run for so long, and whose reader took fewer bytes a second, makes way for an account that downloads
-   * nothing and finds no place.
+   * A download that has waited for its reader for so long, and whose reader took fewer bytes a second, makes way for an account that
+   * downloads nothing and finds no place.
    */
   slowAfterMs: 10_000,
   slowBytesPerSecondMax: 256 * KiB,

@@ -138,7 +138,7 @@ export const deletionSchema = Type.Object({
   erase: Type.Optional(
     Type.Literal('now', {
       description:
-        'For large tables: true erases the rows at once, not together with those of later requests. Possible once an hour.',
+        'For large tables: now erases the rows at once, not together with those of later requests. Possible once an hour.',
     }),
   ),
   dry_run: Type.Optional(

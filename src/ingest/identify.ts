@@ -17,7 +17,7 @@ import { readTimestamp, timestampAdvice } from './timestamp.js';
 
 type CheckedIdentify = Checked & {
   readonly userId: string;
-  /** Of a message of the client library: the id of its key. */
+  /** Of a message of the client library or by Segment's protocol: the id of its key. */
   readonly claim?: string | undefined;
 };
 

@@ -17,7 +17,7 @@ export type CheckedUserProperties = Checked & {
   readonly properties: Properties | undefined;
   /** When the values were true, as text for ClickHouse; by default when they are accepted. */
   readonly time?: string | undefined;
-  /** Of a message of the client library: the id of its key. */
+  /** Of a message of the client library or by Segment's protocol: the id of its key. */
   readonly claim?: string | undefined;
 };
 
