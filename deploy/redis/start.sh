@@ -36,6 +36,9 @@ maxmemory-policy noeviction
 lazyfree-lazy-expire yes
 min-replicas-to-write 1
 min-replicas-max-lag 3
+# A replica that was away for seconds gets what it missed, not everything; and everything without waiting for other replicas.
+repl-backlog-size 64mb
+repl-diskless-sync-delay 1
 CONFIGURATION
     [ "$named" = "$REDIS_SELF" ] || echo "replicaof ${named%:*} ${named##*:}" >>"$file.new"
     mv "$file.new" "$file"
