@@ -25,9 +25,9 @@ const testPrograms = [
   {
     program: 'chromium-headless-shell',
     package: 'chromium-headless-shell',
-    usedBy: ['test/harness/browser.js'],
+    usedBy: ['harness/browser.js'],
   },
-  { program: 'chromium', package: 'chromium', usedBy: ['test/harness/undriven-browser.js'] },
+  { program: 'chromium', package: 'chromium', usedBy: ['harness/undriven-browser.js'] },
   { program: 'systemd-analyze', package: 'systemd', usedBy: ['support/systemd.js'] },
   { program: 'wrk', package: 'wrk', usedBy: ['bench/load/wrk.js'] },
   { program: 'openssl', package: 'openssl', usedBy: ['support/proxies.js'] },
@@ -35,7 +35,7 @@ const testPrograms = [
   {
     program: 'curl',
     package: 'curl',
-    usedBy: ['support/runbook.js', 'test/harness/shell.js', "spawnSync('curl'"],
+    usedBy: ['support/runbook.js', 'harness/shell.js', "spawnSync('curl'"],
   },
 ];
 
@@ -72,7 +72,16 @@ const isWanted = (path) => {
   return options.includes('--all') || names.length > 0 || !isThorough(path);
 };
 const sources = all.filter(isWanted);
-const isUsed = ({ usedBy }) => sources.some((path) => usedBy.some((imported) => usesFile(path, imported)));
+const uses =
+  (paths) =>
+  ({ usedBy }) =>
+    paths.some((path) => usedBy.some((imported) => usesFile(path, imported)));
+// It would never be installed, and its tests would be skipped.
+const unused = [...testPrograms, ...unpackedPrograms].find(
+  (program) => names.length === 0 && !uses(all)(program),
+);
+if (unused !== undefined) fail(`no test uses ${unused.program}`);
+const isUsed = uses(sources);
 installPrograms(testPrograms.filter(isUsed));
 unpackPrograms(unpackedPrograms.filter(isUsed));
 const files = sources.map((path) => join('dist', path.replace(/\.ts$/, '.js')));

@@ -441,7 +441,13 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'acknowledges what no replica has',
     layout: 'nodes',
-    patches: [{ file: replicas, find: 'if (found >= demand.replicas)', replace: 'if (true)' }],
+    patches: [
+      {
+        file: replicas,
+        find: 'const isConfirmed = found >= demand.replicas;',
+        replace: 'const isConfirmed = true;',
+      },
+    ],
     faults: Array(2).fill('primary cut off from the other hosts'),
     shows: ['lost'],
   },
