@@ -89,7 +89,12 @@ const resolved = new WeakMap<Connecting, Address>();
  * What a sentinel says: which server is the primary, and how it finds it. While it replaces a server, it names the next one, once that is
  * promoted, but still describes the former one.
  */
-type Opinion = { readonly primary: string; readonly described: string; readonly flags: readonly string[] };
+type Opinion = {
+  readonly primary: string;
+  readonly epoch: number;
+  readonly described: string;
+  readonly flags: readonly string[];
+};
 
 /** Connections to the sentinels, which all connections of a process to their primary share. */
 type Panel = {
@@ -150,8 +155,13 @@ export async function isStillPrimary(redis: Redis): Promise<boolean> {
   const server = address && textOf(address.host, address.port);
   const says = (opinion: Opinion, flags: readonly string[]) =>
     opinion.described === server && opinion.flags.some((flag) => flags.includes(flag));
-  const isReplaced = opinions.some((each) => each.primary !== server || says(each, ['failover_in_progress']));
-  const content = opinions.filter((each) => !says(each, ['s_down', 'o_down', 'disconnected']));
+  const ours = opinions.filter(({ primary }) => primary === server);
+  const epoch = Math.max(...ours.map((each) => each.epoch));
+  // A sentinel that was cut off from the others may still name a former primary, with an older epoch.
+  const isReplaced =
+    opinions.some((each) => each.primary !== server && each.epoch >= epoch) ||
+    ours.some((each) => says(each, ['failover_in_progress']));
+  const content = ours.filter((each) => !says(each, ['s_down', 'o_down', 'disconnected']));
   return !isReplaced && content.length > panel.members.length / 2;
 }
 
@@ -182,6 +192,7 @@ async function opinionOf(sentinel: Redis, name: string): Promise<Opinion> {
   const field = (of: string) => String(master[master.indexOf(of) + 1]);
   return {
     primary: textOf(host, port),
+    epoch: Number(field('config-epoch')),
     described: textOf(field('ip'), field('port')),
     flags: field('flags').split(','),
   };
