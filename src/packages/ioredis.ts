@@ -1,5 +1,8 @@
 // What we use of ioredis. The build makes one file of it (deploy/build.mjs).
 
+import type { Socket } from 'node:net';
+import { AbstractConnector } from 'ioredis';
+
 export {
   Cluster,
   type ClusterOptions,
@@ -8,3 +11,17 @@ export {
   ReplyError,
   SentinelConnector,
 } from 'ioredis';
+
+const streams = new WeakMap<object, Socket>();
+
+// The library hears one error of each connection. TLS may report a second one, such as a server's alert after its certificate was
+// refused, and an error that nobody hears ends the process.
+Object.defineProperty(AbstractConnector.prototype, 'stream', {
+  get(this: object) {
+    return streams.get(this);
+  },
+  set(this: object, stream: Socket) {
+    stream.on('error', () => undefined);
+    streams.set(this, stream);
+  },
+});

@@ -137,6 +137,7 @@ const replacements: Readonly<Record<string, (primary: RedisHandle) => Promise<vo
     }
   },
   'that somebody has replaced by a command': async () => {
+    await redis.untilSeen();
     const [, sentinel] = /127\.0\.0\.1:(\d+)/.exec(redis.url) ?? [];
     assert.match(await ask(Number(sentinel), 'sentinel', 'failover', 'sluice'), /^OK/);
   },
