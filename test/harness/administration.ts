@@ -8,6 +8,7 @@ import { tablesOf } from '../../src/clickhouse/client.js';
 import { migrateServers } from '../../src/clickhouse/migrate.js';
 import { connectServers, serversOf } from '../../src/clickhouse/servers.js';
 import { readConfig } from '../../src/config.js';
+import { administration as limits } from '../../src/contract/limits.js';
 import { createLog } from '../../src/log.js';
 import { connect, untilReady } from '../../src/redis/client.js';
 import { checkServers, refreshShardTable } from '../../src/registry/shard-servers.js';
@@ -31,7 +32,10 @@ export async function runAdmin(args: readonly string[], env: NodeJS.ProcessEnv):
     await untilReady(redis, readyMsMax);
     await refreshShardTable(redis, serversOf(clickhouse));
     await checkServers(serversOf(clickhouse));
-    const administration = createAdministration({ redis, clickhouse, config, log }, commandLineActor());
+    const administration = createAdministration(
+      { redis, clickhouse, config, log, copyMsMax: limits.commandLineCopyMsMax },
+      commandLineActor(),
+    );
     return JSON.parse(JSON.stringify(await runCommandLine(administration, args)));
   } finally {
     redis.disconnect();

@@ -24,6 +24,11 @@ export type RedisReplicasHandle = {
   primary(): Promise<RedisHandle>;
   /** Settles when the primary has so many replicas that are up to date. */
   untilReplicated(replicas: number): Promise<void>;
+  /**
+   * Settles when each sentinel has seen that all others follow the primary. For ten seconds after a take-over one may still be about
+   * to make the former primary a replica; if that is promoted meanwhile, all wait half a minute for the next take-over.
+   */
+  untilSeen(): Promise<void>;
   remove(): Promise<void>;
 };
 
@@ -43,7 +48,8 @@ export type RedisReplicasOptions = Pick<RedisOptions, 'appendfsync'> & {
 };
 
 const name = 'sluice';
-const downMs = 1_000;
+/** Longer than the second between two pings: a server that has just taken over would sometimes count as down within it. */
+const downMs = 1_500;
 
 /** Settles when all replicas are up to date. */
 export async function startRedisReplicas(options: RedisReplicasOptions = {}): Promise<RedisReplicasHandle> {
@@ -120,6 +126,16 @@ export async function startRedisReplicas(options: RedisReplicasOptions = {}): Pr
     ways,
     url: `redis-sentinel://${watching.map(({ at }) => at).join(',')}/${name}`,
     primary,
+    untilSeen: async () => {
+      for (const { socket } of watching)
+        await until(
+          async () => {
+            const told = await ask(socket, 'sentinel', 'replicas', name);
+            return told.split('role-reported\nslave').length > replicas;
+          },
+          { deadlineMs: 60_000, what: 'a sentinel has seen that all follow the primary' },
+        );
+    },
     untilReplicated: (count) => untilReplicatedAt(sentinels === 0 ? () => first : primary, count),
     remove: async () => {
       await Promise.all([

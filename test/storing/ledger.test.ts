@@ -5,9 +5,11 @@ import { spawnSync } from 'node:child_process';
 import { describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import type { CheckedBooks, DayOfBooks } from '../../src/insights/ledger/show.js';
+import { registryKeys } from '../../src/redis/keys.js';
 import { administer, deleteNow, untilStored } from '../harness/deletion.js';
 import { readMetric } from '../harness/fault-checks.js';
 import { paths, post } from '../harness/ingestion.js';
+import { withRedis } from '../harness/redis-client.js';
 import type { ApiHandle } from '../harness/services.js';
 import { setSuppressed } from '../harness/suppression.js';
 import { until } from '../harness/wait.js';
@@ -22,6 +24,14 @@ const showDay = (appId: string) =>
   administer<DayOfBooks>(sluice, 'GET', `/environments/${appId}/ledger?day=${day}`);
 const check = () => administer<CheckedBooks>(sluice, 'GET', '/ledger/check');
 const metric = () => readMetric(sluice.api[0] as ApiHandle, 'sluice_ledger_differences');
+/** Settles when as many differences are shown, without the rests of checks, which are longer the busier the machine is. */
+async function untilShown(differences: number, what: string): Promise<void> {
+  const checked = async () => {
+    await withRedis(sluice, (redis) => redis.hdel(registryKeys.ledgerChecked, 'rests_new', 'rests_older'));
+    return (await metric()) === differences;
+  };
+  await until(checked, { deadlineMs: 240_000, what, everyMs: 1_000 });
+}
 const deleteRows = (condition: string) =>
   sluice.rows(`ALTER TABLE stored_events DELETE WHERE ${condition} SETTINGS mutations_sync = 1`);
 /** Whether everything that was sent until now is written and can be balanced. */
@@ -125,7 +135,7 @@ describe('the books', () => {
       { env: sluice.env, encoding: 'utf8' },
     );
     assert.equal(found.status, 1, found.stderr);
-    await until(async () => (await metric()) === 2, { deadlineMs: 240_000, what: 'both are noticed' });
+    await untilShown(2, 'both are noticed');
     assert.equal(((await sluice.admin('ledger', 'differences')) as unknown[]).length, 2);
     const shown = (await sluice.admin('ledger', 'show', staging, '--day', day)) as DayOfBooks;
     assert.equal(shown.difference, 1);
@@ -140,6 +150,6 @@ describe('the books', () => {
     await sluice.rows(
       "INSERT INTO stored_events SELECT * FROM once SETTINGS insert_deduplication_token = 'once'",
     );
-    await until(async () => (await metric()) === 0, { deadlineMs: 240_000, what: 'they are put right' });
+    await untilShown(0, 'they are put right');
   });
 });
