@@ -169,7 +169,8 @@ test('connections follow sentinels that reach each other, not one that was cut o
   const own = await startRedisReplicas({ replicas: 2, sentinels: 3, hosts: hosts.all });
   const { redisUrl, redisCluster, redisSentinels } = readConfig({ REDIS_URL: own.url });
   const address = { redisUrl, redisCluster, redisSentinels };
-  const opened = [connect(address, log), connectForQueue(address, log)];
+  const confirmed = connect({ ...address, redisReplicasAck: 1 }, log);
+  const opened = [connect(address, log), connectForQueue(address, log), confirmed];
   const leadsTo = (redis: Redis) => (redis as Single & { stream?: Socket }).stream?.remoteAddress;
   try {
     const [former, ...others] = hosts.all as [Host, Host, Host];
@@ -198,6 +199,11 @@ test('connections follow sentinels that reach each other, not one that was cut o
     }
     for (const places of found)
       assert.ok(places.filter((place) => place === former.ip).length <= 1, places.join());
+    // The one that was cut off still names the former primary, and does not count.
+    await until(() => takeTurn(confirmed, 'turn', 10).catch(() => false), {
+      deadlineMs: 30_000,
+      what: 'the sentinels confirm the new primary',
+    });
   } finally {
     for (const redis of opened) redis.disconnect();
     await own.remove();
