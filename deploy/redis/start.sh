@@ -1,7 +1,8 @@
 #!/bin/sh
 # Starts a server of Redis (start.sh server) or a sentinel (start.sh sentinel) of three hosts that each have both. What they learn of
 # each other they note in the folder. A server whose folder is empty never starts as the primary, or all others would copy it: it
-# waits until two sentinels name another server, and follows that. Only the very first one is started with FIRST=1, once.
+# waits until two sentinels name another server, and follows that. Only the very first one is started with FIRST=1, once; or it finds
+# a file `first` in its folder.
 #
 # REDIS_SERVERS and REDIS_SENTINELS: HOST:PORT of all, separated by blanks   REDIS_SELF: HOST:PORT of this one
 # REDIS_DIR: the folder   REDISCLI_AUTH: the password of all   REDIS_MEMORY_BYTES_MAX
@@ -17,10 +18,22 @@ primary() {
   done | sort | uniq -c | sed -n 's/^ *[2-9] //p'
 }
 
+# HOST:PORT of the server to follow, once there is one; of this one if it is the first.
+chosen() {
+  while [ "${FIRST:-0}" != 1 ] && [ ! -e "$REDIS_DIR/first" ]; do
+    named=$(primary)
+    if [ -n "$named" ] && [ "$named" != "$REDIS_SELF" ]; then
+      echo "$named"
+      return
+    fi
+    sleep 1
+  done
+  echo "$REDIS_SELF"
+}
+
 server() {
   if [ ! -e "$file" ]; then
-    named=$REDIS_SELF
-    while [ "${FIRST:-0}" != 1 ] && { named=$(primary); [ -z "$named" ] || [ "$named" = "$REDIS_SELF" ]; }; do sleep 1; done
+    named=$(chosen)
     cat >"$file.new" <<CONFIGURATION
 port $port
 dir "$REDIS_DIR"
@@ -43,6 +56,7 @@ CONFIGURATION
     [ "$named" = "$REDIS_SELF" ] || echo "replicaof ${named%:*} ${named##*:}" >>"$file.new"
     mv "$file.new" "$file"
   fi
+  rm -f "$REDIS_DIR/first"
   exec redis-server "$file"
 }
 
@@ -57,6 +71,7 @@ sentinel announce-ip $host
 requirepass $REDISCLI_AUTH
 sentinel sentinel-pass $REDISCLI_AUTH
 sentinel resolve-hostnames yes
+sentinel announce-hostnames yes
 sentinel monitor sluice ${named%:*} ${named##*:} 2
 sentinel auth-pass sluice $REDISCLI_AUTH
 sentinel down-after-milliseconds sluice 2000

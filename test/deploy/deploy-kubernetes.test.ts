@@ -87,6 +87,7 @@ const others = [
   'clickhouse.example.yaml',
   'ingress.example.yaml',
   'redis-elsewhere.yaml',
+  'redis-replicas.example.yaml',
   'secret.example.yaml',
   'service-monitors.yaml',
 ];
@@ -273,7 +274,13 @@ describe('what objects say of each other', () => {
     const budgets = ofKind<Workload>('PodDisruptionBudget').map(({ spec }) =>
       podsOf(spec.selector?.matchLabels ?? {}).map(({ metadata }) => metadata.name),
     );
-    assert.deepEqual(budgets.sort(), [['clickhouse'], ['redis'], ['sluice-api'], ['sluice-worker']]);
+    assert.deepEqual(budgets.sort(), [
+      ['clickhouse'],
+      ['redis'],
+      ['redis-replicas'],
+      ['sluice-api'],
+      ['sluice-worker'],
+    ]);
   });
 
   test('the monitoring and the Ingress find services by their labels, names and ports', () => {
@@ -320,10 +327,12 @@ describe('what objects say of each other', () => {
     const leaving = policies.filter(({ spec }) => spec.egress !== undefined);
     assert.deepEqual(leaving.map(({ metadata }) => metadata.name).sort(), [
       'clickhouse',
+      'redis-replicas',
       'sluice-egress',
       'sluice-egress-clickhouse',
       'sluice-egress-https',
       'sluice-egress-redis',
+      'sluice-egress-redis-replicas',
     ]);
     // No egress rule selects Redis, so it reaches nobody.
     for (const { spec } of leaving) {
@@ -350,6 +359,7 @@ describe('network policies', () => {
   const worker = labelsOf('Deployment', 'sluice-worker');
   const migrate = labelsOf('Job', 'sluice-migrate');
   const redis = labelsOf('StatefulSet', 'redis');
+  const replicas = labelsOf('StatefulSet', 'redis-replicas');
   const clickhouse = labelsOf('StatefulSet', 'clickhouse');
   const all = ofKind<Policy & { file: string }>('NetworkPolicy');
   /** Without the examples of ClickHouse, and of a Redis elsewhere. */
@@ -381,6 +391,8 @@ describe('network policies', () => {
           assert.ok(!lets(applied, 'Egress', pod, end, port), 'without redis-elsewhere.yaml there is no way');
         }
       }
+      for (const port of [6379, 26379])
+        assert.ok(lets(all, 'Egress', pod, { pod: replicas }, port), `Redis with replicas, ${port}`);
       assert.ok(lets(all, 'Egress', pod, { pod: clickhouse }, 8123), 'ClickHouse of the example');
       for (const address of ['203.0.113.7', '2001:db8::7'])
         assert.ok(lets(applied, 'Egress', pod, { address }, 443), `callbacks to ${address}`);
@@ -419,7 +431,14 @@ describe('network policies', () => {
       assert.ok(lets(all, 'Ingress', clickhouse, { pod }, 'http'));
       assert.ok(!lets(all, 'Ingress', clickhouse, { pod }, 'native'));
     }
-    for (const end of [stranger, { pod: clickhouse }]) assert.ok(!lets(all, 'Ingress', redis, end, 'redis'));
+    for (const end of [stranger, { pod: clickhouse }]) {
+      assert.ok(!lets(all, 'Ingress', redis, end, 'redis'));
+      for (const port of ['redis', 'sentinel']) assert.ok(!lets(all, 'Ingress', replicas, end, port));
+    }
+    for (const pod of [api, worker, migrate, replicas])
+      for (const port of ['redis', 'sentinel']) assert.ok(lets(all, 'Ingress', replicas, { pod }, port));
+    for (const port of [6379, 26379]) assert.ok(lets(all, 'Egress', replicas, { pod: replicas }, port));
+    assert.ok(lets(all, 'Egress', replicas, cluster, 53, 'UDP'));
     assert.ok(lets(all, 'Ingress', clickhouse, { pod: { 'sluice/queries': 'true' } }, 'http'));
     assert.ok(!lets(all, 'Ingress', clickhouse, stranger, 'http'));
     for (const direction of ['Ingress', 'Egress'] as const)
@@ -433,7 +452,9 @@ describe('network policies', () => {
 });
 
 describe('pods', () => {
-  const ours = workloads.filter(({ metadata }) => !['clickhouse', 'redis'].includes(metadata.name));
+  const ours = workloads.filter(
+    ({ metadata }) => !['clickhouse', 'redis', 'redis-replicas'].includes(metadata.name),
+  );
 
   test('run programs that exist, with an environment that they understand', () => {
     for (const container of ours.flatMap(containersOf)) {

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { existsSync, mkdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -15,7 +15,7 @@ import { type Child, startChild } from '../harness/child.js';
 import { freePort } from '../harness/free-port.js';
 import { tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
-import { readYaml } from '../support/deploy-file.js';
+import { parseYaml, readDeployFile, readYaml } from '../support/deploy-file.js';
 
 const script = fileURLToPath(new URL('../../../deploy/redis/start.sh', import.meta.url));
 const password = 'a-password';
@@ -31,79 +31,98 @@ async function ask(port: number, ...command: readonly string[]): Promise<string>
   return (await promisify(execFile)('redis-cli', ['-p', String(port), ...command], { env })).stdout;
 }
 
-test('an empty server waits until the sentinels name another one, and follows that', async () => {
-  const ports = [await freePort(), await freePort(), await freePort()];
-  const sentinelPorts = [await freePort(), await freePort(), await freePort()];
-  const listed = (all: readonly number[]) => all.map((port) => `127.0.0.1:${port}`).join(' ');
-  const start = async (role: 'server' | 'sentinel', port: number, more: NodeJS.ProcessEnv = {}) => {
-    const dir = join(root, String(port));
-    mkdirSync(dir, { recursive: true });
-    const env = {
-      ...process.env,
-      REDIS_SERVERS: listed(ports),
-      REDIS_SENTINELS: listed(sentinelPorts),
-      REDIS_SELF: `127.0.0.1:${port}`,
-      REDIS_DIR: dir,
-      REDISCLI_AUTH: password,
-      ...more,
+/** How the very first server is told so: on hosts of Compose by a variable, and in pods, which have names, by a file. */
+const ways = {
+  addresses: { host: '127.0.0.1', first: async () => ({ FIRST: '1' }) },
+  names: {
+    host: 'localhost',
+    first: async (dir: string) => {
+      mkdirSync(dir, { recursive: true });
+      writeFileSync(join(dir, 'first'), '');
+      return {};
+    },
+  },
+};
+
+for (const [way, { host, first: tell }] of Object.entries(ways))
+  test(`an empty server waits until the sentinels name another one, and follows that: by ${way}`, async () => {
+    const ports = [await freePort(), await freePort(), await freePort()];
+    const sentinelPorts = [await freePort(), await freePort(), await freePort()];
+    const listed = (all: readonly number[]) => all.map((port) => `${host}:${port}`).join(' ');
+    const start = async (role: 'server' | 'sentinel', port: number, more: NodeJS.ProcessEnv = {}) => {
+      const dir = join(root, String(port));
+      mkdirSync(dir, { recursive: true });
+      const env = {
+        ...process.env,
+        REDIS_SERVERS: listed(ports),
+        REDIS_SENTINELS: listed(sentinelPorts),
+        REDIS_SELF: `${host}:${port}`,
+        REDIS_DIR: dir,
+        REDISCLI_AUTH: password,
+        ...more,
+      };
+      const child = await startChild({
+        name: `${role} ${port}`,
+        program: { command: 'sh', args: [script, role], env },
+        healthy: () => true,
+        healthyDeadlineMs: 10_000,
+      });
+      children.push(child);
+      return child;
     };
-    const child = await startChild({
-      name: `${role} ${port}`,
-      program: { command: 'sh', args: [script, role], env },
-      healthy: () => true,
-      healthyDeadlineMs: 10_000,
+    const [first = 0, second = 0] = ports;
+    const primary = async () => {
+      const told = await ask(sentinelPorts[1] as number, 'sentinel', 'get-master-addr-by-name', 'sluice');
+      const [named, port] = told.split('\n');
+      assert.equal(named, host);
+      return Number(port);
+    };
+    const replicas = async (port: number) =>
+      (await ask(port, 'info', 'replication').catch(() => '')).split('state=online').length - 1;
+
+    // Before there is any primary, nobody else becomes one.
+    await start('server', second);
+    const begun = await start('server', first, await tell(join(root, String(first))));
+    await until(async () => (await ask(first, 'ping').catch(() => '')).startsWith('PONG'), {
+      deadlineMs: 20_000,
+      what: 'the first server answers',
     });
-    children.push(child);
-    return child;
-  };
-  const [first = 0, second = 0] = ports;
-  const primary = async () =>
-    Number(
-      (await ask(sentinelPorts[1] as number, 'sentinel', 'get-master-addr-by-name', 'sluice')).split('\n')[1],
+    assert.equal(existsSync(join(root, String(second), 'redis.conf')), false);
+    for (const port of sentinelPorts) await start('sentinel', port);
+    await start('server', ports[2] as number);
+    await until(async () => (await replicas(first)) === 2, {
+      deadlineMs: 30_000,
+      what: 'two servers follow',
+    });
+    await until(
+      async () =>
+        /num-slaves\n2\n(?:.*\n)*num-other-sentinels\n2\n/.test(
+          await ask(sentinelPorts[1] as number, 'sentinel', 'master', 'sluice'),
+        ),
+      { deadlineMs: 30_000, what: 'the sentinels know all' },
     );
-  const replicas = async (port: number) =>
-    (await ask(port, 'info', 'replication').catch(() => '')).split('state=online').length - 1;
 
-  // Before there is any primary, nobody else becomes one.
-  await start('server', second);
-  const begun = await start('server', first, { FIRST: '1' });
-  await until(async () => (await ask(first, 'ping').catch(() => '')).startsWith('PONG'), {
-    deadlineMs: 20_000,
-    what: 'the first server answers',
+    const url = `redis-sentinel://default:${password}@${listed(sentinelPorts).replaceAll(' ', ',')}/sluice`;
+    const address = readConfig({ REDIS_URL: url, REDIS_REPLICAS_ACK: '1' });
+    const redis = connect(address, createLog('test', 'silent'));
+    try {
+      await untilReady(redis, 10_000);
+      await redis.set('kept', 'yes');
+      assert.deepEqual(await replicaFaults(redis, 1), [], 'a process finds nothing to warn of');
+
+      await begun.kill9();
+      rmSync(join(root, String(first)), { recursive: true });
+      await start('server', first);
+      await until(async () => (await primary()) !== first, { deadlineMs: 30_000, what: 'another primary' });
+      await until(async () => (await replicas(await primary())) === 2, {
+        deadlineMs: 60_000,
+        what: 'it is back',
+      });
+      assert.match(await ask(first, 'get', 'kept'), /^yes/);
+    } finally {
+      redis.disconnect();
+    }
   });
-  assert.equal(existsSync(join(root, String(second), 'redis.conf')), false);
-  for (const port of sentinelPorts) await start('sentinel', port);
-  await start('server', ports[2] as number);
-  await until(async () => (await replicas(first)) === 2, { deadlineMs: 30_000, what: 'two servers follow' });
-  await until(
-    async () =>
-      /num-slaves\n2\n(?:.*\n)*num-other-sentinels\n2\n/.test(
-        await ask(sentinelPorts[1] as number, 'sentinel', 'master', 'sluice'),
-      ),
-    { deadlineMs: 30_000, what: 'the sentinels know all' },
-  );
-
-  const url = `redis-sentinel://default:${password}@${listed(sentinelPorts).replaceAll(' ', ',')}/sluice`;
-  const address = readConfig({ REDIS_URL: url, REDIS_REPLICAS_ACK: '1' });
-  const redis = connect(address, createLog('test', 'silent'));
-  try {
-    await untilReady(redis, 10_000);
-    await redis.set('kept', 'yes');
-    assert.deepEqual(await replicaFaults(redis, 1), [], 'a process finds nothing to warn of');
-
-    await begun.kill9();
-    rmSync(join(root, String(first)), { recursive: true });
-    await start('server', first);
-    await until(async () => (await primary()) !== first, { deadlineMs: 30_000, what: 'another primary' });
-    await until(async () => (await replicas(await primary())) === 2, {
-      deadlineMs: 60_000,
-      what: 'it is back',
-    });
-    assert.match(await ask(first, 'get', 'kept'), /^yes/);
-  } finally {
-    redis.disconnect();
-  }
-});
 
 test('servers and sentinels keep what they learn in a volume', () => {
   const { services } = readYaml<{
@@ -112,5 +131,46 @@ test('servers and sentinels keep what they learn in a volume', () => {
   for (const { environment, volumes } of Object.values(services)) {
     assert.ok(volumes.some((volume) => volume.endsWith(':/data')));
     assert.equal(environment.REDIS_DIR, '/data');
+  }
+});
+
+test('so do pods, which name each other as their service does, on nodes apart', () => {
+  type Pods = {
+    readonly kind: string;
+    readonly metadata: { readonly name: string };
+    readonly spec: {
+      readonly serviceName: string;
+      readonly replicas: number;
+      readonly template: {
+        readonly spec: {
+          readonly affinity: { readonly podAntiAffinity: object };
+          readonly containers: readonly {
+            readonly name: string;
+            readonly env: readonly { readonly name: string; readonly value?: string }[];
+            readonly volumeMounts: readonly { readonly name: string; readonly mountPath: string }[];
+          }[];
+        };
+      };
+      readonly volumeClaimTemplates: readonly { readonly metadata: { readonly name: string } }[];
+    };
+  };
+  const file = 'kubernetes/redis-replicas.example.yaml';
+  const pods = (parseYaml(readDeployFile(file), file) as Pods[]).find(({ kind }) => kind === 'StatefulSet');
+  assert.ok(pods);
+  const { spec } = pods;
+  const claimed = spec.volumeClaimTemplates.map(({ metadata }) => metadata.name);
+  const named = (port: number) =>
+    Array.from(
+      { length: spec.replicas },
+      (_, at) => `${pods.metadata.name}-${at}.${spec.serviceName}:${port}`,
+    );
+  assert.ok('requiredDuringSchedulingIgnoredDuringExecution' in spec.template.spec.affinity.podAntiAffinity);
+  for (const { name, env, volumeMounts } of spec.template.spec.containers) {
+    const volume = volumeMounts.find(({ mountPath }) => mountPath === '/data')?.name ?? '';
+    assert.ok(claimed.includes(volume), name);
+    const values = Object.fromEntries(env.map(({ name, value }) => [name, value]));
+    assert.equal(values.REDIS_DIR, '/data');
+    assert.equal(values.REDIS_SERVERS, named(6379).join(' '));
+    assert.equal(values.REDIS_SENTINELS, named(26379).join(' '));
   }
 });
