@@ -477,7 +477,7 @@ export const cases = {
 /** What administrators may set. */
 export const administration = {
   /** How long a change waits for its second copy in ClickHouse: over HTTP, and on the command line. */
-  copyMsMax: 2_000,
+  copyMsMax: 5_000,
   commandLineCopyMsMax: 10_000,
   /** UTF-16 units of the name of an account or environment. */
   nameMax: 200,
