@@ -49,7 +49,7 @@ export type RedisReplicasOptions = Pick<RedisOptions, 'appendfsync'> & {
 
 const name = 'sluice';
 /** Longer than the second between two pings: a server that has just taken over would sometimes count as down within it. */
-const downMs = 1_500;
+const downMs = 2_000;
 
 /** Settles when all replicas are up to date. */
 export async function startRedisReplicas(options: RedisReplicasOptions = {}): Promise<RedisReplicasHandle> {

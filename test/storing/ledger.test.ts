@@ -52,6 +52,8 @@ describe('the books', () => {
       await send(paths.track, keyed),
       await send(paths.track, keyed),
       await send(paths.track, { ...keyed, event: 'Another' }),
+      await send(paths.track, { ...keyed, event: 'A third' }),
+      await send(paths.track, { ...keyed, event: 'A fourth' }),
       await send(paths.track, { ...ada, event: 7 }),
       await send(paths.track, {
         app_id: main,
@@ -66,7 +68,7 @@ describe('the books', () => {
       await send(paths.track, { ...ada, event: 'Refused' }),
       await send(paths.track, { app_id: elsewhere, identity: 'eve@example.com', event: 'Elsewhere' }),
     ];
-    assert.deepEqual(statuses, [200, 200, 200, 400, 200, 200, 200, 200, 200]);
+    assert.deepEqual(statuses, [200, 200, 200, 200, 200, 400, 200, 200, 200, 200, 200]);
     await setSuppressed(sluice.baseUrl, token, [{ identity: 'shy@example.com' }], true);
     assert.equal(
       await send(paths.track, { app_id: main, identity: 'shy@example.com', event: 'Unseen' }),
@@ -87,7 +89,7 @@ describe('the books', () => {
       {
         acknowledged: stored + repeats + suppressed + deleted + failed,
         stored: 4,
-        repeats: 2,
+        repeats: 4,
         suppressed: 1,
         deleted: 1,
         failed: 1,
@@ -106,8 +108,13 @@ describe('the books', () => {
     );
     const books = await check();
     assert.deepEqual([books.balanced, books.differences, books.not_checked], [true, [], []]);
-    const stats = (await sluice.admin('environments', 'stats', main)) as Record<string, number>;
-    assert.deepEqual([stats.differing_repeats, stats.suppressed], [1, 1]);
+    const stats = (await sluice.admin('environments', 'stats', main)) as {
+      differing_repeats: number;
+      suppressed: number;
+    };
+    assert.equal(stats.suppressed, 1);
+    // One of 255 that differ goes unnoticed.
+    assert.ok(stats.differing_repeats >= 1 && stats.differing_repeats <= 3, `${stats.differing_repeats}`);
   });
 
   test('show what is lost, and what is there twice, with environment, minute and number, until it is put right', async () => {
