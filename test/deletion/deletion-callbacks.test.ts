@@ -35,6 +35,7 @@ import {
   untilComplete,
 } from '../harness/deletion.js';
 import { assertDocumentedCall } from '../harness/documented-answers.js';
+import { freePort } from '../harness/free-port.js';
 import { withRedis } from '../harness/redis-client.js';
 import { type Child, type SluiceHandle, startSluice } from '../harness/services.js';
 import { tempDir } from '../harness/temp-dir.js';
@@ -344,9 +345,10 @@ describe('a call', () => {
   test('goes on to the next address when one does not connect in its share of the time', async () => {
     let connections = 0;
     const silent = createTcpServer((socket) => socket.on('error', () => undefined));
-    silent.listen(0, '127.0.0.2');
+    // Not one of those that the kernel gives out, which may be in use at the other address.
+    const port = await freePort();
+    silent.listen(port, '127.0.0.2');
     await once(silent, 'listening');
-    const { port } = silent.address() as AddressInfo;
     const other = createTcpServer((socket) => {
       connections += 1;
       socket.destroy();
@@ -357,7 +359,7 @@ describe('a call', () => {
     const result = await call({ url: `https://several.example:${port}/`, secret: '' }, '{}', {
       isAllowed: createAddressCheck(['127.0.0.0/8']),
       resolve: async () => ['127.0.0.2', '127.0.0.1'],
-      msMax: 2_000,
+      msMax: 8_000,
     });
     assert.deepEqual(result, { error: 'no_answer_in_time' });
     assert.equal(connections, 1);
@@ -400,14 +402,14 @@ describe('the name of a callback', () => {
     const resolve = createResolve([], { servers: [dns.address] });
     let ended = 0;
     const silent = Array.from({ length: 16 }, (_, at) =>
-      resolve(`silent-${at}.example`, 2_000).catch((error: Error) => {
+      resolve(`silent-${at}.example`, 4_000).catch((error: Error) => {
         ended += 1;
         return error.message;
       }),
     );
     await until(() => dns.asked() >= 32, { deadlineMs: 60_000, what: 'all names are asked for' });
     // Both need a thread of the few that Node has.
-    assert.deepEqual(await createResolve(['localhost'])('localhost', 1_000), ['127.0.0.1']);
+    assert.deepEqual(await createResolve(['localhost'])('localhost', 3_000), ['127.0.0.1']);
     await lookup('localhost');
     assert.equal(ended, 0, 'the names are still asked for');
     assert.deepEqual(await Promise.all(silent), Array(16).fill('DNS has no address of the name'));
@@ -657,7 +659,8 @@ describe('a complete deletion', () => {
     await untilState(requestId, 'delivered');
     const { completed_at = '', callback } = await showDeletion(sluice, requestId);
     const waitedMs = Date.parse(callback?.tries[0]?.at ?? '') - Date.parse(completed_at);
-    assert.ok(waitedMs < callbacks.callMsMax / 2, `the call began ${waitedMs} ms after the completion`);
+    // Behind the others it would begin hours later.
+    assert.ok(waitedMs < 3 * callbacks.callMsMax, `the call began ${waitedMs} ms after the completion`);
     assert.ok(silent.atOnceMost() <= 5 * ofAccountMax, `${silent.atOnceMost()} calls at once`);
     for (const accountId of others) await sluice.admin('accounts', 'callback', accountId, '--none');
     await withRedis(sluice, async (redis) => {

@@ -28,6 +28,7 @@ import {
   submitAccepted,
   untilComplete,
   untilStored,
+  withoutRounds,
 } from '../harness/deletion.js';
 import { withRedis } from '../harness/redis-client.js';
 import { until } from '../harness/wait.js';
@@ -39,15 +40,16 @@ const { clickhouse, gate, sluice, worker, token, main } = await gatedDeletionWor
 
 /** No round starts before `work` has settled and everything is stored; then one starts at once. */
 async function inOneRound(work: () => Promise<void>): Promise<void> {
-  worker.sigstop();
-  try {
-    await work();
-    await withRedis(sluice, (redis) => redis.set(registryKeys.deletionRound, '1', 'PX', 60_000));
-  } finally {
-    worker.sigcont();
-  }
-  await untilStored(sluice);
-  await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+  await withoutRounds(sluice, async () => {
+    worker.sigstop();
+    try {
+      await work();
+    } finally {
+      worker.sigcont();
+    }
+    await untilStored(sluice);
+    await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
+  });
 }
 
 // A user's life: events, identifications and deletions, one after another.
@@ -147,7 +149,7 @@ async function takeLives(someLives: readonly ReturnType<typeof beginLife>[], len
 
 async function assertLived(someLives: readonly ReturnType<typeof beginLife>[]): Promise<void> {
   for (const { requestIds } of someLives) {
-    for (const requestId of requestIds) await untilComplete(sluice, token, requestId, 120_000);
+    for (const requestId of requestIds) await untilComplete(sluice, token, requestId);
   }
   await untilStored(sluice);
   for (const life of someLives) assert.deepEqual(await life.stored(), life.expected());
@@ -224,8 +226,9 @@ test('a chain of identifications costs a round no more statements than none', as
     400,
   );
   let statements = 0;
-  gate.hold(() => {
-    statements += 1;
+  // Not those that workers send anyway, nor those that ask whether a mutation is done: a slow machine has more of them.
+  gate.hold(({ sql }) => {
+    if (sql.includes('deletion_round_')) statements += 1;
     return false;
   });
   const requestIds: string[] = [];
@@ -257,7 +260,7 @@ test('many requests that name one user take memory for the names and the ids, no
     `SELECT sum(total_rows) AS rows FROM system.tables WHERE startsWith(name, 'deletion_round_')`,
   );
   gate.pass();
-  for (const requestId of requestIds) await untilComplete(sluice, token, requestId, 120_000);
+  for (const requestId of requestIds) await untilComplete(sluice, token, requestId);
   context.diagnostic(`${held?.rows} rows in the tables of the round`);
   // Each id is a user, a key, an id and a link, and its identification is covered.
   assert.ok(Number(held?.rows) <= 6 * (ids + names) + 100, `${held?.rows} rows`);
@@ -290,7 +293,8 @@ test('while requests gather for the next round, neither they nor the registry ar
         const options = { redis, clickhouse, shards, epoch, secret, erasure, crash: noCrash, log };
         assert.equal(await runDeletionRound(options), 0);
       };
-      await look();
+      // The turn may end while a slow ClickHouse takes the targets.
+      await withoutRounds(sluice, look);
       assert.equal(
         (await readDeletion(redis, requestId))?.targets_kept,
         true,
@@ -326,7 +330,7 @@ test('a deletion of one user does not wait for another account’s long lists', 
   });
   // All deletions of a round are completed at the same time.
   const completedMs = async (ownToken: string, id: string) => {
-    await untilComplete(sluice, ownToken, id, 120_000);
+    await untilComplete(sluice, ownToken, id);
     const { completed_at } = JSON.parse((await readStatus(sluice, ownToken, id)).text) as {
       completed_at: string;
     };
@@ -419,7 +423,7 @@ test('a round takes memory for its lists, however many environments their accoun
     `SELECT sum(total_rows) AS rows, sum(total_bytes) AS bytes FROM system.tables WHERE startsWith(name, 'deletion_round_')`,
   );
   gate.pass();
-  for (const requestId of requestIds) await untilComplete(sluice, manyToken, requestId, 120_000);
+  for (const requestId of requestIds) await untilComplete(sluice, manyToken, requestId);
   const tookMs = performance.now() - startedMs;
   const bytes = Number(held?.bytes);
   context.diagnostic(
@@ -480,7 +484,7 @@ test('a round ends the statements of a killed round, and does not wait for them'
       });
       return (await result.json()).length > 0;
     };
-    await until(running, { deadlineMs: 30_000, what: 'the statement runs' });
+    await until(running, { deadlineMs: 60_000, what: 'the statement runs' });
     await dropRoundTables(client);
     await ended;
     assert.equal(await running(), false);

@@ -30,7 +30,7 @@ async function deleteUsers(names: readonly string[]): Promise<number> {
   await sendEvents(sluice, appId, 'go', users);
   const startedMs = performance.now();
   const requestId = await submitAccepted(sluice, token, users);
-  await untilComplete(sluice, token, requestId, 60_000);
+  await untilComplete(sluice, token, requestId);
   return performance.now() - startedMs;
 }
 

@@ -97,23 +97,28 @@ test('an export knows which deletions of its account come before it', async () =
 test('no command of Redis reads all that is pending', async () => {
   const [id, request] = [await submit('alone'), await submitExport(options, accountId, ['ialone'])];
   assert.ok(typeof request === 'object');
-  await redis.config('RESETSTAT');
-  const [newest] = await listExports(redis, accountId, 1);
-  assert.ok(Date.parse(newest?.endsAt ?? '') > Date.now());
-  assert.ok((await exportIdsOf(redis, accountId)).includes(request.user_export_id));
-  assert.ok((await readPendingIds(redis, epoch, accountId)).includes(id));
-  const pending = await readPendingMembers(redis, epoch);
-  assert.equal(pending.length, others + 2);
-  assert.deepEqual(pending.at(-1), { accountId, requestId: id });
-  assert.deepEqual(pending[0], { accountId: '11', requestId: '1' });
-  const statistics = await redis.info('commandstats');
-  const slow = [...statistics.matchAll(/cmdstat_(.*?):.*usec_per_call=([\d.]+)/g)].filter(
-    ([, , usPerCall]) => Number(usPerCall) > 20_000,
-  );
-  assert.deepEqual(
-    slow.map(([line]) => line),
-    [],
-  );
+  const slowCommands = async () => {
+    await redis.config('RESETSTAT');
+    const [newest] = await listExports(redis, accountId, 1);
+    assert.ok(Date.parse(newest?.endsAt ?? '') > Date.now());
+    assert.ok((await exportIdsOf(redis, accountId)).includes(request.user_export_id));
+    assert.ok((await readPendingIds(redis, epoch, accountId)).includes(id));
+    const pending = await readPendingMembers(redis, epoch);
+    assert.equal(pending.length, others + 2);
+    assert.deepEqual(pending.at(-1), { accountId, requestId: id });
+    assert.deepEqual(pending[0], { accountId: '11', requestId: '1' });
+    const statistics = await redis.info('commandstats');
+    return [...statistics.matchAll(/cmdstat_(.*?):.*usec_per_call=([\d.]+)/g)].flatMap(
+      ([, name = '', usPerCall]) => (Number(usPerCall) > 20_000 ? [name] : []),
+    );
+  };
+  // A machine that pauses holds up some commands, but not the same one each time.
+  let slow = await slowCommands();
+  for (let looks = 1; looks < 5 && slow.length > 0; looks += 1) {
+    const again = new Set(await slowCommands());
+    slow = slow.filter((name) => again.has(name));
+  }
+  assert.deepEqual(slow, []);
 });
 
 test('a round writes its progress by a few scripts, of which each writes all of its requests or none', async () => {

@@ -33,6 +33,7 @@ import {
   submitAccepted,
   untilComplete,
   untilStored,
+  withoutRounds,
 } from '../harness/deletion.js';
 import { withRedis } from '../harness/redis-client.js';
 import {
@@ -187,7 +188,7 @@ test('is found for 24 hours', async () => {
     assert.ok(left > userExports.keptMs - 60_000 && left <= userExports.keptMs, `${left} ms`);
     await redis.pexpire(registryKeys.export(id), 1);
     await until(async () => (await redis.exists(registryKeys.export(id))) === 0, {
-      deadlineMs: 30_000,
+      deadlineMs: 60_000,
       what: 'the request has expired',
     });
   });
@@ -216,19 +217,11 @@ test('is pending until every record acknowledged before it is stored', async () 
   assert.equal((await readRecords(sluice, token, id)).length, 1);
 });
 
-/** No round of deletions begins before `work` has settled, as while a backup is restored. */
-async function withoutRounds(work: () => Promise<void>): Promise<void> {
-  await withRedis(sluice, async (redis) => {
-    await redis.set(registryKeys.restoringBackup, '1');
-    await work().finally(() => redis.del(registryKeys.restoringBackup));
-  });
-}
-
 test('waits for deletions before it, and has only what came after them', async () => {
   const users = [{ identity: 'again@example.com' }];
   await sendEvents(sluice, main, 'go', users);
   let id = '';
-  await withoutRounds(async () => {
+  await withoutRounds(sluice, async () => {
     await submitAccepted(sluice, token, users);
     await sendEvents(sluice, main, 'stay', [...users, ...users]);
     id = await submitExport(sluice, token, users);
@@ -288,7 +281,7 @@ test('its lines in the audit log name the export and no user', async () => {
       assert.doesNotMatch(JSON.stringify(lines), /audited@/);
       return true;
     },
-    { deadlineMs: 30_000, what: 'the audit log has its lines and no user' },
+    { deadlineMs: 60_000, what: 'the audit log has its lines and no user' },
   );
 });
 
@@ -326,7 +319,7 @@ async function begin({ url, headers }: Asked): Promise<IncomingMessage> {
       if (begun.statusCode === 503) begun.resume();
       return begun.statusCode !== 503 && begun;
     },
-    { deadlineMs: 30_000, what: 'a download begins' },
+    { deadlineMs: 120_000, what: 'a download begins' },
   );
   assert.equal(reply.statusCode, 200);
   await new Promise((settle) => reply.once('readable', settle));
@@ -405,7 +398,7 @@ test('streams a user with many records through little memory, however slowly it 
       looks += 1;
       return looks === 15;
     },
-    { deadlineMs: 20_000, what: 'the query waits', everyMs: 50 },
+    { deadlineMs: 60_000, what: 'the query waits', everyMs: 50 },
   );
   const { tail, bytes, isWhole } = await readRest(reply);
   clearInterval(watch);
@@ -603,7 +596,7 @@ test('breaks off visibly when ClickHouse fails in the middle, and is answered 50
   const next = await completeExportOf([{ user_id: 1 }]);
   // A query on a connection that was cut makes ClickHouse count as away once more.
   await until(async () => (await readExportData(sluice, token, next)).status === 200, {
-    deadlineMs: 30_000,
+    deadlineMs: 60_000,
     what: 'downloads begin again',
   });
 });
@@ -805,9 +798,9 @@ test('a download ends when its reader is removed or signs out, or the key of its
 type Reader = { readonly email: string; readonly page: ConsolePage };
 
 test('a deletion of the user ends a download that runs', async () => {
-  // A reader that reads nothing would be cut off for that alone. To the end this one would read for a minute.
+  // A reader that reads nothing would be cut off for that alone. To the end this one would read for minutes.
   let isSlow = true;
-  const pause = () => isSlow && new Promise((settle) => setTimeout(settle, 100));
+  const pause = () => isSlow && new Promise((settle) => setTimeout(settle, 400));
   const rest = readRest(await beginReading(heavyExport), pause);
   assert.equal((await readLeft()).queries, 1);
   await untilComplete(sluice, token, await submitAccepted(sluice, token, [heavy]));
@@ -1060,7 +1053,7 @@ test('an export has exactly what a deletion at the same moment takes, whatever t
       const before = await dumpPlaces(sluice);
       let exported: string[] = [];
       let deletions: string[] = [];
-      await withoutRounds(async () => {
+      await withoutRounds(sluice, async () => {
         const exports = await exportAll(4);
         deletions = await Promise.all(users.map((its) => submitAccepted(sluice, token, its)));
         await inEach((its, number) => play(number, its.later));

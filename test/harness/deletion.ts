@@ -187,7 +187,7 @@ export async function untilComplete(
   sluice: SluiceHandle,
   token: string,
   requestId: string,
-  deadlineMs = 60_000,
+  deadlineMs = 180_000,
 ): Promise<void> {
   let last = '';
   try {
@@ -222,6 +222,17 @@ export async function deleteNow(
   const requestId = await submitAccepted(sluice, token, users);
   await untilComplete(sluice, token, requestId);
   return requestId;
+}
+
+/**
+ * No round of deletions begins before `work` has settled, as while a backup is restored. (A turn of rounds holds up the next one for
+ * four seconds, whatever its time to live is.)
+ */
+export async function withoutRounds(sluice: SluiceHandle, work: () => Promise<void>): Promise<void> {
+  await withRedis(sluice, async (redis) => {
+    await redis.set(registryKeys.restoringBackup, '1');
+    await work().finally(() => redis.del(registryKeys.restoringBackup));
+  });
 }
 
 /** A page of the account's requests. */
@@ -319,7 +330,7 @@ let failedLines = 0;
 export async function untilStored(sluice: SluiceHandle): Promise<void> {
   await withRedis(sluice, (redis) =>
     until(async () => (await redis.zcard(shardKeys.segments(0))) === 0, {
-      deadlineMs: 60_000,
+      deadlineMs: 120_000,
       what: 'no segment is outstanding',
     }),
   );

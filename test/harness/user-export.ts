@@ -50,7 +50,7 @@ export async function untilExportComplete(sluice: Deployment, token: string, id:
       assert.equal(reply.status, 200, reply.text);
       return (JSON.parse(reply.text) as { status: string }).status === 'complete';
     },
-    { deadlineMs: 60_000, what: 'the export is complete' },
+    { deadlineMs: 180_000, what: 'the export is complete' },
   );
 }
 
