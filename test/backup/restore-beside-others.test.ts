@@ -66,12 +66,12 @@ async function untilHeld(gate: ClickHouseGate): Promise<void> {
   await until(() => gate.held.length > 0, { deadlineMs: 60_000, what: 'a statement is held' });
 }
 
-/** As if the process that has it were paused for longer than its right lasts. */
+/** As when the right of a killed process is over. */
 async function endRight(): Promise<void> {
   await withRedis(sluice, (redis) => redis.del(registryKeys.restoreLock, registryKeys.maintenanceLock));
 }
 
-/** The same while a process goes on renewing its right, until another one has got so far that its statement is held. */
+/** As if the process that has the right, which renews it, were paused until another one has got so far that its statement is held. */
 async function handRightOver(to: ClickHouseGate): Promise<void> {
   await withRedis(sluice, async (redis) => {
     const locks = [registryKeys.restoreLock, registryKeys.maintenanceLock];
@@ -148,10 +148,9 @@ test('a restore that was paused exchanges nothing that another one has made sinc
   first.hold(startsWith('CREATE DATABASE IF NOT EXISTS sluice_restore'));
   const one = restoreBy(first.url);
   await untilHeld(first);
-  await endRight();
   second.hold(startsWith('RESTORE DATABASE'));
   const two = restoreBy(second.url);
-  await untilHeld(second);
+  await handRightOver(second);
   first.release();
   await assert.rejects(one, /another restore has started/);
   assert.deepEqual(await seen(), ['of the backup']);
@@ -169,10 +168,9 @@ test('an exchange that arrives late takes no restored table out again', async ()
   first.hold(({ sql }) => sql.startsWith('EXCHANGE TABLES') && sql.includes('sluice.stored_events'));
   const one = restoreBy(first.url);
   await untilHeld(first);
-  await endRight();
   second.hold(startsWith('DROP TABLE IF EXISTS sluice_restore.'));
   const two = restoreBy(second.url);
-  await untilHeld(second);
+  await handRightOver(second);
   assert.deepEqual(await seen(), ['of the backup']);
   first.release();
   await assert.rejects(one, /stored_events_taken_by_\w+` doesn't exist/);
