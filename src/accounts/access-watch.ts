@@ -11,7 +11,10 @@ import { accessWatch } from '../contract/limits.js';
 export type WatchAccess = (mayGoOn: () => Promise<boolean>, stop: () => void) => () => void;
 
 /** `onChange` calls a listener after each change, and returns a function that ends that. */
-export function createAccessWatch(onChange: (listener: () => void) => () => void): WatchAccess {
+export function createAccessWatch(
+  onChange: (listener: () => void) => () => void,
+  askedEveryMs: number = accessWatch.askedEveryMs,
+): WatchAccess {
   return (mayGoOn, stop) => {
     let state: 'idle' | 'asking' | 'asking again' | 'over' = 'idle';
     const check = async () => {
@@ -35,7 +38,7 @@ export function createAccessWatch(onChange: (listener: () => void) => () => void
     const isOver = () => state === 'over';
     const isToAskAgain = () => state === 'asking again';
     const leave = onChange(() => void check());
-    const timer = setInterval(() => void check(), accessWatch.askedEveryMs);
+    const timer = setInterval(() => void check(), askedEveryMs);
     function end(): void {
       state = 'over';
       leave();

@@ -15,7 +15,7 @@ import {
   removePerson,
 } from '../../src/accounts/people/people.js';
 import { beginSession, endSession, findSession, listSessions } from '../../src/accounts/people/sessions.js';
-import { accessWatch, people as bounds } from '../../src/contract/limits.js';
+import { people as bounds } from '../../src/contract/limits.js';
 import { createLog } from '../../src/log.js';
 import type { Redis } from '../../src/packages/ioredis.js';
 import type { Person } from '../../src/registry/documents.js';
@@ -319,7 +319,8 @@ test('what goes on under a session stops soon after its end or the removal of it
   const environments = await followEnvironments(redis, createLog('test', 'silent'));
   const ends: (() => void)[] = [];
   try {
-    const watch = createAccessWatch(environments.onChange);
+    // It is told of the changes, and does not ask by itself before the test is over.
+    const watch = createAccessWatch(environments.onChange, 3_600_000);
     const from = { address: '127.0.0.1', agent: '' };
     const people = [1, 2, 3].map((n) => personOf(n, { password }));
     await writePeople(people);
@@ -329,8 +330,7 @@ test('what goes on under a session stops soon after its end or the removal of it
       const mayGoOn = async () => (await findSession(redis, secret)) !== undefined;
       ends.push(watch(mayGoOn, () => stopped.push(session.person_id)));
     }
-    // Sooner than it would be noticed by asking now and then.
-    const soon = { deadlineMs: accessWatch.askedEveryMs - 500, what: 'it is stopped' };
+    const soon = { deadlineMs: 60_000, what: 'it is stopped' };
     await endSession(redis, 'pe_1', begun[0]?.session.id ?? '');
     await until(() => stopped.length === 1, soon);
     await removePerson(redis, 'pe_2');
