@@ -153,7 +153,7 @@ test('says when a key was last used, also after Redis was emptied', async () => 
   assert.ok(agoMs >= 0 && agoMs < 120_000, `${at}`);
   await withRedis(sluice, async (redis) => {
     await until(async () => (await redis.scard(registryKeys.unmirrored)) === 0, {
-      deadlineMs: 30_000,
+      deadlineMs: 60_000,
       what: 'ClickHouse has the registry',
     });
     await redis.flushall();

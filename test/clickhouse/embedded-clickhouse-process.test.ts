@@ -33,7 +33,7 @@ before(async () => {
 after(() => server?.remove());
 
 const untilRunning = (own: ClickHouseHandle, queryId: string) =>
-  until(async () => (await running(own, queryId)) === 1, { deadlineMs: 30_000, what: `${queryId} runs` });
+  until(async () => (await running(own, queryId)) === 1, { deadlineMs: 120_000, what: `${queryId} runs` });
 
 describe('the process', { concurrency: true }, () => {
   test('lets running statements end when it is stopped, and ends with code 0', async () => {
@@ -48,10 +48,10 @@ describe('the process', { concurrency: true }, () => {
       });
       // On a machine that pauses for so long it has ended, and the stop has nothing to wait for.
       await until(async () => isAnswered || (await running(own, 'ends')) === 1, {
-        deadlineMs: 30_000,
+        deadlineMs: 120_000,
         what: 'it runs',
       });
-      const [{ status, body: answer }, exit] = await Promise.all([reply, own.sigterm()]);
+      const [{ status, body: answer }, exit] = await Promise.all([reply, own.sigterm(120_000)]);
       assert.deepEqual([status, answer], [200, '0\n']);
       assert.deepEqual(exit, { code: 0, signal: null });
     } finally {
@@ -79,7 +79,7 @@ describe('the process', { concurrency: true }, () => {
     try {
       const reply = ask(own, { parameters: { query_id: 'long' }, body: longStatement });
       await untilRunning(own, 'long');
-      const [{ body }, exit] = await Promise.all([reply, own.sigterm()]);
+      const [{ body }, exit] = await Promise.all([reply, own.sigterm(120_000)]);
       assert.match(body, /QUERY_WAS_CANCELLED/);
       assert.deepEqual(exit, { code: 0, signal: null });
     } finally {
@@ -99,7 +99,7 @@ describe('the process', { concurrency: true }, () => {
       const head = `POST /?${query} HTTP/1.1\r\nHost: x\r\nX-ClickHouse-User: ${name}\r\nX-ClickHouse-Key: ${password}\r\n`;
       socket.write(`${head}Content-Length: 10000000\r\n\r\n${'1\n'.repeat(300_000)}`);
       await untilRunning(own, 'open');
-      assert.deepEqual(await own.sigterm(60_000), { code: 0, signal: null });
+      assert.deepEqual(await own.sigterm(120_000), { code: 0, signal: null });
       await own.restart();
       await until(async () => (await own.query('SELECT count() FROM default.t')) === '500\n', {
         deadlineMs: 60_000,
@@ -141,7 +141,7 @@ describe('the process', { concurrency: true }, () => {
     const disk = createSmallDisk();
     const own = await startClickHouse({ dir: disk.dir });
     try {
-      const untilEnded = () => until(() => !own.running, { deadlineMs: 30_000, what: 'the engine ends' });
+      const untilEnded = () => until(() => !own.running, { deadlineMs: 120_000, what: 'the engine ends' });
       const again = async () => {
         disk.free();
         await own.restart();
@@ -154,7 +154,7 @@ describe('the process', { concurrency: true }, () => {
       await own.query('ALTER TABLE default.t MODIFY COLUMN s String CODEC(ZSTD(19))');
       const merge = own.query('OPTIMIZE TABLE default.t FINAL').catch((error: Error) => error);
       const progress = () => own.query('SELECT sum(progress) FROM system.merges');
-      await until(async () => Number(await progress()) > 0, { deadlineMs: 30_000, what: 'it merges' });
+      await until(async () => Number(await progress()) > 0, { deadlineMs: 120_000, what: 'it merges' });
       disk.fill();
       assert.ok((await merge) instanceof Error, 'a merge without room is not confirmed');
       await untilEnded();
@@ -170,7 +170,7 @@ describe('the process', { concurrency: true }, () => {
       await own.kill9();
       disk.fill();
       const restarted = own.restart();
-      await until(() => own.output().includes('waiting for room'), { deadlineMs: 30_000, what: 'it waits' });
+      await until(() => own.output().includes('waiting for room'), { deadlineMs: 120_000, what: 'it waits' });
       disk.free();
       await restarted;
     } finally {

@@ -143,7 +143,7 @@ describe('a program', () => {
       Number(
         await server.query("SELECT count() FROM system.processes WHERE Settings['log_comment'] = 'many'"),
       );
-    await until(async () => (await many()) >= 20, { deadlineMs: 30_000, what: 'the long queries run' });
+    await until(async () => (await many()) >= 20, { deadlineMs: 120_000, what: 'the long queries run' });
     const numbers = Array.from({ length: 100 }, (_, index) => index);
     const replies = await Promise.all(
       numbers.map((n) => ask(server, { parameters: { param_n: String(n) }, body: 'SELECT {n:UInt8} + 1' })),
@@ -162,7 +162,7 @@ describe('a program', () => {
     const rows = 5_000_000;
     const body = `SELECT number, repeat('x', 90) FROM numbers(${rows}) FORMAT TSV`;
     const response = await begin(server, { parameters: { query_id: 'large' }, body }).response;
-    await until(() => response.readableLength > 0, { deadlineMs: 30_000, what: 'the result begins' });
+    await until(() => response.readableLength > 0, { deadlineMs: 60_000, what: 'the result begins' });
     const memoryBefore = memoryKiB();
     // Other statements go on. The large one cannot, since nobody reads what it writes.
     for (let times = 0; times < 50; times += 1) assert.equal(await running(server, 'large'), 1);
@@ -263,7 +263,7 @@ describe('the process', () => {
       );
     }
     await until(async () => (await connections()) <= 5, {
-      deadlineMs: 30_000,
+      deadlineMs: 120_000,
       what: 'the connections have ended',
     });
     assert.equal(await server.query('SELECT 1'), '1\n');

@@ -218,7 +218,7 @@ test('lists rejected messages and refused requests, without a value', async () =
       const found = await listRejected(redis, app);
       return found.length === 3 && found;
     },
-    { deadlineMs: 30_000, what: 'three entries are listed' },
+    { deadlineMs: 60_000, what: 'three entries are listed' },
   );
   assert.deepEqual(
     entries.map(({ endpoint, code, field, index }) => ({ endpoint, code, field, index })).reverse(),

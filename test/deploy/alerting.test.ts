@@ -62,7 +62,7 @@ async function untilTold(name: string, status: 'firing' | 'resolved'): Promise<P
       posted.find(
         (each) => each.status === status && each.alerts.some(({ labels }) => labels.alertname === name),
       ),
-    { deadlineMs: 60_000, what: `the receiver is told that ${name} is ${status}` },
+    { deadlineMs: 180_000, what: `the receiver is told that ${name} is ${status}` },
   );
 }
 
@@ -89,10 +89,10 @@ test('a healthy deployment raises no alert, and shows its figures', async () => 
         await send(sluice, '/api/track', { app_id: sluice.appId, event: 'Seen', identity: `${at}` });
         return (await alerting.query(expression)).length > 0;
       },
-      { deadlineMs: 60_000, what: expression },
+      { deadlineMs: 180_000, what: expression },
     );
   }
-  await until(async () => (await firing()).length === 0, { deadlineMs: 60_000, what: 'nothing is raised' });
+  await until(async () => (await firing()).length === 0, { deadlineMs: 180_000, what: 'nothing is raised' });
 });
 
 test('when all workers are gone, the alert fires, and resolves when they are back', async () => {
@@ -113,7 +113,7 @@ test('while ClickHouse is away the metrics answer, without its disk', async () =
     async () =>
       (await alerting.query('sluice_clickhouse_disk_bytes > 0')).length === 0 &&
       (await alerting.query('sluice_workers_ticking')).length === 1,
-    { deadlineMs: 60_000, what: 'all but the disk is shown' },
+    { deadlineMs: 180_000, what: 'all but the disk is shown' },
   );
   await sluice.clickhouse.restart();
 });
@@ -137,7 +137,7 @@ test('a part that ClickHouse has set aside is told of, by an alert and by readin
       );
       return found?.path;
     },
-    { deadlineMs: 60_000, what: 'something is stored' },
+    { deadlineMs: 180_000, what: 'something is stored' },
   );
   await clickhouse.kill9();
   truncateSync(join(part, 'data.bin'), 10);

@@ -129,7 +129,7 @@ test('migrates, loads the state, accepts an event, stores it, and ends when it i
   const ports = { PORT: String(await freePort()), ADMIN_PORT: String(await freePort()) };
   const api = await start('api', image.command, ports);
   await until(() => run(image.healthcheck, ports).status === 0, {
-    deadlineMs: 30_000,
+    deadlineMs: 120_000,
     what: 'the image says that it is healthy',
   });
   const worker = await start('worker', ['node', 'dist/workers/main.js'], {});

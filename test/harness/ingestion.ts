@@ -46,7 +46,7 @@ export function isAccepted({ status, text }: Answer): boolean {
 }
 
 /** Settles when ClickHouse has everything that the API has accepted so far, even if more is sent meanwhile. */
-export async function untilStored(sluice: SluiceHandle, deadlineMs = 60_000): Promise<void> {
+export async function untilStored(sluice: SluiceHandle, deadlineMs = 120_000): Promise<void> {
   const redis = new Redis(sluice.redisUrl);
   try {
     const outstanding = await redis.zrange(shardKeys.segments(0), '0', '-1');

@@ -200,7 +200,7 @@ async function startApi(
       await reply.arrayBuffer();
       return reply.status === 200;
     },
-    healthyDeadlineMs: 60_000,
+    healthyDeadlineMs: 120_000,
   });
   return Object.defineProperties(child as ApiHandle, {
     baseUrl: { value: baseUrl },

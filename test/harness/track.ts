@@ -87,7 +87,7 @@ export async function untilStored(
       );
       return Number(row?.stored) >= count;
     },
-    { deadlineMs: 60_000, what: `${count} events are stored` },
+    { deadlineMs: 120_000, what: `${count} events are stored` },
   );
   return storedEvents(sluice, appId);
 }
