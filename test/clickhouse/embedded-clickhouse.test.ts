@@ -308,19 +308,31 @@ describe('the process', () => {
   });
 
   test('carries out a mutation of many parts at once, though it has few slots', async () => {
-    await server.query(
-      'CREATE TABLE work.parts (a UInt64, p UInt8) ENGINE = MergeTree PARTITION BY p ORDER BY a',
-    );
-    for (let part = 0; part < 21; part += 1) await server.query(`INSERT INTO work.parts VALUES (1, ${part})`);
-    const times: number[] = [];
-    // Each mutation would take 3 s if the next part only began at the next check. A busy machine delays some, but not all.
-    while (times.length < 6 && !times.some((ms) => ms < 1_500)) {
-      const startedAt = performance.now();
-      const which = 5 + times.length;
-      await server.query(`ALTER TABLE work.parts DELETE WHERE a = ${which} SETTINGS mutations_sync = 1`);
-      times.push(performance.now() - startedAt);
+    const many = 21;
+    for (const [table, parts] of [
+      ['part', 1],
+      ['parts', many],
+    ] as const) {
+      await server.query(
+        `CREATE TABLE work.${table} (a UInt64, p UInt8) ENGINE = MergeTree PARTITION BY p ORDER BY a`,
+      );
+      for (let part = 0; part < parts; part += 1)
+        await server.query(`INSERT INTO work.${table} VALUES (1, ${part})`);
     }
-    assert.ok(Math.min(...times) < 1_500, `${times.map(Math.round)} ms`);
+    const mutate = async (table: string, which: number) => {
+      const startedAt = performance.now();
+      await server.query(`ALTER TABLE work.${table} DELETE WHERE a = ${which} SETTINGS mutations_sync = 1`);
+      return performance.now() - startedAt;
+    };
+    const ofOne: number[] = [];
+    while (ofOne.length < 3) ofOne.push(await mutate('part', 5 + ofOne.length));
+    // Each mutation would take 3 s if the next part only began at the next check. A busy machine delays some, but not all; a slow one
+    // may take as long as for one part after another.
+    const msMax = Math.max(1_500, many * Math.min(...ofOne));
+    const times: number[] = [];
+    while (times.length < 6 && !times.some((ms) => ms < msMax))
+      times.push(await mutate('parts', 5 + times.length));
+    assert.ok(Math.min(...times) < msMax, `${times.map(Math.round)} ms, ${ofOne.map(Math.round)} ms`);
   });
 
   test('keeps no log tables, and writes no statement anywhere', async () => {
