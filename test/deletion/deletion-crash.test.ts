@@ -84,7 +84,7 @@ async function untilCopied(
       );
       return copy !== undefined && isCopied(JSON.parse(copy.document) as DeletionRequest);
     },
-    { deadlineMs: 60_000, what },
+    { deadlineMs: 180_000, what },
   );
 }
 
@@ -103,7 +103,7 @@ async function untilLogged(worker: Child, entry: string, times: number): Promise
   const count = () => worker.output().split(entry).length;
   const enough = count() + times;
   await until(() => count() >= enough, {
-    deadlineMs: 60_000,
+    deadlineMs: 180_000,
     what: `the worker logs "${entry}" ${times} times`,
   });
 }
@@ -139,7 +139,7 @@ async function crashAt(point: string, prepared: Prepared, killed: Child): Promis
   await hurryRounds();
   const requestId = await submitAccepted(sluice, token, prepared.history.users);
   const accepted = await prepared.history.returnToService();
-  await until(() => !killed.running, { deadlineMs: 60_000, what: `the worker passes ${point}` });
+  await until(() => !killed.running, { deadlineMs: 180_000, what: `the worker passes ${point}` });
   assert.equal((await killed.exited).signal, 'SIGKILL');
   await hurryRounds();
   survivor.sigcont();
@@ -178,7 +178,7 @@ for (const table of ['stored_user_properties', 'stored_user_identities', 'deleti
     gate.forget();
     gate.pass();
     await until(async () => (await showDeletion(sluice, requestId)).state === 'clickhouse_unavailable', {
-      deadlineMs: 60_000,
+      deadlineMs: 180_000,
       what: 'the request says what it waits for',
     });
     await clickhouse.restart();
@@ -204,7 +204,7 @@ test('accepts a deletion while ClickHouse is away, says what it waits for, and c
   const requestId = await submitAccepted(sluice, token, prepared.history.users);
   const accepted = await prepared.history.returnToService();
   await until(async () => (await showDeletion(sluice, requestId)).state === 'clickhouse_unavailable', {
-    deadlineMs: 60_000,
+    deadlineMs: 180_000,
     what: 'the request says what it waits for',
   });
   assert.equal((await readStatus(sluice, token, requestId)).text.includes('"pending"'), true);
@@ -223,7 +223,7 @@ async function statusOf(requestId: string): Promise<Status> {
 
 async function untilLost(requestId: string): Promise<void> {
   await until(async () => (await statusOf(requestId)).state === 'targets_lost', {
-    deadlineMs: 60_000,
+    deadlineMs: 180_000,
     what: 'the status says that the targets are lost',
   });
 }
@@ -330,7 +330,7 @@ test('deletions whose targets are lost hold up nobody, say so, and end when an a
   await until(
     async () => (await readMetric('sluice_deletions_pending{state="targets_lost"}')) === lost.length - 2,
     {
-      deadlineMs: 60_000,
+      deadlineMs: 180_000,
       what: 'the requests that were not ended still count as lost',
     },
   );
@@ -443,7 +443,7 @@ for (const { isLate, when } of looksForTargets) {
       return wantsPurge || (isPurging && sql.startsWith('INSERT INTO deletion_requests'));
     });
     const requestId = await submitAccepted(sluice, token, prepared.history.users);
-    await until(() => isPurging, { deadlineMs: 60_000, what: 'the worker wants to purge the targets' });
+    await until(() => isPurging, { deadlineMs: 180_000, what: 'the worker wants to purge the targets' });
     survivor.sigstop();
     await emptyRedis();
     gate.forget();
@@ -465,7 +465,7 @@ test('a request that was reported complete stays complete when Redis is emptied 
   try {
     await hurryRounds();
     const requestId = await submitAccepted(sluice, token, prepared.history.users);
-    await until(() => !killed.running, { deadlineMs: 60_000, what: 'the worker has completed it' });
+    await until(() => !killed.running, { deadlineMs: 180_000, what: 'the worker has completed it' });
     const statusOf = async () => JSON.parse((await readStatus(sluice, token, requestId)).text) as object;
     const told = (await statusOf()) as { status: string; rows_deleted: number };
     const rows = Object.values(prepared.history.found).reduce((sum, count) => sum + count, 0);
