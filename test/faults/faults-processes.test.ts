@@ -117,7 +117,7 @@ test('answers every request it accepted when an API process is asked to end, and
   const load = startLoad(producer, { targets: [ended.baseUrl], clients: 12, pauseMs: 0 });
   const exit = await whileRunning(load, async () => {
     await load.more(200);
-    return ended.sigterm(25_000);
+    return ended.sigterm();
   });
   assert.deepEqual(exit, { code: 0, signal: null });
   await untilDrained(sluice, redis);
@@ -131,7 +131,7 @@ test('finishes what it is storing when a worker is asked to end, and ends', asyn
   const [ended] = sluice.workers;
   assert.ok(ended);
   await underLoad(async (load) => {
-    const exit = await ended.sigterm(25_000);
+    const exit = await ended.sigterm();
     assert.deepEqual(exit, { code: 0, signal: null });
     await load.more(100);
     await ended.restart();

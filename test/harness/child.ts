@@ -149,7 +149,7 @@ export async function startChild(options: ChildOptions): Promise<Child> {
     endedByThemselves,
     output: () => output,
     kill9: () => end('SIGKILL', 60_000),
-    sigterm: (deadlineMs = 30_000) => end('SIGTERM', deadlineMs),
+    sigterm: (deadlineMs = 60_000) => end('SIGTERM', deadlineMs),
     async stop() {
       signal('SIGCONT');
       try {

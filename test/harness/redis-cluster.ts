@@ -104,7 +104,7 @@ export async function startRedisCluster(options: RedisClusterOptions = {}): Prom
     ownerOf: async (key) => {
       const slot = slotOf(tagOf(key));
       // A server that is frozen or cut off says nothing, or what was.
-      const told = await Promise.allSettled(servers.map(({ socket }) => ask(socket, 'cluster', 'nodes')));
+      const told = await Promise.allSettled(servers.map(({ socket }) => lookAt(socket, 'cluster', 'nodes')));
       const nodes = told.flatMap((each) => (each.status === 'fulfilled' ? each.value.split('\n') : []));
       const owners = nodes.flatMap((line) => {
         const [, port, epoch, from, to] =
@@ -133,7 +133,7 @@ export async function startRedisCluster(options: RedisClusterOptions = {}): Prom
     untilOk: async () => {
       for (const { socket, port } of servers.filter(({ running }) => running)) {
         await until(async () => (await ask(socket, 'cluster', 'info')).includes('cluster_state:ok'), {
-          deadlineMs: 30_000,
+          deadlineMs: 60_000,
           what: `the master on port ${port} serves its slots`,
         });
       }
@@ -172,13 +172,13 @@ async function meet(
   for (const { socket, port } of servers)
     await until(
       async () => (await ask(socket, 'cluster', 'info')).includes(`cluster_slots_assigned:${slotCount}`),
-      { deadlineMs: 30_000, what: `the server on port ${port} knows all masters` },
+      { deadlineMs: 60_000, what: `the server on port ${port} knows all masters` },
     );
   for (const [index, { socket, port }] of servers.entries()) {
     if (index < count) continue;
     const id = (await ask(masters[index % count]?.socket ?? '', 'cluster', 'myid')).trim();
     await until(async () => (await ask(socket, 'cluster', 'replicate', id)).startsWith('OK'), {
-      deadlineMs: 30_000,
+      deadlineMs: 60_000,
       what: `the server on port ${port} is a replica`,
     });
   }
@@ -199,9 +199,22 @@ async function announce(
   return ports;
 }
 
-/** What `redis-cli` prints for a command to one server, by its port or its socket. */
-export async function ask(at: number | string, ...command: readonly string[]): Promise<string> {
+/** What `redis-cli` prints for a command to one server, by its port or its socket, however long a disk holds up the server. */
+export function ask(at: number | string, ...command: readonly string[]): Promise<string> {
+  return askWithin(30_000, at, ...command);
+}
+
+/** The same for a server that may be frozen. */
+export function lookAt(at: number | string, ...command: readonly string[]): Promise<string> {
+  return askWithin(2_000, at, ...command);
+}
+
+async function askWithin(
+  timeout: number,
+  at: number | string,
+  ...command: readonly string[]
+): Promise<string> {
   const way = typeof at === 'number' ? ['-p', String(at)] : ['-s', at];
-  const { stdout } = await promisify(execFile)('redis-cli', [...way, ...command], { timeout: 2_000 });
+  const { stdout } = await promisify(execFile)('redis-cli', [...way, ...command], { timeout });
   return stdout;
 }

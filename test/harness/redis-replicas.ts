@@ -7,7 +7,7 @@ import { type Child, startChild } from './child.js';
 import { freePort } from './free-port.js';
 import type { Host } from './hosts.js';
 import { type RedisHandle, type RedisOptions, startRedis } from './redis.js';
-import { ask } from './redis-cluster.js';
+import { ask, lookAt } from './redis-cluster.js';
 import { startTcpProxy, type TcpProxy } from './tcp-proxy.js';
 import { tempDir } from './temp-dir.js';
 import { until } from './wait.js';
@@ -111,7 +111,7 @@ export async function startRedisReplicas(options: RedisReplicasOptions = {}): Pr
     for (const { socket } of watching)
       await until(
         async () => isComplete(await ask(socket, 'sentinel', 'master', name), replicas, sentinels),
-        { deadlineMs: 30_000, what: 'each sentinel knows all servers' },
+        { deadlineMs: 60_000, what: 'each sentinel knows all servers' },
       );
   } catch (error) {
     await Promise.all([
@@ -166,7 +166,7 @@ function isComplete(told: string, replicas: number, sentinels: number): boolean 
 
 /** Which server a sentinel calls the primary, and how new that is; undefined if it does not answer. */
 async function primaryOf(socket: string) {
-  const about = (...command: string[]) => ask(socket, 'sentinel', ...command, name);
+  const about = (...command: string[]) => lookAt(socket, 'sentinel', ...command, name);
   try {
     const epoch = /^config-epoch\n(\d+)$/m.exec(await about('master'))?.[1];
     const [host, port] = (await about('get-master-addr-by-name')).split('\n');
