@@ -445,7 +445,7 @@ describe('while a service is away', () => {
       sluice.redis.sigcont();
     }
     await until(async () => (await single(event)).status === 200, {
-      deadlineMs: 30_000,
+      deadlineMs: 60_000,
       what: 'the event is accepted',
       everyMs: 500,
     });
@@ -465,7 +465,7 @@ describe('while a service is away', () => {
     }
     await sluice.redis.restart();
     await until(async () => (await single(event)).status === 200, {
-      deadlineMs: 30_000,
+      deadlineMs: 60_000,
       what: 'the event is accepted',
       everyMs: 500,
     });
