@@ -98,7 +98,7 @@ async function deleteQueueKeys(): Promise<number> {
 test('stores everything although the jobs are deleted again and again', async () => {
   const requests = await underLoad(async (load) => {
     for (let round = 0; round < 10; round += 1) {
-      await until(async () => (await deleteQueueKeys()) > 0, { deadlineMs: 30_000, what: 'there are jobs' });
+      await until(async () => (await deleteQueueKeys()) > 0, { deadlineMs: 60_000, what: 'there are jobs' });
       await load.more(40);
     }
   });

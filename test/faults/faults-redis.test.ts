@@ -116,6 +116,10 @@ test('repeats a commit whose reply was lost under its number, and stores its eve
   assert.equal((await producer.send(api.baseUrl, [producer.nextEvent()])).outcome, 'acknowledged');
   for (const worker of sluice.workers) worker.sigstop(); // the backlog counts the rows of commits
   const sendAndLoseReply = async () => {
+    // The connections that lost replies before were reset, and a new one must be ready before it loses any.
+    const isReady = async () =>
+      (await producer.send(api.baseUrl, [producer.nextEvent()])).outcome === 'acknowledged';
+    await until(isReady, { deadlineMs: 60_000, what: 'the API reaches Redis' });
     const rowsBefore = await acceptedRows();
     // Without a key nothing but the commit's number tells the repeat from another event.
     const events = Array.from({ length: 20 }, () => {
@@ -124,12 +128,15 @@ test('repeats a commit whose reply was lost under its number, and stores its eve
     });
     proxy.dropReplies();
     const answer = producer.send(sluice.baseUrl, events);
-    await until(async () => (await acceptedRows()) >= rowsBefore + events.length, {
-      deadlineMs: 20_000,
-      what: 'the commit is made',
-      everyMs: 5,
-    });
-    proxy.pass();
+    try {
+      await until(async () => (await acceptedRows()) >= rowsBefore + events.length, {
+        deadlineMs: 20_000,
+        what: 'the commit is made',
+        everyMs: 5,
+      });
+    } finally {
+      proxy.pass();
+    }
     return answer;
   };
   // If the machine pauses for as long as a commit may take, it is not repeated, and a reply may come just as

@@ -66,7 +66,7 @@ async function untilAnother(key: string, former: RedisHandle): Promise<void> {
       const owner = await cluster.ownerOf(key);
       return owner !== undefined && owner !== former;
     },
-    { deadlineMs: 30_000, what: 'a replica is the master' },
+    { deadlineMs: 60_000, what: 'a replica is the master' },
   );
 }
 
@@ -134,7 +134,7 @@ test('a master without a replica that confirms acknowledges nothing, and others 
     for (const replica of replicas) replica.sigcont();
   }
   await until(async () => (await send(0)).status === 200, {
-    deadlineMs: 30_000,
+    deadlineMs: 60_000,
     what: 'it is accepted again',
   });
 });

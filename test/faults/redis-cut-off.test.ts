@@ -45,7 +45,7 @@ test('those who are left with the former primary acknowledge and store nothing, 
       await Promise.all([load.more(100), beside.more(100)]);
       way?.blackHole();
       await until(async () => (await redis.primary()) !== former, {
-        deadlineMs: 30_000,
+        deadlineMs: 60_000,
         what: 'another server is the primary',
       });
       const acknowledged = lonely.settled.filter(({ outcome }) => outcome === 'acknowledged').length;
@@ -55,7 +55,7 @@ test('those who are left with the former primary acknowledge and store nothing, 
       assert.equal(lonely.settled.filter(({ outcome }) => outcome === 'acknowledged').length, acknowledged);
       // Nor do they ask to be asked: they know of no later change.
       await until(async () => (await fetch(`${left.baseUrl}/health/ready`)).status === 503, {
-        deadlineMs: 30_000,
+        deadlineMs: 60_000,
         what: 'they are not ready',
       });
       way?.pass();
