@@ -13,7 +13,7 @@ import { startRedis } from '../harness/services.js';
 import { epoch, eventRecord, group, loadShard, noSuppressions, submissionOf } from '../support/shard.js';
 
 test('a reply still counts if it came while the process stood still for longer than a commit may take', async () => {
-  const server = await startRedis();
+  const server = await startRedis({ appendfsync: 'no' });
   const admin = new Redis(server.url);
   const log = createLog('test', 'silent');
   const redis = connectForCommits(

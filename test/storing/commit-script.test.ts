@@ -24,7 +24,7 @@ let server: RedisHandle;
 let redis: Redis;
 
 before(async () => {
-  server = await startRedis();
+  server = await startRedis({ appendfsync: 'no' });
   redis = new Redis(server.url);
 });
 

@@ -48,7 +48,7 @@ async function startPrimary(more: readonly string[]) {
 async function connectTo({ url }: RedisHandle): Promise<Redis> {
   const redis = connect({ redisUrl: url, redisCluster: false, redisReplicasAck: 1 }, log, 1_500);
   open.push(redis);
-  await untilReady(redis, 5_000);
+  await untilReady(redis, 30_000);
   return redis;
 }
 
@@ -116,7 +116,7 @@ test('a full master of a cluster gives turns, by which it gets room', async () =
   servers.push(cluster);
   const redis = connect({ redisUrl: cluster.url, redisCluster: true, redisReplicasAck: 1 }, log);
   open.push(redis);
-  await untilReady(redis, 10_000);
+  await untilReady(redis, 30_000);
   await ask(cluster.masters[0]?.port ?? 0, 'config', 'set', 'maxmemory', '1');
   assert.equal(await takeTurn(redis, shardKeys.tickTurn(0), 1_000), true);
 });
@@ -128,7 +128,7 @@ test('a connection that does not ask who is the primary takes over as soon as th
   replica.sigstop();
   try {
     await until(async () => (await ask(first.port, 'set', 'key', '')).startsWith('NOREPLICAS'), {
-      deadlineMs: 20_000,
+      deadlineMs: 60_000,
       what: 'it refuses to write',
     });
     followPrimary(await connectTo(first), { deployment: () => ({ epoch, shards: 1 }), log });
@@ -137,7 +137,7 @@ test('a connection that does not ask who is the primary takes over as soon as th
     replica.sigcont();
   }
   await until(() => beside.hget(registryKeys.primary, 'id'), {
-    deadlineMs: 20_000,
+    deadlineMs: 60_000,
     what: 'it is taken over',
   });
 });
@@ -169,7 +169,7 @@ test('after a take-over only who knows suppressions that were lost reads all of 
   await takeOver(former, 'first');
   await suppress(former, 'ada');
   await former.publish('all', '');
-  assert.equal(await former.wait(1, 10_000), 1);
+  assert.equal(await former.wait(1, 60_000), 1);
   await ask(second.port, 'replicaof', 'no', 'one');
   await suppress(former, 'eve');
   const knowing = await followSuppressions(moving, deployment, log);
@@ -183,7 +183,7 @@ test('after a take-over only who knows suppressions that were lost reads all of 
     leadsTo = next;
     const latest = await versionOf(next);
     await until(() => knowing.version() === latest && other.version() === latest, {
-      deadlineMs: 10_000,
+      deadlineMs: 60_000,
       what: 'both know the new version',
     });
     assert.deepEqual([has(knowing, 'ada'), has(knowing, 'eve'), has(other, 'ada')], [true, false, true]);

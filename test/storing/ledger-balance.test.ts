@@ -14,6 +14,7 @@ import type { Redis } from '../../src/packages/ioredis.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
 import { readTotals } from '../../src/registry/ledger-totals.js';
+import { withRedisClock } from '../harness/redis-clock.js';
 import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
 import { type Stores, startStores } from '../support/stores.js';
 
@@ -146,8 +147,10 @@ test('minutes that cannot be balanced are left out, and all others are looked at
 });
 
 test('a commit counts what it decides, a worker writes the minute once, and the sums for good stay', async () => {
-  await commit(redis, [group([eventRecord('a', 'key'), eventRecord('b'), eventRecord('a', 'key')])]);
-  await commit(redis, [group([eventRecord('c', 'key')])]);
+  // No minute ends between the two.
+  const { redis: still } = await withRedisClock(redis);
+  await commit(still, [group([eventRecord('a', 'key'), eventRecord('b'), eventRecord('a', 'key')])]);
+  await commit(still, [group([eventRecord('c', 'key')])]);
   const [now] = await redis.smembers(shardKeys.ledgerMinutes(0));
   const counted = (await readMinute(redis, 0, Number(now))).map(({ term, records }) => `${term} ${records}`);
   assert.deepEqual(counted.sort(), ['accepted 2', 'differing 1', 'repeated 1']);

@@ -341,7 +341,7 @@ for (const [how, removalOf] of Object.entries(removals)) {
         await insertSegment(clickhouse, name, rows, tokenOf(name, bytes, 0));
         return (await names()).length > 0;
       },
-      { deadlineMs: 30_000, what: 'the token of the emptied part is erased', everyMs: 200 },
+      { deadlineMs: 120_000, what: 'the token of the emptied part is erased', everyMs: 200 },
     );
     assert.deepEqual(await names(), ['a', 'b'], 'this is what the marker row prevents');
   });
@@ -582,7 +582,7 @@ async function deleteFailedRows(): Promise<void> {
   await run("ALTER TABLE failed_events DELETE WHERE app_id IN ('1000000001')");
   const emptied = `SELECT 1 FROM system.parts WHERE database = '${database}' AND table = 'failed_events' AND active AND rows = 0`;
   await until(async () => (await rowsOf(emptied)).length === 0, {
-    deadlineMs: 30_000,
+    deadlineMs: 120_000,
     what: 'parts that got empty are gone',
   });
 }

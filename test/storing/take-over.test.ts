@@ -60,9 +60,9 @@ after(async () => {
 async function openAsPrimary({ url }: RedisHandle): Promise<Redis> {
   const redis = connect({ redisUrl: url, redisCluster: false, redisReplicasAck: 1 }, log);
   connections.push(redis);
-  await untilReady(redis, 5_000);
+  await untilReady(redis, 30_000);
   const primary = followPrimary(redis, { deployment: () => ({ epoch, shards: 1 }), log });
-  await until(() => primary.id(0) !== undefined, { deadlineMs: 20_000, what: 'the server is taken over' });
+  await until(() => primary.id(0) !== undefined, { deadlineMs: 60_000, what: 'the server is taken over' });
   return redis;
 }
 
@@ -81,7 +81,7 @@ async function openNumber(redis: Single): Promise<number> {
 /** Settles when both replicas have everything. */
 async function untilOnAll(redis: Single): Promise<void> {
   await redis.publish('all', '');
-  assert.equal(await redis.wait(2, 10_000), 2);
+  assert.equal(await redis.wait(2, 60_000), 2);
 }
 
 const versions = async (redis: Single) => [
@@ -144,15 +144,18 @@ test('a process whose primary has no replica that confirms asks the sentinels ag
   connections.push(redis);
   const replica = own.servers[1];
   try {
-    await untilReady(redis, 10_000);
-    assert.equal(await takeTurn(redis, 'turn', 10), true);
+    await untilReady(redis, 30_000);
+    await until(async () => takeTurn(redis, 'turn', 10).catch(() => false), {
+      deadlineMs: 60_000,
+      what: 'it has a turn',
+    });
     replica?.sigstop();
     const closed = once(redis, 'close');
     await assert.rejects(takeTurn(redis, 'other', 10), NotOnReplicas);
-    await within(closed, 5_000);
+    await within(closed, 60_000);
     replica?.sigcont();
     await until(async () => takeTurn(redis, 'turn', 10).catch(() => false), {
-      deadlineMs: 20_000,
+      deadlineMs: 60_000,
       what: 'it has a turn again',
     });
   } finally {
@@ -175,12 +178,12 @@ test('connections follow sentinels that reach each other, not one that was cut o
   try {
     const [former, ...others] = hosts.all as [Host, Host, Host];
     for (const redis of opened) {
-      await untilReady(redis, 10_000);
+      await untilReady(redis, 30_000);
       assert.equal(leadsTo(redis), former.ip);
     }
     for (const other of others) former.cutFrom(other);
     await until(async () => (await own.primary()) !== own.servers[0], {
-      deadlineMs: 30_000,
+      deadlineMs: 60_000,
       what: 'another server is the primary',
     });
     // One may have been on its way.
@@ -195,13 +198,13 @@ test('connections follow sentinels that reach each other, not one that was cut o
         await redis.set('looked', '1').catch(() => leaveServer(redis));
         return redis.status === 'ready' && others.some(({ ip }) => ip === leadsTo(redis));
       };
-      await until(looks, { deadlineMs: 30_000, what: 'it leads to the new primary' });
+      await until(looks, { deadlineMs: 60_000, what: 'it leads to the new primary' });
     }
     for (const places of found)
       assert.ok(places.filter((place) => place === former.ip).length <= 1, places.join());
     // The one that was cut off still names the former primary, and does not count.
     await until(() => takeTurn(confirmed, 'turn', 10).catch(() => false), {
-      deadlineMs: 30_000,
+      deadlineMs: 60_000,
       what: 'the sentinels confirm the new primary',
     });
   } finally {
@@ -228,7 +231,7 @@ async function commitBesideLoss(more: Partial<RedisAddress>, lose: (redis: Singl
     const former = openBeside(first);
     await former.set(registryKeys.epoch, epoch);
     await loadShard(former);
-    await untilReady(commits, 5_000);
+    await untilReady(commits, 30_000);
     const losses = createLosses(others, deployment, log);
     const committer = createCommitter({
       redis: commits,
@@ -247,12 +250,17 @@ async function commitBesideLoss(more: Partial<RedisAddress>, lose: (redis: Singl
       new Promise<CommitResult | undefined>((settle) =>
         committer.submit(submissionOf(group([eventRecord('a')])), ([result]) => settle(result)),
       );
-    const before = await submit();
+    let before: CommitResult | undefined;
+    const isCommitted = async () => {
+      before = await submit();
+      return before?.kind === 'committed';
+    };
+    await until(isCommitted, { deadlineMs: 60_000, what: 'the first primary answers' });
     await untilOnAll(former);
     await ask(second.port, 'replicaof', 'no', 'one');
     await ask(third.port, 'replicaof', '127.0.0.1', String(second.port));
     await until(async () => (await ask(second.port, 'info', 'replication')).includes('state=online'), {
-      deadlineMs: 30_000,
+      deadlineMs: 60_000,
       what: 'the new primary has a replica',
     });
     await lose(next as Single);
@@ -267,9 +275,9 @@ async function commitBesideLoss(more: Partial<RedisAddress>, lose: (redis: Singl
           after?.kind === 'committed' || (after?.kind === 'overloaded' && after.reason === 'state_not_loaded')
         );
       },
-      { deadlineMs: 30_000, what: 'the new primary answers' },
+      { deadlineMs: 60_000, what: 'the new primary answers' },
     );
-    await until(async () => others.status === 'ready', { deadlineMs: 10_000, what: 'a connection' });
+    await until(async () => others.status === 'ready', { deadlineMs: 60_000, what: 'a connection' });
     return { before, after, lost: losses.commits(), holds: (await next?.get(registryKeys.epoch)) === epoch };
   } finally {
     commits.disconnect();

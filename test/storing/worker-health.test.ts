@@ -34,7 +34,7 @@ test('shows its own metrics, which the API process then leaves out', async () =>
   await until(
     async () => (await get('/metrics')).text.includes('sluice_insert_rows_total{table="events"} 1\n'),
     {
-      deadlineMs: 30_000,
+      deadlineMs: 60_000,
       what: 'the worker counts the row that it stored',
     },
   );
@@ -66,14 +66,14 @@ test('answers other paths with 404 and other methods with 405', async () => {
 test('is not ready, but live, while Redis is away', async () => {
   await sluice.redis.stop();
   await until(async () => (await get('/health/ready')).status === 503, {
-    deadlineMs: 30_000,
+    deadlineMs: 60_000,
     what: 'the worker is not ready',
   });
   assert.equal((await get('/health/ready')).text, '{"ready":false,"missing":["redis"]}');
   assert.equal((await get('/health/live')).status, 200);
   await sluice.redis.restart();
   await until(async () => (await get('/health/ready')).status === 200, {
-    deadlineMs: 30_000,
+    deadlineMs: 60_000,
     what: 'the worker is ready again',
   });
 });
@@ -86,7 +86,7 @@ test('is not ready, but live, while ClickHouse is away; an API process stays rea
     [sluice.baseUrl, 200, true],
   ] as const) {
     await until(async () => (await get('/health/ready', from)).text.includes(waits), {
-      deadlineMs: 30_000,
+      deadlineMs: 60_000,
       what: `${from} says that ClickHouse is away`,
     });
     assert.deepEqual(await get('/health/ready', from), {
@@ -98,7 +98,7 @@ test('is not ready, but live, while ClickHouse is away; an API process stays rea
   await sluice.clickhouse.restart();
   for (const from of [url, sluice.baseUrl])
     await until(async () => (await get('/health/ready', from)).text === '{"ready":true,"missing":[]}', {
-      deadlineMs: 30_000,
+      deadlineMs: 60_000,
       what: `${from} is ready, and nothing is missing`,
     });
 });
