@@ -17,6 +17,7 @@ import type { Redis } from '../../src/redis/client.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { readRegistry } from '../../src/registry/registry.js';
 import { suppressionChanges } from '../../src/tuning.js';
+import { mainThreadMs } from '../fuzz/process-figures.js';
 import { createTestAccount, type TestAccount } from '../harness/accounts.js';
 import { collect, event, identify, request, userProperties } from '../harness/collect.js';
 import { getToken, listDeletions, submit, untilComplete } from '../harness/deletion.js';
@@ -355,19 +356,23 @@ test('nobody can tell from answers who is suppressed: repeats, limits, headers a
   assert.equal(await rowsOf(user.identity, user.userId), 1);
 });
 
-/** What single events of another account take while something else is done: the times in ms, the slowest last. None is refused. */
-async function timesBeside(work: Promise<unknown>): Promise<number[]> {
+/**
+ * How long the API process and Redis work before they answer single events of another account while something else is
+ * done: the times in ms of CPU, which other programs hardly change, the longest last. None is refused.
+ */
+async function workBeside(work: Promise<unknown>): Promise<number[]> {
   let isOver = false;
   const done = work.finally(() => {
     isOver = true;
   });
   const times: number[] = [];
+  const workedMs = () => mainThreadMs(sluice.api[0]?.pid ?? 0) + mainThreadMs(sluice.redis.pid);
   const neighbour = async () => {
     while (!isOver) {
-      const began = performance.now();
+      const before = workedMs();
       const record = { app_id: other.appIds[1], event: 'Neighbour', identity: newUser().identity };
       await send(urls[0] as string, paths.track, record);
-      times.push(performance.now() - began);
+      times.push(workedMs() - before);
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
   };
@@ -375,7 +380,7 @@ async function timesBeside(work: Promise<unknown>): Promise<number[]> {
   return times.sort((a, b) => a - b);
 }
 
-const slow = (times: readonly number[]) => times[Math.floor(times.length * 0.9)] as number;
+const most = (times: readonly number[]) => times[Math.floor(times.length * 0.9)] as number;
 
 test('identifications as a suppressed user cost others no more than identifications as anybody else', async () => {
   const [user, another] = [newUser(), newUser()];
@@ -400,8 +405,8 @@ test('identifications as a suppressed user cost others no more than identificati
     };
     await Promise.all([sender(), sender(), sender()]);
   };
-  const usual = slow(await timesBeside(flood(another.identity)));
-  const attacked = slow(await timesBeside(flood(user.identity)));
+  const usual = most(await workBeside(flood(another.identity)));
+  const attacked = most(await workBeside(flood(user.identity)));
   assert.ok(attacked < 4 * usual, `${attacked} ms instead of ${usual}`);
   assert.equal(await rowsOf(user.identity), 0);
   // As many as may be joined in a minute, and in one identity. A worker moves them to the list once a second.
@@ -424,8 +429,8 @@ test('suppressions of many users hold up nobody else', async () => {
     await setSuppressed(urls[0] as string, itsToken, list, suppress);
   };
   // Nobody of them is suppressed yet, so this changes nothing.
-  const usual = slow(await timesBeside(submitAll(false)));
-  const meanwhile = slow(await timesBeside(submitAll(true)));
+  const usual = most(await workBeside(submitAll(false)));
+  const meanwhile = most(await workBeside(submitAll(true)));
   assert.ok(meanwhile < 8 * usual, `${meanwhile} ms instead of ${usual}`);
 });
 

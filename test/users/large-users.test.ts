@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { isDeepStrictEqual } from 'node:util';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { userLookUps } from '../../src/contract/limits.js';
 import { countUserEvents, lookUpUser } from '../../src/insights/users/look-up.js';
@@ -9,6 +10,7 @@ import { findSimilar } from '../../src/insights/users/similar.js';
 import { readCursor, readTimeLine, type TimeLine } from '../../src/insights/users/time-line.js';
 import type { ClickHouseHandle } from '../harness/clickhouse.js';
 import { startMigratedClickHouse } from '../harness/migrated-database.js';
+import { until } from '../harness/wait.js';
 
 const appId = '1000000001';
 const dayMs = 24 * 60 * 60 * 1000;
@@ -113,13 +115,16 @@ test('a page of a large user reads the last days only, and who looks like them i
   assert.ok(forUser < rows / 2, `${forUser} rows read for the user`);
 
   await insert('9_000_000 + number', `'Large@Example.com'`, 'now64(3)', 1);
-  assert.deepEqual(await findSimilar(client, [appId], large), ['Large@Example.com']);
+  // What is found within a second is the answer, so a busy machine may find less.
+  const untilFound = (identity: string, expected: readonly string[]) =>
+    until(async () => isDeepStrictEqual(await findSimilar(client, [appId], identity), expected), {
+      deadlineMs: 60_000,
+      what: `${expected.join(', ')} are what is similar to ${identity}`,
+    });
+  await untilFound(large, ['Large@Example.com']);
   const forSimilar = await rowsReadBy((counting) => findSimilar(counting, [appId], large));
   assert.ok(forSimilar < rows / 2, `${forSimilar} rows read for similar ones`);
-  assert.deepEqual(await findSimilar(client, [appId], 'Large@Example.com'), [large]);
-  assert.deepEqual(
-    await findSimilar(client, [appId], 'LARGE@example.com '),
-    [large, 'Large@Example.com'].sort(),
-  );
+  await untilFound('Large@Example.com', [large]);
+  await untilFound('LARGE@example.com ', [large, 'Large@Example.com'].sort());
   assert.deepEqual(await findSimilar(client, [appId], ' '), []);
 });
