@@ -505,7 +505,7 @@ describe('an import that is killed', () => {
     for (let kill = 0; kill < 2; kill++) {
       const before = place();
       // Slow enough to be killed on its way.
-      const child = start([...args, '--rate', '6000']);
+      const child = start([...args, '--rate', '2000']);
       await until(() => place() > before, { deadlineMs: 60_000, everyMs: 5, what: 'the state has moved' });
       child.kill('SIGKILL');
       await once(child, 'close');
@@ -547,8 +547,8 @@ describe('an import that is killed', () => {
       '--rejects',
       'sig-r',
     ];
-    // It would take five seconds.
-    const child = start([...args, '--rate', '2000']);
+    // It would take ten seconds.
+    const child = start([...args, '--rate', '1000']);
     await until(() => existsSync(join(folder, 'sig')), {
       deadlineMs: 60_000,
       everyMs: 5,

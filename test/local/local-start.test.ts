@@ -363,7 +363,7 @@ describe('repeated starts on the same data', () => {
       const victim = child(env, name);
       process.kill(victim.pid, 'SIGKILL');
       await until(() => child(env, name).pid !== victim.pid, {
-        deadlineMs: 30_000,
+        deadlineMs: 60_000,
         what: `${name} is another process`,
       });
       await until(() => running.output().includes(`${name} runs again (pid ${child(env, name).pid})`), {
@@ -427,7 +427,7 @@ describe('repeated starts on the same data', () => {
     process.kill(child(env, 'worker').pid, 'SIGSTOP');
     const before = children(env);
     ctrlC(running);
-    await until(() => !isRunning(child(env, 'api')), { deadlineMs: 30_000, what: 'the API has ended' });
+    await until(() => !isRunning(child(env, 'api')), { deadlineMs: 60_000, what: 'the API has ended' });
     for (const name of ['worker', 'clickhouse', 'redis']) assert.ok(isRunning(child(env, name)), name);
     ctrlC(running);
     assert.equal(await within(running.exited, 60_000), 0, running.output());
@@ -466,7 +466,7 @@ test('everything stops when npm, or its shell, is killed', async () => {
   shell.process.kill('SIGKILL');
   await until(() => !before.some(isRunning), { deadlineMs: 90_000, what: 'all children have ended' });
   await until(() => shell.output().endsWith('sluice: stopped\n'), {
-    deadlineMs: 30_000,
+    deadlineMs: 60_000,
     what: 'it has ended',
   });
 });

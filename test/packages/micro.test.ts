@@ -56,7 +56,7 @@ describe('sluice-micro', () => {
       output += text;
     });
     await until(() => output.includes(`sluice-micro: ${url}`), {
-      deadlineMs: 30_000,
+      deadlineMs: 60_000,
       what: 'it says where it listens',
     });
   });
@@ -289,7 +289,7 @@ describe('sluice-micro', () => {
       const page = await browser.newPage();
       await page.goto(`http://127.0.0.1:${(site.address() as AddressInfo).port}/`);
       await until(async () => (await events()).length === 2, {
-        deadlineMs: 30_000,
+        deadlineMs: 60_000,
         what: 'the page view and the event came',
       });
       assert.deepEqual((await events()).map((one) => one.event).sort(), ['Opened', 'Page View']);

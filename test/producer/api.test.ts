@@ -36,7 +36,7 @@ before(async () => {
   };
   administration = createAdministration({ baseUrl: `${sluice.adminUrl}/`, token });
   await until(() => administration.listAccounts({}).then(Boolean, () => false), {
-    deadlineMs: 30_000,
+    deadlineMs: 60_000,
     what: 'the API knows the key',
   });
 });

@@ -182,7 +182,8 @@ test('what is sent again because its answer was lost is stored once', async () =
   const client = createSluice({
     appId,
     baseUrl,
-    requestMs: 300,
+    // Longer than a busy machine takes to answer.
+    requestMs: 2_000,
     intervalMs: 5,
     onProblem: (problem) => problems.push(problem),
   });
@@ -197,7 +198,7 @@ test('what is sent again because its answer was lost is stored once', async () =
     void client.track({ event: 'Repeated', identity: `u${n}`, properties: { n } });
   await until(() => problems.length > 4, { deadlineMs: 60_000, what: 'the service cannot be reached' });
   proxy.pass();
-  assert.equal(await client.close(), true);
+  assert.equal(await client.close(60_000), true);
   assert.deepEqual(await countNumbers('Repeated'), { rows: 400, numbers: 400, max: 399 });
 });
 

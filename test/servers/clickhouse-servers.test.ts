@@ -271,7 +271,7 @@ test('while a server is away its records are accepted and wait, and all others a
       const { ready, missing } = (await reply.json()) as { ready: boolean; missing: string[] };
       return ready && missing.some((text) => text.startsWith('clickhouse server 1:'));
     },
-    { deadlineMs: 30_000, what: 'readiness names the server' },
+    { deadlineMs: 60_000, what: 'readiness names the server' },
   );
   await until(
     async () => {
@@ -280,7 +280,7 @@ test('while a server is away its records are accepted and wait, and all others a
         metrics.includes(`\nsluice_clickhouse_up{${line}\n`),
       );
     },
-    { deadlineMs: 30_000, what: 'the metrics name the server' },
+    { deadlineMs: 60_000, what: 'the metrics name the server' },
   );
 
   await assert.rejects(sluice.admin('backup', 'create'), /ClickHouse server 1 \(from 0\) does not answer/);

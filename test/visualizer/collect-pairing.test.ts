@@ -42,7 +42,7 @@ before(async () => {
     commitBatches.attemptMs,
     log,
   );
-  await untilReady(commitRedis, 5_000);
+  await untilReady(commitRedis, 30_000);
   environments = await followEnvironments(redis, log);
   const deployment = environments.deployment();
   assert.ok(deployment);

@@ -347,6 +347,7 @@ describe('the page', { skip }, () => {
     const off = await startSluice({ workers: 0, env: { ADMIN_TOKEN: '' } });
     try {
       const page = await (await browser.newContext()).newPage();
+      page.setDefaultTimeout(60_000);
       await page.goto(`${off.adminUrl}/visualizer`);
       await page.locator('#off').waitFor();
       assert.equal(await page.locator('#pair').isVisible(), false);

@@ -752,7 +752,6 @@ test('the people of an account fill some pages only, and get so much in a second
     );
     if (status === 200) taken += 1;
   }
-  const seconds = Math.ceil((performance.now() - startedMs) / 1_000) + 1;
   const bytes = () => JSON.stringify(own.map((page) => page.shown())).length;
   const told = ({ said }: LivePage) =>
     said.reduce((sum, { type, count }) => sum + (type === 'missed' ? Number(count) : 0), 0);
@@ -764,6 +763,8 @@ test('the people of an account fill some pages only, and get so much in a second
     { deadlineMs: 60_000, what: 'every page has shown or counted every message', everyMs: 200 },
   );
   assert.ok(own.some((page) => told(page) > 0));
+  // Until now: the process of the pages may lag behind.
+  const seconds = Math.ceil((performance.now() - startedMs) / 1_000) + 1;
   assert.ok(bytes() <= seconds * visualizer.bytesOfAccount.max, `${bytes()} in ${seconds} s`);
   // One that leaves makes room.
   own[0]?.socket.close();
