@@ -21,7 +21,7 @@ export const storeQueueName = 'store';
 export const tickEveryMs = 250;
 /** How long a lease for ticks lasts: less than the time between two tries, so that a single worker gets it every time. */
 export const tickTurnMs = 200;
-/** How long ticks pause after one that found an emptied Redis, since each of them logs that. */
+/** How long a worker's ticks pause after one that failed or found an emptied Redis, since each of them logs that. */
 export const tickRestMs = 1_000;
 /** How long a tick is remembered, for everything that checks whether ticks are still running. */
 const tickRememberedMs = 2_000;

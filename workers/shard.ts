@@ -95,7 +95,9 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
     work: async () => {
       if (performance.now() < restsUntilMs) return;
       if (!(await takeTurn(redis, shardKeys.tickTurn(shard), tickTurnMs))) return;
-      if (!(await runTick())) restsUntilMs = performance.now() + tickRestMs;
+      // Unless it succeeds, another worker has the next turns: this one may be alone in not reaching what a tick needs.
+      restsUntilMs = performance.now() + tickRestMs;
+      if (await runTick()) restsUntilMs = 0;
     },
     everyMs: tickEveryMs,
     what: 'a tick',

@@ -51,6 +51,9 @@ type Address = { readonly host: string; readonly port: number };
 type Connecting = {
   connectToSentinel(endpoint: Endpoint, more: RedisOptions): Redis;
   resolve(endpoint: Endpoint): Promise<Address>;
+  connect(report: unknown): Promise<unknown>;
+  /** Listens to the sentinels for the next take-over. */
+  readonly failoverDetector: { cleanup(): void } | null;
 };
 
 /** The library calls it with `new`. */
@@ -78,6 +81,13 @@ function createConnector(options: RedisOptions): Connecting {
     if (newest === undefined) throw (answers[0] as PromiseRejectedResult).reason;
     resolved.set(connector, newest.address);
     return newest.address;
+  };
+  // What was heard during the last connection must not end the next one while that looks for the primary: the library would hold it
+  // for closed, and never connect again.
+  const connectAnew = connector.connect.bind(connector);
+  connector.connect = (report) => {
+    connector.failoverDetector?.cleanup();
+    return connectAnew(report);
   };
   return connector;
 }

@@ -316,3 +316,40 @@ test('with REDIS_LOSS=go-on such a primary goes on, and it is said all the same'
   const found = await commitBesideLoss({ redisLoss: 'go-on' }, loseCommit);
   assert.deepEqual(found, { before: stored, after: stored, lost: 1, holds: true });
 });
+
+test('a connection that hears of a take-over while it looks for the primary connects to it all the same', async () => {
+  const own = await startRedisReplicas({ replicas: 1, sentinels: 1 });
+  const { redisUrl, redisCluster, redisSentinels } = readConfig({ REDIS_URL: own.url });
+  const redis = connectForQueue({ redisUrl, redisCluster, redisSentinels }, log) as Single;
+  type Detector = { readonly sentinels: readonly { readonly client: Single }[] };
+  const { connector } = redis as unknown as {
+    readonly connector: {
+      resolve(...asked: unknown[]): Promise<unknown>;
+      readonly failoverDetector: Detector;
+    };
+  };
+  try {
+    await untilReady(redis, 10_000);
+    await until(() => connector.failoverDetector?.sentinels[0]?.client.status === 'ready', {
+      deadlineMs: 20_000,
+      what: 'it listens to the sentinel',
+    });
+    const [{ client }] = connector.failoverDetector.sentinels as [{ readonly client: Single }];
+    const resolve = connector.resolve.bind(connector);
+    let looks = 0;
+    connector.resolve = async (...asked) => {
+      looks += 1;
+      if (looks === 1) client.emit('message', '+switch-master', '');
+      return resolve(...asked);
+    };
+    await ask(own.servers[0]?.port ?? 0, 'client', 'kill', 'type', 'normal');
+    await until(() => looks > 0 && redis.status === 'ready', {
+      deadlineMs: 20_000,
+      what: 'it is connected again',
+    });
+    assert.equal(await redis.ping(), 'PONG');
+  } finally {
+    redis.disconnect();
+    await own.remove();
+  }
+});
