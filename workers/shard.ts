@@ -6,24 +6,13 @@ import { describeError } from '../src/log.js';
 import { type Job, Worker } from '../src/packages/bullmq.js';
 import { createClaimAging } from '../src/redis/claim-window.js';
 import { type Segment, shardKeys } from '../src/redis/keys.js';
-import { takeTurn } from '../src/redis/lease.js';
 import { createCompressor } from './compress-waiting.js';
 import type { WorkerContext } from './context.js';
 import { indexKeys } from './index-keys.js';
 import { createKeyFilter } from './key-filter.js';
-import {
-  asJob,
-  openQueue,
-  storeQueueName,
-  tickEveryMs,
-  tickRestMs,
-  tickTurnMs,
-  undoEffectsOfWrongClocks,
-  workerOptions,
-} from './queues.js';
-import { repeat } from './repeat.js';
+import { asJob, openQueue, storeQueueName, undoEffectsOfWrongClocks, workerOptions } from './queues.js';
 import { maySkipMarkerCheck, storeSegment } from './store.js';
-import { tick } from './tick.js';
+import { repeatTicks, tick } from './tick.js';
 
 export type ShardWork = {
   /** Call it once a second. */
@@ -89,20 +78,7 @@ export function serveShard(context: WorkerContext, shard: number): ShardWork {
   storeWorker.on('failed', (job, error) =>
     log.warn({ shard, job: job?.id, attempt: job?.attemptsMade, error: describeError(error) }, 'job failed'),
   );
-  let restsUntilMs = 0;
-  // Not BullMQ jobs, which cost ten times as much: four ticks a second took 2 % of a core on an idle deployment.
-  const stopTicking = repeat({
-    work: async () => {
-      if (performance.now() < restsUntilMs) return;
-      if (!(await takeTurn(redis, shardKeys.tickTurn(shard), tickTurnMs))) return;
-      // Unless it succeeds, another worker has the next turns: this one may be alone in not reaching what a tick needs.
-      restsUntilMs = performance.now() + tickRestMs;
-      if (await runTick()) restsUntilMs = 0;
-    },
-    everyMs: tickEveryMs,
-    what: 'a tick',
-    log,
-  });
+  const stopTicking = repeatTicks({ redis, shard, run: runTick, log });
   return {
     upkeep: async () => {
       await undoEffectsOfWrongClocks(redis, storeQueue, config.jobLockMs, Date.now());

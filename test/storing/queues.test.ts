@@ -14,6 +14,7 @@ import {
   storeQueueName,
   undoEffectsOfWrongClocks,
 } from '../../workers/queues.js';
+import { repeatTicks } from '../../workers/tick.js';
 import { type RedisHandle, startRedis } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 
@@ -128,4 +129,20 @@ test('turns from before the clock was set back by a day do not last longer than 
   await redis.pexpire('turn', 24 * hourMs);
   assert.equal(await takeTurn(redis, 'turn', 60_000), false);
   assert.ok((await redis.pttl('turn')) <= 60_000, 'the next turn is not a day away');
+});
+
+test('a process whose ticks fail leaves turns to one whose ticks succeed', async () => {
+  let done = 0;
+  const [shard, log] = [7, createLog('test', 'silent')];
+  const fail = () => Promise.reject(new Error('as without a connection to the queue'));
+  const succeed = async () => {
+    done += 1;
+    return true;
+  };
+  const stops = [fail, succeed].map((run) => repeatTicks({ redis, shard, run, log }));
+  try {
+    await until(() => done >= 10, { deadlineMs: 60_000, what: 'ten ticks succeed' });
+  } finally {
+    await Promise.all(stops.map((stop) => stop()));
+  }
 });
