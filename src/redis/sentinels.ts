@@ -167,9 +167,9 @@ export async function isStillPrimary(redis: Redis): Promise<boolean> {
     opinion.described === server && opinion.flags.some((flag) => flags.includes(flag));
   const ours = opinions.filter(({ primary }) => primary === server);
   const epoch = Math.max(...ours.map((each) => each.epoch));
-  // A sentinel that was cut off from the others may still name a former primary, with an older epoch.
+  // A sentinel that was cut off from the others may still name a former primary, with an older epoch. One without an epoch counts.
   const isReplaced =
-    opinions.some((each) => each.primary !== server && each.epoch >= epoch) ||
+    opinions.some((each) => each.primary !== server && !(each.epoch < epoch)) ||
     ours.some((each) => says(each, ['failover_in_progress']));
   const content = ours.filter((each) => !says(each, ['s_down', 'o_down', 'disconnected']));
   return !isReplaced && content.length > panel.members.length / 2;

@@ -57,14 +57,6 @@ async function send(appId: string, events: readonly Event[]): Promise<Record<num
   return statuses;
 }
 
-/** Sends each event in a request of its own until it is taken: a disk may hold up Redis for longer than a commit may take. */
-async function sendAll(appId: string, events: readonly Event[]): Promise<void> {
-  for (const event of events) {
-    const isTaken = async () => (await send(appId, [event]))[200] === 1;
-    await until(isTaken, { deadlineMs: 60_000, what: `${event.idempotency_key} is taken` });
-  }
-}
-
 async function countRows(appId: string, identity: string): Promise<number> {
   const [row] = await sluice.rows<{ rows: string }>(
     `SELECT toString(count()) AS rows FROM events WHERE app_id = '${appId}' AND identity = '${identity}'`,
@@ -122,13 +114,13 @@ function putBack(store: 'redis' | 'clickhouse'): Promise<void> {
 
 test('a Redis that was set back takes and decides nothing, and when it is loaded it is as an emptied one', async () => {
   const [account, appId] = await newAccount();
-  await sendAll(appId, [...eventsOf('before', 5), ...eventsOf('gone', 5), ...eventsOf('shy', 5)]);
+  await send(appId, [...eventsOf('before', 5), ...eventsOf('gone', 5), ...eventsOf('shy', 5)]);
   await untilStored(sluice);
   await putAside('redis');
   await untilReady();
 
   const token = await getToken(sluice, account);
-  await sendAll(appId, eventsOf('since', 20));
+  assert.deepEqual(await send(appId, eventsOf('since', 20)), { 200: 20 });
   const requestId = await deleteNow(sluice, token, [{ identity: 'gone' }]);
   await setSuppressed(sluice.baseUrl, token, [{ identity: 'shy' }], true);
   await sluice.admin('keys', 'rotate', appId);
@@ -154,7 +146,7 @@ test('a Redis that was set back takes and decides nothing, and when it is loaded
   assert.equal(((await sluice.admin('restore')) as { state: string }).state, 'restored');
   await untilReady();
 
-  await sendAll(appId, [...eventsOf('since', 20), ...eventsOf('gone', 5), ...eventsOf('shy', 7)]);
+  await send(appId, [...eventsOf('since', 20), ...eventsOf('gone', 5), ...eventsOf('shy', 7)]);
   await untilStored(sluice);
   assert.deepEqual(
     [await countRows(appId, 'since'), await countRows(appId, 'gone'), await countRows(appId, 'shy')],
@@ -178,13 +170,13 @@ type Recovered = {
 
 test('a ClickHouse that was set back stores and completes nothing until it is recovered; then nobody deleted is there, and what it lacks may be sent again', async () => {
   const [account, appId] = await newAccount();
-  await sendAll(appId, [...eventsOf('kept', 5), ...eventsOf('erased', 5)]);
+  await send(appId, [...eventsOf('kept', 5), ...eventsOf('erased', 5)]);
   await untilStored(sluice);
   await untilCountedOn();
   await putAside('clickhouse');
 
   const token = await getToken(sluice, account);
-  await sendAll(appId, eventsOf('lost', 60));
+  assert.deepEqual(await send(appId, eventsOf('lost', 60)), { 200: 60 });
   await setSuppressed(sluice.baseUrl, token, [{ identity: 'silent' }], true);
   const { app_id: younger } = (await sluice.admin('environments', 'add', account.accountId, 'Younger')) as {
     app_id: string;
@@ -199,7 +191,7 @@ test('a ClickHouse that was set back stores and completes nothing until it is re
     what: 'the API says that ClickHouse was set back',
   });
   assert.ok(await isReady(), 'records are taken and wait');
-  await sendAll(appId, eventsOf('waits', 3));
+  assert.deepEqual(await send(appId, eventsOf('waits', 3)), { 200: 3 });
   const pending = await submitAccepted(sluice, token, [{ identity: 'kept' }]);
   const compared = (await sluice.admin('state', 'compare')) as Compared;
   assert.deepEqual(
@@ -219,11 +211,8 @@ test('a ClickHouse that was set back stores and completes nothing until it is re
   } = (await sluice.admin('state', 'recover')) as Recovered;
   assert.deepEqual([recovered, again.rows, unknown], [[0], 5, []]);
   await untilComplete(sluice, token, pending);
-  await until(async () => !(await readReady()).includes('set back'), {
-    deadlineMs: 60_000,
-    what: 'the API says no longer that ClickHouse was set back',
-  });
-  await sendAll(appId, [...eventsOf('lost', 60), ...eventsOf('waits', 3), ...eventsOf('silent', 2)]);
+  assert.ok(!(await readReady()).includes('set back'));
+  await send(appId, [...eventsOf('lost', 60), ...eventsOf('waits', 3), ...eventsOf('silent', 2)]);
   await untilStored(sluice);
   const counts = ['lost', 'waits', 'erased', 'kept', 'silent'].map((identity) => countRows(appId, identity));
   assert.deepEqual(await Promise.all(counts), [60, 3, 0, 0, 0]);
@@ -235,7 +224,7 @@ test('a ClickHouse that was set back stores and completes nothing until it is re
   assert.ok(await sluice.admin('environments', 'show', younger));
   const status = await readStatus(sluice, await getToken(sluice, account), requestId);
   assert.equal((JSON.parse(status.text) as { status: string }).status, 'complete');
-  await sendAll(appId, eventsOf('silent', 4));
+  await send(appId, eventsOf('silent', 4));
   await untilStored(sluice);
   assert.equal(await countRows(appId, 'silent'), 0);
 });
@@ -248,8 +237,8 @@ test('while ClickHouse stands still changes are answered soon, none that revokes
       method,
       headers: { authorization: `Bearer ${sluice.adminToken}`, 'content-type': 'application/json' },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      // Five seconds, and whatever a busy machine adds; ClickHouse's own time is over after two minutes.
-      signal: AbortSignal.timeout(30_000),
+      // Five seconds, and whatever a busy machine adds; ClickHouse's own time is over after a minute.
+      signal: AbortSignal.timeout(20_000),
     });
     const said = (await reply.json()) as { err?: { code: string }; copied?: boolean };
     return [reply.status, said.err?.code ?? said.copied] as const;
@@ -266,9 +255,7 @@ test('while ClickHouse stands still changes are answered soon, none that revokes
   } finally {
     sluice.clickhouse.sigcont();
   }
-  // It first does what it was asked meanwhile.
-  const isSafe = async () => (await change('PATCH', environment, { retain_days: 'none' })).join() === '200,';
-  await until(isSafe, { deadlineMs: 60_000, what: 'ClickHouse has the change' });
+  assert.deepEqual(await change('PATCH', environment, { retain_days: 'none' }), [200, undefined]);
   const { api_key: apiKey } = (await sluice.admin('keys', 'rotate', appId)) as { api_key: string };
   await untilCountedOn();
   await redis.flushall();
@@ -285,7 +272,7 @@ test('what waited in a Redis that was set back is stored once', async () => {
   // Nothing is stored meanwhile.
   for (const worker of sluice.workers) worker.sigstop();
   try {
-    await sendAll(appId, eventsOf('waiting', 5));
+    assert.deepEqual(await send(appId, eventsOf('waiting', 5)), { 200: 5 });
     await putAside('redis');
     await untilReady();
     await untilCountedOn();
@@ -299,7 +286,7 @@ test('what waited in a Redis that was set back is stored once', async () => {
   } finally {
     for (const worker of sluice.workers) worker.sigcont();
   }
-  await sendAll(appId, eventsOf('waiting', 7));
+  assert.deepEqual(await send(appId, eventsOf('waiting', 7)), { 200: 7 });
   await untilStored(sluice);
   assert.equal(await countRows(appId, 'waiting'), 7);
 });

@@ -70,16 +70,10 @@ test('without a replica that confirms, events and requests get 503 within the de
   first.sigstop();
   second.sigstop();
   try {
-    const tookMs: number[] = [];
-    for (let request = 0; request < 3; request += 1) {
-      const began = performance.now();
-      const reply = await post(sluice.baseUrl, '/api/track', event);
-      tookMs.push(performance.now() - began);
-      assert.equal(reply.status, 503);
-      if (request === 0) assert.equal(reply.code, 'unknown');
-    }
-    // A machine that pauses delays some answers, but not the quickest one.
-    assert.ok(Math.min(...tookMs) < answerMsMax, tookMs.join());
+    const began = performance.now();
+    const reply = await post(sluice.baseUrl, '/api/track', event);
+    assert.deepEqual([reply.status, reply.code], [503, 'unknown']);
+    assert.ok(performance.now() - began < answerMsMax);
     // The worker has no turn, and stores nothing that the replicas do not have.
     assert.equal((await stored()).length, 0);
     // A take-over could take back what nobody but this primary knows.
@@ -93,33 +87,28 @@ test('without a replica that confirms, events and requests get 503 within the de
     second.sigcont();
   }
   await until(async () => (await post(sluice.baseUrl, '/api/track', event)).status === 200, {
-    deadlineMs: 60_000,
+    deadlineMs: 30_000,
     what: 'the event is acknowledged when it is sent again',
   });
   assert.match((await readStatus(sluice, token, requestId)).text, /"status":"complete"/);
-  await until(async () => (await stored()).length > 0, { deadlineMs: 60_000, what: 'the event is stored' });
+  await until(async () => (await stored()).length > 0, { deadlineMs: 30_000, what: 'the event is stored' });
   assert.equal((await stored()).length, 1);
 });
 
 test('what replicas have, and have not synced, is not acknowledged', {
   skip: !(await canTrace()),
 }, async () => {
-  const [primary, first, second] = redis.servers as [RedisHandle, RedisHandle, RedisHandle];
+  const [, first, second] = redis.servers as [RedisHandle, RedisHandle, RedisHandle];
   const event = { app_id: sluice.appId, identity: 'ada', event: 'Unsynced', idempotency_key: 'unsynced' };
-  // While they sync they say nothing. If that took too long, the primary would refuse to write at all.
-  const setLag = (seconds: number) =>
-    ask(primary.port, 'config', 'set', 'min-replicas-max-lag', String(seconds));
-  await setLag(60);
   const tracers = [await delaySyncs(first), await delaySyncs(second)];
   try {
     const { status, code } = await post(sluice.baseUrl, '/api/track', event);
     assert.deepEqual([status, code], [503, 'unknown']);
   } finally {
     for (const tracer of tracers) await tracer.stop();
-    await setLag(3);
   }
   await until(async () => (await post(sluice.baseUrl, '/api/track', event)).status === 200, {
-    deadlineMs: 60_000,
+    deadlineMs: 30_000,
     what: 'it is acknowledged once they have synced',
   });
 });
@@ -131,7 +120,7 @@ function delaySyncs({ pid }: RedisHandle): Promise<Child> {
     name: 'strace',
     program: { command: 'strace', args, env: process.env },
     healthy: ({ output }) => output().includes('attached'),
-    healthyDeadlineMs: 60_000,
+    healthyDeadlineMs: 20_000,
   });
 }
 
@@ -139,10 +128,8 @@ test('one of two replicas is enough', async () => {
   const [, , second] = redis.servers as [RedisHandle, RedisHandle, RedisHandle];
   await second.kill9();
   const producer = await newProducer(sluice);
-  // A disk may hold up one of the two.
-  const isEnough = async () =>
-    (await producer.send(sluice.baseUrl, [producer.nextEvent()])).outcome === 'acknowledged';
-  await until(isEnough, { deadlineMs: 60_000, what: 'an event is acknowledged' });
+  const { outcome, code } = await producer.send(sluice.baseUrl, [producer.nextEvent()]);
+  assert.equal(outcome, 'acknowledged', code);
   await second.restart();
   await redis.untilReplicated(2);
 });

@@ -85,26 +85,19 @@ export async function ask(baseUrl: string, what: Ask): Promise<Reply> {
   });
 }
 
-/**
- * Sends a request to the administration's HTTP API. A change gets 503 if ClickHouse does not have it within seconds, as
- * on a machine whose disk stalls, and then it is asked for again.
- */
+/** Sends one request to the administration's HTTP API. */
 export async function administer<Result>(
   sluice: SluiceHandle,
   method: string,
   path: string,
   body?: object,
 ): Promise<Result> {
-  const answered = async () => {
-    const reply = await fetch(`${sluice.adminUrl}/admin/v1${path}`, {
-      method,
-      headers: { authorization: `Bearer ${sluice.adminToken}`, 'content-type': 'application/json' },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      signal: AbortSignal.timeout(60_000),
-    });
-    return reply.status !== 503 && reply;
-  };
-  const reply = await until(answered, { deadlineMs: 60_000, what: `${method} ${path} is answered` });
+  const reply = await fetch(`${sluice.adminUrl}/admin/v1${path}`, {
+    method,
+    headers: { authorization: `Bearer ${sluice.adminToken}`, 'content-type': 'application/json' },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    signal: AbortSignal.timeout(60_000),
+  });
   const text = await reply.text();
   assert.equal(reply.status, 200, text);
   return JSON.parse(text) as Result;

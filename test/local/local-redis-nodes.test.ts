@@ -65,7 +65,7 @@ test('with REDIS_NODES=3 a lost primary is replaced, and returns as a replica, e
     await exited;
   };
   await until(() => output.includes('Read it back') || start.exitCode !== null, {
-    deadlineMs: 180_000,
+    deadlineMs: 120_000,
     what: 'the start is up',
   });
   assert.ok(output.includes('Read it back'), output);
@@ -82,8 +82,7 @@ test('with REDIS_NODES=3 a lost primary is replaced, and returns as a replica, e
     ).status;
   assert.equal(await send('first'), 200, output);
 
-  /** Kills the primary; settles with how long no record was accepted. */
-  const replacePrimary = async (isWiped: boolean): Promise<number> => {
+  for (const isWiped of [false, true]) {
     const primary = await primaryOf(env);
     const { children } = JSON.parse(readFileSync(join(dataDir, 'lock'), 'utf8')) as {
       children: { name: string; pid: number }[];
@@ -95,25 +94,17 @@ test('with REDIS_NODES=3 a lost primary is replaced, and returns as a replica, e
     if (isWiped)
       rmSync(join(dataDir, number === 1 ? 'redis' : `redis-${number}`, 'appendonlydir'), { recursive: true });
     await until(async () => (await send(`wiped ${isWiped}`)) === 200, {
-      deadlineMs: 60_000,
+      deadlineMs: 30_000,
       what: 'a record is accepted',
     });
-    const tookMs = performance.now() - since;
+    assert.ok(performance.now() - since < acceptedAgainMsMax);
     await until(async () => (await replicasOf(env)) === 2, {
       deadlineMs: 60_000,
       what: 'all servers are back',
     });
     if (isWiped) assert.notEqual(await primaryOf(env), primary);
-    return tookMs;
-  };
-  for (const isWiped of [false, true]) {
-    // On a machine that pauses the sentinels may need a second try.
-    let quickestMs = await replacePrimary(isWiped);
-    for (let tries = 1; tries < 3 && quickestMs >= acceptedAgainMsMax; tries += 1)
-      quickestMs = Math.min(quickestMs, await replacePrimary(isWiped));
-    assert.ok(quickestMs < acceptedAgainMsMax, `nothing was accepted for ${quickestMs} ms`);
   }
-  await until(async () => (await countStored(env)) === 3, { deadlineMs: 60_000, what: 'all is stored' });
+  await until(async () => (await countStored(env)) === 3, { deadlineMs: 30_000, what: 'all is stored' });
 });
 
 type Env = { readonly REDIS_PORT: string; readonly CLICKHOUSE_PORT: string };

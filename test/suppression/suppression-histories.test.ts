@@ -10,7 +10,6 @@ import { getToken } from '../harness/deletion.js';
 import { isAccepted, paths, post, untilStored } from '../harness/ingestion.js';
 import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { setSuppressed } from '../harness/suppression.js';
-import { until } from '../harness/wait.js';
 import fc from '../support/fast-check.js';
 
 const historiesAtOnce = 8;
@@ -122,15 +121,8 @@ async function play(steps: readonly Step[], number: number): Promise<Map<string,
   const userIdOf = (user: string) => String(base + Number(user.slice(1)));
   const named = (user: string) =>
     user.startsWith('i') ? { identity: identityOf(user) } : { user_id: userIdOf(user) };
-  // A busy machine may make it 503: nothing is stored then, and it is sent again.
   const send = async (process: number, path: string, body: object) => {
-    const answer = await until(
-      async () => {
-        const one = await post(urls[process] as string, path, body);
-        return one.code === 'overloaded' ? undefined : one;
-      },
-      { deadlineMs: 60_000, what: 'the service has time', everyMs: 200 },
-    );
+    const answer = await post(urls[process] as string, path, body);
     assert.ok(isAccepted(answer), answer.text);
   };
   const expect = (event: string, user: string, environment: number) =>

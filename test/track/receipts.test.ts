@@ -43,7 +43,7 @@ before(async () => {
   closedKey = await createKey(closed);
   await sluice.admin('environments', 'set', closed, '--write-key', 'required');
   await until(async () => (await askFor(['k'], closed, closedKey)).status === 200, {
-    deadlineMs: 60_000,
+    deadlineMs: 30_000,
     what: 'the API knows the keys',
   });
 });
@@ -71,12 +71,7 @@ function askWith(body: object | string, secret?: string): Promise<Reply> {
 }
 
 async function receiptsOf(keys: readonly string[], id = appId, secret = key): Promise<Receipt[]> {
-  // A busy machine may make it 503, and then it is asked for again.
-  const answered = async () => {
-    const reply = await askFor(keys, id, secret);
-    return reply.status !== 503 && reply;
-  };
-  const reply = await until(answered, { deadlineMs: 60_000, what: 'the receipts are told' });
+  const reply = await askFor(keys, id, secret);
   assert.equal(reply.status, 200, reply.text);
   return (JSON.parse(reply.text) as { receipts: Receipt[] }).receipts;
 }
@@ -142,7 +137,7 @@ test('who asks for receipts has the keys indexed before Redis forgets any, so th
     assert.equal(Number(await read('keys_indexed_to')), 0);
     await redis.hincrby(state, 'claim_clock_us', 2 * keyIndex.unindexedMsMax * 1000);
     await until(async () => Number(await read('keys_indexed_to')) > 0, {
-      deadlineMs: 60_000,
+      deadlineMs: 30_000,
       what: 'the keys are indexed',
     });
     assert.equal(await read('keys_forgotten_to'), '0');
@@ -156,7 +151,7 @@ test('a key that Redis has forgotten is known by the index, and one that is sent
   const before = await receiptsOf(['f1', 'f2', 'f3']);
   await withRedis(sluice, forgetKeys);
   await until(async () => (await askFor(['f1'])).status === 200, {
-    deadlineMs: 60_000,
+    deadlineMs: 30_000,
     what: 'the index is made',
   });
   assert.deepEqual(await receiptsOf(['f1', 'f2', 'f3']), before);
@@ -223,7 +218,7 @@ test('keys belong to one environment, and each asks with its own write key', asy
   const other = await createTestAccount(sluice, 'Stranger');
   const strange = await createKey(other.appIds[0] ?? '');
   await until(async () => (await askFor(['a1'], other.appIds[0], strange)).status === 200, {
-    deadlineMs: 60_000,
+    deadlineMs: 30_000,
     what: 'the API knows the key',
   });
   const answers = await Promise.all([
