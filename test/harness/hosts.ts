@@ -1,5 +1,6 @@
 // Hosts with networks of their own on this machine, which can be cut off from all others or from some. Whatever runs beside the test
 // reaches each of them by its address. They are Linux's network namespaces, joined by a bridge; that needs root and iproute2.
+// A test that makes hosts runs alone: to a browser their addresses mean that the machine's network has changed.
 
 import { execFileSync } from 'node:child_process';
 import { randomInt } from 'node:crypto';

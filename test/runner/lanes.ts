@@ -7,8 +7,11 @@ export const filesAtOnce = { usual: 9, alone: 1 } as const;
 
 export type Lane = keyof typeof filesAtOnce;
 
-/** These measure a latency or a rate. */
-const alone: readonly string[] = ['bench-load', 'body-attacks', 'http-fuzz'];
+/**
+ * These measure a latency or a rate, or give the machine other networks for a while: a browser then ends requests of its
+ * pages (net::ERR_NETWORK_CHANGED).
+ */
+const alone: readonly string[] = ['bench-load', 'body-attacks', 'http-fuzz', 'take-over'];
 
 /** These need no deployment, and take half a minute together. */
 const quick: readonly string[] = [

@@ -223,10 +223,12 @@ test('starts first what takes longest and most of the CPU, and last what runs al
   );
 });
 
-test('every file that a lane names exists, and a file of the quick run starts no deployment', () => {
+test('every file that a lane names exists, a file that makes hosts runs alone, and one of the quick run starts no deployment', () => {
   const files = readdirSync(join(root, 'test'), { recursive: true, encoding: 'utf8' })
     .filter((path) => path.endsWith('.test.ts'))
     .sort();
+  const thatContain = (text: RegExp, paths: readonly string[]) =>
+    paths.filter((path) => text.test(readFileSync(join(root, 'test', path), 'utf8')));
   const names = new Set(files.map(nameOf));
   assert.deepEqual(
     namedFiles().filter((name) => !names.has(name)),
@@ -234,10 +236,8 @@ test('every file that a lane names exists, and a file of the quick run starts no
   );
   assert.equal(names.size, files.length, 'each name is one file');
   assert.equal(laneOf('dist/test/bench-load.test.js'), 'alone');
+  const makeHosts = thatContain(/\bcreateHosts\(/, files);
+  assert.deepEqual([...new Set(makeHosts.map(laneOf))], ['alone']);
   const starts = /\b(startSluice|startClickHouse|startDeployment|launchBrowser)\(/;
-  const quick = files.filter(isQuick);
-  assert.deepEqual(
-    quick.filter((path) => starts.test(readFileSync(join(root, 'test', path), 'utf8'))),
-    [],
-  );
+  assert.deepEqual(thatContain(starts, files.filter(isQuick)), []);
 });
