@@ -218,6 +218,8 @@ describe('@segment/analytics-next in Chromium', { skip: withoutBrowser() }, () =
       ]) {
         const appId = newAppId();
         const page = await (await browser.newContext()).newPage();
+        // On a machine without a network a browser says that it is offline, and then the library sends nothing.
+        await page.addInitScript(`Object.defineProperty(navigator, 'onLine', { get: () => true })`);
         const failures: string[] = [];
         page.on('requestfailed', (request) =>
           failures.push(`${request.url()} ${request.failure()?.errorText}`),
