@@ -21,7 +21,8 @@ const acknowledgements = [0, 1, 2];
 /** Half and all of what two cores carry beside the generator and three deployments. */
 const rates = [600, 1_200];
 const moreRounds = 3;
-const takeOversOfRepeat = 4;
+const takeOversMax = 20;
+const takeOversOfRepeat = 7;
 const takeOverMsMax = 60_000;
 
 export async function runReplicas(context: Pick<Context, 'options' | 'progress'>) {
@@ -49,7 +50,8 @@ export async function runReplicas(context: Pick<Context, 'options' | 'progress'>
     }
     const takeOversMs: number[] = [];
     const one = found.find(({ of }) => of === 1);
-    while (one !== undefined && takeOversMs.length < takeOversOfRepeat * options.repeats) {
+    const takeOvers = Math.min(takeOversMax, takeOversOfRepeat * options.repeats);
+    while (one !== undefined && takeOversMs.length < takeOvers) {
       takeOversMs.push(await killPrimary(one.deployment, one.appIds[0] ?? ''));
       progress.say(`take-over ${takeOversMs.length}: ${Math.round(takeOversMs.at(-1) ?? 0)} ms`);
     }
