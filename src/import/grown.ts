@@ -2,9 +2,9 @@
 // and all its rows would be stored again. Instead its import goes on where it was, and its rows keep the keys of the former file.
 
 import { createHash } from 'node:crypto';
-import { closeSync, createReadStream, openSync, readSync } from 'node:fs';
 import type { Input } from './inputs.js';
 import { ImportError } from './options.js';
+import { bytesOf, openSource } from './source.js';
 import type { FileState, ImportState } from './state.js';
 
 /**
@@ -18,7 +18,7 @@ export async function continueGrown(state: ImportState, inputs: readonly Input[]
     const found = await beginningOf(state, input);
     if (found !== undefined) {
       const [hash, file] = found;
-      if (!canGoOn(input, file))
+      if (!(await canGoOn(input, file)))
         throw new ImportError(
           `${input.name}: it begins with all of ${file.name}, which was imported before, so its rows would be stored twice; import a file of the new rows only`,
         );
@@ -53,9 +53,7 @@ async function beginningOf(state: ImportState, input: Input): Promise<[string, F
   let found: [string, FileState] | undefined;
   const hash = createHash('sha256');
   let at = 0;
-  for await (const chunk of createReadStream(input.path, {
-    highWaterMark: 1 << 20,
-  }) as AsyncIterable<Buffer>) {
+  for await (const chunk of bytesOf(input)) {
     let from = 0;
     while (shorter.length > 0 && (shorter[0]?.[1].bytes ?? 0) <= at + chunk.length) {
       const [known, file] = shorter.shift() as [string, FileState];
@@ -72,15 +70,14 @@ async function beginningOf(state: ImportState, input: Input): Promise<[string, F
 }
 
 /** Whether rows can have been added: the format has lines, and the former file ended with a whole one. */
-function canGoOn({ path, format, compression, encoding }: Input, { bytes = 0 }: FileState): boolean {
+async function canGoOn(input: Input, { bytes = 0 }: FileState): Promise<boolean> {
+  const { format, compression, encoding } = input;
   const isLines = (format === 'ndjson' || format === 'csv') && compression === 'none';
   if (!isLines || encoding.startsWith('utf-16')) return false;
-  const last = Buffer.alloc(1);
-  const file = openSync(path, 'r');
+  const file = await openSource(input);
   try {
-    readSync(file, last, 0, 1, bytes - 1);
+    return (await file.read(bytes - 1, bytes))[0] === 0x0a;
   } finally {
-    closeSync(file);
+    await file.close();
   }
-  return last[0] === 0x0a;
 }

@@ -1,35 +1,25 @@
 // Finds the files of an import, their formats, and the hashes of their content, which identify them whatever their names are.
 
 import { createHash, randomBytes } from 'node:crypto';
-import {
-  closeSync,
-  createReadStream,
-  createWriteStream,
-  openSync,
-  readdirSync,
-  readSync,
-  rmSync,
-  statSync,
-} from 'node:fs';
+import { closeSync, createWriteStream, openSync, readdirSync, readSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { kindOfContent } from '../parsing/csv/content-kind.js';
 import { createDecoder, type Encoding, markedEncoding, WrongEncoding } from '../parsing/csv/text.js';
 import { unpackZip } from './archive.js';
-import { assertSound, type Compression, contentOf, type Source } from './content.js';
+import { assertSound, type Compression, contentOf, type Packed } from './content.js';
 import { type Format, ImportError } from './options.js';
 import { connectS3, isS3Address, type S3, type S3Object } from './s3.js';
+import { assertUnchanged, bytesOf, findSource } from './source.js';
 import { isZstd } from './zstd.js';
 
 /** A file of an import. `name`: as on the command line. */
-export type Input = Source & {
+export type Input = Packed & {
   readonly format: Format;
   readonly encoding: Encoding;
   /** 32 hexadecimal digits of a hash of its bytes. */
   readonly hash: string;
-  /** Which file it was, and when it was last written to, before it was hashed. */
-  readonly version: string;
 };
 
 /** What the command line says about all files. */
@@ -230,43 +220,25 @@ async function spoolObject(s3: S3, object: S3Object, stop: AbortSignal): Promise
 
 async function openInput(name: string, path: string, told: Told): Promise<Input> {
   try {
-    const version = versionOf(path);
-    const stats = statSync(path);
-    if (!stats.isFile()) throw new ImportError(`${name}: it is not a file`);
+    const found = findSource(name, path);
     const hash = createHash('sha256');
-    await pipeline(createReadStream(path, { highWaterMark: 1 << 20 }), hash);
-    const raw = readHead(path);
+    let raw: Buffer | undefined;
+    for await (const piece of bytesOf(found)) {
+      raw ??= piece.subarray(0, headBytes);
+      hash.update(piece);
+    }
+    raw ??= Buffer.alloc(0);
     const compression = compressionOf(raw);
-    const source = { name, path, bytes: stats.size, compression };
+    const source = { ...found, compression };
     const head = compression === 'none' ? raw : await unpackedHead(source);
     const encoding = markedEncoding(head) ?? told.encoding ?? 'utf-8';
     const format = told.format ?? formatOfName(name) ?? formatOfContent(head, encoding);
     assertReadable(name, head, { format, encoding, compression });
-    return { ...source, format, encoding, hash: hash.digest('hex').slice(0, 32), version };
+    return { ...source, format, encoding, hash: hash.digest('hex').slice(0, 32) };
   } catch (error) {
     if (error instanceof ImportError) throw error;
     throw new ImportError(`${name}: ${wordsOf(error)}`);
   }
-}
-
-function versionOf(path: string): string {
-  const { dev, ino, size, mtimeNs } = statSync(path, { bigint: true });
-  return `${dev} ${ino} ${size} ${mtimeNs}`;
-}
-
-/**
- * Throws ImportError if a file was written to or replaced since it was hashed: keys and places follow from its former content, and
- * it is unknown which of its rows were read.
- */
-export function assertUnchanged({ name, path, version }: Input): void {
-  let now: string | undefined;
-  try {
-    now = versionOf(path);
-  } catch {
-    // It is gone.
-  }
-  if (now !== version)
-    throw new ImportError(`${name}: it was changed while it was read; import a copy that does not change`);
 }
 
 /** Whether both paths lead to one file. */
@@ -299,7 +271,7 @@ function readHead(path: string): Buffer {
 }
 
 /** The beginning of a file, decompressed. Faults are left to the check of the whole file. */
-async function unpackedHead(source: Source): Promise<Buffer> {
+async function unpackedHead(source: Packed): Promise<Buffer> {
   let head: Buffer = Buffer.alloc(0);
   try {
     for await (const part of contentOf(source, () => undefined)) {

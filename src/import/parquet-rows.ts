@@ -1,7 +1,7 @@
 // The rows of a Parquet file, group by group.
 
 import {
-  asyncBufferFromFile,
+  type AsyncBuffer,
   type DecodedArray,
   parquetMetadataAsync,
   parquetRead,
@@ -13,6 +13,7 @@ import type { Input } from './inputs.js';
 import { ImportError } from './options.js';
 import { type Convert, converterOf, parsers, timeTypeOf, ValueFault, withoutType } from './parquet-values.js';
 import { assertColumns, plain, type ReadOptions, type Row, rowsPerChunk, unreadable } from './row.js';
+import { type OpenSource, openSource } from './source.js';
 import { zoneWanted } from './times.js';
 import { utc, type Zone } from './zones.js';
 
@@ -23,8 +24,10 @@ export async function* readParquet(input: Input, options: ReadOptions): AsyncGen
   if (input.compression !== 'none')
     throw new ImportError(`${input.name}: Parquet is compressed within; unpack it`);
   const { after, timeColumn, zone, onShare } = options;
+  let opened: OpenSource | undefined;
   try {
-    const file = await asyncBufferFromFile(input.path);
+    opened = await openSource(input);
+    const file = bufferOf(opened, input.bytes);
     const typed = await parquetMetadataAsync(file);
     const all = parquetSchema(typed).children;
     assertColumns(
@@ -88,7 +91,16 @@ export async function* readParquet(input: Input, options: ReadOptions): AsyncGen
     }
   } catch (error) {
     throw unreadable(input, error);
+  } finally {
+    await opened?.close();
   }
+}
+
+function bufferOf({ read }: OpenSource, bytes: number): AsyncBuffer {
+  return {
+    byteLength: bytes,
+    slice: async (start, end = bytes) => (await read(start, Math.min(end, bytes))).buffer as ArrayBuffer,
+  };
 }
 
 function isWanted(name: string, columns: readonly string[]): boolean {

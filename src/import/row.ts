@@ -1,7 +1,8 @@
 // A row of a file of any format, and what the readers of all formats share.
 
-import { assertUnchanged, type Input, wordsOf } from './inputs.js';
+import { type Input, wordsOf } from './inputs.js';
 import { ImportError } from './options.js';
+import { assertUnchanged } from './source.js';
 import type { Zone } from './zones.js';
 
 /** A row, or the reason why it cannot be read. */

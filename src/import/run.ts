@@ -4,7 +4,7 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import { claimFiles } from './claims.js';
 import { continueGrown } from './grown.js';
-import { assertAllSound, assertUnchanged, type Input, isSameFile, openInputs } from './inputs.js';
+import { assertAllSound, type Input, isSameFile, openInputs } from './inputs.js';
 import { createMapper, type Lane, type Mapper, type Outgoing, placeKey, rejectColumns } from './mapping.js';
 import { ImportError, type ImportOptions } from './options.js';
 import { createOwnKeys, type OwnKeys, type SameKeys } from './own-keys.js';
@@ -13,6 +13,7 @@ import { openRejects } from './rejects.js';
 import type { ReadOptions, Row } from './row.js';
 import { readRows } from './rows.js';
 import { createSender, type ReceiptStatus, type Refused, type Sender, type Sent, Stopped } from './sender.js';
+import { assertUnchanged } from './source.js';
 import {
   type Counts,
   type FileState,

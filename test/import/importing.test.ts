@@ -1,7 +1,15 @@
 // What an import makes of answers, and what becomes of its files when others touch them. The service answers as a test says.
 
 import assert from 'node:assert/strict';
-import { appendFileSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
@@ -292,6 +300,73 @@ describe('the files of an import', () => {
       );
       assert.match(readFileSync(path(`${name}-s`), 'utf8'), /"place":2,"done":false,/);
     }
+  });
+
+  /** The users of the rows that a service keeps, which takes the first of a key, while `imports` run. */
+  async function keptDuring(imports: () => Promise<void>): Promise<string[]> {
+    const kept = new Map<unknown, string>();
+    const answering = service.answer;
+    service.answer = (request) => {
+      for (const { idempotency_key: key, identity } of request.body.events ?? [])
+        if (!kept.has(key)) kept.set(key, String(identity));
+      return answering(request);
+    };
+    try {
+      await imports();
+    } finally {
+      service.answer = answering;
+    }
+    return [...kept.values()];
+  }
+
+  /** A folder with a log that changes once the file before it is sent. */
+  function changingLog(name: string, content: string, change: (log: string) => void) {
+    mkdirSync(path(name));
+    put(`${name}/a.csv`, 'user\nfirst\n');
+    const log = put(`${name}/log.csv`, content);
+    answers = [
+      () => {
+        change(log);
+        return { status: 200 };
+      },
+    ];
+    const again = () => run(path(name), `${name}-s`, `${name}-r`);
+    return { again, changed: `${log}: it was changed while it was read; import a copy that does not change` };
+  }
+
+  test('have the rows with which they were found: none of a log that took the name of a rotated one', async () => {
+    const { again, changed } = changingLog('rotated', 'user\nada\nbob\n', (log) => {
+      renameSync(log, `${log}.1`);
+      writeFileSync(log, 'user\neve\n');
+    });
+    const kept = await keptDuring(async () => {
+      assert.equal(await faultOf(again()), changed);
+      assert.equal((await again()).refused, 0);
+    });
+    assert.deepEqual(kept, ['first', 'eve', 'ada', 'bob']);
+  });
+
+  test('have the rows with which they were found: none that another program is writing', async () => {
+    const { again, changed } = changingLog('torn', 'user\nada\n', (log) => appendFileSync(log, 'bo'));
+    const kept = await keptDuring(async () => {
+      assert.equal(await faultOf(again()), changed);
+      appendFileSync(path('torn/log.csv'), 'b\n');
+      assert.equal((await again()).refused, 0);
+    });
+    assert.deepEqual(kept, ['first', 'ada', 'bob']);
+  });
+
+  test('have each row once if they grow while they are found', async () => {
+    const log = put('growing.csv', 'user\nada\n');
+    const again = () => run(log, 'growing', 'growing-r');
+    const kept = await keptDuring(async () => {
+      const growing = again();
+      appendFileSync(log, 'bob\n');
+      assert.match(await faultOf(growing), /growing\.csv: it was changed while it was read/);
+      appendFileSync(log, 'eve\n');
+      await again();
+    });
+    assert.deepEqual(kept, ['ada', 'bob', 'eve']);
   });
 
   test('are called changed, and not unreadable, if what is read in their place cannot be read', async () => {

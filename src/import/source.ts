@@ -1,0 +1,79 @@
+// The bytes of a file as it was found. Keys and places follow from its hash, so no later byte may be of other content: each reading
+// ends where the hashed bytes ended, and gives nothing once the file was written to or another one has its name.
+
+import { type BigIntStats, statSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { ImportError } from './options.js';
+
+/**
+ * A file that was found. `name`: what the user called it; `bytes`: its size; `version`: which file it was, and when it was last
+ * written to.
+ */
+export type Source = {
+  readonly name: string;
+  readonly path: string;
+  readonly bytes: number;
+  readonly version: string;
+};
+
+/** Throws ImportError unless it is a file, and the error of the file system if it is not there. */
+export function findSource(name: string, path: string): Source {
+  const stats = statSync(path, { bigint: true });
+  if (!stats.isFile()) throw new ImportError(`${name}: it is not a file`);
+  return { name, path, bytes: Number(stats.size), version: versionOf(stats) };
+}
+
+function versionOf({ dev, ino, size, mtimeNs }: BigIntStats): string {
+  return `${dev} ${ino} ${size} ${mtimeNs}`;
+}
+
+function changed(name: string): ImportError {
+  return new ImportError(`${name}: it was changed while it was read; import a copy that does not change`);
+}
+
+/** Throws ImportError if a file was written to or replaced since it was found. */
+export function assertUnchanged({ name, path, version }: Source): void {
+  const stats = statSync(path, { bigint: true, throwIfNoEntry: false });
+  if (stats === undefined || versionOf(stats) !== version) throw changed(name);
+}
+
+export type OpenSource = {
+  /** The bytes from `start` to before `end`. Throws ImportError if the file was changed before they were read. */
+  readonly read: (start: number, end: number) => Promise<Buffer>;
+  readonly close: () => Promise<void>;
+};
+
+/** Opens a file once for many readings. */
+export async function openSource(source: Source): Promise<OpenSource> {
+  const { name, path, version } = source;
+  const file = await open(path).catch((error) => {
+    assertUnchanged(source);
+    throw error;
+  });
+  return {
+    async read(start, end) {
+      const bytes = Buffer.allocUnsafeSlow(end - start);
+      for (let at = 0; at < bytes.length; ) {
+        const { bytesRead } = await file.read(bytes, at, bytes.length - at, start + at);
+        if (bytesRead === 0) throw changed(name);
+        at += bytesRead;
+      }
+      if (versionOf(await file.stat({ bigint: true })) !== version) throw changed(name);
+      return bytes;
+    },
+    close: () => file.close(),
+  };
+}
+
+const pieceBytes = 1 << 18;
+
+/** Yields the bytes of a file from `start` on. */
+export async function* bytesOf(source: Source, start = 0): AsyncGenerator<Buffer> {
+  const file = await openSource(source);
+  try {
+    for (let at = start; at < source.bytes; at += pieceBytes)
+      yield await file.read(at, Math.min(at + pieceBytes, source.bytes));
+  } finally {
+    await file.close();
+  }
+}
