@@ -33,19 +33,24 @@ export async function* contentOf(source: Packed, onShare: (share: number) => voi
   }
 }
 
+/** `hash`: 32 hexadecimal digits. */
+export type Unpacked = { readonly hash: string; readonly bytes: number };
+
 /**
- * Throws ImportError unless a whole file can be decompressed and its checksums are right. Settles with a hash of its content as 32
- * hexadecimal digits; undefined if it is not compressed, or if a stop ended this early.
+ * Throws ImportError unless a whole file can be decompressed and its checksums are right. Settles with its content's hash and size;
+ * undefined if it is not compressed, or if a stop ended this early.
  */
-export async function assertSound(source: Packed, stop: AbortSignal): Promise<string | undefined> {
+export async function assertSound(source: Packed, stop: AbortSignal): Promise<Unpacked | undefined> {
   if (source.compression === 'none') return undefined;
   const hash = createHash('sha256');
+  let bytes = 0;
   try {
     for await (const part of contentOf(source, () => undefined)) {
       if (stop.aborted) return undefined;
       hash.update(part);
+      bytes += part.length;
     }
-    return hash.digest('hex').slice(0, 32);
+    return { hash: hash.digest('hex').slice(0, 32), bytes };
   } catch (error) {
     throw error instanceof ImportError
       ? new ImportError(`${error.message}; nothing of it was imported`)

@@ -2,9 +2,10 @@
 // and all its rows would be stored again. Instead its import goes on where it was, and its rows keep the keys of the former file.
 
 import { createHash } from 'node:crypto';
+import { contentOf } from './content.js';
 import type { Input } from './inputs.js';
 import { ImportError } from './options.js';
-import { bytesOf, openSource } from './source.js';
+import { openSource } from './source.js';
 import type { FileState, ImportState } from './state.js';
 
 /**
@@ -17,8 +18,9 @@ export async function continueGrown(state: ImportState, inputs: readonly Input[]
     if (state.files[input.hash] !== undefined) continue;
     const found = await beginningOf(state, input);
     if (found !== undefined) {
-      const [hash, file] = found;
-      if (!(await canGoOn(input, file)))
+      const { hash, contentBytes } = found;
+      const { content_bytes: _, ...file } = found.file;
+      if (!(await canGoOn(input, contentBytes)))
         throw new ImportError(
           `${input.name}: it begins with all of ${file.name}, which was imported before, so its rows would be stored twice; import a file of the new rows only`,
         );
@@ -44,40 +46,60 @@ export async function continueGrown(state: ImportState, inputs: readonly Input[]
   return words;
 }
 
-/** The imported file whose whole content is the beginning of this one; the longest if there are several. */
-async function beginningOf(state: ImportState, input: Input): Promise<[string, FileState] | undefined> {
+type Known = {
+  readonly hash: string;
+  readonly file: FileState;
+  readonly contentHash: string;
+  readonly contentBytes: number;
+};
+
+function knownOf([hash, file]: [string, FileState]): Known {
+  const { bytes = 0, keys = '', content_bytes: contentBytes } = file;
+  return contentBytes === undefined
+    ? { hash, file, contentHash: hash, contentBytes: bytes }
+    : { hash, file, contentHash: keys, contentBytes };
+}
+
+/** The imported file whose whole content is the beginning of a longer one; the longest if there are several. */
+async function beginningOf(state: ImportState, input: Input): Promise<Known | undefined> {
+  const isLonger = (bytes: number) => input.compression !== 'none' || bytes < input.bytes;
   const shorter = Object.entries(state.files)
-    .filter(([, { bytes = Number.POSITIVE_INFINITY, read }]) => bytes < input.bytes && bytes > 0 && read > 0)
-    .toSorted(([, one], [, other]) => (one.bytes ?? 0) - (other.bytes ?? 0));
-  if (shorter.length === 0) return undefined;
-  let found: [string, FileState] | undefined;
+    .map(knownOf)
+    .filter(({ contentBytes, file }) => contentBytes > 0 && isLonger(contentBytes) && file.read > 0)
+    .toSorted((one, other) => one.contentBytes - other.contentBytes);
+  let found: Known | undefined;
   const hash = createHash('sha256');
   let at = 0;
-  for await (const chunk of bytesOf(input)) {
-    let from = 0;
-    while (shorter.length > 0 && (shorter[0]?.[1].bytes ?? 0) <= at + chunk.length) {
-      const [known, file] = shorter.shift() as [string, FileState];
-      const to = (file.bytes ?? 0) - at;
-      hash.update(chunk.subarray(from, to));
-      from = to;
-      if (hash.copy().digest('hex').slice(0, 32) === known) found = [known, file];
+  try {
+    for await (const part of shorter.length === 0 ? [] : contentOf(input, () => undefined)) {
+      let from = 0;
+      for (; shorter[0] !== undefined && shorter[0].contentBytes < at + part.length; shorter.shift()) {
+        const to = shorter[0].contentBytes - at;
+        hash.update(part.subarray(from, to));
+        from = to;
+        if (hash.copy().digest('hex').slice(0, 32) === shorter[0].contentHash) found = shorter[0];
+      }
+      if (shorter.length === 0) break;
+      hash.update(part.subarray(from));
+      at += part.length;
     }
-    if (shorter.length === 0) break;
-    hash.update(chunk.subarray(from));
-    at += chunk.length;
+  } catch (error) {
+    // What is wrong with the file is left to the check of all of it.
+    if (!(error instanceof ImportError)) throw error;
+    return undefined;
   }
   return found;
 }
 
-/** Whether rows can have been added: the format has lines, and the former file ended with a whole one. */
-async function canGoOn(input: Input, { bytes = 0 }: FileState): Promise<boolean> {
+/** Whether rows can have been added: the format has lines, and the former content ended with a whole one. */
+async function canGoOn(input: Input, contentBytes: number): Promise<boolean> {
   const { format, compression, encoding } = input;
   const isLines = (format === 'ndjson' || format === 'csv') && compression === 'none';
   if (!isLines || encoding.startsWith('utf-16')) return false;
-  const file = await openSource(input);
+  const opened = await openSource(input);
   try {
-    return (await file.read(bytes - 1, bytes))[0] === 0x0a;
+    return (await opened.read(contentBytes - 1, contentBytes))[0] === 0x0a;
   } finally {
-    await file.close();
+    await opened.close();
   }
 }

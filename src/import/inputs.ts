@@ -8,7 +8,7 @@ import { pipeline } from 'node:stream/promises';
 import { kindOfContent } from '../parsing/csv/content-kind.js';
 import { createDecoder, type Encoding, markedEncoding, WrongEncoding } from '../parsing/csv/text.js';
 import { unpackZip } from './archive.js';
-import { assertSound, type Compression, contentOf, type Packed } from './content.js';
+import { assertSound, type Compression, contentOf, type Packed, type Unpacked } from './content.js';
 import { type Format, ImportError } from './options.js';
 import { connectS3, isS3Address, type S3, type S3Object } from './s3.js';
 import { assertUnchanged, bytesOf, findSource } from './source.js';
@@ -95,14 +95,14 @@ function isZip(name: string, path: string): boolean {
 
 /**
  * Throws ImportError for a file that cannot be decompressed. This is checked first, since checksums come at the end, when wrong rows
- * would be stored already. A stop ends it early. Settles with the hashes of the content of compressed files, by the hashes of their
+ * would be stored already. A stop ends it early. Settles with the content of compressed files, by the hashes of their
  * bytes: rows have the same keys however their file is compressed.
  */
 export async function assertAllSound(
   inputs: readonly Input[],
   stop: AbortSignal,
-): Promise<ReadonlyMap<string, string>> {
-  const contents = new Map<string, string>();
+): Promise<ReadonlyMap<string, Unpacked>> {
+  const contents = new Map<string, Unpacked>();
   for (const input of inputs) {
     if (stop.aborted) break;
     try {

@@ -93,7 +93,9 @@ async function importFiles(options: ImportOptions, stop: AbortSignal, notes: Not
       throw new ImportError(`--rejects ${options.rejectsFile}: it is a file to import; name another file`);
   for (const [hash, content] of await assertAllSound(unchecked, stop)) {
     const file = state.files[hash];
-    if (file !== undefined && file.read === 0) file.keys = content;
+    if (file === undefined || file.read > 0) continue;
+    file.keys = content.hash;
+    file.content_bytes = content.bytes;
   }
   if (stop.aborted) return { ...totalsOf(state), mended: notes.mended };
   const rejects = openRejects(options.rejectsFile, {
@@ -402,7 +404,7 @@ export async function runDry(
   for (const input of inputs) {
     const mapper = createMapper(
       options.mapping,
-      state?.files[input.hash]?.keys ?? contents.get(input.hash) ?? input.hash,
+      state?.files[input.hash]?.keys ?? contents.get(input.hash)?.hash ?? input.hash,
       options.strict,
     );
     for await (const rows of readRows(input, readingOf(options, mapper))) {

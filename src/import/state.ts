@@ -18,6 +18,8 @@ export type FileState = Counts & {
   /** The size of the file, and the hash of its content at its first import, of which its keys are made. */
   bytes?: number;
   keys?: string;
+  /** The size of the content of a compressed file, of which `keys` is the hash. */
+  content_bytes?: number;
 };
 
 export type ImportState = {

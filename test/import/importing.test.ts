@@ -273,6 +273,30 @@ describe('the files of an import', () => {
       assert.deepEqual(await keysOf(`l${level}.csv.gz`, gzipSync(text, { level })), plain);
   });
 
+  test('that are compressed and grew are refused, and go on once they are unpacked', async () => {
+    const text = 'user\nada\nbob\n';
+    const again = (name: string, content: string | Buffer) => run(put(name, content), 'packed', 'packed-r');
+    const kept = await keptDuring(async () => {
+      await again('day.csv.gz', gzipSync(text, { level: 1 }));
+      assert.equal((await again('day.csv.gz', gzipSync(text, { level: 9 }))).read, 4, 'the same content');
+      assert.match(
+        await faultOf(again('day.csv.gz', gzipSync(`${text}eve\n`, { level: 1 }))),
+        /day\.csv\.gz: it begins with all of \S+day\.csv\.gz, which was imported before/,
+      );
+      await again('day.csv', `${text}eve\n`);
+      assert.match(
+        await faultOf(again('more.csv.gz', gzipSync(`${text}eve\ned\n`))),
+        /more\.csv\.gz: it begins with all of \S+day\.csv, which was imported before/,
+      );
+      const corrupt = gzipSync(`${text}eve\ned\n`).subarray(0, 20);
+      assert.match(
+        await faultOf(again('more.csv.gz', corrupt)),
+        /it ends too early; nothing of it was imported/,
+      );
+    });
+    assert.deepEqual(kept, ['ada', 'bob', 'eve']);
+  });
+
   test('whose rows share a key are told apart in a dry run, and end with a fault', async () => {
     const orders = put('orders.csv', 'user,id,n\nada,1,x\nada,1,y\nada,2,x\n');
     const refunds = put('refunds.csv', 'user,id,n\nada,2,x\nada,2,z\n');
