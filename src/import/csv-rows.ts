@@ -31,10 +31,14 @@ export async function* readCsv(input: Input, options: ReadOptions): AsyncGenerat
   try {
     const content = textIn(input, options.onShare);
     const head = await headOf(content);
-    const text = head.toString('utf8').replace(/^\ufeff/, '');
+    const marked = head.toString('utf8');
+    const mark = marked.startsWith('\ufeff') ? 1 : 0;
     // Excel's first line, which declares the separator, is not a row.
-    const declared = declaredSeparator(text);
-    const begin = declared === undefined ? head : Buffer.from(text.slice(declared.end));
+    const declared = declaredSeparator(marked.slice(mark));
+    const start = declared === undefined ? 0 : mark + declared.end;
+    const text = marked.slice(Math.max(mark, start));
+    // Bytes are cut off, not text: the head may end within a character.
+    const begin = head.subarray(Buffer.byteLength(marked.slice(0, start)));
     const isTabs = /\.tsv(\.|$)/i.test(input.name);
     const reader = createReader(input, declared === undefined ? 0 : 1, options, {
       delimiter: declared?.separator ?? (isTabs ? '\t' : (mostFrequent(separatorsIn(text)) ?? ',')),

@@ -609,6 +609,10 @@ describe('CSV', () => {
       rows.map(({ place, value }) => [place, value]),
       [[3, { a: '1,5', b: '2' }]],
     );
+    const begin = 'sep=;\na;b\n';
+    // A file is read in pieces, and the first one ends within this character.
+    const long = `${'x'.repeat((1 << 18) - begin.length - 1)}€`;
+    assert.deepEqual(await csv('sep-long.csv', `${begin}${long};2\n`), [{ a: long, b: '2' }]);
   });
 
   test('of a database is read as it says NULL and quotes, once somebody says so', async () => {
