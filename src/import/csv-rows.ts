@@ -40,10 +40,12 @@ export async function* readCsv(input: Input, options: ReadOptions): AsyncGenerat
     // Bytes are cut off, not text: the head may end within a character.
     const begin = head.subarray(Buffer.byteLength(marked.slice(0, start)));
     const isTabs = /\.tsv(\.|$)/i.test(input.name);
+    const delimiter = declared?.separator ?? (isTabs ? '\t' : (mostFrequent(separatorsIn(text)) ?? ','));
+    const unquoted = withoutQuoted(text, delimiter, options.isMysql === true);
     const reader = createReader(input, declared === undefined ? 0 : 1, options, {
-      delimiter: declared?.separator ?? (isTabs ? '\t' : (mostFrequent(separatorsIn(text)) ?? ',')),
-      // A CR alone ends a line if the file has no LF.
-      record_delimiter: head.includes('\r') && !head.includes('\n') ? ['\r'] : ['\r\n', '\n'],
+      delimiter,
+      // A CR alone ends a line if there is no LF but in quotes.
+      record_delimiter: unquoted.includes('\r') && !unquoted.includes('\n') ? ['\r'] : ['\r\n', '\n'],
     });
     let chunkBytes = 0;
     for (let bytes: Buffer | undefined = begin; bytes !== undefined; bytes = (await content.next()).value) {
@@ -181,6 +183,13 @@ function faultOf({ name }: Input, code: string | undefined, line: number): Impor
       `${name}: the row at line ${line} has more than 1 MiB; perhaps a quote in it is never closed`,
     );
   return undefined;
+}
+
+/** The text without its quoted cells. A quote within a cell opens none. */
+function withoutQuoted(text: string, delimiter: string, isMysql: boolean): string {
+  const begin = `(?<=^|[\\r\\n]|${delimiter.replace(/\W/, '\\$&')})`;
+  const content = isMysql ? '[^"\\\\]*(?:(?:\\\\.|"")[^"\\\\]*)*' : '[^"]*(?:""[^"]*)*';
+  return text.replace(new RegExp(`${begin}"${content}(?:"|$)`, 'gs'), '');
 }
 
 /** The beginning of the content: at least its first line, if that is not too long. */

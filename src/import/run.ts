@@ -58,6 +58,11 @@ export function createNotes(): Notes {
   };
 }
 
+/** Notes that a file has no row: perhaps it was read in a way in which it is not written. */
+function noteRowless({ words }: Notes, { name, bytes }: Input, read: number): void {
+  if (read === 0 && bytes > 0) words.push(`${name}: no row was found in its ${bytes} bytes`);
+}
+
 function addNotes({ mended, commas }: Notes, mapper: Mapper): void {
   for (const [name, count] of mapper.mendings) mended[name] = (mended[name] ?? 0) + count;
   for (const [name, count] of mapper.commas) commas[name] = (commas[name] ?? 0) + count;
@@ -137,7 +142,9 @@ async function importFiles(options: ImportOptions, stop: AbortSignal, notes: Not
         assertUnchanged(input);
         file.done = !stop.aborted;
       }
-      if (file.done) shares.set(input.hash, 1);
+      if (!file.done) continue;
+      shares.set(input.hash, 1);
+      noteRowless(notes, input, file.read);
     }
     if (options.verify && isDone(state)) verified = await verify(options, inputs, state, sender, stop);
   } catch (error) {
@@ -402,6 +409,7 @@ export async function runDry(
   if (state !== undefined) notes.words.push(...(await continueGrown(state, inputs)));
   const counts = { read: 0, refused: 0 };
   for (const input of inputs) {
+    const readBefore = counts.read;
     const mapper = createMapper(
       options.mapping,
       state?.files[input.hash]?.keys ?? contents.get(input.hash)?.hash ?? input.hash,
@@ -427,6 +435,7 @@ export async function runDry(
       }
     }
     assertUnchanged(input);
+    noteRowless(notes, input, counts.read - readBefore);
     addNotes(notes, mapper);
   }
   return { ...counts, first, faults, mended: notes.mended };

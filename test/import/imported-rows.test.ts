@@ -615,6 +615,20 @@ describe('CSV', () => {
     assert.deepEqual(await csv('sep-long.csv', `${begin}${long};2\n`), [{ a: long, b: '2' }]);
   });
 
+  test('may end its lines with CR alone, and have other line ends in quotes', async () => {
+    const cells = '"the\nuser",t\rada,"a\nb"\r"bob ""\n""",5" disk\r';
+    const rows = [
+      { 'the\nuser': 'ada', t: 'a\nb' },
+      { 'the\nuser': 'bob "\n"', t: '5" disk' },
+    ];
+    assert.deepEqual(await csv('returns.csv', cells), rows);
+    const feeds = '"the\nuser",t\nada,"a\rb"\n"bob ""\n""",5" disk\n';
+    assert.deepEqual(await csv('feeds.csv', feeds), [{ 'the\nuser': 'ada', t: 'a\rb' }, rows[1]]);
+    const escaped = await open('returns-mysql.csv', 'u,t\rada,"\\"\n\\""\r');
+    const [row] = (await chunksOf(escaped, 0, undefined, { isMysql: true })).flat();
+    assert.deepEqual(row?.value, { u: 'ada', t: '"\n"' });
+  });
+
   test('of a database is read as it says NULL and quotes, once somebody says so', async () => {
     const file = await open(
       'mysql.csv',

@@ -405,6 +405,17 @@ describe('the files of an import', () => {
     assert.match(await faultOf(run(file, 'replaced', 'replaced-r')), /replaced\.csv: it was changed while/);
   });
 
+  test('that are not empty and have no row are named', async () => {
+    const bare = put('bare.csv', 'user,x\n');
+    const none = put('none.csv', '');
+    // The second import finds that all is done.
+    for (const begin of [runDry, runImport, runImport]) {
+      const notes = createNotes();
+      await begin(optionsOf(bare, 'bare', 'bare-r', none), never, notes);
+      assert.deepEqual(notes.words, [`${bare}: no row was found in its 7 bytes`]);
+    }
+  });
+
   test('that were begun in one format do not go on in another, where a place is another row', async () => {
     const file = put('either.txt', '[\n{"user": "ada"},\n{"user": "grace"}]\n');
     const words = `${file}: the state has its rows as ndjson, and now it is read as json; name another --state and --rejects`;
