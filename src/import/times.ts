@@ -65,12 +65,16 @@ export function readTime(value: unknown, format: TimeFormat): TimeResult {
 function instantOf(value: unknown, { kind, unitNs, pattern, zone }: TimeFormat): TimeResult {
   if (value instanceof Date) return Number.isNaN(value.getTime()) ? 'is not a date' : value.getTime();
   if (kind === 'number') return timeOfNumber(value, unitNs as number);
+  const isNumber = typeof value === 'number' || typeof value === 'bigint';
   if (kind === 'pattern') {
-    const match = typeof value === 'string' ? pattern?.form.exec(value.trim()) : undefined;
+    const match =
+      isNumber || typeof value === 'string' ? pattern?.form.exec(String(value).trim()) : undefined;
     if (match === undefined || match === null) return 'does not have the form of --timestamp-format';
     return timeOfParts(match.slice(1), pattern?.parts ?? [], zone);
   }
-  if (typeof value === 'number' || typeof value === 'bigint' || isDecimal(value)) {
+  if (isNumber || isDecimal(value)) {
+    if (isDateToo(value))
+      return 'is either a date or milliseconds of 1976; say --timestamp-format YYYYMMDDHHmm with a --time-zone, or --timestamp-format ms';
     if (Number(value) >= epochSeconds.endsBefore) return timeOfNumber(value, nsPerMs);
     return 'is a number that would be a day in 1970 to 1973 as milliseconds; if these are seconds, say --timestamp-format s';
   }
@@ -93,6 +97,16 @@ function instantOf(value: unknown, { kind, unitNs, pattern, zone }: TimeFormat):
 
 function isDecimal(value: unknown): boolean {
   return typeof value === 'string' && decimal.test(value.trim());
+}
+
+/** A date such as 202401011200. As milliseconds it would be silently one of 1976. */
+const dateOfDigits = /^(199\d|20\d\d|2100)(\d\d)(\d\d)(\d\d)(\d\d)(?:\.0*)?$/;
+
+function isDateToo(value: unknown): boolean {
+  const [found, ...parts] = dateOfDigits.exec(String(value).trim()) ?? [];
+  return (
+    found !== undefined && typeof timeOfParts(parts, ['YYYY', 'MM', 'DD', 'HH', 'mm'], undefined) === 'number'
+  );
 }
 
 /** The time of a number, in whole milliseconds, rounded down. Computed by digits: in doubles 1.001 × 1000 is less than 1001. */

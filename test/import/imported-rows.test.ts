@@ -13,6 +13,7 @@ import { type ImportOptions, readOptions } from '../../src/import/options.js';
 import type { ReadOptions, Row } from '../../src/import/row.js';
 import { readRows } from '../../src/import/rows.js';
 import { readTime, readTimeFormat, type TimeFormat } from '../../src/import/times.js';
+import { utc } from '../../src/import/zones.js';
 import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 
 let folder: string;
@@ -245,6 +246,29 @@ describe('a time', () => {
     assert.equal(list, 'The row has a time in the column t that is not a time.');
     assert.equal(text, '2023-11-14T22:13:20.000Z');
   });
+});
+
+test('a number that is as well a date as milliseconds is refused until somebody says which it is', async () => {
+  const auto = readTimeFormat(undefined, undefined) as TimeFormat;
+  const words =
+    'is either a date or milliseconds of 1976; say --timestamp-format YYYYMMDDHHmm with a --time-zone, or --timestamp-format ms';
+  for (const date of ['199001010000', ' 202402291200 ', '202401011200.0', '210012312359'])
+    assert.equal(readTime(date, auto), words, date);
+  assert.equal(readTime(202401011200, auto), words);
+  assert.equal(readTime(202401011200n, auto), words);
+  const others = [
+    '198912312359',
+    '202302291200',
+    '202401012400',
+    '202401011260',
+    '210101010000',
+    '999999999999',
+  ];
+  for (const ms of others) assert.equal(readTime(ms, auto), Number(ms), ms);
+  assert.equal(readTime('202401011200', readTimeFormat('ms', undefined) as TimeFormat), 202401011200);
+  const pattern = readTimeFormat('YYYYMMDDHHmm', utc) as TimeFormat;
+  for (const date of ['202401011200', 202401011200, 202401011200n])
+    assert.equal(readTime(date, pattern), Date.UTC(2024, 0, 1, 12));
 });
 
 test('blanks alone name nobody and no row, and are kept as properties', async () => {
