@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { TransportAnswer } from '../../src/libraries/client/core/adapters.js';
 import { clientLimits } from '../../src/libraries/client/core/limits.js';
 import { isNamed, openTab, started, watchTimes } from '../support/client-sending.js';
 import { createSharedStorage, createWorld, failure, testSettings } from '../support/client-world.js';
@@ -304,9 +305,7 @@ test('over a slow network batches shrink until they get through, and their time-
           answer: new Promise((resolve) => {
             const tookMs = body.length / bytesPerMs;
             world.clock.setTimer(Math.min(tookMs, timeoutMs), () =>
-              resolve(
-                tookMs <= timeoutMs ? world.server.take(url, body) : { status: 0, body: '', timedOut: true },
-              ),
+              resolve(tookMs <= timeoutMs ? world.server.take(url, body) : failure(0)),
             );
           }),
           outlivesPage: false,
@@ -319,6 +318,82 @@ test('over a slow network batches shrink until they get through, and their time-
     await world.clock.advance(6 * (bytes / bytesPerMs) + 20 * 60_000);
     assert.equal(world.server.events().length, 500, `${bytesPerMs} bytes a millisecond`);
   }
+});
+
+/**
+ * A network that carries `bytesPerMs` to a server that ends every body, without an answer or with one, that takes longer than 8.5
+ * seconds. `isOffline`: requests fail at once. Returns the world, a page, and the bytes of each request.
+ */
+function behindImpatientServer(bytesPerMs: number, cut: TransportAnswer) {
+  const world = createWorld();
+  const network = { isOffline: false };
+  const sent: number[] = [];
+  const page = world.open({
+    transport: {
+      send: (url, body) => ({
+        answer: new Promise((resolve) => {
+          if (network.isOffline) return resolve(failure(0));
+          sent.push(body.length);
+          const tookMs = body.length / bytesPerMs;
+          world.clock.setTimer(Math.min(tookMs, 8_500), () =>
+            resolve(tookMs < 8_500 ? world.server.take(url, body) : cut),
+          );
+        }),
+        outlivesPage: false,
+      }),
+    },
+  });
+  page.client.start('1', testSettings);
+  return { ...world, ...page, network, sent };
+}
+
+test('batches shrink when the server ends slow ones, and do not soon reach that size again', async () => {
+  for (const cut of [failure(0), failure(408, 'body_too_slow'), { status: 502, body: '<html>' }]) {
+    for (const bytesPerMs of [8, 1]) {
+      const { client, clock, server, sent } = behindImpatientServer(bytesPerMs, cut);
+      const name = `${cut.status} at ${bytesPerMs} bytes a millisecond`;
+      for (let n = 0; n < 800; n++) client.track(`e${n}`, { text: 'x'.repeat(700) });
+      await clock.advance(2 * ((800 * 950) / bytesPerMs) + 60_000);
+      assert.deepEqual(
+        server.events(),
+        Array.from({ length: 800 }, (_, n) => `e${n}`),
+        name,
+      );
+      assert.equal(client.droppedCount, 0);
+      const cuts = sent.filter((bytes) => bytes / bytesPerMs >= 8_500).length;
+      assert.ok(cuts > 0 && cuts < sent.length / 4, `${name}: ${cuts} of ${sent.length} were cut`);
+    }
+  }
+});
+
+test('after hours without a network few requests bring what waited', async () => {
+  const { client, clock, network, server, sent, resume } = behindImpatientServer(1_000, failure(0));
+  network.isOffline = true;
+  for (let n = 0; n < 300; n++) {
+    client.track(`e${n}`, { text: 'x'.repeat(700) });
+    if (n % 10 === 0) await clock.advance(4 * 60_000);
+  }
+  network.isOffline = false;
+  resume();
+  await clock.advance(10_000);
+  assert.equal(server.events().length, 300);
+  assert.ok(sent.length <= 8, `${sent.length} requests`);
+});
+
+test('a message that is too slow even alone lets the others go until the network is back', async () => {
+  const { client, clock, server, sent, resume } = behindImpatientServer(4, failure(0));
+  const many = Object.fromEntries(Array.from({ length: 60 }, (_, n) => [`p${n}`, 'x'.repeat(1_000)]));
+  client.track('large', many);
+  for (let n = 0; n < 40; n++) client.track(`e${n}`);
+  await clock.advance(10 * 60_000);
+  assert.equal(server.events().length, 40);
+  const isLarge = (bytes: number) => bytes > 50_000;
+  assert.equal(sent.filter(isLarge).length, 2, 'with others, then alone, and not again');
+  client.track('small');
+  resume();
+  await clock.advance(60_000);
+  assert.equal(sent.filter(isLarge).length, 3);
+  assert.ok(isLarge(sent.at(-1) ?? 0) && server.events().includes('small'), 'again after all else');
 });
 
 test('a clock set back during a Retry-After does not prolong it', async () => {
@@ -344,7 +419,7 @@ function onSlowNetwork(tookMs: (bytes: number) => number) {
           sent.push({ bytes: body.length, timeoutMs });
           const ms = tookMs(body.length);
           world.clock.setTimer(Math.min(ms, timeoutMs), () =>
-            resolve(ms <= timeoutMs ? world.server.take(url, body) : { status: 0, body: '', timedOut: true }),
+            resolve(ms <= timeoutMs ? world.server.take(url, body) : failure(0)),
           );
         }),
         outlivesPage: false,

@@ -35,8 +35,6 @@ export type TransportAnswer = {
   readonly body: string;
   /** The header `Retry-After` as it came; undefined without one. */
   readonly retryAfter?: string | undefined;
-  /** No answer came in time. */
-  readonly timedOut?: true;
 };
 
 export type Transport = {

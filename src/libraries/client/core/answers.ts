@@ -16,8 +16,8 @@ export type Verdict =
   | { readonly kind: 'hopeless'; readonly reason: string }
   /** Something on the way does not accept a body of this size. */
   | { readonly kind: 'too_large'; readonly reason: string }
-  /** Unknown; the same batch may be sent again later. */
-  | { readonly kind: 'failed'; readonly reason?: string };
+  /** Unknown; the same batch may be sent again later. `isCut`: perhaps the service has not received all of it. */
+  | { readonly kind: 'failed'; readonly isCut: boolean; readonly reason: string | undefined };
 
 export function readAnswer({ status, body }: TransportAnswer, messages: readonly Message[]): Verdict {
   const document = parse(body);
@@ -32,9 +32,10 @@ export function readAnswer({ status, body }: TransportAnswer, messages: readonly
     return { kind: code === 'unknown_app_id' ? 'hopeless' : 'refused', reason };
   }
   if (status === 413) return { kind: 'too_large', reason };
+  const isCut = typeof code !== 'string' || status === 408;
   // Not this service's answers: a wrong address, or something in between. Worth telling the developer.
-  if (status > 0 && status !== 429 && status < 500) return { kind: 'failed', reason };
-  return { kind: 'failed' };
+  const isOdd = status > 0 && status !== 429 && status < 500;
+  return { kind: 'failed', isCut, reason: isOdd ? reason : undefined };
 }
 
 function answerTo(message: Message, at: number, { messages }: CollectAnswer): MessageAnswer | undefined {

@@ -23,8 +23,10 @@ export type DeliveryOptions = {
 export type Delivery = {
   /** Notes that these messages may have arrived from now on. */
   begin(keys: readonly string[]): void;
-  /** Processes the answer to a batch, or its absence. */
-  settle(batch: Batch, answer: TransportAnswer, pairing: string | undefined): void;
+  /** Processes the answer to a batch, or its absence, `tookMs` after it was sent. */
+  settle(batch: Batch, answer: TransportAnswer, pairing: string | undefined, tookMs: number): void;
+  /** Lets messages that stayed behind for their size be tried again. */
+  resume(): void;
   /** Notes that no message is waiting. */
   forgetAll(): void;
   /** Whether this page has put the message into a request that may have arrived. */
@@ -42,16 +44,22 @@ export function createDelivery(options: DeliveryOptions): Delivery {
   const sent = new Set<string>();
   let messagesMax: number = clientLimits.batchMessagesMax;
   let bytesMax: number = clientLimits.batchBytesFirst;
+  /** From here on batches grow slowly, since twice as many bytes have taken too long. */
+  let doubledBytesMax: number = clientLimits.batchBytesMax;
   let messageBytesMax = Number.POSITIVE_INFINITY;
   let refusals = 0;
   let warnedOf: string | undefined;
 
-  function settle(batch: Batch, answer: TransportAnswer, pairing: string | undefined): void {
+  function settle(batch: Batch, answer: TransportAnswer, pairing: string | undefined, tookMs: number): void {
     const { messages, keys } = batch;
     const verdict = readAnswer(answer, messages);
     if (verdict.kind === 'answered') {
       messagesMax = Math.min(messagesMax * 2, clientLimits.batchMessagesMax);
-      bytesMax = Math.min(bytesMax * 2, clientLimits.batchBytesMax);
+      // A small batch says nothing about larger ones.
+      if (batch.bytes * 2 > bytesMax) {
+        const step = bytesMax < doubledBytesMax ? bytesMax : bytesMax >> 3;
+        bytesMax = Math.min(bytesMax + step, clientLimits.batchBytesMax);
+      }
       refusals = 0;
       let unanswered = false;
       messages.forEach((message, at) => {
@@ -64,12 +72,16 @@ export function createDelivery(options: DeliveryOptions): Delivery {
     }
     const tooLarge = verdict.kind === 'too_large';
     if (tooLarge || verdict.kind === 'failed') {
-      if (tooLarge || answer.timedOut) {
-        bytesMax = Math.max(Math.floor(batch.bytes / 2), clientLimits.batchBytesMin);
-      }
+      // Servers and proxies end a body that is too slow for them, many of them without an answer. A device without a network fails at
+      // once, which slows down no later batch.
+      const least = clientLimits.batchBytesMin;
+      const mayBeSize = batch.bytes > least && (tooLarge || verdict.isCut);
+      const tooSlow = mayBeSize && !tooLarge && tookMs >= clientLimits.slowMsMin;
+      if (mayBeSize) bytesMax = Math.min(bytesMax, Math.max(batch.bytes >> 1, least));
+      if (tooSlow) doubledBytesMax = bytesMax;
       if (tooLarge && messages.length > 1) messagesMax = Math.ceil(messages.length / 2);
       // A single message that is too large for something on the way stays behind, and does not block the others.
-      else if (tooLarge) messageBytesMax = batch.bytes - 1;
+      else if (tooLarge || (tooSlow && messages.length === 1)) messageBytesMax = batch.bytes - 1;
       fail(answer, verdict.reason);
       return;
     }
@@ -123,6 +135,9 @@ export function createDelivery(options: DeliveryOptions): Delivery {
       for (const key of keys) sent.add(key);
     },
     settle,
+    resume: () => {
+      messageBytesMax = Number.POSITIVE_INFINITY;
+    },
     forgetAll: () => sent.clear(),
     wasSent: (key) => sent.has(key),
     limitedMs(message) {

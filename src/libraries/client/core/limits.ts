@@ -17,9 +17,14 @@ export const clientLimits = {
   propertiesDroppedMax: 100,
   batchMessagesMax: 200,
   batchBytesMax: 512 * KiB,
-  /** A page begins with batches of this size. Each answer doubles it, up to the most; each time-out halves it, down to the least. */
+  /**
+   * A page begins with batches of this size. Each answer doubles it, up to the most; each failure that leaves open whether the batch has
+   * arrived halves it, down to the least. After a slow one it is doubled up to that half, and then grows by an eighth.
+   */
   batchBytesFirst: 64 * KiB,
   batchBytesMin: 4 * KiB,
+  /** A failure after this long was one of a slow network. */
+  slowMsMin: 5_000,
   /** Bytes of a batch besides its messages: app_id, time, pairing. */
   envelopeBytesMax: 8 * KiB,
   /** Browsers let at most 64 KiB be under way when a page ends. */

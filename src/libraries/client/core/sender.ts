@@ -56,6 +56,8 @@ export function createSender(options: SenderOptions): Sender {
   let current: Promise<void> | undefined;
   let next: Promise<void> | undefined;
   let hasTurn = false;
+  /** It is worth trying what stayed behind for its size, after all else. */
+  let isResumed = false;
 
   /** Plans a round in this many milliseconds, unless an earlier one is planned. */
   function arm(ms: number): void {
@@ -146,6 +148,11 @@ export function createSender(options: SenderOptions): Sender {
     while (!isStopped() && !isBackedOff()) {
       const batch = choose(lastKey, holds.current());
       if (batch.messages.length === 0) {
+        if (isResumed) {
+          isResumed = false;
+          delivery.resume();
+          continue;
+        }
         if (batch.laterMs !== undefined) arm(batch.laterMs);
         else if (queue.keys().length === 0) delivery.forgetAll();
         return;
@@ -184,6 +191,7 @@ export function createSender(options: SenderOptions): Sender {
     const lift = hold(batch.keys, timeoutMs + clientLimits.holdMarginMs);
     const request: Request = { keys: batch.keys, outlivesPage: false, lift };
     const pairing = options.pairing();
+    const sentMs = clock.now();
     let answer: TransportAnswer = { status: 0, body: '' };
     try {
       const sending = transport.send(url(), body, timeoutMs);
@@ -196,7 +204,7 @@ export function createSender(options: SenderOptions): Sender {
     underWay = undefined;
     // The hold is removed last: other tabs see these changes with a delay, but in this order.
     try {
-      delivery.settle(batch, answer, pairing);
+      delivery.settle(batch, answer, pairing, clock.now() - sentMs);
     } finally {
       request.lift();
     }
@@ -254,6 +262,7 @@ export function createSender(options: SenderOptions): Sender {
     if (bytes > bytesMax) return 0;
     const lift = hold(batch.keys, clientLimits.exitHoldMs);
     const pairing = options.pairing();
+    const sentMs = clock.now();
     const answer = transport.sendAtExit?.(url(), body);
     if (answer === undefined) {
       lift();
@@ -263,7 +272,7 @@ export function createSender(options: SenderOptions): Sender {
       .then((settled) => {
         // Without an answer the hold stays: the request may have arrived, and the page may be ending.
         if (settled.status === 0) return;
-        delivery.settle(batch, settled, pairing);
+        delivery.settle(batch, settled, pairing, clock.now() - sentMs);
         lift();
       })
       .catch(onFault);
@@ -282,6 +291,7 @@ export function createSender(options: SenderOptions): Sender {
     flush,
     resume() {
       backoff.hurry();
+      isResumed = true;
       arm(clientLimits.resumeMs);
     },
     exit,

@@ -15,7 +15,7 @@ export function createFetchTransport(clock: Clock, deviceFetch: () => Fetch | un
     const abort = platform.AbortController && new platform.AbortController();
     return new Promise((settle) => {
       const cancel = clock.setTimer(timeoutMs, () => {
-        settle({ ...noAnswer, timedOut: true });
+        settle(noAnswer);
         abort?.abort();
       });
       void request(deviceFetch, url, body, abort?.signal)

@@ -31,7 +31,7 @@ export function createTransport(browser: Browser): Transport {
       if (browser.fetch === undefined) return noAnswer;
       const timedOut = new Promise<TransportAnswer>((resolve) => {
         cancel = browser.setTimer(timeoutMs, () => {
-          resolve({ ...noAnswer, timedOut: true });
+          resolve(noAnswer);
           abort?.abort();
         });
       });
