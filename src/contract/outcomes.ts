@@ -105,6 +105,16 @@ export function rejection(code: OutcomeCode, message: string, field?: string): R
   return field === undefined ? { code, message } : { code, message, field };
 }
 
+/**
+ * Whether the content of an answer 200 acknowledges records that were sent to `/api/track`, `/api/add_user_properties` or
+ * `/api/v1/identify`: it has no field, or says how many were accepted. By that our libraries know that no captive portal or maintenance
+ * page has answered.
+ */
+export function isAcknowledgement(body: object | undefined): boolean {
+  if (body === undefined || Array.isArray(body)) return false;
+  return 'accepted' in body ? typeof body.accepted === 'number' : Object.keys(body).length === 0;
+}
+
 function never(status: number, meaning: string): Outcome {
   return { status, retry: 'never', meaning };
 }

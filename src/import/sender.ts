@@ -6,7 +6,7 @@ import { Agent as HttpAgent, request as httpRequest } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { setTimeout as wait } from 'node:timers/promises';
 import { counts, imports } from '../contract/limits.js';
-import { aboutSending } from '../contract/outcomes.js';
+import { aboutSending, isAcknowledgement } from '../contract/outcomes.js';
 import type { Lane } from './mapping.js';
 import { ImportError, type ImportOptions } from './options.js';
 
@@ -57,6 +57,12 @@ const paths: Readonly<Record<Path, string>> = {
   receipts: '/api/v1/receipts',
 };
 const waitingPauseMs = 1_000;
+/** Whether an answer 200 is the service's, by a field that it always has there. */
+const isOwn: Readonly<Record<Path, (body: Answer['body'] | undefined) => boolean>> = {
+  events: isAcknowledgement,
+  messages: (body) => typeof body?.success === 'boolean',
+  receipts: (body) => Array.isArray(body?.receipts),
+};
 
 type Answer = {
   readonly status: number;
@@ -66,6 +72,7 @@ type Answer = {
   readonly body: {
     readonly err?: { readonly code?: string; readonly message?: string; readonly field?: string };
     readonly errors?: readonly { readonly index: number; readonly message: string }[];
+    readonly success?: boolean;
     readonly receipts?: readonly { readonly idempotency_key: string; readonly status: ReceiptStatus }[];
   };
 };
@@ -117,7 +124,7 @@ export function createSender(
         reply.on('end', () => {
           const body = objectIn(Buffer.concat(parts).toString('utf8'));
           const { statusCode: status = 0, headers: told } = reply;
-          if (status === 200 && body === undefined)
+          if (status === 200 && !isOwn[lane](body))
             return reject(new Error(`${url} answers 200, but not as this service does`));
           const seconds = Number(told['retry-after']);
           resolve({
@@ -179,11 +186,11 @@ export function createSender(
     if (sent.length >= refusedBytes && records.length > 1) return sendHalves(lane, records);
     const answer = await postUntilAnswered(lane, sent);
     const { status, body, repeats } = answer;
-    if (status === 200 || body.errors !== undefined) {
+    const isGateway = !isOurs(answer);
+    if (status === 200 || (!isGateway && body.errors !== undefined)) {
       const refused = (body.errors ?? []).map(({ index, message }) => ({ index, reason: message }));
       return { stored: records.length - refused.length - repeats, repeats, refused };
     }
-    const isGateway = !isOurs(answer);
     if (isGateway) refusedBytes = Math.min(refusedBytes, sent.length);
     const { code = '', message = `the service answers ${status}` } = body.err ?? {};
     if (status === 401 || aboutSending.has(code)) throw new ImportError(message);
@@ -276,7 +283,7 @@ function limitIn(policy: unknown): RateLimit | undefined {
   return name === undefined ? undefined : { name, rowsMax: Number(rows), seconds: Number(seconds) };
 }
 
-/** Whether the service itself answered: its refusals have a code. */
+/** Whether the service itself answered: its refusals have a code, and another 200 is no answer. */
 function isOurs({ status, body }: Answer): boolean {
   return status === 200 || typeof body.err?.code === 'string';
 }

@@ -88,6 +88,7 @@ describe('an answer', () => {
     answers = [
       { status: 403, body: { message: 'blocked' } },
       { status: 404, body: { error: 'no such site' } },
+      { status: 200, body: { status: 'maintenance' } },
     ];
     const before = service.arrived.length;
     const sender = createSender(options(), 1, never);
@@ -95,8 +96,29 @@ describe('an answer', () => {
     sender.close();
     assert.deepEqual(
       service.arrived.slice(before).map(({ body }) => body.events?.length),
-      [3, 3, 3],
+      [3, 3, 3, 3],
     );
+  });
+
+  test('200 is of the service if it has what the service answers on that path', async () => {
+    const sender = createSender(options(), 1, never);
+    const success = { status: 200, body: { success: true } };
+    answers = [{ status: 200, body: {} }, success];
+    assert.deepEqual(await sender.send('messages', records), { stored: 3, repeats: 0, refused: [] });
+    const known = { status: 200, body: { receipts: [{ idempotency_key: 'k', status: 'stored' }] } };
+    answers = [{ status: 200, body: { status: 'maintenance' } }, known];
+    assert.deepEqual([...(await sender.receipts(['k']))], [['k', 'stored']]);
+    assert.deepEqual(answers, []);
+    sender.close();
+  });
+
+  test('413 of a gateway is no word about rows either if it lists errors', async () => {
+    const errors = [{ message: 'too large' }];
+    answers = [{ status: 413, body: { errors } }, { status: 200 }, { status: 200 }];
+    const sender = createSender(options(), 1, never);
+    assert.deepEqual(await sender.send('events', records), { stored: 3, repeats: 0, refused: [] });
+    assert.deepEqual(answers, []);
+    sender.close();
   });
 
   test('413 of a gateway halves the request, and every later one that is as large', async () => {

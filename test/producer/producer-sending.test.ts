@@ -171,6 +171,8 @@ describe('failures', () => {
   for (const [name, toAnswer, code] of [
     ['a proxy refuses', { status: 403, body: '<html>no</html>' }, 'http_403'],
     ['a login page takes its place', { status: 200, body: '<html>hello</html>' }, 'http_200'],
+    ['a page of maintenance does', { status: 200, body: { status: 'maintenance' } }, 'http_200'],
+    ['another program has its address', { status: 200, body: { errors: [{ message: 'no' }] } }, 'http_200'],
     ['the write key is wrong', { status: 401, body: { err: { code: 'unauthorized' } } }, 'unauthorized'],
     ['the app_id is not known', { status: 400, body: { err: { code: 'unknown_app_id' } } }, 'unknown_app_id'],
   ] as const) {
@@ -278,7 +280,10 @@ describe('failures', () => {
   });
 
   test('a listener that throws stops nothing', async () => {
-    server.answer = () => ({ status: 200, body: { errors: [{ index: 0, code: 'empty', message: 'm' }] } });
+    server.answer = () => ({
+      status: 200,
+      body: { accepted: 0, rejected: 1, errors: [{ index: 0, code: 'empty', message: 'm' }] },
+    });
     const client = create({
       onRefused: () => {
         throw new Error('of the test');

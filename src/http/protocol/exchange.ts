@@ -319,6 +319,7 @@ export class Exchange {
 
   /** Answers 200 `{}`. */
   ok(): void {
+    // Libraries know the service by this answer: `isAcknowledgement`.
     this.reply(200, '{}');
   }
 

@@ -2,7 +2,7 @@
 // address the request is tried again, unless the answer is that it is too large.
 
 import type { LimitName } from '../../contract/limits.js';
-import { aboutSending, type OutcomeCode, outcomes } from '../../contract/outcomes.js';
+import { aboutSending, isAcknowledgement, type OutcomeCode, outcomes } from '../../contract/outcomes.js';
 import { producerLimits as limits } from './limits.js';
 import type { Problem } from './reports.js';
 import type { Answer } from './transport.js';
@@ -29,7 +29,8 @@ const limitOfUser: LimitName = 'bulk_identity';
 
 export function judge(answer: Answer): Verdict {
   const body = parseObject(answer.text);
-  if (answer.status === 200 && body !== undefined) return { kind: 'settled', refusals: readErrors(body) };
+  if (answer.status === 200 && body !== undefined && isAcknowledgement(body))
+    return { kind: 'settled', refusals: readErrors(body) };
   const error = errorOf(body);
   // A gateway that takes no request of this size will not take it later either.
   if (error === undefined && answer.status === 413)
