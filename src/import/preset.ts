@@ -58,30 +58,28 @@ export type Said = {
  * out of order, so properties are sent only if no later row of the user was read before.
  */
 export function createUserMemory(): (said: Said) => readonly Made[] {
-  /** What was said last about each user and device, and the latest time of each user's properties. */
-  const known = new Map<string, string>();
-  const latest = new Map<string, number>();
+  /** The properties of the latest row of each person, whichever devices the rows are of. */
+  const latest = new Map<string, { readonly traits: string; readonly timeMs: number }>();
+  /** The users and devices that were sent as the same. */
+  const links = new Set<string>();
   return ({ user, device, traits, timeMs, messageId }) => {
     const isUser = isGiven(user);
-    const hasTraits = Object.keys(traits).length > 0;
-    const state = JSON.stringify([device, traits]);
-    const pair = `${user ?? ''}\0${device ?? ''}`;
-    if (known.get(pair) === state || (!hasTraits && (!isUser || device === undefined))) return [];
     const person = isUser ? `u${user}` : `d${device}`;
-    const isLate = timeMs < (latest.get(person) ?? Number.NEGATIVE_INFINITY);
-    const isSent = hasTraits && !isLate;
-    const isLinkKnown = !isUser || device === undefined || known.has(pair);
-    if (known.size >= imports.rememberedUsersMax) known.clear();
+    const text = JSON.stringify(traits);
+    const former = latest.get(person);
+    const isLatest = text !== '{}' && timeMs >= (former?.timeMs ?? Number.NEGATIVE_INFINITY);
+    const hasChanged = isLatest && text !== former?.traits;
     if (latest.size >= imports.rememberedUsersMax) latest.clear();
-    if (!isLate) {
-      known.set(pair, state);
-      if (hasTraits) latest.set(person, timeMs);
-    }
-    if (hasTraits && !isSent && isLinkKnown) return [];
+    if (isLatest) latest.set(person, { traits: text, timeMs });
+    const link = `${user}\0${device}`;
+    const isNewLink = isUser && device !== undefined && !links.has(link);
+    if (links.size >= imports.rememberedUsersMax) links.clear();
+    if (isNewLink) links.add(link);
+    if (!hasChanged && !isNewLink) return [];
     const message = {
       userId: isUser ? user : undefined,
       anonymousId: device,
-      traits: isSent ? traits : {},
+      traits: hasChanged ? traits : {},
       timestamp: isoOf(timeMs),
       messageId,
     };

@@ -210,6 +210,23 @@ describe('Google Analytics 4', () => {
     assert.match(String(mapped('ga4', { ...event, event_timestamp: 'today' })), /event_timestamp/);
     assert.match(String(mapped('ga4', { ...event, event_params: '[]' })), /no list of keys and values/);
   });
+
+  test('properties that change back are sent, whichever rows and devices lie between', () => {
+    const at = (minute: number, plan: string, device: string) => ({
+      ...{ event_name: 'x', event_timestamp: minute * 60e6, user_id: 'ada', user_pseudo_id: device },
+      user_properties: [{ key: 'plan', value: { string_value: plan } }],
+    });
+    const plansOf = (...rows: readonly ReturnType<typeof at>[]) =>
+      recordsOf('ga4', ...rows)
+        .filter(({ type }) => type === 'identify')
+        .map(({ traits }) => (traits as { plan?: string }).plan);
+    const back = [at(1, 'free', 'phone'), at(2, 'pro', 'web'), at(3, 'free', 'phone')];
+    assert.deepEqual(plansOf(...back), ['free', 'pro', 'free']);
+    const late = [at(1, 'free', 'phone'), at(5, 'free', 'phone'), at(3, 'pro', 'phone')];
+    assert.deepEqual(plansOf(...late), ['free'], 'what was true before is not sent later');
+    const devices = [at(1, 'free', 'phone'), at(2, 'free', 'web'), at(3, 'free', 'phone')];
+    assert.deepEqual(plansOf(...devices), ['free', undefined], 'the second one only merges a device');
+  });
 });
 
 describe('Plausible', () => {
