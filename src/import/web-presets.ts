@@ -20,7 +20,7 @@ import { faultIn, given, isGiven, type Name, nameIn } from './values.js';
 /**
  * Rows of its batch exports, of events or of persons. `$is_identified` says whether the distinct_id is a user; a library without it
  * names the device. Only `$identify` merges two ids. An event carries the properties that its person had then. A person has a row
- * for each of its ids, of which those that are UUIDs come from the library and not from the customer.
+ * for each of its ids, of which those that have the library's form come from it and not from the customer.
  * @see https://posthog.com/docs/data-pipelines/batch-exports/s3
  */
 export function createPostHog(): Preset {
@@ -43,7 +43,7 @@ export function createPostHog(): Preset {
     if (isPerson) {
       if (row.is_deleted === true || row.is_deleted === 'true') return 'is a person who was deleted';
       const messageId = `posthog:${hashOf(row.person_id, id, row.person_version)}`;
-      const who = uuid.test(String(id))
+      const who = ofLibrary.test(String(id))
         ? { user: undefined, device: id as string }
         : { user: id, device: undefined };
       return identify({ ...who, traits: properties, timeMs, messageId });
@@ -68,7 +68,9 @@ export function createPostHog(): Preset {
   };
 }
 
-const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+/** A UUID or, of posthog-js before July 2023: time, random digits, browser, screen and a time again, each in hexadecimal. */
+const ofLibrary =
+  /^(?:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|([0-9a-f]{6})[0-9a-f]+-0[0-9a-f]+(-[0-9a-f]+){2}-\2[0-9a-f]+)$/i;
 
 /** An object, or one in JSON text; undefined if it is neither. */
 function objectIn(value: unknown): Fields | undefined {

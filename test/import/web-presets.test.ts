@@ -124,6 +124,17 @@ describe('PostHog', () => {
       ],
     );
     assert.match(String(mapped('posthog', { ...person, is_deleted: true })), /deleted/);
+    const older = '17a8c9d3e5f4b0-0aa346c03894bc-39667c0e-1aeaa0-17a8c9d3e5f123';
+    const [ofDevice, ...customers] = recordsOf(
+      'posthog',
+      { ...person, distinct_id: older },
+      ...['1-2-3-4-5', 'cafe-0bad-beef-feed-cafe', `${older}-1`].map((distinct_id) => ({
+        ...person,
+        distinct_id,
+      })),
+    );
+    assert.deepEqual([ofDevice?.userId, ofDevice?.anonymousId], [undefined, older]);
+    assert.ok(customers.every(({ userId }) => typeof userId === 'string'));
   });
 
   test('properties that are no object, and rows without a time, are refused', () => {
