@@ -83,11 +83,14 @@ function createSegment(): Preset {
 
 /**
  * Lines of Mixpanel's raw export. Times are in seconds, or in milliseconds in later exports; in projects made before 2023 they are
- * in the project's time zone. An event is identified by its name, distinct_id, time and $insert_id together.
+ * in the project's time zone. An event is identified by its name, distinct_id, time and $insert_id together. The first one with a
+ * $user_id and a $device_id merges them.
  * @see https://docs.mixpanel.com/reference/event-deduplication
+ * @see https://docs.mixpanel.com/docs/tracking-methods/id-management/identifying-users-simplified
  * @see https://developer.mixpanel.com/reference/raw-event-export
  */
 function createMixpanel(zone: Zone | undefined): Preset {
+  const identify = createUserMemory();
   return ({ event, properties }, key) => {
     if (typeof properties !== 'object' || properties === null)
       return 'has no properties, so it is not a raw export';
@@ -99,7 +102,8 @@ function createMixpanel(zone: Zone | undefined): Preset {
     );
     if (typeof timestamp === 'string') return timestamp;
     const device = typeof distinct_id === 'string' ? /^\$device:(.*)$/s.exec(distinct_id)?.[1] : undefined;
-    const anonymous = isGiven($user_id) ? undefined : nameIn('$device_id', given($device_id) ?? device);
+    const named = nameIn('$device_id', given($device_id) ?? device);
+    const anonymous = isGiven($user_id) ? undefined : named;
     const user =
       anonymous !== undefined || (device !== undefined && !isGiven($user_id))
         ? { anonymousId: anonymous }
@@ -107,17 +111,19 @@ function createMixpanel(zone: Zone | undefined): Preset {
     const id = nameIn('$insert_id', $insert_id);
     const fault = faultIn(anonymous) ?? faultIn(id);
     if (fault !== undefined) return fault;
+    const timeMs = zone === undefined ? timestamp : zone.instantOf(timestamp);
+    const eventKey = id === undefined ? key : `mixpanel:${id}:${hashOf(event, distinct_id, time)}`;
+    const made = {
+      event,
+      ...user,
+      timestamp: isoOf(timeMs),
+      idempotency_key: eventKey,
+      properties: others,
+    };
+    const said = { user: $user_id, device: typeof named === 'string' ? named : undefined };
     return [
-      {
-        kind: 'event',
-        event: {
-          event,
-          ...user,
-          timestamp: isoOf(zone === undefined ? timestamp : zone.instantOf(timestamp)),
-          idempotency_key: id === undefined ? key : `mixpanel:${id}:${hashOf(event, distinct_id, time)}`,
-          properties: others,
-        },
-      },
+      { kind: 'event', event: made },
+      ...identify({ ...said, traits: {}, timeMs, messageId: `${eventKey}:user` }),
     ];
   };
 }

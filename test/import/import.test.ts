@@ -1087,6 +1087,9 @@ describe('exports of other systems', () => {
       ['Opened', userIdOfAnonymousId('tv'), '2023-05-05 00:00:00.000', { $city: 'Rome' }],
       ['Paid', 'ada', '2023-05-05 00:00:01.000', {}],
     ]);
+    assert.deepEqual(await users(appId), [
+      { identity: 'ada', user_ids: [userIdOfAnonymousId('tv')], properties: {} },
+    ]);
   });
 
   test('of Amplitude, with the identifications that its events hold', async () => {

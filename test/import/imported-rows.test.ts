@@ -183,6 +183,27 @@ describe('a key', () => {
     assert.match(String(nobody), /Exactly one of identity and user_id/);
     assert.equal((device as Sent).user_id, userIdOfAnonymousId('tv'));
   });
+
+  test('of Mixpanel merges a device into the user of the first event with both, once', async () => {
+    const of = (more: object) => ({ event: 'x', properties: { time: 1_683_244_800, ...more } });
+    const input = await ndjson(
+      'merged.ndjson',
+      of({ distinct_id: '$device:tv', $insert_id: 'a' }),
+      of({ distinct_id: 'ada', $user_id: 'ada', $device_id: 'tv', $insert_id: 'b' }),
+      of({ distinct_id: 'ada', $user_id: 'ada', $device_id: 'tv', $insert_id: 'c' }),
+      of({ distinct_id: 'ada', $user_id: 'ada', $insert_id: 'd' }),
+      of({ distinct_id: 'bob', $insert_id: 'e' }),
+      of({ distinct_id: 'eve', $user_id: 'eve', $device_id: { a: 1 }, $insert_id: 'f' }),
+    );
+    const sent = (await mapped(input, '--preset', 'mixpanel')) as Sent[];
+    assert.equal(sent.filter(({ event }) => event === 'x').length, 6);
+    const merges = sent.filter(({ type }) => type === 'identify');
+    assert.deepEqual(
+      merges.map((one) => [one.userId, one.anonymousId, one.traits, one.timestamp]),
+      [['ada', 'tv', {}, '2023-05-05T00:00:00.000Z']],
+    );
+    assert.equal(merges[0]?.messageId, `${sent[1]?.idempotency_key}:user`);
+  });
 });
 
 describe('a time', () => {
