@@ -500,7 +500,7 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
     });
   });
 
-  test('React: what a provider is given later counts, and page views have the title of their page', async (t) => {
+  test('React: what a provider is given later counts, and page views are as redact and their titles say', async (t) => {
     const appId = rig.newAppId(t);
     const { outputFiles } = await build({
       stdin: {
@@ -517,7 +517,8 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
             const [{ consents, path }, set] = useState({ consents: true, path: '/' });
             window.change = (more) => set((now) => ({ ...now, ...more }));
             const beforeSend = (message) => (consents ? message : null);
-            const options = { appId: '${appId}', baseUrl: '${rig.front.url}', intervalMs: 100 };
+            const redact = (url) => (url.includes('secret') ? undefined : url);
+            const options = { appId: '${appId}', baseUrl: '${rig.front.url}', intervalMs: 100, pageViews: { redact } };
             return createElement(SluiceProvider, { ...options, beforeSend }, createElement(Tracked, { consents, path }));
           }
           function Tracked({ consents, path }) {
@@ -542,19 +543,32 @@ describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, 
     await page.evaluate(`history.pushState(null, '', '/orders?q=1'); change({ path: '/orders' })`);
     await page.waitForFunction(`document.title === 'Orders'`);
     await rig.stored(appId, 3);
+    for (const [path, title] of [
+      ['/secret?token=1', 'Secret'],
+      ['/orders/2', 'Second'],
+    ]) {
+      await page.evaluate(`history.pushState(null, '', '${path}')`);
+      await page.evaluate(`new Promise((settle) => setTimeout(settle, 10))`);
+      await page.evaluate(`document.title = '${title}'`);
+    }
+    await rig.stored(appId, 4);
     await page.evaluate(`change({ consents: false })`);
     await page.evaluate(`sluiceOfPage.track('Later'); sluiceOfPage.flush()`);
     await page.evaluate(`change({ consents: true, path: '/' })`);
-    const rows = await rig.stored(appId, 4);
+    const rows = await rig.stored(appId, 5);
     const titles = rows
       .filter(({ event }) => event === 'Page View')
       .map(({ properties }) => properties.title);
-    assert.deepEqual(titles, ['Shop', 'Orders']);
+    assert.deepEqual(
+      titles,
+      ['Shop', 'Orders', 'Second'],
+      'where redact returns nothing, nothing is recorded',
+    );
     assert.deepEqual(
       namesOf(rows).filter((name) => name !== 'Page View'),
       ['With consent', 'With consent'],
     );
-    assert.deepEqual(faults, []);
+    assert.deepEqual(faults, ['Sluice: failed inside the library.'], 'redact returned nothing');
   });
 
   test('the script as it is served is under 13 KiB gzipped, and its source map leads to its sources', async () => {

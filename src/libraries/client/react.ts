@@ -39,9 +39,10 @@ export function SluiceProvider({ appId, children, ...options }: SluiceProviderPr
 /** The options, with functions that call those of the last rendering. */
 function withLatestFunctions(options: LoadOptions, latest: { readonly current: LoadOptions }): LoadOptions {
   const { beforeSend, pageViews } = options;
+  // Without a text, as when there is no function any more, no page view is recorded.
   const redact = (url: string): string => {
     const { pageViews } = latest.current;
-    return (typeof pageViews === 'object' ? pageViews.redact?.(url) : undefined) ?? url;
+    return (typeof pageViews === 'object' ? pageViews.redact?.(url) : undefined) as string;
   };
   return {
     ...options,
