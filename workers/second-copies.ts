@@ -13,6 +13,7 @@ import { moveSomeJoins } from '../src/privacy/suppression/joins.js';
 import { mirrorSuppressions } from '../src/privacy/suppression/mirror.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { takeTurn } from '../src/redis/lease.js';
+import { readOnReplicas } from '../src/redis/replicas.js';
 import { mirrorAudit } from '../src/registry/audit/mirror.js';
 import { mirrorRegistry } from '../src/registry/mirror.js';
 import { strayPreviewMsMin } from '../src/tuning.js';
@@ -52,7 +53,8 @@ async function purgeStrays({ redis, clickhouse, epoch }: WorkerContext): Promise
     await dropExportTables(client, [exportPrefix()], strayExportSecondsMin);
   }
   await purgeStrayTargets(clickhouse, async () => {
-    const pending = await readUnfinishedMembers(redis, epoch);
+    const read = () => readUnfinishedMembers(redis, epoch);
+    const pending = await readOnReplicas(redis, registryKeys.deletions, read);
     return new Set(pending.map(({ requestId }) => requestId));
   });
 }

@@ -23,6 +23,7 @@ import {
 } from '../src/metrics.js';
 import type { Redis } from '../src/redis/client.js';
 import { memberOf, type Segment, shardKeys } from '../src/redis/keys.js';
+import { readOnReplicas } from '../src/redis/replicas.js';
 import { runScript, scripts } from '../src/redis/scripts.js';
 import { commitBatches } from '../src/tuning.js';
 import type { Forgotten, KeyFilter } from './key-filter.js';
@@ -78,7 +79,9 @@ export async function storeSegment(
 
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
     const assertFresh = beginMarkerCheck();
-    const read = await readSegment(redis, shard, segment);
+    // A former primary may go on appending to a segment that the next one has closed.
+    const key = shardKeys.segment(shard, segment);
+    const read = await readOnReplicas(redis, key, () => readSegment(redis, shard, segment));
     if (read === undefined) {
       // A worker that was paused for long may have written a burnt token after the segment was forgotten.
       await redis.hdel(shardKeys.burntTokens(shard), memberOf(segment));

@@ -71,7 +71,12 @@ export type Attempts = {
     versions: { readonly suppressions: number; readonly registry: number },
     deadline: number,
   ): Promise<readonly CommitResult[] | { readonly version: number }>;
+  /** Ends the watch for another primary. */
+  stop(): void;
 };
+
+/** How often another primary is looked for where nothing is committed. */
+const watchEveryMs = 1_000;
 
 /** Makes the commits of one process to one shard, one after another. */
 export function createAttempts(options: AttemptOptions): Attempts {
@@ -87,8 +92,22 @@ export function createAttempts(options: AttemptOptions): Attempts {
   let checkedPrimary: string | undefined = '';
   let knownLoad: string | null | undefined;
 
+  let checking: Promise<boolean> | undefined;
+
   /** Looks whether a new primary lacks commits that the former one answered. Settles with false if that is not known yet. */
-  async function checkPrimary(): Promise<boolean> {
+  function checkPrimary(): Promise<boolean> {
+    checking ??= compareWithPrimary().finally(() => {
+      checking = undefined;
+    });
+    return checking;
+  }
+
+  // A shard that gets no more commits may have lost some, too.
+  const watch = setInterval(() => {
+    if (answered > 0 && primary.id(shard) !== checkedPrimary) void checkPrimary();
+  }, watchEveryMs).unref();
+
+  async function compareWithPrimary(): Promise<boolean> {
     const id = primary.id(shard);
     if (id === undefined) return false;
     try {
@@ -189,7 +208,7 @@ export function createAttempts(options: AttemptOptions): Attempts {
     }
   }
 
-  return { make };
+  return { make, stop: () => clearInterval(watch) };
 }
 
 type Reply = { kind: 'answer'; text: string } | { kind: 'refused' } | { kind: 'lost' };

@@ -172,6 +172,7 @@ export function createCommitter(options: CommitterOptions): Committer {
     close: async () => {
       closed = true;
       if (busy) await new Promise<void>((resolve) => idle.push(resolve));
+      attempts.stop();
     },
   };
 }

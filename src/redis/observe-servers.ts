@@ -1,19 +1,30 @@
 // What Redis's servers use, as metrics: memory, and the append-only file on their disk.
 
+import { setTimeout as pause } from 'node:timers/promises';
 import { redisReplicas, redisServer, redisTakeOvers } from '../metrics.js';
 import { mastersOf, type Redis, serversOf } from './client.js';
 import { registryKeys } from './keys.js';
 import { countReplicas, hasReplicas } from './replicas.js';
 
+/** A server that is silent for longer has no figures, so that all others have theirs. */
+const silentMsMax = 2_000;
+
+/** Undefined if there is no answer in time. */
+async function inTime<Answer>(answer: Promise<Answer>): Promise<Answer | undefined> {
+  return Promise.race([answer, pause(silentMsMax, undefined, { ref: false })]).catch(() => undefined);
+}
+
 /** Sets the gauges of every server. */
 export async function observeServers(redis: Redis): Promise<void> {
   const servers = await serversOf(redis);
-  const infos = await Promise.all(servers.map((server) => server.info('memory', 'persistence')));
+  const infos = await Promise.all(servers.map((server) => inTime(server.info('memory', 'persistence'))));
   for (const gauge of Object.values(redisServer)) gauge.reset();
-  const counts = hasReplicas(redis) ? await Promise.all(mastersOf(redis).map(countReplicas)) : [0];
-  redisReplicas.set(Math.min(...counts));
+  const masters = hasReplicas(redis) ? mastersOf(redis) : [];
+  const counts = await Promise.all(masters.map((master) => inTime(countReplicas(master))));
+  redisReplicas.set(counts.length === 0 ? 0 : Math.min(...counts.map((count) => count ?? 0)));
   redisTakeOvers.set(Number((await redis.hget(registryKeys.primary, 'take_overs')) ?? 0));
   for (const [at, info] of infos.entries()) {
+    if (info === undefined) continue;
     const labels = { server: String(at) };
     const value = (name: string) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? '';
     redisServer.memoryBytes.set(labels, Number(value('used_memory')));

@@ -71,15 +71,33 @@ export async function onReplicas<Reply>(
 
 /**
  * Settles with what was read once the replicas have it: so no answer has what a take-over may undo, or what only a former primary still
- * has. `key`: one that was read.
+ * has. `key`: one that was read. Rejects with NotOnReplicas, too, if the reading began at another server.
  */
 export async function readOnReplicas<Found>(
   redis: Redis | Cluster,
   key: string,
   read: () => Promise<Found>,
 ): Promise<Found> {
+  if (!areReplicasDemanded(redis)) return read();
+  const serverNow = () => (redis instanceof Redis ? redis : masterOf(redis, key));
+  const server = serverNow();
+  const closesBefore = closesOf(server);
   const found = await read();
-  return onReplicas(redis, key, async () => found);
+  const confirmed = await onReplicas(redis, key, async () => found);
+  if (serverNow() === server && closesOf(server) === closesBefore) return confirmed;
+  throw new NotOnReplicas('another server of Redis was found while it was read');
+}
+
+const closes = new WeakMap<Redis, number>();
+
+/** How often a connection has ended. */
+export function closesOf(server: Redis | undefined): number {
+  if (server === undefined) return 0;
+  if (!closes.has(server)) {
+    closes.set(server, 0);
+    server.on('close', () => closes.set(server, (closes.get(server) ?? 0) + 1));
+  }
+  return closes.get(server) ?? 0;
 }
 
 /** Asks the sentinels or the cluster for the primary again, but not too often: this server may no longer be the primary. */

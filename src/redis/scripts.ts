@@ -53,7 +53,7 @@ export const scripts = {
   noteCallback: confirmed('note-callback-3'),
   loadReferences: confirmed('load-references-3'),
   endLoad: confirmed('end-load-4'),
-  oldestOutstanding: load('oldest-outstanding-2'),
+  oldestOutstanding: confirmed('oldest-outstanding-2'),
   fence: confirmed('fence-1'),
   submitDeletion: confirmed('submit-deletion-11'),
   keepDeletionTargets: load('keep-deletion-targets-4'),

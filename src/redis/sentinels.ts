@@ -4,7 +4,8 @@
 //
 // While sentinels replace a primary that is alive, because somebody asked for that or because it stood still for a while, it keeps some
 // replicas for up to a second, and those confirm what the next primary will not have. So the sentinels are also asked after each
-// confirmation whether the server still is the primary.
+// confirmation whether the server still is the primary. The one that replaces it may be the only one that knows: if it has just become
+// silent, that is no consent.
 
 import type { RedisSentinels } from '../config.js';
 import { type Redis, type RedisOptions, SentinelConnector } from '../packages/ioredis.js';
@@ -12,6 +13,8 @@ import { type Redis, type RedisOptions, SentinelConnector } from '../packages/io
 /** How long a sentinel has for its answer, and for that after a confirmation: a commit waits for it. */
 const answerMsMax = 500;
 const confirmMsMax = 400;
+/** A sentinel that is silent for longer counts as gone. The others undo what it had begun, unless it comes back. */
+const silentMsMax = 3_000;
 
 export function bySentinels(
   { sentinels, name, tls, username, password }: RedisSentinels,
@@ -106,14 +109,20 @@ type Opinion = {
   readonly flags: readonly string[];
 };
 
+/** `isWhole`: no sentinel has just become silent. */
+type Answers = { readonly opinions: readonly Opinion[]; readonly isWhole: boolean };
+
 /** Connections to the sentinels, which all connections of a process to their primary share. */
 type Panel = {
   readonly name: string;
   readonly members: readonly Redis[];
   users: number;
-  asked?: Promise<readonly Opinion[]>;
-  next?: Promise<readonly Opinion[]>;
+  asked?: Promise<Answers>;
+  next?: Promise<Answers>;
 };
+
+/** When each connection to a sentinel had its last answer. */
+const heardMs = new WeakMap<Redis, number>();
 
 /** By the addresses of the sentinels. */
 const panels = new Map<string, Panel>();
@@ -153,16 +162,20 @@ function memberOf(connector: Connecting, sentinel: Endpoint): Redis {
     maxRetriesPerRequest: 0,
     retryStrategy: (attempt) => Math.min(50 * attempt, 500),
   });
-  return member.on('error', () => undefined);
+  return member.on('error', ({ code }: NodeJS.ErrnoException) => {
+    // Its process has ended, so it replaces nobody.
+    if (code === 'ECONNREFUSED') heardMs.delete(member);
+  });
 }
 
-/** Whether a majority of the sentinels finds nothing wrong with the server of a connection, and none is replacing it. */
+/** Whether a majority of the sentinels finds nothing wrong with the server that a connection has now, and none is replacing it. */
 export async function isStillPrimary(redis: Redis): Promise<boolean> {
   const panel = followed.get(redis);
   if (panel === undefined) return true;
-  const opinions = await nextOpinions(panel);
+  // While they answer, the connection may find another server.
   const address = resolved.get(connectorOf(redis));
   const server = address && textOf(address.host, address.port);
+  const { opinions, isWhole } = await nextAnswers(panel);
   const says = (opinion: Opinion, flags: readonly string[]) =>
     opinion.described === server && opinion.flags.some((flag) => flags.includes(flag));
   const ours = opinions.filter(({ primary }) => primary === server);
@@ -172,11 +185,11 @@ export async function isStillPrimary(redis: Redis): Promise<boolean> {
     opinions.some((each) => each.primary !== server && !(each.epoch < epoch)) ||
     ours.some((each) => says(each, ['failover_in_progress']));
   const content = ours.filter((each) => !says(each, ['s_down', 'o_down', 'disconnected']));
-  return !isReplaced && content.length > panel.members.length / 2;
+  return isWhole && !isReplaced && content.length > panel.members.length / 2;
 }
 
 /** The answers to a question that is asked from now on: whoever comes meanwhile shares the next one. */
-function nextOpinions(panel: Panel): Promise<readonly Opinion[]> {
+function nextAnswers(panel: Panel): Promise<Answers> {
   const begin = () => {
     delete panel.next;
     panel.asked = askAll(panel).finally(() => {
@@ -189,9 +202,17 @@ function nextOpinions(panel: Panel): Promise<readonly Opinion[]> {
   return panel.next;
 }
 
-async function askAll({ members, name }: Panel): Promise<readonly Opinion[]> {
+async function askAll({ members, name }: Panel): Promise<Answers> {
   const answers = await Promise.allSettled(members.map((member) => opinionOf(member, name)));
-  return answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
+  const silentSinceMs = performance.now() - silentMsMax;
+  return {
+    opinions: answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : [])),
+    isWhole: answers.every(
+      ({ status }, at) =>
+        status === 'fulfilled' ||
+        !((heardMs.get(members[at] as Redis) ?? Number.NEGATIVE_INFINITY) > silentSinceMs),
+    ),
+  };
 }
 
 async function opinionOf(sentinel: Redis, name: string): Promise<Opinion> {
@@ -199,6 +220,7 @@ async function opinionOf(sentinel: Redis, name: string): Promise<Opinion> {
     sentinel.call('SENTINEL', 'MASTER', name) as Promise<string[]>,
     sentinel.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', name) as Promise<[string, string]>,
   ]);
+  heardMs.set(sentinel, performance.now());
   const field = (of: string) => String(master[master.indexOf(of) + 1]);
   return {
     primary: textOf(host, port),

@@ -7,7 +7,7 @@ import { Redis as Single } from '../packages/ioredis.js';
 import { takeOvers } from '../tuning.js';
 import type { Redis } from './client.js';
 import { registryKeys, shardKeys } from './keys.js';
-import { hasReplicas } from './replicas.js';
+import { closesOf, hasReplicas } from './replicas.js';
 import { runScript, scripts } from './scripts.js';
 import { masterOf } from './slots.js';
 
@@ -123,18 +123,6 @@ type Registry = { readonly takeOvers: number; readonly suppressions: string };
 function serverOf(redis: Redis, part: Part): Single | undefined {
   if (redis instanceof Single) return redis;
   return masterOf(redis, part === 'registry' ? registryKeys.epoch : shardKeys.state(part));
-}
-
-const closes = new WeakMap<Single, number>();
-
-/** How often a connection has ended. */
-function closesOf(server: Single | undefined): number {
-  if (server === undefined) return 0;
-  if (!closes.has(server)) {
-    closes.set(server, 0);
-    server.on('close', () => closes.set(server, (closes.get(server) ?? 0) + 1));
-  }
-  return closes.get(server) ?? 0;
 }
 
 /** The id that a server gives itself whenever it becomes a primary. Throws if it is not one. */

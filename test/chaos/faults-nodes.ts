@@ -75,8 +75,13 @@ function firstAcceptedAfter({ producer }: NodesWorld, ms: number) {
   return producer.settled.find(({ invokedMs, outcome }) => invokedMs > ms && outcome === 'acknowledged');
 }
 
-/** Loses the primary of a key until another server has taken over, and for longer if told so. */
-async function takeOver(world: NodesWorld, random: Random, loss: Loss, moreMs = 0): Promise<void> {
+/** Loses the primary of a key until another server has taken over, and for longer if told so. While Redis is empty nothing is accepted. */
+async function takeOver(
+  world: NodesWorld,
+  random: Random,
+  loss: Loss,
+  { moreMs = 0, isEmpty = false } = {},
+): Promise<void> {
   const key = keyOf(world, random);
   const primary = await primaryOf(world, key);
   const comeBack = await loss(
@@ -89,11 +94,13 @@ async function takeOver(world: NodesWorld, random: Random, loss: Loss, moreMs = 
       deadlineMs: takeOverMsMax,
       what: 'another server is the primary',
     });
-    const accepted = await until(() => firstAcceptedAfter(world, lostMs), {
-      deadlineMs: takeOverMsMax,
-      what: 'a record is accepted',
-    });
-    if (key !== registryKeys.epoch) world.takeOversMs.push(Math.round(accepted.settledMs - lostMs));
+    if (!isEmpty) {
+      const accepted = await until(() => firstAcceptedAfter(world, lostMs), {
+        deadlineMs: takeOverMsMax,
+        what: 'a record is accepted',
+      });
+      if (key !== registryKeys.epoch) world.takeOversMs.push(Math.round(accepted.settledMs - lostMs));
+    }
     await hold(moreMs);
   } finally {
     await comeBack();
@@ -106,7 +113,7 @@ function primaryIs(what: string, loss: Loss, moreMsMax: number): Fault<NodesWorl
     name: `primary ${what}`,
     touches: hosts,
     run: async (world, random) => {
-      await takeOver(world, random, loss, random.int(0, moreMsMax));
+      await takeOver(world, random, loss, { moreMs: random.int(0, moreMsMax) });
       return true;
     },
   };
@@ -205,6 +212,7 @@ async function takeOverInCommand(
   random: Random,
   args: readonly string[],
   points: readonly CrashPointName[],
+  isEmpty = false,
 ): Promise<boolean> {
   const main = fileURLToPath(new URL('../../src/admin/main.js', import.meta.url));
   const env = { ...world.sluice.env, CRASH_AT: `${random.pick(points)}:1:stop` };
@@ -216,7 +224,7 @@ async function takeOverInCommand(
   });
   const stopped = await untilStopped(command);
   try {
-    if (stopped) await takeOver(world, random, random.pick([killed, frozen, cutOff]));
+    if (stopped) await takeOver(world, random, random.pick([killed, frozen, cutOff]), { isEmpty });
   } finally {
     command.sigcont();
     await within(command.exited, commandMsMax).catch(() => command.kill9());
@@ -304,7 +312,7 @@ const inReload: Fault<NodesWorld> = {
   touches: [...hosts, 'clickhouse-1', 'clickhouse-2', 'shards'],
   run: async (world, random) => {
     await noteEmptied(world);
-    const stopped = await takeOverInCommand(world, random, ['restore'], crashPoints.restore);
+    const stopped = await takeOverInCommand(world, random, ['restore'], crashPoints.restore, true);
     await restore(world);
     return stopped;
   },

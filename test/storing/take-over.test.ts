@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { after, before, test } from 'node:test';
+import type { ClickHouseClient } from '../../src/clickhouse/client.js';
 import { readConfig } from '../../src/config.js';
 import type { CommitResult } from '../../src/ingest/attempts.js';
 import { createCommitter } from '../../src/ingest/commit.js';
@@ -18,13 +19,14 @@ import {
   type RedisAddress,
   untilReady,
 } from '../../src/redis/client.js';
-import { registryKeys, shardKeys } from '../../src/redis/keys.js';
+import { registryKeys, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { takeTurn } from '../../src/redis/lease.js';
 import { leaveServer, NotOnReplicas } from '../../src/redis/replicas.js';
 import { followPrimary } from '../../src/redis/take-over.js';
 import type { Deployment } from '../../src/registry/documents.js';
 import { createLosses } from '../../src/registry/losses.js';
 import { commitBatches } from '../../src/tuning.js';
+import { storeSegment } from '../../workers/store.js';
 import { tick } from '../../workers/tick.js';
 import { canMakeHosts, createHosts, type Host } from '../harness/hosts.js';
 import { connectTestRedis } from '../harness/redis-client.js';
@@ -128,6 +130,13 @@ test('a new primary gives nothing that the former one may give beside it, and no
   const store = async () => jobs.push('stored');
   await assert.rejects(tick({ ...ticking, store, crash: () => undefined, log }), NotOnReplicas);
   assert.deepEqual(jobs, [], 'nothing that may be lost is stored');
+  const inserted: unknown[] = [];
+  const clickhouse = {
+    exec: async (insert: unknown) => inserted.push(insert),
+  } as unknown as ClickHouseClient;
+  const storing = { redis: processOfFormer, clickhouse, shard: 0, crash: () => undefined, log };
+  await assert.rejects(storeSegment(storing, segmentOfMember(member ?? ''), true), NotOnReplicas);
+  assert.deepEqual(inserted, [], 'nor what it appended to a segment that the next one has closed');
 
   // Another connection to the same primary changes nothing.
   const open = await openNumber(next);
@@ -211,8 +220,15 @@ test('connections follow sentinels that reach each other, not one that was cut o
   }
 });
 
-/** Has a process make a commit, then one on a primary that lost so much of it; settles with both results and what it noticed. */
-async function commitBesideLoss(more: Partial<RedisAddress>, lose: (redis: Single) => Promise<unknown>) {
+/**
+ * Has a process make a commit, then one on a primary that lost so much of it, unless it is quiet; settles with both results and what it
+ * noticed.
+ */
+async function commitBesideLoss(
+  more: Partial<RedisAddress>,
+  lose: (redis: Single) => Promise<unknown>,
+  isQuiet = false,
+) {
   const own = await startRedisReplicas({ replicas: 2 });
   const [first, second, third] = own.servers as [RedisHandle, RedisHandle, RedisHandle];
   const target = { port: first.port };
@@ -259,16 +275,16 @@ async function commitBesideLoss(more: Partial<RedisAddress>, lose: (redis: Singl
     target.port = second.port;
     way.reset();
     let after: CommitResult | undefined;
-    await until(
-      async () => {
-        after = await submit();
-        // What was sent to the former one as its connection ended is unknown.
-        return (
-          after?.kind === 'committed' || (after?.kind === 'overloaded' && after.reason === 'state_not_loaded')
-        );
-      },
-      { deadlineMs: 60_000, what: 'the new primary answers' },
-    );
+    const deadline = { deadlineMs: 60_000, what: 'the new primary answers' };
+    const isAnswered = async () => {
+      if (isQuiet) return losses.commits() > 0;
+      after = await submit();
+      // What was sent to the former one as its connection ended is unknown.
+      return (
+        after?.kind === 'committed' || (after?.kind === 'overloaded' && after.reason === 'state_not_loaded')
+      );
+    };
+    await until(isAnswered, deadline);
     await until(async () => others.status === 'ready', { deadlineMs: 60_000, what: 'a connection' });
     return { before, after, lost: losses.commits(), holds: (await next?.get(registryKeys.epoch)) === epoch };
   } finally {
@@ -291,6 +307,11 @@ test('a new primary that lacks acknowledged commits counts as emptied, and how m
   const found = await commitBesideLoss({}, loseCommit);
   const after: CommitResult = { kind: 'overloaded', reason: 'state_not_loaded' };
   assert.deepEqual(found, { before: stored, after, lost: 1, holds: false });
+});
+
+test('a process that commits nothing more notices that, too', async () => {
+  const found = await commitBesideLoss({}, loseCommit, true);
+  assert.deepEqual(found, { before: stored, after: undefined, lost: 1, holds: false });
 });
 
 test('once the state was loaded again, a process that was silent finds no loss anew', async () => {

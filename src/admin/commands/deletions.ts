@@ -13,6 +13,8 @@ import { listEvidence } from '../../privacy/deletion/evidence.js';
 import { isListCursor, listOfAccounts } from '../../privacy/deletion/listed.js';
 import { listProposals, withdrawProposal } from '../../privacy/deletion/proposals.js';
 import { type DeletionRequest, endDeletion, readDeletion } from '../../privacy/deletion/request.js';
+import { registryKeys } from '../../redis/keys.js';
+import { readOnReplicas } from '../../redis/replicas.js';
 import { readRegistry } from '../../registry/registry.js';
 import { does, type Fields, onCommandLine, oneOf, scope, shows, text, wholeNumber } from '../command.js';
 
@@ -47,7 +49,9 @@ export const deletionCommands = {
       if (after !== undefined && !isListCursor(after))
         throw new AdministrationError('cursor must come from an earlier page');
       const ids = account_id === undefined ? [...(await readRegistry(redis)).accounts.keys()] : [account_id];
-      const { requests, next } = await listOfAccounts(redis, ids, { state, reference, after });
+      const { requests, next } = await readOnReplicas(redis, registryKeys.deletions, () =>
+        listOfAccounts(redis, ids, { state, reference, after }),
+      );
       return { deletions: requests, ...(next === undefined ? {} : { cursor: next }) };
     },
   }),
@@ -55,7 +59,10 @@ export const deletionCommands = {
     summary: 'Deletions that a second person has to confirm, by submitting the same list',
     may: privacyOfficers,
     http: 'GET /accounts/:account_id/deletion_proposals',
-    run: ({ redis }, { account_id }) => listProposals(redis, account_id),
+    run: ({ redis }, { account_id }) =>
+      readOnReplicas(redis, registryKeys.deletionProposals(account_id), () =>
+        listProposals(redis, account_id),
+      ),
   }),
   withdrawProposal: does('withdrew a proposed deletion', {
     summary: 'Withdraw a deletion that awaits a second person',
@@ -136,7 +143,7 @@ export const deletionCommands = {
 type Page = { readonly deletions: readonly DeletionRequest[]; readonly cursor?: string };
 
 async function findDeletion({ redis }: AdminContext, id: string): Promise<DeletionRequest> {
-  const request = await readDeletion(redis, id);
+  const request = await readOnReplicas(redis, registryKeys.deletions, () => readDeletion(redis, id));
   if (request === undefined) throw new AdministrationError('there is no such deletion request');
   return request;
 }

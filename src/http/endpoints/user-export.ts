@@ -286,7 +286,9 @@ export function accountExportRoute(options: ExportApiOptions, callers: AdminCall
         if (typeof caller === 'function') return caller(exchange);
         const { principal, actor, again } = caller;
         if (!mayDo(principal.role, mayRead)) return refuse(exchange, 'forbidden', outcomes.forbidden.meaning);
-        const request = isRequestId(id) ? await readExport(options.reading.redis, id) : undefined;
+        const { redis } = options.reading;
+        const read = () => readExport(redis, id);
+        const request = isRequestId(id) ? await readOnReplicas(redis, registryKeys.exports, read) : undefined;
         if (request === undefined || refusalOf(principal, mayRead, request.account_id) !== undefined)
           return refuse(exchange, 'not_found', outcomes.not_found.meaning);
         if ('code' in wanted) return exchange.refuse(wanted);

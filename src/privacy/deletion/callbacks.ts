@@ -8,6 +8,7 @@ import { type CrashPoint, noCrash } from '../../crash-point.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { endTurn, newOwner, takeTurn } from '../../redis/lease.js';
+import { readOnReplicas } from '../../redis/replicas.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { callbackJobs } from '../../tuning.js';
 import { type CallOptions, type CallResult, call, isTaken } from './callback-call.js';
@@ -36,7 +37,8 @@ export async function tryCallback(
   crash: CrashPoint = noCrash,
   withinShare: WithinShare = (_, makeCall) => makeCall(),
 ): Promise<'ended' | 'due' | 'busy'> {
-  const text = await redis.hget(registryKeys.deletions, requestId);
+  const read = () => redis.hget(registryKeys.deletions, requestId);
+  const text = await readOnReplicas(redis, registryKeys.deletions, read);
   if (text === null) return 'ended';
   const request = JSON.parse(text) as DeletionRequest;
   if (request.callback?.state !== 'pending') return 'ended';

@@ -52,7 +52,8 @@ export async function takeProposal(
   const proposal = text === null ? undefined : (JSON.parse(text) as Proposal);
   if (proposal === undefined || proposal.proposed_by === by || hasEnded(proposal)) return undefined;
   if (!(await mayStill(proposal.proposed_by))) return undefined;
-  const [taken] = transactionValues(await redis.multi().hget(key, field).hdel(key, field).exec());
+  const taking = redis.multi().hget(key, field).hdel(key, field);
+  const [taken] = transactionValues(await onReplicas(redis, key, () => taking.exec()));
   const putBack = async (what: unknown) => {
     if (typeof what === 'string') await keepFirst(redis, key, field, what);
   };

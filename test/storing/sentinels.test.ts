@@ -1,0 +1,153 @@
+// When replicas have confirmed a command, but the sentinels name another primary: servers of Redis, and stand-ins for the sentinels
+// whose answers come when a test wants them to.
+
+import assert from 'node:assert/strict';
+import { createServer, type Server, type Socket } from 'node:net';
+import { after, before, beforeEach, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { readConfig } from '../../src/config.js';
+import { createLog } from '../../src/log.js';
+import { connect, type Redis, untilReady } from '../../src/redis/client.js';
+import { NotOnReplicas, onReplicas, readOnReplicas } from '../../src/redis/replicas.js';
+import { freePort } from '../harness/free-port.js';
+import { type RedisReplicasHandle, startRedisReplicas } from '../harness/redis-replicas.js';
+import { type RedisHandle, startRedis } from '../harness/services.js';
+import { until } from '../harness/wait.js';
+
+type View = { readonly port: number; readonly epoch: number };
+type Sentinel = { view: View; answers(): Promise<unknown> | undefined };
+
+/** A primary and its replica, and the server that the sentinels name next: it lacks all that the replica confirms. */
+let servers: RedisReplicasHandle;
+let next: RedisHandle;
+const sentinels: Sentinel[] = [];
+const listening: Server[] = [];
+const sockets: Socket[] = [];
+let url = '';
+
+before(async () => {
+  servers = await startRedisReplicas({ replicas: 1 });
+  next = await startRedis();
+  const ports = [await freePort(), await freePort(), await freePort()];
+  url = `redis-sentinel://${ports.map((port) => `127.0.0.1:${port}`).join()}/sluice`;
+  for (const port of ports) listening.push(answerAsSentinel(port));
+});
+
+beforeEach(() => {
+  for (const each of sentinels) Object.assign(each, { view: formerView(), answers: () => undefined });
+});
+
+after(async () => {
+  for (const server of listening) server.close();
+  for (const socket of sockets) socket.destroy();
+  await servers?.remove();
+  await next?.remove();
+});
+
+const formerView = (): View => ({ port: servers.servers[0]?.port ?? 0, epoch: 1 });
+const nextView = (): View => ({ port: next.port, epoch: 2 });
+
+function answerAsSentinel(port: number): Server {
+  const sentinel: Sentinel = { view: formerView(), answers: () => undefined };
+  sentinels.push(sentinel);
+  const list = (...words: readonly string[]) =>
+    `*${words.length}\r\n${words.map((word) => `$${word.length}\r\n${word}\r\n`).join('')}`;
+  const answerTo = (command: string) => {
+    const { view } = sentinel;
+    if (/get-master-addr/i.test(command)) return list('127.0.0.1', `${view.port}`);
+    if (!/\r\nmaster\r\n/i.test(command)) return '+OK\r\n';
+    return list(
+      'ip',
+      '127.0.0.1',
+      'port',
+      `${view.port}`,
+      'flags',
+      'master',
+      'config-epoch',
+      `${view.epoch}`,
+    );
+  };
+  const server = createServer((socket) => {
+    sockets.push(socket);
+    socket.on('error', () => undefined);
+    socket.on('data', async (data) => {
+      const text = String(data)
+        .split(/(?=\*\d+\r\n)/)
+        .map(answerTo)
+        .join('');
+      await sentinel.answers();
+      if (socket.writable) socket.write(text);
+    });
+  });
+  return server.listen(port, '127.0.0.1');
+}
+
+/** Until then the connections to the sentinels are made. */
+async function untilConfirmed(redis: Redis): Promise<void> {
+  const isConfirmed = () => onReplicas(redis, 'key', () => redis.set('key', '0')).catch(() => false);
+  await until(isConfirmed, { deadlineMs: 30_000, what: 'a command is confirmed' });
+}
+
+async function open(): Promise<Redis> {
+  const { redisUrl, redisCluster, redisSentinels } = readConfig({ REDIS_URL: url });
+  const address = { redisUrl, redisCluster, redisSentinels, redisReplicasAck: 1 };
+  const redis = connect(address, createLog('test', 'silent'));
+  await untilReady(redis, 30_000);
+  await untilConfirmed(redis);
+  return redis;
+}
+
+test('nothing is confirmed while the only sentinel that knows the next primary has just become silent', async () => {
+  const redis = await open();
+  const [, , leader] = sentinels as [Sentinel, Sentinel, Sentinel];
+  leader.view = nextView();
+  leader.answers = () => pause(450);
+  await assert.rejects(
+    onReplicas(redis, 'key', () => redis.set('key', '1')),
+    NotOnReplicas,
+  );
+  redis.disconnect();
+});
+
+test('a sentinel that stays silent counts as gone', async () => {
+  const redis = await open();
+  const [, , gone] = sentinels as [Sentinel, Sentinel, Sentinel];
+  gone.answers = () => new Promise(() => undefined);
+  await assert.rejects(
+    onReplicas(redis, 'key', () => redis.set('key', '1')),
+    NotOnReplicas,
+  );
+  await untilConfirmed(redis);
+  redis.disconnect();
+});
+
+test('what the former primary confirmed is not taken for what the next one has, to which the connection leads by then', async () => {
+  const redis = await open();
+  for (const each of sentinels) each.view = nextView();
+  const [, , late] = sentinels as [Sentinel, Sentinel, Sentinel];
+  // The first question is answered at once; the second one when the connection has found the next primary.
+  let asked = 0;
+  late.answers = () => {
+    asked += 1;
+    return asked === 2 ? pause(250) : undefined;
+  };
+  const both = await Promise.allSettled(
+    ['1', '2'].map((value) => onReplicas(redis, 'key', () => redis.set('key', value))),
+  );
+  for (const each of both) assert.ok(each.status === 'rejected' && each.reason instanceof NotOnReplicas);
+  redis.disconnect();
+});
+
+test('what began to be read at one primary is not confirmed by the next one', async () => {
+  const redis = await open();
+  for (const each of sentinels) each.view = { ...formerView(), epoch: 2 };
+  const reading = readOnReplicas(redis, 'key', async () => {
+    const value = await redis.get('key');
+    (redis as Redis & { disconnect(again: boolean): void }).disconnect(true);
+    await pause(100);
+    await untilReady(redis, 30_000);
+    return value;
+  });
+  await assert.rejects(reading, NotOnReplicas);
+  redis.disconnect();
+});
