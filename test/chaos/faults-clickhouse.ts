@@ -2,7 +2,7 @@
 // tokens that are logged without their rows, and refused rows.
 
 import { targetTable } from '../../src/privacy/deletion/user-tables.js';
-import { type Choice, inserts } from '../harness/clickhouse-gate.js';
+import { type Choice, inserts, segmentInserts } from '../harness/clickhouse-gate.js';
 import { until } from '../harness/wait.js';
 import { ofOwnUser, poisonEvent } from './clients.js';
 import { type Fault, hold, type World } from './fault.js';
@@ -80,7 +80,7 @@ export const clickHouseFaults: readonly Fault[] = [
   }),
   atGate('tokens burnt', async ({ gate }, ms) => {
     let left = ms(1, 3);
-    gate.pretend((statement) => inserts(statement) && left-- > 0);
+    gate.pretend((statement) => segmentInserts(statement) && left-- > 0);
     return within(() => gate.faked.length > 0);
   }),
   atGate('rows refused', async ({ gate, producer, sluice }, ms) => {

@@ -3,7 +3,7 @@
 
 import { type CrashPointName, crashPoints } from '../../src/crash-point.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
-import { inserts } from '../harness/clickhouse-gate.js';
+import { inserts, segmentInserts } from '../harness/clickhouse-gate.js';
 import { getToken } from '../harness/deletion.js';
 import type { Child } from '../harness/services.js';
 import { runProgram } from '../harness/sluice.js';
@@ -37,7 +37,7 @@ const stimuli: Partial<Record<CrashPointName, (world: World) => Promise<unknown>
   },
   token_burnt: async ({ gate }) => {
     let left = 1;
-    gate.pretend((statement) => inserts(statement) && left-- > 0);
+    gate.pretend((statement) => segmentInserts(statement) && left-- > 0);
   },
   // So long that segments are compressed.
   segment_compressed: async ({ gate }) => gate.refuse(inserts, tooManyQueries),

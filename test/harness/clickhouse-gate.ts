@@ -60,6 +60,13 @@ export type ClickHouseGate = {
 /** Chooses the inserts into stored tables. */
 export const inserts: Choice = ({ sql }) => sql.startsWith('INSERT INTO stored_');
 
+/**
+ * Chooses the inserts of segments. Only these have a token, so only these may be acknowledged without their rows: keys that were not
+ * added would be forgotten.
+ */
+export const segmentInserts: Choice = (statement) =>
+  inserts(statement) && !statement.sql.startsWith('INSERT INTO stored_keys');
+
 /** Chooses the queries for marker rows. */
 export const markerLooks: Choice = ({ sql }) => sql.includes('AS markers');
 

@@ -130,7 +130,10 @@ export function findViolations(
       report('never sent', marker, JSON.stringify(found[0]));
       continue;
     }
-    if (found.length > rowsMax(sent)) report('doubled', marker, `${found.length} rows, ${describe(sent)}`);
+    if (found.length > rowsMax(sent)) {
+      const received = found.map(({ received_ms }) => received_ms).join(' and ');
+      report('doubled', marker, `${found.length} rows, received at ${received}; ${describe(sent)}`);
+    }
     if (fates.get(marker) === 'goes') report('resurrected', marker, describe(sent));
     if (sent.every(({ verdict }) => verdict === 'absent')) report('not absent', marker, describe(sent));
     for (const row of found) {
