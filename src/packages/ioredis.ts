@@ -1,7 +1,7 @@
 // What we use of ioredis. The build makes one file of it (deploy/build.mjs).
 
 import type { Socket } from 'node:net';
-import { AbstractConnector } from 'ioredis';
+import { AbstractConnector, Redis } from 'ioredis';
 
 export {
   Cluster,
@@ -25,3 +25,12 @@ Object.defineProperty(AbstractConnector.prototype, 'stream', {
     streams.set(this, stream);
   },
 });
+
+const disconnect = Redis.prototype.disconnect;
+
+// A connection that is ended while it waits for its next attempt would never say so: who waits for its end, or for its commands, would
+// wait for ever. The library knows such an end from connections that wait for their first attempt.
+Redis.prototype.disconnect = function (this: Redis, again = false) {
+  if (!again && this.status === 'reconnecting') this.status = 'wait';
+  disconnect.call(this, again);
+};

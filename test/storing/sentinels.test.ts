@@ -2,17 +2,19 @@
 // whose answers come when a test wants them to.
 
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
 import { after, before, beforeEach, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { readConfig } from '../../src/config.js';
 import { createLog } from '../../src/log.js';
+import type { Redis as Single } from '../../src/packages/ioredis.js';
 import { connect, type Redis, untilReady } from '../../src/redis/client.js';
 import { NotOnReplicas, onReplicas, readOnReplicas } from '../../src/redis/replicas.js';
 import { freePort } from '../harness/free-port.js';
 import { type RedisReplicasHandle, startRedisReplicas } from '../harness/redis-replicas.js';
 import { type RedisHandle, startRedis } from '../harness/services.js';
-import { until } from '../harness/wait.js';
+import { until, within } from '../harness/wait.js';
 
 type View = { readonly port: number; readonly epoch: number };
 type Sentinel = { view: View; answers(): Promise<unknown> | undefined };
@@ -136,6 +138,15 @@ test('what the former primary confirmed is not taken for what the next one has, 
   );
   for (const each of both) assert.ok(each.status === 'rejected' && each.reason instanceof NotOnReplicas);
   redis.disconnect();
+});
+
+test('a connection that is ended while it waits for its next attempt says so, and so the connections to its sentinels end', async () => {
+  const redis = (await open()) as Single;
+  redis.disconnect(true);
+  await until(() => redis.status === 'reconnecting', { deadlineMs: 30_000, everyMs: 1, what: 'it waits' });
+  const ended = once(redis, 'end');
+  redis.disconnect();
+  await within(ended, 10_000);
 });
 
 test('what began to be read at one primary is not confirmed by the next one', async () => {
