@@ -18,7 +18,7 @@ export type ReplicasResult = {
 };
 
 const acknowledgements = [0, 1, 2];
-/** Half and all of what two cores carry beside the generator and three deployments. */
+/** At the lower rate nearly each event is a commit of its own, at the higher one several share one. */
 const rates = [600, 1_200];
 const moreRounds = 3;
 const takeOversMax = 20;

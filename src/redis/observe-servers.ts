@@ -19,9 +19,10 @@ export async function observeServers(redis: Redis): Promise<void> {
   const servers = await serversOf(redis);
   const infos = await Promise.all(servers.map((server) => inTime(server.info('memory', 'persistence'))));
   for (const gauge of Object.values(redisServer)) gauge.reset();
-  const masters = hasReplicas(redis) ? mastersOf(redis) : [];
-  const counts = await Promise.all(masters.map((master) => inTime(countReplicas(master))));
-  redisReplicas.set(counts.length === 0 ? 0 : Math.min(...counts.map((count) => count ?? 0)));
+  const counted = hasReplicas(redis) ? mastersOf(redis).map((master) => inTime(countReplicas(master))) : [];
+  // Of a silent master it is unknown, and worth the same alert.
+  const counts = (await Promise.all(counted)).map((count) => count ?? 0);
+  redisReplicas.set(counts.length === 0 ? 0 : Math.min(...counts));
   redisTakeOvers.set(Number((await redis.hget(registryKeys.primary, 'take_overs')) ?? 0));
   for (const [at, info] of infos.entries()) {
     if (info === undefined) continue;

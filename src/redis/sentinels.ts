@@ -121,7 +121,7 @@ type Panel = {
   next?: Promise<Answers>;
 };
 
-/** When each connection to a sentinel had its last answer. */
+/** When each connection to a sentinel had its last answer, or was begun. */
 const heardMs = new WeakMap<Redis, number>();
 
 /** By the addresses of the sentinels. */
@@ -162,6 +162,8 @@ function memberOf(connector: Connecting, sentinel: Endpoint): Redis {
     maxRetriesPerRequest: 0,
     retryStrategy: (attempt) => Math.min(50 * attempt, 500),
   });
+  // One that never answered may be the one that replaces the primary, too.
+  heardMs.set(member, performance.now());
   return member.on('error', ({ code }: NodeJS.ErrnoException) => {
     // Its process has ended, so it replaces nobody.
     if (code === 'ECONNREFUSED') heardMs.delete(member);

@@ -84,6 +84,13 @@ function answerAsSentinel(port: number): Server {
   return server.listen(port, '127.0.0.1');
 }
 
+/** Settles when the connections to the sentinels are ended, too. */
+async function close(redis: Redis): Promise<void> {
+  const ended = once(redis, 'end');
+  redis.disconnect();
+  await within(ended, 10_000);
+}
+
 /** Until then the connections to the sentinels are made. */
 async function untilConfirmed(redis: Redis): Promise<void> {
   const isConfirmed = () => onReplicas(redis, 'key', () => redis.set('key', '0')).catch(() => false);
@@ -108,7 +115,17 @@ test('nothing is confirmed while the only sentinel that knows the next primary h
     onReplicas(redis, 'key', () => redis.set('key', '1')),
     NotOnReplicas,
   );
-  redis.disconnect();
+  await close(redis);
+});
+
+test('nothing is confirmed for three seconds where a sentinel never answered, since it may be the one that knows', async () => {
+  const [, , leader] = sentinels as [Sentinel, Sentinel, Sentinel];
+  leader.view = nextView();
+  leader.answers = () => new Promise(() => undefined);
+  const began = performance.now();
+  const redis = await open();
+  assert.ok(performance.now() - began > 2_500);
+  await close(redis);
 });
 
 test('a sentinel that stays silent counts as gone', async () => {
@@ -120,7 +137,7 @@ test('a sentinel that stays silent counts as gone', async () => {
     NotOnReplicas,
   );
   await untilConfirmed(redis);
-  redis.disconnect();
+  await close(redis);
 });
 
 test('what the former primary confirmed is not taken for what the next one has, to which the connection leads by then', async () => {
@@ -137,16 +154,14 @@ test('what the former primary confirmed is not taken for what the next one has, 
     ['1', '2'].map((value) => onReplicas(redis, 'key', () => redis.set('key', value))),
   );
   for (const each of both) assert.ok(each.status === 'rejected' && each.reason instanceof NotOnReplicas);
-  redis.disconnect();
+  await close(redis);
 });
 
 test('a connection that is ended while it waits for its next attempt says so, and so the connections to its sentinels end', async () => {
   const redis = (await open()) as Single;
   redis.disconnect(true);
   await until(() => redis.status === 'reconnecting', { deadlineMs: 30_000, everyMs: 1, what: 'it waits' });
-  const ended = once(redis, 'end');
-  redis.disconnect();
-  await within(ended, 10_000);
+  await close(redis);
 });
 
 test('what began to be read at one primary is not confirmed by the next one', async () => {
@@ -160,5 +175,5 @@ test('what began to be read at one primary is not confirmed by the next one', as
     return value;
   });
   await assert.rejects(reading, NotOnReplicas);
-  redis.disconnect();
+  await close(redis);
 });

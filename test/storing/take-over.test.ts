@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { after, before, test } from 'node:test';
+import { deletionCommands } from '../../src/admin/commands/deletions.js';
 import type { ClickHouseClient } from '../../src/clickhouse/client.js';
 import { readConfig } from '../../src/config.js';
 import type { CommitResult } from '../../src/ingest/attempts.js';
@@ -11,6 +12,10 @@ import { createCommitter } from '../../src/ingest/commit.js';
 import { createLog } from '../../src/log.js';
 import type { Queue } from '../../src/packages/bullmq.js';
 import type { Redis as Single } from '../../src/packages/ioredis.js';
+import { tryCallback } from '../../src/privacy/deletion/callbacks.js';
+import { readStored } from '../../src/privacy/deletion/fences.js';
+import { listProposals as listed, propose, takeProposal } from '../../src/privacy/deletion/proposals.js';
+import type { Submission } from '../../src/privacy/deletion/targets.js';
 import {
   connect,
   connectForCommits,
@@ -137,6 +142,29 @@ test('a new primary gives nothing that the former one may give beside it, and no
   const storing = { redis: processOfFormer, clickhouse, shard: 0, crash: () => undefined, log };
   await assert.rejects(storeSegment(storing, segmentOfMember(member ?? ''), true), NotOnReplicas);
   assert.deepEqual(inserted, [], 'nor what it appended to a segment that the next one has closed');
+
+  // What is said of deletions is not taken from it either.
+  const isStored = await readStored({ redis: processOfFormer, epoch, shards: 1 });
+  assert.equal(isStored(0, '0'), false, 'a shard of which only it says that all is stored');
+  const context = { redis: processOfFormer } as never;
+  const { showDeletion, listDeletions, listProposals } = deletionCommands;
+  await assert.rejects(showDeletion.run(context, { deletion_request_id: 'any' } as never), NotOnReplicas);
+  await assert.rejects(listDeletions.run(context, { account_id: '1' } as never), NotOnReplicas);
+  await assert.rejects(listProposals.run(context, { account_id: '1' } as never), NotOnReplicas);
+  await assert.rejects(tryCallback(processOfFormer, 'any', { isAllowed: () => true }), NotOnReplicas);
+  const submission = {
+    list: ['a'] as unknown as Submission['list'],
+    reference: undefined,
+    dryRun: false,
+    suppress: false,
+    eraseNow: false,
+  };
+  const proposing = { secret: 's', accountId: '1', caseId: undefined, mayStill: async () => true };
+  await propose({ ...proposing, redis: former, by: 'one' }, submission);
+  const taking = takeProposal({ ...proposing, redis: processOfFormer, by: 'other' }, submission);
+  await assert.rejects(taking, NotOnReplicas);
+  const proposals = await listed(former, '1');
+  assert.equal(proposals.length, 1, 'a proposal is there until replicas confirm that it is taken');
 
   // Another connection to the same primary changes nothing.
   const open = await openNumber(next);

@@ -52,11 +52,20 @@ export async function takeProposal(
   const proposal = text === null ? undefined : (JSON.parse(text) as Proposal);
   if (proposal === undefined || proposal.proposed_by === by || hasEnded(proposal)) return undefined;
   if (!(await mayStill(proposal.proposed_by))) return undefined;
-  const taking = redis.multi().hget(key, field).hdel(key, field);
-  const [taken] = transactionValues(await onReplicas(redis, key, () => taking.exec()));
   const putBack = async (what: unknown) => {
     if (typeof what === 'string') await keepFirst(redis, key, field, what);
   };
+  let taken: unknown;
+  const take = async () => {
+    [taken] = transactionValues(await redis.multi().hget(key, field).hdel(key, field).exec());
+  };
+  try {
+    await onReplicas(redis, key, take);
+  } catch (error) {
+    // What the replicas do not confirm is not taken.
+    await putBack(taken).catch(() => undefined);
+    throw error;
+  }
   if (taken === text) return { how: 'confirms', proposal, putBack: () => putBack(text) };
   await putBack(taken);
   return undefined;
