@@ -243,6 +243,23 @@ test('wrong passwords slow down sign-ins of that person for everybody, except in
   }
 });
 
+test('a browser that a person has used is slowed down by its own wrong passwords, however it writes its cookie', async () => {
+  const known = await signedIn(sluice, 'forms@example.com', 'operator');
+  const name = cookieAt(sluice.adminUrl, 'browser');
+  const cookie = known.cookies.get(name) ?? '';
+  const guess = (written: string) => {
+    const page = newPage();
+    page.cookies.set(name, written);
+    return page.signIn('forms@example.com', { password: 'a wrong password' });
+  };
+  for (const written of [() => cookie, (n: number) => `${cookie}.${n}`]) {
+    const answers = await Promise.all(Array.from({ length: 20 }, (_, n) => guess(written(n))));
+    const looked = answers.filter(({ status }) => status === 401).length;
+    assert.ok(looked < 12, `${looked} were looked at`);
+  }
+  await redis.del(await redis.keys('{registry}:sign_ins:*'));
+});
+
 test('taking back an attempt whose count has expired leaves nothing in Redis for ever', async () => {
   const attempt = { lane: registryKeys.signIns('lane'), address: registryKeys.signIns('address') };
   await forgiveAttempt(redis, attempt);

@@ -64,20 +64,19 @@ export async function forgiveAttempt(redis: Redis, { lane, address }: Attempt): 
 
 /** The cookie of a browser in which a person has signed in. It ends with the password. */
 export function knownBrowser(secret: string, person: Person): string {
-  const nonce = randomBytes(12).toString('base64url');
-  return `${nonce}.${sign(secret, person, nonce)}`;
+  return cookieOf(secret, person, randomBytes(12).toString('base64url'));
 }
 
-function isKnownBrowser(secret: string, person: Person, cookie: string | undefined): boolean {
-  const [nonce = '', signature = ''] = cookie?.split('.') ?? [];
-  const expected = sign(secret, person, nonce);
-  return (
-    signature.length === expected.length && timingSafeEqual(Buffer.from(signature), Buffer.from(expected))
-  );
+/** Compares the whole cookie: it names what its wrong passwords are counted under, so there must not be two forms of one. */
+function isKnownBrowser(secret: string, person: Person, cookie = ''): boolean {
+  const given = Buffer.from(cookie);
+  const expected = Buffer.from(cookieOf(secret, person, cookie.split('.')[0] as string));
+  return given.length === expected.length && timingSafeEqual(given, expected);
 }
 
-function sign(secret: string, { person_id, password }: Person, nonce: string): string {
-  return createHmac('sha256', secret)
+function cookieOf(secret: string, { person_id, password }: Person, nonce: string): string {
+  const signature = createHmac('sha256', secret)
     .update(`known browser\0${person_id}\0${password?.id}\0${nonce}`)
     .digest('base64url');
+  return `${nonce}.${signature}`;
 }
