@@ -539,9 +539,15 @@ export const people = {
   agentMax: 200,
   /** How long a browser in which a person has signed in is recognised. */
   browserMs: 180 * 24 * 60 * 60 * 1000,
-  /** Passwords that a process hashes at once, 19 MiB and about 40 ms of CPU each, and how many may wait for that. */
-  hashesAtOnceMax: 2,
-  hashesWaitingMax: 20,
+  /** Passwords that a process hashes at once, 19 MiB and about 40 ms of CPU each, and how many of a network may wait for that. */
+  hashes: {
+    atOnceMax: 2,
+    ofAccountMax: 2,
+    reserved: 0,
+    waitMsMax: 5_000,
+    waitingOfAccountMax: 20,
+    waitingOfPersonMax: 10,
+  },
   /** How long a code of the second factor is valid, and how many codes before and after the present one are accepted. */
   codeSeconds: 30,
   codesBesideMax: 1,

@@ -48,20 +48,25 @@ after(async () => {
 
 const newPage = () => new ConsolePage(sluice.adminUrl);
 
-test('a password is refused when there is no room to hash it, and nothing else is', async () => {
+test('a password is refused when its network has no room to hash it, and nothing else is, nor anybody elsewhere', async () => {
   const passwords = createPasswords();
-  const hashes = Array.from({ length: people.hashesAtOnceMax + people.hashesWaitingMax }, () =>
-    passwords.hash(password),
-  );
-  const [known, nobody] = await Promise.allSettled([
-    passwords.verify('a kept text', password),
-    passwords.verify(undefined, password),
-  ]);
-  for (const refused of [known, nobody])
-    assert.ok(refused?.status === 'rejected' && refused.reason instanceof TooManyPasswords);
-  const [kept] = await Promise.all(hashes);
-  assert.equal(await passwords.verify(undefined, password), false);
-  assert.equal(await passwords.verify(kept, password), true);
+  const by = (person: string, account = '192.0.2.1') => ({ account, person });
+  const { atOnceMax, waitingOfAccountMax, waitingOfPersonMax } = people.hashes;
+  const hash = (person: string) => passwords.hash(by(person), password);
+  const hashes = Array.from({ length: atOnceMax + waitingOfPersonMax }, () => hash('a@b'));
+  await assert.rejects(hash('a@b'), TooManyPasswords);
+  for (let n = waitingOfPersonMax; n < waitingOfAccountMax; n += 1) hashes.push(hash('c@d'));
+  const full = [hash('e@f'), passwords.verify(by('e@f'), undefined, password)];
+  await Promise.all(full.map((refused) => assert.rejects(refused, TooManyPasswords)));
+  let isDone = false;
+  const all = Promise.all(hashes).finally(() => {
+    isDone = true;
+  });
+  assert.equal(await passwords.verify(by('g@h', '192.0.2.2'), undefined, password), false);
+  assert.equal(isDone, false, 'ahead of those who wait already');
+  const [kept] = await all;
+  assert.equal(await passwords.verify(by('a@b'), undefined, password), false);
+  assert.equal(await passwords.verify(by('a@b'), kept, password), true);
 });
 
 test('an invitation is good once, for a week, and until a later one', async () => {

@@ -1,14 +1,17 @@
-// Passwords of people: Argon2id, computed off the event loop, few at a time. The library is loaded for the first password,
-// so that a process without people needs neither its binary nor its memory.
+// Passwords of people: Argon2id, computed off the event loop, few at a time. Networks take turns, and in each network people do, so that
+// somebody who signs in again and again, with the right password too, keeps nobody else out. The library is loaded for the first
+// password, so that a process without people needs neither its binary nor its memory.
 
 import { Unavailable } from '../../contract/errors.js';
 import { people } from '../../contract/limits.js';
+import { createPlaces, type Holder } from '../../places.js';
 
+/** `by`: whose turn it takes: the network in place of an account, and the address that signs in. */
 export type Passwords = {
   /** The text to store instead of a password. */
-  hash(password: string): Promise<string>;
+  hash(by: Holder, password: string): Promise<string>;
   /** Whether a password belongs to a stored text. Without a text it takes as long, and settles with false. */
-  verify(hash: string | undefined, password: string): Promise<boolean>;
+  verify(by: Holder, hash: string | undefined, password: string): Promise<boolean>;
 };
 
 /** Too many passwords are waiting to be hashed: nothing was done. */
@@ -19,29 +22,20 @@ export class TooManyPasswords extends Unavailable {
 }
 
 export function createPasswords(): Passwords {
-  let running = 0;
-  const waiting: (() => void)[] = [];
+  const places = createPlaces(people.hashes);
   let ofNobody: Promise<string> | undefined;
 
-  async function inTurn<Result>(work: () => Promise<Result>): Promise<Result> {
-    if (running >= people.hashesAtOnceMax) {
-      if (waiting.length >= people.hashesWaitingMax) throw new TooManyPasswords();
-      await new Promise<void>((resolve) => waiting.push(resolve));
-    }
-    running += 1;
-    try {
-      return await work();
-    } finally {
-      running -= 1;
-      waiting.shift()?.();
-    }
+  async function inTurn<Result>(by: Holder, work: () => Promise<Result>): Promise<Result> {
+    const result = await places.within(by, work);
+    if (result === 'busy') throw new TooManyPasswords();
+    return result;
   }
 
-  const hash = (password: string) => inTurn(async () => (await load()).hash(password));
+  const hash = (by: Holder, password: string) => inTurn(by, async () => (await load()).hash(password));
 
   /** Made once; if there was no room for it, the next call tries again. */
-  function hashOfNobody(): Promise<string> {
-    ofNobody ??= hash('nobody').catch((error: unknown) => {
+  function hashOfNobody(by: Holder): Promise<string> {
+    ofNobody ??= hash(by, 'nobody').catch((error: unknown) => {
       ofNobody = undefined;
       throw error;
     });
@@ -50,9 +44,9 @@ export function createPasswords(): Passwords {
 
   return {
     hash,
-    verify: async (kept, password) => {
-      const compared = kept ?? (await hashOfNobody());
-      const isRight = await inTurn(async () => (await load()).verify(compared, password));
+    verify: async (by, kept, password) => {
+      const compared = kept ?? (await hashOfNobody(by));
+      const isRight = await inTurn(by, async () => (await load()).verify(compared, password));
       return isRight && kept !== undefined;
     },
   };

@@ -10,6 +10,7 @@ import { AdministrationError, StateNotLoaded } from '../../contract/errors.js';
 import { people as bounds } from '../../contract/limits.js';
 import { rejection } from '../../contract/outcomes.js';
 import type { Log } from '../../log.js';
+import type { Holder } from '../../places.js';
 import type { Redis } from '../../redis/client.js';
 import { type Action, type AuditOptions, audited } from '../../registry/audit/audit.js';
 import type { Person } from '../../registry/documents.js';
@@ -131,6 +132,11 @@ export async function attemptIt(
   if ('refusedMs' in booked) return void refuseForNow(exchange, booked.refusedMs);
   await pause(booked.waitMs);
   return attempt;
+}
+
+/** By whose turn a password is hashed. */
+export function turnOf({ address }: Request, email: string): Holder {
+  return { account: networkOf(address), person: email };
 }
 
 function refuseForNow(exchange: Exchange, ms: number): void {

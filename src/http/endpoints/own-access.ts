@@ -19,6 +19,7 @@ import {
   type Request,
   type SignInOptions,
   textOf,
+  turnOf,
   underAudit,
 } from './console-session.js';
 
@@ -48,7 +49,8 @@ export const endOwnSession: Own = async (options, request, _fields, { person }) 
 export const changeOwnPassword: Own = async (options, request, fields, signedIn) => {
   const chosen = newPasswordOf(fields, 'new_password');
   return withPassword(options, request, fields, signedIn, 'change_password', async (person) => {
-    const changed = await changePassword(options.redis, person, await options.passwords.hash(chosen));
+    const hash = await options.passwords.hash(turnOf(request, person.email), chosen);
+    const changed = await changePassword(options.redis, person, hash);
     if (changed === undefined) throw new AdministrationError(overtaken);
     return begin(options, request, changed);
   });
@@ -94,7 +96,8 @@ async function withPassword(
   const attempt = await attemptIt(options, request, person.email, person);
   if (attempt === undefined) return undefined;
   return underAudit(options, person, request, action, async () => {
-    if (!(await options.passwords.verify(person.password?.hash, textOf(fields, 'password'))))
+    const given = textOf(fields, 'password');
+    if (!(await options.passwords.verify(turnOf(request, person.email), person.password?.hash, given)))
       throw new AdministrationError('this is not your password');
     await forgiveAttempt(options.redis, attempt);
     return work(person);

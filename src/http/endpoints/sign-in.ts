@@ -23,6 +23,7 @@ import {
   type SignInOptions,
   sessionView,
   textOf,
+  turnOf,
   underAudit,
 } from './console-session.js';
 
@@ -33,7 +34,7 @@ export const signIn: Open = async (options, request, fields) => {
   const person = email.includes('@') ? await findPerson(redis, email) : undefined;
   const attempt = await attemptIt(options, request, email, person);
   if (attempt === undefined) return;
-  const isRight = await options.passwords.verify(person?.password?.hash, password);
+  const isRight = await options.passwords.verify(turnOf(request, email), person?.password?.hash, password);
   if (person === undefined) return void refuseWrong(request.exchange);
   return underAudit(options, person, request, 'sign_in', async () => {
     if (!isRight) return void refuseWrong(request.exchange);
@@ -70,7 +71,8 @@ export const accept: Open = async (options, request, fields) => {
   const invited = await findInvited(redis, invitation);
   if (invited === undefined) throw new AdministrationError(usedUp);
   return underAudit(options, invited, request, 'accept_invitation', async () => {
-    const person = await acceptInvitation(redis, invitation, await passwords.hash(password));
+    const hash = await passwords.hash(turnOf(request, invited.email), password);
+    const person = await acceptInvitation(redis, invitation, hash);
     if (person === undefined) throw new AdministrationError(usedUp);
     return begin(options, request, person);
   });
