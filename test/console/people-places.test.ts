@@ -204,6 +204,7 @@ test('nobody gets an address that looks like somebody else’s', async () => {
     ...alike,
     officer.email.replace('a', '\u0430'),
     officer.email.replace('o', '\uff4f'),
+    officer.email.replace('k', '\u212a'),
   ]) {
     const invitation = { ...officer, email };
     await assert.rejects(invitePerson(redis, invitation, 'administrator'), /in ASCII characters/, email);

@@ -515,7 +515,7 @@ test('people sign in through the provider with the role that it gives, and nobod
     assert.deepEqual(
       own.map(({ actor_name, outcome, details }) => `${actor_name} ${outcome} ${reasonOf(details)}`.trim()),
       [
-        'Sue@Example.com done',
+        'sue@example.com done',
         'sue@example.com done',
         'boss@example.com done',
         'subject 2 refused no_role',

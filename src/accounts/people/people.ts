@@ -392,13 +392,13 @@ export function viewPerson(person: Person, nowMs: number): PersonView {
 }
 
 function parseEmail(text: string): string {
-  const email = text.trim().toLowerCase();
+  const email = text.trim();
   // A leading dash would make it an option on the command line. Non-ASCII letters and invisible blanks could look like somebody else's
-  // address in the audit log.
+  // address in the audit log; the Kelvin sign becomes a k in lower case.
   const isAddress = /^(?!-)[!-?A-~]+@[!-?A-~]+$/.test(email);
   if (!isAddress || email.length > bounds.emailMax)
     throw new AdministrationError('the e-mail address must look like ada@example.com, in ASCII characters');
-  return email;
+  return email.toLowerCase();
 }
 
 /** Made from the address, so that an address has one person with access, who is found without reading the others. */

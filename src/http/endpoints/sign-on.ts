@@ -145,7 +145,7 @@ async function enter(
     audit,
     {
       kind: 'person',
-      name: (isVouched ? who.email : `subject ${who.subject}`).slice(0, bounds.emailMax),
+      name: (isVouched ? who.email.trim().toLowerCase() : `subject ${who.subject}`).slice(0, bounds.emailMax),
       address,
     },
     {
