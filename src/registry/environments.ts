@@ -88,10 +88,14 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
   async function refresh(): Promise<void> {
     refreshedMs = performance.now();
     const now = await readChanges(redis);
+    if (!isLoaded || now.version !== version) await readCopy();
+    // Once the copy has what has changed, since listeners look there, too.
     const seen = `${now.version} ${now.endings}`;
     if (seen !== changes) for (const listener of [...listeners]) listener();
     changes = seen;
-    if (isLoaded && now.version === version) return;
+  }
+
+  async function readCopy(): Promise<void> {
     const snapshot = await readRegistry(redis);
     isLoaded = snapshot.deployment !== undefined;
     if (snapshot.deployment === undefined) return;

@@ -15,6 +15,7 @@ import {
   removePerson,
 } from '../../src/accounts/people/people.js';
 import { beginSession, endSession, findSession, listSessions } from '../../src/accounts/people/sessions.js';
+import { createProgramKey, revokeProgramKey } from '../../src/accounts/program-keys.js';
 import { people as bounds } from '../../src/contract/limits.js';
 import { createLog } from '../../src/log.js';
 import type { Redis } from '../../src/packages/ioredis.js';
@@ -316,7 +317,12 @@ test('one session too many ends the oldest of that person, and nobody else’s',
   assert.ok(await findSession(redis, elsewhere.secret));
 });
 
-test('what goes on under a session stops soon after its end or the removal of its person, and nothing else does', async () => {
+test('what goes on under a session or a key stops soon after its end or the removal of its person, and nothing else does', async () => {
+  const { id, program_key } = await createProgramKey(redis, {
+    name: '',
+    role: 'operator',
+    accountId: undefined,
+  });
   const environments = await followEnvironments(redis, createLog('test', 'silent'));
   const ends: (() => void)[] = [];
   try {
@@ -336,7 +342,11 @@ test('what goes on under a session stops soon after its end or the removal of it
     await until(() => stopped.length === 1, soon);
     await removePerson(redis, 'pe_2');
     await until(() => stopped.length === 2, soon);
-    assert.deepEqual(stopped, ['pe_1', 'pe_2']);
+    const mayKey = async () => environments.ofProgramKey(program_key) !== undefined;
+    ends.push(watch(mayKey, () => stopped.push(id)));
+    await revokeProgramKey(redis, id);
+    await until(() => stopped.length === 3, soon);
+    assert.deepEqual(stopped, ['pe_1', 'pe_2', id]);
   } finally {
     for (const end of ends) end();
     environments.close();
