@@ -22,13 +22,15 @@
 --   3  minutes that claims must be kept at least                     4  minutes that answers are kept
 --   5  about how many buckets to look at                             6  minutes of segments that the index may lack
 -- Returns the minutes that claims are kept, and 1 if more segments have to be indexed, else 0; nil when there was no
--- commit yet. Cost in commands: 10, + 2 in a new minute, + 1 for each bucket or answer in which something expired.
+-- commit yet. Cost in commands: 11, + 2 in a new minute, + 1 for each bucket or answer in which something expired.
 
 local state_key, claims_key, minutes_key, answers_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local passed_ms, step_ms_max = tonumber(ARGV[1]), tonumber(ARGV[2])
 local window_minutes, answer_minutes, buckets_count = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local unindexed_minutes_max = tonumber(ARGV[6])
 local answers_count = 10
+-- More than an environment may add in a second.
+local apart_count = 10000
 -- A claim has its minute in 2 bytes.
 local minutes_max = 65535
 local call = redis.call
@@ -97,6 +99,11 @@ for i = 1, #claims[2], 2 do
     call('HSET', claims_key, field, string.sub(entries, first))
   end
 end
+
+-- Claims that are apart from their bucket (commit-3.lua).
+local apart_key = claims_key .. '_apart'
+local expired = call('ZCOUNT', apart_key, '-inf', string.format('(%.0f', kept_from * 256))
+if expired > 0 then call('ZREMRANGEBYRANK', apart_key, 0, math.min(expired, apart_count) - 1) end
 
 local answers = call('HSCAN', answers_key, state[6] or '0', 'COUNT', answers_count)
 for i = 1, #answers[2], 2 do

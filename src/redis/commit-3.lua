@@ -31,7 +31,7 @@
 --   or, where a limit may lack room, one answer per group, joined by commas: its letters, or
 --   "l<i>:<ms>"  limit i (from 0) has no room for <ms> more
 -- Cost in commands: 3, + 3 or 4 per table, + 2 where a segment is full, + 3 for the ledger, + 3; with limits + 4 (a window's
--- length), with claims + 3, however many they are (up to a thousand); with joined users up to 2.
+-- length), with claims + 3, however many they are (up to a thousand), and + 2 if some are apart; with joined users up to 2.
 -- Limits let repeats pass only in groups that say so.
 --
 -- A segment consists of blocks, one per commit: a line of stamps that begins with a comma, then the rows that get them.
@@ -89,20 +89,21 @@ local claim_minute = math.floor(claim_clock_us / 60000000)
 -- Many fields of one hash cost a seventh of as many keys. Lua can pass only some thousand at once.
 local fields_max = 1000
 
-local function read_fields(key, fields)
-  if #fields <= fields_max then return call('HMGET', key, unpack(fields)) end
+local function read_fields(key, fields, command)
+  command = command or 'HMGET'
+  if #fields <= fields_max then return call(command, key, unpack(fields)) end
   local values = {}
   for first = 1, #fields, fields_max do
-    local some = call('HMGET', key, unpack(fields, first, math.min(first + fields_max - 1, #fields)))
+    local some = call(command, key, unpack(fields, first, math.min(first + fields_max - 1, #fields)))
     for i = 1, #some do values[first + i - 1] = some[i] end
   end
   return values
 end
 
 -- `pairs_of`: field, value, field, value …
-local function write_fields(key, pairs_of)
+local function write_fields(key, pairs_of, command)
   for first = 1, #pairs_of, 2 * fields_max do
-    call('HSET', key, unpack(pairs_of, first, math.min(first + 2 * fields_max - 1, #pairs_of)))
+    call(command or 'HSET', key, unpack(pairs_of, first, math.min(first + 2 * fields_max - 1, #pairs_of)))
   end
 end
 
@@ -200,13 +201,22 @@ end
 -- the record (src/ingest/fingerprint.ts). The first bits of its ids, in 3 bytes, name a bucket. A bucket is rewritten as a
 -- whole, which drops expired entries; with few entries that costs less than a command per claim. Only age-claims-4.lua decides
 -- which entries have expired; it also removes them from buckets that are not written.
+--
+-- Everybody can compute ids, and so find keys whose ids share a bucket: a thousand more in a bucket of 64,000 took 0.6 s. So a bucket
+-- takes only as many entries as keys that were not chosen do not fill. The claims beyond are apart, in a sorted set, each id by 256 times
+-- its minute, plus its fingerprint. Such a bucket ends with a mark: an entry of zeros, but for the minute of its last claim that is apart.
 
 local claims_key = prefix .. 'claims'
+local apart_key, apart_mark, bucket_bytes_max = claims_key .. '_apart', string.rep('\0', 14), 2048
+-- What a claim takes of the byte budget when it is apart, in claims.
+local apart_weight = 4
 local bucket_count = tonumber(state[5])
 -- Until that script has run, nothing has expired.
 local minutes_kept = state[6] and claim_minute - tonumber(state[6]) or 65535
 local minute_bytes = pack_struct('>I2', claim_minute % 65536)
 local ids, prints, bucket_of_id, fields, buckets, bucket_added, claim_count = {}, {}, {}, {}, {}, {}, 0
+-- The minutes in the marks of buckets, the fingerprints of claims that are apart, and those that this commit adds.
+local marks, apart, apart_added = {}, {}, {}
 
 local id_count
 id_count, at = unpack_struct('>I2', packed, at)
@@ -225,6 +235,22 @@ if id_count > 0 then
     at = at + 14
   end
   buckets = read_fields(claims_key, fields)
+  local are_marked = false
+  for bucket = 1, #fields do
+    local entries = buckets[bucket]
+    if entries and byte(entries, -1) == 0 and sub(entries, -14) == apart_mark then
+      marks[bucket], buckets[bucket], are_marked = sub(entries, -16, -15), sub(entries, 1, -17), true
+    end
+  end
+  if are_marked then
+    local sought = {}
+    for i = 1, id_count do
+      if marks[bucket_of_id[i]] then sought[#sought + 1] = ids[i] end
+    end
+    for n, score in ipairs(read_fields(apart_key, sought, 'ZMSCORE')) do
+      if score then apart[sought[n]] = tonumber(score) % 256 end
+    end
+  end
 end
 
 -- The fingerprint of an id's entry if it was claimed before or in this commit.
@@ -234,7 +260,8 @@ local function claimed_as(i)
   local from = entries and find(entries, ids[i], 1, true)
   if from then return byte(entries, from + 13) end
   from = added and find(added, ids[i], 1, true)
-  return from and byte(added, from + 13)
+  if from then return byte(added, from + 13) end
+  return apart[ids[i]]
 end
 
 -- Claims an id in memory. Returns the letter of its record.
@@ -242,8 +269,16 @@ local function claim(i)
   local fingerprint = claimed_as(i)
   if fingerprint then return fingerprint == prints[i] and 'r' or 'd' end
   local bucket = bucket_of_id[i]
-  bucket_added[bucket] = (bucket_added[bucket] or '') .. minute_bytes .. ids[i] .. char(prints[i])
-  claim_count = claim_count + 1
+  local added = bucket_added[bucket] or ''
+  if #(buckets[bucket] or '') + #added < bucket_bytes_max then
+    bucket_added[bucket] = added .. minute_bytes .. ids[i] .. char(prints[i])
+    claim_count = claim_count + 1
+  else
+    bucket_added[bucket], marks[bucket], apart[ids[i]] = added, minute_bytes, prints[i]
+    apart_added[#apart_added + 1] = string.format('%.0f', claim_minute * 256 + prints[i])
+    apart_added[#apart_added + 1] = ids[i]
+    claim_count = claim_count + apart_weight
+  end
   return 's'
 end
 
@@ -551,9 +586,12 @@ if claim_count > 0 then
       first = first + 16
     end
     if first > 1 then entries = sub(entries, first) end
-    changed[#changed + 1], changed[#changed + 2] = fields[bucket], entries .. added
+    local mark = marks[bucket]
+    local is_marked = mark and (claim_minute - unpack_struct('>I2', mark)) % 65536 <= minutes_kept
+    changed[#changed + 1], changed[#changed + 2] = fields[bucket], entries .. added .. (is_marked and mark .. apart_mark or '')
   end
   write_fields(claims_key, changed)
+  write_fields(apart_key, apart_added, 'ZADD')
   call('HINCRBY', prefix .. 'claim_counts', claim_minute, claim_count)
 end
 

@@ -14,7 +14,7 @@
 local state = redis.call('HMGET', KEYS[1], 'epoch', 'last_number', 'keys_forgotten_to')
 if state[1] ~= ARGV[1] then return nil end
 local last_number = state[2] or '0'
-redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
+redis.call('UNLINK', KEYS[2], KEYS[2] .. '_apart', KEYS[3], KEYS[4])
 redis.call('HDEL', KEYS[1], 'keys_indexed_to', 'claims_first_minute')
 for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
   if string.sub(field, 1, 5) == 'open.' then redis.call('HDEL', KEYS[1], field) end

@@ -27,6 +27,8 @@ export const shardKeys = {
   segment: (shard: number, segment: Segment) => `${shardTag(shard)}:segment:${memberOf(segment)}`,
   /** Hash of buckets of claims. */
   claims: (shard: number) => `${shardTag(shard)}:claims`,
+  /** Sorted set of the claims for which their buckets have no room. The scripts add to the key of the buckets. */
+  claimsApart: (shard: number) => `${shardTag(shard)}:claims_apart`,
   /** Hash of claims by minute, from which the window is computed. */
   claimCounts: (shard: number) => `${shardTag(shard)}:claim_counts`,
   /** Sorted set of minutes of the clock of claims, each by the last number when the clock reached it. */

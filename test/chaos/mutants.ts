@@ -374,7 +374,7 @@ export const mutants: readonly Mutant[] = [
     patches: [
       {
         file: 'src/redis/free-keys-4.lua',
-        find: "redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4])",
+        find: "redis.call('UNLINK', KEYS[2], KEYS[2] .. '_apart', KEYS[3], KEYS[4])",
         replace: 'if true then return 1 end',
       },
     ],

@@ -149,6 +149,28 @@ test('takes expired claims out of buckets that no commit writes, and not before 
   assert.equal(await claimAll(), 's'.repeat(200));
 });
 
+test('remembers claims that have no room in their bucket as long as others, and no longer', async () => {
+  await connection.flushall();
+  await loadShard(connection, 0, '0', 1);
+  const world = await createWorld();
+  const claimAll = (name: string, count: number) =>
+    commit(world.redis, [group(Array.from({ length: count }, (_, i) => eventRecord('a', `${name} ${i}`)))]);
+  assert.equal(await claimAll('early', 200), 's'.repeat(200));
+  await world.store();
+  await world.work(10 * minuteMs);
+  assert.equal(await claimAll('late', 100), 's'.repeat(100));
+  await world.store();
+  await world.work(5 * minuteMs);
+  assert.equal(await claimAll('early', 200), 'r'.repeat(200));
+  await world.work(3 * minuteMs);
+  assert.equal(await claimAll('early', 200), 's'.repeat(200), 'their window has passed');
+  assert.equal(await claimAll('late', 100), 'r'.repeat(100), 'though the bucket has room again');
+  await world.store();
+  await world.work(18 * minuteMs);
+  assert.equal(await world.redis.exists(shardKeys.claims(0), shardKeys.claimsApart(0)), 0);
+  assert.equal(await claimAll('late', 100), 's'.repeat(100));
+});
+
 test('remembers a claim for the whole window though its minute was taken from a clock that lags', async () => {
   for (const phaseMs of [0, 20 * secondMs, 40 * secondMs]) {
     await connection.flushall();

@@ -18,7 +18,7 @@ import { withRedisClock } from '../harness/redis-clock.js';
 import { type RedisHandle, startRedis } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import fc from '../support/fast-check.js';
-import { commit, dumpAll, epoch, eventRecord, group, loadShard } from '../support/shard.js';
+import { commit, dumpAll, epoch, eventIdOf, eventRecord, group, loadShard } from '../support/shard.js';
 
 let server: RedisHandle;
 let redis: Redis;
@@ -704,6 +704,48 @@ test('a claim takes less than 40 bytes of memory', async () => {
   // The memory of this key only, since the memory of the whole server also changes with its clients' buffers.
   const bytesPerClaim = Number(await redis.memory('USAGE', shardKeys.claims(0), 'SAMPLES', 0)) / count;
   assert.ok(bytesPerClaim > 16 && bytesPerClaim < 40, `${bytesPerClaim.toFixed(1)} bytes per claim`);
+});
+
+test('keys whose ids share a bucket are told apart like others, and the bucket does not grow with them', async () => {
+  await redis.flushall();
+  await loadShard(redis, 0, '0', 1);
+  const keys = Array.from({ length: 3000 }, (_, i) => `key ${i}`);
+  const claimAll = async (event: string) => {
+    let letters = '';
+    for (let i = 0; i < keys.length; i += 1000)
+      letters += await commit(redis, [group(keys.slice(i, i + 1000).map((key) => eventRecord(event, key)))]);
+    return letters;
+  };
+  assert.equal(await claimAll('a'), 's'.repeat(3000));
+  assert.equal(await claimAll('a'), 'r'.repeat(3000));
+  const differing = await claimAll('b');
+  assert.ok(/^[rd]*$/.test(differing) && differing.split('d').length > 2900);
+  const one = () => eventRecord('c', 'one more');
+  assert.equal(await commit(redis, [group([one(), one()]), group([one()])]), 'sr,r');
+  const [bucket] = await redis.hvalsBuffer(shardKeys.claims(0));
+  assert.ok(Number(bucket?.length) < 2100, `${bucket?.length} bytes in a bucket`);
+
+  const ids = Buffer.concat(
+    ['key 0', 'key 2999', 'none'].map((key) => Buffer.from(eventIdOf(key), 'hex').subarray(0, 13)),
+  );
+  const asked = [
+    shardKeys.state(0),
+    shardKeys.segments(0),
+    shardKeys.claims(0),
+    shardKeys.claimMinutes(0),
+    shardKeys.receipts(0, '1000000001'),
+  ];
+  const [ages] = (await runScript(redis, scripts.findClaims, asked, [epoch, ids, 10])) as string[];
+  assert.equal(ages, '000100010000', 'two were claimed in this minute, the third never');
+
+  const freed = [
+    shardKeys.state(0),
+    shardKeys.claims(0),
+    shardKeys.claimCounts(0),
+    shardKeys.claimMinutes(0),
+  ];
+  await runScript(redis, scripts.freeKeys, freed, [epoch, '1']);
+  assert.equal(await claimAll('a'), 's'.repeat(3000));
 });
 
 test('buckets hold six to twelve claims when the byte budget is used up, and few at a small one', () => {
