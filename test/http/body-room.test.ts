@@ -2,7 +2,9 @@
 
 import { App, us_socket_local_port } from 'uWebSockets.js';
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
 import { describe, mock, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
 import { receiving } from '../../src/contract/limits.js';
 import { readJsonBody } from '../../src/http/protocol/body.js';
 import { createRoom } from '../../src/http/protocol/body-room.js';
@@ -72,42 +74,106 @@ describe('room for bodies', () => {
   });
 });
 
-test('a body is answered also if its last piece finds that its address has no room left', async () => {
+/** Reads every body with `take`. `heads`: how many requests have begun. */
+async function listen(take: (exchange: Exchange) => void, onAnswer: (status: number, ms: number) => void) {
   const app = App();
-  let heads = 0;
+  const server = { url: '', heads: 0, close: () => app.close() };
   app.post('/', (res, req) => {
     const fail = (error: unknown) => assert.fail(String(error));
-    const exchange = new Exchange(
-      res,
-      req,
-      [],
-      fail,
-      () => '127.0.0.1',
-      () => undefined,
-    );
-    readJsonBody(exchange, 1024 * 1024, () => exchange.ok());
-    heads += 1;
+    const exchange = new Exchange(res, req, [], fail, () => '127.0.0.1', onAnswer);
+    readJsonBody(exchange, 16 * 1024 * 1024, take);
+    server.heads += 1;
   });
   const port = await new Promise<number>((settle) => {
     app.listen('127.0.0.1', 0, (socket) => settle(us_socket_local_port(socket)));
   });
-  const { smallBytesMax, small } = receiving;
+  server.url = `http://127.0.0.1:${port}`;
+  return server;
+}
+
+const { smallBytesMax, small, large, inflated } = receiving;
+const head = 'POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n';
+
+test('a body is answered also if its last piece finds that its address has no room left', async () => {
+  const server = await listen(
+    (exchange) => exchange.ok(),
+    () => undefined,
+  );
   const begun: RawConnection[] = [];
   const begin = async (bytes: number) => {
-    const connection = await openRaw(`http://127.0.0.1:${port}`);
+    const connection = await openRaw(server.url);
     begun.push(connection);
-    const head = `POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: ${smallBytesMax}`;
-    await connection.send(`${head}\r\n\r\n${' '.repeat(bytes)}`);
+    await connection.send(`${head}Content-Length: ${smallBytesMax}\r\n\r\n${' '.repeat(bytes)}`);
     return connection;
   };
   try {
     const [last] = [await begin(smallBytesMax / 2), await begin(smallBytesMax / 2)];
     while (begun.length <= small.bytesPerAddressMax / smallBytesMax) await begin(smallBytesMax - 1);
-    await until(() => heads === begun.length, { deadlineMs: 10_000, what: 'all have begun' });
+    await until(() => server.heads === begun.length, { deadlineMs: 10_000, what: 'all have begun' });
     await last.send(' '.repeat(smallBytesMax / 2));
     assert.equal((await last.reply(0)).status, 503);
   } finally {
     for (const connection of begun) connection.destroy();
-    app.close();
+    server.close();
+  }
+});
+
+test('compressed bodies that wait to be inflated take room, though each came in one piece', async () => {
+  const body = gzipSync(Buffer.concat([randomBytes(40_000), Buffer.alloc(7_000_000)]), { level: 9 });
+  assert.ok(body.length < smallBytesMax - 2_000 && body.length > smallBytesMax / 2);
+  let sentAway = 0;
+  const server = await listen(
+    () => undefined,
+    (status, ms) => {
+      if (status === 503 && ms < inflated.waitMsMax) sentAway += 1;
+    },
+  );
+  const request = Buffer.concat([
+    Buffer.from(`${head}Content-Encoding: gzip\r\nContent-Length: ${body.length}\r\n\r\n`),
+    body,
+  ]);
+  const count = Math.floor(small.bytesPerAddressMax / body.length) + 20;
+  const begun = await Promise.all(Array.from({ length: count }, () => openRaw(server.url)));
+  try {
+    await Promise.all(begun.map((connection) => connection.send(request)));
+    await until(() => sentAway >= 20, { deadlineMs: 10_000, what: 'those beyond the room were sent away' });
+  } finally {
+    for (const connection of begun) connection.destroy();
+    server.close();
+  }
+});
+
+test('large bodies take room, though each came in one piece', async () => {
+  const bytes = 400_000;
+  const request = `${head}Content-Length: ${bytes}\r\n\r\n${' '.repeat(bytes)}`;
+  let [held, sentAway, isHolding] = [0, 0, false];
+  const server = await listen(
+    (exchange) => {
+      if (isHolding) held += 1;
+      else exchange.ok();
+    },
+    (status) => {
+      if (status === 503) sentAway += 1;
+    },
+  );
+  const begun = await Promise.all(Array.from({ length: 300 }, () => openRaw(server.url)));
+  try {
+    // Only a connection that has carried much takes so much at once.
+    for (let round = 0; round < 4; round++) {
+      for (const connection of begun) {
+        await connection.send(request);
+        await connection.reply(round);
+      }
+    }
+    isHolding = true;
+    await Promise.all(begun.map((connection) => connection.send(request)));
+    await until(() => held + sentAway === begun.length, { deadlineMs: 20_000, what: 'all have an end' });
+    assert.ok(
+      held * bytes <= large.bytesPerAddressMax + small.bytesPerAddressMax,
+      `${held} bodies are held at once`,
+    );
+  } finally {
+    for (const connection of begun) connection.destroy();
+    server.close();
   }
 });

@@ -1,5 +1,5 @@
-// Reads a request's whole body, up to a limit and a deadline. A body that arrives in one piece is passed on without a copy,
-// and needs no room.
+// Reads a request's whole body, up to a limit and a deadline. A small body that arrives in one piece and is not compressed is passed on
+// without a copy, and needs no room. Any other may have to wait for its turn, so it is held within a room.
 
 import { receiving } from '../../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
@@ -9,7 +9,7 @@ import type { MediaType } from './framing.js';
 import type { Guard } from './guard.js';
 import { compressions, inflate } from './inflate.js';
 
-/** For bodies that come in pieces: up to 64 KiB they take room as they arrive, then for the whole body at once. */
+/** Up to 64 KiB bodies take room as they arrive, then for the whole body at once. */
 const smallRoom = createRoom(receiving.small);
 const largeRoom = createRoom(receiving.large);
 
@@ -96,13 +96,14 @@ function faultOf({ framing }: Exchange, bytesMax: number): Rejection | undefined
 }
 
 function collect(exchange: Exchange, bytesMax: number, takeAtOnce: Take): void {
-  const { length, chunked } = exchange.framing;
+  const { length, chunked, encoding } = exchange.framing;
+  const wholeBytesMax = encoding === 'identity' ? Math.min(bytesMax, receiving.smallBytesMax) : 0;
   const take = chunked ? inNextTurn(exchange, takeAtOnce) : takeAtOnce;
   // The parser does not report the end of an empty body if its head came in pieces.
   if (length === 0) return take(Buffer.alloc(0), true);
   let takePiece: ((piece: Buffer, last: boolean) => void) | undefined;
   exchange.onData((chunk, last) => {
-    if (last && takePiece === undefined && chunk.length <= bytesMax) return take(chunk, false);
+    if (last && takePiece === undefined && chunk.length <= wholeBytesMax) return take(chunk, false);
     takePiece ??= collectPieces(exchange, length, bytesMax, take);
     takePiece(chunk, last);
   });
@@ -207,6 +208,14 @@ function collectPieces(
     pieces += 1;
     if (pieces > receiving.piecesMax + bytes / receiving.pieceBytesMin) return exchange.cutOff();
     if (bytes + piece.length > endBytes) return exchange.refuseAndClose(tooLarge(bytesMax));
+    // All of a large body is here, so it cannot wait for room.
+    if (
+      last &&
+      bytes === 0 &&
+      piece.length > receiving.smallBytesMax &&
+      largeRoom.take(address, piece.length)
+    )
+      largeTaken = piece.length;
     if (!keep(piece)) return refuseFor(overloaded);
     if (last) {
       clearTimeout(deadline);
