@@ -215,17 +215,32 @@ export const deletionSteps: readonly CrashPointName[] = crashPoints.worker.filte
 
 const pointsUnderLoad: readonly CrashPointName[] = [...crashPoints.api, ...pointsOfWorkers];
 
-/** The steps at which it or `deletion-hidden` does, so rounds under load need not do it in every run of tests. */
-const testedSteps: readonly CrashPointName[] = [...deletionSteps, ...crashPoints.erasure];
+/**
+ * The points at which it, `deletion-hidden`, `key-index` or `ledger-balance` ends a worker, so rounds under load need not do it in every
+ * run of tests.
+ */
+const testedPoints: readonly CrashPointName[] = [
+  'keys_looked_up',
+  'before_insert',
+  'after_insert',
+  'marker_found',
+  'segment_forgotten',
+  'keys_added',
+  'keys_marked',
+  'keys_index_noted',
+  'ledger_written',
+  ...deletionSteps,
+  ...crashPoints.erasure,
+];
 
 /** The first crash of an API process or a worker at each point that no other test kills it at. */
 export const firstCrashes: readonly string[] = pointsUnderLoad
-  .filter((point) => !testedSteps.includes(point))
+  .filter((point) => !testedPoints.includes(point))
   .map((point) => crashName(point, 1));
 
-/** All others: at those steps, and at later passings, with more under way, without the slow ones. */
+/** All others: at those points, and at later passings, with more under way, without the slow ones. */
 export const laterCrashes: readonly string[] = [
-  ...testedSteps.map((point) => crashName(point, 1)),
+  ...testedPoints.map((point) => crashName(point, 1)),
   ...pointsUnderLoad
     .flatMap((point) => passings.slice(1).map((passing) => crashName(point, passing)))
     .filter((name) => !slowCrashes.has(name)),

@@ -1,4 +1,4 @@
-// Crash points of the code at their first passing, under load and deletions, but for the steps that `deletion-crash` has. Those and
+// Crash points of the code at their first passing, under load and deletions, but for those that tests of their subjects have. These and
 // later passings are in `chaos-crash-repeats`, crashes with a loss of Redis in `chaos-crash-losses`.
 
 import assert from 'node:assert/strict';
