@@ -721,7 +721,12 @@ describe('the console', { skip }, () => {
     await row.getByText('1 property').click();
     await row.getByRole('definition').filter({ hasText: hostile }).waitFor();
     await page.getByRole('button', { name: 'Pause' }).click();
-    await page.getByRole('button', { name: 'Go on' }).waitFor();
+    const told = page.getByText(/ arrived, \d+ shown\.$/);
+    const before = await told.textContent();
+    await page.getByRole('button', { name: 'Go on' }).click();
+    const looked = looks;
+    await until(() => looks >= looked + 2, { deadlineMs: 60_000, what: 'two looks after the pause' });
+    assert.deepEqual([await told.textContent(), await row.count()], [before, 1], 'nothing comes twice');
     assert.deepEqual(faults, []);
     const places = await page.evaluate(
       `(async () => {

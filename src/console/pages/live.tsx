@@ -61,6 +61,7 @@ function Stream({ environment }: { readonly environment: EnvironmentOfList }) {
     const page = await call<Page>('GET', `${path}?place=${part(from)}`).catch((error: unknown) => {
       // The service stops answering after a while; then the reader has to begin again.
       if (error instanceof ApiError && !error.isTemporary) {
+        place.current = '';
         setEnded(error.message);
         setWatching(false);
       }
@@ -75,9 +76,14 @@ function Stream({ environment }: { readonly environment: EnvironmentOfList }) {
     return page;
   };
   const stream = useLoad(isWatching ? path : undefined, look, everyMs);
+  // After a pause it goes on where it was. A new place reaches back some seconds, so with it the list begins anew.
   const begin = async () => {
-    const begun = await call<Answer<'watchLive'>>('POST', path);
-    place.current = begun.place;
+    if (place.current === '') {
+      const begun = await call<Answer<'watchLive'>>('POST', path);
+      place.current = begun.place;
+      setEvents([]);
+      setArrived(0);
+    }
     setEnded('');
     setWatching(true);
   };
