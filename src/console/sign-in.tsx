@@ -70,16 +70,17 @@ export function SignIn() {
   );
 }
 
-const refusals: Readonly<Record<string, string>> = {
-  provider: 'The single sign-on failed. Try again, or ask an operator of this service.',
-  again: 'The single sign-on took too long, or began in another window. Try again.',
-  not_in: 'Your single sign-on gives you no access here. Ask an operator of this service.',
-  unavailable: 'The service cannot sign you in now. Try again in a while.',
-};
+// A map, since an address may name a property that every object has.
+const refusals: ReadonlyMap<string | null, string> = new Map([
+  ['provider', 'The single sign-on failed. Try again, or ask an operator of this service.'],
+  ['again', 'The single sign-on took too long, or began in another window. Try again.'],
+  ['not_in', 'Your single sign-on gives you no access here. Ask an operator of this service.'],
+  ['unavailable', 'The service cannot sign you in now. Try again in a while.'],
+]);
 
 /** Why the browser came back from the provider without a session. */
 function whyNotSignedOn(): string {
-  return refusals[new URLSearchParams(location.search).get('sign_on') ?? ''] ?? '';
+  return refusals.get(new URLSearchParams(location.search).get('sign_on')) ?? '';
 }
 
 type Invited = Answer<'showInvitation'>;
