@@ -38,8 +38,8 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     await Promise.all(browser.contexts().map((context) => context.close()));
   });
 
-  async function newPage(width?: number): Promise<Page> {
-    const opened = await openConsole(browser, sluice, width);
+  async function newPage(width?: number, zone?: string): Promise<Page> {
+    const opened = await openConsole(browser, sluice, width, zone);
     faults = opened.faults;
     return opened.page;
   }
@@ -147,6 +147,48 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     await page.getByLabel('To day').fill('2020-01-01');
     await page.getByRole('button', { name: 'Find', exact: true }).click();
     await page.getByText('No action is as you asked for.').waitFor();
+    // A slip of the keyboard: the browser says that there is no such day.
+    await page.getByLabel('To day').fill('20201-01-01');
+    await page.getByRole('button', { name: 'Find', exact: true }).click();
+    await page.locator('input[type=date]:invalid').waitFor();
+    await page.getByText('No action is as you asked for.').waitFor();
+  });
+
+  test('days and hours are those of the reader, on a day of 25 hours and where hours begin at half past, too', async () => {
+    const page = await newPage(1280, 'Australia/Adelaide');
+    const now = '2026-04-05T14:00:30Z';
+    await page.clock.setFixedTime(now);
+    const at = Array.from({ length: 168 }, (_, n) => Date.parse('2026-03-29T14:00:00Z') / 1000 + n * 3_600);
+    const none = at.map(() => 0);
+    // Two in each hour of Saturday, one in each hour of Sunday, on which the clocks were set back.
+    const accepted = at.map((_, n) => (n < 120 ? 0 : n < 144 ? 2 : 1));
+    const traffic = { step_seconds: 3_600, at, accepted, repeated: none, limited: none, rejected: none };
+    await page.route(/\/traffic\?/, (route) => route.fulfill({ json: { ...traffic, rejected_for: [] } }));
+    const closed = {
+      case_id: '00000000-0000-4000-8000-000000000000',
+      reference: 'closed on the next day there',
+      received_on: '2026-03-20',
+      due_on: '2026-04-03',
+      opened_at: '2026-03-20T00:00:00.000Z',
+      opened_by: 'ada@example.com',
+      state: 'closed',
+      closed_at: '2026-04-03T20:00:00.000Z',
+      closed_by: 'ada@example.com',
+      done: {},
+    };
+    await page.route(/\/cases\?state=closed/, (route) => route.fulfill({ json: [closed] }));
+    await enter(page, sluice, 'zones@example.com', 'privacy', account.accountId);
+    const days = page.locator('.figures > div');
+    await days.filter({ hasText: /^Today24 48% fewer than yesterday at this time$/ }).waitFor();
+    await days.filter({ hasText: /^Yesterday48 $/ }).waitFor();
+    await page.getByLabel('Over', { exact: true }).selectOption('week');
+    const hour = page.getByRole('slider', { name: 'Records over time: which hour' });
+    await hour.focus();
+    await page.keyboard.press('Home');
+    assert.match(String(await hour.getAttribute('aria-valuetext')), /^Mon,? 12:30\sAM \(14:00 UTC\): /);
+    await openPage(page, 'Cases');
+    await page.getByLabel('Show', { exact: true }).selectOption('closed');
+    await page.getByText('1 day late').waitFor();
   });
 
   test('a certificate is a page to print with words instead of ids, and anybody sees whether its file is genuine', async () => {

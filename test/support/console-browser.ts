@@ -20,8 +20,9 @@ export async function openConsole(
   browser: Browser,
   { adminUrl }: Pick<SluiceHandle, 'adminUrl'>,
   width = 1280,
+  zone = 'UTC',
 ): Promise<ConsoleBrowserPage> {
-  const context = await browser.newContext({ viewport: { width, height: 800 } });
+  const context = await browser.newContext({ viewport: { width, height: 800 }, timezoneId: zone });
   await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: adminUrl });
   const page = await context.newPage();
   page.setDefaultTimeout(60_000);

@@ -2,12 +2,12 @@
 
 import { actionText } from '../commands.js';
 import { type Case, soonDays } from '../parts/case.js';
-import { dayText, today } from '../parts/parts.js';
+import { dayOf, dayText, today } from '../parts/parts.js';
 
 /** The day, and whether it is near or over. */
 export function Due({ of: { due_on, state, closed_at } }: { readonly of: Case }) {
   const dayMs = 24 * 60 * 60 * 1000;
-  const until = state === 'closed' ? (closed_at ?? '').slice(0, 10) : today();
+  const until = closed_at === undefined ? today() : dayOf(new Date(closed_at));
   const days = Math.round((Date.parse(due_on) - Date.parse(until)) / dayMs);
   const late = days < 0 ? `${-days} ${days === -1 ? 'day' : 'days'} late` : '';
   const soon = days === 0 ? 'today' : days === 1 ? 'tomorrow' : `in ${days} days`;

@@ -105,8 +105,6 @@ function linesOf(traffic: Traffic): readonly Line[] {
   ];
 }
 
-const daySeconds = 86_400;
-
 function sumOf(counts: readonly number[]): number {
   return counts.reduce((sum, count) => sum + count, 0);
 }
@@ -114,17 +112,20 @@ function sumOf(counts: readonly number[]): number {
 /** Today compared with yesterday and the week, by the reader's days. */
 function Days({ traffic }: { readonly traffic: Traffic }) {
   const { at, accepted, limited, rejected, step_seconds: step } = traffic;
-  const nowSeconds = Date.now() / 1000;
+  const now = new Date();
+  // The same time of the day, also if the clocks were changed meanwhile.
+  const before = new Date(now);
+  before.setDate(before.getDate() - 1);
   const dayOf = (seconds: number) => new Date(seconds * 1000).toDateString();
   const ofDay = (day: string, share: (begin: number) => number) =>
     sumOf(
       accepted.map((count, index) => (dayOf(at[index] ?? 0) === day ? count * share(at[index] ?? 0) : 0)),
     );
-  const yesterday = dayOf(nowSeconds - daySeconds);
-  const todays = ofDay(dayOf(nowSeconds), () => 1);
+  const yesterday = before.toDateString();
+  const todays = ofDay(now.toDateString(), () => 1);
   // Yesterday up to the same time. Counts are by the hour, so the last hour is taken in part.
   const byNow = ofDay(yesterday, (begin) =>
-    Math.min(1, Math.max(0, (nowSeconds - daySeconds - begin) / step)),
+    Math.min(1, Math.max(0, (before.getTime() / 1000 - begin) / step)),
   );
   const refused = sumOf(rejected) + sumOf(limited);
   const all = sumOf(accepted);

@@ -109,16 +109,16 @@ function sizeOf(place: HTMLElement) {
 }
 
 /** A time on the axis, in the reader's zone: the minute in a chart of an hour, the day and hour in one of a week. */
-function timeText(at: number, stepSeconds: number): string {
+function timeText(at: number, stepSeconds: number, more: Intl.DateTimeFormatOptions = {}): string {
   const form: Intl.DateTimeFormatOptions =
     stepSeconds === 60 ? { hour: '2-digit', minute: '2-digit' } : { weekday: 'short', hour: '2-digit' };
-  return new Date(at * 1000).toLocaleString(undefined, form);
+  return new Date(at * 1000).toLocaleString(undefined, { ...form, ...more });
 }
 
-/** When the step under the pointer began, in the reader's zone and in UTC. */
+/** When the step under the pointer began, in the reader's zone, where it may be no full hour, and in UTC. */
 function pointedText(at: number, stepSeconds: number): string {
   const utc = new Date(at * 1000).toISOString();
-  return `${timeText(at, stepSeconds)} (${utc.slice(11, 16)} UTC)`;
+  return `${timeText(at, stepSeconds, { minute: '2-digit' })} (${utc.slice(11, 16)} UTC)`;
 }
 
 /**

@@ -87,6 +87,8 @@ export function Field(props: {
           // Password managers go by this.
           autocomplete={complete as 'off'}
           {...(mode === undefined ? {} : { inputMode: mode })}
+          // A year of five digits is no day for the rest of the console.
+          {...(type === 'date' ? { max: '9999-12-31' } : {})}
           {...more}
         />
       ) : (

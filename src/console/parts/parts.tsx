@@ -31,7 +31,12 @@ export function dayText(day: string): string {
 export function today(later = 0): string {
   const then = new Date();
   then.setDate(then.getDate() + later);
-  return new Date(then.getTime() - then.getTimezoneOffset() * 60_000).toISOString().slice(0, 10);
+  return dayOf(then);
+}
+
+/** The day of a time, in the reader's zone. */
+export function dayOf(time: Date): string {
+  return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, 10);
 }
 
 /** Roughly how long, in the largest unit that fits. */
