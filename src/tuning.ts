@@ -350,6 +350,8 @@ export const rejectedWrites = {
   waitingMax: 2_000,
   /** Entries that could not be written within this time are dropped. */
   waitingMsMax: 5_000,
+  /** Once the listed elements of a request have more bytes, the others are not listed: measuring 16 MB takes 0.1 to 0.3 s. */
+  measuredBytesMax: 256 * KiB,
 } as const;
 
 /** About how many lines of the audit log go to ClickHouse in one insert. */

@@ -222,6 +222,19 @@ test('holds a bounded number in memory, however many are refused, and writes onc
   await redis.del(...appIds.map(registryKeys.rejected));
 });
 
+test('measures no more of the refused elements of a request than others can wait for', async () => {
+  const kept = keepRejectedIn(redis, log);
+  const elements = Array.from({ length: 90 }, () => ({ event: 'x'.repeat(160_000) }));
+  const refusals = elements.map((_, index) => ({ ...refusal, index }));
+  kept.noteElements(source(), refusals, elements);
+  kept.noteElements(source(), refusals.slice(0, 1), elements);
+  await kept.close();
+  const entries = await listRejected(redis, sluice.appId);
+  const most = Math.ceil(rejectedWrites.measuredBytesMax / 160_000) + 1;
+  assert.ok(entries.length >= 2 && entries.length <= most + 1, `${entries.length} are listed`);
+  assert.ok(entries.every(({ bytes }) => bytes > 160_000));
+});
+
 test('drops what it could not write in time', async () => {
   let nowMs = Date.now();
   const kept = keepRejectedIn(redis, log, () => nowMs);

@@ -122,9 +122,12 @@ export function keepRejectedIn(redis: Redis, log: Log, clock: () => number = Dat
       if (roomOf(source.appId) > 0) add(source.appId, describe(clock(), source, refusal, value, bytes, null));
     },
     noteElements: (source, refusals, elements) => {
+      let measured = 0;
       for (const refusal of refusals.slice(0, roomOf(source.appId))) {
+        if (measured > rejectedWrites.measuredBytesMax) return;
         const element = elements[refusal.index];
         const bytes = Buffer.byteLength(JSON.stringify(element));
+        measured += bytes;
         add(source.appId, describe(clock(), source, refusal, element, bytes, refusal.index));
       }
     },
