@@ -64,7 +64,8 @@ export function createAdministration(
 async function ownOf(context: CommandContext, command: Command, params: Fields): Promise<Fields> {
   const { principal } = context;
   if (principal.role === 'operator') return params;
-  await checkOwn(context, principal.accountId, params);
+  const { [command.narrows ?? '']: _, ...named } = params;
+  await checkOwn(context, principal.accountId, named);
   const isNamed = Object.hasOwn(shapeOf(command), 'account_id');
   return isNamed ? { ...params, account_id: principal.accountId } : params;
 }

@@ -53,6 +53,8 @@ export type Definition<Params> = {
   readonly withoutService?: (words: Fields) => unknown;
   /** What messages call a parameter when they refuse an unknown one. Without this, unknown ones are ignored. */
   readonly called?: string;
+  /** A parameter that only narrows a list of the caller's account, so that it may name anything. */
+  readonly narrows?: string;
   /** Parameters that the command itself checks, by the same schema, with messages of its own. */
   readonly checkedInside?: readonly string[];
   /** The parameter that is the unchanged text of the body. */

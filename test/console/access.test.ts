@@ -338,6 +338,22 @@ test('people who may download exports get an export of their account, and of no 
   });
 });
 
+test('the audit log is narrowed by an export or a deletion, and finds nothing of other accounts', async () => {
+  const asked = async ({ accountId }: TestAccount, what: string) => {
+    const { body } = await pageOf('operator').ask('POST', `/accounts/${accountId}/${what}`, deletion);
+    return String(body.user_export_id ?? body.deletion_request_id);
+  };
+  const linesOf = async (id: string) => {
+    const { status, body } = await pageOf('privacy').ask('GET', `/audit?deletion_request_id=${id}`);
+    return [status, (body as unknown as AuditEntry[]).map(({ action }) => action)];
+  };
+  assert.deepEqual(await linesOf(await asked(own, 'user_exports')), [200, ['submit_export']]);
+  assert.deepEqual(await linesOf(await asked(own, 'user_deletion')), [200, ['submit_deletion']]);
+  for (const what of ['user_exports', 'user_deletion'])
+    assert.deepEqual(await linesOf(await asked(other, what)), [200, []], what);
+  assert.deepEqual(await linesOf('9'), [200, []]);
+});
+
 test('lists without an account show the caller’s own one, and operators all accounts', async () => {
   for (const role of ['administrator', 'privacy', 'viewer'] as const) {
     const { body } = (await pageOf(role).ask('GET', '/accounts')) as { body: unknown };

@@ -45,6 +45,7 @@ export const auditCommands = {
       before_id: narrowBy('The `id` of that action.'),
       limit,
     },
+    narrows: 'deletion_request_id',
     takesTurns: true,
     run: async (context, { account_id: accountId, before: at, before_id: id, limit: count, ...asked }) => {
       const { redis, clickhouse, principal, caller } = context;
