@@ -282,7 +282,7 @@ other scenarios. "Above idle" leaves out what the processes use while nothing is
   return [{ title: 'Several Redis masters and ClickHouse servers', note, tables: [costs, idle] }];
 }
 
-function replicasSection({ rates, takeOversMs }: FoundOf<'replicas'>): Section[] {
+function replicasSection({ rates, highestPerSecond, takeOversMs }: FoundOf<'replicas'>): Section[] {
   const levels = rates.flatMap(({ perSecond, levels: its }) =>
     its.map((level) => ({ ...level, name: `${perSecond} a second` })),
   );
@@ -291,8 +291,13 @@ function replicasSection({ rates, takeOversMs }: FoundOf<'replicas'>): Section[]
     ...costColumns,
     ...lastColumns,
   ]);
+  const highest =
+    highestPerSecond === undefined
+      ? ''
+      : `
+The one with two acknowledgements takes ${figure(highestPerSecond)} a second, as fast as it answers; the higher rates are two and four fifths of that.`;
   const note = `The same events at the same rates to three deployments, which stood side by side and took turns: with one Redis, and with a primary
-and two replicas on the same machine, of which one or both have an event on disk before the answer. The CPU of all servers of Redis counts.
+and two replicas on the same machine, of which one or both have an event on disk before the answer. The CPU of all servers of Redis counts.${highest}
 After ${takeOversMs.length} kills of the primary an event was accepted again within ${figure(median(takeOversMs))} ms (median), ${figure(Math.max(0, ...takeOversMs))} ms at most.`;
   return [{ title: 'Replicas of Redis', note, tables: [costs] }];
 }

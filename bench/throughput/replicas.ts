@@ -5,6 +5,7 @@
 import type { Context } from '../context.js';
 import { type Deployment, startDeployment } from '../deployment/deployment.js';
 import { BenchError } from '../failure.js';
+import { median } from '../figures.js';
 import { describeMachine } from '../machine.js';
 import { wholeTable } from './flat.js';
 import { runWay } from './throughput.js';
@@ -13,28 +14,36 @@ import { type Level, levelsInTurns } from './turns.js';
 export type ReplicasResult = {
   /** Levels by how many replicas have to confirm an event, for each rate. */
   readonly rates: readonly { readonly perSecond: number; readonly levels: readonly Level[] }[];
+  /** What the deployment with the most acknowledgements took, as fast as it answered; the higher rates are shares of it. */
+  readonly highestPerSecond?: number;
   /** How long after each kill of the primary the first record was accepted that was sent after it. */
   readonly takeOversMs: readonly number[];
 };
 
 const acknowledgements = [0, 1, 2];
-/** At the lower rate nearly each event is a commit of its own, at the higher one several share one. */
-const rates = [600, 1_200];
+/** At this rate nearly each event is a commit of its own. */
+const lowRate = 600;
+/** Half and full load. At the highest rate itself the latency would be that of a queue. */
+const sharesOfHighest = [0.4, 0.8];
 const moreRounds = 3;
 const takeOversMax = 20;
 const takeOversOfRepeat = 7;
 const takeOverMsMax = 60_000;
 
+type Found = { readonly of: number; readonly deployment: Deployment; readonly appIds: readonly string[] };
+
 export async function runReplicas(context: Pick<Context, 'options' | 'progress'>) {
   const { options, progress } = context;
-  const found: { of: number; deployment: Deployment; appIds: string[] }[] = [];
+  const found: Found[] = [];
   try {
     for (const of of acknowledgements) {
       const deployment = await startDeployment({ ...options, replicasAck: of });
       found.push({ of, deployment, appIds: await deployment.addEnvironments(1, 'none') });
     }
+    const highestPerSecond = options.rate === undefined ? await highestOf(context, found.at(-1)) : undefined;
+    const rates = highestPerSecond ? ratesBelow(highestPerSecond) : [options.rate ?? lowRate];
     const levels: ReplicasResult['rates'][number][] = [];
-    for (const perSecond of options.rate === undefined ? rates : [options.rate]) {
+    for (const perSecond of rates) {
       const turns = found.map(({ of, deployment, appIds }) => ({
         of,
         name: `replicas ${perSecond}/s, ${of} acknowledgements`,
@@ -55,11 +64,31 @@ export async function runReplicas(context: Pick<Context, 'options' | 'progress'>
       takeOversMs.push(await killPrimary(one.deployment, one.appIds[0] ?? ''));
       progress.say(`take-over ${takeOversMs.length}: ${Math.round(takeOversMs.at(-1) ?? 0)} ms`);
     }
-    const replicas: ReplicasResult = { rates: levels, takeOversMs };
+    const replicas: ReplicasResult = {
+      rates: levels,
+      ...(highestPerSecond && { highestPerSecond }),
+      takeOversMs,
+    };
     return { machine: await describeMachine(found[0]?.deployment.sluice), replicas };
   } finally {
     for (const { deployment } of found) await deployment.stop();
   }
+}
+
+async function highestOf(
+  context: Pick<Context, 'options' | 'progress'>,
+  most: Found | undefined,
+): Promise<number | undefined> {
+  if (most === undefined) return undefined;
+  const { of, deployment, appIds } = most;
+  const run = () => runWay({ ...context, deployment }, 'single', { subject: wholeTable(deployment), appIds });
+  const name = `replicas as fast as answered, ${of} acknowledgements`;
+  const [level] = await levelsInTurns([{ of, name, rounds: context.options.repeats, run }], context.progress);
+  return median((level?.runs ?? []).map(({ requestsPerSecond }) => requestsPerSecond));
+}
+
+function ratesBelow(highest: number): readonly number[] {
+  return [lowRate, ...sharesOfHighest.map((share) => Math.round((share * highest) / 100) * 100)];
 }
 
 /** Settles with the ms until an event is accepted, after the killed server has come back. */

@@ -218,18 +218,19 @@ async function askAll({ members, name }: Panel): Promise<Answers> {
 }
 
 async function opinionOf(sentinel: Redis, name: string): Promise<Opinion> {
-  const [master, [host, port]] = await Promise.all([
-    sentinel.call('SENTINEL', 'MASTER', name) as Promise<string[]>,
-    sentinel.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', name) as Promise<[string, string]>,
-  ]);
+  const master = (await sentinel.call('SENTINEL', 'MASTER', name)) as string[];
   heardMs.set(sentinel, performance.now());
   const field = (of: string) => String(master[master.indexOf(of) + 1]);
-  return {
-    primary: textOf(host, port),
-    epoch: Number(field('config-epoch')),
-    described: textOf(field('ip'), field('port')),
-    flags: field('flags').split(','),
-  };
+  const described = textOf(field('ip'), field('port'));
+  const flags = field('flags').split(',');
+  // Only while it replaces a server, it may name another one.
+  const primary = flags.includes('failover_in_progress') ? await primaryBy(sentinel, name) : described;
+  return { primary, epoch: Number(field('config-epoch')), described, flags };
+}
+
+async function primaryBy(sentinel: Redis, name: string): Promise<string> {
+  const [host, port] = (await sentinel.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', name)) as [string, string];
+  return textOf(host, port);
 }
 
 function textOf(host: string, port: string | number): string {

@@ -16,7 +16,8 @@ import { type RedisReplicasHandle, startRedisReplicas } from '../harness/redis-r
 import { type RedisHandle, startRedis } from '../harness/services.js';
 import { until, within } from '../harness/wait.js';
 
-type View = { readonly port: number; readonly epoch: number };
+/** `replaced`: the server that the sentinel still describes while another one takes over. */
+type View = { readonly port: number; readonly epoch: number; readonly replaced?: number };
 type Sentinel = { view: View; answers(): Promise<unknown> | undefined };
 
 /** A primary and its replica, and the server that the sentinels name next: it lacks all that the replica confirms. */
@@ -62,9 +63,9 @@ function answerAsSentinel(port: number): Server {
       'ip',
       '127.0.0.1',
       'port',
-      `${view.port}`,
+      `${view.replaced ?? view.port}`,
       'flags',
-      'master',
+      view.replaced ? 'master,failover_in_progress' : 'master',
       'config-epoch',
       `${view.epoch}`,
     );
@@ -154,6 +155,19 @@ test('what the former primary confirmed is not taken for what the next one has, 
     ['1', '2'].map((value) => onReplicas(redis, 'key', () => redis.set('key', value))),
   );
   for (const each of both) assert.ok(each.status === 'rejected' && each.reason instanceof NotOnReplicas);
+  await close(redis);
+});
+
+test('a server that a sentinel has just made the primary is confirmed, though the sentinel still describes the former one', async () => {
+  const redis = await open();
+  const [leader] = sentinels as [Sentinel];
+  leader.view = { ...formerView(), replaced: next.port };
+  await onReplicas(redis, 'key', () => redis.set('key', '1'));
+  leader.view = { ...nextView(), replaced: formerView().port };
+  await assert.rejects(
+    onReplicas(redis, 'key', () => redis.set('key', '2')),
+    NotOnReplicas,
+  );
   await close(redis);
 });
 
