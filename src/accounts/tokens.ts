@@ -7,6 +7,7 @@ import { StateNotLoaded } from '../contract/errors.js';
 import { deletions, suppressions } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
+import { findOrConfirmAbsence, readOnReplicas } from '../redis/replicas.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { countWithin } from '../redis/transactions.js';
 import type { ApiKeys, Environment, Key } from '../registry/documents.js';
@@ -53,6 +54,8 @@ export async function mintToken(
   const { environment, keys, nowMs } = await readAccess(redis, appId);
   const key = keyOf(keys, hashKey(apiKey));
   if (key === undefined || environment?.main !== true) {
+    // A former primary lacks keys that the next one has.
+    await readOnReplicas(redis, registryKeys.documents, () => readAccess(redis, appId));
     // Failures are counted before the answer, so of many simultaneous requests no more than the limit learn that they are wrong. All
     // app_ids without a key are counted together, since otherwise anybody could make any number of keys in Redis.
     const counted = digestOf(`${keys.length === 0 ? '' : appId}\0${network}`);
@@ -84,9 +87,13 @@ export async function mintToken(
 
 /**
  * The caller that a token belongs to; undefined when it is not valid, for any reason. Throws StateNotLoaded when Redis was
- * emptied.
+ * emptied, and NotOnReplicas.
  */
-export async function callerOfToken(redis: Redis, accessToken: string): Promise<Caller | undefined> {
+export function callerOfToken(redis: Redis, accessToken: string): Promise<Caller | undefined> {
+  return findOrConfirmAbsence(redis, registryKeys.documents, () => findCaller(redis, accessToken));
+}
+
+async function findCaller(redis: Redis, accessToken: string): Promise<Caller | undefined> {
   const text = await redis.get(registryKeys.token(digestOf(accessToken)));
   if (text === null) {
     if ((await redis.exists(registryKeys.epoch)) === 0) throw new StateNotLoaded();

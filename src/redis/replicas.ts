@@ -88,6 +88,18 @@ export async function readOnReplicas<Found>(
   throw new NotOnReplicas('another server of Redis was found while it was read');
 }
 
+/**
+ * Settles with what `find` finds. That there is nothing counts only once the replicas have confirmed it: a former primary lacks what the
+ * next one has. Rejects with NotOnReplicas.
+ */
+export async function findOrConfirmAbsence<Found>(
+  redis: Redis | Cluster,
+  key: string,
+  find: () => Promise<Found | undefined>,
+): Promise<Found | undefined> {
+  return (await find()) ?? readOnReplicas(redis, key, find);
+}
+
 const closes = new WeakMap<Redis, number>();
 
 /** How often a connection has ended. */

@@ -4,6 +4,8 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { after, before, test } from 'node:test';
+import { findSession } from '../../src/accounts/people/sessions.js';
+import { callerOfToken, mintToken } from '../../src/accounts/tokens.js';
 import { deletionCommands } from '../../src/admin/commands/deletions.js';
 import type { ClickHouseClient } from '../../src/clickhouse/client.js';
 import { readConfig } from '../../src/config.js';
@@ -165,6 +167,14 @@ test('a new primary gives nothing that the former one may give beside it, and no
   await assert.rejects(taking, NotOnReplicas);
   const proposals = await listed(former, '1');
   assert.equal(proposals.length, 1, 'a proposal is there until replicas confirm that it is taken');
+
+  // Nor that it knows neither a token nor a session nor a key.
+  const unknown = [
+    callerOfToken(processOfFormer, 'token'),
+    findSession(processOfFormer, 'secret'),
+    mintToken(processOfFormer, '1', 'key', 'network'),
+  ];
+  for (const each of unknown) await assert.rejects(each, NotOnReplicas);
 
   // Another connection to the same primary changes nothing.
   const open = await openNumber(next);

@@ -6,7 +6,7 @@ import { StateNotLoaded } from '../../contract/errors.js';
 import { people } from '../../contract/limits.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
-import { onReplicas } from '../../redis/replicas.js';
+import { findOrConfirmAbsence, onReplicas } from '../../redis/replicas.js';
 import { transactionValues } from '../../redis/transactions.js';
 import type { Person } from '../../registry/documents.js';
 import { credentialOf, findPerson } from './people.js';
@@ -58,8 +58,12 @@ export async function beginSession(
   return { secret, session };
 }
 
-/** Whom a secret belongs to; undefined if it gives no access. Throws StateNotLoaded when Redis was emptied. */
-export async function findSession(redis: Redis, secret: string): Promise<SignedIn | undefined> {
+/** Whom a secret belongs to; undefined if it gives no access. Throws StateNotLoaded when Redis was emptied, and NotOnReplicas. */
+export function findSession(redis: Redis, secret: string): Promise<SignedIn | undefined> {
+  return findOrConfirmAbsence(redis, registryKeys.documents, () => findSignedIn(redis, secret));
+}
+
+async function findSignedIn(redis: Redis, secret: string): Promise<SignedIn | undefined> {
   const text = await redis.get(registryKeys.session(hashOf(secret)));
   if (text === null) {
     if ((await redis.exists(registryKeys.epoch)) === 0) throw new StateNotLoaded();
