@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import type { ShardView } from '../../src/admin/shards.js';
 import { type CrashPointName, crashPoints } from '../../src/crash-point.js';
 import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
+import { deletionRounds } from '../../src/tuning.js';
 import { createTestAccount } from '../harness/accounts.js';
 import { type Child, startChild } from '../harness/child.js';
 import { administer } from '../harness/deletion.js';
@@ -246,9 +247,21 @@ const inMove: Fault<NodesWorld> = {
   },
 };
 
+/** A round of deletions would take over from a run of retention. Whoever takes the turn again and again keeps rounds from beginning. */
+async function withoutRounds<Result>({ redis }: NodesWorld, work: () => Promise<Result>): Promise<Result> {
+  const take = () =>
+    void redis.set(registryKeys.deletionRound, '1', 'PX', deletionRounds.everyMs).catch(() => undefined);
+  take();
+  const timer = setInterval(take, deletionRounds.everyMs / 10);
+  try {
+    return await work();
+  } finally {
+    clearInterval(timer);
+  }
+}
+
 /** A worker begins such a run when it starts, if it is time for one and no round of deletions runs. */
 async function beginRetention({ redis }: NodesWorld, worker: Child, env = {}): Promise<void> {
-  await redis.set(registryKeys.deletionRound, '1', 'PX', stepMsMax);
   const what = 'no round of deletions runs';
   const isFree = async () => (await redis.exists(registryKeys.maintenanceLock)) === 0;
   await until(isFree, { deadlineMs: stepMsMax, what });
@@ -289,19 +302,21 @@ const inRetention: Fault<NodesWorld> = {
         await server.query(`SELECT arraySort(groupArray(event)) FROM ${events} WHERE app_id = '${appId}'`)
       ).trim();
     const worker = childOf(world, 'worker-1');
-    await beginRetention(world, worker, { CRASH_AT: `${random.pick(crashPoints.retention)}:1:stop` });
-    const stopped = await untilStopped(worker);
-    try {
-      if (stopped) await takeOver(world, random, random.pick([killed, frozen, cutOff]));
-    } finally {
-      worker.sigcont();
-    }
     const expired = async () => (await left()) === "['new']";
-    for (let tries = 0; tries < 3 && !(await expired()); tries += 1) {
-      await beginRetention(world, worker);
-      await until(expired, { deadlineMs: stepMsMax, what: 'it has expired' }).catch(() => undefined);
-    }
-    await world.redis.del(registryKeys.deletionRound);
+    const stopped = await withoutRounds(world, async () => {
+      await beginRetention(world, worker, { CRASH_AT: `${random.pick(crashPoints.retention)}:1:stop` });
+      const isStopped = await untilStopped(worker);
+      try {
+        if (isStopped) await takeOver(world, random, random.pick([killed, frozen, cutOff]));
+      } finally {
+        worker.sigcont();
+      }
+      for (let tries = 0; tries < 3 && !(await expired()); tries += 1) {
+        await beginRetention(world, worker);
+        await until(expired, { deadlineMs: stepMsMax, what: 'it has expired' }).catch(() => undefined);
+      }
+      return isStopped;
+    });
     if (!(await expired())) broken.push({ kind: 'wrongly retained', what: appId, detail: await left() });
     return stopped;
   },

@@ -14,7 +14,8 @@ import { until } from '../harness/wait.js';
 import { explainAbsent } from './absent.js';
 import type { Broken } from './broken.js';
 import { findUncalled, startCallReceiver } from './callbacks.js';
-import { type Counts, countEvidence, type Evidence, findBroken } from './check.js';
+import type { Counts, Evidence } from './check.js';
+import { checkInThread } from './check-thread.js';
 import { createMix } from './clients.js';
 import { type DeletionClients, startDeletionClients } from './deletions.js';
 import type { AnyDeployment, Deployment } from './deployment.js';
@@ -169,12 +170,8 @@ export async function runRound(deployment: AnyDeployment, schedule: Schedule): P
   await clients.close();
   endPhase('poll');
   const seen = await evidence();
-  broken.push(
-    ...world.broken,
-    ...findBroken(seen),
-    ...findLogged(scene),
-    ...findEnded(deployment, endsBefore),
-  );
+  const checked = await checkInThread(seen);
+  broken.push(...world.broken, ...checked.broken, ...findLogged(scene), ...findEnded(deployment, endsBefore));
   broken.push(...(await explainLost(deployment, seen, broken)));
   broken.push(...(await findInBooks(deployment, beganMs)));
   scene.close();
@@ -183,7 +180,7 @@ export async function runRound(deployment: AnyDeployment, schedule: Schedule): P
     schedule,
     done,
     broken,
-    ...countEvidence(seen),
+    ...checked.counts,
     tookMs: Math.round(performance.now() - startedMs),
     phasesMs,
     clockStoodMs: world.clockStoodMs,
@@ -451,8 +448,11 @@ async function untilDeleted({ world, clients }: Scene, enough: readonly string[]
   };
   const what = 'every deletion is complete';
   await until(isOver, { deadlineMs: deletionsMsMax, what, everyMs: 100 });
-  if (performance.now() > progressMs + recoveryMsMax)
-    throw new Error(`not within ${recoveryMsMax} ms without progress: ${what}`);
+  if (performance.now() <= progressMs + recoveryMsMax) return;
+  const left = open().map(({ requestId, state, polls }) => ({ requestId, state, lastPoll: polls.at(-1) }));
+  throw new Error(
+    `not within ${recoveryMsMax} ms without progress, at ${performance.now()}: ${what}: ${JSON.stringify(left)}`,
+  );
 }
 
 const allShards = (shards: number) => Array.from({ length: shards }, (_, shard) => shard);
