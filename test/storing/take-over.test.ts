@@ -169,12 +169,9 @@ test('a new primary gives nothing that the former one may give beside it, and no
   assert.equal(proposals.length, 1, 'a proposal is there until replicas confirm that it is taken');
 
   // Nor that it knows neither a token nor a session nor a key.
-  const unknown = [
-    callerOfToken(processOfFormer, 'token'),
-    findSession(processOfFormer, 'secret'),
-    mintToken(processOfFormer, '1', 'key', 'network'),
-  ];
-  for (const each of unknown) await assert.rejects(each, NotOnReplicas);
+  await assert.rejects(callerOfToken(processOfFormer, 'token'), NotOnReplicas);
+  await assert.rejects(findSession(processOfFormer, 'secret'), NotOnReplicas);
+  await assert.rejects(mintToken(processOfFormer, '1', 'key', 'network'), NotOnReplicas);
 
   // Another connection to the same primary changes nothing.
   const open = await openNumber(next);
