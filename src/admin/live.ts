@@ -4,17 +4,18 @@ import { AdministrationError } from '../contract/errors.js';
 import { live } from '../contract/limits.js';
 import { type LivePage, readArrivedSince, readPlace, signPlace } from '../insights/traffic/live.js';
 import type { AdminContext } from '../operations/context.js';
+import { readTime } from '../registry/registry.js';
 import { clickhouseOf } from '../registry/shard-servers.js';
 import { environmentOf, isTimeout, TakesTooLong } from './users.js';
 
 /** Begins to watch what arrives from now on. */
 export async function beginLive(context: AdminContext, appId: string) {
   const { secret } = await environmentOf(context, appId);
-  const nowMs = Date.now();
-  const segment = `${nowMs - live.beforeMs}000`;
+  // Segments are numbered by Redis's clock.
+  const segment = `${(await readTime(context.redis)) - live.beforeMs}000`;
   return {
     app_id: appId,
-    place: signPlace(secret, appId, segment, nowMs + live.lookedOnMsMax),
+    place: signPlace(secret, appId, segment, Date.now() + live.lookedOnMsMax),
   };
 }
 

@@ -5,17 +5,20 @@ import { createPublicKey } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { after, afterEach, before, describe, test } from 'node:test';
 import type { Browser, Locator, Page } from 'playwright-core';
+import { beginLive } from '../../src/admin/live.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { writeLedger } from '../../src/clickhouse/ledger-table.js';
 import { deletions } from '../../src/contract/limits.js';
 import { listEventNames } from '../../src/insights/data-quality/event-names.js';
 import { readTraffic } from '../../src/insights/traffic/charts.js';
+import type { AdminContext } from '../../src/operations/context.js';
 import { verifyCertificate } from '../../src/privacy/deletion/certificate.js';
 import type { AuditEntry } from '../../src/registry/audit/read.js';
 import { ledgerWrites } from '../../src/tuning.js';
 import { createTestAccount, type TestAccount } from '../harness/accounts.js';
 import { launchBrowser, withoutBrowser } from '../harness/browser.js';
 import { isAccepted, paths, post } from '../harness/ingestion.js';
+import { withRedis } from '../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { filesOfArchive } from '../harness/user-export.js';
 import { until } from '../harness/wait.js';
@@ -102,6 +105,16 @@ describe('the console', { skip }, () => {
     } finally {
       await clickhouse.close();
     }
+  });
+
+  test('what arrives is watched from now on by the clock that numbers segments, though the clock of the API is an hour ahead', async (context) => {
+    const realNow = Date.now;
+    context.mock.method(Date, 'now', () => realNow() + 3_600_000);
+    const { place } = await withRedis(sluice, (redis) =>
+      beginLive({ redis } as AdminContext, String(account.appIds[0])),
+    );
+    const ms = Number(place.split('.')[0]) / 1000;
+    assert.ok(ms < realNow() && ms > realNow() - 60_000, `${realNow() - ms} ms ago`);
   });
 
   test('a chart ends with the last minute that every process has had the time to write', async () => {
