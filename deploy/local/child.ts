@@ -67,8 +67,20 @@ export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroun
 
   async function keepRunning(onHealthy: () => void, onFailure: (error: StartError) => void): Promise<void> {
     let backoffMs = backoffMsMin;
+    const pauseAfter = async (what: string) => {
+      say(`${spec.name} ${what}, starting it again in ${backoffMs} ms`);
+      await pause(backoffMs, undefined, { signal: stopping.signal }).catch(() => undefined);
+      backoffMs = Math.min(backoffMs * 2, backoffMsMax);
+    };
     for (;;) {
-      await spec.prepare?.(stopping.signal);
+      try {
+        await spec.prepare?.(stopping.signal);
+      } catch (error) {
+        // Such as a full disk, which an administrator repairs.
+        if (!everHealthy) throw error;
+        await pauseAfter(`cannot be started (${(error as Error).message})`);
+        if (!stopping.signal.aborted) continue;
+      }
       if (stopping.signal.aborted) return onHealthy();
       const child = begin();
       const healthy = await untilHealthy(child, everHealthy ? Number.POSITIVE_INFINITY : spec.healthyMsMax);
@@ -90,10 +102,8 @@ export function createChild(spec: ChildSpec, { logDir, lock, say }: ChildSurroun
       log.flush();
       if (stopping.signal.aborted) return onHealthy();
       if (healthy && performance.now() - healthySince > recoveredAfterMs) backoffMs = backoffMsMin;
-      say(`${spec.name} ${whatHappened(child)}, starting it again in ${backoffMs} ms`);
-      await pause(backoffMs, undefined, { signal: stopping.signal }).catch(() => undefined);
+      await pauseAfter(whatHappened(child));
       if (stopping.signal.aborted) return onHealthy();
-      backoffMs = Math.min(backoffMs * 2, backoffMsMax);
     }
   }
 

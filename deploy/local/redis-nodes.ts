@@ -68,9 +68,12 @@ async function findPrimary(
 
 /** Before the sentinels run: the one that was the primary, or another one if that has lost its data. */
 function firstPrimary(config: Config): number {
-  const last = Math.max(...numbers(3).map((number) => notedPrimary(config, number) ?? 0)) || config.redisPort;
+  // They may have been killed before all of them noted the last choice.
+  const [last] = numbers(3)
+    .flatMap((number) => notedPrimary(config, number) ?? [])
+    .sort((a, b) => b.epoch - a.epoch);
   const all = numbers(config.redisNodes);
-  const own = all.find((number) => config.redisPort + number - 1 === last) ?? 1;
+  const own = all.find((number) => config.redisPort + number - 1 === last?.port) ?? 1;
   const chosen = hasData(config, own) ? own : (all.find((number) => hasData(config, number)) ?? own);
   return config.redisPort + chosen - 1;
 }
@@ -98,7 +101,7 @@ function sentinelSpec(config: Config, number: number, password: string): ChildSp
     ipc: false,
     prepare: async () => {
       const primary = (await askSentinels(config, password)) ?? firstPrimary(config);
-      if (isOfPort(file, port) && notedPrimary(config, number) === primary) return;
+      if (isOfPort(file, port) && notedPrimary(config, number)?.port === primary) return;
       const dir = join(config.dataDir, `redis-sentinel-${number}`);
       mkdirSync(dir, { recursive: true });
       // What it learns it notes there itself.
@@ -137,10 +140,12 @@ function hasData(config: Config, number: number): boolean {
   return existsSync(join(serverDir(config, number), 'appendonlydir'));
 }
 
-/** The primary that a sentinel has noted. */
-function notedPrimary(config: Config, number: number): number | undefined {
-  const found = /^sentinel monitor \S+ \S+ (\d+) /m.exec(read(sentinelFile(config, number)))?.[1];
-  return found === undefined ? undefined : Number(found);
+/** The primary that a sentinel has noted. Each choice has a higher epoch than those before. */
+function notedPrimary(config: Config, number: number): { port: number; epoch: number } | undefined {
+  const text = read(sentinelFile(config, number));
+  const port = /^sentinel monitor \S+ \S+ (\d+) /m.exec(text)?.[1];
+  const epoch = /^sentinel config-epoch \S+ (\d+)$/m.exec(text)?.[1];
+  return port === undefined ? undefined : { port: Number(port), epoch: Number(epoch ?? 0) };
 }
 
 function isOfPort(file: string, port: number): boolean {

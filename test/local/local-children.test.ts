@@ -1,0 +1,75 @@
+// The children that `npm start` runs, and which Redis it starts as the primary.
+
+import assert from 'node:assert/strict';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { createChild } from '../../deploy/local/child.js';
+import { redisNodeSpecs } from '../../deploy/local/redis-nodes.js';
+import { readConfig } from '../../src/config.js';
+import { freePort } from '../harness/free-port.js';
+import { tempDir } from '../harness/temp-dir.js';
+import { until } from '../harness/wait.js';
+
+test('a child whose start cannot be prepared, as on a full disk, is started once it can', async () => {
+  const said: string[] = [];
+  let preparations = 0;
+  const dir = tempDir('child');
+  const lock = { fd: 0, note: () => undefined, noteStopping: () => undefined, release: () => undefined };
+  const program = { command: 'sleep', args: ['1000'], env: process.env };
+  const child = createChild(
+    {
+      name: 'sleeper',
+      program,
+      ipc: false,
+      prepare: async () => {
+        preparations += 1;
+        if (preparations === 2) throw new Error('ENOSPC');
+      },
+      healthy: async () => true,
+      healthyMsMax: 10_000,
+      stopMsMax: 10_000,
+    },
+    { logDir: dir, lock, say: (line) => said.push(line) },
+  );
+  await child.start();
+  const first = child.pid as number;
+  process.kill(first, 'SIGKILL');
+  try {
+    await until(() => said.some((line) => line.startsWith('sleeper runs again')), {
+      deadlineMs: 20_000,
+      what: 'it runs again',
+    });
+    assert.notEqual(child.pid, first);
+    assert.match(said.join('\n'), /sleeper cannot be started \(ENOSPC\), starting it again in \d+ ms/);
+  } finally {
+    await child.stop(new AbortController().signal);
+  }
+});
+
+test('if the sentinels noted different primaries of Redis, the one that they chose last is started as such', async () => {
+  const dataDir = tempDir('nodes');
+  const port = await freePort();
+  const config = readConfig({ DATA_DIR: dataDir, REDIS_NODES: '3', REDIS_PORT: String(port) });
+  for (const [index, [primary, epoch]] of [
+    [port + 1, 1],
+    [port, 2],
+    [port, 2],
+  ].entries()) {
+    const dir = join(dataDir, `redis-sentinel-${index + 1}`);
+    mkdirSync(dir, { recursive: true });
+    const lines = [
+      `sentinel monitor sluice 127.0.0.1 ${primary} 2`,
+      `sentinel config-epoch sluice ${epoch}`,
+      '',
+    ];
+    writeFileSync(join(dir, 'sentinel.conf'), lines.join('\n'));
+  }
+  for (const dir of ['redis', 'redis-2', 'redis-3'])
+    mkdirSync(join(dataDir, dir, 'appendonlydir'), { recursive: true });
+  const servers = redisNodeSpecs(config).slice(0, 3);
+  for (const { prepare } of servers) await prepare?.(new AbortController().signal);
+  const primaryOf = (dir: string) =>
+    /^replicaof \S+ (\d+)$/m.exec(readFileSync(join(dataDir, dir, 'redis.conf'), 'utf8'))?.[1];
+  assert.deepEqual(['redis', 'redis-2', 'redis-3'].map(primaryOf), [undefined, String(port), String(port)]);
+});
