@@ -4,6 +4,7 @@
 // client of the primary one. A process with one server has no table of shards, unless the deployment has several servers by now: then
 // it refuses what needs the others.
 
+import { Unavailable } from '../contract/errors.js';
 import { type ClickHouseClient, type ClickHouseOptions, connectClickHouse, endingAfter } from './client.js';
 import { guardServers, type RightServers, WrongServer } from './right-servers.js';
 
@@ -68,7 +69,7 @@ export function setBackIn({ setBack }: Servers): string[] {
 }
 
 /** The server lacks rows that were stored in it. Anything counted on it now would wrongly be taken as complete. */
-export class ClickHouseSetBack extends Error {
+export class ClickHouseSetBack extends Unavailable {
   constructor(numbers: readonly number[]) {
     super(
       `ClickHouse server ${numbers.join(', ')} was set back to older data: "npm run admin -- state recover"`,

@@ -310,15 +310,47 @@ test('a server that a process opens late for a shard, which was moved meanwhile,
   gates[0].release();
   assert.deepEqual(await late, { server: 0, moved: [] });
   await close();
-  // A number above all that the server refuses since earlier moves.
-  const stored = ask(
-    0,
+  const refusal = await storeLate(0).catch(String);
+  await move(0);
+  assert.match(refusal, /Constraint `shard_limits`/);
+});
+
+/** As a worker does that was paused; under a number above all that a server refuses since earlier moves. */
+const storeLate = (server: number) =>
+  ask(
+    server,
     `INSERT INTO stored_events (app_id, segment) SETTINGS log_comment = 'store events ${4e15 + shard}'
       VALUES ('1', ${4e15 + shard})`,
   );
-  const refusal = await stored.catch(String);
+
+test('a server that a move opens late, when the shard has moved back, is closed for it again', async () => {
+  const { gates, moveThrough, close } = await startGates();
+  gates[1].hold(({ sql }) => sql.includes(`SELECT ${shard}, 'door'`) && sql.includes("'open'"));
+  const late = moveThrough(1);
+  await isHeld(gates[1]);
+  assert.deepEqual(await move(1), moved);
+  assert.deepEqual(await move(0), { server: 0, moved: [shard] });
+  gates[1].release();
+  await assert.rejects(late, /another process has continued the move/);
+  await close();
+  assert.match(await storeLate(1).catch(String), /Constraint `shard_limits`/);
+});
+
+test('no shard is moved from a server that was set back, and a move that was under way is reverted', async () => {
+  await until(async () => (await redis.hexists(registryKeys.witness, 'kept:0')) === 1, {
+    deadlineMs: 60_000,
+    what: 'the server has seen a number',
+  });
+  await killedAt('shard_closed', 1);
+  await ask(0, 'TRUNCATE TABLE witness');
+  await assert.rejects(move(1), /was set back .* once "shards move 0 --to 0" has reverted the move/);
+  assert.deepEqual(await move(0), { server: 0, moved: [shard] });
+  await assert.rejects(move(1), /server 0 was set back to older data/);
+  assert.deepEqual([(await placeOf()).server, (await placeOf()).moving_to], [0, null]);
+  const { recovered } = (await sluice.admin('state', 'recover')) as { recovered: readonly number[] };
+  assert.deepEqual(recovered, [0]);
+  assert.deepEqual(await move(1), moved);
   await move(0);
-  assert.match(refusal, /Constraint `shard_limits`/);
 });
 
 test('a move waits for a restore, and a restore for a move', async () => {

@@ -85,7 +85,7 @@ export async function checkNoRestore(redis: AdminContext['redis']): Promise<void
 }
 
 /**
- * Opens the shard on the server that has it: a paused process may have closed it after the move had ended. If the shard has moved on
+ * Opens the shard on the server that has it, also if a paused process closed it after the move had ended. If the shard has moved on
  * by now, this process was the paused one, so it closes the shard again.
  */
 export async function openIfStored(context: AdminContext, shard: number, server: number): Promise<void> {

@@ -5,12 +5,13 @@
 // Deletions of the shard's accounts wait until the move has ended. A move that fails before it has changed a server is forgotten.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { reachableServers, serversOf } from '../../clickhouse/servers.js';
-import { closeShard, openShard } from '../../clickhouse/shard-limits.js';
+import { ClickHouseSetBack, reachableServers, serversOf } from '../../clickhouse/servers.js';
+import { closeShard } from '../../clickhouse/shard-limits.js';
 import { copyNameOf, isCopyRunning } from '../../clickhouse/store.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { createCrashPoint } from '../../crash-point.js';
 import { readRegistry } from '../../registry/registry.js';
+import { assertCurrent } from '../../registry/witness.js';
 import type { AdminContext } from '../context.js';
 import {
   checkNoRestore,
@@ -97,6 +98,7 @@ async function carryOver(moving: Moving): Promise<void> {
   const { shard, to } = move;
   if (move.stage === 'copy') {
     await endRounds(moving);
+    await checkCurrent(moving);
     if (isUnchanged(move)) {
       await checkServers(context, shard, to);
       await recordChanges(moving);
@@ -117,11 +119,22 @@ async function carryOver(moving: Moving): Promise<void> {
   await copyRegistry(context);
   crash('switch_copied');
   await showWhereStored(moving);
-  await openShard(target, shard);
+  await openIfStored(context, shard, to);
   crash('shard_opened');
   say(`shard ${shard}: stored by server ${to}`);
   await removeAll(moving, source);
   await endMove(moving);
+}
+
+/** Rejects if a server was set back: its recovery covers only the shards that it has. */
+async function checkCurrent({ context, move }: Moving): Promise<void> {
+  const { shard, from } = move;
+  await assertCurrent(context.redis, context.clickhouse).catch((error: unknown) => {
+    if (!(error instanceof ClickHouseSetBack) || isUnchanged(move)) throw error;
+    throw new AdministrationError(
+      `${error.message}, once "shards move ${shard} --to ${from}" has reverted the move`,
+    );
+  });
 }
 
 /** Removes what was copied, and stores the shard on its former server again. */
@@ -133,7 +146,7 @@ async function revert(moving: Moving): Promise<void> {
   await closeShard(target, shard);
   await untilOrRefused(async () => !(await isCopyRunning(target, shard)), insertRuns);
   await removeAll(moving, target);
-  await openShard(source, shard);
+  await openIfStored(context, shard, move.from);
   crash('shard_opened');
   // Workers may have loaded the generation of the other server.
   await renewIndex(moving, source);
