@@ -1,6 +1,6 @@
 // `npm test`: sets up what is missing, builds (which checks the types), lints, runs the tests.
 // `npm test -- name` runs only the files whose path contains the name, and no lint; `npm run test:quick` runs the files that
-// need no deployment, and `npm run test:all` also those that `npm test` leaves out (test/runner/lanes.ts). With `--record` a run that
+// need no deployment, and `npm run test:all` also what `npm test` leaves out (test/runner/lanes.ts). With `--record` a run that
 // passes notes how long each file took, for the order of later ones.
 // Plain JavaScript without dependencies, since it runs before packages are installed.
 
@@ -67,10 +67,12 @@ const all = testSources();
 await buildOrExit();
 if (names.length === 0) lint();
 const { isQuick, isThorough, runFiles } = await import('../../dist/test/runner/run.js');
+const isUsual = !options.includes('--all') && names.length === 0;
 const isWanted = (path) => {
   if (options.includes('--quick')) return isQuick(path);
-  return options.includes('--all') || names.length > 0 || !isThorough(path);
+  return !isUsual || !isThorough(path);
 };
+if (isUsual) process.env.TEST_TIER = 'usual';
 const sources = all.filter(isWanted);
 const uses =
   (paths) =>

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { hostname } from 'node:os';
 import type { Readable } from 'node:stream';
-import { after, before, mock, test } from 'node:test';
+import { after, before, mock } from 'node:test';
 import type { showKeyIndex } from '../../src/admin/key-index.js';
 import type { Question } from '../../src/clickhouse/answers.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
@@ -34,6 +34,7 @@ import { withRedis } from '../harness/redis-client.js';
 import { type Child, type SluiceHandle, startSluice } from '../harness/services.js';
 import { runProgram } from '../harness/sluice.js';
 import { until } from '../harness/wait.js';
+import { test } from '../support/test.js';
 
 let sluice: SluiceHandle;
 let worker: Child;

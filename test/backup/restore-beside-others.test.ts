@@ -2,7 +2,7 @@
 // answer that is lost, a statement that arrives late. Tables may be larger than ClickHouse drops unless it is told to.
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, test } from 'node:test';
+import { after, afterEach, before } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import type { BackupView } from '../../src/operations/backups.js';
 import type { RestoredBackup } from '../../src/operations/restore/plan.js';
@@ -17,6 +17,7 @@ import { withRedis } from '../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { runProgram } from '../harness/sluice.js';
 import { until } from '../harness/wait.js';
+import { test } from '../support/test.js';
 
 const adminProgram = fileURLToPath(new URL('../../src/admin/main.js', import.meta.url));
 

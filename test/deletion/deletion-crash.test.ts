@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import { afterEach, test } from 'node:test';
+import { afterEach } from 'node:test';
 import { StateNotLoaded } from '../../src/contract/errors.js';
 import { deletions } from '../../src/contract/limits.js';
 import { readStored } from '../../src/privacy/deletion/fences.js';
@@ -35,6 +35,7 @@ import type { Child } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import { gatedDeletionWorld } from '../support/deletion-world.js';
 import { addPending, removePending } from '../support/pending.js';
+import { test } from '../support/test.js';
 import { filesWith, keysWith } from '../support/traces.js';
 
 const world = await gatedDeletionWorld();

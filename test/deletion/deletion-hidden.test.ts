@@ -2,7 +2,7 @@
 // with those of others, and only then a request is complete.
 
 import assert from 'node:assert/strict';
-import { beforeEach, test } from 'node:test';
+import { beforeEach } from 'node:test';
 import { crashPoints } from '../../src/crash-point.js';
 import { readDeletion, updateDeletion } from '../../src/privacy/deletion/request.js';
 import { userTables } from '../../src/privacy/deletion/user-tables.js';
@@ -33,6 +33,7 @@ import { withRedis } from '../harness/redis-client.js';
 import { readExportStatus, readRecords, submitExport, untilExportComplete } from '../harness/user-export.js';
 import { until } from '../harness/wait.js';
 import { deletionWorld } from '../support/deletion-world.js';
+import { test } from '../support/test.js';
 import { filesWith } from '../support/traces.js';
 
 const world = await deletionWorld({ env: { JOB_LOCK_MS: '1000', ...maskingEnvironment } });

@@ -3,7 +3,6 @@
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { test } from 'node:test';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { commandLong, readLong } from '../../src/clickhouse/long-statement.js';
 import { deleteRows, findMutationId, killMutations, readProgress } from '../../src/clickhouse/mutate.js';
@@ -35,6 +34,7 @@ import { until } from '../harness/wait.js';
 import { gatedDeletionWorld } from '../support/deletion-world.js';
 import fc from '../support/fast-check.js';
 import { testSeed } from '../support/seed.js';
+import { test } from '../support/test.js';
 
 const { clickhouse, gate, sluice, worker, token, main } = await gatedDeletionWorld({ env: {} });
 

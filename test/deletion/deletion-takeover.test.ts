@@ -1,11 +1,11 @@
 // A worker that is killed while a deletion needs it, with default settings: another worker soon continues.
 
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
 import { sendEvents, submitAccepted, untilComplete } from '../harness/deletion.js';
 import type { Child } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import { deletionWorld } from '../support/deletion-world.js';
+import { test } from '../support/test.js';
 
 const { sluice, token, main: appId } = await deletionWorld({ env: {} });
 

@@ -4,7 +4,6 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import { test } from 'node:test';
 import { deletionStates } from '../../src/contract/deletion-states.js';
 import {
   ConcurrentUpdate,
@@ -39,6 +38,7 @@ import {
 import { withRedis } from '../harness/redis-client.js';
 import { until } from '../harness/wait.js';
 import { deletionWorld } from '../support/deletion-world.js';
+import { test } from '../support/test.js';
 import { filesWith, keysWith } from '../support/traces.js';
 
 const { sluice, worker, account, stranger, token, strangerToken, main, staging, elsewhere } =

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, describe, test } from 'node:test';
+import { after, before, describe } from 'node:test';
 import type { Registry } from 'prom-client';
 import { outcomes } from '../../src/contract/outcomes.js';
 import { adminRoutes } from '../../src/http/endpoints/admin.js';
@@ -15,6 +15,7 @@ import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { deployPath, readDeployFile, readYaml, root } from '../support/deploy-file.js';
 import { declaredName, groupingLabelsOf, selectorsOf } from '../support/promql.js';
 import { checkExpressions, promtool } from '../support/promtool.js';
+import { test } from '../support/test.js';
 
 type Rule = {
   readonly alert?: string;

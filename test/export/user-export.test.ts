@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { type IncomingMessage, request } from 'node:http';
-import { after, before, test } from 'node:test';
+import { after, before } from 'node:test';
 import { gunzipSync } from 'node:zlib';
 import { parse } from 'csv-parse/sync';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
@@ -61,6 +61,7 @@ import { until, within } from '../harness/wait.js';
 import { type ConsolePage, signedIn } from '../support/console.js';
 import fc from '../support/fast-check.js';
 import { addExports, removeExports } from '../support/pending.js';
+import { test } from '../support/test.js';
 
 let clickhouse: ClickHouseHandle;
 let sluice: SluiceHandle;

@@ -1,7 +1,7 @@
 // What may happen to disks: that of Redis or of ClickHouse is full, or a power cut loses what was not synced, of either.
 
 import assert from 'node:assert/strict';
-import { afterEach, test } from 'node:test';
+import { afterEach } from 'node:test';
 import { AnswerCutOff, readBytes, readRow, readRows, streamRows } from '../../src/clickhouse/answers.js';
 import { type ClickHouseClient, connectClickHouse, isConnectionFault } from '../../src/clickhouse/client.js';
 import { ClickHouseError } from '../../src/packages/clickhouse.js';
@@ -15,6 +15,7 @@ import { assertKept, newProducer, untilDrained } from '../harness/fault-checks.j
 import { type Load, type Producer, startLoad, whileRunning } from '../harness/load.js';
 import { type ClickHouseHandle, keepRunning, startClickHouse } from '../harness/services.js';
 import { until } from '../harness/wait.js';
+import { test } from '../support/test.js';
 
 const tools = await findTools();
 let deployment: Deployment | undefined;

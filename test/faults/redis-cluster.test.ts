@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { after, before, test } from 'node:test';
+import { after, before } from 'node:test';
 import { ConfigError, readConfig } from '../../src/config.js';
 import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
 import { createTestAccount } from '../harness/accounts.js';
@@ -28,6 +28,7 @@ import {
   startSluice,
 } from '../harness/services.js';
 import { until } from '../harness/wait.js';
+import { test } from '../support/test.js';
 import { beginPairing, collect, openLivePage } from '../support/visualizer.js';
 
 const shards = 4;
@@ -97,7 +98,7 @@ async function underLoad(fault: (loads: readonly Load[]) => Promise<void>): Prom
   const run = loads.reduceRight(
     (action, load) => () => whileRunning(load, action),
     async () => {
-      await all(20);
+      await all(40);
       await fault(loads);
       await all(40);
     },

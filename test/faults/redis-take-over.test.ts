@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { after, before } from 'node:test';
 import type { Redis } from 'ioredis';
 import { registryKeys } from '../../src/redis/keys.js';
 import { createTestAccount } from '../harness/accounts.js';
@@ -17,6 +17,7 @@ import { type RedisReplicasHandle, startRedisReplicas } from '../harness/redis-r
 import { type ApiHandle, type RedisHandle, type SluiceHandle, startSluice } from '../harness/services.js';
 import { setSuppressed } from '../harness/suppression.js';
 import { until } from '../harness/wait.js';
+import { test } from '../support/test.js';
 
 /** So soon after a fault records are accepted again. */
 const acceptedAgainMsMax = 10_000;

@@ -7,7 +7,7 @@ import { appendFileSync, existsSync, readFileSync, renameSync, rmSync, writeFile
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { after, before, describe, test } from 'node:test';
+import { after, before, describe } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
@@ -30,6 +30,7 @@ import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
 import { startAnsweringServer } from '../support/answering-server.js';
+import { test } from '../support/test.js';
 
 let sluice: SluiceHandle;
 let folder: string;

@@ -15,7 +15,7 @@ import {
 } from 'node:fs';
 import { createServer } from 'node:net';
 import { delimiter, join } from 'node:path';
-import { after, before, describe, test } from 'node:test';
+import { after, before, describe } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { launch } from '../../deploy/local/launch.js';
 import { isRunning, type ProcessIdentity } from '../../deploy/local/process-identity.js';
@@ -27,6 +27,7 @@ import { inShell } from '../harness/shell.js';
 import { tempDir } from '../harness/temp-dir.js';
 import { until, within } from '../harness/wait.js';
 import { withoutEngine } from '../harness/without-engine.js';
+import { test } from '../support/test.js';
 import { entriesBelow } from '../support/traces.js';
 
 const startScript = fileURLToPath(new URL('../../../deploy/local/start.mjs', import.meta.url));

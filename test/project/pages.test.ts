@@ -19,6 +19,7 @@ import {
 } from '../../src/contract/limits.js';
 import { outcomes } from '../../src/contract/outcomes.js';
 import { consolePaths } from '../../src/http/pages/pages.js';
+import { isThorough, partlyThorough } from '../runner/lanes.js';
 import { root } from '../support/deploy-file.js';
 
 type Row = readonly string[];
@@ -162,6 +163,19 @@ test('every test that the page of promises names exists', () => {
     named.filter((name) => !files.some((file) => file.endsWith(`/${name}.test.ts`))),
     [],
   );
+});
+
+test('the page of promises marks the tests that only test:all runs', () => {
+  const partly = new Set(partlyThorough().map(([name]) => name));
+  const named = [...readPage('src/INVARIANTS.md').matchAll(/`([a-z][a-z-]*)`(°?)/g)];
+  const wrong = named.filter(([, name = '', mark]) =>
+    isThorough(name) ? mark === '' : mark !== '' && !partly.has(name),
+  );
+  assert.deepEqual(
+    wrong.map(([text]) => text),
+    [],
+  );
+  assert.ok(named.some(([, , mark]) => mark !== ''));
 });
 
 test('the server answers at the address of every page of the console', () => {

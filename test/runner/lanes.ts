@@ -1,6 +1,6 @@
-// Which test files run side by side, and which run when: in `test:quick`, in `npm test`, or only in `test:all`. This is the only place that says it. Most files
-// wait for most of their time, so more run at once than the two cores that they are meant for; schedule.ts looks at the CPU
-// that each takes.
+// Which test files run side by side, and which run when: in `test:quick`, in `npm test`, or only in `test:all`. This is the only place
+// that says it. Most files wait for most of their time, so more run at once than the two cores that they are meant for; schedule.ts
+// looks at the CPU that each takes.
 
 /** How many files run at most while one of the lane does, itself included. */
 export const filesAtOnce = { usual: 9, alone: 1 } as const;
@@ -72,16 +72,105 @@ const quick: readonly string[] = [
   'zones',
 ];
 
-/** These test the tools of developers, or repeat with other timing what another file tries. Only `test:all` has them. */
+/**
+ * Only `test:all` has these: they test what developers use, or repeat with other timing, in another layout or at other crash points what
+ * the files beside them try.
+ */
 const thorough: readonly string[] = [
+  'backups-and-moves', // moves, clickhouse-servers, restore-beside-others
   'bench-load',
   'bench-lost-event',
   'bench-outside',
-  'chaos-crash-repeats',
+  'body-attacks', // large-document, body-room, track-framing
+  'chaos-crash-losses', // deletion-crash, deployment
+  'chaos-crash-repeats', // chaos-crash-points
   'chaos-rounds',
+  'client-browser', // client-operations, client-sanitize
+  'client-browser-hostile', // client-hostile-page
+  'client-browser-sending', // client-first-visit, client-retries, client-tabs, client-browser-life
+  'deletion-hidden-servers', // deletion-hidden
+  'deletion-passes', // deletion-hidden
+  'demo',
+  'deploy-image',
+  'flights', // key-index
   'fuzz-tool',
+  'http-fuzz', // track-framing, nesting
+  'identity-model', // identify, everywhere
   'ledger-mutants',
+  'local-redis-nodes', // local-start, redis-take-over
+  'redis-cluster-take-over', // redis-take-over
+  'redis-cut-off', // take-over, former-primary
 ];
+
+/** The same of single tests, whose names begin so: the others of their files show what they repeat, unless a file is named. */
+const thoroughTests: Readonly<Record<string, readonly string[]>> = {
+  backup: [
+    'a filter of keys that a worker loads', // key-index
+    'goes on although Redis is emptied after', // restore-beside-others
+  ],
+  'clickhouse-servers': [
+    'a server that hangs',
+    'a process that was paused while its move',
+    'a deployment with one server gets more', // moves
+    'a process sends nothing to another deployment',
+    'restores servers that are empty',
+  ],
+  deletion: ['leaves nothing behind when a worker'],
+  'deletion-crash': [
+    'completes a deletion exactly when the worker is killed at resolved',
+    'completes a deletion exactly when the worker is killed at evidence_kept',
+    'completes a deletion exactly when the worker is killed at found_recorded',
+    'completes a deletion exactly when the worker is killed at places_emptied',
+    'completes a deletion exactly when the worker is killed at verified',
+    'completes a deletion exactly when the worker is killed at targets_purged',
+    'completes a deletion exactly when the worker is killed at completion_copied',
+    'completes a deletion exactly when ClickHouse is killed before rows are taken out of stored_user_identities',
+    'completes a deletion exactly when ClickHouse is killed before rows are taken out of deletion_targets',
+    'completes a verified deletion after Redis is emptied, even if its targets are gone and',
+  ],
+  'deletion-hidden': ['a request for users who are hidden already', 'exports go on while a hidden'],
+  'deletion-rounds': [
+    'requests reach the same users while rounds',
+    'many requests that name one user',
+    'lists of long names', // user-export, pending-lists
+  ],
+  'deletion-takeover': ['a deletion is complete within 10 s when the worker that stores'],
+  'deploy-monitoring': ['the tests of the rules'], // alerting
+  'faults-disk': ['loses only what was not synced'],
+  import: ['of Mixpanel', 'of Amplitude', 'of Heap', 'of Matomo'], // imported-rows
+  ledger: ['show what is lost'], // ledger-balance
+  'local-start': [
+    'a start waits for one',
+    'everything stops when npm',
+    'two API processes and two workers',
+    'children of a killed start',
+  ],
+  moves: ['before a move changes a server', 'a process that stood still before'],
+  'redis-cluster': [
+    'takes and stores the records',
+    'loses and doubles nothing when the master of two shards',
+  ],
+  'redis-take-over': [
+    'a frozen primary',
+    'a primary that goes on in the middle',
+    'a primary that somebody has replaced',
+    'two take-overs in a row',
+  ],
+  'restore-beside-others': [
+    'restores months and an index', // backup, like the next one
+    'frees no key that a worker indexes',
+    'a restore that was paused exchanges nothing',
+    'a restore that was paused before it dropped',
+    'a restore that was paused before the first exchange',
+  ],
+  suppression: [
+    'identifications as a suppressed user cost', // suppression-bounds, like the others
+    'suppressions of many users hold up',
+    'accepts the largest list',
+    'writes the copy of an account with many',
+  ],
+  'user-export': ['an archive of many records', 'a deletion of the user ends a download'],
+};
 
 export function laneOf(path: string): Lane {
   return alone.includes(nameOf(path)) ? 'alone' : 'usual';
@@ -89,7 +178,7 @@ export function laneOf(path: string): Lane {
 
 /** How many seconds a file may take: several times what it takes on a quiet machine. */
 export function secondsMaxOf(path: string): number {
-  return ['chaos-crash-points', 'ledger-mutants'].includes(nameOf(path)) ? 3_600 : 1_200;
+  return ['chaos-crash-repeats', 'ledger-mutants'].includes(nameOf(path)) ? 3_600 : 1_200;
 }
 
 export function isQuick(path: string): boolean {
@@ -100,9 +189,20 @@ export function isThorough(path: string): boolean {
   return thorough.includes(nameOf(path));
 }
 
+/** Whether a test of this file is left out, as in a process of `npm test`, which sets the variable. */
+export function leavesOut(path: string, test: string, tier = process.env.TEST_TIER): boolean {
+  const starts = thoroughTests[nameOf(path)] ?? [];
+  return tier === 'usual' && starts.some((start) => test.startsWith(start));
+}
+
+/** Of these, by file, `npm test` leaves tests out. */
+export function partlyThorough(): readonly (readonly [name: string, starts: readonly string[]])[] {
+  return Object.entries(thoroughTests);
+}
+
 /** All that are named here, for the test that they exist. */
 export function namedFiles(): string[] {
-  return [...alone, ...quick, ...thorough];
+  return [...alone, ...quick, ...thorough, ...Object.keys(thoroughTests)];
 }
 
 /** The name without folder and ending, so that a file keeps its lane when it moves. */

@@ -2,7 +2,7 @@
 // that reads, deletes or exports finds all of them.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { after, before } from 'node:test';
 import type { ShardView } from '../../src/admin/shards.js';
 import { readArrived } from '../../src/clickhouse/arrived.js';
 import type { ClickHouseClient } from '../../src/clickhouse/client.js';
@@ -54,6 +54,7 @@ import { type SluiceHandle, startSluice, startTcpProxy } from '../harness/servic
 import { runProgram } from '../harness/sluice.js';
 import { readRecords, submitExport, untilExportComplete } from '../harness/user-export.js';
 import { until, within } from '../harness/wait.js';
+import { test } from '../support/test.js';
 
 const serverCount = 3;
 const shards = 6;

@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { after, before, test } from 'node:test';
+import { after, before } from 'node:test';
 import type { ShardView } from '../../src/admin/shards.js';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { readMarkers, writeMarker } from '../../src/clickhouse/key-index.js';
@@ -30,6 +30,7 @@ import { withRedis } from '../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { runProgram } from '../harness/sluice.js';
 import { until } from '../harness/wait.js';
+import { test } from '../support/test.js';
 
 const shards = 4;
 /** Of these shards each server has two: 0 and 2, 1 and 3. */

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { describe, test } from 'node:test';
+import { describe } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { CheckedBooks, DayOfBooks } from '../../src/insights/ledger/show.js';
@@ -15,6 +15,7 @@ import type { ApiHandle } from '../harness/services.js';
 import { setSuppressed } from '../harness/suppression.js';
 import { until } from '../harness/wait.js';
 import { deletionWorld } from '../support/deletion-world.js';
+import { test } from '../support/test.js';
 
 const world = await deletionWorld();
 const { sluice, token, main, staging, elsewhere } = world;

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, beforeEach, test } from 'node:test';
+import { after, before, beforeEach } from 'node:test';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
 import { counts, suppressions } from '../../src/contract/limits.js';
@@ -29,6 +29,7 @@ import { runProgram } from '../harness/sluice.js';
 import { lookUp, lookUpAll, setSuppressed, submitSuppression } from '../harness/suppression.js';
 import { tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
+import { test } from '../support/test.js';
 
 let sluice: SluiceHandle;
 let account: TestAccount;

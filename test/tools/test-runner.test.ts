@@ -10,7 +10,15 @@ import { fileURLToPath } from 'node:url';
 import { tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
 import { watchIdleCores } from '../runner/idle-cores.js';
-import { filesAtOnce, isQuick, laneOf, namedFiles, nameOf } from '../runner/lanes.js';
+import {
+  filesAtOnce,
+  isQuick,
+  laneOf,
+  leavesOut,
+  namedFiles,
+  nameOf,
+  partlyThorough,
+} from '../runner/lanes.js';
 import { inOrder, nextFile, type Planned } from '../runner/schedule.js';
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
@@ -240,4 +248,31 @@ test('every file that a lane names exists, a file that makes hosts runs alone, a
   assert.deepEqual([...new Set(makeHosts.map(laneOf))], ['alone']);
   const starts = /\b(startSluice|startClickHouse|startDeployment|launchBrowser)\(/;
   assert.deepEqual(thatContain(starts, files.filter(isQuick)), []);
+});
+
+test('single tests that only `test:all` has are left out of `npm test` alone, and each exists', () => {
+  const files = readdirSync(join(root, 'test'), { recursive: true, encoding: 'utf8' });
+  const missing = partlyThorough().flatMap(([name, starts]) => {
+    const path = files.find((file) => file.endsWith(`/${name}.test.ts`)) ?? '';
+    const source = readFileSync(join(root, 'test', path), 'utf8');
+    assert.match(source, /^import \{ test \} from '\.\.\/support\/test\.js';$/m, name);
+    const titles = [...source.matchAll(/\btest\(\s*(['`])(.+?)(?:\1|\$\{)/g)].map(
+      ([, , title = '']) => title,
+    );
+    // What follows in a title with a variable is not known here.
+    return starts.filter(
+      (start) => !titles.some((title) => title.startsWith(start) || start.startsWith(title)),
+    );
+  });
+  assert.deepEqual(missing, []);
+  const [[name, [start = '']]] = partlyThorough() as [readonly [string, readonly string[]]];
+  const path = `dist/test/any/${name}.test.js`;
+  assert.deepEqual(
+    [
+      leavesOut(path, `${start} …`, 'usual'),
+      leavesOut(path, 'another', 'usual'),
+      leavesOut(path, start, 'all'),
+    ],
+    [true, false, false],
+  );
 });
