@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { after, before, describe, type TestContext, test } from 'node:test';
+import { after, before, describe, type TestContext } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
@@ -20,6 +20,7 @@ import {
   userOf,
   warningsOf,
 } from '../support/client-page.js';
+import { test } from '../support/test.js';
 
 describe('the script in a browser', { skip: withoutBrowser(), concurrency: 2 }, () => {
   let rig: ClientRig;

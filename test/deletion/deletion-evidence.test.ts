@@ -7,7 +7,6 @@ import { createPublicKey, generateKeyPairSync, sign } from 'node:crypto';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { keyIdOf } from '../../src/accounts/signing-key.js';
@@ -50,6 +49,7 @@ import { lookUpAll } from '../harness/suppression.js';
 import { tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
 import { deletionWorld } from '../support/deletion-world.js';
+import { test } from '../support/test.js';
 import { keysWith } from '../support/traces.js';
 
 const { sluice, worker, account, stranger, token, strangerToken, main, staging, elsewhere } =

@@ -100,6 +100,7 @@ const thorough: readonly string[] = [
   'local-redis-nodes', // local-start, redis-take-over
   'redis-cluster-take-over', // redis-take-over
   'redis-cut-off', // take-over, former-primary
+  'suppression-histories', // suppression, suppressed-names
 ];
 
 /** The same of single tests, whose names begin so: the others of their files show what they repeat, unless a file is named. */
@@ -108,6 +109,7 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
     'a filter of keys that a worker loads', // key-index
     'goes on although Redis is emptied after', // restore-beside-others
   ],
+  'client-browser-page': ['the policy for a snippet'],
   'clickhouse-servers': [
     'a server that hangs',
     'a process that was paused while its move',
@@ -128,6 +130,7 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
     'completes a deletion exactly when ClickHouse is killed before rows are taken out of deletion_targets',
     'completes a verified deletion after Redis is emptied, even if its targets are gone and',
   ],
+  'deletion-evidence': ['a dry run is answered however many'], // places
   'deletion-hidden': ['a request for users who are hidden already', 'exports go on while a hidden'],
   'deletion-rounds': [
     'requests reach the same users while rounds',
@@ -138,6 +141,7 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
   'deploy-monitoring': ['the tests of the rules'], // alerting
   'faults-disk': ['loses only what was not synced'],
   import: ['of Mixpanel', 'of Amplitude', 'of Heap', 'of Matomo'], // imported-rows
+  'key-index': ['after random actions'],
   ledger: ['show what is lost'], // ledger-balance
   'local-start': [
     'a start waits for one',

@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { after, before, beforeEach, test } from 'node:test';
+import { after, before, beforeEach } from 'node:test';
 import { listFailed } from '../../src/admin/failed.js';
 import type { Question } from '../../src/clickhouse/answers.js';
 import type { ClickHouseClient } from '../../src/clickhouse/client.js';
@@ -40,6 +40,7 @@ import { withRedisClock } from '../harness/redis-clock.js';
 import fc from '../support/fast-check.js';
 import { commit, epoch, eventIdOf, eventRecord, group, loadShard } from '../support/shard.js';
 import { type Stores, startStores } from '../support/stores.js';
+import { test } from '../support/test.js';
 
 const database = 'test_key_index';
 const log = createLog('test', 'silent');
