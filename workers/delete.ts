@@ -15,6 +15,7 @@ import { withMaintenanceLock } from '../src/privacy/deletion/maintenance-lock.js
 import { mirrorDeletions } from '../src/privacy/deletion/mirror.js';
 import { ConcurrentUpdate, readDeletion, updateDeletion } from '../src/privacy/deletion/request.js';
 import { userTables } from '../src/privacy/deletion/user-tables.js';
+import { endExportsOf } from '../src/privacy/export/end.js';
 import type { Redis } from '../src/redis/client.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { isTurnTaken, takeTurn } from '../src/redis/lease.js';
@@ -135,6 +136,12 @@ async function deleteTogether(
   const round: Round = { ...resolved, reached: await countReached(options, resolved) };
   endStep('count');
   options.crash('found_recorded');
+
+  // From here on an export that was asked for earlier would lack rows and look whole. One that was asked for since a request was
+  // hidden is of users who came back.
+  const removing = [...round.requests.values()].filter(({ hidden_at }) => hidden_at === undefined);
+  await endExportsOf(options.redis, clickhouse, removing);
+  options.crash('exports_ended');
 
   if ([...round.reached.values()].some((appIds) => appIds.length > 0)) await interruptPass(options);
   for (const table of userTables) {

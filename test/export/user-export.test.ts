@@ -262,6 +262,24 @@ test('ends with a later deletion of one of its users by any of their ids, though
   });
 });
 
+test('is not read as if it were whole while a deletion of its user runs', async () => {
+  const users = [{ identity: 'overtaken@example.com' }];
+  await sendEvents(sluice, main, 'go', users);
+  await sendProperties(sluice, main, 'go', ['overtaken@example.com']);
+  const overtaken = await completeExportOf(users);
+  const [worker] = sluice.workers as [Child];
+  await worker.restart({ CRASH_AT: 'after_mutation:1' });
+  const deletion = await submitAccepted(sluice, token, users);
+  await until(() => !worker.running, {
+    deadlineMs: 60_000,
+    what: 'one of two tables has no rows of the user',
+  });
+  const { status, text } = await readExportData(sluice, token, overtaken);
+  assert.equal(status, 404, text);
+  await worker.restart();
+  await untilComplete(sluice, token, deletion);
+});
+
 test('its lines in the audit log name the export and no user', async () => {
   const id = await submitExport(sluice, token, [{ identity: 'audited@example.com' }]);
   await untilExportComplete(sluice, token, id);

@@ -4,9 +4,8 @@ import { inPieces } from '../../src/pieces.js';
 import { keepDeletedUsers } from '../../src/privacy/deletion/deleted-users.js';
 import { purgeTargets } from '../../src/privacy/deletion/kept-targets.js';
 import { mirrorCompleted, mirrorDeletions } from '../../src/privacy/deletion/mirror.js';
-import { completeDeletion, type DeletionRequest, wasHidden } from '../../src/privacy/deletion/request.js';
+import { completeDeletion, type DeletionRequest } from '../../src/privacy/deletion/request.js';
 import { userTables } from '../../src/privacy/deletion/user-tables.js';
-import { endExportsOf } from '../../src/privacy/export/end.js';
 import { mastersOf } from '../../src/redis/client.js';
 import { emptySlowLogs } from '../../src/redis/slow-log.js';
 import { readBackups } from '../../src/registry/backups.js';
@@ -18,14 +17,11 @@ import { dropTablesEverywhere, type Resolved, type RoundOptions, update } from '
 
 /** Ends a round for the requests that still have masked rows on disk. */
 export async function markHidden(options: RoundOptions, round: Resolved): Promise<void> {
-  const { redis, clickhouse } = options;
   const requests = [...round.requests.values()];
   if (requests.length === 0) return;
-  // Exports that were read before still contain the users.
-  await endExportsOf(redis, clickhouse, requests);
-  await recordUrgent(redis, requests);
+  await recordUrgent(options.redis, requests);
   // Before they are hidden: the next round may be hours away, and the tables name users.
-  await dropTablesEverywhere(clickhouse);
+  await dropTablesEverywhere(options.clickhouse);
   const now = new Date().toISOString();
   await update(options, round, ({ hidden_at = now }) => ({ state: 'hidden', left: [], hidden_at }));
   options.crash('hidden');
@@ -60,13 +56,6 @@ export async function finish(options: RoundOptions, requests: readonly DeletionR
   await mirrorDeletions(redis, clickhouse, crash);
   const ids = requests.map((request) => request.deletion_request_id);
   await keepDeletedUsers(redis, clickhouse, ids);
-  // Those of hidden users have ended before: what was asked for since then is of users who came back.
-  await endExportsOf(
-    redis,
-    clickhouse,
-    requests.filter((request) => !wasHidden(request)),
-  );
-  crash('exports_ended');
   await purgeTargets(clickhouse, ids);
   await dropTablesEverywhere(clickhouse);
   await emptySlowLogs(mastersOf(redis), log);

@@ -244,7 +244,7 @@ export async function updateDeletions(
 }
 
 /** Whether a verified request was hidden before: for callers who asked for something since then it is over. */
-export function wasHidden({ hidden_at, verified_at }: DeletionRequest): boolean {
+function wasHidden({ hidden_at, verified_at }: DeletionRequest): boolean {
   return verified_at !== undefined && hidden_at !== undefined && hidden_at !== verified_at;
 }
 

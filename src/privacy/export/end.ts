@@ -1,5 +1,5 @@
 // Ends the exports that a deletion affects: those that were requested before it and name one of its users. Their requests contain that
-// user's name, and the records are gone. An export that is requested later waits for the deletion instead.
+// user's name, and the records go. An export that is requested later waits for the deletion instead.
 
 import { hash } from 'node:crypto';
 import { streamRows } from '../../clickhouse/answers.js';
@@ -17,7 +17,8 @@ import { endReadingEverywhere, exportPrefix } from './tables.js';
 
 /**
  * Ends the exports that these deletions affect, with their downloads. Call it while ClickHouse has the users of the deletions, including
- * resolved ones. May be repeated. A round of thousands of deletions waits for it, so one query covers many of them.
+ * resolved ones, and still all of their rows. May be repeated. A round of thousands of deletions waits for it, so one query covers many
+ * of them.
  */
 export async function endExportsOf(
   redis: Redis,
