@@ -822,6 +822,33 @@ test('a download ends when its reader is removed or signs out, or the key of its
 
 type Reader = { readonly email: string; readonly page: ConsolePage };
 
+test('has a failed row that is sent again while it is read', async () => {
+  const stamps = [2 * heavyRows, 1, 1, '2026-01-01 00:00:00.000'];
+  const row = [
+    main,
+    '0123456789abcdef0123456789abcdef',
+    'Seen',
+    null,
+    heavy.identity,
+    '',
+    null,
+    {},
+    ...stamps,
+  ];
+  await storeFailedRow(sluice, main, 'go', { ...heavy, row: `${JSON.stringify(row)}\n` });
+  const reply = await beginReading(heavyExport);
+  const isReadingEvents = async () =>
+    (
+      await sluice.rows(
+        "SELECT 1 FROM system.processes WHERE startsWith(query_id, 'user_export_') AND position(query, 'FROM stored_events') > 0",
+      )
+    ).length === 1;
+  await until(isReadingEvents, { deadlineMs: 60_000, what: 'the events are read' });
+  assert.notEqual(((await sluice.admin('failed', 'retry')) as { retried: number }).retried, 0);
+  const { tail, isWhole } = await readRest(reply);
+  assert.ok(isWhole && tail.endsWith(`{"kind":"end","records":${heavyRows + 1}}\n`), tail);
+});
+
 test('a deletion of the user ends a download that runs', async () => {
   // A reader that reads nothing would be cut off for that alone. To the end this one would read for minutes.
   let isSlow = true;

@@ -35,6 +35,8 @@ const kinds: Readonly<Record<string, { readonly title: string; readonly text: st
   failed_record: { title: 'Records set aside', text: 'Records that were received and could not be filed.' },
 };
 
+const order = Object.keys(kinds);
+
 const labels: Readonly<Record<string, string>> = {
   identity: 'Identity',
   user_id: 'Anonymous number',
@@ -88,7 +90,9 @@ ${nav}`;
     ({ app_id }) => String(app_id ?? ''),
   )) {
     yield `<section>\n<h2>${escaped(environments.get(appId) ?? `Environment ${appId}`)}</h2>\n`;
-    for (const [kind, its] of grouped(ofEnvironment, (line) => line.kind)) yield* tableOf(kind, its, times);
+    const ofKinds = [...grouped(ofEnvironment, (line) => line.kind)];
+    ofKinds.sort(([a], [b]) => order.indexOf(a) - order.indexOf(b));
+    for (const [kind, its] of ofKinds) yield* tableOf(kind, its, times);
     yield '</section>\n';
   }
   if (end !== undefined)

@@ -160,7 +160,7 @@ type Statement = { readonly query: string; readonly hasRecords: boolean };
 function statements(reached: string, users: string): readonly Statement[] {
   const merged = `SELECT 'user' AS kind, app_id, merged_identity AS identity, arrayMap(id -> toString(id), arraySort(groupUniqArray(assumeNotNull(user_id)))) AS user_ids
     FROM ${users} WHERE app_id != '' AND user_id IS NOT NULL GROUP BY app_id, merged_identity`;
-  // The tables that say most about a user come first, however many events follow.
+  // Of the tables those that say most about a user come first, however many events follow.
   const ofTables = recordTables.toReversed().map((table) => {
     const described: Readonly<Record<string, ColumnType>> = recordColumns[table];
     const columns = [...Object.keys(described), 'received_at'];
@@ -171,9 +171,10 @@ function statements(reached: string, users: string): readonly Statement[] {
   const failed = `SELECT 'failed_record' AS kind, app_id, toString(r.user_id) AS user_id, identity, table_name AS table,
       ${columnsByVersion()} AS columns, row, failed_at
     FROM (SELECT app_id, user_id, identity, table_name, row, failed_at FROM failed_events WHERE ${reached}) AS r`;
+  // The failed rows come first: one that is sent again meanwhile may then be in two lines, but not in none.
   return [
     { query: merged, hasRecords: false },
-    ...[...ofTables, failed].map((query) => ({ query, hasRecords: true })),
+    ...[failed, ...ofTables].map((query) => ({ query, hasRecords: true })),
   ];
 }
 
