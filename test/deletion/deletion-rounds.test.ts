@@ -23,6 +23,7 @@ import {
   readStatus,
   send,
   sendIdentify,
+  showDeletion,
   submit,
   submitAccepted,
   untilComplete,
@@ -268,6 +269,24 @@ test('many requests that name one user take memory for the names and the ids, no
     `SELECT count() AS ids FROM user_identities WHERE app_id = '${main}' AND identity = 'of many ids'`,
   );
   assert.equal(Number(left?.ids), 0);
+});
+
+const outOfMemory = 241;
+
+test('a request whose rounds fail again and again does not grow', async () => {
+  await send(sluice, '/api/track', { app_id: main, event: 'Seen', identity: 'fails' });
+  await untilStored(sluice);
+  gate.refuse(({ sql }) => sql.startsWith('ALTER TABLE stored_events DELETE'), outOfMemory);
+  const requestId = await submitAccepted(sluice, token, [{ identity: 'fails' }]);
+  await until(() => gate.faked.length >= 3, { deadlineMs: 120_000, what: 'rounds have failed' });
+  assert.equal((await showDeletion(sluice, requestId)).mutations.length, 1);
+  gate.pass();
+  await untilComplete(sluice, token, requestId);
+  const { mutations } = await showDeletion(sluice, requestId);
+  assert.deepEqual(
+    mutations.map(({ table, mutation_id: id }) => [table, id !== undefined]),
+    [['stored_events', true]],
+  );
 });
 
 test('while requests gather for the next round, neither they nor the registry are read', async () => {

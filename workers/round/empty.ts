@@ -38,7 +38,10 @@ async function deleteOnServer(
     .reduce((highest, fence) => (BigInt(fence) > BigInt(highest) ? fence : highest), '0');
   const predicate = mutationPredicate(tables, appIds, fenceMax);
   const mutation = { table, mark: tables.mark };
-  await update(options, round, (request) => ({ mutations: [...request.mutations, mutation] }));
+  // Those of earlier rounds in this table are replaced: with every attempt that fails the list would grow.
+  await update(options, round, ({ mutations }) => ({
+    mutations: [...mutations.filter((each) => each.table !== table || each.mark === tables.mark), mutation],
+  }));
   // A repeat of a deleted record must never be stored. So the key is indexed first: once the row is gone, only the index
   // identifies the repeat.
   await indexKeysOf(clickhouse, table, predicate);

@@ -51,7 +51,7 @@ export type DeletionRequest = {
   readonly hidden_at?: string | undefined;
   /** How many of the found rows are left while a round runs, by environment and table. */
   readonly left?: readonly FoundRows[];
-  /** Every issued mutation, with the mark in its text, and its id once that is known. */
+  /** The mutations that were issued last in each table, with the mark in their text, and their ids once these are known. */
   readonly mutations: readonly {
     readonly table: string;
     readonly mark: string;
