@@ -233,8 +233,8 @@ async function writeFailure(
 ): Promise<void> {
   for (const requestId of requestIds) {
     const request = await readDeletion(redis, requestId);
-    // Only the erasing of its rows has failed, which queries no longer show.
-    if (request === undefined || request.state === 'hidden') continue;
+    // Hidden: only the erasing of its rows has failed, which queries no longer show.
+    if (request === undefined || ['hidden', state].includes(request.state)) continue;
     await updateDeletion(redis, request, { state }).catch((error: unknown) => {
       // A request that another worker has picked up does not need this round's reason; the others do.
       if (!(error instanceof ConcurrentUpdate)) throw error;

@@ -289,6 +289,16 @@ test('a request whose rounds fail again and again does not grow', async () => {
   );
 });
 
+test('why rounds fail is written into a request once, however many of them fail', async () => {
+  gate.refuse(({ sql }) => sql.startsWith('INSERT INTO deletion_targets'), outOfMemory);
+  const requestId = await submitAccepted(sluice, token, [{ identity: 'not copied' }]);
+  await until(() => gate.faked.length >= 3, { deadlineMs: 120_000, what: 'rounds have failed' });
+  const { state, revision } = await showDeletion(sluice, requestId);
+  assert.deepEqual([state, revision], ['failed', 1]);
+  gate.pass();
+  await untilComplete(sluice, token, requestId);
+});
+
 test('while requests gather for the next round, neither they nor the registry are read', async () => {
   const clickhouse = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
   worker.sigstop();
