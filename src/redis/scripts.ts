@@ -58,7 +58,7 @@ export const scripts = {
   submitDeletion: confirmed('submit-deletion-11'),
   keepDeletionTargets: load('keep-deletion-targets-4'),
   updateDeletions: confirmed('update-deletions-5'),
-  completeDeletion: confirmed('complete-deletion-7'),
+  completeDeletion: confirmed('complete-deletion-8'),
   loseDeletionTargets: confirmed('lose-deletion-targets-8'),
   endDeletion: confirmed('end-deletion-4'),
   submitExport: confirmed('submit-export-6'),

@@ -319,7 +319,7 @@ export const mutants: readonly Mutant[] = [
     name: 'calls nobody after a completion',
     patches: [
       {
-        file: 'src/redis/complete-deletion-7.lua',
+        file: 'src/redis/complete-deletion-8.lua',
         find: "if ARGV[4] == '1' then",
         replace: 'if false then',
       },

@@ -17,6 +17,7 @@ import { registryKeys } from '../../src/redis/keys.js';
 import { readRegistry } from '../../src/registry/registry.js';
 import { deletionRounds } from '../../src/tuning.js';
 import { runDeletionRound } from '../../workers/delete.js';
+import { finish } from '../../workers/round/finish.js';
 import { createTestAccount } from '../harness/accounts.js';
 import {
   getToken,
@@ -297,6 +298,44 @@ test('why rounds fail is written into a request once, however many of them fail'
   assert.deepEqual([state, revision], ['failed', 1]);
   gate.pass();
   await untilComplete(sluice, token, requestId);
+});
+
+test('a worker that was paused while another one completed a request does not change its second copy', async () => {
+  const clickhouse = connectClickHouse({ url: sluice.clickhouseUrl, database: sluice.database });
+  worker.sigstop();
+  try {
+    const requestId = await submitAccepted(sluice, token, [{ identity: 'completed once' }]);
+    await withRedis(sluice, async (redis) => {
+      const { deployment } = await readRegistry(redis);
+      assert.ok(deployment);
+      const { epoch, secret, shards } = deployment;
+      const { erasure } = readConfig({});
+      const log = createLog('test', 'silent');
+      const options = { redis, clickhouse, shards, epoch, secret, erasure, log };
+      const pause = (name: string) => {
+        if (name === 'targets_purged') throw new Error('paused');
+      };
+      await redis.del(registryKeys.deletionRound);
+      await assert.rejects(runDeletionRound({ ...options, crash: pause }), /paused/);
+      const paused = await readDeletion(redis, requestId);
+      assert.ok(paused?.verified_at !== undefined && paused.status === 'pending');
+      worker.sigcont();
+      await untilComplete(sluice, token, requestId);
+      await finish({ ...options, crash: noCrash }, [paused]);
+      await until(async () => (await redis.scard(registryKeys.unmirroredDeletions)) === 0, {
+        deadlineMs: 60_000,
+        what: 'ClickHouse has the second copies',
+      });
+      const [copy] = await sluice.rows<{ document: string }>(
+        `SELECT argMax(deletion_requests.document, deletion_requests.version) AS document
+          FROM deletion_requests WHERE request_id = '${requestId}'`,
+      );
+      assert.deepEqual(JSON.parse(copy?.document ?? ''), await readDeletion(redis, requestId));
+    });
+  } finally {
+    worker.sigcont();
+    await clickhouse.close();
+  }
 });
 
 test('while requests gather for the next round, neither they nor the registry are read', async () => {

@@ -261,6 +261,7 @@ export async function completeDeletion(redis: Redis, request: DeletionRequest): 
       registryKeys.dueCallbacks,
       registryKeys.deletionWeights,
       registryKeys.pendingDeletionsByAccount,
+      registryKeys.unmirroredDeletions,
     ],
     [
       request.deletion_request_id,
