@@ -95,6 +95,7 @@ export function publicRoutes(config: Config, parts: Parts, readiness: () => Read
       suppression: () => suppression(parts),
       audit: auditOfUsers(parts),
       redis: deletionRedis,
+      queries: parts.queryPlaces,
       log,
     }),
     ...exportRoutes(exportOptions(config, parts)),

@@ -46,13 +46,9 @@ export function lookUp(baseUrl: string, token: string, query = ''): Promise<Repl
   return ask(baseUrl, { method: 'GET', path: `${suppressionPath}${query}`, headers });
 }
 
-/** Looks users up by POST; settles with whether each is suppressed. */
-export async function lookUpAll(
-  baseUrl: string,
-  token: string,
-  users: readonly NamedUser[],
-): Promise<boolean[]> {
-  const reply = await ask(baseUrl, {
+/** Looks users up by POST; settles with any answer. */
+export function askAll(baseUrl: string, token: string, users: readonly NamedUser[]): Promise<Reply> {
+  return ask(baseUrl, {
     method: 'POST',
     path: `${suppressionPath}/lookup`,
     headers: [
@@ -61,6 +57,15 @@ export async function lookUpAll(
     ],
     body: JSON.stringify({ users }),
   });
+}
+
+/** Looks users up by POST; settles with whether each is suppressed. */
+export async function lookUpAll(
+  baseUrl: string,
+  token: string,
+  users: readonly NamedUser[],
+): Promise<boolean[]> {
+  const reply = await askAll(baseUrl, token, users);
   assert.equal(reply.status, 200, reply.text);
   return (JSON.parse(reply.text) as { users: { suppressed: boolean }[] }).users.map(
     ({ suppressed }) => suppressed,

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, before, beforeEach } from 'node:test';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
-import { counts, suppressions } from '../../src/contract/limits.js';
+import { counts, queries, suppressions } from '../../src/contract/limits.js';
 import { crashPoints, noCrash } from '../../src/crash-point.js';
 import { userTables } from '../../src/privacy/deletion/user-tables.js';
 import { suppressNames } from '../../src/privacy/suppression/change.js';
@@ -26,7 +26,7 @@ import { isAccepted, paths, post, untilStored } from '../harness/ingestion.js';
 import { withRedis } from '../harness/redis-client.js';
 import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { runProgram } from '../harness/sluice.js';
-import { lookUp, lookUpAll, setSuppressed, submitSuppression } from '../harness/suppression.js';
+import { askAll, lookUp, lookUpAll, setSuppressed, submitSuppression } from '../harness/suppression.js';
 import { tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
 import { test } from '../support/test.js';
@@ -682,6 +682,21 @@ test('takes more look-ups in a second than submissions', async () => {
     lookUp(sluice.baseUrl, token),
   );
   for (const reply of await Promise.all(more)) assert.equal(reply.status, 200);
+});
+
+test('look-ups of many users take turns by account', async () => {
+  const [url = ''] = urls;
+  const many = Array.from({ length: counts.lookupUsersMax }, (_, id) => ({ user_id: id }));
+  const { ofAccountMax, waitingOfAccountMax } = queries;
+  const asked = ofAccountMax + waitingOfAccountMax + 10;
+  const flood = Array.from({ length: asked }, () => askAll(url, token, many));
+  const elsewhere = await lookUpAll(url, await getToken(sluice, other), many.slice(0, 2));
+  assert.deepEqual(elsewhere, [false, false]);
+  const statuses = (await Promise.all(flood)).map(({ status }) => status);
+  assert.ok(
+    statuses.includes(200) && statuses.filter((status) => status === 503).length >= 10,
+    statuses.join(),
+  );
 });
 
 test('accepts the largest list in one request, and submissions only up to the limit per second', async () => {

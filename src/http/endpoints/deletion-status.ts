@@ -35,6 +35,7 @@ import {
   refuse,
   statusRequests,
   tokenGuard,
+  tooManyQueries,
   userListGuard,
   type WithUsers,
 } from './token-caller.js';
@@ -240,7 +241,6 @@ function lookup(options: StatusOptions, exchange: Exchange, req: HttpRequest): v
   });
 }
 
-const tooManyQueries = 'Too many look-ups of this account at once.';
 const notNamed = { found: false, rows: 0, similar: 0, named: false };
 
 /** Refuses to say what was counted for single users while a request is pending, and when that is over. */

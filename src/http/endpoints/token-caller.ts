@@ -216,6 +216,8 @@ export function wrongApiKey(exchange: Exchange): void {
 
 const unauthorizedReason = rejection('unauthorized', 'Unauthorized: the credentials are invalid.');
 
+export const tooManyQueries = 'Too many look-ups of this account at once.';
+
 const requestIdForm = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** Whether this text has the form of a deletion's or an export's id. */

@@ -8,6 +8,7 @@ import { bodies, counts, suppressions } from '../../contract/limits.js';
 import { suppressionSchema, suppressionUsersSchema } from '../../contract/schemas.js';
 import type { Log } from '../../log.js';
 import type { Document } from '../../parsing/document.js';
+import type { Places } from '../../places.js';
 import { readLookup } from '../../privacy/deletion/targets.js';
 import { readUser, readWish, type SuppressionWish } from '../../privacy/suppression/input.js';
 import { countSuppressed, lookUpUser, type SuppressionOfUser } from '../../privacy/suppression/look-up.js';
@@ -29,9 +30,11 @@ import {
   answerForCaller,
   publicApi,
   readFromCaller,
+  refuse,
   statusRequests,
   suppressionRequests,
   tokenGuard,
+  tooManyQueries,
   userListGuard,
   userRefusals,
   type WithUsers,
@@ -42,6 +45,8 @@ export type SuppressionApiOptions = {
   readonly suppression: () => SuppressOptions | undefined;
   readonly audit: AuditOptions;
   readonly redis: SuppressOptions['redis'];
+  /** In which look-ups of many users take turns. */
+  readonly queries: Places;
   readonly log: Log;
 };
 
@@ -134,12 +139,14 @@ export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
       const known = options.suppression();
       if (known === undefined) throw new StateNotLoaded();
       const appIds = await appIdsOf(known, caller.accountId);
-      const users = await onlyWhatLasts(async () => {
+      const find = async () => {
         const found: SuppressionOfUser[] = [];
         for (const target of targets)
           found.push(await lookUpUser(redis, known.secret, caller.accountId, appIds, userOf(target)));
         return found;
-      });
+      };
+      const users = await options.queries.within({ account: caller.accountId }, () => onlyWhatLasts(find));
+      if (users === 'busy') return refuse(exchange, 'overloaded', tooManyQueries);
       exchange.reply(200, JSON.stringify({ users }));
     });
   }
