@@ -203,6 +203,8 @@ export const retentionRuns = {
 export const exportEnds = {
   /** Requests for exports that are read at a time: up to 2 MB. */
   exportsPerRead: 10,
+  /** Deletions before an export that one command looks for. */
+  deletionsPerRead: 100,
   /** Users of exports, and deletions, that one statement of ClickHouse compares. Those of one account may be 50,000 more. */
   usersPerStatement: 50_000,
   deletionsPerStatement: 1_000,

@@ -63,6 +63,7 @@ export const scripts = {
   endDeletion: confirmed('end-deletion-4'),
   submitExport: confirmed('submit-export-6'),
   endExport: confirmed('end-export-4'),
+  forgetEarlierDeletions: load('forget-earlier-deletions-1'),
   issueToken: confirmed('issue-token-3'),
   noteKeyUse: load('note-key-use-3'),
   bookSignIn: load('book-sign-in-2'),

@@ -15,10 +15,11 @@ import {
   updateDeletions,
 } from '../../src/privacy/deletion/request.js';
 import { type SubmitOptions, submitDeletion } from '../../src/privacy/deletion/submit.js';
-import { exportIdsOf, listExports, readExport } from '../../src/privacy/export/request.js';
+import { exportIdsOf, isComplete, listExports, readExport } from '../../src/privacy/export/request.js';
 import { submitExport } from '../../src/privacy/export/submit.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
+import { exportEnds } from '../../src/tuning.js';
 import { type RedisHandle, startRedis } from '../harness/services.js';
 import { epoch, loadShard } from '../support/shard.js';
 
@@ -143,4 +144,28 @@ test('a round writes its progress by a few scripts, of which each writes all of 
   const late = written.slice(0, 10).map((request) => [request, { state: 'failed' }] as const);
   await assert.rejects(updateDeletions(redis, late), ConcurrentUpdate);
   assert.deepEqual((await read()).slice(0, 3), [written[0], ahead, written[2]]);
+});
+
+test('a look at an export asks for few of the deletions before it while they are pending, and for none when they are over', async () => {
+  for (let n = 0; n < 250; n += 1) await submit(`before an export ${n}`);
+  const request = await submitExport(options, accountId, ['ieve']);
+  assert.ok(typeof request === 'object');
+  const id = request.user_export_id;
+  const lookAt = async () => {
+    await redis.config('RESETSTAT');
+    const found = await readExport(redis, id);
+    assert.ok(found !== undefined);
+    const isOver = await isComplete(redis, epoch, found);
+    const asked = [...(await redis.info('commandstats')).matchAll(/cmdstat_zm?score:calls=(\d+)/g)];
+    return { isOver, asked: asked.reduce((sum, [, calls]) => sum + Number(calls), 0) };
+  };
+  assert.deepEqual(await lookAt(), { isOver: false, asked: 1 });
+  const pending = await readPendingIds(redis, epoch, accountId);
+  for (const each of pending) await complete(each);
+  const asked = Math.ceil(pending.length / exportEnds.deletionsPerRead);
+  assert.deepEqual(await lookAt(), { isOver: true, asked });
+  assert.deepEqual(await lookAt(), { isOver: true, asked: 0 });
+  const { earlierDeletions: _, ...left } = (await readExport(redis, id)) ?? { earlierDeletions: [] };
+  assert.deepEqual(left, request);
+  assert.ok((await redis.pttl(registryKeys.export(id))) > 0);
 });

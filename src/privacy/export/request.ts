@@ -1,12 +1,12 @@
 // Requests for exports, in Redis only and for a day. A request names users, so a deletion of one of them ends it (end.ts). It is complete
-// when ClickHouse has every record acknowledged before it and no earlier deletion is pending. Nothing is written then: each status
-// request checks it.
+// when ClickHouse has every record acknowledged before it and no earlier deletion is pending. Each status request checks it.
 
 import { StateNotLoaded } from '../../contract/errors.js';
 import { userExports } from '../../contract/limits.js';
 import { inPieces } from '../../pieces.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys, shardOf } from '../../redis/keys.js';
+import { runScript, scripts } from '../../redis/scripts.js';
 import { transactionValues } from '../../redis/transactions.js';
 import { readLoaded, readLoadedRegistry } from '../../registry/registry.js';
 import { exportEnds } from '../../tuning.js';
@@ -22,7 +22,7 @@ export type ExportRequest = {
 };
 
 export type StoredExport = ExportRequest & {
-  /** The account's deletions that were pending when it was stored: what they delete is not exported. */
+  /** The account's deletions that were pending when it was stored, until all are over: what they delete is not exported. */
   readonly earlierDeletions: readonly string[];
 };
 
@@ -71,17 +71,19 @@ export async function* readExports(redis: Redis, ids: readonly string[]): AsyncG
   }
 }
 
-/** Whether all records of the export can be read. Once true, it stays true. */
+/** Whether all records of the export can be read. Once true, it stays true. The deletions before it are forgotten when they are over. */
 export async function isComplete(redis: Redis, epoch: string, request: StoredExport): Promise<boolean> {
   const { account_id: accountId, earlierDeletions, fences } = request;
-  if (earlierDeletions.length > 0) {
+  for (const some of inPieces(earlierDeletions, exportEnds.deletionsPerRead)) {
+    const members = some.map((id) => `${accountId} ${id}`);
     const pending = redis.multi().get(registryKeys.epoch);
-    const { pendingDeletionsByAccount } = registryKeys;
-    for (const id of earlierDeletions) pending.zscore(pendingDeletionsByAccount, `${accountId} ${id}`);
-    const [found, ...scores] = transactionValues(await pending.exec());
+    const replies = await pending.zmscore(registryKeys.pendingDeletionsByAccount, ...members).exec();
+    const [found, scores] = transactionValues(replies);
     if (found !== epoch) throw new StateNotLoaded();
-    if (scores.some((score) => score !== null)) return false;
+    if ((scores as unknown[]).some((score) => score !== null)) return false;
   }
+  if (earlierDeletions.length > 0)
+    await runScript(redis, scripts.forgetEarlierDeletions, [registryKeys.export(request.user_export_id)], []);
   const isStored = await readStored({ redis, epoch, shards: fences.length });
   const waiting = [...fences.keys()].filter((shard) => !isStored(shard, fences[shard]));
   if (waiting.length === 0) return true;
