@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import { type DeletionState, deletionStates } from '../../src/contract/deletion-states.js';
-import { deletions } from '../../src/contract/limits.js';
+import { deletions, queries } from '../../src/contract/limits.js';
 import { digestOfReference } from '../../src/privacy/deletion/references.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { createTestAccount, untilKnown } from '../harness/accounts.js';
@@ -230,6 +230,32 @@ test('a request is found by its reference however many came after it, and later 
       assert.deepEqual(await list(`&cursor=${empty.cursor}`), { ids, cursor: undefined });
     } finally {
       await redis.zrem(registryKeys.listedDeletions, ...later);
+    }
+  });
+});
+
+test('lists that look at many requests take turns by account', async () => {
+  const requestId = await submitAccepted(sluice, token, [{ identity: 'listed' }]);
+  const tomorrowMs = Date.now() + 86_400_000;
+  const others = Array.from({ length: deletions.listLookedAtMax }, () => randomUUID());
+  const members = others.map(
+    (id, n) => `${account.accountId} ${String(tomorrowMs + n).padStart(14, '0')} ${id}`,
+  );
+  await withRedis(sluice, async (redis) => {
+    const document = (await redis.hget(registryKeys.deletions, requestId)) ?? '';
+    await redis.hset(registryKeys.deletions, ...others.flatMap((id) => [id, document]));
+    await redis.zadd(registryKeys.listedDeletions, ...members.flatMap((member) => [0, member]));
+    try {
+      const asked = queries.ofAccountMax + queries.waitingOfAccountMax + 20;
+      const flood = Array.from({ length: asked }, () =>
+        callWithToken(sluice, token, `${deletionPaths.list}?state=targets_lost`),
+      );
+      assert.equal((await callWithToken(sluice, strangerToken, deletionPaths.list)).status, 200);
+      const statuses = (await Promise.all(flood)).map(({ status }) => status);
+      assert.ok(statuses.includes(200) && statuses.includes(503), statuses.join());
+    } finally {
+      await redis.zrem(registryKeys.listedDeletions, ...members);
+      await redis.hdel(registryKeys.deletions, ...others);
     }
   });
 });

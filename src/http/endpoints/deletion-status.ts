@@ -182,9 +182,14 @@ function list(options: StatusOptions, exchange: Exchange): void {
     }
     const reference = given(parameters, 'reference');
     const { redis } = options;
-    const { requests, next } = await readOnReplicas(redis, registryKeys.deletions, () =>
-      listOfAccount(redis, accountId, { state, reference, after }),
+    // With a filter a page reads thousands of requests, between which others are served.
+    const found = await options.queries.within({ account: accountId }, () =>
+      readOnReplicas(redis, registryKeys.deletions, () =>
+        listOfAccount(redis, accountId, { state, reference, after }),
+      ),
     );
+    if (found === 'busy') return refuse(exchange, 'overloaded', tooManyQueries);
+    const { requests, next } = found;
     const page = {
       deletions: requests.map(statusOf),
       ...(next === undefined ? {} : { cursor: Buffer.from(next, 'latin1').toString('base64url') }),
