@@ -27,6 +27,7 @@ import { claimBackup, forgetBackup, noteBackup, readBackups } from '../registry/
 import type { Backup } from '../registry/documents.js';
 import { mirrorRegistry } from '../registry/mirror.js';
 import { readRegistry, readTime } from '../registry/registry.js';
+import { assertCurrent } from '../registry/witness.js';
 import type { AdminContext } from './context.js';
 import { isRestoring } from './restore/plan.js';
 
@@ -60,6 +61,8 @@ export async function createBackup(context: AdminContext, options: CreateOptions
       throw new AdministrationError(
         'a backup is being restored, or its restore was interrupted: finish that first',
       );
+    // Older data has users whom a restore would take for deleted before the backup.
+    await assertCurrent(redis, clickhouse);
     const claim: Backup = {
       name,
       began_at: began.toISOString(),

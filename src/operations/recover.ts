@@ -12,22 +12,21 @@ import { serversOf } from '../clickhouse/servers.js';
 import { shardNumberSpacing } from '../clickhouse/store.js';
 import { storedTable } from '../clickhouse/tables.js';
 import { AdministrationError, StateNotLoaded } from '../contract/errors.js';
+import { backups } from '../contract/limits.js';
 import { tables } from '../contract/records.js';
 import { createCrashPoint } from '../crash-point.js';
 import { deleteAgain } from '../privacy/deletion/delete-again.js';
-import { copySuppressions } from '../privacy/suppression/mirror.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { withProcessLock } from '../redis/lease.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { readLoadedRegistry, readRegistry } from '../registry/registry.js';
 import { type Comparison, compareOnce } from '../registry/witness.js';
-import { forgetKept, readSeen, type Seen } from '../registry/witness-copies.js';
+import { forgetKept, readCopiedAt, readSeen, type Seen } from '../registry/witness-copies.js';
 import { checkAllReachable, checkNoMove } from './backups.js';
 import type { AdminContext } from './context.js';
 import {
   type Deleted,
   findDeleted,
-  readCompleteIds,
   resetDeletions,
   submitAgainOf,
   withoutDeletions,
@@ -85,7 +84,6 @@ export async function recoverState(context: AdminContext) {
       const deleted = await deleteOn(context, setBack);
       crash('users_deleted_again');
       await resetDeletions(context);
-      await copySuppressions(redis, clickhouse);
       await copyAll(context);
       crash('copies_rewritten');
       await freeKeys(context, setBack, deployment.epoch);
@@ -184,10 +182,15 @@ async function checkNoMovedShards({ clickhouse }: AdminContext, setBack: readonl
 async function deleteOn(context: AdminContext, setBack: readonly number[]) {
   const { redis, clickhouse } = context;
   const { deployment, environments } = await readLoadedRegistry(redis);
-  // A request that the primary server has as complete was carried out on all servers.
-  const complete = setBack.includes(0) ? await readCompleteIds(clickhouse) : new Set<string>();
-  const { known, unknown }: Deleted = await findDeleted(redis, (request) =>
-    complete.has(request.deletion_request_id),
+  const copiedAt = await Promise.all(
+    setBack.map((server) => readCopiedAt(serversOf(clickhouse).all[server] as ClickHouseClient)),
+  );
+  // Not by what the primary server has as complete: a worker, or an earlier try, may have copied that since. A server that was set back
+  // takes no witness. NaN if one has none.
+  const doneBefore = Math.min(...copiedAt.map((at) => Date.parse(at ?? ''))) - backups.clockDifferenceMsMax;
+  const { known, unknown }: Deleted = await findDeleted(
+    redis,
+    ({ completed_at: at }) => Date.parse(at ?? '') < doneBefore,
   );
   let rows = 0;
   for (const server of setBack) {

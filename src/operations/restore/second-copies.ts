@@ -3,6 +3,9 @@
 import { addRowsOf, readTableIds } from '../../clickhouse/staging.js';
 import { inPieces } from '../../pieces.js';
 import { mirrorDeletions } from '../../privacy/deletion/mirror.js';
+import { keepReferences } from '../../privacy/deletion/references.js';
+import { readDeletions } from '../../privacy/deletion/request.js';
+import { copySuppressions } from '../../privacy/suppression/mirror.js';
 import { registryKeys } from '../../redis/keys.js';
 import { mirrorRegistry, readMirror } from '../../registry/mirror.js';
 import { stateLoads } from '../../tuning.js';
@@ -29,9 +32,13 @@ export async function gatherSecondCopies(restore: Restore, plan: Plan): Promise<
 
 const secondCopies = ['registry', 'deletion_requests', 'deletion_targets'];
 
-/** Copies all documents to ClickHouse, since its restored copies are old. Documents that only the backup has are removed. */
+/**
+ * Copies suppressions, documents, requests and their references to ClickHouse, since its copies are old, or lost with the server if a
+ * backup is restored into a new one. Documents that only the older data has are removed.
+ */
 export async function copyAll(context: AdminContext): Promise<void> {
   const { redis, clickhouse } = context;
+  await copySuppressions(redis, clickhouse);
   const ofBackup = Object.keys((await readMirror(clickhouse)).documents);
   const documents = [...new Set([...ofBackup, ...(await redis.hkeys(registryKeys.documents))])];
   for (const some of inPieces(documents, stateLoads.documentsPerCallMax)) {
@@ -41,5 +48,6 @@ export async function copyAll(context: AdminContext): Promise<void> {
   for (const some of inPieces(await redis.hkeys(registryKeys.deletions), stateLoads.documentsPerCallMax)) {
     await redis.sadd(registryKeys.unmirroredDeletions, ...some);
     await mirrorDeletions(redis, clickhouse);
+    await keepReferences(redis, clickhouse, await readDeletions(redis, some));
   }
 }

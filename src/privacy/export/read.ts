@@ -24,6 +24,7 @@ import type { Redis } from '../../redis/client.js';
 import { shardOf } from '../../redis/keys.js';
 import { readLoadedRegistry } from '../../registry/registry.js';
 import { byServer, refreshShardTable } from '../../registry/shard-servers.js';
+import { assertCurrent } from '../../registry/witness.js';
 import { resolveAlone } from '../deletion/resolve-users.js';
 import { mutationPredicate } from '../deletion/round-keys.js';
 import { assertIntact, createRoundTables, type RoundTables } from '../deletion/round-tables.js';
@@ -54,6 +55,7 @@ export async function* readUsersRecords(
   const names = `${exportPrefix(request.user_export_id)}_${randomBytes(6).toString('hex')}`;
   const stopEnding = endLongWhen(serversOf(clickhouse).all, names, () => signal.aborted);
   try {
+    await assertCurrent(redis, clickhouse);
     const { environments } = await readLoadedRegistry(redis);
     const ofAccount = [...environments.values()].filter(
       ({ account_id }) => account_id === request.account_id,
