@@ -450,7 +450,10 @@ export const rejectedRecords = {
 
 /** The audit log. */
 export const audit = {
-  /** Lines that may wait for ClickHouse, some 500 bytes each. Above this, actions that need a line are refused. */
+  /**
+   * Lines that may wait for ClickHouse, some 500 bytes each. Above this, and where an account's lines would take more than is left, actions
+   * that need a line are refused.
+   */
   waitingLinesMax: 100_000,
 } as const;
 

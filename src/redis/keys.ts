@@ -80,6 +80,8 @@ export const registryKeys = {
   unmirrored: '{registry}:unmirrored',
   /** Hash of the audit log's lines that ClickHouse does not have yet. */
   audit: '{registry}:audit',
+  /** Hash: how many of these lines each account has. */
+  auditByAccount: '{registry}:audit_by_account',
   /** Sorted set of an environment's last rejected records by time, without values. */
   rejected: (appId: string) => `{registry}:rejected:${appId}`,
   /** Hash of deletion requests by id: the request, its progress, the evidence. No identity. */

@@ -258,6 +258,33 @@ test('does nothing when its line cannot be kept', async () => {
   for (const worker of sluice.workers) worker.sigcont();
 });
 
+test('the lines of one account never keep out those of others', async () => {
+  const token = await getToken(sluice, account);
+  await untilNoLineWaits();
+  for (const worker of sluice.workers) worker.sigstop();
+  await redis.eval(
+    "for n = 1, tonumber(ARGV[1]) do redis.call('HSET', KEYS[1], 'filler ' .. n, '') end",
+    1,
+    registryKeys.audit,
+    audit.waitingLinesMax - 20,
+  );
+  const statuses: number[] = [];
+  for (let n = 0; n < 8; n += 1)
+    statuses.push((await submit(sluice, token, [{ identity: `of-one-${n}@example.com` }])).status);
+  // Each leaves two lines, and they take no more than is left.
+  assert.deepEqual(statuses, [201, 201, 201, 201, 201, 503, 503, 503]);
+  await sluice.admin('accounts', 'create', 'Of others', '--environment', 'Main');
+  await redis.eval(
+    "for n = 1, tonumber(ARGV[1]) do redis.call('HDEL', KEYS[1], 'filler ' .. n) end",
+    1,
+    registryKeys.audit,
+    audit.waitingLinesMax,
+  );
+  for (const worker of sluice.workers) worker.sigcont();
+  await untilNoLineWaits();
+  assert.equal(await redis.exists(registryKeys.auditByAccount), 0, 'what was copied counts no more');
+});
+
 test("the service's own user can neither change nor remove a line", async () => {
   const { name, password } = sluice.clickhouse.service;
   for (const statement of [

@@ -124,8 +124,8 @@ async function keep(
   const reply = await runScript(
     redis,
     scripts.addAuditLine,
-    [registryKeys.epoch, registryKeys.audit],
-    [`${line.id} ${line.stage}`, JSON.stringify(line), linesMax],
+    [registryKeys.epoch, registryKeys.audit, registryKeys.auditByAccount],
+    [`${line.id} ${line.stage}`, JSON.stringify(line), linesMax, line.account_id],
   );
   if (Number(reply) === -2) return 'not_loaded';
   return Number(reply) === 0 ? 'full' : 'kept';

@@ -3,6 +3,7 @@
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
+import { runScript, scripts } from '../../redis/scripts.js';
 import { auditLinesPerInsert } from '../../tuning.js';
 import type { AuditLine } from './line.js';
 
@@ -22,13 +23,15 @@ export async function mirrorAudit(
     cursor = next;
     const names = entries.filter((_, at) => at % 2 === 0);
     if (names.length === 0) continue;
-    const lines = entries.filter((_, at) => at % 2 === 1);
-    await insertLines(
-      clickhouse,
-      lines.map((line) => JSON.parse(line) as AuditLine),
-      abort_signal,
+    const texts = entries.filter((_, at) => at % 2 === 1);
+    const lines = texts.map((text) => JSON.parse(text) as AuditLine);
+    await insertLines(clickhouse, lines, abort_signal);
+    await runScript(
+      redis,
+      scripts.forgetAuditLines,
+      [registryKeys.audit, registryKeys.auditByAccount],
+      lines.flatMap(({ account_id }, at) => [names[at] as string, account_id]),
     );
-    await redis.hdel(registryKeys.audit, ...names);
   } while (cursor !== '0');
 }
 
