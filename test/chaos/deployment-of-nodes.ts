@@ -129,6 +129,10 @@ async function startCluster(hosts: readonly Host[]): Promise<Servers> {
     ...cluster,
     servers: [...cluster.masters, ...cluster.replicas],
     sentinels: [],
-    untilReplicated: () => cluster.untilReplicated(replicas),
+    untilReplicated: async () => {
+      await cluster.untilReplicated(replicas);
+      // A master that was started again serves no slots for its first seconds.
+      await cluster.untilOk();
+    },
   };
 }
