@@ -112,6 +112,8 @@ export async function startRedisCluster(options: RedisClusterOptions = {}): Prom
         return slot >= Number(from) && slot <= Number(to) ? [{ port, epoch: Number(epoch) }] : [];
       });
       const [newest] = owners.sort((one, other) => other.epoch - one.epoch);
+      // The former one has gone, and no other has taken over yet.
+      if (newest === undefined) throw new Error('no master has the key now');
       return servers.find((server) => server.port === Number(newest?.port)) as RedisHandle;
     },
     untilReplicated: (wanted) =>
