@@ -61,13 +61,10 @@ async function underLoad(fault: (loads: readonly Load[]) => Promise<void>): Prom
 }
 
 async function untilAnother(key: string, former: RedisHandle): Promise<void> {
-  await until(
-    async () => {
-      const owner = await cluster.ownerOf(key);
-      return owner !== undefined && owner !== former;
-    },
-    { deadlineMs: 60_000, what: 'a replica is the master' },
-  );
+  await until(async () => (await cluster.ownerOf(key)) !== former, {
+    deadlineMs: 60_000,
+    what: 'a replica is the master',
+  });
 }
 
 for (const [what, key] of [
