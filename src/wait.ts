@@ -17,3 +17,21 @@ export async function untilTrue<Answer>(
     await pause(everyMs);
   }
 }
+
+/** Whoever calls while `ask` runs shares the next run, which begins when that one has ended. */
+export function sharing<Answer>(ask: () => Promise<Answer>): () => Promise<Answer> {
+  let running: Promise<Answer> | undefined;
+  let next: Promise<Answer> | undefined;
+  const begin = () => {
+    next = undefined;
+    running = ask().finally(() => {
+      running = undefined;
+    });
+    return running;
+  };
+  return () => {
+    if (running === undefined) return begin();
+    next ??= running.then(begin, begin);
+    return next;
+  };
+}

@@ -7,7 +7,7 @@ import { StateNotLoaded } from '../contract/errors.js';
 import { deletions, suppressions } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
-import { findOrConfirmAbsence, readOnReplicas } from '../redis/replicas.js';
+import { findOrConfirmAbsence } from '../redis/replicas.js';
 import { runScript, scripts } from '../redis/scripts.js';
 import { countWithin } from '../redis/transactions.js';
 import type { ApiKeys, Environment, Key } from '../registry/documents.js';
@@ -51,17 +51,21 @@ export async function mintToken(
   apiKey: string,
   network: string,
 ): Promise<MintResult> {
-  const { environment, keys, nowMs } = await readAccess(redis, appId);
-  const key = keyOf(keys, hashKey(apiKey));
-  if (key === undefined || environment?.main !== true) {
-    // A former primary lacks keys that the next one has.
-    await readOnReplicas(redis, registryKeys.documents, () => readAccess(redis, appId));
+  let hasKeys = false;
+  const found = await findOrConfirmAbsence(redis, registryKeys.documents, async () => {
+    const { environment, keys, nowMs } = await readAccess(redis, appId);
+    hasKeys = keys.length > 0;
+    const key = keyOf(keys, hashKey(apiKey));
+    return key === undefined || environment?.main !== true ? undefined : { environment, key, nowMs };
+  });
+  if (found === undefined) {
     // Failures are counted before the answer, so of many simultaneous requests no more than the limit learn that they are wrong. All
     // app_ids without a key are counted together, since otherwise anybody could make any number of keys in Redis.
-    const counted = digestOf(`${keys.length === 0 ? '' : appId}\0${network}`);
+    const counted = digestOf(`${hasKeys ? appId : ''}\0${network}`);
     const failures = await countWithin(redis, registryKeys.tokenFailures(counted), 60_000);
     return failures > deletions.tokenFailuresPerMinuteMax ? 'limited' : 'wrong';
   }
+  const { environment, key, nowMs } = found;
   const accessToken = `slt_${randomBytes(32).toString('base64url')}`;
   const record: TokenRecord = { app_id: appId, key_hash: key.hash, main_id: environment.main_id };
   const [waitMs] = await Promise.all([

@@ -3,7 +3,7 @@
 // server took over, acknowledges nothing, grants no lease, and causes no segment to be stored.
 
 import { Cluster, Redis } from '../packages/ioredis.js';
-import { untilTrue } from '../wait.js';
+import { sharing, untilTrue } from '../wait.js';
 import { followSentinels, isStillPrimary } from './sentinels.js';
 import { masterOf, tagOf } from './slots.js';
 
@@ -78,27 +78,43 @@ export async function readOnReplicas<Found>(
   key: string,
   read: () => Promise<Found>,
 ): Promise<Found> {
+  return readThen(redis, key, read, () => onReplicas(redis, key, async () => undefined));
+}
+
+async function readThen<Found>(
+  redis: Redis | Cluster,
+  key: string,
+  read: () => Promise<Found>,
+  confirm: (found: Found) => Promise<unknown> | undefined,
+): Promise<Found> {
   if (!areReplicasDemanded(redis)) return read();
   const serverNow = () => (redis instanceof Redis ? redis : masterOf(redis, key));
   const server = serverNow();
   const closesBefore = closesOf(server);
   const found = await read();
-  const confirmed = await onReplicas(redis, key, async () => found);
-  if (serverNow() === server && closesOf(server) === closesBefore) return confirmed;
+  const confirmed = confirm(found);
+  if (confirmed === undefined) return found;
+  await confirmed;
+  if (serverNow() === server && closesOf(server) === closesBefore) return found;
   throw new NotOnReplicas('another server of Redis was found while it was read');
 }
 
 /**
  * Settles with what `find` finds. That there is nothing counts only once the replicas have confirmed it: a former primary lacks what the
- * next one has. Rejects with NotOnReplicas.
+ * next one has. Rejects with NotOnReplicas. Anybody can ask for what there is not, and others' commands wait while replicas confirm, so
+ * all who ask meanwhile share a confirmation. `key`: the same one for all calls with a connection.
  */
-export async function findOrConfirmAbsence<Found>(
+export function findOrConfirmAbsence<Found>(
   redis: Redis | Cluster,
   key: string,
   find: () => Promise<Found | undefined>,
 ): Promise<Found | undefined> {
-  return (await find()) ?? readOnReplicas(redis, key, find);
+  const confirm = absences.get(redis) ?? sharing(() => onReplicas(redis, key, async () => undefined));
+  absences.set(redis, confirm);
+  return readThen(redis, key, find, (found) => (found === undefined ? confirm() : undefined));
 }
+
+const absences = new WeakMap<Redis | Cluster, () => Promise<unknown>>();
 
 const closes = new WeakMap<Redis, number>();
 

@@ -9,6 +9,7 @@
 
 import type { RedisSentinels } from '../config.js';
 import { type Redis, type RedisOptions, SentinelConnector } from '../packages/ioredis.js';
+import { sharing } from '../wait.js';
 
 /** How long a sentinel has for its answer, and for that after a confirmation: a commit waits for it. */
 const answerMsMax = 500;
@@ -116,9 +117,9 @@ type Answers = { readonly opinions: readonly Opinion[]; readonly isWhole: boolea
 type Panel = {
   readonly name: string;
   readonly members: readonly Redis[];
+  /** Settles with the answers to a question that is asked from now on. */
+  readonly ask: () => Promise<Answers>;
   users: number;
-  asked?: Promise<Answers>;
-  next?: Promise<Answers>;
 };
 
 /** When each connection to a sentinel had its last answer, or was begun. */
@@ -136,11 +137,12 @@ export function followSentinels(redis: Redis): void {
   if (!sentinels) return;
   const key = JSON.stringify([name, sentinels]);
   const connector = connectorOf(redis);
-  const panel = panels.get(key) ?? {
-    name,
-    members: sentinels.map((sentinel) => memberOf(connector, sentinel)),
-    users: 0,
-  };
+  const panel =
+    panels.get(key) ??
+    createPanel(
+      name,
+      sentinels.map((sentinel) => memberOf(connector, sentinel)),
+    );
   panel.users += 1;
   panels.set(key, panel);
   followed.set(redis, panel);
@@ -150,6 +152,10 @@ export function followSentinels(redis: Redis): void {
     panels.delete(key);
     for (const member of panel.members) member.disconnect();
   });
+}
+
+function createPanel(name: string, members: readonly Redis[]): Panel {
+  return { name, members, ask: sharing(() => askAll(name, members)), users: 0 };
 }
 
 function memberOf(connector: Connecting, sentinel: Endpoint): Redis {
@@ -177,7 +183,7 @@ export async function isStillPrimary(redis: Redis): Promise<boolean> {
   // While they answer, the connection may find another server.
   const address = resolved.get(connectorOf(redis));
   const server = address && textOf(address.host, address.port);
-  const { opinions, isWhole } = await nextAnswers(panel);
+  const { opinions, isWhole } = await panel.ask();
   const says = (opinion: Opinion, flags: readonly string[]) =>
     opinion.described === server && opinion.flags.some((flag) => flags.includes(flag));
   const ours = opinions.filter(({ primary }) => primary === server);
@@ -190,21 +196,7 @@ export async function isStillPrimary(redis: Redis): Promise<boolean> {
   return isWhole && !isReplaced && content.length > panel.members.length / 2;
 }
 
-/** The answers to a question that is asked from now on: whoever comes meanwhile shares the next one. */
-function nextAnswers(panel: Panel): Promise<Answers> {
-  const begin = () => {
-    delete panel.next;
-    panel.asked = askAll(panel).finally(() => {
-      delete panel.asked;
-    });
-    return panel.asked;
-  };
-  if (panel.asked === undefined) return begin();
-  panel.next ??= panel.asked.then(begin);
-  return panel.next;
-}
-
-async function askAll({ members, name }: Panel): Promise<Answers> {
+async function askAll(name: string, members: readonly Redis[]): Promise<Answers> {
   const answers = await Promise.allSettled(members.map((member) => opinionOf(member, name)));
   const silentSinceMs = performance.now() - silentMsMax;
   return {

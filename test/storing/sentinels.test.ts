@@ -10,7 +10,7 @@ import { readConfig } from '../../src/config.js';
 import { createLog } from '../../src/log.js';
 import type { Redis as Single } from '../../src/packages/ioredis.js';
 import { connect, type Redis, untilReady } from '../../src/redis/client.js';
-import { NotOnReplicas, onReplicas, readOnReplicas } from '../../src/redis/replicas.js';
+import { findOrConfirmAbsence, NotOnReplicas, onReplicas, readOnReplicas } from '../../src/redis/replicas.js';
 import { freePort } from '../harness/free-port.js';
 import { type RedisReplicasHandle, startRedisReplicas } from '../harness/redis-replicas.js';
 import { type RedisHandle, startRedis } from '../harness/services.js';
@@ -168,6 +168,20 @@ test('a server that a sentinel has just made the primary is confirmed, though th
     onReplicas(redis, 'key', () => redis.set('key', '2')),
     NotOnReplicas,
   );
+  await close(redis);
+});
+
+test('many who ask for what there is not share confirmations', async () => {
+  const redis = await open();
+  const waits = async () =>
+    Number(/cmdstat_wait:calls=(\d+)/.exec(await (redis as Single).info('commandstats'))?.[1]);
+  const before = await waits();
+  const asked = Array.from({ length: 100 }, () =>
+    findOrConfirmAbsence(redis, 'absent', async () => (await redis.get('absent')) ?? undefined),
+  );
+  assert.ok((await Promise.all(asked)).every((found) => found === undefined));
+  const more = (await waits()) - before;
+  assert.ok(more > 0 && more < 10, `${more} confirmations`);
   await close(redis);
 });
 
