@@ -1,6 +1,7 @@
 // What the presets share: the records of a row, parts of keys, times, and the memory of what rows have said about users.
 
 import { createHash } from 'node:crypto';
+import { wouldMergeStrangers } from '../contract/identities.js';
 import { imports } from '../contract/limits.js';
 import type { SegmentType } from '../contract/segment.js';
 import { isoOf } from '../ingest/timestamp.js';
@@ -55,15 +56,17 @@ export type Said = {
 
 /**
  * Turns what rows say about users into records, each once: identifications of devices, and properties that have changed. Rows may be
- * out of order, so properties are sent only if no later row of the user was read before.
+ * out of order, so properties are sent only if no later row of the user was read before. A word such as null, which some systems
+ * export as a user, merges no devices.
  */
 export function createUserMemory(): (said: Said) => readonly Made[] {
   /** The properties of the latest row of each person, whichever devices the rows are of. */
   const latest = new Map<string, { readonly traits: string; readonly timeMs: number }>();
   /** The users and devices that were sent as the same. */
   const links = new Set<string>();
-  return ({ user, device, traits, timeMs, messageId }) => {
+  return ({ user, device: ofRow, traits, timeMs, messageId }) => {
     const isUser = isGiven(user);
+    const device = isUser && wouldMergeStrangers(String(user)) ? undefined : ofRow;
     const person = isUser ? `u${user}` : `d${device}`;
     const text = JSON.stringify(traits);
     const former = latest.get(person);

@@ -204,6 +204,29 @@ describe('a key', () => {
     );
     assert.equal(merges[0]?.messageId, `${sent[1]?.idempotency_key}:user`);
   });
+
+  test('of a word instead of a user has each of its events, and merges no device into it', async () => {
+    const time = { event_time: '2023-05-05 00:00:00', properties: { time: 1_683_244_800 } };
+    const cases: readonly (readonly [preset: string, row: (insert: string) => object])[] = [
+      [
+        'mixpanel',
+        ($insert_id) => ({
+          event: 'x',
+          properties: { ...time.properties, $user_id: 'null', $device_id: 'tv', $insert_id },
+        }),
+      ],
+      ['amplitude', (uuid) => ({ ...time, event_type: 'x', user_id: 'undefined', device_id: 'tv', uuid })],
+    ];
+    for (const [preset, row] of cases) {
+      const input = await ndjson(`${preset}-words.ndjson`, row('a'), row('b'));
+      const sent = await mapped(input, '--preset', preset);
+      assert.deepEqual(
+        sent.map((one) => (one as Sent).event),
+        ['x', 'x'],
+        String(sent),
+      );
+    }
+  });
 });
 
 describe('a time', () => {
