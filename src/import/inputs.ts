@@ -48,7 +48,7 @@ export async function openInputs(
   const add = (input: Input) => {
     if (!inputs.some(({ hash }) => hash === input.hash)) inputs.push(input);
   };
-  for (const word of inOrder(names)) {
+  for (const word of names.toSorted(inOrder)) {
     const address = isAddress(word) ? addressOf(word) : undefined;
     const name = address?.shown ?? word;
     const object = objects.get(word);
@@ -56,9 +56,9 @@ export async function openInputs(
       address !== undefined
         ? await spoolAddress(address, stop)
         : object !== undefined
-          ? await spoolObject(s3 as S3, object, stop)
+          ? await spool(name, await (s3 as S3).read(object), stop)
           : name === '-'
-            ? await spool(process.stdin, stop)
+            ? await spool(name, process.stdin, stop)
             : name;
     if (!isZip(name, path)) {
       add(await openInput(name, path, told));
@@ -66,18 +66,17 @@ export async function openInputs(
     }
     const files = await unpackZip(name, path, (inner) => inner.split('/').every(isVisible));
     if (files.length === 0) throw new ImportError(`${name}: there is no file in it`);
-    for (const inner of inOrder(files.map((file) => file.name))) {
-      const file = files.find((one) => one.name === inner);
-      if (file !== undefined) add(await openInput(inner, file.path, told));
-    }
+    // An archive to which a file was added again has two of one name.
+    const sorted = files.toSorted((one, other) => inOrder(one.name, other.name));
+    for (const file of sorted) add(await openInput(file.name, file.path, told));
   }
   return inputs;
 }
 
 const naturally = new Intl.Collator('en', { numeric: true }).compare;
 
-function inOrder(names: readonly string[]): string[] {
-  return names.toSorted((one, other) => naturally(one, other) || (one < other ? -1 : 1));
+function inOrder(one: string, other: string): number {
+  return naturally(one, other) || Number(one > other) - Number(one < other);
 }
 
 /** Whether a file is data, not what systems leave beside it: `.DS_Store`, `__MACOSX`, `_SUCCESS`. */
@@ -128,7 +127,9 @@ function filesOf(word: string): string[] {
   );
   let names: string[];
   try {
-    names = readdirSync(folder).filter((name) => form.test(name));
+    // As in a shell, hidden files need a pattern that says so.
+    const isWanted = isVisible(basename(word)) ? isVisible : () => true;
+    names = readdirSync(folder).filter((name) => form.test(name) && isWanted(name));
   } catch (error) {
     throw new ImportError(`${word}: ${wordsOf(error)}`);
   }
@@ -156,6 +157,7 @@ function exists(path: string): boolean {
 
 /** Keeps a stream in a file until the import ends, since its content has to be hashed before its first row is sent. */
 async function spool(
+  name: string,
   content: NodeJS.ReadableStream | AsyncIterable<Uint8Array>,
   stop: AbortSignal,
 ): Promise<string> {
@@ -163,12 +165,16 @@ async function spool(
   process.on('exit', () => rmSync(path, { force: true }));
   const spooled = pipeline(content, createWriteStream(path, { mode: 0o600 }), { signal: stop });
   await spooled.catch((error) => {
-    throw stop.aborted ? stopped : error;
+    throw stop.aborted ? stopped : unreadable(name, error);
   });
   return path;
 }
 
 const stopped = new ImportError('stopped');
+
+function unreadable(name: string, { message, cause }: Error): ImportError {
+  return new ImportError(`${name}: it cannot be read: ${cause instanceof Error ? cause.message : message}`);
+}
 
 function isAddress(word: string): boolean {
   return /^https?:\/\//i.test(word);
@@ -200,22 +206,11 @@ async function spoolAddress({ url, shown, headers }: Address, stop: AbortSignal)
     const answer = await fetch(url, { headers, signal: stop });
     if (!answer.ok || answer.body === null)
       throw new ImportError(`${shown}: it is answered ${answer.status}`);
-    return await spool(answer.body, stop);
+    return await spool(shown, answer.body, stop);
   } catch (error) {
     if (error instanceof ImportError) throw error;
-    if (stop.aborted) throw stopped;
-    const { message, cause } = error as Error;
-    throw new ImportError(`${shown}: it cannot be read: ${cause instanceof Error ? cause.message : message}`);
+    throw stop.aborted ? stopped : unreadable(shown, error as Error);
   }
-}
-
-async function spoolObject(s3: S3, object: S3Object, stop: AbortSignal): Promise<string> {
-  const content = await s3.read(object);
-  return spool(content, stop).catch((error: Error) => {
-    throw error instanceof ImportError
-      ? error
-      : new ImportError(`${object.name}: it cannot be read: ${error.message}`);
-  });
 }
 
 async function openInput(name: string, path: string, told: Told): Promise<Input> {

@@ -526,7 +526,10 @@ describe('files', () => {
     for (const hidden of ['.DS_Store', '_SUCCESS']) writeFileSync(join(folder, 'hours', hidden), 'x');
     const order = [2, 9, 10, 23].map((hour) => `hours/h_${hour}#0.json`);
     const names = async (...words: readonly string[]) => (await named(...words)).map(([name]) => name);
-    assert.deepEqual(await names('hours/h*'), order);
+    for (const pattern of ['hours/h*', 'hours/*.json']) assert.deepEqual(await names(pattern), order);
+    // A folder that matches stands for the files below it.
+    assert.deepEqual(await names('hours/*'), [...order, 'hours/more/h_1.json']);
+    assert.deepEqual(await names('hours/.*'), ['hours/.DS_Store']);
     assert.deepEqual(await names(...order.toReversed()), order);
     assert.deepEqual(await names('hours'), [...order, 'hours/more/h_1.json']);
     const parts = [10, 9].map((hour) => [`a/h_${hour}.json.gz`, gzipSync(`{"z": ${hour}}\n`)] as const);
@@ -541,6 +544,9 @@ describe('files', () => {
       ['export.zip', 'unpacked.json.gz'].map((name) => openInputs([join(folder, name)])),
     );
     assert.equal(inner?.[0]?.hash, unpacked?.[0]?.hash);
+    const twice = [1, 2].map((row) => ['a.csv', Buffer.from(`a,b\n${row},2\n`)] as const);
+    writeFileSync(join(folder, 'twice.zip'), zipOf(twice));
+    assert.equal((await named('twice.zip')).length, 2, 'both files of one name');
     const broken = zipOf([['a.csv', Buffer.from('a,b\n1,2\n')]]);
     broken[broken.indexOf('1,2')] = 0x39;
     writeFileSync(join(folder, 'broken.zip'), broken);
