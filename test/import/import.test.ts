@@ -801,7 +801,10 @@ test('a full disk ends an import with one line, and the same command continues e
     limited.words,
     'import: --rejects full-r: it cannot be written: EFBIG: file too large, write\n',
   );
-  const piped = await run(['-', ...args.slice(1), ...files], 'x'.repeat(60_000), ['prlimit', '--fsize=30000']);
+  const piped = await run(['-', ...args.slice(1), ...files], 'x'.repeat(60_000), [
+    'prlimit',
+    '--fsize=30000',
+  ]);
   assert.equal(piped.words, 'import: -: it cannot be read: EFBIG: file too large, write\n');
   const { code, counts, words } = await run([...args, ...files]);
   assert.deepEqual([code, counts], [1, { read: count, stored: 0, repeats: 0, refused: count }], words);
