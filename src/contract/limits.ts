@@ -727,9 +727,9 @@ export const rateLimits: Readonly<Record<LimitName, RateLimit>> = {
   bulk_app: { max: 15_000, windowMs: 60_000, granularityMs: 1000 },
   collect_user: { max: 3000, windowMs: 60_000, granularityMs: 1000 },
   collect_app: { max: 60_000, windowMs: 60_000, granularityMs: 1000 },
-  // These two count over all endpoints, so that new names and other endpoints do not evade the limits above. Two cores take
-  // 25,000 single events a second (`deploy/SCALE.md`). Unless an operator allows more, an environment gets a fifth of that:
-  // 432 million records a day, of 1.3 kB each. The lowest values still let the largest request pass.
+  // These two count over all endpoints, so that new names and other endpoints do not evade the limits above. Unless an operator
+  // allows more, an environment gets 5,000 records of 1.3 kB a second, 432 million a day; two cores take several times as many
+  // (`deploy/SCALE.md`). The lowest values still let the largest request pass.
   app_records: { max: 300_000, windowMs: 60_000, granularityMs: 1000, least: requestRecordsMax },
   app_bytes: { max: 64 * MiB, windowMs: 10_000, granularityMs: 1000, least: commits.groupBytesMax },
 };

@@ -66,8 +66,11 @@ export async function openInputs(
     }
     const files = await unpackZip(name, path, (inner) => inner.split('/').every(isVisible));
     if (files.length === 0) throw new ImportError(`${name}: there is no file in it`);
-    // An archive to which a file was added again has two of one name.
     const sorted = files.toSorted((one, other) => inOrder(one.name, other.name));
+    // A file that was added again: the former may be an older state of the same rows, and both would be stored.
+    const twice = sorted.find((file, i) => file.name === sorted[i - 1]?.name);
+    if (twice !== undefined)
+      throw new ImportError(`${twice.name}: the archive has two files of this name; unpack the one you mean`);
     for (const file of sorted) add(await openInput(file.name, file.path, told));
   }
   return inputs;
@@ -127,7 +130,7 @@ function filesOf(word: string): string[] {
   );
   let names: string[];
   try {
-    // As in a shell, hidden files need a pattern that says so.
+    // What systems leave beside data is taken only by a pattern that begins as it does, such as `.*`.
     const isWanted = isVisible(basename(word)) ? isVisible : () => true;
     names = readdirSync(folder).filter((name) => form.test(name) && isWanted(name));
   } catch (error) {

@@ -57,10 +57,10 @@ export function everyBody(bytesMax: number): AllowanceRule {
 }
 
 /**
- * The rule for all endpoints for servers. A small uncompressed body costs its sender as much as the service, and comes up to 25,000 times a
- * second, so it does not count. A body with a valid write key or import token takes from the allowance of that key's environment,
- * whichever one its records name: as many bytes as the environment may have stored. So senders with a key are not held up by others
- * behind their address, and nobody gets more by a key of their own.
+ * The rule for all endpoints for servers. A small uncompressed body costs its sender as much as the service, and comes tens of
+ * thousands of times a second, so it does not count. A body with a valid write key or import token takes from the allowance of that
+ * key's environment, whichever one its records name: as many bytes as the environment may have stored. So senders with a key are not
+ * held up by others behind their address, and nobody gets more by a key of their own.
  */
 export function largeBodiesOfServers(
   bytesMax: number,
