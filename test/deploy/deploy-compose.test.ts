@@ -4,8 +4,9 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { assertConfigures, operatorsToken } from '../harness/configured.js';
-import { type ComposeService, findInvalid, readCompose } from '../support/compose.js';
+import { type Config, readConfig } from '../../src/config.js';
+import { assertConfigures, listVariables, operatorsToken } from '../harness/configured.js';
+import { type ComposeFile, type ComposeService, findInvalid, readCompose } from '../support/compose.js';
 import { readRedisSettings } from '../support/configured-redis.js';
 import { deployPath, parseYaml, readDeployFile, readEnvironment, root } from '../support/deploy-file.js';
 
@@ -17,11 +18,23 @@ const variables = {
   GRAFANA_PASSWORD: 'secret',
 };
 const compose = readCompose(variables);
+const processes = ['migrate', 'state', 'api', 'worker'];
 
-function service(name: string): ComposeService {
-  const found = compose.services[name];
+function service(name: string, { services }: ComposeFile = compose): ComposeService {
+  const found = services[name];
   assert.ok(found, `there is a service ${name}`);
   return found;
+}
+
+/** The configuration of a process of Sluice when deploy/.env has these variables besides the secrets. */
+function configOf(name: string, given: Readonly<Record<string, string>> = {}): Config {
+  const { environment = {} } = service(name, readCompose({ ...variables, ...given }));
+  const { REDIS_PASSWORD, CLICKHOUSE_PASSWORD, GRAFANA_PASSWORD, ...env } = environment;
+  assert.equal(GRAFANA_PASSWORD, '');
+  return assertConfigures(
+    Object.fromEntries(Object.entries(env).map(([key, value]) => [key, String(value)])),
+    name,
+  );
 }
 
 test('follows the Compose specification', () => {
@@ -40,55 +53,56 @@ test('has an example of its environment that names what it asks for and holds no
   const example = readEnvironment('compose.env.example');
   for (const name of Object.keys(variables)) assert.equal(example[name], '', name);
   const text = readDeployFile('compose.yaml');
+  const settings = listVariables();
   const named = [...readDeployFile('compose.env.example').matchAll(/^(?:# )?([A-Z_]+)=/gm)].map(
-    ([, name]) => name,
+    ([, name = '']) => name,
   );
   for (const name of named.filter((each) => each !== 'COMPOSE_PROJECT_NAME'))
-    assert.ok(text.includes(`\${${name}:`), `compose.yaml reads ${name}`);
+    assert.ok(settings.includes(name) || text.includes(`\${${name}:`), `something reads ${name}`);
 });
 
-test('gives the API the console’s address and the settings of single sign-on', () => {
-  const given = {
-    ADMIN_BASE_URL: 'https://console.example.com',
-    OIDC_ISSUER: 'https://id.example.com',
-    OIDC_CLIENT_ID: 'sluice',
-    OIDC_CLIENT_SECRET: 'secret',
-    OIDC_ROLE_CLAIM: 'groups',
-  };
-  const { api } = readCompose({ ...variables, ...given }).services;
-  const { adminBaseUrl, provider } = assertConfigures(
-    Object.fromEntries(Object.entries(api?.environment ?? {}).map(([key, value]) => [key, String(value)])),
-    'api',
-  );
-  assert.equal(adminBaseUrl, given.ADMIN_BASE_URL);
-  assert.deepEqual(provider, {
-    issuer: given.OIDC_ISSUER,
-    clientId: given.OIDC_CLIENT_ID,
-    clientSecret: given.OIDC_CLIENT_SECRET,
-    roleClaim: given.OIDC_ROLE_CLAIM,
-  });
+test('gives every process each setting of deploy/.env, except what it sets itself', () => {
+  const given = Object.fromEntries(listVariables().map((name) => [name, `of ${name}`]));
+  const { services } = readCompose({ ...variables, ...given });
+  const own = ['ADMIN_HOST', 'ADMIN_PORT', 'HOST', 'PORT', 'TRUSTED_PROXIES'];
+  for (const name of processes) {
+    const { environment = {} } = services[name] as ComposeService;
+    assert.deepEqual(
+      Object.keys(given).filter((each) => environment[each] !== given[each]),
+      name === 'worker' ? [...own, 'WORKER_ADMIN_PORT'] : own,
+      name,
+    );
+  }
 });
 
-test('takes several ClickHouse servers, elsewhere too', () => {
+test('publishes the console where deploy/.env says, and names that address in invitations', () => {
+  const given = { ADMIN_HOST: '10.0.0.5', ADMIN_PORT: '9000' };
+  assert.ok(service('proxy', readCompose({ ...variables, ...given })).ports?.includes('10.0.0.5:9000:8081'));
+  const { adminHost, adminPort, adminBaseUrl } = configOf('api', given);
+  assert.deepEqual([adminHost, adminPort, adminBaseUrl], ['0.0.0.0', 8081, 'http://10.0.0.5:9000']);
+  assert.equal(configOf('api').adminBaseUrl, 'http://127.0.0.1:8081');
+  const named = 'https://console.example.com';
+  assert.equal(configOf('worker', { ADMIN_BASE_URL: named }).adminBaseUrl, named);
+});
+
+test('takes several ClickHouse servers, and a Redis, that are elsewhere', () => {
   const given = {
     CLICKHOUSE_URL: 'http://sluice:secret@one.example.com:8123,http://sluice:secret@two.example.com:8123',
     CLICKHOUSE_CLUSTER: 'pair',
     SHARDS: '4',
+    REDIS_URL: 'redis-sentinel://default:secret@10.0.0.1:26379/sluice',
+    REDIS_REPLICAS_ACK: '1',
   };
-  const { services } = readCompose({ ...variables, ...given });
-  for (const name of ['migrate', 'state', 'api', 'worker']) {
-    const { environment, networks } = services[name] as ComposeService;
-    const config = assertConfigures(
-      Object.fromEntries(Object.entries(environment ?? {}).map(([key, value]) => [key, String(value)])),
-      name,
-    );
+  for (const name of processes) {
+    const config = configOf(name, given);
     assert.deepEqual(config.clickhouseUrls, given.CLICKHOUSE_URL.split(','));
     assert.deepEqual(
       [config.clickhouseCluster, config.clickhouseTables, config.shards],
       ['pair', 'plain', 4],
     );
+    assert.deepEqual([config.redisSentinels?.name, config.redisReplicasAck], ['sluice', 1]);
     assert.ok(
-      networks?.some((network) => compose.networks[network]?.internal !== true),
+      service(name).networks?.some((network) => compose.networks[network]?.internal !== true),
       `${name} gets out`,
     );
   }
@@ -108,16 +122,13 @@ test('names only services, volumes and files that exist', () => {
 });
 
 test('gives every process of Sluice a program and an environment that it understands', () => {
-  for (const name of ['migrate', 'state', 'api', 'worker']) {
-    const { command, environment, image } = service(name);
+  for (const name of processes) {
+    const { command, image } = service(name);
     assert.equal(image, 'sluice');
     const [program, path] = command ?? ['node', 'dist/src/main.js'];
     assert.equal(program, 'node');
     assert.ok(existsSync(join(root, String(path))), path);
-    const env = Object.fromEntries(
-      Object.entries(environment ?? {}).map(([key, value]) => [key, String(value)]),
-    );
-    const config = assertConfigures(env, name);
+    const config = configOf(name);
     assert.equal(new URL(config.redisUrl).hostname, 'redis');
     assert.equal(new URL(config.clickhouseUrls[0] as string).hostname, 'clickhouse');
   }
@@ -196,7 +207,7 @@ test('starts a Redis that keeps what it acknowledges', async () => {
   );
   assert.deepEqual({ ...settings, requirepass }, { ...keeping, requirepass: 'secret1' });
   assert.ok(!command.some((word) => word.includes('secret')));
-  assertFits(Number(maxmemory), service('api').environment ?? {});
+  assertFits(Number(maxmemory), configOf('api'));
 });
 
 test('as does the example for Kubernetes', async () => {
@@ -211,11 +222,11 @@ test('as does the example for Kubernetes', async () => {
   );
   assert.deepEqual(settings, keeping);
   const [config] = parseYaml(readDeployFile('kubernetes/config.yaml'), 'config.yaml');
-  assertFits(Number(maxmemory), (config as { data: Record<string, string> }).data);
+  assertFits(Number(maxmemory), readConfig((config as { data: Record<string, string> }).data));
 });
 
 /** Redis refuses writes at its limit; the service has to refuse records long before. */
-function assertFits(maxmemory: number, env: Readonly<Record<string, string | number>>): void {
-  const bytes = Number(env.BACKLOG_BYTES_MAX) + Number(env.CLAIM_BYTES_MAX);
-  assert.ok(bytes > 0 && bytes <= maxmemory / 2, `${bytes} of ${maxmemory}`);
+function assertFits(maxmemory: number, { backlogBytesMax, claimBytesMax }: Config): void {
+  const bytes = backlogBytesMax + claimBytesMax;
+  assert.ok(bytes <= maxmemory / 2, `${bytes} of ${maxmemory}`);
 }

@@ -11,7 +11,7 @@ import {
   serviceGrants,
   serviceRevokes,
 } from '../../deploy/local/clickhouse/users.js';
-import { assertConfigures, operatorsToken } from '../harness/configured.js';
+import { assertConfigures, listVariables, operatorsToken } from '../harness/configured.js';
 import { tempDir } from '../harness/temp-dir.js';
 import { deployPath, readDeployFile, readYaml, root } from '../support/deploy-file.js';
 import { kustomize } from '../support/kubectl.js';
@@ -143,26 +143,31 @@ function podsOf(selector: Labels): Workload[] {
   return workloads.filter(({ spec }) => selects(selector, spec.template.metadata.labels));
 }
 
-/** What a container's process finds in its environment. */
-function environmentOf({ env = [], envFrom = [] }: Container): Record<string, string> {
-  const secret = named<Manifest & { readonly stringData: Record<string, string> }>('Secret', 'sluice');
+/** What a container's process finds in its environment when the ConfigMap has these settings besides, and the Secret all optional ones. */
+function environmentOf(
+  { env = [], envFrom = [] }: Container,
+  given: Readonly<Record<string, string>> = {},
+): Record<string, string> {
+  const secret = readDeployFile('kubernetes', 'secret.example.yaml');
   const environment: Record<string, string> = {};
   for (const { configMapRef } of envFrom) {
     assert.ok(configMapRef);
-    Object.assign(environment, named<Manifest & { data: object }>('ConfigMap', configMapRef.name).data);
+    Object.assign(
+      environment,
+      named<Manifest & { data: object }>('ConfigMap', configMapRef.name).data,
+      given,
+    );
   }
   for (const { name, value, valueFrom } of env) {
     if (valueFrom !== undefined) {
       assert.equal(valueFrom.secretKeyRef.name, 'sluice');
-      if (valueFrom.secretKeyRef.optional === true) continue;
-      assert.ok(
-        secret.stringData[valueFrom.secretKeyRef.key],
-        `the secret has ${valueFrom.secretKeyRef.key}`,
-      );
+      const { key, optional } = valueFrom.secretKeyRef;
+      assert.ok(secret.includes(`\n  ${optional ? '# ' : ''}${key}: `), `the secret has ${key}`);
     }
     const secrets: Record<string, string> = {
       REDIS_URL: 'redis://default:secret@redis:6379',
       CLICKHOUSE_URL: 'https://user:secret@clickhouse.example.com:8443',
+      OIDC_ISSUER: 'https://id.example.com',
     };
     environment[name] = value ?? (name === 'ADMIN_TOKEN' ? operatorsToken : (secrets[name] ?? 'secret'));
   }
@@ -462,6 +467,27 @@ describe('pods', () => {
       assert.equal(command, 'node');
       assert.ok(existsSync(join(root, String(program))), program);
       assertConfigures(environmentOf(container), `the container ${container.name}`);
+    }
+  });
+
+  test('give a process each setting of config.yaml, those in comments too', () => {
+    const given = Object.fromEntries(
+      [...readDeployFile('kubernetes', 'config.yaml').matchAll(/^ {2}# ([A-Z_]+): (.*)$/gm)].map(
+        ([, name = '', value = '']) => [name, value],
+      ),
+    );
+    assert.ok(Object.keys(given).length >= 2);
+    const own = ['ADMIN_TOKEN', 'CLICKHOUSE_URL', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET', 'OIDC_ISSUER'];
+    for (const container of ours.flatMap(containersOf)) {
+      assertConfigures(environmentOf(container, given), container.name);
+      const all = Object.fromEntries(listVariables().map((name) => [name, `of ${name}`]));
+      const environment = environmentOf(container, all);
+      const fixed = Object.keys(all).filter((name) => environment[name] !== all[name]);
+      const known = [...own, 'REDIS_URL', 'WORKER_ADMIN_PORT'];
+      assert.deepEqual(
+        fixed.filter((name) => !known.includes(name)),
+        [],
+      );
     }
   });
 

@@ -5,6 +5,18 @@ import { type Config, readConfig } from '../../src/config.js';
 
 /** Reads the configuration as a process would; fails when a value is bad or a variable is unknown. */
 export function assertConfigures(env: NodeJS.ProcessEnv, what: string): Config {
+  const { config, read } = readWatched(env);
+  const unread = Object.keys(env).filter((name) => !read.has(name));
+  assert.deepEqual(unread, [], `${what} sets variables that nothing reads`);
+  return config;
+}
+
+/** The variables that operators may set. */
+export function listVariables(): string[] {
+  return [...readWatched({}).read].filter((name) => name !== 'CRASH_AT').toSorted();
+}
+
+function readWatched(env: NodeJS.ProcessEnv): { config: Config; read: ReadonlySet<string> } {
   const read = new Set<string>();
   const watched = new Proxy(env, {
     get(target, name) {
@@ -12,10 +24,7 @@ export function assertConfigures(env: NodeJS.ProcessEnv, what: string): Config {
       return target[String(name)];
     },
   });
-  const config = readConfig(watched);
-  const unread = Object.keys(env).filter((name) => !read.has(name));
-  assert.deepEqual(unread, [], `${what} sets variables that nothing reads`);
-  return config;
+  return { config: readConfig(watched), read };
 }
 
 /** What an operator puts in place of an empty or placeholding ADMIN_TOKEN. */

