@@ -12,7 +12,7 @@ type OfEnvironment = { readonly records: string; readonly bytes: string };
 /** Makes the digests (24 hexadecimal digits) of one deployment. `counter` names what is counted. */
 export function createLimitKeys(secret: string) {
   const digest = (text: string) => hash('sha256', `${secret}\0${text}`, 'hex').slice(0, 24);
-  // Every request needs these, and a hash takes 1.5 µs. They are dropped together with the environment's copy in memory.
+  // Every request needs these, so none hashes them again. They are dropped together with the environment's copy in memory.
   const ofEnvironments = new WeakMap<LiveEnvironment, Readonly<Record<Callers, OfEnvironment>>>();
   const ofCallers = (callers: string, appId: string) => ({
     records: digest(`${callers} records\0${appId}`),
