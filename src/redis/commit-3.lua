@@ -107,12 +107,13 @@ local function write_fields(key, pairs_of, command)
   end
 end
 
--- 2. Rate limits: for each limited user or environment a packed log of (time, count) entries, oldest first. A hash holds
--- the logs that were written within one generation, which is as long as an entry counts. So every entry that counts is in
--- the hash of this generation or the previous one.
+-- 2. Rate limits: for each limited user or environment a packed log: a sum, then entries, oldest first, each a time in ms and the sum
+-- with that entry, all modulo 2^32. So what counts is the last sum less the one before the first entry that counts, and a log
+-- without its first entries begins at the sum of the last of them. A hash holds the logs that were written within one generation,
+-- which is as long as an entry counts. So every entry that counts is in the hash of this generation or the previous one.
 
-local entry_bytes = 12
-local kinds, kind_of_log, logs, log_starts, log_used, log_added, at = {}, {}, {}, {}, {}, {}, nil
+local sum_bytes, entry_bytes, modulus = 4, 8, 4294967296
+local kinds, kind_of_log, logs, log_starts, log_times, log_sums, log_used, log_added, at = {}, {}, {}, {}, {}, {}, {}, {}, nil
 -- What all groups together would add to each log, and the least that one of them allows.
 local log_costs, log_maxes = {}, {}
 
@@ -124,55 +125,70 @@ local limit_now_ms = math.floor(limit_now_us / 1000)
 
 -- For logs whose entries count equally long: logs with other windows may be in the same hash.
 local function generation_key(kind, generation)
-  return string.format('%slimits:%d:%.0f', prefix, kind.keeps_ms, generation)
+  return string.format('%slimit_sums:%d:%.0f', prefix, kind.keeps_ms, generation)
 end
 
 local log_count
 log_count, at = unpack_struct('>I2', packed)
 for i = 1, log_count do
-  local kind_id = sub(packed, at + 12, at + 19)
+  local digest, kind_id
+  digest, kind_id, log_costs[i], log_maxes[i], at = unpack_struct('>c12c8I4I4', packed, at)
   local kind = kinds[kind_id]
   if not kind then
     local window_ms, granularity_ms = unpack_struct('>I4I4', kind_id)
     local keeps_ms = window_ms + granularity_ms
     local slot = limit_now_ms - limit_now_ms % granularity_ms
     local generation = math.floor(limit_now_ms / keeps_ms)
-    -- `entries`: what is appended to a log, by count.
-    kind = { keeps_ms = keeps_ms, slot = slot, generation = generation, logs = {}, digests = {}, entries = {} }
+    -- `only_entries`: logs with one entry, by its count.
+    kind = { keeps_ms = keeps_ms, slot = slot, slot_time = slot % modulus, generation = generation, logs = {}, digests = {},
+      only_entries = {} }
     kinds[kind_id] = kind
   end
   local n = #kind.logs + 1
-  kind_of_log[i], kind.logs[n], kind.digests[n] = kind, i, sub(packed, at, at + 11)
-  log_costs[i], log_maxes[i], at = unpack_struct('>I4I4', packed, at + 20)
+  kind_of_log[i], kind.logs[n], kind.digests[n] = kind, i, digest
 end
 for _, kind in pairs(kinds) do
-  local newer = read_fields(generation_key(kind, kind.generation), kind.digests)
-  local older = read_fields(generation_key(kind, kind.generation - 1), kind.digests)
+  local newer, missing, missing_digests = read_fields(generation_key(kind, kind.generation), kind.digests), {}, {}
   for n, i in ipairs(kind.logs) do
-    logs[i] = newer[n] or older[n] or ''
-    kind.expires = kind.expires or newer[n]
+    logs[i] = newer[n]
+    if newer[n] then
+      kind.expires = true
+    else
+      missing[#missing + 1], missing_digests[#missing_digests + 1] = i, kind.digests[n]
+    end
+  end
+  if #missing > 0 then
+    local older = read_fields(generation_key(kind, kind.generation - 1), missing_digests)
+    for n, i in ipairs(missing) do logs[i] = older[n] or '' end
   end
 end
 
--- Finds the first entry of a log that counts, and the sum of all that count.
+-- Finds where a log begins that has only the entries that count, its last sum, and what they sum up to.
 local function sum_up(i)
-  local log, first, used = logs[i], 1, 0
-  local gone_ms = limit_now_ms - kind_of_log[i].keeps_ms
-  while first < #log and unpack_struct('>d', log, first) <= gone_ms do first = first + entry_bytes end
-  for entry_at = first + 8, #log, entry_bytes do used = used + unpack_struct('>I4', log, entry_at) end
-  log_starts[i], log_used[i], log_added[i] = first, used, log_added[i] or 0
+  local log, keeps_ms, start = logs[i], kind_of_log[i].keeps_ms, 1
+  log_added[i] = log_added[i] or 0
+  if log == '' then log_used[i] = 0 return end
+  local before, time_ms, sum = unpack_struct('>I4I4I4', log)
+  local last = #log - sum_bytes + 1
+  while (limit_now_ms - time_ms) % modulus >= keeps_ms do
+    start, before = start + entry_bytes, sum
+    if start == last then break end
+    time_ms, sum = unpack_struct('>I4I4', log, start + sum_bytes)
+  end
+  -- The time before the last sum belongs to its entry, unless none is left.
+  log_times[i], log_sums[i] = unpack_struct('>I4I4', log, last - sum_bytes)
+  log_starts[i], log_used[i] = start, (log_sums[i] - before) % modulus
 end
 
 -- Milliseconds to wait until `cost` more fit; 0 when they fit now.
 local function wait_for_room(i, cost, max)
   if not log_used[i] then sum_up(i) end
-  local used = log_used[i] + log_added[i]
-  if used + cost <= max then return 0 end
-  local log, kind = logs[i], kind_of_log[i]
-  for entry_at = log_starts[i], #log, entry_bytes do
-    local time_ms, count = unpack_struct('>dI4', log, entry_at)
-    used = used - count
-    if used + cost <= max then return time_ms + kind.keeps_ms - limit_now_ms end
+  local kind, left = kind_of_log[i], max - cost - log_added[i]
+  if log_used[i] <= left then return 0 end
+  local log = logs[i]
+  for entry_at = (log_starts[i] or 1) + sum_bytes, #log, entry_bytes do
+    local time_ms, sum = unpack_struct('>I4I4', log, entry_at)
+    if (log_sums[i] - sum) % modulus <= left then return kind.keeps_ms - (limit_now_ms - time_ms) % modulus end
   end
   if cost <= max then return kind.slot + kind.keeps_ms - limit_now_ms end
   return kind.keeps_ms
@@ -181,20 +197,19 @@ end
 -- The log with the entries of this commit, without the ones that have left the window.
 local function renewed_log(i)
   local log, kind, added = logs[i], kind_of_log[i], log_added[i]
-  local slot, entry = kind.slot, kind.entries[added]
-  if not entry then
-    entry = pack_struct('>dI4', slot, added)
-    kind.entries[added] = entry
-  end
-  if log == '' then return entry end
-  local last = #log - entry_bytes + 1
-  if last >= log_starts[i] then
-    local time_ms, count = unpack_struct('>dI4', log, last)
-    if time_ms == slot then
-      return sub(log, log_starts[i], last - 1) .. pack_struct('>dI4', slot, count + added)
+  if log == '' then
+    local only = kind.only_entries[added]
+    if not only then
+      only = pack_struct('>I4I4I4', 0, kind.slot_time, added)
+      kind.only_entries[added] = only
     end
+    return only
   end
-  return sub(log, log_starts[i]) .. entry
+  local sum = (log_sums[i] + added) % modulus
+  if log_times[i] == kind.slot_time then
+    return sub(log, log_starts[i], -sum_bytes - 1) .. pack_struct('>I4', sum)
+  end
+  return sub(log, log_starts[i]) .. pack_struct('>I4I4', kind.slot_time, sum)
 end
 
 -- 3. Claims: a hash of buckets of 16-byte entries, oldest first: 2 bytes of minute, 13 bytes of event id, and the fingerprint of

@@ -250,7 +250,7 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'ignores the limit',
     patches: [
-      { file: commit, find: '  if used + cost <= max then return 0 end\n', replace: '  do return 0 end\n' },
+      { file: commit, find: '  if log_used[i] <= left then return 0 end\n', replace: '  do return 0 end\n' },
     ],
     faults: Array(6).fill('clickhouse slow'),
     shows: ['limit exceeded'],

@@ -128,9 +128,9 @@ test('writes the log of a large limit with entries for a thousandth of its windo
     await standLimitClock(1_800_000_000_000 + ms);
     assert.equal(await commit(redis, [group([eventRecord('a')], [check])]), 's');
   }
-  const logs = await redis.keys('{s0}:limits:*');
+  const logs = await redis.keys('{s0}:limit_sums:*');
   const bytes = await Promise.all(logs.map((key) => redis.hgetBuffer(key, Buffer.alloc(12, 0xaa))));
-  const entries = bytes.map((log) => (log?.length ?? 0) / 12);
+  const entries = bytes.map((log) => ((log?.length ?? 0) - 4) / 8);
   assert.deepEqual(entries, [2]);
 });
 
@@ -301,6 +301,63 @@ test('a limited group consumes nothing: neither its limits nor its keys', async 
   assert.match(await commit(redis, [group([eventRecord('e')], [roomy])]), /^l0:/);
 });
 
+test('a limit counts what a list of all acceptances within its window would, however its log grew and shrank', async () => {
+  const step = fc.record({
+    afterMs: fc.oneof(
+      fc.integer({ min: 0, max: 40 }),
+      fc.integer({ min: 0, max: 300 }),
+      fc.constantFrom(101, 110, 150),
+    ),
+    cost: fc.integer({ min: 1, max: 12 }),
+  });
+  const cases = fc.record({
+    max: fc.integer({ min: 5, max: 40 }),
+    granularityMs: fc.constantFrom(1, 10, 50),
+    // The log has times and sums modulo 2^32.
+    startMs: fc.constantFrom(1_800_000_000_000, 420 * 2 ** 32 - 150),
+    steps: fc.array(step, { minLength: 1, maxLength: 25 }),
+  });
+  let refused = 0;
+  await fc.assert(
+    fc.asyncProperty(cases, async ({ max, granularityMs, startMs, steps }) => {
+      await redis.flushall();
+      await loadShard(redis);
+      const keepsMs = 100 + granularityMs;
+      let accepted: { readonly slotMs: number; readonly cost: number }[] = [];
+      let nowMs = startMs;
+      for (const { afterMs, cost } of steps) {
+        nowMs += afterMs;
+        await standLimitClock(nowMs);
+        accepted = accepted.filter(({ slotMs }) => slotMs > nowMs - keepsMs);
+        const used = accepted.reduce((sum, each) => sum + each.cost, 0);
+        const [answer = '', wait] = (
+          await commit(redis, [
+            {
+              ...group([eventRecord('a')], [limit('one', max, 100, cost, granularityMs)]),
+              limitsPassRepeats: true,
+            },
+          ])
+        ).split(':');
+        if (used + cost <= max) {
+          assert.equal(answer, 's');
+          accepted.push({ slotMs: nowMs - (nowMs % granularityMs), cost });
+          continue;
+        }
+        refused += 1;
+        assert.equal(answer, 'l0');
+        let left = used;
+        const last = accepted.find((each) => {
+          left -= each.cost;
+          return left + cost <= max;
+        });
+        assert.equal(Number(wait), last === undefined ? keepsMs : last.slotMs + keepsMs - nowMs);
+      }
+    }),
+    { numRuns: 150 },
+  );
+  assert.ok(refused > 0);
+});
+
 test('groups of one commit see each other: exactly as many pass as the limit allows', async () => {
   const groups = Array.from({ length: 50 }, (_, i) =>
     group([eventRecord(`e${i}`)], [limit('one', 30, 30_000)]),
@@ -340,7 +397,7 @@ test('groups are decided alike all at once, where the limits have room for all, 
           const last = { ...group([]), limitsPassRepeats: oneByOne };
           answers.push(await commit(redis, [...groups, last]));
         }
-        const logs = (await redis.keys('{s0}:limits:*')).sort();
+        const logs = (await redis.keys('{s0}:limit_sums:*')).sort();
         const entries = await Promise.all(logs.map((key) => redis.hgetallBuffer(key)));
         results.push([answers, logs, entries, await redis.hgetall('{s0}:claim_counts')]);
         together += oneByOne || answers.some((answer) => answer.includes('l')) ? 0 : 1;
@@ -624,7 +681,7 @@ test('the log of a limit is found in the generation before, and is gone after tw
   assert.ok(next <= 5_000 && next > 0, String(next));
   await setClock(startMs + keepsMs + 10_100);
   assert.equal(await commit(redis, [one('d')]), 's');
-  const logs = await redis.keys('{s0}:limits:*');
+  const logs = await redis.keys('{s0}:limit_sums:*');
   assert.equal(logs.length, 2);
   for (const key of logs) {
     const ttlMs = await redis.pttl(key);
