@@ -2,7 +2,8 @@
 // share one mutation per table. Every step may be repeated. If a round is cut off, its requests stay pending and the next round
 // continues with them. In large tables a round only masks rows, and its requests are hidden until the masked rows are erased
 // (erase.ts). A request is complete only when every table, masked rows included, was counted and holds nothing up to its fence.
-// Nothing can come back after that, since every segment up to the fence is stored. The steps are in round/.
+// Nothing can come back after that, since every segment up to the fence is stored. If ClickHouse refuses a step, the round goes on with
+// fewer accounts, and an account that was refused alone stays out of the following rounds of others. The steps are in round/.
 
 import { codeOfFault, faultCodes, isConnectionFault } from '../src/clickhouse/client.js';
 import { NoRoom } from '../src/clickhouse/definitions.js';
@@ -13,12 +14,19 @@ import { type ChosenRequests, chooseRequests } from '../src/privacy/deletion/cho
 import { keepTargets } from '../src/privacy/deletion/kept-targets.js';
 import { withMaintenanceLock } from '../src/privacy/deletion/maintenance-lock.js';
 import { mirrorDeletions } from '../src/privacy/deletion/mirror.js';
-import { ConcurrentUpdate, readDeletion, updateDeletion } from '../src/privacy/deletion/request.js';
+import {
+  ConcurrentUpdate,
+  type DeletionRequest,
+  readDeletion,
+  readDeletions,
+  updateDeletion,
+} from '../src/privacy/deletion/request.js';
 import { userTables } from '../src/privacy/deletion/user-tables.js';
 import { endExportsOf } from '../src/privacy/export/end.js';
 import type { Redis } from '../src/redis/client.js';
 import { registryKeys } from '../src/redis/keys.js';
 import { isTurnTaken, takeTurn } from '../src/redis/lease.js';
+import type { Environment } from '../src/registry/documents.js';
 import { assertCurrent } from '../src/registry/witness.js';
 import { deletionRounds } from '../src/tuning.js';
 import { untilTrue } from '../src/wait.js';
@@ -40,7 +48,8 @@ import { verify } from './round/verify.js';
 
 /**
  * Runs a round. Settles with the number of requests that it completed. Rejects when ClickHouse or Redis fails, after writing the
- * reason into the requests. Call it again while requests are pending.
+ * reason into the requests; what ClickHouse refuses of an account fails for that account only. Call it again while requests are
+ * pending.
  */
 export async function runDeletionRound(options: RoundOptions): Promise<number> {
   let ids: readonly string[] = [];
@@ -52,7 +61,7 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
     if ((await isTurnTaken(...turn)) || (await isRestoreRunning(options.redis))) return 0;
     const chosen = await chooseRequests(options);
     if (chosen.waitsForServers) options.onServersAwaited?.();
-    ids = chosen.requests.map((request) => request.deletion_request_id);
+    ids = idsOf([chosen.requests, ...chosen.refusedBefore].flat());
     if (ids.length === 0 && !(await isErasureDue(options))) return 0;
     if (!(await takeTurn(...turn))) return 0;
     const done = await withMaintenanceLock(options.redis, 'round', async () => {
@@ -66,32 +75,82 @@ export async function runDeletionRound(options: RoundOptions): Promise<number> {
   } catch (error) {
     // Another worker has continued with its requests.
     if (error instanceof ConcurrentUpdate) return 0;
-    const state = stateOfFault(error);
-    options.log.error(
-      { requests: ids.length, state, error: describeError(error) },
-      'a round of deletions failed',
-    );
-    await writeFailure(options, ids, state).catch((cause: unknown) =>
+    logFailure(options, ids.length, error);
+    await writeFailure(options, ids, stateOfFault(error)).catch((cause: unknown) =>
       options.log.warn({ error: describeError(cause) }, 'the reason could not be written into the requests'),
     );
     throw error;
   }
 }
 
-/** Also erases what is due if the requests of the round fail again and again. */
-async function deleteAndErase(options: RoundOptions, chosen: ChosenRequests): Promise<number> {
-  let completed = 0;
-  try {
-    if (chosen.requests.length > 0) completed = await deleteTogether(options, chosen);
-  } catch (error) {
-    const isRefused = error instanceof MutationFailed || codeOfFault(error) !== 0;
-    if (isRefused)
-      await eraseMasked(options).catch((cause: unknown) =>
-        options.log.error({ error: describeError(cause) }, 'masked rows could not be erased either'),
-      );
-    throw error;
+async function deleteAndErase(
+  options: RoundOptions,
+  { requests, refusedBefore, environments }: ChosenRequests,
+): Promise<number> {
+  const work = (some: readonly DeletionRequest[]) => deleteTogether(options, some, environments);
+  let { completed } = await tryApart(options, requests, work);
+  // Each may be refused again, and delays what was submitted since. Not always the same one first, so that all get their turn.
+  const first = Math.floor(Math.random() * refusedBefore.length);
+  for (const alone of [...refusedBefore.slice(first), ...refusedBefore.slice(0, first)]) {
+    const attempt = await tryApart(options, alone, work);
+    completed += attempt.completed;
+    if (!attempt.isRefused) for (const { account_id } of alone) options.refused?.delete(account_id);
+    if (attempt.isRefused || !(await isTurnTaken(...turnOf(options.redis)))) break;
   }
   return completed + (await eraseMasked(options));
+}
+
+/**
+ * Works on requests together. If ClickHouse refuses that, on halves of them, by account, until one account is refused alone: its
+ * requests get the reason. Others that are refused after that wait for the next round, so one round makes at most two attempts for
+ * each time that it divides. Settles with how many requests are complete, and whether some were refused.
+ */
+async function tryApart(
+  options: RoundOptions,
+  requests: readonly DeletionRequest[],
+  work: (requests: readonly DeletionRequest[]) => Promise<number>,
+): Promise<{ completed: number; isRefused: boolean }> {
+  const groups = requests.length === 0 ? [] : [requests];
+  const isHidden = requests[0]?.state === 'hidden';
+  let completed = 0;
+  let isRefused = false;
+  for (let group = groups.pop(); group !== undefined; group = groups.pop()) {
+    try {
+      completed += await work(group);
+    } catch (error) {
+      if (!(error instanceof MutationFailed) && codeOfFault(error) === 0) throw error;
+      const accounts = [...new Set(group.map(({ account_id }) => account_id))];
+      logFailure(options, group.length, error);
+      if (accounts.length > 1 && !isRefused) {
+        // They have progressed.
+        const left = (await readDeletions(options.redis, idsOf(group))).filter(
+          ({ status, state }) => status === 'pending' && (state === 'hidden') === isHidden,
+        );
+        const half = new Set(accounts.slice(0, Math.ceil(accounts.length / 2)));
+        const halves = [true, false].map((isFirst) =>
+          left.filter(({ account_id }) => half.has(account_id) === isFirst),
+        );
+        groups.push(...halves.filter(({ length }) => length > 0));
+        continue;
+      }
+      isRefused = true;
+      if (accounts.length > 1) continue;
+      if (!isHidden) options.refused?.add(accounts[0] as string);
+      await writeFailure(options, idsOf(group), stateOfFault(error));
+    }
+  }
+  return { completed, isRefused };
+}
+
+function idsOf(requests: readonly DeletionRequest[]): string[] {
+  return requests.map(({ deletion_request_id }) => deletion_request_id);
+}
+
+function logFailure({ log }: RoundOptions, requests: number, error: unknown): void {
+  log.error(
+    { requests, state: stateOfFault(error), error: describeError(error) },
+    'a round of deletions failed',
+  );
 }
 
 function turnOf(redis: Redis) {
@@ -116,7 +175,8 @@ async function keepNewTargets({ redis, clickhouse, crash }: RoundOptions): Promi
 
 async function deleteTogether(
   options: RoundOptions,
-  { requests, environments }: ChosenRequests,
+  requests: readonly DeletionRequest[],
+  environments: readonly Environment[],
 ): Promise<number> {
   const { clickhouse, log } = options;
   const { stepMs, endStep } = startSteps();
@@ -205,20 +265,26 @@ async function completeErased(options: RoundOptions): Promise<{ completed: numbe
   let completed = 0;
   for (;;) {
     const { requests, environments, waitsForServers } = await chooseRequests(
-      options,
+      { ...options, refused: new Set() },
       'hiddenDeletions',
       seen,
     );
     if (waitsForServers) options.onServersAwaited?.();
-    await dropTablesEverywhere(options.clickhouse);
-    if (requests.length === 0) return { completed, isDone: true };
+    if (requests.length === 0) {
+      await dropTablesEverywhere(options.clickhouse);
+      return { completed, isDone: true };
+    }
     for (const { deletion_request_id } of requests) seen.add(deletion_request_id);
-    const round = await resolve(options, requests, environments);
-    const onDisk = await verify(options, round);
-    completed += await complete(
-      options,
-      requestsOf(round, (number) => !onDisk.has(number)),
-    );
+    const counted = await tryApart(options, requests, async (some) => {
+      await dropTablesEverywhere(options.clickhouse);
+      const round = await resolve(options, some, environments);
+      const onDisk = await verify(options, round);
+      return complete(
+        options,
+        requestsOf(round, (number) => !onDisk.has(number)),
+      );
+    });
+    completed += counted.completed;
     const isRoundDue = !(await isTurnTaken(...turnOf(redis)));
     if (completed > 0 && isRoundDue && (await redis.zcard(registryKeys.pendingDeletions)) > 0)
       return { completed, isDone: false };

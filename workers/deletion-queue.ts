@@ -37,6 +37,7 @@ export function serveDeletions(
   let pending = 0;
   let erasureCheckedAtMs = 0;
   let restsUntilMs = 0;
+  const refused = new Set<string>();
   const onServersAwaited = () => {
     restsUntilMs = performance.now() + serversAwaitedMs;
   };
@@ -52,6 +53,7 @@ export function serveDeletions(
         erasure: config.erasure,
         crash,
         log,
+        refused,
         onServersAwaited,
         onCallbacksDue,
       }),

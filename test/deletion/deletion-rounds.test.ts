@@ -18,7 +18,7 @@ import { readRegistry } from '../../src/registry/registry.js';
 import { deletionRounds } from '../../src/tuning.js';
 import { runDeletionRound } from '../../workers/delete.js';
 import { finish } from '../../workers/round/finish.js';
-import { createTestAccount } from '../harness/accounts.js';
+import { createTestAccount, type TestAccount } from '../harness/accounts.js';
 import {
   getToken,
   readStatus,
@@ -272,7 +272,62 @@ test('many requests that name one user take memory for the names and the ids, no
   assert.equal(Number(left?.ids), 0);
 });
 
+test('a user_id that many requests name is looked up once, however many identities it has', async () => {
+  const [identities, names] = [2_000, 100];
+  await storeIdentifications(`900000, concat('of one id ', toString(number))`, identities);
+  gate.hold(({ sql }) => sql.includes('first_request < request'));
+  const requestIds: string[] = [];
+  await inOneRound(async () => {
+    for (let at = 0; at < names; at += 1)
+      requestIds.push(await submitAccepted(sluice, token, [{ user_id: 900_000 }]));
+  });
+  await until(() => gate.held.length > 0, { deadlineMs: 120_000, what: 'the round compares the requests' });
+  const [held] = await sluice.rows<{ rows: string }>(
+    `SELECT sum(total_rows) AS rows FROM system.tables WHERE startsWith(name, 'deletion_round_')`,
+  );
+  gate.pass();
+  for (const requestId of requestIds) await untilComplete(sluice, token, requestId);
+  assert.ok(Number(held?.rows) <= 6 * (identities + names) + 100, `${held?.rows} rows`);
+});
+
 const outOfMemory = 241;
+
+test('what ClickHouse refuses of some accounts does not hold up the deletions of others', async () => {
+  const others: TestAccount[] = [];
+  for (const name of ['Refused', 'Refused too', 'Beside them', 'Beside them too'])
+    others.push(await createTestAccount(sluice, name, ['Main Production']));
+  const refused = others.slice(0, 2).map(({ appIds }) => `'${appIds[0]}'`);
+  gate.refuse(
+    ({ sql }) => sql.includes('deletion_round_') && refused.some((appId) => sql.includes(appId)),
+    outOfMemory,
+  );
+  const submitFor = async (identity: string) => {
+    const submitted: { readonly ownToken: string; readonly id: string }[] = [];
+    for (const { appIds } of others)
+      await send(sluice, '/api/track', { app_id: appIds[0], event: 'Seen', identity });
+    await inOneRound(async () => {
+      for (const other of others) {
+        const ownToken = await getToken(sluice, other);
+        submitted.push({ ownToken, id: await submitAccepted(sluice, ownToken, [{ identity }]) });
+      }
+    });
+    return submitted;
+  };
+  const first = await submitFor('refused@example.com');
+  for (const { ownToken, id } of first.slice(2)) await untilComplete(sluice, ownToken, id);
+  // Those that were refused are no longer in the way of later ones, nor is the other one's failure in theirs.
+  const second = await submitFor('again@example.com');
+  for (const { ownToken, id } of second.slice(2)) await untilComplete(sluice, ownToken, id);
+  await until(
+    async () => {
+      const states = await Promise.all(first.slice(0, 2).map(({ id }) => showDeletion(sluice, id)));
+      return states.every(({ state }) => state === 'failed');
+    },
+    { deadlineMs: 60_000, what: 'both have the reason' },
+  );
+  gate.pass();
+  for (const { ownToken, id } of [...first, ...second]) await untilComplete(sluice, ownToken, id);
+});
 
 test('a request whose rounds fail again and again does not grow', async () => {
   await send(sluice, '/api/track', { app_id: main, event: 'Seen', identity: 'fails' });

@@ -17,7 +17,8 @@ import type { Environment } from '../../src/registry/documents.js';
 import type { Resolved, RoundOptions } from './round.js';
 
 /**
- * Creates the tables of the round and finds the users of its requests. Leaves out requests whose targets ClickHouse lacks, and
+ * Creates the tables of the round and finds the users of its requests; `environments`: those of their accounts and perhaps of others.
+ * Leaves out requests whose targets ClickHouse lacks, and
  * requests that have to wait for others of the same user.
  */
 export async function resolve(
@@ -26,6 +27,8 @@ export async function resolve(
   environments: readonly Environment[],
 ): Promise<Resolved> {
   const { redis, clickhouse, shards } = options;
+  const accounts = unverified.map(({ account_id }) => account_id);
+  const ofRound = new Set(accounts);
   const parts = await createParts(
     clickhouse,
     randomBytes(6).toString('hex'),
@@ -35,11 +38,13 @@ export async function resolve(
       fences: Array.from({ length: shards }, (_, shard) => fences[shard] ?? '0'),
       resolved,
     })),
-    environments.map(({ app_id, account_id }) => ({
-      appId: app_id,
-      accountId: account_id,
-      shard: shardOf(app_id, shards),
-    })),
+    environments
+      .filter(({ account_id }) => ofRound.has(account_id))
+      .map(({ app_id, account_id }) => ({
+        appId: app_id,
+        accountId: account_id,
+        shard: shardOf(app_id, shards),
+      })),
   );
   // A retention run that this round took over from must not remove identifications from now on: they merge users.
   for (const part of parts.all) await endRuns(part.client);
@@ -62,7 +67,6 @@ export async function resolve(
   const unresolved = [...unverified.keys()].filter(
     (number) => !unverified[number]?.resolved && !leftOut.has(number),
   );
-  const accounts = unverified.map(({ account_id }) => account_id);
   const waiting = await resolveUsers(parts, unresolved, accounts, leftOut);
   options.crash('resolved');
   const requests = new Map(

@@ -19,12 +19,16 @@ export type ChooseOptions = {
   readonly clickhouse: ClickHouseClient;
   readonly epoch: string;
   readonly shards: number;
+  /** Accounts whose requests ClickHouse refused at the last attempt. */
+  readonly refused?: ReadonlySet<string>;
 };
 
 export type ChosenRequests = {
   /** In the order of submission. */
   readonly requests: readonly DeletionRequest[];
-  /** All environments of their accounts. */
+  /** Those of refused accounts, by account: others share no round with them, nor its room. */
+  readonly refusedBefore: readonly (readonly DeletionRequest[])[];
+  /** Those of all accounts. */
   readonly environments: readonly Environment[];
   /** No requests were chosen, since all wait for an unreachable server or for the move of a shard. */
   readonly waitsForServers: boolean;
@@ -35,7 +39,7 @@ export type ChosenRequests = {
  * counted together, without `seen`. Throws StateNotLoaded when Redis was emptied.
  */
 export async function chooseRequests(
-  { redis, clickhouse, epoch, shards }: ChooseOptions,
+  { redis, clickhouse, epoch, shards, refused = new Set() }: ChooseOptions,
   from: 'pendingDeletions' | 'hiddenDeletions' = 'pendingDeletions',
   seen: ReadonlySet<string> = new Set(),
 ): Promise<ChosenRequests> {
@@ -75,7 +79,15 @@ export async function chooseRequests(
   const turns = ids.map((turn) => turn.flatMap((id) => byId.get(id) ?? []));
   const positions = new Map(members.map(({ requestId }, index) => [requestId, index]));
   const positionOf = ({ deletion_request_id }: DeletionRequest) => positions.get(deletion_request_id) ?? 0;
-  const requests = fillRound(turns, isReady).sort((a, b) => positionOf(a) - positionOf(b));
+  const fill = (isWanted: (request: DeletionRequest) => boolean) =>
+    fillRound(
+      turns.map((turn) => turn.filter(isWanted)),
+      isReady,
+    ).sort((a, b) => positionOf(a) - positionOf(b));
+  const requests = fill(({ account_id }) => !refused.has(account_id));
+  const refusedBefore = [...refused]
+    .map((accountId) => fill(({ account_id }) => account_id === accountId))
+    .filter(({ length }) => length > 0);
 
   if (unkept.length > 0) await redis.sadd(registryKeys.deletionsAwaitingTargetCopy, ...unkept);
   const setState = async (requests: readonly DeletionRequest[], state: DeletionState) => {
@@ -85,12 +97,8 @@ export async function chooseRequests(
   };
   await setState(waiting, 'waiting_for_backlog');
   await setState(unserved, 'clickhouse_unavailable');
-  const accounts = new Set(requests.map(({ account_id }) => account_id));
-  return {
-    requests,
-    environments: environments.filter(({ account_id }) => accounts.has(account_id)),
-    waitsForServers: unserved.length > 0 && requests.length + waiting.length + unkept.length === 0,
-  };
+  const others = requests.length + refusedBefore.length + waiting.length + unkept.length;
+  return { requests, refusedBefore, environments, waitsForServers: unserved.length > 0 && others === 0 };
 }
 
 /** Which shards' rows can be deleted: their server is known and answers, and no other server has some of them. */

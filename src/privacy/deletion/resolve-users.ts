@@ -96,8 +96,8 @@ async function fillCovered(client: ClickHouseClient, tables: RoundTables, isReso
 /**
  * The open requests that may use an identification which an earlier open request may delete. Whatever other requests delete, a request
  * uses and deletes only the identifications of the users that it names, and of all users that were ever identified by an identity that
- * it names or that one of those users has. So no links are followed further, and the cost is linear in the names and the users found:
- * for each only the first request that may delete it is kept.
+ * it names or that one of those users has. So no links are followed further, and the memory is linear in the names and the users found:
+ * for each only the first request that may delete it is kept. Others that name a user_id with it wait in any case.
  */
 async function findWaiting(
   client: ClickHouseClient,
@@ -117,7 +117,7 @@ async function findWaiting(
         SELECT app_id, account_id, shard, identity, min(segment) AS since
         FROM (${usable(`identity IN (SELECT identity FROM (${names.identities}))`)}) GROUP BY app_id, account_id, shard, identity
       ) AS i ON n.account_id = i.account_id AND n.identity = i.identity WHERE i.since <= n.fences[i.shard + 1]
-      UNION ALL SELECT DISTINCT request, app_id, identity FROM (${ofNamedUsers})`,
+      UNION ALL SELECT min(request), app_id, identity FROM (${ofNamedUsers}) GROUP BY app_id, identity`,
   );
   const askedFirst = `SELECT app_id, identity, min(request) AS first_request FROM ${tables.asked} GROUP BY app_id, identity`;
   const isAsked = `identity IN (SELECT identity FROM ${tables.asked})`;
