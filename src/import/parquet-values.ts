@@ -32,10 +32,9 @@ export const parsers = {
   timestampFromNanoseconds: (ns: bigint) => ns,
 } as never;
 
-/** The schema element without its type, so that hyparquet leaves its values as they are stored. */
+/** The schema element without its type, so that hyparquet leaves its values as they are stored: also lists and maps, as structures. */
 export function withoutType(element: SchemaElement): SchemaElement {
   const { converted_type, logical_type, ...plain } = element;
-  if (element.type === undefined) return element;
   if (element.type !== 'BYTE_ARRAY') return plain;
   const isText = converted_type === undefined || converted_type === 'UTF8' || converted_type === 'ENUM';
   if (isText && !/^(JSON|BSON|DECIMAL|GEO)/.test(logical_type?.type ?? '')) return element;
@@ -48,57 +47,59 @@ export function withoutType(element: SchemaElement): SchemaElement {
  * is not supported.
  */
 export function converterOf(node: SchemaTree, name: string, isTop = true): Convert {
-  const { element, children } = node;
+  const convert = converterOfOne(node, name, isTop);
+  const one = (value: unknown) => (value === null || value === undefined ? null : convert(value));
+  return node.element.repetition_type === 'REPEATED'
+    ? (value) => (Array.isArray(value) ? value.map(one) : null)
+    : one;
+}
+
+type Group = Readonly<Record<string, unknown>>;
+
+/** The converter of a value that is neither missing nor repeated. */
+function converterOfOne({ element, children }: SchemaTree, name: string, isTop: boolean): Convert {
   if (element.logical_type?.type === 'VARIANT') throw unread(name, 'VARIANT');
-  const inner = (child: SchemaTree) => converterOf(child, `${name}.${child.element.name}`, false);
   const [first] = children;
-  if (first === undefined) {
-    const convert = leaf(element, name, isTop);
-    const one = (value: unknown) => (value === null || value === undefined ? null : convert(value));
-    return element.repetition_type === 'REPEATED'
-      ? (value) => (Array.isArray(value) ? value.map(one) : one(value))
-      : one;
-  }
-  if (element.converted_type === 'LIST' || element.logical_type?.type === 'LIST') {
-    const convert = inner(first.children.length === 1 ? (first.children[0] as SchemaTree) : first);
-    return (value) => (isList(value) ? Array.from(value, convert) : null);
+  if (first === undefined) return leaf(element, name, isTop);
+  const inner = (child: SchemaTree) => converterOf(child, `${name}.${child.element.name}`, false);
+  const type =
+    first.element.repetition_type === 'REPEATED'
+      ? (element.converted_type ?? element.logical_type?.type ?? '')
+      : '';
+  // A list that is there and empty may have nothing at all in its repeated field.
+  const repeated = (value: unknown) => ((value as Group)[first.element.name] ?? []) as readonly Group[];
+  if (type === 'LIST') {
+    const item = itemOf(first, element.name);
+    const convert = inner(item ?? first);
+    if (item === undefined) return (value) => convert(repeated(value));
+    const itemName = item.element.name;
+    return (value) => repeated(value).map((one) => convert(one[itemName]));
   }
   const [key, item] = first.children;
-  if (/^MAP/.test(element.converted_type ?? element.logical_type?.type ?? '') && key && item) {
-    const [convertKey, convertItem] = [keyOf(key.element, inner(key)), inner(item)];
-    return (value) =>
-      value === null || typeof value !== 'object'
-        ? null
-        : Object.fromEntries(Object.entries(value).map(([at, one]) => [convertKey(at), convertItem(one)]));
+  if (/^MAP/.test(type) && key && item) {
+    const [convertKey, convertItem] = [inner(key), inner(item)];
+    const [keyName, itemName] = [key.element.name, item.element.name];
+    const pairOf = (one: Group) => [String(convertKey(one[keyName])), convertItem(one[itemName])] as const;
+    return (value) => Object.fromEntries(repeated(value).map(pairOf));
   }
   const fields = children.map((child) => [child.element.name, inner(child)] as const);
-  const struct = (value: unknown): unknown =>
-    value === null || typeof value !== 'object'
-      ? null
-      : Object.fromEntries(
-          fields.map(([field, convert]) => [field, convert((value as Record<string, unknown>)[field])]),
-        );
-  return (value) => (Array.isArray(value) ? value.map(struct) : struct(value));
+  return (value) =>
+    Object.fromEntries(fields.map(([field, convert]) => [field, convert((value as Group)[field])]));
 }
 
-function isList(value: unknown): value is ArrayLike<unknown> {
-  return Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView));
-}
-
-/** The key of a map, which hyparquet has made text already: a number's digits, or bytes separated by commas. */
-function keyOf(
-  { type, converted_type, logical_type }: SchemaElement,
-  convert: Convert,
-): (text: string) => string {
-  const isBytes = type === 'FIXED_LEN_BYTE_ARRAY' || /^(DECIMAL|JSON)$/.test(converted_type ?? '');
-  const isText = type === 'BYTE_ARRAY' && !isBytes;
-  if (isText || type === 'BOOLEAN' || logical_type?.type === 'FLOAT16') return (text) => text;
-  return (text) =>
-    String(
-      convert(
-        isBytes ? Uint8Array.from(text.split(','), Number) : type === 'INT64' ? BigInt(text) : Number(text),
-      ),
-    );
+/**
+ * What holds the items of a list below its repeated field; undefined if that field holds them itself, as writers had it before the
+ * format said how.
+ * @see https://github.com/apache/parquet-format/blob/master/LogicalTypes.md#backward-compatibility-rules
+ */
+function itemOf({ element, children }: SchemaTree, list: string): SchemaTree | undefined {
+  const [item] = children;
+  const isItself =
+    children.length !== 1 ||
+    item?.element.repetition_type === 'REPEATED' ||
+    element.name === 'array' ||
+    element.name === `${list}_tuple`;
+  return isItself ? undefined : item;
 }
 
 function unread(name: string, type: string): ImportError {
