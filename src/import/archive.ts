@@ -38,9 +38,16 @@ export async function unpackZip(
     }
   } catch (error) {
     const place = inner === '' ? name : `${name}/${inner}`;
-    throw new ImportError(`${place}: it cannot be unpacked: ${(error as Error).message}`);
+    throw new ImportError(`${place}: it cannot be unpacked: ${reasonOf(error as Error)}`);
   }
   return unpacked;
+}
+
+/** Why a temporary file is not written, in words that say what to do about a full disk. */
+export function reasonOf({ code, message }: NodeJS.ErrnoException): string {
+  return ['ENOSPC', 'EDQUOT', 'EFBIG'].includes(code ?? '')
+    ? `${tmpdir()} has no room for a copy of it (${message}); free some, or let TMPDIR name another folder`
+    : message;
 }
 
 async function unpackEntry(archive: ZipFile, entry: Entry, file: string): Promise<void> {

@@ -192,10 +192,13 @@ function withoutQuoted(text: string, delimiter: string, isMysql: boolean): strin
   return text.replace(new RegExp(`${begin}"${content}(?:"|$)`, 'gs'), '');
 }
 
-/** The beginning of the content: at least its first line, if that is not too long. */
+/** The beginning of the content: at least its first line, if that is not too long, and no half of a CRLF. */
 async function headOf(content: AsyncGenerator<Buffer, undefined>): Promise<Buffer> {
   let head: Buffer = Buffer.alloc(0);
-  while (head.length < imports.headerBytesMax && !/[^\r\n][\r\n]/.test(head.toString('latin1'))) {
+  while (
+    head.at(-1) === 0x0d ||
+    (head.length < imports.headerBytesMax && !/[^\r\n][\r\n]/.test(head.toString('latin1')))
+  ) {
     const { value } = await content.next();
     if (value === undefined) break;
     head = Buffer.concat([head, value]);

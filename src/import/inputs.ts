@@ -7,7 +7,7 @@ import { basename, dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { kindOfContent } from '../parsing/csv/content-kind.js';
 import { createDecoder, type Encoding, markedEncoding, WrongEncoding } from '../parsing/csv/text.js';
-import { unpackZip } from './archive.js';
+import { reasonOf, unpackZip } from './archive.js';
 import { assertSound, type Compression, contentOf, type Packed, type Unpacked } from './content.js';
 import { type Format, ImportError } from './options.js';
 import { connectS3, isS3Address, type S3, type S3Object } from './s3.js';
@@ -175,8 +175,9 @@ async function spool(
 
 const stopped = new ImportError('stopped');
 
-function unreadable(name: string, { message, cause }: Error): ImportError {
-  return new ImportError(`${name}: it cannot be read: ${cause instanceof Error ? cause.message : message}`);
+function unreadable(name: string, error: Error): ImportError {
+  const { cause } = error;
+  return new ImportError(`${name}: it cannot be read: ${reasonOf(cause instanceof Error ? cause : error)}`);
 }
 
 function isAddress(word: string): boolean {

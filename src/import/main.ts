@@ -19,13 +19,17 @@ const listed = (counts: Readonly<Record<string, number>>) =>
     .join(', ');
 
 /** Prints the notes about rows; in a dry run they say `would`. */
-function sayNotes({ mended, commas, sameKeys, words }: Notes, options: ImportOptions): void {
+function sayNotes({ mended, commas, sharedWords, sameKeys, words }: Notes, options: ImportOptions): void {
   const { mapping, dryRun } = options;
   say(...words);
   if (listed(mended) !== '') say(`mended: ${listed(mended)}`);
   if (listed(commas) !== '')
     say(
       `numbers with a decimal comma are kept as texts, and sums take them for 0: ${listed(commas)}; --decimal-comma NAMES reads them`,
+    );
+  if (listed(sharedWords) !== '')
+    say(
+      `no device is merged into a word that many users may share: ${listed(sharedWords)}; if the environment allows it as an identity, --allow-identities says so`,
     );
   if (dryRun && mapping.preset === undefined && mapping.timestamp === undefined)
     say('no --timestamp is given, so all rows would have the time of the import');
@@ -51,7 +55,7 @@ function reportDry({ read, refused, first, faults }: DryRun, options: ImportOpti
   return refused === 0 && notes.sameKeys.different === 0 ? 0 : 1;
 }
 
-function report({ mended: _, verified, ...counts }: Imported, options: ImportOptions, notes: Notes): number {
+function report({ verified, ...counts }: Imported, options: ImportOptions, notes: Notes): number {
   sayNotes(notes, options);
   const { read, stored, repeats, refused } = counts;
   const taken =

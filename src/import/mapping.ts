@@ -3,6 +3,7 @@
 
 import { createHash } from 'node:crypto';
 import { userIdOfAnonymousId } from '../contract/anonymous-id.js';
+import { wouldMergeStrangers } from '../contract/identities.js';
 import { lengths, reservedEventPropertyKeys } from '../contract/limits.js';
 import type { Rejection } from '../contract/outcomes.js';
 import { eventKind } from '../ingest/event.js';
@@ -10,7 +11,7 @@ import { type Mending, mendEvent } from '../ingest/mend.js';
 import { checkSegmentMessage } from '../ingest/segment-message.js';
 import { isoOf } from '../ingest/timestamp.js';
 import { setField } from './fields.js';
-import type { Mapping } from './options.js';
+import type { ImportOptions, Mapping } from './options.js';
 import type { Made } from './preset.js';
 import { createPreset } from './presets.js';
 import type { Row } from './row.js';
@@ -46,6 +47,8 @@ export type Mapper = {
   readonly mendings: ReadonlyMap<Mending, number>;
   /** How many numbers with a decimal comma each column has. They are kept as text. */
   readonly commas: ReadonlyMap<string, number>;
+  /** How many rows would merge a device into a word that strangers share, by word. The device stays apart. */
+  readonly sharedWords: ReadonlyMap<string, number>;
   /** The columns that the mapping names. */
   readonly columns: readonly string[];
   /** Whether all other columns are used, too. */
@@ -74,12 +77,26 @@ export function placeKey(
 }
 
 /** Makes the mapper of one file. */
-export function createMapper(mapping: Mapping, contentHash: string, strict: boolean): Mapper {
+export function createMapper(
+  { mapping, strict, allowedIdentities }: Pick<ImportOptions, 'mapping' | 'strict' | 'allowedIdentities'>,
+  contentHash: string,
+): Mapper {
   const keyOf = placeKey(contentHash, mapping);
   const mendings = new Map<Mending, number>();
   const note = (mending: Mending) => void mendings.set(mending, (mendings.get(mending) ?? 0) + 1);
+  const allowed: ReadonlySet<string> = new Set(allowedIdentities);
+  const sharedWords = new Map<string, number>();
   const preset =
-    mapping.preset === undefined ? undefined : createPreset(mapping.preset, mapping.timeFormat.zone);
+    mapping.preset === undefined
+      ? undefined
+      : createPreset(mapping.preset, {
+          zone: mapping.timeFormat.zone,
+          isShared(user) {
+            if (!wouldMergeStrangers(user) || allowed.has(user)) return false;
+            sharedWords.set(user, (sharedWords.get(user) ?? 0) + 1);
+            return true;
+          },
+        });
   const columns = columnsOf(mapping);
   const used = new Set([...columnsOf({ ...mapping, decimalComma: [] }), ...ownColumns]);
   const commas = new Map<string, number>();
@@ -205,7 +222,11 @@ export function createMapper(mapping: Mapping, contentHash: string, strict: bool
     return 'code' in checked ? checked : { lane: 'messages', json: JSON.stringify({ ...message, type }) };
   }
 
-  return { map, mendings, commas, columns, takesRest: mapping.properties === undefined };
+  function contextOf({ surrogates }: Row) {
+    return { surrogates, nowMs: Date.now(), allowedIdentities: allowed };
+  }
+
+  return { map, mendings, commas, sharedWords, columns, takesRest: mapping.properties === undefined };
 }
 
 const userColumns = [
@@ -213,11 +234,6 @@ const userColumns = [
   ['user_id', 'userId'],
   ['anonymousId', 'anonymousId'],
 ] as const;
-
-const allowedIdentities: ReadonlySet<string> = new Set();
-function contextOf({ surrogates }: Row) {
-  return { surrogates, nowMs: Date.now(), allowedIdentities };
-}
 
 function columnsOf(mapping: Mapping): string[] {
   const { eventColumn, identity, userId, anonymousId, timestamp, sessionId, key, properties } = mapping;

@@ -45,7 +45,8 @@ export const usage = `${program} FILE… --app-id APP_ID [OPTION]…
   --state FILE              where the import is; sluice-import.state unless told
   --rejects FILE            the rows that are refused; sluice-import.rejects.ndjson unless told
   --rate NUMBER             rows a second at most
-  --strict                  refuses what it would mend: booleans, nulls, nested objects, texts that are too long`;
+  --strict                  refuses what it would mend: booleans, nulls, nested objects, texts that are too long
+  --allow-identities A,B    words such as guest that the environment allows as identities, so devices are merged into them`;
 
 /** What each column is. A column may be a path into nested objects, such as user.id. */
 export type Mapping = {
@@ -65,7 +66,8 @@ export type Mapping = {
   readonly preset?: PresetName;
 };
 
-export type Format = 'ndjson' | 'json' | 'csv' | 'parquet';
+const formats = ['ndjson', 'json', 'csv', 'parquet'] as const;
+export type Format = (typeof formats)[number];
 
 export type ImportOptions = {
   readonly files: readonly string[];
@@ -85,6 +87,8 @@ export type ImportOptions = {
   readonly rejectsFile: string;
   readonly rowsPerSecondMax: number | undefined;
   readonly strict: boolean;
+  /** Words that the environment allows as identities, as its settings say. */
+  readonly allowedIdentities: readonly string[] | undefined;
 };
 
 const mappingNames = [
@@ -128,6 +132,7 @@ const config = {
     state: text,
     rejects: text,
     rate: text,
+    'allow-identities': text,
     'dry-run': flag,
     verify: flag,
     strict: flag,
@@ -152,15 +157,9 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Im
     url: urlOf(values.url ?? 'http://127.0.0.1:8080'),
     writeKey: values['write-key'] ?? env.SLUICE_WRITE_KEY,
     importToken: values['import-token'] ?? env.SLUICE_IMPORT_TOKEN,
-    format: values.format === undefined ? undefined : oneOf('--format', values.format, formats),
-    encoding:
-      values.encoding === undefined
-        ? undefined
-        : oneOf('--encoding', values.encoding.toLowerCase(), encodings),
-    csvDialect:
-      values['csv-dialect'] === undefined
-        ? undefined
-        : oneOf('--csv-dialect', values['csv-dialect'], dialects),
+    format: optional('--format', values.format, formats),
+    encoding: optional('--encoding', values.encoding?.toLowerCase(), ['windows-1252']),
+    csvDialect: optional('--csv-dialect', values['csv-dialect'], ['mysql']),
     nullText: values.null,
     mapping: mappingOf(given),
     dryRun: values['dry-run'] === true,
@@ -169,12 +168,9 @@ export function readOptions(args: readonly string[], env: NodeJS.ProcessEnv): Im
     rejectsFile: values.rejects ?? 'sluice-import.rejects.ndjson',
     rowsPerSecondMax: values.rate === undefined ? undefined : rateOf(values.rate),
     strict: values.strict === true,
+    allowedIdentities: values['allow-identities']?.split(','),
   };
 }
-
-const formats = ['ndjson', 'json', 'csv', 'parquet'] as const;
-const encodings = ['windows-1252'] as const;
-const dialects = ['mysql'] as const;
 
 function parse(args: readonly string[]) {
   try {
@@ -203,7 +199,7 @@ function readMappingFile(path: string): Given {
 }
 
 function mappingOf(given: Given): Mapping {
-  const preset = given.preset === undefined ? undefined : oneOf('--preset', given.preset, presetNames);
+  const preset = optional('--preset', given.preset, presetNames);
   const isLocal = preset !== undefined && localPresets.includes(preset);
   const extra = columnNames.find((name) => given[name] !== undefined && !(name === 'time-zone' && isLocal));
   if (preset !== undefined && extra !== undefined)
@@ -256,6 +252,14 @@ function propertiesOf(list: string): ReadonlyMap<string, string> {
     if (twice !== undefined) throw new ImportError(`--properties ${list}: ${twice} is there twice`);
   }
   return new Map(pairs);
+}
+
+function optional<const Word extends string>(
+  option: string,
+  word: string | undefined,
+  known: readonly Word[],
+): Word | undefined {
+  return word === undefined ? undefined : oneOf(option, word, known);
 }
 
 function oneOf<Word extends string>(option: string, word: string, known: readonly Word[]): Word {

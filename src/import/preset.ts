@@ -1,13 +1,12 @@
 // What the presets share: the records of a row, parts of keys, times, and the memory of what rows have said about users.
 
 import { createHash } from 'node:crypto';
-import { wouldMergeStrangers } from '../contract/identities.js';
-import { imports } from '../contract/limits.js';
+import { imports, lengths } from '../contract/limits.js';
 import type { SegmentType } from '../contract/segment.js';
 import { isoOf } from '../ingest/timestamp.js';
 import { readTime, type TimeFormat } from './times.js';
 import { isGiven } from './values.js';
-import { utc } from './zones.js';
+import { utc, type Zone } from './zones.js';
 
 export type Fields = Readonly<Record<string, unknown>>;
 
@@ -18,6 +17,13 @@ export type Made =
 
 /** Makes the records of a row, or says why there are none. `key`: the one that follows from the row's place. */
 export type Preset = (row: Fields, key: string) => readonly Made[] | string;
+
+export type PresetOptions = {
+  /** The time zone, for an export whose times are local. */
+  readonly zone: Zone | undefined;
+  /** Whether a user with a device is a word that many strangers share, such as null. Each such row is counted. */
+  readonly isShared: (user: string) => boolean;
+};
 
 export const inUtc: TimeFormat = { kind: 'auto', zone: utc };
 export const seconds: TimeFormat = { kind: 'number', unitNs: 1e9, zone: undefined };
@@ -30,6 +36,12 @@ export function hashOf(...values: readonly unknown[]): string {
     .update(JSON.stringify(values.map(String)))
     .digest('base64url')
     .slice(0, 22);
+}
+
+/** A key of these parts. One that is too long, since the export's own id nearly is, becomes a hash. */
+export function joinedKey(...parts: readonly string[]): string {
+  const key = parts.join(':');
+  return key.length <= lengths.idempotencyKeyMax ? key : `long:${hashOf(key)}`;
 }
 
 export function objectOf(value: unknown): Record<string, unknown> {
@@ -59,14 +71,16 @@ export type Said = {
  * out of order, so properties are sent only if no later row of the user was read before. A word such as null, which some systems
  * export as a user, merges no devices.
  */
-export function createUserMemory(): (said: Said) => readonly Made[] {
+export function createUserMemory({
+  isShared,
+}: Pick<PresetOptions, 'isShared'>): (said: Said) => readonly Made[] {
   /** The properties of the latest row of each person, whichever devices the rows are of. */
   const latest = new Map<string, { readonly traits: string; readonly timeMs: number }>();
   /** The users and devices that were sent as the same. */
   const links = new Set<string>();
   return ({ user, device: ofRow, traits, timeMs, messageId }) => {
     const isUser = isGiven(user);
-    const device = isUser && wouldMergeStrangers(String(user)) ? undefined : ofRow;
+    const device = isUser && ofRow !== undefined && isShared(String(user)) ? undefined : ofRow;
     const person = isUser ? `u${user}` : `d${device}`;
     const text = JSON.stringify(traits);
     const former = latest.get(person);

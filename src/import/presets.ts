@@ -12,15 +12,16 @@ import {
   hashOf,
   instantIn,
   inUtc,
+  joinedKey,
   type Made,
   milliseconds,
   objectOf,
   type Preset,
+  type PresetOptions,
   seconds,
 } from './preset.js';
 import { faultIn, given, isGiven, nameIn } from './values.js';
 import { createGa4, createMatomo, createPostHog, readPlausible, readUmami } from './web-presets.js';
-import type { Zone } from './zones.js';
 
 export const presetNames = [
   'segment',
@@ -35,12 +36,12 @@ export const presetNames = [
 ] as const;
 export type PresetName = (typeof presetNames)[number];
 
-/** The preset of this name. `zone`: the time zone, for an export whose times are local. */
-export function createPreset(name: PresetName, zone: Zone | undefined): Preset {
-  return presets[name](zone);
+/** The preset of this name. */
+export function createPreset(name: PresetName, options: PresetOptions): Preset {
+  return presets[name](options);
 }
 
-const presets: Readonly<Record<PresetName, (zone: Zone | undefined) => Preset>> = {
+const presets: Readonly<Record<PresetName, (options: PresetOptions) => Preset>> = {
   segment: createSegment,
   mixpanel: createMixpanel,
   amplitude: createAmplitude,
@@ -89,8 +90,8 @@ function createSegment(): Preset {
  * @see https://docs.mixpanel.com/docs/tracking-methods/id-management/identifying-users-simplified
  * @see https://developer.mixpanel.com/reference/raw-event-export
  */
-function createMixpanel(zone: Zone | undefined): Preset {
-  const identify = createUserMemory();
+function createMixpanel({ zone, isShared }: PresetOptions): Preset {
+  const identify = createUserMemory({ isShared });
   return ({ event, properties }, key) => {
     if (typeof properties !== 'object' || properties === null)
       return 'has no properties, so it is not a raw export';
@@ -112,7 +113,8 @@ function createMixpanel(zone: Zone | undefined): Preset {
     const fault = faultIn(anonymous) ?? faultIn(id);
     if (fault !== undefined) return fault;
     const timeMs = zone === undefined ? timestamp : zone.instantOf(timestamp);
-    const eventKey = id === undefined ? key : `mixpanel:${id}:${hashOf(event, distinct_id, time)}`;
+    const eventKey =
+      id === undefined ? key : joinedKey('mixpanel', id as string, hashOf(event, distinct_id, time));
     const made = {
       event,
       ...user,
@@ -123,7 +125,7 @@ function createMixpanel(zone: Zone | undefined): Preset {
     const said = { user: $user_id, device: typeof named === 'string' ? named : undefined };
     return [
       { kind: 'event', event: made },
-      ...identify({ ...said, traits: {}, timeMs, messageId: `${eventKey}:user` }),
+      ...identify({ ...said, traits: {}, timeMs, messageId: joinedKey(eventKey, 'user') }),
     ];
   };
 }
@@ -133,8 +135,8 @@ function createMixpanel(zone: Zone | undefined): Preset {
  * overlap in time.
  * @see https://amplitude.com/docs/apis/analytics/export
  */
-function createAmplitude(): Preset {
-  const identify = createUserMemory();
+function createAmplitude(options: PresetOptions): Preset {
+  const identify = createUserMemory(options);
   return (row, key) => {
     const { event_type, user_id, device_id, event_time, uuid, session_id, user_properties } = row;
     const timeMs = instantIn('event_time', event_time, inUtc);
@@ -146,7 +148,7 @@ function createAmplitude(): Preset {
     if (fault !== undefined) return fault;
     const text = ['event_properties', 'user_properties'].find((name) => typeof row[name] === 'string');
     if (text !== undefined) return `has ${text} as a text, not as an object`;
-    const id = own === undefined ? key : `amplitude:${own}`;
+    const id = own === undefined ? key : joinedKey('amplitude', own as string);
     const properties = { ...objectOf(row.event_properties) };
     for (const name of amplitudeColumns) if (row[name] !== undefined) properties[name] ??= row[name];
     const event = {
@@ -157,7 +159,12 @@ function createAmplitude(): Preset {
       session_id: session,
       properties,
     };
-    const said = { user: user_id, device: device as string | undefined, timeMs, messageId: `${id}:user` };
+    const said = {
+      user: user_id,
+      device: device as string | undefined,
+      timeMs,
+      messageId: joinedKey(id, 'user'),
+    };
     return [{ kind: 'event', event }, ...identify({ ...said, traits: objectOf(user_properties) })];
   };
 }
@@ -197,7 +204,7 @@ function readHeap(row: Fields, key: string): readonly Made[] | string {
         event: given(event) ?? table,
         ...(isGiven(identity) ? { identity } : { user_id: user }),
         timestamp: isoOf(timestamp),
-        idempotency_key: id === undefined ? key : `heap:${id}:${hashOf(user, table)}`,
+        idempotency_key: id === undefined ? key : joinedKey('heap', id as string, hashOf(user, table)),
         session_id: session,
         properties: others,
       },

@@ -39,6 +39,8 @@ export type Notes = {
   readonly mended: Record<string, number>;
   /** Numbers with a decimal comma that were kept as text, by column. */
   readonly commas: Record<string, number>;
+  /** Rows of a user who is a word that strangers share, and of a device, by word. */
+  readonly sharedWords: Record<string, number>;
   readonly sameKeys: SameKeys;
   /** Notes about whole files. */
   readonly words: string[];
@@ -47,12 +49,13 @@ export type Notes = {
 /** How many rows have which status. `unknown`: they are not stored. */
 export type Verified = Record<ReceiptStatus, number>;
 
-export type Imported = Counts & Pick<Notes, 'mended'> & { readonly verified?: Verified };
+export type Imported = Counts & { readonly verified?: Verified };
 
 export function createNotes(): Notes {
   return {
     mended: {},
     commas: {},
+    sharedWords: {},
     sameKeys: { equal: 0, different: 0, places: [] },
     words: [],
   };
@@ -63,9 +66,13 @@ function noteRowless({ words }: Notes, { name, bytes }: Input, read: number): vo
   if (read === 0 && bytes > 0) words.push(`${name}: no row was found in its ${bytes} bytes`);
 }
 
-function addNotes({ mended, commas }: Notes, mapper: Mapper): void {
-  for (const [name, count] of mapper.mendings) mended[name] = (mended[name] ?? 0) + count;
-  for (const [name, count] of mapper.commas) commas[name] = (commas[name] ?? 0) + count;
+function addNotes({ mended, commas, sharedWords }: Notes, mapper: Mapper): void {
+  const add = (sums: Record<string, number>, counts: ReadonlyMap<string, number>) => {
+    for (const [name, count] of counts) sums[name] = (sums[name] ?? 0) + count;
+  };
+  add(mended, mapper.mendings);
+  add(commas, mapper.commas);
+  add(sharedWords, mapper.sharedWords);
 }
 
 /** Imports all files. Settles when every row is stored or refused or, after a `stop`, once the chunks under way are done. */
@@ -102,7 +109,7 @@ async function importFiles(options: ImportOptions, stop: AbortSignal, notes: Not
     file.keys = content.hash;
     file.content_bytes = content.bytes;
   }
-  if (stop.aborted) return { ...totalsOf(state), mended: notes.mended };
+  if (stop.aborted) return totalsOf(state);
   const rejects = openRejects(options.rejectsFile, {
     bytes: state.rejects_bytes,
     goesOn: isOld,
@@ -126,7 +133,7 @@ async function importFiles(options: ImportOptions, stop: AbortSignal, notes: Not
       const file = fileState(state, input);
       if (!file.done && !stop.aborted) {
         const hash = file.keys ?? input.hash;
-        const mapper = createMapper(options.mapping, hash, options.strict);
+        const mapper = createMapper(options, hash);
         const keyOf = placeKey(hash, options.mapping);
         const settle = ({ rows, results }: Settled) => {
           add(file, rows, results, (row, reason) => {
@@ -155,7 +162,7 @@ async function importFiles(options: ImportOptions, stop: AbortSignal, notes: Not
     rejects.close();
     save();
   }
-  return { ...totalsOf(state), mended: notes.mended, ...(verified !== undefined && { verified }) };
+  return { ...totalsOf(state), ...(verified !== undefined && { verified }) };
 }
 
 type Work = {
@@ -187,7 +194,14 @@ async function importFile({
   onShare,
 }: Work): Promise<void> {
   const { rowsPerSecondMax } = options;
-  const reading = readRows(input, readingOf(options, mapper, file.place, onShare));
+  const done = file.place;
+  // What a preset makes of a row may depend on those before, so it is shown the ones that are done again.
+  const reading = readRows(
+    input,
+    readingOf(options, mapper, options.mapping.preset === undefined ? done : 0, onShare),
+  );
+  const prepareRows = (rows: readonly Row[]) =>
+    prepare(rows, mapper, (record, place) => ownKeys.note(record, `${input.name}:${place}`));
   const onTheWay: OnTheWay[] = [];
   let characters = 0;
   const settleOldest = async () => {
@@ -199,14 +213,17 @@ async function importFile({
   let lastMessages: Promise<unknown> = Promise.resolve();
   const beganMs = performance.now();
   let begun = 0;
-  for await (const rows of reading) {
+  for await (const read of reading) {
     if (stop.aborted) break;
+    const rows = read.filter(({ place }) => place > done);
+    if (rows.length < read.length) prepareRows(read.slice(0, read.length - rows.length));
+    if (rows.length === 0) continue;
     if (rowsPerSecondMax !== undefined) {
       const dueMs = beganMs + (begun / rowsPerSecondMax) * 1000;
       await wait(Math.max(0, dueMs - performance.now()), undefined, { signal: stop }).catch(() => undefined);
     }
     begun += rows.length;
-    const prepared = prepare(rows, mapper, (record, place) => ownKeys.note(record, `${input.name}:${place}`));
+    const prepared = prepareRows(rows);
     const { events, messages } = prepared.lanes;
     const sentEvents = sendLane(sender, 'events', events);
     const before = lastMessages;
@@ -349,7 +366,7 @@ async function verify(
   let faults = 0;
   for (const input of inputs) {
     const file = fileState(state, input);
-    const mapper = createMapper(options.mapping, file.keys ?? input.hash, options.strict);
+    const mapper = createMapper(options, file.keys ?? input.hash);
     for await (const rows of readRows(input, readingOf(options, mapper))) {
       if (stop.aborted) throw new Stopped();
       const mapped = rows.map((row) => mapper.map(row)).flatMap((one) => ('fault' in one ? [] : [one]));
@@ -370,7 +387,8 @@ function worstOf(statuses: readonly ReceiptStatus[]): ReceiptStatus {
 }
 
 /** The options that decide which records the rows become. */
-function describe({ mapping, strict, encoding, csvDialect, nullText }: ImportOptions): object {
+function describe(options: ImportOptions): object {
+  const { mapping, strict, encoding, csvDialect, nullText, allowedIdentities } = options;
   return {
     ...mapping,
     properties: mapping.properties && [...mapping.properties],
@@ -378,6 +396,7 @@ function describe({ mapping, strict, encoding, csvDialect, nullText }: ImportOpt
     encoding,
     csvDialect,
     nullText,
+    allowedIdentities,
   };
 }
 
@@ -387,7 +406,6 @@ export type DryRun = {
   readonly refused: number;
   readonly first: readonly string[];
   readonly faults: ReadonlyMap<string, { count: number; readonly places: string[] }>;
-  readonly mended: Readonly<Record<string, number>>;
 };
 
 const shownRecords = 10;
@@ -411,9 +429,8 @@ export async function runDry(
   for (const input of inputs) {
     const readBefore = counts.read;
     const mapper = createMapper(
-      options.mapping,
+      options,
       state?.files[input.hash]?.keys ?? contents.get(input.hash)?.hash ?? input.hash,
-      options.strict,
     );
     for await (const rows of readRows(input, readingOf(options, mapper))) {
       if (stop.aborted) throw new ImportError('stopped');
@@ -438,7 +455,7 @@ export async function runDry(
     noteRowless(notes, input, counts.read - readBefore);
     addNotes(notes, mapper);
   }
-  return { ...counts, first, faults, mended: notes.mended };
+  return { ...counts, first, faults };
 }
 
 /** What an import with these options has done so far; undefined if there is none. */

@@ -9,10 +9,12 @@ import {
   hashOf,
   instantIn,
   inUtc,
+  joinedKey,
   type Made,
   microseconds,
   objectOf,
   type Preset,
+  type PresetOptions,
   seconds,
 } from './preset.js';
 import { faultIn, given, isGiven, type Name, nameIn } from './values.js';
@@ -23,8 +25,8 @@ import { faultIn, given, isGiven, type Name, nameIn } from './values.js';
  * for each of its ids, of which those that have the library's form come from it and not from the customer.
  * @see https://posthog.com/docs/data-pipelines/batch-exports/s3
  */
-export function createPostHog(): Preset {
-  const identify = createUserMemory();
+export function createPostHog(options: PresetOptions): Preset {
+  const identify = createUserMemory(options);
   return (row, key) => {
     const isPerson = row.event === undefined && row.person_id !== undefined;
     const [properties, ofPerson] = [row.properties, row.person_properties].map(objectIn);
@@ -51,7 +53,7 @@ export function createPostHog(): Preset {
     const isDevice =
       properties.$is_identified === false ||
       (properties.$is_identified === undefined && id === properties.$device_id);
-    const eventKey = own === undefined ? key : `posthog:${own}`;
+    const eventKey = own === undefined ? key : joinedKey('posthog', own as string);
     const event = {
       event: row.event,
       ...(isDevice ? { anonymousId: id } : { identity: id }),
@@ -64,7 +66,10 @@ export function createPostHog(): Preset {
       ? { user: undefined, device: id as string }
       : { user: id, device: former as string | undefined };
     const traits = isGiven(row.person_properties) ? ofPerson : { ...objectOf($set_once), ...objectOf($set) };
-    return [{ kind: 'event', event }, ...identify({ ...who, traits, timeMs, messageId: `${eventKey}:user` })];
+    return [
+      { kind: 'event', event },
+      ...identify({ ...who, traits, timeMs, messageId: joinedKey(eventKey, 'user') }),
+    ];
   };
 }
 
@@ -91,8 +96,8 @@ function objectIn(value: unknown): Fields | undefined {
  * or, in exports from before July 2024, which have no such place, by its parameters.
  * @see https://support.google.com/analytics/answer/7029846
  */
-export function createGa4(): Preset {
-  const identify = createUserMemory();
+export function createGa4(options: PresetOptions): Preset {
+  const identify = createUserMemory(options);
   return (row) => {
     const {
       event_name,
@@ -125,7 +130,12 @@ export function createGa4(): Preset {
       session_id: isGiven(ga_session_id) ? `${device ?? ''}.${ga_session_id}` : undefined,
       properties: { ...others, ...ofEvent },
     };
-    const said = { user: user_id, device: device as string | undefined, timeMs, messageId: `${key}:user` };
+    const said = {
+      user: user_id,
+      device: device as string | undefined,
+      timeMs,
+      messageId: joinedKey(key, 'user'),
+    };
     return [{ kind: 'event', event }, ...identify({ ...said, traits: traits.values })];
   };
 }
@@ -193,7 +203,7 @@ export function readUmami(row: Fields, key: string): readonly Made[] | string {
     event: given(event_name) ?? (String(event_type) === '1' ? 'pageview' : undefined),
     ...(isGiven(distinct_id) ? { identity: distinct_id } : { anonymousId: nameIn('session_id', session_id) }),
     timestamp: isoOf(timeMs),
-    idempotency_key: typeof id === 'string' ? `umami:${id}` : (id ?? key),
+    idempotency_key: typeof id === 'string' ? joinedKey('umami', id) : (id ?? key),
     session_id: nameIn('visit_id', visit_id),
     properties: others,
   });
@@ -213,8 +223,8 @@ function eventOf(event: Readonly<Record<string, Name | unknown>>): readonly Made
  * @see https://developer.matomo.org/api-reference/reporting-api#Live
  * @see https://github.com/matomo-org/matomo/blob/5.x-dev/plugins/Actions/VisitorDetails.php
  */
-export function createMatomo(): Preset {
-  const identify = createUserMemory();
+export function createMatomo(options: PresetOptions): Preset {
+  const identify = createUserMemory(options);
   return (visit, key) => {
     const { idSite, idVisit, visitorId, userId, actionDetails } = visit;
     if (!Array.isArray(actionDetails))
@@ -255,7 +265,7 @@ export function createMatomo(): Preset {
       };
       records.push({ kind: 'event', event });
       const said = { user: userId, device: device as string | undefined, traits: {}, timeMs };
-      records.push(...identify({ ...said, messageId: `${event.idempotency_key}:user` }));
+      records.push(...identify({ ...said, messageId: joinedKey(event.idempotency_key, 'user') }));
     }
     return records;
   };

@@ -8,13 +8,14 @@ import { crc32, deflateRawSync, gzipSync } from 'node:zlib';
 import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
 import { type Input, openInputs, type Told } from '../../src/import/inputs.js';
 import { splitArray } from '../../src/import/json-elements.js';
-import { createMapper, type Mapper } from '../../src/import/mapping.js';
+import { createMapper, type Mapper, type Outgoing } from '../../src/import/mapping.js';
 import { type ImportOptions, readOptions } from '../../src/import/options.js';
 import type { ReadOptions, Row } from '../../src/import/row.js';
 import { readRows } from '../../src/import/rows.js';
 import { readTime, readTimeFormat, type TimeFormat } from '../../src/import/times.js';
 import { utc } from '../../src/import/zones.js';
 import { removeTempDir, tempDir } from '../harness/temp-dir.js';
+import { parquetOf } from '../support/parquet-file.js';
 
 let folder: string;
 before(() => {
@@ -49,8 +50,7 @@ async function chunksOf(
 }
 
 function mapperOf(...args: readonly string[]): Mapper {
-  const { mapping, strict } = readOptions(['x', '--app-id', '1', ...args], {}) as ImportOptions;
-  return createMapper(mapping, 'h', strict);
+  return createMapper(readOptions(['x', '--app-id', '1', ...args], {}) as ImportOptions, 'h');
 }
 
 type Sent = { readonly [field: string]: unknown };
@@ -148,6 +148,35 @@ describe('a key', () => {
     assert.match(result[0]?.json ?? '', /"idempotency_key":"2024-01-01T00:00:00\.120Z"/);
   });
 
+  test('of a preset is a hash if the id of the export leaves no room for the rest of it', async () => {
+    const ids = ['a'.repeat(240), 'b'.repeat(240), 'b'.repeat(250)];
+    const input = await ndjson(
+      'long-keys.ndjson',
+      ...ids.map((uuid) => ({
+        event_time: '2023-05-05 00:00:00',
+        event_type: 'x',
+        user_id: uuid,
+        device_id: 'tv',
+        uuid,
+      })),
+    );
+    const keys = (await mapped(input, '--preset', 'amplitude')).map(
+      (one) => (one as Sent).idempotency_key ?? (one as Sent).messageId ?? one,
+    );
+    assert.equal(keys[0], `amplitude:${ids[0]}`);
+    assert.equal(new Set(keys).size, 6);
+    assert.ok(
+      keys.every((key) => String(key).length <= 255 && !String(key).includes(' ')),
+      String(keys),
+    );
+    assert.deepEqual(
+      (await mapped(input, '--preset', 'amplitude')).map(
+        (one) => (one as Sent).idempotency_key ?? (one as Sent).messageId,
+      ),
+      keys,
+    );
+  });
+
   test('of a preset comes from the place of the row if the export has none', async () => {
     const time = '2024-05-05T10:00:00Z';
     const exports = [
@@ -226,6 +255,36 @@ describe('a key', () => {
         String(sent),
       );
     }
+  });
+
+  test('of a word that the environment allows is one of a user, whose devices are merged', async () => {
+    const row = { event_time: '2023-05-05 00:00:00', event_type: 'x', device_id: 'tv', uuid: 'a' };
+    const input = await ndjson(
+      'allowed.ndjson',
+      { ...row, user_id: 'guest' },
+      { ...row, user_id: 'nil', uuid: 'b' },
+    );
+    const mapper = mapperOf('--preset', 'amplitude', '--allow-identities', 'guest,id');
+    const sent = (await chunksOf(input)).flat().flatMap((one) => mapper.map(one) as readonly Outgoing[]);
+    assert.deepEqual(
+      sent.map(({ json }) => [JSON.parse(json).identity, JSON.parse(json).userId]),
+      [
+        ['guest', undefined],
+        [undefined, 'guest'],
+        ['nil', undefined],
+      ],
+    );
+    assert.deepEqual([...mapper.sharedWords], [['nil', 1]]);
+    const message = {
+      type: 'identify',
+      userId: 'guest',
+      anonymousId: 'tv',
+      timestamp: '2023-05-05T00:00:00Z',
+    };
+    const archive = await ndjson('allowed-segment.ndjson', message);
+    assert.match(String(await mapped(archive, '--preset', 'segment')), /a word that many users would share/);
+    const [merged] = await mapped(archive, '--preset', 'segment', '--allow-identities', 'guest');
+    assert.equal((merged as Sent).userId, 'guest');
   });
 });
 
@@ -705,6 +764,14 @@ describe('CSV', () => {
     assert.deepEqual(row?.value, { u: 'ada', t: '"\n"' });
   });
 
+  test('may have a first line whose CR and LF are in different pieces of the file', async () => {
+    const long = 'x'.repeat((1 << 18) - 'u,\r'.length);
+    assert.deepEqual(await csv('apart.csv', `u,${long}\r\nada,1\r\nbob,2\r\n`), [
+      { u: 'ada', [long]: '1' },
+      { u: 'bob', [long]: '2' },
+    ]);
+  });
+
   test('of a database is read as it says NULL and quotes, once somebody says so', async () => {
     const file = await open(
       'mysql.csv',
@@ -940,4 +1007,76 @@ describe('a chunk of rows', () => {
     };
     await assert.rejects(read(), /element 1 has more than 64 MiB/);
   });
+});
+
+test('lists and maps in Parquet are read as writers of before the present rules had them, or name only the new types', async () => {
+  const ofList = [
+    [0, 2],
+    [1, 2],
+    [0, 1],
+    [0, 0],
+  ] as const;
+  const ofOne = [
+    [0, 2],
+    [0, 1],
+    [0, 0],
+  ] as const;
+  const nullable = [
+    [0, 3],
+    [1, 2],
+    [0, 1],
+    [0, 0],
+  ] as const;
+  const deep = [
+    [0, 3],
+    [2, 3],
+    [1, 3],
+    [1, 2],
+    [0, 1],
+    [0, 0],
+  ] as const;
+  const content = parquetOf(3, [
+    { name: 'user', is: 'required', converted: 'UTF8', values: ['ada', 'bob', 'eve'] },
+    { name: 'pairs', is: 'optional', converted: 'LIST', children: 1 },
+    { name: 'pair', is: 'repeated', children: 2 },
+    { name: 'a', is: 'required', values: [1, 3], levels: ofList },
+    { name: 'b', is: 'required', values: [2, 4], levels: ofList },
+    { name: 'arrays', is: 'optional', converted: 'LIST', children: 1 },
+    { name: 'array', is: 'repeated', children: 1 },
+    { name: 'a', is: 'required', values: [5], levels: ofOne },
+    { name: 'tuples', is: 'optional', converted: 'LIST', children: 1 },
+    { name: 'tuples_tuple', is: 'repeated', children: 1 },
+    { name: 'a', is: 'required', values: [6], levels: ofOne },
+    { name: 'lists', is: 'optional', converted: 'LIST', children: 1 },
+    { name: 'array', is: 'repeated', converted: 'LIST', children: 1 },
+    { name: 'array', is: 'repeated', values: [1, 2, 3], levels: deep },
+    { name: 'plain', is: 'optional', converted: 'LIST', children: 1 },
+    { name: 'array', is: 'repeated', values: [7, 8], levels: ofList },
+    { name: 'logical', is: 'optional', logical: 'LIST', children: 1 },
+    { name: 'list', is: 'repeated', children: 1 },
+    { name: 'element', is: 'optional', values: [9], levels: nullable },
+    { name: 'map', is: 'optional', logical: 'MAP', children: 1 },
+    { name: 'entries', is: 'repeated', children: 2 },
+    { name: 'k', is: 'required', converted: 'UTF8', values: ['x', 'y'], levels: ofList },
+    { name: 'v', is: 'optional', values: [1], levels: nullable },
+  ]);
+  const rows = (await chunksOf(await open('lists.parquet', content))).flat();
+  const [ada, bob, eve] = rows.map(({ value }) => value);
+  assert.deepEqual(ada, {
+    user: 'ada',
+    pairs: [
+      { a: 1, b: 2 },
+      { a: 3, b: 4 },
+    ],
+    arrays: [{ a: 5 }],
+    tuples: [{ a: 6 }],
+    lists: [[1, 2], [3], []],
+    plain: [7, 8],
+    logical: [9, null],
+    map: { x: 1, y: null },
+  });
+  const names = ['pairs', 'arrays', 'tuples', 'lists', 'plain', 'logical'];
+  const each = (value: unknown) => Object.fromEntries(names.map((name) => [name, value]));
+  assert.deepEqual(bob, { user: 'bob', ...each([]), map: {} });
+  assert.deepEqual(eve, { user: 'eve', ...each(null), map: null });
 });

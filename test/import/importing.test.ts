@@ -280,6 +280,43 @@ describe('the files of an import', () => {
     }
   });
 
+  test('that grew have in all the records that they would have if they had not been interrupted', async () => {
+    const said = (at: string, plan: string) =>
+      `${JSON.stringify({ uuid: at, event: 'x', distinct_id: 'ada', timestamp: `2024-05-05 ${at}`, person_properties: { plan } })}\n`;
+    const file = put('people.ndjson', said('10:00:00', 'free'));
+    const answering = service.answer;
+    const plans: unknown[] = [];
+    const keys = new Set<unknown>();
+    service.answer = (request) => {
+      const { batch, idempotency_keys } = request.body as Readonly<Record<string, Record<string, unknown>[]>>;
+      for (const { messageId, traits } of batch ?? []) {
+        plans.push((traits as { readonly plan: unknown }).plan);
+        keys.add(messageId);
+      }
+      for (const { idempotency_key } of request.body.events ?? []) keys.add(idempotency_key);
+      if (idempotency_keys === undefined)
+        return batch === undefined ? answering(request) : { status: 200, body: { success: true } };
+      const receipts = idempotency_keys.map((key) => ({
+        idempotency_key: key,
+        status: keys.has(key) ? 'stored' : 'unknown',
+      }));
+      return { status: 200, body: { receipts } };
+    };
+    const args = [file, '--preset', 'posthog', '--app-id', '1', '--url', service.baseUrl, '--write-key', 'k'];
+    const files = ['--state', path('people-s'), '--rejects', path('people-r')];
+    const again = () => runImport(readOptions([...args, ...files, '--verify'], {}) as ImportOptions, never);
+    try {
+      await again();
+      appendFileSync(file, said('09:00:00', 'pro') + said('11:00:00', 'pro'));
+      assert.deepEqual((await again()).verified, { stored: 3, waiting: 0, deleted: 0, unknown: 0 });
+    } finally {
+      service.answer = answering;
+    }
+    // The second row says what was true before the first. Taken for the latest, it would hide the third.
+    assert.deepEqual(plans, ['free', 'pro']);
+    assert.ok(keys.has('posthog:11:00:00:user'));
+  });
+
   test('have the same keys however they are compressed', async () => {
     const text = 'user,n\nada,1\n';
     const keysOf = async (name: string, content: string | Buffer) => {
@@ -472,7 +509,7 @@ describe('the files of an import', () => {
   test('keep their refused rows: once an import is done, none is cut off again', async () => {
     const file = put('refused.csv', 'user,x\nada\n,1\ngrace,2\n');
     const again = () => run(file, 'refused', 'refused-r');
-    assert.deepEqual(await again(), { read: 3, stored: 1, repeats: 0, refused: 2, mended: {} });
+    assert.deepEqual(await again(), { read: 3, stored: 1, repeats: 0, refused: 2 });
     const rejected = readFileSync(path('refused-r'), 'utf8');
     assert.equal((await again()).refused, 2);
     assert.equal(readFileSync(path('refused-r'), 'utf8'), rejected);

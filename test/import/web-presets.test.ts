@@ -12,8 +12,8 @@ const plain = { surrogates: false, longNumerals: new Set<string>() };
 
 /** What each row becomes: its records, or why it is refused. */
 function mapped(preset: PresetName, ...rows: readonly Sent[]): (readonly Sent[] | string)[] {
-  const { mapping } = readOptions(['x', '--app-id', '1', '--preset', preset], {}) as ImportOptions;
-  const mapper = createMapper(mapping, 'f'.repeat(32), false);
+  const options = readOptions(['x', '--app-id', '1', '--preset', preset], {}) as ImportOptions;
+  const mapper = createMapper(options, 'f'.repeat(32));
   return rows.map((value, at) => {
     const result = mapper.map({ ...plain, place: at + 1, value });
     return 'fault' in result ? result.fault : result.map(({ json }) => JSON.parse(json) as Sent);
