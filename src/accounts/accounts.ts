@@ -2,6 +2,7 @@
 // a second); ClickHouse follows within seconds.
 
 import { randomBytes, randomInt } from 'node:crypto';
+import type { AdministrationAnswers } from '../contract/administration-answers.js';
 import { AdministrationError } from '../contract/errors.js';
 import { administration, cases, type LimitName, lengths } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
@@ -17,23 +18,12 @@ import {
 import { outgrows } from './account-size.js';
 import { hashImportToken, newImportToken } from './import-tokens.js';
 
-export type AccountView = {
-  readonly account_id: string;
-  readonly name: string;
-  readonly environments: EnvironmentView[];
-  readonly settings: AccountSettings;
-};
+type AccountView = AdministrationAnswers['listAccounts'][number];
 
 /** What holds for a whole account. */
-export type AccountSettings = {
-  readonly due_days: number;
-  readonly erase: 'now' | 'together';
-  /** From how many users on a second person has to confirm a deletion. */
-  readonly confirm_from: number | 'none';
-  readonly second_factor: 'required' | 'optional';
-};
+export type AccountSettings = AccountView['settings'];
 
-export type EnvironmentView = { readonly app_id: string; readonly name: string; readonly main: boolean };
+type EnvironmentView = AccountView['environments'][number];
 
 /** All accounts with their environments, the oldest first, or one. */
 export async function listAccounts(redis: Redis, accountId?: string): Promise<AccountView[]> {

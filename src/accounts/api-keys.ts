@@ -1,6 +1,7 @@
 // API keys, for which the deletion API issues tokens. An environment may have several, each with a name, and a replaced one may stay valid
 // for a while, so that its callers can switch without a pause. Every function settles when the change is in Redis.
 
+import type { AdministrationAnswers } from '../contract/administration-answers.js';
 import { AdministrationError } from '../contract/errors.js';
 import { administration } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
@@ -19,23 +20,9 @@ import { checkSize, environmentOf } from './accounts.js';
 
 const form: KeyForm = { secret: 'slk_', id: 'ak_' };
 
-export type CreatedApiKey = {
-  readonly app_id: string;
-  readonly id: string;
-  readonly name: string;
-  readonly api_key: string;
-};
+type CreatedApiKey = AdministrationAnswers['createKey'];
 
-export type ApiKeyView = {
-  readonly id: string;
-  readonly app_id: string;
-  readonly name: string;
-  readonly created_at: string;
-  /** When it last got a token, to the minute; null if it never did. */
-  readonly last_used_at: string | null;
-  /** Null: it does not expire. */
-  readonly expires_at: string | null;
-};
+type ApiKeyView = AdministrationAnswers['listKeys'][number];
 
 /** Creates an API key: the environment's only one, or a further one with a name of its own. Only this call returns the key. */
 export async function createApiKey(redis: Redis, appId: string, name = ''): Promise<CreatedApiKey> {
@@ -79,7 +66,7 @@ export async function revokeApiKey(
   redis: Redis,
   appId: string,
   id?: string,
-): Promise<{ app_id: string; id?: string; revoked: boolean }> {
+): Promise<AdministrationAnswers['revokeKey']> {
   const nowMs = await readTime(redis);
   return changeRegistry(redis, (snapshot) => {
     environmentOf(snapshot, appId);
@@ -116,10 +103,7 @@ export async function listApiKeys(redis: Redis, appId: string): Promise<ApiKeyVi
 }
 
 /** Returns when the environment's latest API key was created; never the key. */
-export async function showApiKey(
-  redis: Redis,
-  appId: string,
-): Promise<{ app_id: string; created_at: string | null }> {
+export async function showApiKey(redis: Redis, appId: string): Promise<AdministrationAnswers['showKey']> {
   const latest = (await listApiKeys(redis, appId)).at(-1);
   return { app_id: appId, created_at: latest?.created_at ?? null };
 }

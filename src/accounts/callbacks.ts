@@ -2,6 +2,7 @@
 // Every function settles when the change is in Redis.
 
 import { randomBytes } from 'node:crypto';
+import type { AdministrationAnswers } from '../contract/administration-answers.js';
 import { AdministrationError } from '../contract/errors.js';
 import { callbacks } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
@@ -9,7 +10,7 @@ import { registryKeys } from '../redis/keys.js';
 import type { Callback } from '../registry/documents.js';
 import { changeRegistry, type RegistrySnapshot, readLoaded, readRegistry } from '../registry/registry.js';
 
-export type CallbackView = { readonly account_id: string; readonly url: string | null };
+type CallbackView = AdministrationAnswers['showCallback'];
 
 /** Sets the address and makes a new secret; only this call returns it. `isForbidden`: whether calls to the URL would be refused. */
 export async function setCallback(

@@ -2,6 +2,7 @@
 // programs need not have ADMIN_TOKEN, which may do everything and can be changed only by a restart. Only hashes of keys are stored. Every
 // function settles when the change is in Redis.
 
+import type { AdministrationAnswers } from '../contract/administration-answers.js';
 import { AdministrationError } from '../contract/errors.js';
 import type { Role } from '../contract/roles.js';
 import type { Redis } from '../redis/client.js';
@@ -12,14 +13,7 @@ import { checkSize } from './accounts.js';
 
 const form: KeyForm = { secret: 'slp_', id: 'pk_' };
 
-export type ProgramKeyView = {
-  readonly id: string;
-  readonly name: string;
-  readonly role: Role;
-  /** Null for operators. */
-  readonly account_id: string | null;
-  readonly created_at: string;
-};
+type ProgramKeyView = AdministrationAnswers['listProgramKeys'][number];
 
 type Wanted = {
   readonly name: string;

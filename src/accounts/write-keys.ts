@@ -1,6 +1,7 @@
 // Write keys: an environment that requires them takes records on the endpoints for servers only from callers with a key. It may have several,
 // so that they can be replaced one after another. Every function settles when the change is in Redis.
 
+import type { AdministrationAnswers } from '../contract/administration-answers.js';
 import { AdministrationError } from '../contract/errors.js';
 import type { Redis } from '../redis/client.js';
 import type { Key, WriteKeys } from '../registry/documents.js';
@@ -10,19 +11,14 @@ import { checkSize, environmentOf } from './accounts.js';
 
 const form: KeyForm = { secret: 'slw_', id: 'wk_' };
 
-export type WriteKeyView = {
-  readonly id: string;
-  readonly app_id: string;
-  readonly name: string;
-  readonly created_at: string;
-};
+type WriteKeyView = AdministrationAnswers['listWriteKeys'][number];
 
 /** Creates a write key; only this call returns the key itself. */
 export async function createWriteKey(
   redis: Redis,
   appId: string,
   name: string,
-): Promise<{ id: string; app_id: string; name: string; write_key: string }> {
+): Promise<AdministrationAnswers['createWriteKey']> {
   const { key, secret } = newKey(form, name);
   return changeRegistry(redis, (snapshot) => {
     const { account_id } = environmentOf(snapshot, appId);

@@ -80,6 +80,7 @@ const books = {
   deleted: count,
   expired: count,
   failed: count,
+  /** Not stored yet. */
   waiting: count,
   difference: Type.Integer(),
 };
@@ -109,11 +110,14 @@ const person = Type.Object({
   person_id: text,
   email: text,
   role: oneOf(...roles),
+  /** Null for operators. */
   account_id: orNull(text),
   created_at: time,
+  /** `invited`: has not chosen a password yet. */
   state: oneOf('invited', 'active'),
   signs_on: Type.Boolean({ description: 'Whether the provider of single sign-on vouches for them.' }),
   second_factor: flag,
+  /** Until when an invitation can be accepted; null if there is none that can. */
   invited_until: orNull(time),
   needs_second_factor: Type.Optional(
     Type.Boolean({
@@ -126,6 +130,7 @@ const programKey = Type.Object({
   id: text,
   name: text,
   role: oneOf(...roles),
+  /** Null for operators. */
   account_id: orNull(text),
   created_at: time,
 });
@@ -161,6 +166,7 @@ const clickhouse = Type.Object({
   disk_bytes: amount,
 });
 
+/** How often an event was accepted, and when the first and the last one was. */
 const seen = { count: amount, first_seen: time, last_seen: time };
 const apiKey = Type.Object({ app_id: text, id: text, name: text, api_key: text, copied });
 const revoked = Type.Object({ app_id: text, id: Type.Optional(text), revoked: flag });
@@ -187,7 +193,9 @@ const keyIndex = Type.Object({
 const eventProperties = Type.Array(
   Type.Object({
     property: text,
+    /** In how many of the sampled events it occurs. */
     count: amount,
+    /** How many of its values look like a number, a date and so on, since values are stored as text. */
     number: amount,
     boolean: amount,
     time: amount,
@@ -247,6 +255,7 @@ export const administrationAnswers = {
     from: time,
     to: time,
     differences: Type.Array(difference),
+    /** What could not be checked, in words. */
     not_checked: Type.Array(text),
   }),
   listDifferences: Type.Array(difference),
@@ -254,6 +263,7 @@ export const administrationAnswers = {
     app_id: text,
     day: text,
     ...books,
+    /** Why some minutes cannot be compared; their differences are shown as 0. */
     not_balanced: Type.Array(Type.Object({ from: time, to: time, reason: text })),
     minutes: Type.Array(Type.Object({ minute: time, ...books })),
   }),
@@ -269,6 +279,7 @@ export const administrationAnswers = {
   ),
   showRejections: Type.Object({
     ...chart,
+    /** The most frequent first. `code` is null for the sum of the less frequent ones, `field` for the whole record. */
     reasons: Type.Array(Type.Object({ code: orNull(text), field: orNull(text), counts })),
   }),
 
@@ -278,7 +289,9 @@ export const administrationAnswers = {
       app_id: text,
       name: text,
       created_at: time,
+      /** When it last got a token, to the minute; null if it never did. */
       last_used_at: orNull(time),
+      /** Null: it does not expire. */
       expires_at: orNull(time),
     }),
   ),
@@ -403,6 +416,7 @@ export const administrationAnswers = {
   }),
   watchLive: Type.Object({ app_id: text, place: text }),
   showLive: Type.Object({
+    /** The latest, the newest first. */
     events: Type.Array(
       Type.Object({
         event_id: text,
@@ -413,6 +427,7 @@ export const administrationAnswers = {
         properties: byName(text),
       }),
     ),
+    /** Since the page before. */
     arrived: count,
     place: text,
   }),
@@ -420,6 +435,7 @@ export const administrationAnswers = {
   lookUpUser: Type.Object({
     app_id: text,
     found: flag,
+    /** Null for an anonymous user. */
     identity: orNull(text),
     user_ids: texts,
     has_more_user_ids: flag,
@@ -443,8 +459,10 @@ export const administrationAnswers = {
         identity: orNull(text),
         user_ids: texts,
         has_more_user_ids: flag,
+        /** The number of properties. */
         properties: count,
         events: amount,
+        /** Null without events. */
         first_seen: orNull(time),
         last_seen: orNull(time),
       }),
@@ -481,6 +499,7 @@ export const administrationAnswers = {
         properties: byName(text),
       }),
     ),
+    /** Where the next page begins; missing on the last one. */
     cursor: Type.Optional(text),
   }),
   showSuppressed: Type.Object({ account_id: text, ...suppressionSchemas.counts.properties }),

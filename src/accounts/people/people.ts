@@ -2,6 +2,7 @@
 // documents of the registry, so they exist twice. Every function settles when the change is in Redis.
 
 import { hash, randomBytes } from 'node:crypto';
+import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { people as bounds } from '../../contract/limits.js';
 import type { Role } from '../../contract/roles.js';
@@ -18,21 +19,7 @@ import {
 } from '../../registry/registry.js';
 import type { NotVouched, Subject, Vouched } from './provider.js';
 
-export type PersonView = {
-  readonly person_id: string;
-  readonly email: string;
-  readonly role: Role;
-  /** Null for operators. */
-  readonly account_id: string | null;
-  readonly created_at: string;
-  /** `invited`: has not chosen a password yet. */
-  readonly state: 'invited' | 'active';
-  /** Whether the provider vouches for them, instead of a password. */
-  readonly signs_on: boolean;
-  readonly second_factor: boolean;
-  /** Until when an invitation can be accepted; null if there is none that can. */
-  readonly invited_until: string | null;
-};
+export type PersonView = AdministrationAnswers['listPeople'][number];
 
 export type Invitation = {
   readonly email: string;

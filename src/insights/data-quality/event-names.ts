@@ -5,26 +5,12 @@ import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { isoTime } from '../../clickhouse/iso-time.js';
 import { storedTable } from '../../clickhouse/tables.js';
+import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { eventNames } from '../../contract/limits.js';
 
-export type EventName = {
-  readonly event: string;
-  readonly count: number;
-  /** When the first and the last one were accepted. */
-  readonly first_seen: string;
-  readonly last_seen: string;
-};
+type EventName = AdministrationAnswers['listEventNames'][number];
 
-export type EventProperty = {
-  readonly property: string;
-  /** In how many of the sampled events it occurs. */
-  readonly count: number;
-  /** How many of its values look like a number, a date and so on, since values are stored as text. */
-  readonly number: number;
-  readonly boolean: number;
-  readonly time: number;
-  readonly text: number;
-};
+type EventProperty = AdministrationAnswers['listEventProperties'][number];
 
 /** The events that were accepted in the last days, the most frequent first. */
 export async function listEventNames(

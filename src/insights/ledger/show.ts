@@ -1,6 +1,7 @@
 // The ledger for people: an environment's day, minute by minute, and the check of a period.
 
 import { readVoids } from '../../clickhouse/ledger-table.js';
+import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { ledger } from '../../contract/limits.js';
 import { shardOf } from '../../redis/keys.js';
@@ -26,28 +27,9 @@ import {
 } from './check.js';
 import { readTermsOfDay } from './terms.js';
 
+export type DayOfBooks = AdministrationAnswers['showLedger'];
 /** What became of the records of a minute, or of a day. */
-export type Books = {
-  readonly acknowledged: number;
-  readonly stored: number;
-  readonly repeats: number;
-  readonly suppressed: number;
-  readonly deleted: number;
-  readonly expired: number;
-  readonly failed: number;
-  /** Not stored yet. */
-  readonly waiting: number;
-  /** Acknowledged records that no other term has; negative if the others have more. */
-  readonly difference: number;
-};
-
-export type DayOfBooks = Books & {
-  readonly app_id: string;
-  readonly day: string;
-  /** Why some minutes cannot be compared; their differences are shown as 0. */
-  readonly not_balanced: readonly { readonly from: string; readonly to: string; readonly reason: string }[];
-  readonly minutes: readonly (Books & { readonly minute: string })[];
-};
+export type Books = Omit<DayOfBooks['minutes'][number], 'minute'>;
 
 /**
  * The records that an environment accepted on a day, in UTC, by minute. Left out are minutes without records, and those that are not
@@ -153,14 +135,7 @@ function added(sum: Books, more: Partial<Books>): Books {
   return Object.fromEntries(entries) as Books;
 }
 
-export type CheckedBooks = {
-  readonly balanced: boolean;
-  readonly from: string;
-  readonly to: string;
-  readonly differences: readonly FoundDifference[];
-  /** What could not be checked, in words. */
-  readonly not_checked: readonly string[];
-};
+export type CheckedBooks = AdministrationAnswers['showLedgerCheck'];
 
 /** Checks all environments over a period; by default the last days, up to what is stored by now. */
 export async function checkBooks(

@@ -3,11 +3,12 @@
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { ledgerTable } from '../../clickhouse/ledger-table.js';
+import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { traffic } from '../../contract/limits.js';
 import { ledgerWrites } from '../../tuning.js';
 
-export const outcomesOfTraffic = ['accepted', 'repeated', 'limited', 'rejected'] as const;
-export type TrafficOutcome = (typeof outcomesOfTraffic)[number];
+const outcomesOfTraffic = ['accepted', 'repeated', 'limited', 'rejected'] as const;
+type TrafficOutcome = (typeof outcomesOfTraffic)[number];
 
 /** The terms of the ledger that make an outcome. */
 const termsOf: Readonly<Record<TrafficOutcome, readonly string[]>> = {
@@ -23,17 +24,7 @@ export const spans = {
 } as const;
 export type Span = keyof typeof spans;
 
-export type Traffic = {
-  readonly step_seconds: number;
-  /** When each step begins, in seconds since 1970, without gaps. */
-  readonly at: readonly number[];
-  /** Why records were rejected in all of the time, the most frequent reasons first. `field` is null for the whole record. */
-  readonly rejected_for: readonly {
-    readonly code: string;
-    readonly field: string | null;
-    readonly records: number;
-  }[];
-} & Readonly<Record<TrafficOutcome, readonly number[]>>;
+export type Traffic = AdministrationAnswers['showTraffic'];
 
 /** A minute that is not written yet would look like one without records. */
 const { writtenMsMax } = ledgerWrites;
@@ -95,18 +86,7 @@ export async function readTraffic(
   };
 }
 
-export type Rejections = {
-  readonly step_seconds: number;
-  readonly at: readonly number[];
-  /** The most frequent first. */
-  readonly reasons: readonly {
-    /** Null for the sum of the less frequent ones. */
-    readonly code: string | null;
-    /** Null for the whole record. */
-    readonly field: string | null;
-    readonly counts: readonly number[];
-  }[];
-};
+export type Rejections = AdministrationAnswers['showRejections'];
 
 /** The rejected records of an environment, by code and field. */
 export async function readRejections(

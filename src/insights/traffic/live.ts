@@ -7,24 +7,10 @@ import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { isoTime } from '../../clickhouse/iso-time.js';
 import { storedTable } from '../../clickhouse/tables.js';
+import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { live } from '../../contract/limits.js';
 
-export type LiveEvent = {
-  readonly event_id: string;
-  readonly event: string;
-  readonly user_id: string | null;
-  readonly identity: string;
-  readonly received_at: string;
-  readonly properties: Readonly<Record<string, string>>;
-};
-
-export type LivePage = {
-  /** The latest events, the newest first. */
-  readonly events: readonly LiveEvent[];
-  /** How many arrived since the page before. */
-  readonly arrived: number;
-  readonly place: string;
-};
+export type LivePage = AdministrationAnswers['showLive'];
 
 /** A place is signed for its environment, and is valid for a while. */
 export function signPlace(secret: string, appId: string, segment: string, untilMs: number): string {
@@ -53,7 +39,7 @@ export async function readArrivedSince(
   client: ClickHouseClient,
   appId: string,
   segment: string,
-): Promise<{ readonly events: readonly LiveEvent[]; readonly arrived: number; readonly segment: string }> {
+): Promise<{ readonly events: LivePage['events']; readonly arrived: number; readonly segment: string }> {
   const ask = async <Row>(query: string) => {
     return readRows<Row>(client, {
       query,
@@ -69,7 +55,7 @@ export async function readArrivedSince(
   );
   if (newest === undefined || newest.arrived === 0) return { events: [], arrived: 0, segment };
   // Properties are read only for these.
-  const events = await ask<LiveEvent>(
+  const events = await ask<LivePage['events'][number]>(
     `SELECT event_id, event, toString(e.user_id) AS user_id, identity, properties,
         ${isoTime('e.received_at')} AS received_at
       FROM (

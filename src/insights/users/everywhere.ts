@@ -6,6 +6,7 @@ import { isoTime } from '../../clickhouse/iso-time.js';
 import { namedUsers } from '../../clickhouse/named-users.js';
 import { syncReplicas } from '../../clickhouse/replication.js';
 import { storedTable } from '../../clickhouse/tables.js';
+import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { readMerged } from '../../privacy/suppression/merged-names.js';
 import type { User } from '../../privacy/suppression/names.js';
 import { byServer } from '../../registry/shard-servers.js';
@@ -13,15 +14,7 @@ import { type FoundUser, lookUpUser } from './look-up.js';
 import { isNamed, withNames } from './merged-user.js';
 
 /** What one environment holds about the user. */
-export type Place = Omit<FoundUser, 'found' | 'properties'> & {
-  readonly app_id: string;
-  /** The number of properties. */
-  readonly properties: number;
-  readonly events: number;
-  /** Null without events. */
-  readonly first_seen: string | null;
-  readonly last_seen: string | null;
-};
+export type Place = AdministrationAnswers['lookUpUserEverywhere']['places'][number];
 
 /** The names under which a user is known in any of the environments: the given one, and the identities that a user_id was merged into. */
 export async function namesEverywhere(

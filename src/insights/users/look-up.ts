@@ -3,25 +3,14 @@
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { isoTime } from '../../clickhouse/iso-time.js';
 import { storedTable } from '../../clickhouse/tables.js';
+import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { userLookUps } from '../../contract/limits.js';
 import type { User } from '../../privacy/suppression/names.js';
 import { type Ask, findMergedUser, isNamed, withNames } from './merged-user.js';
 
-export type EventOfUser = {
-  readonly event: string;
-  readonly count: number;
-  readonly first_seen: string;
-  readonly last_seen: string;
-};
+type EventOfUser = AdministrationAnswers['countUserEvents']['events'][number];
 
-export type FoundUser = {
-  readonly found: boolean;
-  /** Null for an anonymous user. */
-  readonly identity: string | null;
-  readonly user_ids: readonly string[];
-  readonly has_more_user_ids: boolean;
-  readonly properties: Readonly<Record<string, string>>;
-};
+export type FoundUser = Omit<AdministrationAnswers['lookUpUser'], 'app_id' | 'events' | 'suppression'>;
 
 /**
  * What is held about the merged user that a name means, without events. Rejects when ClickHouse fails or takes too long, like the other

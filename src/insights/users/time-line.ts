@@ -3,26 +3,12 @@
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { isoTime } from '../../clickhouse/iso-time.js';
 import { storedTable } from '../../clickhouse/tables.js';
+import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { userLookUps } from '../../contract/limits.js';
 import type { User } from '../../privacy/suppression/names.js';
 import { type Ask, findMergedUser, isNamed, withNames } from './merged-user.js';
 
-export type TimeLineEvent = {
-  readonly event_id: string;
-  readonly event: string;
-  readonly user_id: string | null;
-  readonly identity: string;
-  readonly session_id: string;
-  readonly time: string;
-  readonly received_at: string;
-  readonly properties: Readonly<Record<string, string>>;
-};
-
-export type TimeLine = {
-  readonly events: readonly TimeLineEvent[];
-  /** Where the next page begins; missing on the last one. */
-  readonly cursor?: string;
-};
+export type TimeLine = Omit<AdministrationAnswers['readUserEvents'], 'app_id'>;
 
 /** Where a page ended: its last time in milliseconds, and the place in the order of acceptance. */
 const cursorForm = /^-?\d{1,15} \d{1,20} \d{1,10} \d{1,10}$/;
@@ -70,7 +56,7 @@ type Wanted = {
 function readLatest(ask: Ask, appId: string, { event, after, sinceMs }: Wanted) {
   const place = '(toUnixTimestamp64Milli(e.time), segment, commit_number, row_number)';
   const [ms, segment, commit, row] = after?.split(' ') ?? [];
-  return ask<TimeLineEvent & { place: string }>(
+  return ask<TimeLine['events'][number] & { place: string }>(
     `SELECT event_id, event, toString(e.user_id) AS user_id, identity, session_id, properties,
         ${isoTime('e.time')} AS time, ${isoTime('e.received_at')} AS received_at,
         concat(toString(toUnixTimestamp64Milli(e.time)), ' ', toString(segment), ' ', toString(commit_number), ' ', toString(row_number)) AS place
