@@ -52,12 +52,51 @@ export function operationsSources(
   const ofParts = (name: 'types' | 'routes') => parts.map((each) => each[name]);
   const imported = `import type { ${parts.map(({ title }) => title).join(', ')} } from './operations.js';`;
   return {
-    'operations.ts': `${[head, ...types, ...ofParts('types')].join('\n\n')}\n`,
+    'operations.ts': `${head}\n\n${withShared([...types, ...ofParts('types')].join('\n\n'))}\n`,
     'operation-routes.ts': `${[head, imported, ...ofParts('routes')].join('\n\n')}\n`,
   };
 }
 
 const head = `// Made by deploy/client-operations.ts from the OpenAPI documents of the service; a test says how to write it again.`;
+
+/** The types, with those objects once that are there several times and longer than a line. */
+function withShared(types: string): string {
+  const object = longestRepeated(types);
+  if (object === undefined) return types;
+  const name = nameOf(object, types);
+  const declared = `type ${name} = ${object};\n\n`;
+  return withShared(`${declared}${types.replace(declared, '').replaceAll(object, name)}`);
+}
+
+function longestRepeated(types: string): string | undefined {
+  const open: number[] = [];
+  const seen = new Set<string>();
+  let longest = 'x'.repeat(80);
+  for (const { 0: brace, index } of types.matchAll(/[{}]/g)) {
+    if (brace === '{') open.push(index);
+    else {
+      const object = types.slice(open.pop(), index + 1);
+      if (seen.has(object) && object.length > longest.length && !object.startsWith('{ given'))
+        longest = object;
+      seen.add(object);
+    }
+  }
+  return seen.has(longest) ? longest : undefined;
+}
+
+/** The name that an object has already, else one of the operation and the field where it is first. */
+function nameOf(object: string, types: string): string {
+  const declared = types.split(` = ${object};\n`)[0]?.match(/type (\w+)$/)?.[1];
+  if (declared !== undefined) return declared;
+  const before = types.slice(0, types.indexOf(object));
+  const operation = [...before.matchAll(/^(?:type| {2}(?=\w+: \{ given)) ?(\w+)/gm)].at(-1)?.[1] ?? '';
+  const field = /(\w+)\??: \(?(?:readonly )?\(?$/.exec(before)?.[1] ?? 'given';
+  return titled(operation) + titled(field);
+}
+
+function titled(name: string): string {
+  return name.replace(/(?:^|_)(\w)/g, (_, first: string) => first.toUpperCase());
+}
 
 function clientSource({ name, document, has }: Client, named: Map<string, string>) {
   const found = Object.entries(document.paths).flatMap(([path, methods]) =>
@@ -73,7 +112,7 @@ function clientSource({ name, document, has }: Client, named: Map<string, string
   const routes = found.map(
     ({ path, method, operation }) => `  ${operation.operationId}: '${method.toUpperCase()} ${path}',`,
   );
-  const title = `${name[0]?.toUpperCase()}${name.slice(1)}Operations`;
+  const title = `${titled(name)}Operations`;
   return {
     title,
     types: `export type ${title} = {\n${types.join('\n')}\n};`,

@@ -61,10 +61,10 @@ export function errorOf(body: object | undefined): Omit<ElementRefusal, 'index'>
   };
 }
 
-/** Whether to try again: by the code or, if a newer service has a code that is not known here, by the status. */
-function isForLater(code: string, status: number): boolean {
-  const known = Object.hasOwn(outcomes, code) ? outcomes[code as OutcomeCode] : undefined;
-  return known === undefined ? status === 429 || status >= 500 : known.retry === 'later';
+/** Whether to try again: by the code or, without one that is known here, by the status. */
+export function isForLater(code: string | undefined, status: number): boolean {
+  const known = Object.hasOwn(outcomes, code ?? '') ? outcomes[code as OutcomeCode] : undefined;
+  return known === undefined ? status === 0 || status === 429 || status >= 500 : known.retry === 'later';
 }
 
 function later(answer: Answer, problem: Problem): Verdict {
@@ -104,10 +104,10 @@ function readErrors(body: object): ElementRefusal[] {
   );
 }
 
-export function parseObject(text: string): object | undefined {
+export function parseObject(text: string): Readonly<Record<string, unknown>> | undefined {
   try {
     const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null ? value : undefined;
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined;
   } catch {
     return undefined;
   }

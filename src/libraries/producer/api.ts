@@ -1,12 +1,11 @@
 // Clients of the service's two APIs for programs, with the types of their OpenAPI documents: the administration, under a program's key, and
 // the deletion API, under an account's API key. Each operation is a method, by the id that it has in the document.
 
-import { parseObject } from './answers.js';
-import { type Calls, createCalls } from './calls.js';
+import { type Calls, createCalls, createTokens } from './calls.js';
 import { producerLimits as limits } from './limits.js';
 import { administrationRoutes, deletionRoutes } from './operation-routes.js';
 import type { AdministrationOperations, DeletionOperations } from './operations.js';
-import { type Answer, type Call, createTransport } from './transport.js';
+import { type Call, createTransport } from './transport.js';
 
 type Operations = Readonly<Record<string, { readonly given: object; readonly answer: unknown }>>;
 
@@ -31,8 +30,8 @@ type Address = {
 
 /** The administration. `baseUrl`: the address of ADMIN_PORT; `token`: a program's key, or ADMIN_TOKEN. */
 export function createAdministration(options: Address & { readonly token: string }): Administration {
-  return createApi<AdministrationOperations>(administrationRoutes, options, async ({ send }, call) =>
-    send({ ...call, authorization: `Bearer ${options.token}` }),
+  return createApi<AdministrationOperations>(administrationRoutes, options, (_, send) =>
+    send(`Bearer ${options.token}`),
   );
 }
 
@@ -40,32 +39,15 @@ export function createAdministration(options: Address & { readonly token: string
 export function createDeletionApi(
   options: Address & { readonly appId: string; readonly apiKey: string },
 ): DeletionApi {
-  const credentials = `Basic ${Buffer.from(`${options.appId}:${options.apiKey}`).toString('base64')}`;
-  let token: string | undefined;
-  return createApi<DeletionOperations>(deletionRoutes, options, async ({ send, fail }, call) => {
-    for (const isLast of [false, true]) {
-      if (token === undefined) {
-        const path = '/api/public/v0/auth_token';
-        const answer = await send({ method: 'POST', path, authorization: credentials });
-        const { access_token: got } = (parseObject(answer.text) ?? {}) as { access_token?: string };
-        if (answer.status !== 200 || got === undefined) throw fail(answer);
-        token = got;
-      }
-      const answer = await send({ ...call, authorization: `Bearer ${token}` });
-      if (answer.status !== 401 || isLast) return answer;
-      token = undefined;
-    }
-    throw new Error('unreachable');
-  });
+  return createApi<DeletionOperations>(deletionRoutes, options, createTokens(options.appId, options.apiKey));
 }
 
-type Sending = { readonly send: (call: Sent) => Promise<Answer>; readonly fail: Calls['fail'] };
-type Sent = Omit<Call, 'body'> & { readonly text?: string };
+type Sent = Pick<Call, 'method' | 'path'> & { readonly text?: string };
 
 function createApi<Of extends Operations>(
   routes: Readonly<Record<keyof Of, string>>,
   { baseUrl, requestMs = limits.requestMs }: Address,
-  authorized: (sending: Sending, call: Sent) => Promise<Answer>,
+  authorized: ReturnType<typeof createTokens>,
 ): Api<Of> {
   const transport = createTransport({
     baseUrl: baseUrl.replace(/\/+$/, ''),
@@ -75,9 +57,13 @@ function createApi<Of extends Operations>(
 
   async function give(route: string, given: object, { signal }: ApiCallOptions = {}): Promise<unknown> {
     const { ask, fail } = createCalls({ gzip: false }, transport, signal);
-    const send = ({ method, path, authorization, text }: Sent) =>
-      ask(method, path, authorization, text, 'if_nothing_was_done');
-    const answer = await authorized({ send, fail }, callOf(route, given));
+    const calls: Calls = {
+      ask: (method, path, authorization, text) =>
+        ask(method, path, authorization, text, 'if_nothing_was_done'),
+      fail,
+    };
+    const { method, path, text } = callOf(route, given);
+    const answer = await authorized(calls, (authorization) => calls.ask(method, path, authorization, text));
     if (answer.status !== 200 && answer.status !== 201) throw fail(answer);
     return JSON.parse(answer.text);
   }

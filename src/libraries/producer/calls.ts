@@ -1,7 +1,6 @@
 // Calls that wait for their answer: requests about deletions, receipts and the administration. Each is repeated until the answer is final.
 
-import { type OutcomeCode, outcomes } from '../../contract/outcomes.js';
-import { codeOfFault, errorOf, faultOf, parseObject, retryAfterMs } from './answers.js';
+import { codeOfFault, errorOf, faultOf, isForLater, parseObject, retryAfterMs } from './answers.js';
 import { createBackoff } from './backoff.js';
 import type { Settings } from './options.js';
 import { type DeletionProgress, SluiceError } from './refusal.js';
@@ -49,7 +48,8 @@ export function createCalls(
       signal?.throwIfAborted();
       const answer = await transport.send({ method, path, authorization, ...(sent && { body: sent }) });
       const mayRepeat = repeats === 'always' || method === 'GET' || wasNothingDone(answer);
-      if (!mayRepeat || !isForLater(answer)) return answer;
+      const code = errorOf(parseObject(answer.text))?.code;
+      if (!mayRepeat || !isForLater(code, answer.status)) return answer;
       if (answer.fault === 'closed') throw fail(answer);
       await pause(backoff.fail(retryAfterMs(answer)), signal);
     }
@@ -62,12 +62,30 @@ function wasNothingDone({ text }: Answer): boolean {
   return ['overloaded', 'rate_limited'].includes(errorOf(parseObject(text))?.code ?? '');
 }
 
-function isForLater(answer: Answer): boolean {
-  const code = errorOf(parseObject(answer.text))?.code;
-  if (code === undefined) return answer.status === 0 || answer.status === 429 || answer.status >= 500;
-  return Object.hasOwn(outcomes, code)
-    ? outcomes[code as OutcomeCode].retry === 'later'
-    : answer.status === 429 || answer.status >= 500;
+/**
+ * Keeps a token of the deletion API, which is got by an API key. Calls `send` with its authorization, and once more with that of a new
+ * one if the token has expired.
+ */
+export function createTokens(appId: string, apiKey: string) {
+  const credentials = `Basic ${Buffer.from(`${appId}:${apiKey}`).toString('base64')}`;
+  let token: string | undefined;
+
+  async function getToken({ ask, fail }: Calls): Promise<string> {
+    const answer = await ask('POST', '/api/public/v0/auth_token', credentials);
+    const { access_token: got } = parseObject(answer.text) ?? {};
+    if (answer.status !== 200 || typeof got !== 'string') throw fail(answer);
+    return got;
+  }
+
+  return async (calls: Calls, send: (authorization: string) => Promise<Answer>): Promise<Answer> => {
+    for (const isLast of [false, true]) {
+      token ??= await getToken(calls);
+      const answer = await send(`Bearer ${token}`);
+      if (answer.status !== 401 || isLast) return answer;
+      token = undefined;
+    }
+    throw new Error('unreachable');
+  };
 }
 
 export function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {

@@ -4,11 +4,11 @@
 import { isStuck } from '../../contract/deletion-states.js';
 import { counts } from '../../contract/lengths.js';
 import { parseObject } from './answers.js';
-import { createCalls, pause } from './calls.js';
+import { createCalls, createTokens, pause } from './calls.js';
 import { producerLimits as limits } from './limits.js';
 import type { Settings } from './options.js';
 import { type DeletionProgress, SluiceError } from './refusal.js';
-import type { Answer, Transport } from './transport.js';
+import type { Transport } from './transport.js';
 
 export type UserToDelete =
   | { readonly identity: string; readonly userId?: undefined }
@@ -69,7 +69,6 @@ async function* runDeletion(
   }));
   let submittedUsers = resume?.submittedUsers ?? 0;
   let isSubmitted = false;
-  let token: string | undefined;
 
   const progress = (): DeletionProgress => ({
     requests: watched.map(({ id, isComplete }) => ({ id, isComplete })),
@@ -77,26 +76,12 @@ async function* runDeletion(
     isComplete: isSubmitted && watched.every(({ isComplete }) => isComplete),
   });
 
-  const { ask, fail } = createCalls(settings, transport, signal, progress);
+  const calls = createCalls(settings, transport, signal, progress);
+  const { ask, fail } = calls;
 
-  /** Asks with a token, which is renewed when it has expired. */
-  async function askWithToken(method: 'GET' | 'POST', path: string, body?: string): Promise<Answer> {
-    for (const isLast of [false, true]) {
-      token ??= await getToken();
-      const answer = await ask(method, path, `Bearer ${token}`, body);
-      if (answer.status !== 401 || isLast) return answer;
-      token = undefined;
-    }
-    throw new Error('unreachable');
-  }
-
-  async function getToken(): Promise<string> {
-    const credentials = Buffer.from(`${settings.appId}:${settings.apiKey}`).toString('base64');
-    const answer = await ask('POST', `${base}/auth_token`, `Basic ${credentials}`);
-    const { access_token: accessToken } = (parseObject(answer.text) ?? {}) as { access_token?: unknown };
-    if (answer.status !== 200 || typeof accessToken !== 'string') throw fail(answer);
-    return accessToken;
-  }
+  const withToken = createTokens(settings.appId, settings.apiKey as string);
+  const askWithToken = (method: 'GET' | 'POST', path: string, body?: string) =>
+    withToken(calls, (authorization) => ask(method, path, authorization, body));
 
   async function submit(chunk: readonly UserToDelete[]): Promise<string> {
     const body = JSON.stringify({ users: chunk.map(targetOf) });

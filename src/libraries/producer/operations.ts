@@ -1,11 +1,122 @@
 // Made by deploy/client-operations.ts from the OpenAPI documents of the service; a test says how to write it again.
 
-type Deletion = {
+type ShowDeploymentClickhouse = {
+  version: string;
+  uptime_seconds: number;
+  disk_free_bytes: number;
+  disk_bytes: number;
+};
+
+type DeletionLookup = {
   users: readonly { identity?: string; user_id?: number | string; anonymous_id?: string }[];
-  erase?: 'now';
-  dry_run?: boolean;
+};
+
+type ListEventPropertiesAnswer = {
+  property: string;
+  count: number;
+  number: number;
+  boolean: number;
+  time: number;
+  text: number;
+};
+
+type DeletionSubmitted = {
+  deletion_request_location: string;
+  deletion_request_id: string;
+  status: 'pending' | 'complete';
+};
+
+type DeletionUsers = {
+  users: readonly { place: number; found: boolean; rows: number; similar: number }[];
+  cursor?: string;
+};
+
+type ListAccountsSettings = {
+  due_days: number;
+  erase: 'now' | 'together';
+  confirm_from: number | 'none';
+  second_factor: 'required' | 'optional';
+};
+
+type ListProposalsAnswer = {
+  proposal_id: string;
+  proposed_at: string;
+  proposed_by: string;
+  ends_at: string;
+  users: number;
+  suppress: boolean;
   reference?: string;
-  suppress?: boolean;
+  case_id?: string;
+};
+
+type ListCasesAnswer = {
+  case_id: string;
+  reference: string;
+  received_on: string;
+  due_on: string;
+  opened_at: string;
+  opened_by: string;
+  state: 'open' | 'closed';
+  closed_at?: string;
+  closed_by?: string;
+  result?: string;
+  done: Record<string, number>;
+};
+
+type ShowKeyIndexAnswer = {
+  keys: number;
+  bytes: number;
+  needed_since: string | null;
+  shards: readonly {
+    shard: number;
+    indexed_to: string | null;
+    forgotten_to: string | null;
+    complete: boolean | null;
+    rebuild: { done_to: string | null; to: string | null } | null;
+  }[];
+};
+
+type SetEnvironmentAnswer = {
+  app_id: string;
+  account_id: string;
+  name: string;
+  main: boolean;
+  validation: 'strict' | 'lenient';
+  limits: Record<string, number | 'none'>;
+  allowed_identities?: readonly string[];
+  write_key?: 'required' | 'optional';
+  origins?: readonly string[];
+  retain_days?: number;
+  import_until?: string;
+};
+
+type ListDeletionsDeletions = {
+  deletion_request_id: string;
+  account_id: string;
+  submitted_at: string;
+  hidden_at?: string;
+  completed_at?: string;
+  backups_end_at?: string;
+  reference?: string;
+  targets: number;
+  users_found?: number;
+  evidence_until?: string;
+  status: 'pending' | 'complete';
+  state:
+    | 'submitted'
+    | 'waiting_for_backlog'
+    | 'finding_users'
+    | 'deleting'
+    | 'verifying'
+    | 'hidden'
+    | 'complete'
+    | 'clickhouse_unavailable'
+    | 'no_room'
+    | 'mutation_failed'
+    | 'failed'
+    | 'targets_lost'
+    | 'ended';
+  found?: readonly { app_id: string; table: string; rows: number }[];
 };
 
 type DeletionCertificate = {
@@ -30,58 +141,6 @@ type DeletionCertificate = {
     statement?: string;
   };
   signature: { algorithm: 'Ed25519'; key_id: string; value: string };
-};
-
-type DeletionList = {
-  deletions: readonly {
-    deletion_request_id: string;
-    status: 'pending' | 'complete';
-    state?:
-      | 'submitted'
-      | 'waiting_for_backlog'
-      | 'finding_users'
-      | 'deleting'
-      | 'verifying'
-      | 'hidden'
-      | 'clickhouse_unavailable'
-      | 'no_room'
-      | 'mutation_failed'
-      | 'failed'
-      | 'targets_lost'
-      | 'ended';
-    message?: string;
-    submitted_at: string;
-    reference?: string;
-    users: number;
-    hidden_at?: string;
-    completed_at?: string;
-    backups_end_at?: string;
-    users_found?: number;
-    evidence_until?: string;
-    callback?: {
-      state: 'pending' | 'delivered' | 'failed';
-      tries: readonly { at: string; answer?: number; error?: string }[];
-    };
-    rows_deleted?: number;
-  }[];
-  cursor?: string;
-};
-
-type DeletionLookedUp = {
-  users: readonly { found: boolean; rows: number; similar: number; named?: false }[];
-};
-
-type DeletionLookup = {
-  users: readonly { identity?: string; user_id?: number | string; anonymous_id?: string }[];
-};
-
-type DeletionPreview = {
-  dry_run: true;
-  users: number;
-  users_found: number;
-  rows: number;
-  found: readonly { app_id: string; table: string; rows: number }[];
-  unclear: readonly { place: number; found: boolean; rows: number; similar: number }[];
 };
 
 type DeletionStatus = {
@@ -116,18 +175,30 @@ type DeletionStatus = {
   rows_deleted?: number;
 };
 
-type DeletionSubmitted = {
-  deletion_request_location: string;
-  deletion_request_id: string;
-  status: 'pending' | 'complete';
+type Deletion = {
+  users: readonly { identity?: string; user_id?: number | string; anonymous_id?: string }[];
+  erase?: 'now';
+  dry_run?: boolean;
+  reference?: string;
+  suppress?: boolean;
 };
 
-type DeletionUsers = {
-  users: readonly { place: number; found: boolean; rows: number; similar: number }[];
-  cursor?: string;
+type DeletionList = { deletions: readonly DeletionStatus[]; cursor?: string };
+
+type DeletionLookedUp = {
+  users: readonly { found: boolean; rows: number; similar: number; named?: false }[];
 };
 
-type Export = { users: readonly { identity?: string; user_id?: number | string; anonymous_id?: string }[] };
+type DeletionPreview = {
+  dry_run: true;
+  users: number;
+  users_found: number;
+  rows: number;
+  found: readonly { app_id: string; table: string; rows: number }[];
+  unclear: readonly { place: number; found: boolean; rows: number; similar: number }[];
+};
+
+type Export = DeletionLookup;
 
 type SigningKey = { algorithm: 'Ed25519'; key_id: string; public_key: string };
 
@@ -144,9 +215,7 @@ type SuppressionLookedUp = {
   users: readonly { suppressed: boolean; since?: string; app_ids?: readonly string[] }[];
 };
 
-type SuppressionLookup = {
-  users: readonly { identity?: string; user_id?: number | string; anonymous_id?: string }[];
-};
+type SuppressionLookup = DeletionLookup;
 
 type SuppressionOfUser = { suppressed: boolean; since?: string; app_ids?: readonly string[] };
 
@@ -160,12 +229,7 @@ export type AdministrationOperations = {
       account_id: string;
       name: string;
       environments: readonly { app_id: string; name: string; main: boolean }[];
-      settings: {
-        due_days: number;
-        erase: 'now' | 'together';
-        confirm_from: number | 'none';
-        second_factor: 'required' | 'optional';
-      };
+      settings: ListAccountsSettings;
       demo?: boolean;
     }[];
   };
@@ -176,12 +240,7 @@ export type AdministrationOperations = {
       account_id: string;
       name: string;
       environments: readonly { app_id: string; name: string; main: boolean }[];
-      settings: {
-        due_days: number;
-        erase: 'now' | 'together';
-        confirm_from: number | 'none';
-        second_factor: 'required' | 'optional';
-      };
+      settings: ListAccountsSettings;
       copied?: boolean;
     };
   };
@@ -242,37 +301,10 @@ export type AdministrationOperations = {
       retain_days?: 'none' | (number | string);
       origins?: 'any' | readonly string[];
     };
-    answer: {
-      app_id: string;
-      account_id: string;
-      name: string;
-      main: boolean;
-      validation: 'strict' | 'lenient';
-      limits: Record<string, number | 'none'>;
-      allowed_identities?: readonly string[];
-      write_key?: 'required' | 'optional';
-      origins?: readonly string[];
-      retain_days?: number;
-      import_until?: string;
-    };
+    answer: SetEnvironmentAnswer;
   };
   /** An environment with its settings */
-  showEnvironment: {
-    given: { app_id: string };
-    answer: {
-      app_id: string;
-      account_id: string;
-      name: string;
-      main: boolean;
-      validation: 'strict' | 'lenient';
-      limits: Record<string, number | 'none'>;
-      allowed_identities?: readonly string[];
-      write_key?: 'required' | 'optional';
-      origins?: readonly string[];
-      retain_days?: number;
-      import_until?: string;
-    };
-  };
+  showEnvironment: { given: { app_id: string }; answer: SetEnvironmentAnswer };
   /** Create a key for a program that calls the administration; only this answer has it */
   createProgramKey: {
     given: { name: string; role: 'operator' | 'administrator' | 'privacy' | 'viewer'; account_id?: string };
@@ -402,18 +434,8 @@ export type AdministrationOperations = {
         queryable_seconds: number;
       }[];
       redis: { version: string; memory_bytes: number; uptime_seconds: number };
-      clickhouse: {
-        version: string;
-        uptime_seconds: number;
-        disk_free_bytes: number;
-        disk_bytes: number;
-      } | null;
-      clickhouse_servers: readonly ({
-        version: string;
-        uptime_seconds: number;
-        disk_free_bytes: number;
-        disk_bytes: number;
-      } | null)[];
+      clickhouse: ShowDeploymentClickhouse | null;
+      clickhouse_servers: readonly (ShowDeploymentClickhouse | null)[];
     };
   };
   /** What was mended, ignored and refused */
@@ -457,26 +479,12 @@ export type AdministrationOperations = {
   /** The properties of an event and the types of their values, from a sample; no values */
   listEventProperties: {
     given: { app_id: string; event: string; days?: number | string };
-    answer: readonly {
-      property: string;
-      count: number;
-      number: number;
-      boolean: number;
-      time: number;
-      text: number;
-    }[];
+    answer: readonly ListEventPropertiesAnswer[];
   };
   /** The properties of an event and the types of their values, from a sample; no values */
   readEventProperties: {
     given: { app_id: string } & { event: string; days?: number | string };
-    answer: readonly {
-      property: string;
-      count: number;
-      number: number;
-      boolean: number;
-      time: number;
-      text: number;
-    }[];
+    answer: readonly ListEventPropertiesAnswer[];
   };
   /** An event of the environment, once one is stored, and example programs that send one */
   showFirstEvent: {
@@ -619,165 +627,20 @@ export type AdministrationOperations = {
       reference?: string;
       cursor?: string;
     };
-    answer: {
-      deletions: readonly {
-        deletion_request_id: string;
-        account_id: string;
-        submitted_at: string;
-        hidden_at?: string;
-        completed_at?: string;
-        backups_end_at?: string;
-        reference?: string;
-        targets: number;
-        users_found?: number;
-        evidence_until?: string;
-        status: 'pending' | 'complete';
-        state:
-          | 'submitted'
-          | 'waiting_for_backlog'
-          | 'finding_users'
-          | 'deleting'
-          | 'verifying'
-          | 'hidden'
-          | 'complete'
-          | 'clickhouse_unavailable'
-          | 'no_room'
-          | 'mutation_failed'
-          | 'failed'
-          | 'targets_lost'
-          | 'ended';
-        found?: readonly { app_id: string; table: string; rows: number }[];
-      }[];
-      cursor?: string;
-    };
+    answer: { deletions: readonly ListDeletionsDeletions[]; cursor?: string };
   };
   /** Deletions that a second person has to confirm, by submitting the same list */
-  listProposals: {
-    given: { account_id: string };
-    answer: readonly {
-      proposal_id: string;
-      proposed_at: string;
-      proposed_by: string;
-      ends_at: string;
-      users: number;
-      suppress: boolean;
-      reference?: string;
-      case_id?: string;
-    }[];
-  };
+  listProposals: { given: { account_id: string }; answer: readonly ListProposalsAnswer[] };
   /** Withdraw a deletion that awaits a second person */
-  withdrawProposal: {
-    given: { account_id: string; proposal_id: string };
-    answer: {
-      proposal_id: string;
-      proposed_at: string;
-      proposed_by: string;
-      ends_at: string;
-      users: number;
-      suppress: boolean;
-      reference?: string;
-      case_id?: string;
-    };
-  };
+  withdrawProposal: { given: { account_id: string; proposal_id: string }; answer: ListProposalsAnswer };
   /** A deletion request with its evidence */
-  showDeletion: {
-    given: { deletion_request_id: string };
-    answer: {
-      deletion_request_id: string;
-      account_id: string;
-      submitted_at: string;
-      hidden_at?: string;
-      completed_at?: string;
-      backups_end_at?: string;
-      reference?: string;
-      targets: number;
-      users_found?: number;
-      evidence_until?: string;
-      status: 'pending' | 'complete';
-      state:
-        | 'submitted'
-        | 'waiting_for_backlog'
-        | 'finding_users'
-        | 'deleting'
-        | 'verifying'
-        | 'hidden'
-        | 'complete'
-        | 'clickhouse_unavailable'
-        | 'no_room'
-        | 'mutation_failed'
-        | 'failed'
-        | 'targets_lost'
-        | 'ended';
-      found?: readonly { app_id: string; table: string; rows: number }[];
-    };
-  };
+  showDeletion: { given: { deletion_request_id: string }; answer: ListDeletionsDeletions };
   /** End a request whose targets are lost */
-  endDeletion: {
-    given: { deletion_request_id: string };
-    answer: {
-      deletion_request_id: string;
-      account_id: string;
-      submitted_at: string;
-      hidden_at?: string;
-      completed_at?: string;
-      backups_end_at?: string;
-      reference?: string;
-      targets: number;
-      users_found?: number;
-      evidence_until?: string;
-      status: 'pending' | 'complete';
-      state:
-        | 'submitted'
-        | 'waiting_for_backlog'
-        | 'finding_users'
-        | 'deleting'
-        | 'verifying'
-        | 'hidden'
-        | 'complete'
-        | 'clickhouse_unavailable'
-        | 'no_room'
-        | 'mutation_failed'
-        | 'failed'
-        | 'targets_lost'
-        | 'ended';
-      found?: readonly { app_id: string; table: string; rows: number }[];
-    };
-  };
+  endDeletion: { given: { deletion_request_id: string }; answer: ListDeletionsDeletions };
   /** What was counted for each user of a complete deletion, by position in the list, without names */
-  listDeletionUsers: {
-    given: { deletion_request_id: string; cursor?: string };
-    answer: {
-      users: readonly { place: number; found: boolean; rows: number; similar: number }[];
-      cursor?: string;
-    };
-  };
+  listDeletionUsers: { given: { deletion_request_id: string; cursor?: string }; answer: DeletionUsers };
   /** The signed certificate of a complete deletion */
-  showCertificate: {
-    given: { deletion_request_id: string };
-    answer: {
-      certificate: {
-        type: 'sluice-deletion-1';
-        deletion_request_id: string;
-        account_id: string;
-        app_id: string;
-        key_created_at?: string;
-        submitted_by?: 'person' | 'admin_token' | 'program_key';
-        reference?: string;
-        submitted_at: string;
-        hidden_at?: string;
-        verified_at: string;
-        completed_at: string;
-        backups_end_at?: string;
-        users: number;
-        users_found?: number;
-        rows_deleted: number;
-        found: readonly { app_id: string; table: string; rows: number }[];
-        tables_counted?: readonly string[];
-        statement?: string;
-      };
-      signature: { algorithm: 'Ed25519'; key_id: string; value: string };
-    };
-  };
+  showCertificate: { given: { deletion_request_id: string }; answer: DeletionCertificate };
   /** Whether a certificate of a deletion is genuine */
   showVerified: {
     given: Record<string, unknown>;
@@ -941,56 +804,14 @@ export type AdministrationOperations = {
     answer: { user_export_id: string; account_id: string; status: 'pending' };
   };
   /** Cases: open ones by the day when they are due, closed ones the latest first */
-  listCases: {
-    given: { account_id: string; state?: 'open' | 'closed' };
-    answer: readonly {
-      case_id: string;
-      reference: string;
-      received_on: string;
-      due_on: string;
-      opened_at: string;
-      opened_by: string;
-      state: 'open' | 'closed';
-      closed_at?: string;
-      closed_by?: string;
-      result?: string;
-      done: Record<string, number>;
-    }[];
-  };
+  listCases: { given: { account_id: string; state?: 'open' | 'closed' }; answer: readonly ListCasesAnswer[] };
   /** Open a case */
   openCase: {
     given: { account_id: string } & { reference: string; received_on?: string; due_on?: string };
-    answer: {
-      case_id: string;
-      reference: string;
-      received_on: string;
-      due_on: string;
-      opened_at: string;
-      opened_by: string;
-      state: 'open' | 'closed';
-      closed_at?: string;
-      closed_by?: string;
-      result?: string;
-      done: Record<string, number>;
-    };
+    answer: ListCasesAnswer;
   };
   /** A case; the audit log has its lines by `case_id` */
-  showCase: {
-    given: { account_id: string; case_id: string };
-    answer: {
-      case_id: string;
-      reference: string;
-      received_on: string;
-      due_on: string;
-      opened_at: string;
-      opened_by: string;
-      state: 'open' | 'closed';
-      closed_at?: string;
-      closed_by?: string;
-      result?: string;
-      done: Record<string, number>;
-    };
-  };
+  showCase: { given: { account_id: string; case_id: string }; answer: ListCasesAnswer };
   /** Change a case, close it, or open it again */
   changeCase: {
     given: { account_id: string; case_id: string } & {
@@ -1000,19 +821,7 @@ export type AdministrationOperations = {
       state?: 'open' | 'closed';
       result?: string;
     };
-    answer: {
-      case_id: string;
-      reference: string;
-      received_on: string;
-      due_on: string;
-      opened_at: string;
-      opened_by: string;
-      state: 'open' | 'closed';
-      closed_at?: string;
-      closed_by?: string;
-      result?: string;
-      done: Record<string, number>;
-    };
+    answer: ListCasesAnswer;
   };
   /** Rows that ClickHouse refused, without values */
   listFailed: {
@@ -1032,37 +841,9 @@ export type AdministrationOperations = {
   /** Send the refused rows again */
   retryFailed: { given: object; answer: { retried: number; left: number; servers_away?: readonly number[] } };
   /** The index of idempotency keys */
-  showKeyIndex: {
-    given: object;
-    answer: {
-      keys: number;
-      bytes: number;
-      needed_since: string | null;
-      shards: readonly {
-        shard: number;
-        indexed_to: string | null;
-        forgotten_to: string | null;
-        complete: boolean | null;
-        rebuild: { done_to: string | null; to: string | null } | null;
-      }[];
-    };
-  };
+  showKeyIndex: { given: object; answer: ShowKeyIndexAnswer };
   /** Make the workers add the keys of all stored rows to the index again; it shows their progress */
-  rebuildKeyIndex: {
-    given: object;
-    answer: {
-      keys: number;
-      bytes: number;
-      needed_since: string | null;
-      shards: readonly {
-        shard: number;
-        indexed_to: string | null;
-        forgotten_to: string | null;
-        complete: boolean | null;
-        rebuild: { done_to: string | null; to: string | null } | null;
-      }[];
-    };
-  };
+  rebuildKeyIndex: { given: object; answer: ShowKeyIndexAnswer };
   /** Which ClickHouse server has which shard, how large it is, and what is waiting for it */
   listShards: {
     given: object;
@@ -1089,11 +870,7 @@ export type AdministrationOperations = {
       suppress?: boolean;
       case_id?: string;
     };
-    answer: {
-      deletion_request_location: string;
-      deletion_request_id: string;
-      status: 'pending' | 'complete';
-    };
+    answer: DeletionSubmitted;
   };
 };
 
