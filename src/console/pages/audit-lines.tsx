@@ -8,7 +8,7 @@ import { saveFile } from '../parts/file.js';
 import { ActionButton } from '../parts/form.js';
 import { Pages, usePages } from '../parts/paged.js';
 import { Time } from '../parts/parts.js';
-import { type Column, Table } from '../parts/table.js';
+import { Table, type TextColumn } from '../parts/table.js';
 import { accounts } from '../session.js';
 import { detailText, outcomeText } from './audit-words.js';
 
@@ -25,7 +25,7 @@ const actors: Readonly<Record<string, string>> = {
   person: '',
 };
 
-const columns: readonly Column<AuditEntry>[] = [
+const columns: readonly TextColumn<AuditEntry>[] = [
   { title: 'When', text: (each) => each.at, cell: (each) => <Time at={each.at} to="second" /> },
   {
     title: 'Who',

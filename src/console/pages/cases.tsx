@@ -5,8 +5,8 @@ import { type Account, call, part } from '../api.js';
 import type { Case } from '../parts/case.js';
 import { Dialog } from '../parts/dialog.js';
 import { Choice, Field } from '../parts/fields.js';
-import { Form } from '../parts/form.js';
-import { dayText, Loaded, Time, today } from '../parts/parts.js';
+import { Form, SmallButton } from '../parts/form.js';
+import { dayText, Loaded, today } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 import { CaseFile } from './case-file.js';
@@ -64,21 +64,10 @@ export function Cases({ account }: { readonly account: Account }) {
                 { title: 'Done', text: doneText },
                 state === 'open'
                   ? { title: 'Opened by', text: ({ opened_by }) => opened_by }
-                  : {
-                      title: 'Closed',
-                      text: ({ closed_at = '' }) => closed_at,
-                      cell: ({ closed_at }) => closed_at !== undefined && <Time at={closed_at} to="day" />,
-                    },
+                  : { title: 'Closed', time: ({ closed_at }) => closed_at, to: 'day' },
               ]}
               actions={({ case_id, reference }) => (
-                <button
-                  type="button"
-                  class="small"
-                  aria-label={`Show the case ${reference}`}
-                  onClick={() => setShown(case_id)}
-                >
-                  Show
-                </button>
+                <SmallButton text="Show" label={`Show the case ${reference}`} act={() => setShown(case_id)} />
               )}
             />
           )}

@@ -6,7 +6,7 @@ import type { Answer } from '../commands.js';
 import { Brand } from '../parts/icons.js';
 import { Facts, Help, Loaded, Problem, Time } from '../parts/parts.js';
 import { useLoad } from '../parts/resource.js';
-import { RowsByTable } from '../parts/rows-by-table.js';
+import { kindOf, RowsByTable } from '../parts/rows-by-table.js';
 import { hash, onLink } from '../router.js';
 import { may } from '../session.js';
 
@@ -81,13 +81,6 @@ export function CertificatePage() {
   );
 }
 
-const tablesInWords: Readonly<Record<string, string>> = {
-  stored_events: 'events',
-  stored_user_properties: 'user properties',
-  stored_user_identities: 'identifications',
-  failed_events: 'records set aside',
-};
-
 function CertificateText(props: {
   readonly certificate: Certificate;
   readonly account?: Account | undefined;
@@ -111,7 +104,7 @@ function CertificateText(props: {
           ['Users named', said.users.toLocaleString()],
           ['Users with data', said.users_found?.toLocaleString()],
           ['Records deleted', said.rows_deleted.toLocaleString()],
-          ['Counted', said.tables_counted?.map((table) => tablesInWords[table] ?? table).join(', ')],
+          ['Counted', said.tables_counted?.map((table) => kindOf[table] ?? table).join(', ')],
         ]}
       />
       {said.users_found === 0 && (

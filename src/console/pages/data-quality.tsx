@@ -6,7 +6,7 @@ import type { Answer } from '../commands.js';
 import { Chart, type Colour, type Line } from '../parts/chart.js';
 import { useEnvironment } from '../parts/environment.js';
 import { Choice } from '../parts/fields.js';
-import { Help, Loaded, Time } from '../parts/parts.js';
+import { Help, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 import { meaningOf } from '../words.js';
@@ -73,11 +73,7 @@ function OfEnvironment({ environment }: { readonly environment: EnvironmentOfLis
               }
               empty="No record was refused lately. A note of a refused record says what was wrong and holds no value of it."
               columns={[
-                {
-                  title: 'When',
-                  text: (each) => each.time,
-                  cell: (each) => <Time at={each.time} to="second" />,
-                },
+                { title: 'When', time: (each) => each.time, to: 'second' },
                 {
                   title: 'Why',
                   text: (each) => each.code,

@@ -5,7 +5,7 @@ import { type Account, call, type Deletion, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { useDraft } from '../parts/draft.js';
 import { Choice, Field } from '../parts/fields.js';
-import { Form } from '../parts/form.js';
+import { Form, SmallButton } from '../parts/form.js';
 import { Pages, usePages } from '../parts/paged.js';
 import { durationText, Help, Time } from '../parts/parts.js';
 import { Table } from '../parts/table.js';
@@ -85,11 +85,7 @@ export function Deletions({ account }: { readonly account: Account }) {
                     : 'Nobody was deleted yet.'
               }
               columns={[
-                {
-                  title: 'Submitted',
-                  text: (each) => each.submitted_at,
-                  cell: (each) => <Time at={each.submitted_at} />,
-                },
+                { title: 'Submitted', time: (each) => each.submitted_at },
                 { title: 'Users', text: (each) => each.targets, number: true },
                 {
                   title: 'State',
@@ -122,14 +118,11 @@ export function Deletions({ account }: { readonly account: Account }) {
                 },
               ]}
               actions={(each) => (
-                <button
-                  type="button"
-                  class="small"
-                  aria-label={`Evidence of ${each.deletion_request_id.slice(0, 8)}`}
-                  onClick={() => setShown(each)}
-                >
-                  Evidence
-                </button>
+                <SmallButton
+                  text="Evidence"
+                  label={`Evidence of ${each.deletion_request_id.slice(0, 8)}`}
+                  act={() => setShown(each)}
+                />
               )}
             />
           )}

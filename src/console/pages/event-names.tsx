@@ -5,7 +5,8 @@ import { call, type EnvironmentOfList, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Dialog } from '../parts/dialog.js';
 import { Choice, Field } from '../parts/fields.js';
-import { Loaded, Time } from '../parts/parts.js';
+import { SmallButton } from '../parts/form.js';
+import { Loaded } from '../parts/parts.js';
 import { useLoad, useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 import { onLink } from '../router.js';
@@ -70,28 +71,15 @@ export function EventNames({ environment }: { readonly environment: EnvironmentO
                   cell: (each) => shareText(percentOf(each, data)),
                   number: true,
                 },
-                {
-                  title: 'First in this period',
-                  text: (each) => each.first_seen,
-                  cell: (each) => <Time at={each.first_seen} />,
-                  sorts: true,
-                },
-                {
-                  title: 'Last',
-                  text: (each) => each.last_seen,
-                  cell: (each) => <Time at={each.last_seen} />,
-                  sorts: true,
-                },
+                { title: 'First in this period', time: (each) => each.first_seen, sorts: true },
+                { title: 'Last', time: (each) => each.last_seen, sorts: true },
               ]}
               actions={(each) => (
-                <button
-                  type="button"
-                  class="small"
-                  aria-label={`Properties of ${each.event}`}
-                  onClick={() => setShown(each.event)}
-                >
-                  Properties
-                </button>
+                <SmallButton
+                  text="Properties"
+                  label={`Properties of ${each.event}`}
+                  act={() => setShown(each.event)}
+                />
               )}
             />
           </>

@@ -9,7 +9,7 @@ import { Dialog } from '../parts/dialog.js';
 import { forgetDrafts, useDraft } from '../parts/draft.js';
 import { Choice } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
-import { Help, Loaded, Time } from '../parts/parts.js';
+import { Help, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 import { ListFields, PreviewOf, Sending, useListOfUsers, usersText } from '../parts/user-list-form.js';
@@ -60,11 +60,7 @@ export function Exports({ account }: { readonly account: Account }) {
             keyOf={({ user_export_id }) => user_export_id}
             empty="There is no export now."
             columns={[
-              {
-                title: 'Requested',
-                text: (each) => each.submitted_at,
-                cell: (each) => <Time at={each.submitted_at} />,
-              },
+              { title: 'Requested', time: (each) => each.submitted_at },
               { title: 'Users', text: (each) => each.users, number: true },
               {
                 title: 'State',
@@ -75,11 +71,7 @@ export function Exports({ account }: { readonly account: Account }) {
                   </span>
                 ),
               },
-              {
-                title: 'Kept until',
-                text: (each) => each.ends_at,
-                cell: (each) => <Time at={each.ends_at} />,
-              },
+              { title: 'Kept until', time: (each) => each.ends_at },
             ]}
             actions={(each) =>
               each.status === 'complete' && (

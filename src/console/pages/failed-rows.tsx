@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import { call } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Form } from '../parts/form.js';
-import { Loaded, Time } from '../parts/parts.js';
+import { Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 
@@ -36,11 +36,7 @@ export function FailedRows() {
               keyOf={({ table_name, segment, line }) => `${table_name} ${segment} ${line}`}
               empty="None: ClickHouse has taken every row."
               columns={[
-                {
-                  title: 'When',
-                  text: failedAt,
-                  cell: (each) => <Time at={failedAt(each)} />,
-                },
+                { title: 'When', time: failedAt },
                 { title: 'Table', text: (each) => each.table_name },
                 { title: 'App ID', text: (each) => each.app_id, cell: (each) => <code>{each.app_id}</code> },
                 { title: 'Error', text: (each) => `${each.error_code} ${each.error}` },

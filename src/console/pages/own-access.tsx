@@ -6,7 +6,7 @@ import type { Answer } from '../commands.js';
 import { Confirm } from '../parts/dialog.js';
 import { Field } from '../parts/fields.js';
 import { Form } from '../parts/form.js';
-import { Loaded, Time } from '../parts/parts.js';
+import { Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { roleTexts } from '../parts/roles.js';
 import { Table } from '../parts/table.js';
@@ -51,8 +51,8 @@ export function OwnAccess() {
             keyOf={({ id }) => id}
             empty="There is no session."
             columns={[
-              { title: 'Began', text: (each) => each.began_at, cell: (each) => <Time at={each.began_at} /> },
-              { title: 'Ends', text: (each) => each.ends_at, cell: (each) => <Time at={each.ends_at} /> },
+              { title: 'Began', time: (each) => each.began_at },
+              { title: 'Ends', time: (each) => each.ends_at },
               { title: 'From', text: (each) => each.address },
               {
                 title: 'Browser',

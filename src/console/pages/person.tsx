@@ -4,7 +4,7 @@
 import { useState } from 'preact/hooks';
 import { type Account, call, type Deletion, part } from '../api.js';
 import type { Answer } from '../commands.js';
-import { ActionButton } from '../parts/form.js';
+import { ActionButton, SmallButton } from '../parts/form.js';
 import { Loaded, Time } from '../parts/parts.js';
 import { useLoad, useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
@@ -163,34 +163,18 @@ function Places(props: {
         },
         { title: 'Merged from user ids', text: ({ place }) => idsText(place) },
         { title: 'Events', text: ({ place }) => place.events, number: true },
-        {
-          title: 'Since',
-          text: ({ place }) => place.first_seen ?? '',
-          cell: ({ place }) => place.first_seen !== null && <Time at={place.first_seen} to="day" />,
-        },
-        {
-          title: 'Last seen',
-          text: ({ place }) => place.last_seen ?? '',
-          cell: ({ place }) => place.last_seen !== null && <Time at={place.last_seen} to="day" />,
-        },
+        { title: 'Since', time: ({ place }) => place.first_seen, to: 'day' },
+        { title: 'Last seen', time: ({ place }) => place.last_seen, to: 'day' },
       ]}
-      {...(places.length > 1
-        ? {
-            actions: ({ place, at }: (typeof rows)[number]) =>
-              at === chosen ? (
-                <span class="chip accent">shown below</span>
-              ) : (
-                <button
-                  type="button"
-                  class="small"
-                  aria-label={`Show what ${name(place)} has`}
-                  onClick={() => choose(at)}
-                >
-                  Show
-                </button>
-              ),
-          }
-        : {})}
+      actions={
+        places.length > 1 &&
+        (({ place, at }) =>
+          at === chosen ? (
+            <span class="chip accent">shown below</span>
+          ) : (
+            <SmallButton text="Show" label={`Show what ${name(place)} has`} act={() => choose(at)} />
+          ))
+      }
     />
   );
 }
@@ -248,11 +232,7 @@ function Requests(props: {
               keyOf={({ deletion_request_id }) => deletion_request_id}
               empty="No deletion of the last 30 days named this user."
               columns={[
-                {
-                  title: 'Submitted',
-                  text: (each) => each.submitted_at,
-                  cell: (each) => <Time at={each.submitted_at} />,
-                },
+                { title: 'Submitted', time: (each) => each.submitted_at },
                 { title: 'State', text: stateText, cell: (each) => <Progress of={each} /> },
                 { title: 'Users in it', text: ({ targets }) => targets, number: true },
                 { title: 'Records of this user', text: ({ rows }) => rows ?? '', number: true },

@@ -3,7 +3,6 @@
 import { type Account, call, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Confirm } from '../parts/dialog.js';
-import { Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
 
@@ -27,16 +26,12 @@ export function Proposals({ account }: { readonly account: Account }) {
         keyOf={({ proposal_id }) => proposal_id}
         empty=""
         columns={[
-          {
-            title: 'Proposed',
-            text: ({ proposed_at }) => proposed_at,
-            cell: ({ proposed_at }) => <Time at={proposed_at} />,
-          },
+          { title: 'Proposed', time: ({ proposed_at }) => proposed_at },
           { title: 'By', text: ({ proposed_by }) => proposed_by },
           { title: 'Users', text: ({ users }) => users, number: true },
           { title: 'And suppressed', text: ({ suppress }) => (suppress ? 'yes' : 'no') },
           { title: 'Reference', text: ({ reference = '' }) => reference },
-          { title: 'Until', text: ({ ends_at }) => ends_at, cell: ({ ends_at }) => <Time at={ends_at} /> },
+          { title: 'Until', time: ({ ends_at }) => ends_at },
         ]}
         actions={({ proposal_id, proposed_by }) => (
           <Confirm

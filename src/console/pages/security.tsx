@@ -5,7 +5,7 @@ import { type Account, call, type EnvironmentOfList, part } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Confirm, Dialog } from '../parts/dialog.js';
 import { Choice, Field } from '../parts/fields.js';
-import { Form } from '../parts/form.js';
+import { Form, SmallButton } from '../parts/form.js';
 import { Copy, Help, Loaded, Secret, Time } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { Table } from '../parts/table.js';
@@ -106,11 +106,7 @@ function ApiKeys({ environment }: { readonly environment: EnvironmentOfList }) {
                 text: nameOf,
                 cell: (key) => <span class={key.name === '' ? 'muted' : ''}>{nameOf(key)}</span>,
               },
-              {
-                title: 'Created',
-                text: (key) => key.created_at,
-                cell: (key) => <Time at={key.created_at} />,
-              },
+              { title: 'Created', time: (key) => key.created_at },
               {
                 title: 'Last used',
                 text: (key) => key.last_used_at ?? '',
@@ -128,40 +124,36 @@ function ApiKeys({ environment }: { readonly environment: EnvironmentOfList }) {
                   key.expires_at === null ? <span class="muted">never</span> : <Time at={key.expires_at} />,
               },
             ]}
-            {...(may('rotateKey')
-              ? {
-                  actions: (key: ApiKey) => (
-                    <>
-                      {key.expires_at === null && (
-                        <button
-                          type="button"
-                          class="small"
-                          aria-label={`Rotate API key ${nameOf(key)}`}
-                          onClick={() => setRotating(key)}
-                        >
-                          Rotate
-                        </button>
-                      )}
-                      <Confirm
-                        button="Revoke"
-                        of={`API key ${nameOf(key)}`}
-                        title="Revoke this API key?"
-                        says={
-                          <p>
-                            The key <strong>{nameOf(key)}</strong> and all tokens made with it end at once.
-                            Programs that use it can delete nobody any more.
-                          </p>
-                        }
-                        confirm="Revoke key"
-                        work={async () => {
-                          await call('DELETE', `${path}/keys/${part(key.id)}`);
-                          keys.reload();
-                        }}
-                      />
-                    </>
-                  ),
-                }
-              : {})}
+            actions={
+              may('rotateKey') &&
+              ((key) => (
+                <>
+                  {key.expires_at === null && (
+                    <SmallButton
+                      text="Rotate"
+                      label={`Rotate API key ${nameOf(key)}`}
+                      act={() => setRotating(key)}
+                    />
+                  )}
+                  <Confirm
+                    button="Revoke"
+                    of={`API key ${nameOf(key)}`}
+                    title="Revoke this API key?"
+                    says={
+                      <p>
+                        The key <strong>{nameOf(key)}</strong> and all tokens made with it end at once.
+                        Programs that use it can delete nobody any more.
+                      </p>
+                    }
+                    confirm="Revoke key"
+                    work={async () => {
+                      await call('DELETE', `${path}/keys/${part(key.id)}`);
+                      keys.reload();
+                    }}
+                  />
+                </>
+              ))
+            }
           />
         )}
       </Loaded>
@@ -290,42 +282,37 @@ function Writing({ environment }: { readonly environment: EnvironmentOfList }) {
             empty="There is no write key. One is needed only where write keys are required."
             columns={[
               { title: 'Write key', text: nameOf },
-              {
-                title: 'Created',
-                text: (key) => key.created_at,
-                cell: (key) => <Time at={key.created_at} />,
-              },
+              { title: 'Created', time: (key) => key.created_at },
             ]}
-            {...(may('revokeWriteKey')
-              ? {
-                  actions: (key: WriteKey) => (
-                    <Confirm
-                      button="Revoke"
-                      of={`write key ${nameOf(key)}`}
-                      title="Revoke this write key?"
-                      says={
-                        data.length === 1 && settings.data?.write_key === 'required' ? (
-                          <p>
-                            This is the last write key of {name}, which requires one. Within a second{' '}
-                            <strong>all servers are refused</strong> (401), until there is another key or none
-                            is required.
-                          </p>
-                        ) : (
-                          <p>
-                            Within a second, producers with the key {nameOf(key)} are refused where a key is
-                            required.
-                          </p>
-                        )
-                      }
-                      confirm="Revoke key"
-                      work={async () => {
-                        await call('DELETE', `${path}/write-keys/${part(key.id)}`);
-                        keys.reload();
-                      }}
-                    />
-                  ),
-                }
-              : {})}
+            actions={
+              may('revokeWriteKey') &&
+              ((key) => (
+                <Confirm
+                  button="Revoke"
+                  of={`write key ${nameOf(key)}`}
+                  title="Revoke this write key?"
+                  says={
+                    data.length === 1 && settings.data?.write_key === 'required' ? (
+                      <p>
+                        This is the last write key of {name}, which requires one. Within a second{' '}
+                        <strong>all servers are refused</strong> (401), until there is another key or none is
+                        required.
+                      </p>
+                    ) : (
+                      <p>
+                        Within a second, producers with the key {nameOf(key)} are refused where a key is
+                        required.
+                      </p>
+                    )
+                  }
+                  confirm="Revoke key"
+                  work={async () => {
+                    await call('DELETE', `${path}/write-keys/${part(key.id)}`);
+                    keys.reload();
+                  }}
+                />
+              ))
+            }
           />
         )}
       </Loaded>

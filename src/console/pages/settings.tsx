@@ -7,7 +7,7 @@ import { type Account, call, type EnvironmentOfList, type Person, part, reloadAc
 import type { Answer } from '../commands.js';
 import { Confirm } from '../parts/dialog.js';
 import { Choice, Field } from '../parts/fields.js';
-import { Form } from '../parts/form.js';
+import { Form, SmallButton } from '../parts/form.js';
 import { Copy, Loaded } from '../parts/parts.js';
 import { useResource } from '../parts/resource.js';
 import { roleNames, roleTexts } from '../parts/roles.js';
@@ -98,14 +98,7 @@ function Environments({ account }: { readonly account: Account }) {
           { title: 'App ID', text: (each) => each.app_id, cell: (each) => <code>{each.app_id}</code> },
         ]}
         actions={(each) => (
-          <button
-            type="button"
-            class="small"
-            aria-label={`Settings of ${each.name}`}
-            onClick={() => setChanging(each)}
-          >
-            Settings
-          </button>
+          <SmallButton text="Settings" label={`Settings of ${each.name}`} act={() => setChanging(each)} />
         )}
       />
       {may('addEnvironment') && (

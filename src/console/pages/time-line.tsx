@@ -5,7 +5,7 @@ import { call } from '../api.js';
 import type { Answer } from '../commands.js';
 import { Choice } from '../parts/fields.js';
 import { Pages, usePages } from '../parts/paged.js';
-import { Properties, Time } from '../parts/parts.js';
+import { Properties } from '../parts/parts.js';
 import { Table } from '../parts/table.js';
 
 export function TimeLine(props: {
@@ -56,11 +56,7 @@ export function TimeLine(props: {
             keyOf={({ event_id }) => event_id}
             empty="No event of this user is stored."
             columns={[
-              {
-                title: 'When',
-                text: (each) => each.time,
-                cell: (each) => <Time at={each.time} to="second" />,
-              },
+              { title: 'When', time: (each) => each.time, to: 'second' },
               { title: 'Event', text: (each) => each.event },
               { title: 'Sent as', text: (each) => each.user_id ?? each.identity },
               {

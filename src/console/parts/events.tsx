@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from 'preact';
 import type { Answer } from '../commands.js';
-import { Properties, Time } from './parts.js';
+import { Properties } from './parts.js';
 import { Table } from './table.js';
 
 export function Events(props: {
@@ -15,11 +15,7 @@ export function Events(props: {
       {...props}
       keyOf={({ event_id }) => event_id}
       columns={[
-        {
-          title: 'Accepted',
-          text: (each) => each.received_at,
-          cell: (each) => <Time at={each.received_at} to="second" />,
-        },
+        { title: 'Accepted', time: (each) => each.received_at, to: 'second' },
         { title: 'Event', text: (each) => each.event },
         {
           title: 'User',

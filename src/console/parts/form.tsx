@@ -64,6 +64,19 @@ export function Form(props: {
   );
 }
 
+/** A small button that does something on the page at once. `label`: its accessible name. */
+export function SmallButton(props: {
+  readonly text: string;
+  readonly label: string;
+  readonly act: () => void;
+}) {
+  return (
+    <button type="button" class="small" aria-label={props.label} onClick={props.act}>
+      {props.text}
+    </button>
+  );
+}
+
 /** A button that does one thing: it shows progress and what went wrong. */
 export function ActionButton(props: {
   readonly button: string;

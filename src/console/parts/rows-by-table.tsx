@@ -31,7 +31,8 @@ export function RowsByTable({
   );
 }
 
-const kindOf: Readonly<Record<string, string>> = {
+/** The kinds of records, by their tables. */
+export const kindOf: Readonly<Record<string, string>> = {
   stored_events: 'events',
   stored_user_properties: 'user properties',
   stored_user_identities: 'identifications',

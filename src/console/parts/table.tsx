@@ -3,10 +3,18 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { csvOf } from '../../parsing/csv/write.js';
-import { Copy } from './parts.js';
+import { SmallButton } from './form.js';
+import { Copy, Time } from './parts.js';
 
-export type Column<Row> = {
+export type Column<Row> = TextColumn<Row> | TimeColumn<Row>;
+
+type Titled = {
   readonly title: string;
+  /** Whether the reader can sort the rows by the text. */
+  readonly sorts?: true;
+};
+
+export type TextColumn<Row> = Titled & {
   /** What is sorted by and copied: numbers and times in the same form for all languages. */
   readonly text: (row: Row) => string | number;
   /** What is shown instead of the text. */
@@ -15,11 +23,28 @@ export type Column<Row> = {
   readonly number?: true;
   /** Whether the column is only copied, since the screen shows it elsewhere. */
   readonly isCopiedOnly?: true;
-  /** Whether the reader can sort the rows by the text. */
-  readonly sorts?: true;
 };
 
-type Order<Row> = { readonly column: Column<Row>; readonly isUp: boolean };
+/** Times, empty where there is none. */
+type TimeColumn<Row> = Titled & {
+  readonly time: (row: Row) => string | null | undefined;
+  readonly to?: 'day' | 'minute' | 'second';
+};
+
+function asText<Row>(column: Column<Row>): TextColumn<Row> {
+  if (!('time' in column)) return column;
+  const { time, to = 'minute', ...titled } = column;
+  return {
+    ...titled,
+    text: (row) => time(row) ?? '',
+    cell: (row) => {
+      const at = time(row);
+      return at && <Time at={at} to={to} />;
+    },
+  };
+}
+
+type Order<Row> = { readonly column: TextColumn<Row>; readonly isUp: boolean };
 
 function sorted<Row>(rows: readonly Row[], order: Order<Row> | undefined): readonly Row[] {
   if (order === undefined) return rows;
@@ -45,13 +70,14 @@ export function Table<Row>(props: {
   readonly rows: readonly Row[];
   readonly keyOf: (row: Row) => string;
   readonly empty: ComponentChildren;
-  readonly actions?: (row: Row) => ComponentChildren;
+  readonly actions?: ((row: Row) => ComponentChildren) | false;
   /** How many rows are shown until the reader asks for all. */
   readonly first?: number;
   /** Whether the rows can be copied. */
   readonly copies?: true;
 }) {
-  const { caption, columns, rows, keyOf, empty, actions, first = rows.length, copies } = props;
+  const { caption, rows, keyOf, empty, actions = false, first = rows.length, copies } = props;
+  const columns = props.columns.map(asText);
   // A column that is empty in every row only takes room.
   const seen = columns.filter(
     ({ isCopiedOnly, cell, text }) =>
@@ -96,7 +122,7 @@ export function Table<Row>(props: {
                   </th>
                 );
               })}
-              {actions !== undefined && (
+              {actions !== false && (
                 <th scope="col">
                   <span class="sr">Actions</span>
                 </th>
@@ -111,7 +137,7 @@ export function Table<Row>(props: {
                     <div>{cell === undefined ? shownOf(text(row)) : cell(row)}</div>
                   </td>
                 ))}
-                {actions !== undefined && (
+                {actions !== false && (
                   <td class="actions">
                     <div>{actions(row)}</div>
                   </td>
@@ -128,14 +154,7 @@ export function Table<Row>(props: {
             {rows.length.toLocaleString()} {rows.length === 1 ? 'row' : 'rows'}
           </span>
           {shown.length < rows.length && (
-            <button
-              type="button"
-              class="small"
-              aria-label={`Show all of ${caption}`}
-              onClick={() => setWantsAll(true)}
-            >
-              Show all
-            </button>
+            <SmallButton text="Show all" label={`Show all of ${caption}`} act={() => setWantsAll(true)} />
           )}
           {copies && (
             <Copy

@@ -367,12 +367,11 @@ function Found(props: {
               text: ({ similar }) => (similar === 0 ? '' : `${similar} in another case or with blanks`),
             },
           ]}
-          {...(unclear.some(({ similar }) => similar > 0) && may('findSimilarUsersEverywhere')
-            ? {
-                actions: (each: Preview['unclear'][number]) =>
-                  each.similar > 0 && <Similar account={account} identity={nameOf(each)} />,
-              }
-            : {})}
+          actions={
+            unclear.some(({ similar }) => similar > 0) &&
+            may('findSimilarUsersEverywhere') &&
+            ((each) => each.similar > 0 && <Similar account={account} identity={nameOf(each)} />)
+          }
         />
       )}
     </div>
