@@ -145,7 +145,8 @@ function refuseForNow(exchange: Exchange, ms: number): void {
   ]);
 }
 
-function secretOf(options: SignInOptions): string {
+/** The deployment's secret. Throws StateNotLoaded before it was read. */
+export function secretOf(options: Pick<SignInOptions, 'secret'>): string {
   const secret = options.secret();
   if (secret === undefined) throw new StateNotLoaded();
   return secret;

@@ -14,7 +14,7 @@ import {
   type Vouched,
 } from '../../accounts/people/provider.js';
 import { beginSession } from '../../accounts/people/sessions.js';
-import { Fault, StateNotLoaded } from '../../contract/errors.js';
+import { Fault } from '../../contract/errors.js';
 import { people as bounds, signOn } from '../../contract/limits.js';
 import { describeError } from '../../log.js';
 import { registryKeys } from '../../redis/keys.js';
@@ -28,7 +28,7 @@ import type { Exchange, Headers } from '../protocol/exchange.js';
 import { isOwnFault } from '../protocol/fault.js';
 import { type Route, withoutBody } from '../protocol/server.js';
 import { type CookieNames, cookieNamesOf, readCookie } from './admin-caller.js';
-import { cookieOf, type SignInOptions } from './console-session.js';
+import { cookieOf, type SignInOptions, secretOf } from './console-session.js';
 
 export type SignOnOptions = SignInOptions & {
   readonly provider: Provider;
@@ -200,10 +200,4 @@ function attemptCookie(options: SignOnOptions, names: CookieNames, value: string
     name,
     text.replace('Path=/admin/v1;', `Path=${returnPath};`).replace('SameSite=Strict', 'SameSite=Lax'),
   ] as const;
-}
-
-function secretOf(options: SignOnOptions): string {
-  const secret = options.secret();
-  if (secret === undefined) throw new StateNotLoaded();
-  return secret;
 }
