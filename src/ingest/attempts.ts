@@ -2,9 +2,7 @@
 // lost reply stores nothing twice.
 
 import { randomBytes } from 'node:crypto';
-import { markerRows } from '../clickhouse/tables.js';
 import { suppressions as bounds } from '../contract/limits.js';
-import { currentVersionOf } from '../contract/records.js';
 import type { CrashPoint } from '../crash-point.js';
 import { describeError, type Log } from '../log.js';
 import { commitRepeats } from '../metrics.js';
@@ -147,12 +145,7 @@ export function createAttempts(options: AttemptOptions): Attempts {
       versions.suppressions,
       bounds.joinsWaitingMax,
       versions.registry,
-      ...packed.rows.flatMap(({ table, text, counts }) => [
-        currentVersionOf(table),
-        markerRows[table],
-        text,
-        counts,
-      ]),
+      ...packed.tables,
     ];
     crash('commit_packed');
     let sent = false;

@@ -8,9 +8,10 @@
 //   u16 names, u16 joins among them, u32 bytes of what follows,
 //     { u8 bytes of the name, u8 bytes of what it is joined to or 0, name, and for a join: that, u16 log from 0, u32 max } …
 //   u16 environments, { u8 bytes of the app_id, app_id } …
-//   u8 1 if the groups must be decided one by one, u32 bytes of what follows:
+//   u8 1 if the groups must be decided one by one, u8 1 if records are marked, u32 bytes of what follows:
 //     groups: u16 limits (+32768 if its limits let repeats pass), { u16 log from 0, u32 cost, u32 max } …, u16 runs, its runs
-//   the runs of all groups, as few as possible: if the limits have room for all, only these are read
+//   the runs of all groups, as few as possible: if the limits have room for all, only these are read, and not even these if besides
+//   nothing is marked or claimed already
 //
 // A run: { u8 rows argument from 0 (+128 if it takes the next claim, +64 if it is skipped, +32 if its records take the next names),
 //          u16 environment from 0, u16 records, u32 bytes of their rows }
@@ -21,7 +22,7 @@
 
 import { markerRows } from '../clickhouse/tables.js';
 import type { RateLimit } from '../contract/limits.js';
-import { recordColumns, type TableName, tables } from '../contract/records.js';
+import { currentVersionOf, recordColumns, type TableName, tables } from '../contract/records.js';
 import { noEventId } from './event-id.js';
 import { fingerprintOfRow } from './fingerprint.js';
 
@@ -98,7 +99,7 @@ const environmentBytesMax = 33;
 /** Bytes of a record's claim and its run, which is written twice; every record may be a run. */
 const recordDecisionBytesMax = 2 * runBytes + claimBytes;
 /** Bytes of the counts of logs, claims, names and environments, and of what precedes the groups. */
-const headBytes = 19;
+const headBytes = 20;
 /** Bytes of a name and a join without their texts. */
 const nameBytes = 8;
 /** Bytes of a row's number in the commit and of the line feed. */
@@ -141,20 +142,15 @@ export function encodedRecords(records: readonly IngestRecord[]): Records {
 export type Packed = {
   /** What is to be decided. */
   readonly decisions: Buffer;
-  /** The tables that get rows, in the order of the arguments. */
-  readonly rows: readonly {
-    readonly table: TableName;
-    readonly text: Buffer;
-    /** Lines of the ledger that count its plain records: an app_id and a number each. */
-    readonly counts: string;
-  }[];
+  /** The script's arguments about the tables that get rows. */
+  readonly tables: readonly (string | number | Buffer)[];
 };
 
 /** Packs groups, numbering the rows from 0 in the order given. */
 export function packGroups(groups: readonly Group[]): Packed {
   let bytesMax = 0;
   let decisionBytesMax = headBytes;
-  let oneByOne = 0;
+  let [oneByOne, isMarked] = [0, 0];
   for (const group of groups) {
     bytesMax += group.bytes;
     decisionBytesMax +=
@@ -162,7 +158,10 @@ export function packGroups(groups: readonly Group[]): Packed {
       environmentBytesMax +
       group.limits.length * limitBytesMax +
       group.records.length * recordDecisionBytesMax;
-    if (group.marks !== undefined) decisionBytesMax += limitBytesMax + bytesOfNames(group.marks);
+    if (group.marks !== undefined) {
+      decisionBytesMax += limitBytesMax + bytesOfNames(group.marks);
+      isMarked = 1;
+    }
     if (group.limitsPassRepeats) oneByOne = 1;
   }
   const packed = Buffer.allocUnsafe(decisionBytesMax);
@@ -174,7 +173,7 @@ export function packGroups(groups: readonly Group[]): Packed {
   const { logs, end } = writeLogs(packed, 0, groups);
   const namesEnd = writeNames(packed, writeClaims(packed, end, groups), groups, logs);
   const { environments, end: environmentsEnd } = writeEnvironments(packed, namesEnd, groups);
-  const groupsAt = environmentsEnd + 5;
+  const groupsAt = environmentsEnd + 6;
   let at = groupsAt;
   let claimAt = end + 2;
   for (const group of groups) {
@@ -209,7 +208,11 @@ export function packGroups(groups: readonly Group[]): Packed {
       rowNumber += end - first;
       runs += 1;
       const bits = (hasClaim ? 128 : 0) + (mark === undefined ? 0 : bitsOf(mark));
-      if (bits === 0) written.plain.set(appId, (written.plain.get(appId) ?? 0) + end - first);
+      written.records += end - first;
+      if (mark === undefined) {
+        const counted = hasClaim ? written.claiming : written.plain;
+        counted.set(appId, (counted.get(appId) ?? 0) + end - first);
+      }
       const run = {
         kind: argument + bits,
         environment,
@@ -231,16 +234,17 @@ export function packGroups(groups: readonly Group[]): Packed {
     }
     packed.writeUInt16BE(runs, runsAt);
   }
-  packed.writeUInt8(oneByOne, groupsAt - 5);
+  packed.writeUInt8(oneByOne, groupsAt - 6);
+  packed.writeUInt8(isMarked, groupsAt - 5);
   packed.writeUInt32BE(at - groupsAt, groupsAt - 4);
   for (const run of merged) at = writeRun(packed, at, run);
   return {
     decisions: packed.subarray(0, at),
-    rows: rows.map(({ table, into, end, plain }) => ({
-      table: tables[table] as TableName,
-      text: into.subarray(0, end),
-      counts: Array.from(plain, ([appId, records]) => `${appId} ${records}\n`).join(''),
-    })),
+    tables: rows.flatMap(({ table, into, end, records, plain, claiming }) => {
+      const name = tables[table] as TableName;
+      const text = into.subarray(0, end);
+      return [currentVersionOf(name), markerRows[name], text, records, linesOf(plain), linesOf(claiming)];
+    }),
   };
 }
 
@@ -289,9 +293,14 @@ function canBeMerged(bits: number): boolean {
 function newRows(table: number, bytesMax: number) {
   const into = Buffer.allocUnsafe(bytesMax);
   const view = new DataView(into.buffer, into.byteOffset, into.length);
-  /** Plain records by environment. */
-  const plain = new Map<string, number>();
-  return { table, into, view, end: 0, plain };
+  /** Plain records by environment, and those that have a claim and no mark. */
+  const [plain, claiming] = [new Map<string, number>(), new Map<string, number>()];
+  return { table, into, view, end: 0, records: 0, plain, claiming };
+}
+
+/** Lines of the ledger: an app_id and a number each. */
+function linesOf(counts: ReadonlyMap<string, number>): string {
+  return Array.from(counts, ([appId, records]) => `${appId} ${records}\n`).join('');
 }
 
 /** A log: its index among the logs, what all groups cost it, and the least that one of them allows. */

@@ -18,8 +18,8 @@
 --   7  a segment this old in ms takes no further commit   8  the version of the suppressions that the caller has applied
 --   9  joined users that may wait
 --   10  the version of the registry by which the environments of the records were found
---   11… of each table that gets rows: its name, the marker row of its segments, the rows for it, and the lines of the ledger that
---       count its plain records
+--   11… of each table that gets rows: its name, the marker row of its segments, the rows for it, how many records they are, and
+--       the lines of the ledger that count its plain records, and those with a claim
 -- Returns one string:
 --   "e"  this Redis is not that deployment's, or its registry was loaded since the environments were found
 --   "x"  the commit is older than the last one and not repeated
@@ -57,8 +57,9 @@ local tables, state_fields = {}, { 'epoch', 'clock_us', 'last_number', 'bytes', 
   'limit_clock_us', 'limit_clock_ahead_us', 'claim_clock_us', 'rows', 'suppression_version', 'joined', 'registry_version' }
 local first_open = #state_fields
 local bytes_to_come = #packed
-for i = first_table, #ARGV, 4 do
-  tables[#tables + 1] = { name = ARGV[i], marker = ARGV[i + 1], rows = ARGV[i + 2], counts = ARGV[i + 3], at = 1, pieces = {}, kept = 0 }
+for i = first_table, #ARGV, 6 do
+  tables[#tables + 1] = { name = ARGV[i], marker = ARGV[i + 1], rows = ARGV[i + 2], records = tonumber(ARGV[i + 3]), counts = ARGV[i + 4],
+    claim_counts = ARGV[i + 5], at = 1, pieces = {}, kept = 0 }
   bytes_to_come = bytes_to_come + #ARGV[i + 2]
   state_fields[#state_fields + 1] = 'open.' .. ARGV[i]
 end
@@ -245,9 +246,8 @@ if id_count > 0 then
       bucket = #fields + 1
       fields[bucket], bucket_of_field[field] = field, bucket
     end
-    ids[i], bucket_of_id[i] = sub(packed, at, at + 12), bucket
-    prints[i] = byte(packed, at + 13)
-    at = at + 14
+    bucket_of_id[i] = bucket
+    ids[i], prints[i], at = unpack_struct('>c13B', packed, at)
   end
   buckets = read_fields(claims_key, fields)
   local are_marked = false
@@ -349,10 +349,11 @@ for i = 1, environment_count do
   environments[i], at = sub(packed, at + 1, at + length), at + 1 + length
 end
 -- By letter, then by environment and table. Where every limit has room, plain records are not counted here: all are stored, and the
--- caller has counted them.
+-- caller has counted them. If all is stored, nothing is.
 local counted = { s = {}, r = {}, d = {}, k = {}, u = {} }
 local next_id, next_name = 1, 1
-local fits
+-- Whether every limit has room for all, and whether every record is stored; the letters of claims that were made before their records.
+local fits, all_stored, claimed = nil, false, {}
 
 -- Whether all records of the runs packed from here are repeats.
 local function all_claimed(run_at, count)
@@ -393,7 +394,7 @@ local function decide_run(limited)
   local is_plain = kind < 32
   if kind >= 128 then
     kind = kind - 128
-    if not limited then letter = claim(next_id) end
+    if not limited then letter = claimed[next_id] or claim(next_id) end
     next_id = next_id + 1
   end
   if kind >= 64 then kind, skipped, is_key = kind - 64, 'k', true end
@@ -447,8 +448,8 @@ local function decide_group()
   return limited and string.format('l%d:%.0f', wait_limit, wait_ms) or table.concat(letters)
 end
 
-local one_by_one, group_bytes
-one_by_one, group_bytes, at = unpack_struct('>BI4', packed, at)
+local one_by_one, marked, group_bytes
+one_by_one, marked, group_bytes, at = unpack_struct('>BBI4', packed, at)
 local groups_end = at + group_bytes
 fits = one_by_one == 0
 for i = 1, log_count do
@@ -458,11 +459,20 @@ for i = 1, log_count do
 end
 local answers, answer = {}, nil
 if fits then
-  log_added = log_costs
-  at = groups_end
-  while at <= #packed do answers[#answers + 1] = decide_run(false) end
-  answer = table.concat(answers)
-  answer = find(answer, '[^s]') and '=' .. answer or '*'
+  log_added, all_stored = log_costs, marked == 0
+  for i = 1, id_count do
+    claimed[i] = claim(i)
+    all_stored = all_stored and claimed[i] == 's'
+  end
+  if all_stored then
+    answer = '*'
+    for _, rows_of in ipairs(tables) do keep(rows_of, #rows_of.rows, rows_of.records) end
+  else
+    at = groups_end
+    while at <= #packed do answers[#answers + 1] = decide_run(false) end
+    answer = table.concat(answers)
+    answer = find(answer, '[^s]') and '=' .. answer or '*'
+  end
 else
   while at < groups_end do answers[#answers + 1] = decide_group() end
   answer = table.concat(answers, ',')
@@ -582,9 +592,10 @@ for letter, counts in pairs(counted) do
   end
 end
 for _, rows_of in ipairs(tables) do
-  if fits and rows_of.counts ~= '' then
+  local counts = (fits and rows_of.counts or '') .. (all_stored and rows_of.claim_counts or '')
+  if counts ~= '' then
     local block = block_of(rows_of.minute, rows_of.kind, 'accepted')
-    block[#block + 1] = rows_of.counts
+    block[#block + 1] = counts
   end
 end
 for minute, log in pairs(ledger_logs) do

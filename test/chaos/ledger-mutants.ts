@@ -164,8 +164,8 @@ export const ledgerMutants: readonly Omit<Mutant, 'faults' | 'shows'>[] = [
     patches: [
       {
         file: commit,
-        find: 'block[#block + 1] = rows_of.counts',
-        replace: 'block[#block + 1] = string.rep(rows_of.counts, now_us % 5 == 0 and 2 or 1)',
+        find: 'block[#block + 1] = counts',
+        replace: 'block[#block + 1] = string.rep(counts, now_us % 5 == 0 and 2 or 1)',
       },
     ],
   },

@@ -234,8 +234,8 @@ export const mutants: readonly Mutant[] = [
     patches: [
       {
         file: commit,
-        find: 'if not limited then letter = claim(next_id) end',
-        replace: 'if not limited then claim(next_id) end',
+        find: 'if not limited then letter = claimed[next_id] or claim(next_id) end',
+        replace: 'if not limited and not claimed[next_id] then claim(next_id) end',
       },
       {
         file: eventsView,

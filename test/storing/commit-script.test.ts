@@ -367,6 +367,20 @@ test('groups of one commit see each other: exactly as many pass as the limit all
   assert.ok(answers.slice(30).every((answer) => answer.startsWith('l0:')));
 });
 
+/** What the ledger has counted, by kind, outcome and environment. */
+async function ledger(): Promise<Record<string, number>> {
+  const counts: Record<string, number> = {};
+  let head = '';
+  for (const key of await redis.keys('{s0}:ledger_log:*')) {
+    for (const line of ((await redis.get(key)) ?? '').trimEnd().split('\n')) {
+      const [name = '', count = ''] = line.split(' ');
+      if (/^\d+$/.test(count)) counts[`${head} ${name}`] = (counts[`${head} ${name}`] ?? 0) + Number(count);
+      else head = line;
+    }
+  }
+  return counts;
+}
+
 test('groups are decided alike all at once, where the limits have room for all, and one after another', async () => {
   const record = fc.record({ key: fc.option(fc.integer({ min: 0, max: 5 }), { nil: undefined }) });
   const made = fc.record({
@@ -388,7 +402,7 @@ test('groups are decided alike all at once, where the limits have room for all, 
           const groups = step.map(({ records, limits, cost }, i) =>
             group(
               records.map(({ key }, j) =>
-                eventRecord(`${i} ${j}`, key === undefined ? undefined : `key ${key}`),
+                eventRecord(`e${i} ${j}`, key === undefined ? undefined : `key ${key}`),
               ),
               limits.map((name) => limit(`l${name}`, max, 60_000, cost)),
             ),
@@ -399,7 +413,15 @@ test('groups are decided alike all at once, where the limits have room for all, 
         }
         const logs = (await redis.keys('{s0}:limit_sums:*')).sort();
         const entries = await Promise.all(logs.map((key) => redis.hgetallBuffer(key)));
-        results.push([answers, logs, entries, await redis.hgetall('{s0}:claim_counts')]);
+        const rows = (await Promise.all((await outstanding()).map(bytesOf))).join('').match(/"e\d \d"/g);
+        results.push([
+          answers,
+          logs,
+          entries,
+          rows,
+          await ledger(),
+          await redis.hgetall('{s0}:claim_counts'),
+        ]);
         together += oneByOne || answers.some((answer) => answer.includes('l')) ? 0 : 1;
       }
       assert.deepEqual(results[0], results[1]);

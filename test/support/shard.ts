@@ -2,8 +2,6 @@
 
 import { createHash } from 'node:crypto';
 import type { Redis } from 'ioredis';
-import { markerRows } from '../../src/clickhouse/tables.js';
-import { currentVersionOf } from '../../src/contract/records.js';
 import { uniqueEventId } from '../../src/ingest/event-id.js';
 import {
   encodedRecords,
@@ -90,12 +88,7 @@ export async function commit(
     overrides.suppressionVersion ?? 0,
     overrides.joinsWaitingMax ?? 1e9,
     overrides.registryVersion ?? Number.MAX_SAFE_INTEGER,
-    ...packed.rows.flatMap(({ table, text, counts }) => [
-      currentVersionOf(table),
-      markerRows[table],
-      text,
-      counts,
-    ]),
+    ...packed.tables,
   ];
   const answer = String(await runScript(redis, overrides.script ?? scripts.commit, keys, args));
   if (answer !== '*' && !answer.startsWith('=')) return answer;

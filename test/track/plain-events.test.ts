@@ -84,15 +84,16 @@ function withoutBytes(group: LimitedGroup): LimitedGroup {
 /** Everything that goes to Redis, except the random ids of events without a key. */
 function packed({ submission }: Ready): object {
   const group = withoutBytes(submission.groups[0] as LimitedGroup);
-  const { decisions, rows } = packGroups([group]);
-  const text = rows[0]?.text.toString() ?? '';
-  assert.equal(rows.length, 1);
+  const { decisions, tables } = packGroups([group]);
+  const [name, marker, rows, ...counts] = tables;
+  const text = String(rows);
+  assert.equal(counts.length, 3, 'there is one table');
   assert.ok(Buffer.byteLength(text) <= group.records.rowBytesMax);
   const claims = new Set(Array.from({ length: group.records.length }, (_, i) => group.records.claimOf(i)));
   const known = text.replace(/^(\["1000000001",")([0-9a-f]{32})/gm, (all, head: string, id: string) =>
     claims.has(id) ? all : head,
   );
-  return { decisions: decisions.toString('hex'), rows: known, limits: group.limits };
+  return { decisions: decisions.toString('hex'), name, marker, rows: known, counts, limits: group.limits };
 }
 
 /** Whether the short way accepted a body. If it did, its result must be that of the full way. */
