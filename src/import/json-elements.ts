@@ -60,63 +60,16 @@ export async function* splitValues(content: AsyncIterable<Buffer>): AsyncGenerat
       yield value;
     }
   }
-  yield* first === 0x7b ? splitObjects(all()) : splitArray(all());
+  yield* splitNested(all(), first !== 0x7b);
 }
 
 function isMark(chunk: Buffer, at: number): boolean {
   return at < 3 && chunk.subarray(0, 3).equals(byteOrderMark);
 }
 
-async function* splitObjects(content: AsyncIterable<Buffer>): AsyncGenerator<Element> {
-  let depth = 0;
-  let inText = false;
-  let escaped = false;
-  let place = 0;
-  let element: Buffer[] = [];
-  let elementBytes = 0;
-  let isFirst = true;
-  for await (const chunk of content) {
-    let from = isFirst && chunk.subarray(0, 3).equals(byteOrderMark) ? 3 : 0;
-    isFirst = false;
-    for (let at = from; at < chunk.length; at++) {
-      const byte = chunk[at] as number;
-      if (inText) {
-        if (escaped) escaped = false;
-        else if (byte === 0x5c) escaped = true;
-        else if (byte === 0x22) inText = false;
-        continue;
-      }
-      if (depth === 0) {
-        if (isBlankByte(byte)) continue;
-        if (byte !== 0x7b) throw new Malformed(`after object ${place} is something else than an object`);
-        from = at;
-      }
-      if (byte === 0x22) inText = true;
-      else if (byte === 0x5b || byte === 0x7b) {
-        depth += 1;
-        if (depth > counts.documentDepthMax + 1)
-          throw new Malformed(`object ${place + 1} is nested too deeply`);
-      } else if (byte === 0x5d || byte === 0x7d) {
-        depth -= 1;
-        if (depth > 0) continue;
-        const bytes = Buffer.concat([...element, chunk.subarray(from, at + 1)]);
-        element = [];
-        elementBytes = 0;
-        place += 1;
-        yield { place, bytes };
-      }
-    }
-    if (depth === 0) continue;
-    element.push(chunk.subarray(from));
-    elementBytes += chunk.length - from;
-    if (elementBytes > imports.elementBytesMax)
-      throw new Malformed(`object ${place + 1} has more than 64 MiB`);
-  }
-  if (depth !== 0) throw new Malformed(`the file ends within object ${place + 1}`);
-}
-
-/** Splits content that is one array into its elements. */
-export async function* splitArray(content: AsyncIterable<Buffer>): AsyncGenerator<Element> {
+/** Splits the elements of one array, which nothing but white space may surround, or objects with nothing else between them. */
+async function* splitNested(content: AsyncIterable<Buffer>, isArray: boolean): AsyncGenerator<Element> {
+  const noun = isArray ? 'element' : 'object';
   let depth = 0;
   let inText = false;
   let escaped = false;
@@ -136,41 +89,42 @@ export async function* splitArray(content: AsyncIterable<Buffer>): AsyncGenerato
         else if (byte === 0x22) inText = false;
         continue;
       }
-      // Outside the array there may only be white space.
-      if (depth === 0 && (isOpen || byte !== 0x5b)) {
+      if (depth === 0) {
         if (isBlankByte(byte)) continue;
-        throw new Malformed(oneArray);
+        if (isArray ? isOpen || byte !== 0x5b : byte !== 0x7b)
+          throw new Malformed(isArray ? oneArray : `after object ${place} is something else than an object`);
+        isOpen = true;
+        from = isArray ? at + 1 : at;
       }
+      const isComma = byte === 0x2c;
       if (byte === 0x22) inText = true;
       else if (byte === 0x5b || byte === 0x7b) {
         depth += 1;
         if (depth > counts.documentDepthMax + 1)
-          throw new Malformed(`element ${place + 1} is nested too deeply`);
-        if (depth === 1) {
-          isOpen = true;
-          from = at + 1;
-        }
-      } else if (byte === 0x5d || byte === 0x7d || (byte === 0x2c && depth === 1)) {
-        if (byte !== 0x2c) depth -= 1;
-        if (depth > 1 || (byte !== 0x2c && depth === 1)) continue;
-        const bytes = Buffer.concat([...element, chunk.subarray(from, at)]);
+          throw new Malformed(`${noun} ${place + 1} is nested too deeply`);
+      } else if (byte === 0x5d || byte === 0x7d || (isComma && isArray)) {
+        if (!isComma) depth -= 1;
+        if (depth !== (isComma ? 1 : 0)) continue;
+        const bytes = Buffer.concat([...element, chunk.subarray(from, isArray ? at : at + 1)]);
         element = [];
         elementBytes = 0;
         from = at + 1;
-        const ends = byte !== 0x2c;
-        if (byte === 0x7d) throw new Malformed(oneArray);
-        if (ends && isBlank(bytes) && place === 0) continue;
+        if (isArray && byte === 0x7d) throw new Malformed(oneArray);
+        if (isArray && !isComma && isBlank(bytes) && place === 0) continue;
         place += 1;
         yield { place, bytes };
       }
     }
-    if (depth === 0 || from === chunk.length) continue;
+    if (depth === 0) continue;
     element.push(chunk.subarray(from));
     elementBytes += chunk.length - from;
     if (elementBytes > imports.elementBytesMax)
-      throw new Malformed(`element ${place + 1} has more than 64 MiB`);
+      throw new Malformed(`${noun} ${place + 1} has more than 64 MiB`);
   }
-  if (!isOpen || depth !== 0) throw new Malformed(`${oneArray}, and it ends within it`);
+  if (depth !== 0 || (isArray && !isOpen))
+    throw new Malformed(
+      isArray ? `${oneArray}, and it ends within it` : `the file ends within object ${place + 1}`,
+    );
 }
 
 function isBlank(bytes: Buffer): boolean {

@@ -7,7 +7,7 @@ import { after, before, describe, test } from 'node:test';
 import { crc32, deflateRawSync, gzipSync } from 'node:zlib';
 import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
 import { type Input, openInputs, type Told } from '../../src/import/inputs.js';
-import { splitArray } from '../../src/import/json-elements.js';
+import { splitValues } from '../../src/import/json-elements.js';
 import { createMapper, type Mapper, type Outgoing } from '../../src/import/mapping.js';
 import { type ImportOptions, readOptions } from '../../src/import/options.js';
 import type { ReadOptions, Row } from '../../src/import/row.js';
@@ -1003,7 +1003,7 @@ describe('a chunk of rows', () => {
       for (let at = 0; at < 66; at++) yield text;
     }
     const read = async () => {
-      for await (const { place } of splitArray(oneElement())) assert.fail(`element ${place}`);
+      for await (const { place } of splitValues(oneElement())) assert.fail(`element ${place}`);
     };
     await assert.rejects(read(), /element 1 has more than 64 MiB/);
   });
