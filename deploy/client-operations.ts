@@ -59,36 +59,30 @@ export function operationsSources(
 
 const head = `// Made by deploy/client-operations.ts from the OpenAPI documents of the service; a test says how to write it again.`;
 
-/** The types, with those objects once that are there several times and longer than a line. */
+/** The types, with those objects and lists of words once that are there several times and longer than a line. */
 function withShared(types: string): string {
-  const object = longestRepeated(types);
-  if (object === undefined) return types;
-  const name = nameOf(object, types);
-  const declared = `type ${name} = ${object};\n\n`;
-  return withShared(`${declared}${types.replace(declared, '').replaceAll(object, name)}`);
+  const shared = longestRepeated(types);
+  if (shared === undefined) return types;
+  const name = nameOf(shared, types);
+  const declared = `type ${name} = ${shared};\n\n`;
+  return withShared(`${declared}${types.replace(declared, '').replaceAll(shared, name)}`);
 }
 
 function longestRepeated(types: string): string | undefined {
   const open: number[] = [];
-  const seen = new Set<string>();
-  let longest = 'x'.repeat(80);
-  for (const { 0: brace, index } of types.matchAll(/[{}]/g)) {
+  const found = [...types.matchAll(/"\w+"(?: \| "\w+")+/g)].map(([words]) => words);
+  for (const { 0: brace, index } of types.matchAll(/[{}]/g))
     if (brace === '{') open.push(index);
-    else {
-      const object = types.slice(open.pop(), index + 1);
-      if (seen.has(object) && object.length > longest.length && !object.startsWith('{ given'))
-        longest = object;
-      seen.add(object);
-    }
-  }
-  return seen.has(longest) ? longest : undefined;
+    else found.push(types.slice(open.pop(), index + 1));
+  const repeated = found.filter((type, at) => type.length > 80 && found.indexOf(type) < at);
+  return repeated.filter((type) => !type.startsWith('{ given')).sort((a, b) => b.length - a.length)[0];
 }
 
-/** The name that an object has already, else one of the operation and the field where it is first. */
-function nameOf(object: string, types: string): string {
-  const declared = types.split(` = ${object};\n`)[0]?.match(/type (\w+)$/)?.[1];
+/** The name that a type has already, else one of the operation and the field where it is first. */
+function nameOf(type: string, types: string): string {
+  const declared = types.split(` = ${type};\n`)[0]?.match(/type (\w+)$/)?.[1];
   if (declared !== undefined) return declared;
-  const before = types.slice(0, types.indexOf(object));
+  const before = types.slice(0, types.indexOf(type));
   const operation = [...before.matchAll(/^(?:type| {2}(?=\w+: \{ given)) ?(\w+)/gm)].at(-1)?.[1] ?? '';
   const field = /(\w+)\??: \(?(?:readonly )?\(?$/.exec(before)?.[1] ?? 'given';
   return titled(operation) + titled(field);

@@ -49,6 +49,23 @@ type ListProposalsAnswer = {
   case_id?: string;
 };
 
+type ListDeletionsStateGiven =
+  | 'submitted'
+  | 'waiting_for_backlog'
+  | 'finding_users'
+  | 'deleting'
+  | 'verifying'
+  | 'hidden'
+  | 'complete'
+  | 'clickhouse_unavailable'
+  | 'no_room'
+  | 'mutation_failed'
+  | 'failed'
+  | 'targets_lost'
+  | 'ended';
+
+type ListDeletionsState = 'pending' | ListDeletionsStateGiven;
+
 type ListCasesAnswer = {
   case_id: string;
   reference: string;
@@ -102,20 +119,7 @@ type ListDeletionsDeletions = {
   users_found?: number;
   evidence_until?: string;
   status: 'pending' | 'complete';
-  state:
-    | 'submitted'
-    | 'waiting_for_backlog'
-    | 'finding_users'
-    | 'deleting'
-    | 'verifying'
-    | 'hidden'
-    | 'complete'
-    | 'clickhouse_unavailable'
-    | 'no_room'
-    | 'mutation_failed'
-    | 'failed'
-    | 'targets_lost'
-    | 'ended';
+  state: ListDeletionsStateGiven;
   found?: readonly { app_id: string; table: string; rows: number }[];
 };
 
@@ -607,26 +611,7 @@ export type AdministrationOperations = {
   };
   /** Deletion requests, the newest first, in pages */
   listDeletions: {
-    given: {
-      account_id?: string;
-      state?:
-        | 'pending'
-        | 'submitted'
-        | 'waiting_for_backlog'
-        | 'finding_users'
-        | 'deleting'
-        | 'verifying'
-        | 'hidden'
-        | 'complete'
-        | 'clickhouse_unavailable'
-        | 'no_room'
-        | 'mutation_failed'
-        | 'failed'
-        | 'targets_lost'
-        | 'ended';
-      reference?: string;
-      cursor?: string;
-    };
+    given: { account_id?: string; state?: ListDeletionsState; reference?: string; cursor?: string };
     answer: { deletions: readonly ListDeletionsDeletions[]; cursor?: string };
   };
   /** Deletions that a second person has to confirm, by submitting the same list */
@@ -711,20 +696,7 @@ export type AdministrationOperations = {
         users_found?: number;
         evidence_until?: string;
         status: 'pending' | 'complete';
-        state:
-          | 'submitted'
-          | 'waiting_for_backlog'
-          | 'finding_users'
-          | 'deleting'
-          | 'verifying'
-          | 'hidden'
-          | 'complete'
-          | 'clickhouse_unavailable'
-          | 'no_room'
-          | 'mutation_failed'
-          | 'failed'
-          | 'targets_lost'
-          | 'ended';
+        state: ListDeletionsStateGiven;
         found?: readonly { app_id: string; table: string; rows: number }[];
         rows?: number;
       }[];
@@ -887,26 +859,7 @@ export type DeletionOperations = {
   readDeletionCertificate: { given: { deletion_request_id: string }; answer: DeletionCertificate };
   /** The account's deletions, the newest first */
   listDeletions: {
-    given: {
-      state?:
-        | ''
-        | 'pending'
-        | 'submitted'
-        | 'waiting_for_backlog'
-        | 'finding_users'
-        | 'deleting'
-        | 'verifying'
-        | 'hidden'
-        | 'complete'
-        | 'clickhouse_unavailable'
-        | 'no_room'
-        | 'mutation_failed'
-        | 'failed'
-        | 'targets_lost'
-        | 'ended';
-      reference?: string;
-      cursor?: string;
-    };
+    given: { state?: '' | ListDeletionsState; reference?: string; cursor?: string };
     answer: DeletionList;
   };
   /** The public key of certificates */
