@@ -2,7 +2,8 @@
 
 import { writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
-import { type Config, clickhousePasswordFile, redisPasswordFile } from '../../src/config.js';
+import { type Config, clickhousePasswordFile } from '../../src/config.js';
+import { redisPasswordFile } from '../../src/config-redis.js';
 import type { Administration } from './administration.js';
 import { urlHost } from './children.js';
 import { placesOf } from './clickhouse/places.js';

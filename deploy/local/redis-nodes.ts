@@ -4,7 +4,8 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { type Config, redisPasswordFile } from '../../src/config.js';
+import type { Config } from '../../src/config.js';
+import { redisPasswordFile } from '../../src/config-redis.js';
 import type { ChildSpec } from './child.js';
 import { redisConfig } from './redis-config.js';
 import { askRedis, readyRedisPid } from './redis-probe.js';

@@ -2,7 +2,7 @@
 // send a command twice by itself: the owner of a commit repeats it when the reply was lost, under the same sequence number.
 // Redirections of a cluster are followed, since they come before a command runs.
 
-import type { RedisSentinels } from '../config.js';
+import type { readRedis } from '../config-redis.js';
 import { waits } from '../contract/limits.js';
 import type { Log } from '../log.js';
 import { Cluster, type ClusterOptions, type RedisOptions, Redis as Single } from '../packages/ioredis.js';
@@ -16,18 +16,11 @@ export type SingleRedis = Single;
 /** A connection to one Redis or to a cluster; both take the same commands. */
 export type Redis = Single | Cluster;
 
+type Configured = ReturnType<typeof readRedis>;
+
 /** The address of Redis, from the configuration. */
-export type RedisAddress = {
-  /** One URL, the path of a unix socket, or for a cluster the URLs of some of its nodes, separated by commas. */
-  readonly redisUrl: string;
-  readonly redisCluster: boolean;
-  readonly redisSentinels?: RedisSentinels | undefined;
-  /** How many replicas have to confirm what is acknowledged; none by default. */
-  readonly redisReplicasAck?: number;
-  readonly redisLoss?: 'stop' | 'go-on';
-  /** If the address does not hold it. */
-  readonly redisPassword?: string | undefined;
-};
+export type RedisAddress = Pick<Configured, 'redisUrl' | 'redisCluster'> &
+  Partial<Pick<Configured, 'redisSentinels' | 'redisReplicasAck' | 'redisLoss' | 'redisPassword'>>;
 
 const retryMs = (attempt: number) => Math.min(50 * attempt, 500);
 

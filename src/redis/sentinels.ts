@@ -7,7 +7,7 @@
 // confirmation whether the server still is the primary. The one that replaces it may be the only one that knows: if it has just become
 // silent, that is no consent.
 
-import type { RedisSentinels } from '../config.js';
+import type { RedisSentinels } from '../config-redis.js';
 import { type Redis, type RedisOptions, SentinelConnector } from '../packages/ioredis.js';
 import { sharing } from '../wait.js';
 

@@ -4,7 +4,8 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, before } from 'node:test';
-import { ConfigError, readConfig } from '../../src/config.js';
+import { readConfig } from '../../src/config.js';
+import { ConfigError } from '../../src/config-values.js';
 import { registryKeys, shardKeys, shardOf } from '../../src/redis/keys.js';
 import { createTestAccount } from '../harness/accounts.js';
 import {

@@ -5,7 +5,8 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { describe, test } from 'node:test';
-import { type Config, ConfigError, readConfig } from '../../src/config.js';
+import { type Config, readConfig } from '../../src/config.js';
+import { ConfigError } from '../../src/config-values.js';
 import { deletionStates } from '../../src/contract/deletion-states.js';
 import {
   bodies,
