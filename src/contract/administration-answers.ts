@@ -1,6 +1,7 @@
 // The TypeBox schemas of the administration's answers, by operation. Nothing checks answers on their way out; the OpenAPI
 // document shows these schemas, and the tests compare real answers with them. Answers may get more fields later.
 
+import { type DeletionState, deletionStates } from './deletion-states.js';
 import {
   deletionCertificateSchema,
   deletionPreviewSchema,
@@ -8,8 +9,7 @@ import {
   deletionUsersSchema,
   suppressedSchema,
   suppressionSchemas,
-} from './answers.js';
-import { type DeletionState, deletionStates } from './deletion-states.js';
+} from './privacy-answers.js';
 import { roles } from './roles.js';
 import { type Schema, type Static, Type } from './typebox.js';
 
@@ -158,6 +158,11 @@ const chart = {
   at: Type.Array(count, { description: 'The beginning of each step, in seconds since 1970.' }),
 };
 const counts = Type.Array(amount);
+
+const itsServer = Type.Integer({
+  minimum: 0,
+  description: 'Its ClickHouse server, in the order of CLICKHOUSE_URL.',
+});
 
 const clickhouse = Type.Object({
   version: text,
@@ -382,10 +387,7 @@ export const administrationAnswers = {
         rows: count,
         bytes: count,
         oldest_seconds: amount,
-        server: Type.Integer({
-          minimum: 0,
-          description: 'Its ClickHouse server, in the order of CLICKHOUSE_URL.',
-        }),
+        server: itsServer,
       }),
     ),
     backlog_bytes_max: count,
@@ -399,6 +401,7 @@ export const administrationAnswers = {
         started_at: time,
         said_at: time,
         memory_bytes: count,
+        // Of a worker: from the opening of the segment that it stored last until its rows could be queried; 0 before the first.
         queryable_seconds: amount,
       }),
     ),
@@ -530,12 +533,11 @@ export const administrationAnswers = {
   listShards: Type.Array(
     Type.Object({
       shard: count,
-      server: Type.Integer({
-        minimum: 0,
-        description: 'Its ClickHouse server, in the order of CLICKHOUSE_URL.',
-      }),
+      server: itsServer,
+      // Stored rows, and about how many bytes they take.
       rows: Type.Union([count, nothing], { description: 'null while its server is away.' }),
       bytes: orNull(count),
+      // What waits in Redis.
       backlog_rows: count,
       backlog_bytes: count,
       moving_to: Type.Union([count, nothing], { description: 'The server to which it is being moved.' }),

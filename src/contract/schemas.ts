@@ -128,13 +128,16 @@ const namedUser = Type.Object({
   ),
 });
 
+function namedUsers(countMax: number, description: string) {
+  return Type.Array(namedUser, { minItems: 1, maxItems: countMax, description });
+}
+
 /** `POST /api/public/v0/user_deletion`. */
 export const deletionSchema = Type.Object({
-  users: Type.Array(namedUser, {
-    minItems: 1,
-    maxItems: counts.deletionTargetsMax,
-    description: 'The users to delete, each by exactly one of identity, user_id and anonymous_id.',
-  }),
+  users: namedUsers(
+    counts.deletionTargetsMax,
+    'The users to delete, each by exactly one of identity, user_id and anonymous_id.',
+  ),
   erase: Type.Optional(
     Type.Literal('now', {
       description:
@@ -168,11 +171,10 @@ export type DeletionInput = Static<typeof deletionSchema>;
 
 /** `POST /api/public/v0/user_suppression`. */
 export const suppressionSchema = Type.Object({
-  users: Type.Array(deletionSchema.properties.users.items, {
-    minItems: 1,
-    maxItems: counts.deletionTargetsMax,
-    description: 'The users, each by exactly one of identity, user_id and anonymous_id.',
-  }),
+  users: namedUsers(
+    counts.deletionTargetsMax,
+    'The users, each by exactly one of identity, user_id and anonymous_id.',
+  ),
   suppress: Type.Boolean({
     description:
       'true: from the answer on no record of them is stored. false: their records are stored again.',
@@ -181,32 +183,25 @@ export const suppressionSchema = Type.Object({
 
 /** `POST /api/public/v0/deletion_status/ID/lookup`. */
 export const lookupSchema = Type.Object({
-  users: Type.Array(namedUser, {
-    minItems: 1,
-    maxItems: counts.lookupUsersMax,
-    description: 'The users to look up, each as the deletion named it.',
-  }),
+  users: namedUsers(counts.lookupUsersMax, 'The users to look up, each as the deletion named it.'),
 });
 export type LookupInput = Static<typeof lookupSchema>;
 
 /** `POST /api/public/v0/user_suppression/lookup`. */
 export const suppressionUsersSchema = Type.Object({
-  users: Type.Array(namedUser, {
-    minItems: 1,
-    maxItems: counts.lookupUsersMax,
-    description: 'The users to look up, each by exactly one of identity, user_id and anonymous_id.',
-  }),
+  users: namedUsers(
+    counts.lookupUsersMax,
+    'The users to look up, each by exactly one of identity, user_id and anonymous_id.',
+  ),
 });
 
 /** `POST /api/public/v0/user_export`. */
 export const exportSchema = Type.Object({
-  users: Type.Array(namedUser, {
-    minItems: 1,
-    maxItems: counts.exportUsersMax,
-    description: 'Whose records to export, each user by exactly one of identity, user_id and anonymous_id.',
-  }),
+  users: namedUsers(
+    counts.exportUsersMax,
+    'Whose records to export, each user by exactly one of identity, user_id and anonymous_id.',
+  ),
 });
-export type ExportInput = Static<typeof exportSchema>;
 
 /** `POST /api/v1/receipts`. */
 export const receiptsSchema = Type.Object({

@@ -3,10 +3,10 @@
 import type { Caller } from '../../accounts/tokens.js';
 import { refusalOf, rightsElsewhere } from '../../admin/access.js';
 import { checkOpenCase } from '../../admin/cases.js';
-import { deletionProposedSchema, deletionSubmittedSchema } from '../../contract/answers.js';
 import { AdministrationError } from '../../contract/errors.js';
 import { bodies, counts } from '../../contract/limits.js';
 import { outcomes } from '../../contract/outcomes.js';
+import { deletionProposedSchema, deletionSubmittedSchema } from '../../contract/privacy-answers.js';
 import { deletionSchema } from '../../contract/schemas.js';
 import type { Actor } from '../../registry/audit/audit.js';
 import { readLoadedRegistry } from '../../registry/registry.js';

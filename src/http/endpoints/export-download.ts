@@ -3,9 +3,9 @@
 import { pipeline } from 'node:stream';
 import { createGzip } from 'node:zlib';
 import type { Lines } from '../../clickhouse/answers.js';
-import { type ExportFormat, exportFormats } from '../../contract/answers.js';
 import { Unavailable } from '../../contract/errors.js';
 import { type Rejection, rejection } from '../../contract/outcomes.js';
+import { type ExportFormat, exportFormats } from '../../contract/privacy-answers.js';
 import { archiveOf } from '../../privacy/export/archive.js';
 import type { Download } from '../../privacy/export/downloads.js';
 import { type ReadOptions, readUsersRecords } from '../../privacy/export/read.js';

@@ -2,7 +2,7 @@
 // the deletion API.
 
 import type { Caller } from '../../accounts/tokens.js';
-import { suppressedSchema, suppressionLookupSchema, suppressionSchemas } from '../../contract/answers.js';
+import { suppressedSchema, suppressionLookupSchema, suppressionSchemas } from '../../contract/privacy-answers.js';
 import { StateNotLoaded } from '../../contract/errors.js';
 import { bodies, counts, suppressions } from '../../contract/limits.js';
 import { suppressionSchema, suppressionUsersSchema } from '../../contract/schemas.js';

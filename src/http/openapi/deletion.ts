@@ -1,5 +1,7 @@
 // The part of the OpenAPI document about user deletion: its schemas, and the calls to accounts. Its routes carry their documents.
 
+import { tokenSchema, unauthorizedSchema } from '../../contract/answers.js';
+import { callbacks } from '../../contract/limits.js';
 import {
   callSchemas,
   deletionCertificateSchema,
@@ -10,10 +12,7 @@ import {
   deletionSubmittedSchema,
   deletionUsersSchema,
   signingKeySchema,
-  tokenSchema,
-  unauthorizedSchema,
-} from '../../contract/answers.js';
-import { callbacks } from '../../contract/limits.js';
+} from '../../contract/privacy-answers.js';
 import { deletionSchema, lookupSchema } from '../../contract/schemas.js';
 import { json, type OpenApiPart, ref } from './document.js';
 
