@@ -1,5 +1,6 @@
-// The API as one function of its configuration: it opens its parts, and listens.
+// The API as one function of its configuration: it opens its context, and listens.
 
+import { type ApiContext, openContext } from './api-context.js';
 import { observeDisk } from './clickhouse/observe-disk.js';
 import { serversOf, setBackIn } from './clickhouse/servers.js';
 import { describeSetAside } from './clickhouse/set-aside-parts.js';
@@ -17,11 +18,9 @@ import { createWrongTokens } from './http/protocol/wrong-tokens.js';
 import { observeLedger } from './insights/ledger/looks.js';
 import { observePairings } from './insights/visualizer/observe.js';
 import type { Log } from './log.js';
-import { bounds, deploymentRegistry } from './metrics.js';
-import { openParts, type Parts } from './parts.js';
+import { bounds, deploymentRegistry, watchProcess } from './metrics.js';
 import { observeDeletions, observeMasked } from './privacy/deletion/observe.js';
 import { observeRetention } from './privacy/retention/due.js';
-import { watchProcess } from './process-metrics.js';
 import { observeBacklog } from './redis/backlog.js';
 import { observeServers } from './redis/observe-servers.js';
 import { announceProcess } from './redis/processes.js';
@@ -36,35 +35,35 @@ export type App = {
 /** Settles when it listens. Rejects with PortTaken. */
 export async function startApp(config: Config, log: Log): Promise<App> {
   const processName = `api-${process.pid}`;
-  const parts = await openParts(config, log);
-  const { redis } = parts;
+  const context = await openContext(config, log);
+  const { redis } = context;
   const isProxy = createProxyCheck(config.trustedProxies);
   const callerAddress = createCallerAddress(config.trustedProxies);
   const connectionsMax = divideConnections(config.connectionsMax);
   const adminConnections = limitConnections(connectionsMax.admin, isProxy);
   const wrongTokens = createWrongTokens(log);
-  const callers = createAdminCallers({ ...config, redis, environments: parts.environments, wrongTokens });
+  const callers = createAdminCallers({ ...config, redis, environments: context.environments, wrongTokens });
   const livePages = createLivePages({
     callerAddress,
     callers,
-    watchAccess: parts.watchAccess,
+    watchAccess: context.watchAccess,
     wrongTokens,
     adminToken: config.adminToken,
     adminBaseUrl: config.adminBaseUrl,
     redis,
-    channel: parts.channel,
+    channel: context.channel,
     log,
     findWatcher: createFindWatcher({
       redis,
-      audit: parts.audit,
-      accountOf: (appId) => parts.environments.get(appId)?.accountId,
+      audit: context.audit,
+      accountOf: (appId) => context.environments.get(appId)?.accountId,
     }),
-    secret: () => parts.environments.deployment()?.secret,
+    secret: () => context.environments.deployment()?.secret,
     onDisconnected: adminConnections.webSocketEnded,
   });
   let isStopping = false;
   const readiness = (): Readiness =>
-    isStopping ? unready('running: the process is stopping') : readinessOf(parts);
+    isStopping ? unready('running: the process is stopping') : readinessOf(context);
 
   watchProcess('api');
   bounds.backlogBytes.set(config.backlogBytesMax);
@@ -73,7 +72,7 @@ export async function startApp(config: Config, log: Log): Promise<App> {
   bounds.commitWaitingBytes.set(commits.waitingBytesMax);
   front(config.headerBytesMax);
   const isShared = config.apiProcesses > 1;
-  const ofPublic = publicRoutes(config, parts, readiness);
+  const ofPublic = publicRoutes(config, context, readiness);
   const limited = limitConnections(connectionsMax.public, isProxy);
   const servers = [
     await listen(
@@ -93,7 +92,7 @@ export async function startApp(config: Config, log: Log): Promise<App> {
       isShared,
       [
         ...ofPublic.documents,
-        ...administratorsRoutes(config, parts, callers, () => readMetrics(parts, processName)),
+        ...administratorsRoutes(config, context, callers, () => readMetrics(context, processName)),
       ],
       log,
       callerAddress,
@@ -109,15 +108,15 @@ export async function startApp(config: Config, log: Log): Promise<App> {
   async function close(): Promise<void> {
     isStopping = true;
     livePages.close();
-    parts.downloads.close();
+    context.downloads.close();
     // Accepted requests are answered before anything that they need is closed.
     await Promise.all(servers.map((server) => server.close()));
-    await parts.ingestion.close();
-    await parts.counts.close();
-    await parts.rejected.close();
+    await context.ingestion.close();
+    await context.counts.close();
+    await context.rejected.close();
     await stopSharing();
     await stopAnnouncing();
-    await parts.close();
+    await context.close();
   }
   return { close };
 }
@@ -126,9 +125,9 @@ function unready(missing: string): Readiness {
   return { ready: false, missing: [missing] };
 }
 
-function readinessOf(parts: Parts): Readiness {
+function readinessOf(context: ApiContext): Readiness {
   const { commitRedis, environments, witness, shardStates, clickhouse, serversWatch, setAside, losses } =
-    parts;
+    context;
   const remedy = 'run "npm run admin -- restore" or start again';
   if (commitRedis.status !== 'ready') return unready('redis');
   const lost = losses.commits() > 0 ? [`records_lost: ${losses.commits()} acknowledged commits`] : [];
@@ -144,7 +143,10 @@ function readinessOf(parts: Parts): Readiness {
   return { ready, missing: [...missing, ...lost, ...ofServers, ...describeSetAside(setAside.counts())] };
 }
 
-async function readMetrics({ redis, clickhouse, environments }: Parts, processName: string): Promise<string> {
+async function readMetrics(
+  { redis, clickhouse, environments }: ApiContext,
+  processName: string,
+): Promise<string> {
   const shards = environments.deployment()?.shards ?? 0;
   const deployment = await Promise.all([
     observeBacklog(redis, shards),

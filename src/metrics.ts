@@ -1,83 +1,73 @@
 // Owns the metrics of one process. Labels come from closed sets only; nothing names an environment or a user. Every metric
 // has a panel in deploy/grafana/dashboard.json; an alert on it needs a rule, its test and a section of the runbook.
 
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { HotHistogram, LabelledHotHistogram } from './hot-histogram.js';
-import { Counter, Gauge, Histogram, Registry } from './packages/prom-client.js';
+import { Counter, Gauge, Histogram, Registry, register } from './packages/prom-client.js';
 
-/** The counts of this process. */
-export const processRegistry = new Registry();
+/** The counts of this process: of every metric that names no other registry. */
+export const processRegistry = register;
 /** Values of the whole deployment. */
 export const deploymentRegistry = new Registry();
 
-const registers = [processRegistry];
 const deploymentRegisters = [deploymentRegistry];
 
 export const recordsAccepted = new Counter({
   name: 'sluice_records_accepted_total',
   help: 'Records acknowledged and newly stored.',
   labelNames: ['endpoint'],
-  registers,
 });
 
 export const recordsRepeated = new Counter({
   name: 'sluice_records_repeated_total',
   help: 'Records that were acknowledged but not stored, since their idempotency keys were known.',
   labelNames: ['endpoint'],
-  registers,
 });
 
 export const recordsSuppressed = new Counter({
   name: 'sluice_records_suppressed_total',
   help: 'Records that were acknowledged but not stored, since their users are suppressed.',
   labelNames: ['endpoint'],
-  registers,
 });
 
 export const usersUnjoined = new Counter({
   name: 'sluice_users_unjoined_total',
   help: 'Anonymous users who were identified as suppressed users and are not suppressed, since too many are already.',
-  registers,
 });
 
 export const recordsRepeatedLate = new Counter({
   name: 'sluice_records_repeated_late_total',
   help: 'Records that were acknowledged as new but not stored, since their idempotency keys were found in the index.',
   labelNames: ['table'],
-  registers,
 });
 
 export const requestsLimited = new Counter({
   name: 'sluice_requests_limited_total',
   help: 'Requests, or messages of the client library, that a rate limit refused.',
   labelNames: ['endpoint', 'limit'],
-  registers,
 });
 
 export const recordsRejected = new Counter({
   name: 'sluice_records_rejected_total',
   help: 'Refused records, or whole requests, by the code of the answer.',
   labelNames: ['endpoint', 'code'],
-  registers,
 });
 
 export const adminTokensRefused = new Counter({
   name: 'sluice_admin_tokens_refused_total',
   help: 'Requests and pages of administrators that were refused for a wrong or missing ADMIN_TOKEN.',
-  registers,
 });
 
 export const requestsUnavailable = new Counter({
   name: 'sluice_requests_unavailable_total',
   help: 'Requests that were answered 503, by code: overloaded = nothing stored, unknown = perhaps stored.',
   labelNames: ['endpoint', 'code'],
-  registers,
 });
 
 export const requestsFailed = new Counter({
   name: 'sluice_requests_failed_total',
   help: 'Requests that failed by an error of the service itself, by the path of their route.',
   labelNames: ['path'],
-  registers,
 });
 
 export const requestSeconds = new LabelledHotHistogram({
@@ -85,21 +75,18 @@ export const requestSeconds = new LabelledHotHistogram({
   help: 'Time of a request, from its headers to its answer, by the path of its route and the status.',
   labelNames: ['endpoint', 'status'],
   buckets: [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5],
-  registers,
 });
 
 export const processSeconds = new Counter({
   name: 'sluice_process_cpu_seconds_total',
   help: 'CPU time of all processes of a kind.',
   labelNames: ['process'],
-  registers,
 });
 
 export const processMemoryBytes = new Gauge({
   name: 'sluice_process_memory_bytes',
   help: 'Resident memory of all processes of a kind.',
   labelNames: ['process'],
-  registers,
 });
 
 export const processLagSeconds = new Gauge({
@@ -107,39 +94,33 @@ export const processLagSeconds = new Gauge({
   help: 'How late the event loop ran in the last 10 s: the 99th percentile, of the process where it is highest.',
   labelNames: ['process'],
   aggregator: 'max',
-  registers,
 });
 
 export const commitRecords = new HotHistogram({
   name: 'sluice_commit_records',
   help: 'Records in one commit.',
   buckets: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000],
-  registers,
 });
 
 export const commitSeconds = new HotHistogram({
   name: 'sluice_commit_seconds',
   help: 'Time of one commit, from when it is sent to its answer, including attempts that had to be repeated.',
   buckets: [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 2],
-  registers,
 });
 
 export const commitRepeats = new Counter({
   name: 'sluice_commit_repeats_total',
   help: 'Commits sent again after a lost reply.',
-  registers,
 });
 
 export const commitsLost = new Counter({
   name: 'sluice_commits_lost_total',
   help: 'Acknowledged commits that a new primary of Redis lacks.',
-  registers,
 });
 
 export const commitWaitingBytes = new Gauge({
   name: 'sluice_commit_waiting_bytes',
   help: 'Bytes of checked requests that wait for a commit.',
-  registers,
 });
 
 // Values of the deployment, not of a process: read from Redis when the metrics are requested.
@@ -316,7 +297,6 @@ export const deletionsHiddenSeconds = new Gauge({
 export const deletionsErasedNow = new Counter({
   name: 'sluice_deletions_erase_now_total',
   help: 'Deletion requests whose rows are erased at once, since they or the settings of their account ask for it.',
-  registers,
 });
 
 export const maskedBytes = new Gauge({
@@ -341,14 +321,12 @@ export const visualizerPairings = new Gauge({
 export const visualizerPages = new Gauge({
   name: 'sluice_visualizer_pages',
   help: 'Connections of Event Visualizer pages.',
-  registers,
 });
 
 export const visualizerMessages = new Counter({
   name: 'sluice_visualizer_messages_total',
   help: 'Messages of paired devices: shown, or missed because the page was slow or the batch too large.',
   labelNames: ['result'],
-  registers,
 });
 
 export const insertSeconds = new Histogram({
@@ -356,21 +334,18 @@ export const insertSeconds = new Histogram({
   help: 'Time of one insert into ClickHouse.',
   labelNames: ['table', 'result'],
   buckets: [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30],
-  registers,
 });
 
 export const queryableSeconds = new Gauge({
   name: 'sluice_queryable_seconds',
   help: 'Time from the opening of the segment that was stored last until its rows could be queried.',
   aggregator: 'max',
-  registers,
 });
 
 export const insertRows = new Counter({
   name: 'sluice_insert_rows_total',
   help: 'Rows stored in ClickHouse.',
   labelNames: ['table'],
-  registers,
 });
 
 export const keyLookupSeconds = new Histogram({
@@ -378,42 +353,68 @@ export const keyLookupSeconds = new Histogram({
   help: 'Time to look up the keys of one segment in the index, by result; incomplete = the segment has to wait.',
   labelNames: ['result'],
   buckets: [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30],
-  registers,
 });
 
 export const keysLookedUp = new Counter({
   name: 'sluice_keys_looked_up_total',
   help: 'Idempotency keys that were looked up: in the index, or in the rows of segments that hold many of them.',
-  registers,
 });
 
 export const keysUnfiltered = new Counter({
   name: 'sluice_keys_unfiltered_total',
   help: 'Idempotency keys that were looked up only because the filter in the worker was not loaded.',
-  registers,
 });
 
 export const keyIndexSteps = new Counter({
   name: 'sluice_key_index_steps_total',
   help: 'Steps in which stored keys were added to the index.',
-  registers,
 });
 
 export const tokensBurnt = new Counter({
   name: 'sluice_tokens_burnt_total',
   help: 'Deduplication tokens that ClickHouse had logged without storing their rows.',
-  registers,
 });
 
 export const segmentsCompressed = new Counter({
   name: 'sluice_segments_compressed_total',
   help: 'Segments that were compressed because they waited long for ClickHouse.',
-  registers,
 });
 
 export const rowsQuarantined = new Counter({
   name: 'sluice_rows_quarantined_total',
   help: 'Rows that ClickHouse refused for their data, kept in failed_events.',
   labelNames: ['table'],
-  registers,
 });
+
+export type ProcessKind = 'api' | 'worker';
+
+/** How often the loop's delay is sampled: 50 timers a second, often enough to see delays that a request would notice. */
+const sampledEveryMs = 20;
+const updateEveryMs = 1_000;
+/** The lag is measured over periods of this length; the metric has that of the last complete one. */
+const periodMs = 10_000;
+
+/** Begins to measure this process. */
+export function watchProcess(kind: ProcessKind): void {
+  const labels = { process: kind };
+  const delay = monitorEventLoopDelay({ resolution: sampledEveryMs });
+  delay.enable();
+  let counted = 0;
+  let periodBegan = performance.now();
+  const update = () => {
+    const { user, system } = process.cpuUsage();
+    const seconds = (user + system) / 1e6;
+    processSeconds.inc(labels, seconds - counted);
+    counted = seconds;
+    processMemoryBytes.set(labels, process.memoryUsage.rss());
+    if (performance.now() - periodBegan < periodMs) return;
+    // A sample is the time between two runs of a timer, so a loop without delay shows the timer's own period.
+    const lateMs = delay.percentile(99) / 1e6 - sampledEveryMs;
+    processLagSeconds.set(labels, Math.max(0, lateMs) / 1_000);
+    delay.reset();
+    periodBegan = performance.now();
+  };
+  processLagSeconds.set(labels, 0);
+  update();
+  setInterval(update, updateEveryMs).unref();
+}

@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { createPasswords } from './accounts/people/passwords.js';
 import { createProvider } from './accounts/people/provider.js';
 import { createAdministration } from './admin/administration.js';
+import type { ApiContext } from './api-context.js';
 import { readArrived } from './clickhouse/arrived.js';
 import { serversOf } from './clickhouse/servers.js';
 import type { Config } from './config.js';
@@ -47,7 +48,6 @@ import type { Route } from './http/protocol/server.js';
 import { findReceipts, type ReceiptOptions } from './insights/receipts.js';
 import { createBatchPublisher } from './insights/visualizer/show.js';
 import { findDemoAccount } from './operations/deployment.js';
-import type { Parts } from './parts.js';
 import type { SubmitOptions } from './privacy/deletion/submit.js';
 import type { SuppressOptions } from './privacy/suppression/submit.js';
 import { clickhouseOf } from './registry/shard-servers.js';
@@ -65,11 +65,11 @@ const publicParts = [
 ];
 
 /** Routes for producers, apps and compliance callers. `documents`: those that the administrators' server has, too. */
-export function publicRoutes(config: Config, parts: Parts, readiness: () => Readiness) {
-  const { environments, counts, rejected, redis, channel, deletionRedis, log } = parts;
+export function publicRoutes(config: Config, context: ApiContext, readiness: () => Readiness) {
+  const { environments, counts, rejected, redis, channel, deletionRedis, log } = context;
   const ingestion = {
     environments,
-    ingestion: parts.ingestion.get,
+    ingestion: context.ingestion.get,
     counts,
     rejected,
     largeBodies: largeBodiesOfServers(config.addressBytesMax, environments),
@@ -79,7 +79,7 @@ export function publicRoutes(config: Config, parts: Parts, readiness: () => Read
     ...receiptRoutes({
       ...ingestion,
       hasWriteKey: createKeyCheck(environments),
-      find: (environment, keys) => findReceipts(storesOf(parts, environment.appId), environment, keys),
+      find: (environment, keys) => findReceipts(storesOf(context, environment.appId), environment, keys),
       log,
     }),
     ...collectRoutes({
@@ -90,15 +90,15 @@ export function publicRoutes(config: Config, parts: Parts, readiness: () => Read
     }),
     ...segmentRoutes({ ...ingestion, publicBaseUrl: config.publicBaseUrl }),
     ...sdkRoutes({ folder: fileURLToPath(new URL('..', import.meta.url)), paths: config.sdkPaths, log }),
-    ...deletionRoutes(deletionOptions(config, parts)),
+    ...deletionRoutes(deletionOptions(config, context)),
     ...suppressionRoutes({
-      suppression: () => suppression(parts),
-      audit: auditOfUsers(parts),
+      suppression: () => suppression(context),
+      audit: auditOfUsers(context),
       redis: deletionRedis,
-      queries: parts.queryPlaces,
+      queries: context.queryPlaces,
       log,
     }),
-    ...exportRoutes(exportOptions(config, parts)),
+    ...exportRoutes(exportOptions(config, context)),
     ...pairingRoutes({ redis, environments, channel, log }),
     ...healthRoutes(readiness),
   ];
@@ -109,11 +109,11 @@ export function publicRoutes(config: Config, parts: Parts, readiness: () => Read
 /** Routes for administrators and people who sign in, and their pages. */
 export function administratorsRoutes(
   config: Config,
-  parts: Parts,
+  context: ApiContext,
   callers: AdminCallers,
   readMetrics: () => Promise<string>,
 ): Route[] {
-  const { redis, clickhouse, environments, audit, queryPlaces, log } = parts;
+  const { redis, clickhouse, environments, audit, queryPlaces, log } = context;
   const signIn: SignInOptions = {
     callers,
     redis,
@@ -131,9 +131,9 @@ export function administratorsRoutes(
         createAdministration({ redis, clickhouse, config, log }, actor, principal, queryPlaces),
       log,
     }),
-    accountDeletionRoute(deletionOptions(config, parts), callers),
-    accountExportRoute(exportOptions(config, parts), callers),
-    certificateCheckRoute(parts),
+    accountDeletionRoute(deletionOptions(config, context), callers),
+    accountExportRoute(exportOptions(config, context), callers),
+    certificateCheckRoute(context),
     ...signInRoutes(signIn),
     ...(config.provider === undefined
       ? []
@@ -156,11 +156,11 @@ export function administratorsRoutes(
     ...administration,
     ...consoleRoutes(built, config.adminToken !== '', log),
     ...docsRoutes(join(built, 'docs')),
-    ...(config.demo ? demo(config, parts, built) : []),
+    ...(config.demo ? demo(config, context, built) : []),
   ];
 }
 
-function demo(config: Config, { redis, clickhouse, environments, log }: Parts, built: string): Route[] {
+function demo(config: Config, { redis, clickhouse, environments, log }: ApiContext, built: string): Route[] {
   return demoRoutes({
     publicBaseUrl: config.publicBaseUrl,
     sdkPath: config.sdkPaths[0],
@@ -176,15 +176,15 @@ function demo(config: Config, { redis, clickhouse, environments, log }: Parts, b
   });
 }
 
-function deletionOptions({ publicBaseUrl }: Config, parts: Parts): DeletionApiOptions {
-  const { clickhouse, deletionRedis, queryPlaces, previews, crash, log } = parts;
+function deletionOptions({ publicBaseUrl }: Config, context: ApiContext): DeletionApiOptions {
+  const { clickhouse, deletionRedis, queryPlaces, previews, crash, log } = context;
   return {
-    submission: () => submission(parts),
-    suppression: () => suppression(parts),
+    submission: () => submission(context),
+    suppression: () => suppression(context),
     clickhouse,
     previews,
     queries: queryPlaces,
-    audit: auditOfUsers(parts),
+    audit: auditOfUsers(context),
     redis: deletionRedis,
     publicBaseUrl,
     crash,
@@ -192,11 +192,11 @@ function deletionOptions({ publicBaseUrl }: Config, parts: Parts): DeletionApiOp
   };
 }
 
-function exportOptions({ publicBaseUrl }: Config, parts: Parts): ExportApiOptions {
-  const { clickhouse, deletionRedis, downloads, watchAccess, log } = parts;
+function exportOptions({ publicBaseUrl }: Config, context: ApiContext): ExportApiOptions {
+  const { clickhouse, deletionRedis, downloads, watchAccess, log } = context;
   return {
-    submission: () => submission(parts),
-    audit: auditOfUsers(parts),
+    submission: () => submission(context),
+    audit: auditOfUsers(context),
     reading: { redis: deletionRedis, clickhouse },
     downloads,
     watchAccess,
@@ -206,19 +206,19 @@ function exportOptions({ publicBaseUrl }: Config, parts: Parts): ExportApiOption
 }
 
 /** Lines of the audit log about users go over the connection of the requests about them. */
-function auditOfUsers({ deletionRedis, clickhouse, log }: Parts) {
+function auditOfUsers({ deletionRedis, clickhouse, log }: ApiContext) {
   return { redis: deletionRedis, clickhouse, log };
 }
 
 /** Where an environment's records are. */
-function storesOf({ environments, redis, clickhouse }: Parts, appId: string): ReceiptOptions {
+function storesOf({ environments, redis, clickhouse }: ApiContext, appId: string): ReceiptOptions {
   const epoch = environments.deployment()?.epoch;
   if (epoch === undefined) throw new StateNotLoaded();
   return { redis, clickhouse: clickhouseOf(clickhouse, appId), epoch };
 }
 
 /** What submitting a deletion needs, once the deployment is known. */
-function submission({ environments, deletionRedis, crash }: Parts): SubmitOptions | undefined {
+function submission({ environments, deletionRedis, crash }: ApiContext): SubmitOptions | undefined {
   const deployment = environments.deployment();
   if (deployment === undefined) return undefined;
   const { epoch, shards, secret } = deployment;
@@ -226,7 +226,7 @@ function submission({ environments, deletionRedis, crash }: Parts): SubmitOption
 }
 
 /** What suppressing users needs, once the deployment is known. */
-function suppression(parts: Parts): SuppressOptions | undefined {
-  const options = submission(parts);
-  return options && { ...options, clickhouse: parts.clickhouse };
+function suppression(context: ApiContext): SuppressOptions | undefined {
+  const options = submission(context);
+  return options && { ...options, clickhouse: context.clickhouse };
 }

@@ -18,20 +18,39 @@ export async function untilTrue<Answer>(
   }
 }
 
-/** Whoever calls while `ask` runs shares the next run, which begins when that one has ended. */
-export function sharing<Answer>(ask: () => Promise<Answer>): () => Promise<Answer> {
+/** Whether work succeeded, once it has settled. */
+export function succeeds(work: Promise<unknown>): Promise<boolean> {
+  return work.then(
+    () => true,
+    () => false,
+  );
+}
+
+/**
+ * Whoever calls while `ask` runs shares the next run, which begins when that one has ended. Runs begin at least `everyMs` apart, and whoever
+ * calls before that shares the next one too.
+ */
+export function sharing<Answer>(ask: () => Promise<Answer>, everyMs = 0): () => Promise<Answer> {
   let running: Promise<Answer> | undefined;
   let next: Promise<Answer> | undefined;
+  let beganMs = Number.NEGATIVE_INFINITY;
   const begin = () => {
     next = undefined;
+    beganMs = performance.now();
     running = ask().finally(() => {
       running = undefined;
     });
     return running;
   };
+  const beginLater = async () => {
+    await running?.catch(() => undefined);
+    const waitMs = beganMs + everyMs - performance.now();
+    if (waitMs > 0) await pause(waitMs);
+    return begin();
+  };
   return () => {
-    if (running === undefined) return begin();
-    next ??= running.then(begin, begin);
+    if (next === undefined && running === undefined && performance.now() >= beganMs + everyMs) return begin();
+    next ??= beginLater();
     return next;
   };
 }

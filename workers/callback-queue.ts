@@ -1,10 +1,10 @@
 // The queue of callbacks: a job for each complete deletion whose account wants to be called, until a call succeeds or a day has
 // passed. The round that completes a deletion adds its job. A lost job is added again, since jobs follow from the calls that are due.
 
+import { createPlaces } from '../src/concurrency.js';
 import { callbacks } from '../src/contract/limits.js';
 import { describeError } from '../src/log.js';
 import { DelayedError, Worker } from '../src/packages/bullmq.js';
-import { createPlaces } from '../src/places.js';
 import { callOptionsOf } from '../src/privacy/deletion/callback-call.js';
 import { readDueCallbacks, tryCallback, type WithinShare } from '../src/privacy/deletion/callbacks.js';
 import { transactionValues } from '../src/redis/transactions.js';

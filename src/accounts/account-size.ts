@@ -2,7 +2,7 @@
 // grow without a bound would slow down the requests of all others.
 
 import { administration } from '../contract/limits.js';
-import type { Change, RegistrySnapshot } from '../registry/registry.js';
+import { type Change, environmentsOf, type RegistrySnapshot } from '../registry/registry.js';
 
 /** Whether changes make the documents of an account grow above their bound. An account above it keeps what it has. */
 export function outgrows(snapshot: RegistrySnapshot, accountId: string, changes: readonly Change[]): boolean {
@@ -18,13 +18,12 @@ export function outgrows(snapshot: RegistrySnapshot, accountId: string, changes:
 
 /** The documents of an account, by their keys; without its people, whose number is limited. */
 function documentsOf(snapshot: RegistrySnapshot, accountId: string): Map<string, object | undefined> {
-  const { accounts, environments, apiKeys, writeKeys, programKeys, callbacks } = snapshot;
-  const own = [...environments.values()].filter(({ account_id }) => account_id === accountId);
+  const { accounts, apiKeys, writeKeys, programKeys, callbacks } = snapshot;
   return new Map<string, object | undefined>([
     [`account:${accountId}`, accounts.get(accountId)],
     [`callback:${accountId}`, callbacks.get(accountId)],
     [`program_keys:${accountId}`, programKeys.get(accountId)],
-    ...own.flatMap((environment): [string, object | undefined][] => {
+    ...environmentsOf(snapshot, accountId).flatMap((environment): [string, object | undefined][] => {
       const { app_id } = environment;
       return [
         [`environment:${app_id}`, environment],

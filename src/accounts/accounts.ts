@@ -9,8 +9,11 @@ import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import type { Account, Environment } from '../registry/documents.js';
 import {
+  accountNamed,
   type Change,
   changeRegistry,
+  environmentNamed,
+  environmentsOf,
   type RegistrySnapshot,
   readLoaded,
   readRegistry,
@@ -72,9 +75,8 @@ export async function setAccount(
   accountId: string,
   settings: Partial<AccountSettings>,
 ): Promise<AccountSettings & { readonly account_id: string }> {
-  return changeRegistry(redis, ({ accounts }) => {
-    const before = accounts.get(accountId);
-    if (before === undefined) throw new AdministrationError(`there is no account ${accountId}`);
+  return changeRegistry(redis, (snapshot) => {
+    const before = accountNamed(snapshot, accountId);
     const { confirm_from: _, second_factor: __, ...others } = before;
     const after = { ...settingsOf(before), ...settings };
     const document: Account = {
@@ -106,8 +108,8 @@ export async function addEnvironment(
   name: string,
 ): Promise<EnvironmentView> {
   return changeRegistry(redis, (snapshot) => {
-    if (!snapshot.accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
-    const own = [...snapshot.environments.values()].filter(({ account_id }) => account_id === accountId);
+    accountNamed(snapshot, accountId);
+    const own = environmentsOf(snapshot, accountId);
     if (own.some((other) => other.name === name))
       throw new AdministrationError(`the account already has an environment ${name}`);
     checkEnvironmentCount(own.length + 1);
@@ -149,7 +151,7 @@ export async function setEnvironment(
   const { importUntilMs } = settings;
   const importToken = typeof importUntilMs === 'number' ? newImportToken() : undefined;
   return changeRegistry(redis, (snapshot) => {
-    const { import_until, import_token_hash, ...before } = environmentOf(snapshot, appId);
+    const { import_until, import_token_hash, ...before } = environmentNamed(snapshot, appId);
     if (settings.writeKey === 'required' && before.write_key !== 'required') {
       if ((snapshot.writeKeys.get(appId)?.keys.length ?? 0) === 0)
         throw new AdministrationError(
@@ -222,7 +224,7 @@ function allowedAfter(
 
 /** An environment with its settings; never a hash. */
 export async function showEnvironment(redis: Redis, appId: string): Promise<ChangedEnvironment> {
-  const { import_token_hash: _, main_id: __, ...shown } = environmentOf(await readRegistry(redis), appId);
+  const { import_token_hash: _, main_id: __, ...shown } = environmentNamed(await readRegistry(redis), appId);
   return shown;
 }
 
@@ -246,13 +248,6 @@ export function checkSize(snapshot: RegistrySnapshot, accountId: string, changes
     throw new AdministrationError(
       `the environments, settings and keys of an account can take ${administration.accountBytesMax / 2 ** 20} MiB: remove some first`,
     );
-}
-
-/** The document of an environment. Throws AdministrationError when there is none. */
-export function environmentOf(snapshot: RegistrySnapshot, appId: string): Environment {
-  const environment = snapshot.environments.get(appId);
-  if (environment === undefined) throw new AdministrationError(`there is no environment ${appId}`);
-  return environment;
 }
 
 function newEnvironment(

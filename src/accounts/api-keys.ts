@@ -12,11 +12,12 @@ import { checkNewKey, type KeyForm, newKey } from '../registry/keys.js';
 import {
   type Change,
   changeRegistry,
+  environmentNamed,
   type RegistrySnapshot,
   readRegistry,
   readTime,
 } from '../registry/registry.js';
-import { checkSize, environmentOf } from './accounts.js';
+import { checkSize } from './accounts.js';
 
 const form: KeyForm = { secret: 'slk_', id: 'ak_' };
 
@@ -69,7 +70,7 @@ export async function revokeApiKey(
 ): Promise<AdministrationAnswers['revokeKey']> {
   const nowMs = await readTime(redis);
   return changeRegistry(redis, (snapshot) => {
-    environmentOf(snapshot, appId);
+    environmentNamed(snapshot, appId);
     const live = liveKeys(snapshot.apiKeys.get(appId), nowMs);
     const revoked = live.filter((key) => id === undefined || key.id === id);
     if (id !== undefined && revoked.length === 0)
@@ -91,7 +92,7 @@ export async function revokeApiKey(
 /** The valid API keys of an environment, the oldest first; never the keys themselves. */
 export async function listApiKeys(redis: Redis, appId: string): Promise<ApiKeyView[]> {
   const [snapshot, nowMs] = await Promise.all([readRegistry(redis), readTime(redis)]);
-  environmentOf(snapshot, appId);
+  environmentNamed(snapshot, appId);
   return liveKeys(snapshot.apiKeys.get(appId), nowMs).map(({ id, name, created_at, expires_at = null }) => ({
     id,
     app_id: appId,
@@ -132,7 +133,7 @@ async function addApiKey(
 ): Promise<CreatedApiKey> {
   const nowMs = await readTime(redis);
   return changeRegistry(redis, (snapshot) => {
-    const { account_id } = environmentOf(snapshot, appId);
+    const { account_id } = environmentNamed(snapshot, appId);
     const live = liveKeys(snapshot.apiKeys.get(appId), nowMs);
     const { name, kept } = decide(live, nowMs);
     checkNewKey(name, kept);

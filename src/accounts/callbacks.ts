@@ -8,7 +8,7 @@ import { callbacks } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import type { Callback } from '../registry/documents.js';
-import { changeRegistry, type RegistrySnapshot, readLoaded, readRegistry } from '../registry/registry.js';
+import { accountNamed, changeRegistry, readLoaded, readRegistry } from '../registry/registry.js';
 
 type CallbackView = AdministrationAnswers['showCallback'];
 
@@ -27,7 +27,7 @@ export async function setCallback(
   const secret = `slc_${randomBytes(32).toString('base64url')}`;
   const document: Callback = { account_id: accountId, url, secret, created_at: new Date().toISOString() };
   return changeRegistry(redis, (snapshot) => {
-    checkAccount(snapshot, accountId);
+    accountNamed(snapshot, accountId);
     return {
       changes: [{ key: `callback:${accountId}`, document }],
       result: { account_id: accountId, url, secret },
@@ -38,7 +38,7 @@ export async function setCallback(
 /** From now on the account is not called. */
 export async function removeCallback(redis: Redis, accountId: string): Promise<CallbackView> {
   return changeRegistry(redis, (snapshot) => {
-    checkAccount(snapshot, accountId);
+    accountNamed(snapshot, accountId);
     return {
       changes: [{ key: `callback:${accountId}`, document: undefined }],
       result: { account_id: accountId, url: null },
@@ -48,7 +48,7 @@ export async function removeCallback(redis: Redis, accountId: string): Promise<C
 
 /** The address; never the secret. */
 export async function showCallback(redis: Redis, accountId: string): Promise<CallbackView> {
-  checkAccount(await readRegistry(redis), accountId);
+  accountNamed(await readRegistry(redis), accountId);
   return { account_id: accountId, url: (await readCallback(redis, accountId))?.url ?? null };
 }
 
@@ -58,10 +58,6 @@ export async function readCallback(redis: Redis, accountId: string): Promise<Cal
     transaction.hget(registryKeys.documents, `callback:${accountId}`),
   );
   return typeof text === 'string' ? (JSON.parse(text) as Callback) : undefined;
-}
-
-function checkAccount(snapshot: RegistrySnapshot, accountId: string): void {
-  if (!snapshot.accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
 }
 
 function checkUrl(text: string): void {

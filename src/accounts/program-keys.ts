@@ -8,7 +8,13 @@ import type { Role } from '../contract/roles.js';
 import type { Redis } from '../redis/client.js';
 import type { ProgramKey, ProgramKeys } from '../registry/documents.js';
 import { checkNewKey, type KeyForm, newKey } from '../registry/keys.js';
-import { type Change, changeRegistry, type RegistrySnapshot, readRegistry } from '../registry/registry.js';
+import {
+  accountNamed,
+  type Change,
+  changeRegistry,
+  type RegistrySnapshot,
+  readRegistry,
+} from '../registry/registry.js';
 import { checkSize } from './accounts.js';
 
 const form: KeyForm = { secret: 'slp_', id: 'pk_' };
@@ -36,8 +42,7 @@ export async function createProgramKey(
   const { key, secret } = newKey(form, name);
   const made: ProgramKey = { ...key, role };
   return changeRegistry(redis, (snapshot) => {
-    if (accountId !== undefined && !snapshot.accounts.has(accountId))
-      throw new AdministrationError(`there is no account ${accountId}`);
+    if (accountId !== undefined) accountNamed(snapshot, accountId);
     const existing = keysOf(snapshot, accountId);
     checkNewKey(name, existing, accountId === undefined ? 'a deployment' : 'an account');
     const changes = [change(accountId, [...existing, made])];

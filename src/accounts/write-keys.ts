@@ -6,8 +6,14 @@ import { AdministrationError } from '../contract/errors.js';
 import type { Redis } from '../redis/client.js';
 import type { Key, WriteKeys } from '../registry/documents.js';
 import { checkNewKey, type KeyForm, newKey } from '../registry/keys.js';
-import { type Change, changeRegistry, type RegistrySnapshot, readRegistry } from '../registry/registry.js';
-import { checkSize, environmentOf } from './accounts.js';
+import {
+  type Change,
+  changeRegistry,
+  environmentNamed,
+  type RegistrySnapshot,
+  readRegistry,
+} from '../registry/registry.js';
+import { checkSize } from './accounts.js';
 
 const form: KeyForm = { secret: 'slw_', id: 'wk_' };
 
@@ -21,7 +27,7 @@ export async function createWriteKey(
 ): Promise<AdministrationAnswers['createWriteKey']> {
   const { key, secret } = newKey(form, name);
   return changeRegistry(redis, (snapshot) => {
-    const { account_id } = environmentOf(snapshot, appId);
+    const { account_id } = environmentNamed(snapshot, appId);
     const existing = keysOf(snapshot, appId);
     checkNewKey(name, existing);
     const changes = [change(appId, [...existing, key])];
@@ -36,7 +42,7 @@ export async function createWriteKey(
 /** The write keys of an environment, the oldest first; never the keys themselves. */
 export async function listWriteKeys(redis: Redis, appId: string): Promise<WriteKeyView[]> {
   const snapshot = await readRegistry(redis);
-  environmentOf(snapshot, appId);
+  environmentNamed(snapshot, appId);
   return keysOf(snapshot, appId).map(({ id, name, created_at }) => ({ id, app_id: appId, name, created_at }));
 }
 
@@ -56,7 +62,7 @@ export type RevokedWriteKey = {
  */
 export async function revokeWriteKey(redis: Redis, appId: string, id: string): Promise<RevokedWriteKey> {
   return changeRegistry(redis, (snapshot) => {
-    const { write_key } = environmentOf(snapshot, appId);
+    const { write_key } = environmentNamed(snapshot, appId);
     const existing = keysOf(snapshot, appId);
     const left = existing.filter((key) => key.id !== id);
     if (left.length === existing.length) throw new AdministrationError(`${appId} has no write key ${id}`);

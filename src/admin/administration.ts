@@ -1,11 +1,11 @@
 // Runs commands of administrators: if the caller may, with checked parameters, with a line in the audit log, and in turns if they are heavy
 // for ClickHouse. The command line and HTTP call it.
 
+import type { Places } from '../concurrency.js';
 import type { CommandAction } from '../contract/audit-actions.js';
 import { AdministrationError, StateNotLoaded } from '../contract/errors.js';
 import { mayDo } from '../contract/roles.js';
 import type { AdminContext } from '../operations/context.js';
-import type { Places } from '../places.js';
 import { type Actor, audited, type Subjects } from '../registry/audit/audit.js';
 import { checkOwn, Forbidden, operator, type Principal } from './access.js';
 import {

@@ -18,9 +18,7 @@ export async function listCasesOf(context: AdminContext, accountId: string, stat
 /** A case, with what was done in it. Throws AdministrationError if the account has no case with this id. */
 export async function showCaseOf(context: AdminContext, accountId: string, caseId: string): Promise<Case> {
   await accountOf(context, accountId);
-  const [found] = isCaseId(caseId) ? await read(context, { accountId, caseId }) : [];
-  if (found === undefined) throw new AdministrationError(`there is no case ${caseId}`);
-  return found;
+  return caseNamed(context, accountId, caseId);
 }
 
 export type CaseFields = {
@@ -91,9 +89,19 @@ export async function checkOpenCase(
   caseId: string | undefined,
 ): Promise<void> {
   if (caseId === undefined) return;
-  const [found] = isCaseId(caseId) ? await read(context, { accountId, caseId }) : [];
+  const { state } = await caseNamed(context, accountId, caseId);
+  if (state === 'closed') throw new AdministrationError('the case is closed: open it again first');
+}
+
+async function caseNamed(
+  context: Pick<AdminContext, 'redis' | 'clickhouse'>,
+  accountId: string,
+  caseId: string,
+): Promise<Case> {
+  const isId = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(caseId);
+  const [found] = isId ? await read(context, { accountId, caseId }) : [];
   if (found === undefined) throw new AdministrationError(`there is no case ${caseId}`);
-  if (found.state === 'closed') throw new AdministrationError('the case is closed: open it again first');
+  return found;
 }
 
 async function read(
@@ -103,10 +111,6 @@ async function read(
   // Lines still waiting in Redis would be missed, such as that of a case that was just opened.
   await mirrorAudit(redis, clickhouse);
   return readCases(clickhouse, asked);
-}
-
-function isCaseId(text: string): boolean {
-  return /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(text);
 }
 
 function referenceOf(text: string): string {

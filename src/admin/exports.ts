@@ -7,7 +7,7 @@ import type { Target } from '../privacy/deletion/targets.js';
 import { readExportTargets } from '../privacy/export/input.js';
 import { isComplete, listExports, readExport } from '../privacy/export/request.js';
 import { submitExport } from '../privacy/export/submit.js';
-import { readLoadedRegistry } from '../registry/registry.js';
+import { accountNamed, readLoadedRegistry } from '../registry/registry.js';
 
 /** The users that a request lists, at most as many as an export takes. Throws AdministrationError. */
 export function targetsOfUsers(users: unknown): readonly Target[] {
@@ -64,7 +64,7 @@ export async function listExportsOf(context: AdminContext, accountId: string) {
 
 /** The deployment. Throws AdministrationError if it does not have the account. */
 export async function deploymentOf({ redis }: AdminContext, accountId: string) {
-  const { deployment, accounts } = await readLoadedRegistry(redis);
-  if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
-  return deployment;
+  const snapshot = await readLoadedRegistry(redis);
+  accountNamed(snapshot, accountId);
+  return snapshot.deployment;
 }

@@ -50,7 +50,7 @@ async function listFailedOn(clickhouse: ClickHouseClient, countMax: number): Pro
  * crash in between it is still listed, and the next retry finds it stored. Rows of an account with pending deletions wait: the deletion
  * decides whether they stay. Servers that do not answer are named: their rows stay, uncounted.
  */
-export async function retryFailed(context: AdminContext): Promise<RetriedRows> {
+export async function retryFailed(context: AdminContext) {
   const { clickhouse, redis, log } = context;
   const result = await withMaintenanceLock(redis, 'retry', async ({ isHeld }) => {
     if ((await redis.exists(registryKeys.restoringBackup)) === 1)
@@ -85,12 +85,6 @@ export async function retryFailed(context: AdminContext): Promise<RetriedRows> {
   if (result === 'locked') throw new AdministrationError('a deletion or another retry is running: try again');
   return result;
 }
-
-type RetriedRows = {
-  readonly retried: number;
-  readonly left: number;
-  readonly servers_away?: readonly number[];
-};
 
 /** Whether a row is to be sent from this server. While a shard is being moved, two servers have its rows, and none is sent. */
 function isHere(servers: Servers, number: number, { segment }: Pick<FailedRow, 'segment'>): boolean {

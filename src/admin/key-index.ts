@@ -18,7 +18,7 @@ import { readLoadedRegistry } from '../registry/registry.js';
  * that do not answer are skipped, and `complete` is null for their shards.
  */
 export async function showKeyIndex({ redis, clickhouse }: AdminContext) {
-  const shards = await countShards(redis);
+  const { deployment } = await readLoadedRegistry(redis);
   const servers = serversOf(clickhouse);
   const reachable = await reachableServers(servers);
   const ofReachable = <T>(read: (client: ClickHouseClient) => Promise<T>) =>
@@ -30,7 +30,7 @@ export async function showKeyIndex({ redis, clickhouse }: AdminContext) {
   const size = sumOf(sizes.filter((each) => each !== undefined));
   let neededSince: number | undefined;
   const states = [];
-  for (let shard = 0; shard < shards; shard++) {
+  for (let shard = 0; shard < deployment.shards; shard++) {
     const [forgottenTo, forgottenS, asked] = await redis.hmget(
       shardKeys.state(shard),
       'keys_forgotten_to',
@@ -79,11 +79,6 @@ export async function rebuildKeyIndex(context: AdminContext) {
 function sumOf(sizes: readonly KeyIndexSize[]): KeyIndexSize {
   const none = { keys: 0, bytes: 0 };
   return sizes.reduce((sum, { keys, bytes }) => ({ keys: sum.keys + keys, bytes: sum.bytes + bytes }), none);
-}
-
-async function countShards(redis: AdminContext['redis']): Promise<number> {
-  const { deployment } = await readLoadedRegistry(redis);
-  return deployment.shards;
 }
 
 /** When the segment with a number was opened. */

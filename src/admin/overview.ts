@@ -5,10 +5,11 @@ import { readRow, readRows } from '../clickhouse/answers.js';
 import { type ClickHouseClient, endingAfter } from '../clickhouse/client.js';
 import { serversOf, setBackIn } from '../clickhouse/servers.js';
 import { countSetAside, describeSetAside } from '../clickhouse/set-aside-parts.js';
+import type { AdministrationAnswers } from '../contract/administration-answers.js';
 import { AdministrationError } from '../contract/errors.js';
 import { overview } from '../contract/limits.js';
 import { readDifferences } from '../insights/ledger/looks.js';
-import { readRejections, readTraffic, type Span, spans } from '../insights/traffic/charts.js';
+import { readRejections, readTraffic, type Span } from '../insights/traffic/charts.js';
 import { describeError } from '../log.js';
 import type { AdminContext } from '../operations/context.js';
 import { readDeletions, readLostMembers, readPendingIds } from '../privacy/deletion/request.js';
@@ -16,14 +17,21 @@ import { secondsOverdue } from '../privacy/retention/due.js';
 import { type Backlog, readBacklog } from '../redis/backlog.js';
 import { registryKeys, shardKeys } from '../redis/keys.js';
 import { listProcesses } from '../redis/processes.js';
-import { readLoadedRegistry, readRegistry } from '../registry/registry.js';
+import {
+  accountNamed,
+  appIdsOf,
+  environmentNamed,
+  readLoadedRegistry,
+  readRegistry,
+} from '../registry/registry.js';
 import { retentionRuns } from '../tuning.js';
 
 /** Problems, if any, as parts of a sentence for people; how soon records can be queried; pending deletions. */
 export async function readOverview(context: AdminContext, accountId: string) {
   const { redis, config } = context;
-  const { deployment, accounts, environments } = await readLoadedRegistry(redis);
-  if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
+  const snapshot = await readLoadedRegistry(redis);
+  const { deployment } = snapshot;
+  accountNamed(snapshot, accountId);
   const [shards, processes, servers, aside, pendingIds, lost, copies, failed, overdueSeconds, differences] =
     await Promise.all([
       readShards(context, deployment.shards),
@@ -33,14 +41,9 @@ export async function readOverview(context: AdminContext, accountId: string) {
       readPendingIds(redis, deployment.epoch, accountId),
       readLostMembers(redis),
       countWaitingCopies(redis),
-      countFailed(
-        context,
-        [...environments.values()]
-          .filter((each) => each.account_id === accountId)
-          .map(({ app_id }) => app_id),
-      ),
+      countFailed(context, appIdsOf(snapshot, accountId)),
       secondsOverdue(redis),
-      countDifferences(redis, accountId),
+      readDifferences(redis),
     ]);
   const oldestMs = Math.max(0, ...shards.map((shard) => shard.oldestMs));
   const stored = processes.map(({ queryable_seconds }) => queryable_seconds);
@@ -52,6 +55,8 @@ export async function readOverview(context: AdminContext, accountId: string) {
   const longMs = Date.now() - overview.deletionPendingMs;
   const long = submittedAt.filter((at) => Date.parse(at) < longMs).length;
   const bytes = shards.reduce((sum, shard) => sum + shard.bytes, 0);
+  const appIds = new Set(appIdsOf(snapshot, accountId));
+  const unbalanced = differences.filter(({ app_id }) => appIds.has(app_id)).length;
   const problems = [
     ...awayIn(servers),
     ...describeSetAside(aside),
@@ -74,7 +79,7 @@ export async function readOverview(context: AdminContext, accountId: string) {
     ...(copies > overview.copiesWaitingMax
       ? [`${copies} changes of accounts and deletions are waiting for their second copy`]
       : []),
-    ...(differences > 0 ? [`the records of ${amountOf(differences, 'minute')} do not add up`] : []),
+    ...(unbalanced > 0 ? [`the records of ${amountOf(unbalanced, 'minute')} do not add up`] : []),
     ...(overdueSeconds * 1000 > retentionRuns.lateMs
       ? [`expired events should have been deleted ${Math.round(overdueSeconds / 3600)} hours ago`]
       : []),
@@ -85,13 +90,6 @@ export async function readOverview(context: AdminContext, accountId: string) {
     queryable_seconds: Math.max(oldestMs / 1000, ...stored),
     deletions: { pending: submittedAt.length, oldest_at: submittedAt[0] ?? null },
   };
-}
-
-/** In how many minutes of an account's environments records are missing or surplus. */
-async function countDifferences(redis: AdminContext['redis'], accountId: string): Promise<number> {
-  const { environments } = await readLoadedRegistry(redis);
-  const found = await readDifferences(redis);
-  return found.filter(({ app_id }) => environments.get(app_id)?.account_id === accountId).length;
 }
 
 const longMinutes = overview.deletionPendingMs / 60_000;
@@ -177,29 +175,24 @@ export async function readDeploymentParts(context: AdminContext) {
 export async function readTrafficOf(
   { redis, clickhouse }: AdminContext,
   accountId: string,
-  { appId, span = 'hour' }: { readonly appId?: string | undefined; readonly span?: string | undefined },
+  { appId, span = 'hour' }: { readonly appId?: string | undefined; readonly span?: Span | undefined },
 ) {
-  checkSpan(span);
-  const { accounts, environments } = await readRegistry(redis);
-  if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
-  const appIds = [...environments.values()]
-    .filter(({ account_id, app_id }) => account_id === accountId && (appId ?? app_id) === app_id)
-    .map(({ app_id }) => app_id);
+  const snapshot = await readRegistry(redis);
+  accountNamed(snapshot, accountId);
+  const appIds = appIdsOf(snapshot, accountId).filter((each) => each === (appId ?? each));
   if (appId !== undefined && appIds.length === 0)
     throw new AdministrationError(`there is no environment ${appId}`);
   return readTraffic(clickhouse, appIds, span, Date.now());
 }
 
 /** Why records of an environment were rejected. */
-export async function readRejectionsOf({ redis, clickhouse }: AdminContext, appId: string, span = 'hour') {
-  checkSpan(span);
-  const { environments } = await readRegistry(redis);
-  if (!environments.has(appId)) throw new AdministrationError(`there is no environment ${appId}`);
+export async function readRejectionsOf(
+  { redis, clickhouse }: AdminContext,
+  appId: string,
+  span: Span = 'hour',
+) {
+  environmentNamed(await readRegistry(redis), appId);
   return readRejections(clickhouse, appId, span, Date.now());
-}
-
-function checkSpan(span: string): asserts span is Span {
-  if (!Object.hasOwn(spans, span)) throw new AdministrationError('span must be hour or week');
 }
 
 type Shard = Backlog & { readonly works: boolean };
@@ -215,12 +208,7 @@ function readShards({ redis }: AdminContext, count: number): Promise<Shard[]> {
   return Promise.all(Array.from({ length: count }, (_, shard) => read(shard)));
 }
 
-type ClickHouseFacts = {
-  readonly version: string;
-  readonly uptime_seconds: number;
-  readonly disk_free_bytes: number;
-  readonly disk_bytes: number;
-};
+type ClickHouseFacts = NonNullable<AdministrationAnswers['showDeployment']['clickhouse']>;
 
 function awayIn(servers: readonly (ClickHouseFacts | undefined)[]): string[] {
   if (servers.length === 1 && servers[0] === undefined)

@@ -2,28 +2,16 @@
 
 import { readSizes } from '../clickhouse/move-rows.js';
 import { reachableServers, serversOf } from '../clickhouse/servers.js';
+import type { AdministrationAnswers } from '../contract/administration-answers.js';
 import { AdministrationError } from '../contract/errors.js';
 import type { AdminContext } from '../operations/context.js';
 import { moveShard } from '../operations/move/move-shard.js';
 import { goalOf } from '../operations/move/note.js';
 import { readBacklog } from '../redis/backlog.js';
 import { readLoadedRegistry } from '../registry/registry.js';
+import type { CommandContext } from './command.js';
 
-export type ShardView = {
-  readonly shard: number;
-  /** Its position in CLICKHOUSE_URL, from 0. */
-  readonly server: number;
-  /** Stored rows, and about how many bytes they take; null while the server does not answer. */
-  readonly rows: number | null;
-  readonly bytes: number | null;
-  /** Records that are waiting in Redis. */
-  readonly backlog_rows: number;
-  readonly backlog_bytes: number;
-  /** A move that is under way or was interrupted: the same command continues it. */
-  readonly moving_to: number | null;
-  /** During a move: how many of `rows` that server already has; null while it does not answer. */
-  readonly moved_rows: number | null;
-};
+export type ShardView = AdministrationAnswers['listShards'][number];
 
 /** Every shard. Reads a column of all rows. */
 export async function listShards({ redis, clickhouse }: AdminContext): Promise<ShardView[]> {
@@ -58,21 +46,16 @@ export async function listShards({ redis, clickhouse }: AdminContext): Promise<S
 }
 
 /** Moves shards one after another; settles with those that were not there yet. `server` counts from 0. */
-export async function moveShards(
-  context: AdminContext,
-  shards: readonly number[],
-  server: number,
-  say: (line: string) => void,
-) {
+export async function moveShards(context: CommandContext, shards: readonly number[], server: number) {
   const moved: number[] = [];
   for (const shard of shards) {
-    if ((await moveShard(context, shard, server, say)) === 'moved') moved.push(shard);
+    if ((await moveShard(context, shard, server, context.say)) === 'moved') moved.push(shard);
   }
   return { server, moved };
 }
 
 /** Continues interrupted moves, then moves shards, the smallest first, until the servers have equally many. */
-export async function balanceShards(context: AdminContext, say: (line: string) => void) {
+export async function balanceShards(context: CommandContext) {
   const count = serversOf(context.clickhouse).all.length;
   if (count === 1)
     throw new AdministrationError('CLICKHOUSE_URL names one server: there is nothing to balance');
@@ -85,7 +68,7 @@ export async function balanceShards(context: AdminContext, say: (line: string) =
         ? nextMove(shards, count)
         : { ...interrupted, to: interrupted.moving_to as number };
     if (next === undefined) return { moved };
-    await moveShard(context, next.shard, next.to, say);
+    await moveShard(context, next.shard, next.to, context.say);
     moved.push({ shard: next.shard, server: next.to });
   }
 }

@@ -8,7 +8,7 @@ import type { AdminContext } from '../operations/context.js';
 import { findRequestsOf } from '../privacy/cases/requests-of-user.js';
 import { lookUpUser as lookUpSuppression } from '../privacy/suppression/look-up.js';
 import type { User } from '../privacy/suppression/names.js';
-import { readLoadedRegistry } from '../registry/registry.js';
+import { accountNamed, environmentsOf, readLoadedRegistry } from '../registry/registry.js';
 import { byServer } from '../registry/shard-servers.js';
 import { inTime, readUser } from './users.js';
 
@@ -60,11 +60,10 @@ function inFields({ identity, userId }: User) {
 
 /** The environments of an account, the main one first, and the deployment's secret. */
 export async function accountOf({ redis }: AdminContext, accountId: string) {
-  const { deployment, accounts, environments } = await readLoadedRegistry(redis);
-  const account = accounts.get(accountId);
-  if (account === undefined) throw new AdministrationError(`there is no account ${accountId}`);
-  const own = [...environments.values()]
-    .filter(({ account_id }) => account_id === accountId)
-    .sort((a, b) => Number(b.main) - Number(a.main) || a.created_at.localeCompare(b.created_at));
-  return { account, appIds: own.map(({ app_id }) => app_id), secret: deployment.secret };
+  const snapshot = await readLoadedRegistry(redis);
+  const account = accountNamed(snapshot, accountId);
+  const own = environmentsOf(snapshot, accountId).sort(
+    (a, b) => Number(b.main) - Number(a.main) || a.created_at.localeCompare(b.created_at),
+  );
+  return { account, appIds: own.map(({ app_id }) => app_id), secret: snapshot.deployment.secret };
 }

@@ -13,7 +13,13 @@ import { TooManyNames } from '../privacy/suppression/change.js';
 import { countSuppressed, lookUpUser as lookUpSuppression } from '../privacy/suppression/look-up.js';
 import type { User } from '../privacy/suppression/names.js';
 import { freeUsers, NotStoredYet, suppressUsers, userOf } from '../privacy/suppression/submit.js';
-import { readLoadedRegistry, readRegistry } from '../registry/registry.js';
+import {
+  accountNamed,
+  appIdsOf,
+  environmentNamed,
+  readLoadedRegistry,
+  readRegistry,
+} from '../registry/registry.js';
 import { clickhouseOf } from '../registry/shard-servers.js';
 import { deploymentOf, targetsOfUsers } from './exports.js';
 
@@ -111,21 +117,17 @@ export async function changeSuppression(
 
 /** How many users of an account are suppressed. Their names are stored only as hashes, so they cannot be listed. */
 export async function showSuppressed({ redis }: AdminContext, accountId: string) {
-  const { accounts, environments } = await readRegistry(redis);
-  if (!accounts.has(accountId)) throw new AdministrationError(`there is no account ${accountId}`);
-  const own = [...environments.values()].filter(({ account_id }) => account_id === accountId);
-  const appIds = own.map(({ app_id }) => app_id);
-  return { account_id: accountId, ...(await countSuppressed(redis, accountId, appIds)) };
+  const snapshot = await readRegistry(redis);
+  accountNamed(snapshot, accountId);
+  const counts = await countSuppressed(redis, accountId, appIdsOf(snapshot, accountId));
+  return { account_id: accountId, ...counts };
 }
 
 /** An environment's account, with its app_ids, and the deployment's secret. */
 export async function environmentOf({ redis }: AdminContext, appId: string) {
-  const { deployment, environments } = await readLoadedRegistry(redis);
-  const environment = environments.get(appId);
-  if (environment === undefined) throw new AdministrationError(`there is no environment ${appId}`);
-  const accountId = environment.account_id;
-  const ofAccount = [...environments.values()].filter(({ account_id }) => account_id === accountId);
-  return { accountId, appIds: ofAccount.map(({ app_id }) => app_id), secret: deployment.secret };
+  const snapshot = await readLoadedRegistry(redis);
+  const { account_id: accountId } = environmentNamed(snapshot, appId);
+  return { accountId, appIds: appIdsOf(snapshot, accountId), secret: snapshot.deployment.secret };
 }
 
 /** Whether a query has taken longer than it may. */

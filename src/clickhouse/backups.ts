@@ -2,6 +2,7 @@
 // the server, and continue after the process that started them has ended.
 
 import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
 import { tables } from '../contract/records.js';
 import { definitions } from '../tuning.js';
 import { readRows } from './answers.js';
@@ -230,7 +231,7 @@ export async function readShards(client: ClickHouseClient): Promise<readonly num
 /** Settles when no restore is running: a restore continues after its process was killed. */
 export async function untilNoRestoreRuns(client: ClickHouseClient): Promise<void> {
   const running = async () => (await read(client, "status = 'RESTORING'")).length > 0;
-  while (await running()) await pause();
+  while (await running()) await pause(pollMs);
 }
 
 /** The names of the backups that the server is making, or has made since it was started. */
@@ -260,7 +261,7 @@ async function untilDone(client: ClickHouseClient, id: string): Promise<number> 
     if (!['CREATING_BACKUP', 'RESTORING'].includes(row.status)) {
       throw failureOf(row.error || row.status);
     }
-    await pause();
+    await pause(pollMs);
   }
 }
 
@@ -287,8 +288,4 @@ function onDisk(name: string): string {
   if (!/^[\w-]+(\.server-\d+)?(\.keys|\/end)?$/.test(name))
     throw new Error('this is not the name of a backup');
   return `Disk('backups', '${name}')`;
-}
-
-function pause(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, pollMs));
 }

@@ -116,10 +116,10 @@ async function untilAborted(work: Promise<void>, signal: AbortSignal | undefined
  * For a statement that its sender gives up after this time, and may send again: the server then ends it too. Otherwise abandoned
  * statements would pile up on a slow server and keep it slow.
  */
-export function endingAfter(ms: number) {
+export function endingAfter(ms: number, settings: NonNullable<Insert['clickhouse_settings']> = {}) {
   return {
     abort_signal: AbortSignal.timeout(ms),
-    clickhouse_settings: { max_execution_time: ms / 1000 },
+    clickhouse_settings: { ...settings, max_execution_time: ms / 1000 },
   };
 }
 
@@ -141,6 +141,8 @@ function connect(options: ClickHouseOptions, requestMsMax: number): ClickHouseCl
       http_response_buffer_size: '1048576',
       // An error must not look like a row (`answers.ts`).
       http_write_exception_in_output_format: 0,
+      // On by default in newer servers: an insert would be answered before it is stored.
+      async_insert: 0,
       ...settingsFor(options.tables ?? 'plain'),
     },
     // Faults reach the caller, who logs them.
@@ -160,36 +162,13 @@ export type FaultKind = 'poison' | 'retry';
 // Codes of "cannot parse …", "type mismatch", "unknown element of enum", "value is out of range" and the like.
 // @see https://github.com/ClickHouse/ClickHouse/blob/master/src/Common/ErrorCodes.cpp
 const poisonCodes = new Set([
-  '6',
-  '25',
-  '26',
-  '27',
-  '32',
-  '33',
-  '34',
-  '38',
-  '41',
-  '53',
-  '69',
-  '70',
-  '72',
-  '117',
-  '131',
-  '190',
-  '306',
-  '321',
-  '349',
-  '376',
-  '407',
-  '441',
-  '467',
-  '473',
-  '691',
+  6, 25, 26, 27, 32, 33, 34, 38, 41, 53, 69, 70, 72, 117, 131, 190, 306, 321, 349, 376, 407, 441, 467, 473,
+  691,
 ]);
 
 /** The kind of an error, by its code. An error without a code is a fault of the connection. */
 export function classifyFault(error: unknown): FaultKind {
-  return error instanceof ClickHouseError && poisonCodes.has(error.code) ? 'poison' : 'retry';
+  return poisonCodes.has(codeOfFault(error)) ? 'poison' : 'retry';
 }
 
 /** The other codes on which the service decides something. */
@@ -215,6 +194,18 @@ export function isConnectionFault(error: unknown): boolean {
 export function codeOfFault(error: unknown): number {
   return error instanceof ClickHouseError ? Number(error.code) : 0;
 }
+
+/** Adds rows to a table. Settles when ClickHouse has them; without rows nothing is sent. */
+export async function insertRows(
+  client: ClickHouseClient,
+  table: string,
+  values: readonly object[],
+  more: Pick<Insert, 'abort_signal' | 'clickhouse_settings'> = {},
+): Promise<void> {
+  await client.insert({ table, values, format: 'JSONEachRow', ...more });
+}
+
+type Insert = Parameters<ClickHouseClient['insert']>[0];
 
 /** Reads a response to its end and discards it: an unread response blocks its connection. */
 export async function drain(stream: NodeJS.ReadableStream): Promise<void> {

@@ -67,15 +67,12 @@ export async function findFailedRows(
 }
 
 function ask(client: ClickHouseClient, query: string, appId: string): Promise<Buffer> {
-  const ending = endingAfter(receipts.clickhouseMsMax);
   return readBytes(client, {
     query,
     query_params: { appId },
-    ...ending,
-    clickhouse_settings: {
-      ...ending.clickhouse_settings,
+    ...endingAfter(receipts.clickhouseMsMax, {
       max_threads: 1,
       max_rows_to_read: String(receipts.rowsReadMax),
-    },
+    }),
   });
 }

@@ -2,7 +2,7 @@
 // its rows; `insights/ledger/` counts and compares.
 
 import { readRows } from './answers.js';
-import type { ClickHouseClient } from './client.js';
+import { type ClickHouseClient, insertRows } from './client.js';
 
 export const ledgerTable = 'ledger';
 
@@ -19,13 +19,11 @@ export type LedgerRow = {
 
 /** Writes rows; writing one again changes nothing. */
 export async function writeLedger(client: ClickHouseClient, rows: readonly LedgerRow[]): Promise<void> {
-  if (rows.length === 0) return;
-  await client.insert({
-    table: ledgerTable,
-    values: rows.map(({ minute, ...row }) => ({ ...row, minute: minute * 60 })),
-    format: 'JSONEachRow',
-    clickhouse_settings: { async_insert: 0 },
-  });
+  await insertRows(
+    client,
+    ledgerTable,
+    rows.map(({ minute, ...row }) => ({ ...row, minute: minute * 60 })),
+  );
 }
 
 /** Minutes, since 1970, that cannot be balanced, from the first to the last, and why. */

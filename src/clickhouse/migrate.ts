@@ -12,6 +12,7 @@ import {
   codeOfFault,
   connectClickHouse,
   faultCodes,
+  insertRows,
 } from './client.js';
 import { changeDefinition } from './definitions.js';
 import { MigrationError } from './migration-error.js';
@@ -135,12 +136,7 @@ async function applyMissing(
   const missing = migrations.filter(({ name }) => !applied.has(name));
   for (const { name, sql, checksum } of missing) {
     await run(sql);
-    await client.insert({
-      table: 'migrations',
-      values: [{ name, checksum }],
-      format: 'JSONEachRow',
-      clickhouse_settings: { async_insert: 0 },
-    });
+    await insertRows(client, 'migrations', [{ name, checksum }]);
   }
   return missing.map(({ name }) => name);
 }

@@ -151,7 +151,6 @@ export async function copyRows(
     query_id: queryId,
     values: passing,
     clickhouse_settings: {
-      async_insert: 0,
       // A new token, so that rows that were copied before and removed since are stored again. From 26.2 on ClickHouse ignores
       // `insert_deduplicate = 0` here.
       insert_deduplication_token: randomUUID(),

@@ -6,7 +6,7 @@
 
 import { readRows } from './answers.js';
 import { anySize } from './any-size.js';
-import { type ClickHouseClient, codeOfFault, faultCodes } from './client.js';
+import { type ClickHouseClient, codeOfFault, faultCodes, insertRows } from './client.js';
 import { changeDefinition, DefinitionLost } from './definitions.js';
 import { commandLong } from './long-statement.js';
 import { databaseOf, engineInUse, hasReplicas, onCluster, settingsOfAll } from './replication.js';
@@ -102,12 +102,7 @@ export async function insertScratch(
   table: string,
   values: readonly object[],
 ): Promise<void> {
-  await client.insert({
-    table,
-    values,
-    format: 'JSONEachRow',
-    clickhouse_settings: { async_insert: 0, ...(await settingsOfAll(client)) },
-  });
+  await insertRows(client, table, values, { clickhouse_settings: await settingsOfAll(client) });
 }
 
 /** Adds the result of a query, which may read whole tables; settles as `insertScratch` does. */

@@ -3,7 +3,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { type Answering, readRow, readRows } from './answers.js';
-import { type ClickHouseClient, codeOfFault, faultCodes } from './client.js';
+import { type ClickHouseClient, codeOfFault, faultCodes, insertRows } from './client.js';
 import { changeDefinition } from './definitions.js';
 import { MigrationError } from './migration-error.js';
 
@@ -28,7 +28,8 @@ export async function numberServers(clients: readonly ClickHouseClient[]): Promi
     if (misconfiguration !== undefined) throw new MigrationError(misconfiguration);
   }
   for (const [index, client] of clients.entries())
-    if (stored[index] === undefined) await store(client, { number: index, deployment });
+    if (stored[index] === undefined)
+      await insertRows(client, 'server_number', [{ number: index, deployment } satisfies ServerNumber]);
 }
 
 /** Why a server is not the one that belongs at its index, by the number that it has stored; undefined if it is. */
@@ -81,13 +82,4 @@ export async function readServerNumber(
     if (codeOfFault(error) === faultCodes.unknownTable) return undefined;
     throw error;
   }
-}
-
-async function store(client: ClickHouseClient, number: ServerNumber): Promise<void> {
-  await client.insert({
-    table: 'server_number',
-    values: [number],
-    format: 'JSONEachRow',
-    clickhouse_settings: { async_insert: 0 },
-  });
 }

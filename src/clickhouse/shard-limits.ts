@@ -52,7 +52,7 @@ async function setDoor(client: ClickHouseClient, shard: number, door: string): P
 async function add(client: ClickHouseClient, limit: string): Promise<void> {
   await client.command({
     query: `INSERT INTO ${limitsTable} (shard, kind, of_restore, value, door) ${limit}`,
-    clickhouse_settings: { async_insert: 0, ...(await settingsOfAll(client)) },
+    clickhouse_settings: await settingsOfAll(client),
   });
 }
 

@@ -3,7 +3,7 @@
 import { readRows } from './answers.js';
 import { anySize } from './any-size.js';
 import { BackupFailed } from './backup-faults.js';
-import type { ClickHouseClient } from './client.js';
+import { type ClickHouseClient, insertRows } from './client.js';
 import { changeDefinition } from './definitions.js';
 import { commandLong } from './long-statement.js';
 import { scratchDatabase } from './tables.js';
@@ -103,12 +103,7 @@ export async function notePlan(client: ClickHouseClient, staging: string, plan: 
     `CREATE TABLE IF NOT EXISTS ${staging}.${planTable} (plan String)
       ENGINE = MergeTree ORDER BY tuple() SETTINGS fsync_after_insert = 1, fsync_part_directory = 1`,
   );
-  await client.insert({
-    table: `${staging}.${planTable}`,
-    values: [{ plan }],
-    format: 'JSONEachRow',
-    clickhouse_settings: { async_insert: 0 },
-  });
+  await insertRows(client, `${staging}.${planTable}`, [{ plan }]);
 }
 
 /** The recorded plans, in no particular order. */

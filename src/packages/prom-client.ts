@@ -7,4 +7,5 @@ export {
   Histogram,
   type MetricObject,
   Registry,
+  register,
 } from 'prom-client';

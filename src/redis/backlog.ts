@@ -8,19 +8,9 @@ import { runScript, scripts } from './scripts.js';
 
 const minuteMs = 60_000;
 
-export type Backlog = {
-  readonly segments: number;
-  readonly rows: number;
-  readonly bytes: number;
-  /**
-   * Age of the oldest outstanding segment; 0 if there is none. Computed by Redis's clock and by the clock of claims, which
-   * counts in minutes; the higher value counts. So it also rises after Redis's clock was set back.
-   */
-  readonly oldestMs: number;
-  readonly claimWindowMinutes: number;
-};
+export type Backlog = Readonly<Awaited<ReturnType<typeof readBacklog>>>;
 
-export async function readBacklog(redis: Redis, shard: number): Promise<Backlog> {
+export async function readBacklog(redis: Redis, shard: number) {
   const [state, segments, oldest, nowMs] = await Promise.all([
     redis.hmget(shardKeys.state(shard), 'bytes', 'rows', 'claim_window_minutes', 'claim_clock_us'),
     redis.zcard(shardKeys.segments(shard)),
@@ -32,6 +22,10 @@ export async function readBacklog(redis: Redis, shard: number): Promise<Backlog>
     segments,
     rows: Number(rows ?? 0),
     bytes: Number(bytes ?? 0),
+    /**
+     * Age of the oldest outstanding segment; 0 if there is none. Computed by Redis's clock and by the clock of claims, which counts in
+     * minutes; the higher value counts. So it also rises after Redis's clock was set back.
+     */
     oldestMs: oldest[0] === undefined ? 0 : await ageOf(redis, shard, oldest[0], nowMs, Number(claimClockUs)),
     claimWindowMinutes: Number(claimWindowMinutes ?? claims.windowMsMax / minuteMs),
   };

@@ -2,25 +2,14 @@
 
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
+import type { AdministrationAnswers } from '../contract/administration-answers.js';
 import { describeError, type Log } from '../log.js';
-import { queryableSeconds } from '../metrics.js';
-import type { ProcessKind } from '../process-metrics.js';
+import { type ProcessKind, queryableSeconds } from '../metrics.js';
 import { runningProcesses } from '../tuning.js';
 import type { Redis } from './client.js';
 import { registryKeys } from './keys.js';
 
-export type RunningProcess = {
-  readonly process: ProcessKind;
-  readonly host: string;
-  readonly pid: number;
-  readonly version: string;
-  readonly node: string;
-  readonly started_at: string;
-  readonly said_at: string;
-  readonly memory_bytes: number;
-  /** Of a worker: from the opening of the segment that it stored last until its rows could be queried; 0 before the first. */
-  readonly queryable_seconds: number;
-};
+type RunningProcess = AdministrationAnswers['showDeployment']['processes'][number];
 
 const version = readVersion();
 

@@ -74,7 +74,6 @@ export const scripts = {
   endPairing: load('end-pairing-3'),
   changeSuppressions: confirmed('change-suppressions-6'),
   forgetJoins: load('forget-joins-2'),
-  raiseSuppressions: confirmed('raise-suppressions-1'),
   floorSuppressions: confirmed('floor-suppressions-2'),
   loadSuppressions: confirmed('load-suppressions-5'),
   endLoadSuppressions: confirmed('end-load-suppressions-3'),

@@ -1,6 +1,7 @@
 // The right to load a deployment's state into an emptied Redis. One process at a time has it, and each of its writes
 // checks it. So the process notices if Redis is emptied meanwhile, or if another load has begun.
 
+import { inBatchesAsync } from '../batches.js';
 import { AdministrationError } from '../contract/errors.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
@@ -80,24 +81,10 @@ export function versionAfterLoss(known: string): string {
   return String(above > now ? above : now);
 }
 
-/** Groups items into calls of a script, and yields each group as soon as it is full. */
-export async function* inScriptCalls<Item>(
+/** Divides items into calls of a script. */
+export function inScriptCalls<Item>(
   items: Iterable<Item> | AsyncIterable<Item>,
   bytesOf: (item: Item) => number,
 ): AsyncGenerator<Item[]> {
-  let call: Item[] = [];
-  let bytes = 0;
-  for await (const item of items) {
-    if (
-      call.length > 0 &&
-      (call.length >= stateLoads.documentsPerCallMax || bytes >= stateLoads.bytesPerCallMax)
-    ) {
-      yield call;
-      call = [];
-      bytes = 0;
-    }
-    call.push(item);
-    bytes += bytesOf(item);
-  }
-  if (call.length > 0) yield call;
+  return inBatchesAsync(items, stateLoads.documentsPerCallMax, bytesOf, stateLoads.bytesPerCallMax);
 }

@@ -1,7 +1,7 @@
 // The registry: documents in one Redis hash, changed by optimistic writes. Owns reading and changing them;
 // what a change means is in accounts.ts.
 
-import { StateNotLoaded } from '../contract/errors.js';
+import { AdministrationError, StateNotLoaded } from '../contract/errors.js';
 import { administration } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
@@ -57,15 +57,16 @@ export type Change = { readonly key: DocumentKey; readonly document: object | un
 
 /**
  * Reads in one step with the epoch, since in an emptied Redis everything else is missing too. Settles with the values of the commands
- * that `read` adds to the transaction. Throws StateNotLoaded when Redis was emptied.
+ * that `read` adds to the transaction. Throws StateNotLoaded when Redis was emptied, or has another deployment than that of `epoch`.
  */
 export async function readLoaded(
   redis: Redis,
   read: (transaction: Transaction) => Transaction,
+  epoch?: string,
 ): Promise<unknown[]> {
-  const replies = await read(redis.multi().exists(registryKeys.epoch)).exec();
-  const [isLoaded, ...values] = transactionValues(replies);
-  if (isLoaded === 0) throw new StateNotLoaded();
+  const replies = await read(redis.multi().get(registryKeys.epoch)).exec();
+  const [found, ...values] = transactionValues(replies);
+  if (found === null || found !== (epoch ?? found)) throw new StateNotLoaded();
   return values;
 }
 
@@ -162,6 +163,31 @@ export function snapshotOf(
     shardServers,
   };
 }
+
+/** An account. Throws AdministrationError if there is none of this id. */
+export function accountNamed({ accounts }: Pick<RegistrySnapshot, 'accounts'>, accountId: string): Account {
+  const account = accounts.get(accountId);
+  if (account === undefined) throw new AdministrationError(`there is no account ${accountId}`);
+  return account;
+}
+
+/** An environment. Throws AdministrationError if there is none of this id. */
+export function environmentNamed({ environments }: HasEnvironments, appId: string): Environment {
+  const environment = environments.get(appId);
+  if (environment === undefined) throw new AdministrationError(`there is no environment ${appId}`);
+  return environment;
+}
+
+/** The environments of an account. */
+export function environmentsOf({ environments }: HasEnvironments, accountId: string): Environment[] {
+  return [...environments.values()].filter(({ account_id }) => account_id === accountId);
+}
+
+export function appIdsOf(snapshot: HasEnvironments, accountId: string): string[] {
+  return environmentsOf(snapshot, accountId).map(({ app_id }) => app_id);
+}
+
+type HasEnvironments = Pick<RegistrySnapshot, 'environments'>;
 
 /**
  * Changes documents: `decide` gets a snapshot and returns the changes and a result. It is called again if another writer was faster.

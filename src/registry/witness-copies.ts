@@ -68,7 +68,6 @@ export async function readCopiedAt(clickhouse: ClickHouseClient): Promise<string
 
 /** What a server has seen; empty if it has lost the table. */
 export async function readSeen(clickhouse: ClickHouseClient): Promise<Map<Part, Seen>> {
-  const bound = endingAfter(witnesses.clickhouseMsMax);
   try {
     const rows = await readRows<Record<'part' | 'number' | 'stored_to' | 'stored_records', string>>(
       clickhouse,
@@ -76,8 +75,7 @@ export async function readSeen(clickhouse: ClickHouseClient): Promise<Map<Part, 
         query: `SELECT part, toString(max(w.number)) AS number, toString(argMax(stored_to, w.number)) AS stored_to,
           toString(argMax(stored_records, w.number)) AS stored_records
         FROM ${onAllReplicas(clickhouse, 'witness')} AS w GROUP BY part`,
-        ...bound,
-        clickhouse_settings: { ...bound.clickhouse_settings, skip_unavailable_shards: 1 },
+        ...endingAfter(witnesses.clickhouseMsMax, { skip_unavailable_shards: 1 }),
       },
     );
     return new Map(
@@ -100,7 +98,6 @@ export async function writeSeen(
   kept: number,
 ): Promise<number> {
   const all = [...parts];
-  const bound = endingAfter(witnesses.clickhouseMsMax);
   await clickhouse.command({
     query: `INSERT INTO witness (part, number, stored_to, stored_records) SELECT row.1, row.2, row.3, row.4 FROM (
         SELECT arrayJoin(arrayZip({parts:Array(String)}, {numbers:Array(UInt64)}, {stored:Array(UInt64)},
@@ -113,8 +110,7 @@ export async function writeSeen(
       records: all.map(([, { storedRecords }]) => storedRecords),
       kept,
     },
-    ...bound,
-    clickhouse_settings: { ...bound.clickhouse_settings, async_insert: 0 },
+    ...endingAfter(witnesses.clickhouseMsMax),
   });
   return (await readSeen(clickhouse)).get(registry)?.number ?? 0;
 }

@@ -153,7 +153,11 @@ export const mutants: readonly Mutant[] = [
   {
     name: 'takes an emptied Redis for one without deletions',
     patches: [
-      { file: 'src/privacy/deletion/request.js', find: 'if (found !== epoch)', replace: 'if (false)' },
+      {
+        file: 'src/privacy/deletion/request.js',
+        find: 'epoch !== undefined && found !== epoch',
+        replace: 'false',
+      },
       // Without this patch another check, which sees the same, ends the upkeep first.
       {
         file: 'workers/second-copies.js',

@@ -747,7 +747,7 @@ test('the rows of a few users, and who looks like them, are found without readin
     tables.sizes.set(tables.users, 1);
     await resolveAlone(client, tables);
     const conditions = [
-      [mutationPredicate(tables, [main], fences[0] as string), '1'],
+      [mutationPredicate(tables, [main], fences), '1'],
       [similarPredicate(tables), '2'],
     ];
     for (const [condition, found] of conditions) {

@@ -41,9 +41,9 @@ const rooms: readonly string[] = [
   'src/contract',
 ];
 const wiring =
-  /^(src\/(main|app|routes|parts|migrate|stop)|src\/admin\/main|src\/import\/main|workers\/main)\.ts$/;
+  /^(src\/(main|app|api-context|routes|migrate|stop)|src\/admin\/main|src\/import\/main|workers\/main)\.ts$/;
 const process_ =
-  /^src\/(config|tuning|log|metrics|process-metrics|hot-histogram|crash-point|pieces|places|wait)\.ts$/;
+  /^src\/(config(-\w+)?|tuning|log|metrics|hot-histogram|crash-point|batches|concurrency|wait)\.ts$/;
 
 function roomOf(file: string): number {
   if (wiring.test(file)) return rooms.indexOf('wiring');

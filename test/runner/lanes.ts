@@ -55,7 +55,7 @@ const quick: readonly string[] = [
   'local-unpack',
   'long-work',
   'people-places',
-  'places',
+  'concurrency',
   'plain-events',
   'fingerprint',
   'queues',

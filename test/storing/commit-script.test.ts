@@ -167,7 +167,7 @@ test('stores nothing for a caller that found its environments in an older regist
 
 test('stores nothing for a caller with an older version of the suppressions than the shard, and names the version', async () => {
   const state = shardKeys.state(0);
-  await runScript(redis, scripts.raiseSuppressions, [state], [epoch, '1764000000000000']);
+  await runScript(redis, scripts.fence, [state], [epoch, '1764000000000000']);
   const before = await dumpAll(redis);
   const groups = [group([eventRecord('a', 'key')])];
   assert.equal(
@@ -175,12 +175,12 @@ test('stores nothing for a caller with an older version of the suppressions than
     'v1764000000000000',
   );
   assert.deepEqual(await dumpAll(redis), before);
-  await runScript(redis, scripts.raiseSuppressions, [state], [epoch, '5']);
+  await runScript(redis, scripts.fence, [state], [epoch, '5']);
   assert.equal(await commit(redis, groups, { suppressionVersion: 6 }), 'v1764000000000000', 'it never falls');
   const sequence = 3_000_001;
   assert.equal(await commit(redis, groups, { suppressionVersion: 1_764_000_000_000_000, sequence }), 's');
   // A repeat of what was stored before the suppressions changed gets its answer.
-  await runScript(redis, scripts.raiseSuppressions, [state], [epoch, '1764000000000001']);
+  await runScript(redis, scripts.fence, [state], [epoch, '1764000000000001']);
   assert.equal(await commit(redis, groups, { suppressionVersion: 1_764_000_000_000_000, sequence }), 's');
 });
 

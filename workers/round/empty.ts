@@ -33,10 +33,8 @@ async function deleteOnServer(
 ): Promise<void> {
   const { crash } = options;
   const { requests } = round;
-  const fenceMax = [...requests.values()]
-    .flatMap((request) => Object.values(request.fences))
-    .reduce((highest, fence) => (BigInt(fence) > BigInt(highest) ? fence : highest), '0');
-  const predicate = mutationPredicate(tables, appIds, fenceMax);
+  const fences = [...requests.values()].flatMap((request) => Object.values(request.fences));
+  const predicate = mutationPredicate(tables, appIds, fences);
   const mutation = { table, mark: tables.mark };
   // Those of earlier rounds in this table are replaced: with every attempt that fails the list would grow.
   await update(options, round, ({ mutations }) => ({

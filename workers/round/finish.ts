@@ -1,6 +1,6 @@
 // The end of a round of deletions: its requests become hidden or complete.
 
-import { inPieces } from '../../src/pieces.js';
+import { inBatches } from '../../src/batches.js';
 import { keepDeletedUsers } from '../../src/privacy/deletion/deleted-users.js';
 import { purgeTargets } from '../../src/privacy/deletion/kept-targets.js';
 import { mirrorCompleted, mirrorDeletions } from '../../src/privacy/deletion/mirror.js';
@@ -76,7 +76,7 @@ export async function finish(options: RoundOptions, requests: readonly DeletionR
   );
   await mirrorCompleted(redis, clickhouse, completed);
   crash('completion_copied');
-  for (const some of inPieces(completed, deletionRounds.writesAtOnceMax)) {
+  for (const some of inBatches(completed, deletionRounds.writesAtOnceMax)) {
     await Promise.all(some.map((request) => completeDeletion(redis, request).then(() => crash('completed'))));
   }
   const called = completed.filter(({ callback }) => callback !== undefined);

@@ -2,9 +2,9 @@
 // somebody who signs in again and again, with the right password too, keeps nobody else out. The library is loaded for the first
 // password, so that a process without people needs neither its binary nor its memory.
 
+import { createPlaces, type Holder } from '../../concurrency.js';
 import { Unavailable } from '../../contract/errors.js';
 import { people } from '../../contract/limits.js';
-import { createPlaces, type Holder } from '../../places.js';
 
 /** `by`: whose turn it takes: the network in place of an account, and the address that signs in. */
 export type Passwords = {

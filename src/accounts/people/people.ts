@@ -10,6 +10,7 @@ import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import type { Account, FormerPeople, Person, SecondFactor } from '../../registry/documents.js';
 import {
+  accountNamed,
   type Change,
   changeRegistry,
   type RegistrySnapshot,
@@ -48,8 +49,7 @@ export async function invitePerson(
   }
   const nowMs = await readTime(redis);
   return changeRegistry(redis, (snapshot) => {
-    if (accountId !== undefined && !snapshot.accounts.has(accountId))
-      throw new AdministrationError(`there is no account ${accountId}`);
+    if (accountId !== undefined) accountNamed(snapshot, accountId);
     const known = snapshot.people.get(personIdOf(email));
     const active = known === undefined || credentialOf(known) === undefined ? undefined : known;
     if (by === 'administrator') checkNeverActive(snapshot, email, accountId, active);

@@ -6,7 +6,7 @@ import { integrators, privacyOfficers } from '../../contract/roles.js';
 import { Type } from '../../contract/typebox.js';
 import { mirrorAudit } from '../../registry/audit/mirror.js';
 import { readAuditLog } from '../../registry/audit/read.js';
-import { readRegistry } from '../../registry/registry.js';
+import { appIdsOf, readRegistry } from '../../registry/registry.js';
 import { actionsOf, type Command, onCommandLine, scope, shows, wholeNumber } from '../command.js';
 import { caseCommands } from './cases.js';
 import { deletionCommands } from './deletions.js';
@@ -53,10 +53,11 @@ export const auditCommands = {
       const countMax = count ?? administration.listedMax;
       if (asked.case_id !== undefined && accountId === undefined)
         throw new AdministrationError('account_id must name the account of the case');
-      const { environments } = await readRegistry(redis);
-      const own = [...environments.values()].filter(({ account_id }) => account_id === accountId);
       const filter = {
-        account: accountId === undefined ? undefined : { accountId, appIds: own.map(({ app_id }) => app_id) },
+        account:
+          accountId === undefined
+            ? undefined
+            : { accountId, appIds: appIdsOf(await readRegistry(redis), accountId) },
         seen: principal.role === 'privacy' ? { actions: actionsOnUsers, by: caller } : undefined,
         who: asked.who,
         wanted: asked.action?.split(','),

@@ -84,12 +84,12 @@ export const deploymentCommands = {
       server: wholeNumber(0, administration.countMax),
     },
     details: ({ shards, server }) => ({ shards, server }),
-    run: (context, { shards, server }) => moveShards(context, shards, server, context.say),
+    run: (context, { shards, server }) => moveShards(context, shards, server),
   }),
   balanceShards: does('balanced shards', {
     may,
     cli: 'shards balance   moves shards until each server has equally many',
-    run: (context) => balanceShards(context, context.say),
+    run: (context) => balanceShards(context),
   }),
 
   createBackup: does('made a backup', {

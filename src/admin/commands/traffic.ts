@@ -1,6 +1,5 @@
 // Commands: incoming records, what was refused or mended, and whether all is well.
 
-import { AdministrationError } from '../../contract/errors.js';
 import { administration, lengths } from '../../contract/limits.js';
 import { everyone, integrators, operatorsOnly } from '../../contract/roles.js';
 import { Type } from '../../contract/typebox.js';
@@ -9,7 +8,7 @@ import { listEventNames, listEventProperties } from '../../insights/data-quality
 import { listRejected } from '../../insights/data-quality/rejected-records.js';
 import { readAnyEvent } from '../../insights/traffic/first-event.js';
 import { examplesFor } from '../../libraries/examples.js';
-import { readLoadedRegistry, readRegistry } from '../../registry/registry.js';
+import { environmentNamed, readLoadedRegistry, readRegistry } from '../../registry/registry.js';
 import { clickhouseOf } from '../../registry/shard-servers.js';
 import { does, oneOf, shows, wholeNumber } from '../command.js';
 import { beginLive, readLive } from '../live.js';
@@ -67,8 +66,7 @@ export const trafficCommands = {
     http: 'GET /environments/:app_id/rejected',
     cli: 'rejected list APP_ID   the last records that were refused: why and which field, never values',
     run: async ({ redis }, { app_id }) => {
-      const { environments } = await readRegistry(redis);
-      if (!environments.has(app_id)) throw new AdministrationError(`there is no environment ${app_id}`);
+      environmentNamed(await readRegistry(redis), app_id);
       return listRejected(redis, app_id);
     },
   }),
@@ -117,9 +115,7 @@ export const trafficCommands = {
     cli: 'environments first-event APP_ID   whether an event is stored, and programs that send one',
     takesTurns: true,
     run: async (context, { app_id }) => {
-      const { environments } = await readLoadedRegistry(context.redis);
-      const environment = environments.get(app_id);
-      if (environment === undefined) throw new AdministrationError(`there is no environment ${app_id}`);
+      const environment = environmentNamed(await readLoadedRegistry(context.redis), app_id);
       const event = await readAnyEvent(clickhouseOf(context.clickhouse, app_id), app_id);
       const needsWriteKey = environment.write_key === 'required';
       const examples = examplesFor(app_id, context.config.publicBaseUrl, needsWriteKey);

@@ -2,11 +2,11 @@
 // certificate, and costs milliseconds; networks take turns.
 
 import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { createPlaces } from '../../concurrency.js';
 import { administrationAnswers as answers } from '../../contract/administration-answers.js';
 import { Unavailable } from '../../contract/errors.js';
 import { bodies, certificateChecks } from '../../contract/limits.js';
 import type { Log } from '../../log.js';
-import { createPlaces } from '../../places.js';
 import { verifyOwn } from '../../privacy/deletion/certificate.js';
 import type { Redis } from '../../redis/client.js';
 import { adminOperation, adminTags } from '../openapi/administration.js';

@@ -6,11 +6,11 @@ import { type Attempt, attemptOf, bookAttempt, knownBrowser } from '../../accoun
 import type { Passwords } from '../../accounts/people/passwords.js';
 import { needsSecondFactor, viewPerson } from '../../accounts/people/people.js';
 import { beginSession, type Session, type SignedIn } from '../../accounts/people/sessions.js';
+import type { Holder } from '../../concurrency.js';
 import { AdministrationError, StateNotLoaded } from '../../contract/errors.js';
 import { people as bounds } from '../../contract/limits.js';
 import { rejection } from '../../contract/outcomes.js';
 import type { Log } from '../../log.js';
-import type { Holder } from '../../places.js';
 import type { Redis } from '../../redis/client.js';
 import { type Action, type AuditOptions, audited } from '../../registry/audit/audit.js';
 import type { Person } from '../../registry/documents.js';

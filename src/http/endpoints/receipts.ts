@@ -1,6 +1,7 @@
 // POST /api/v1/receipts: what has become of records, by their idempotency keys. Only callers with a write key of the environment, who have
 // sent the records, get an answer. A record of a suppressed user is reported like any other, as when it was sent.
 
+import { createPlaces } from '../../concurrency.js';
 import { type Receipt, receiptsAnswerSchema } from '../../contract/answers.js';
 import { bodies, counts, receipts, receiving } from '../../contract/limits.js';
 import { outcomes, type Rejection, rejection } from '../../contract/outcomes.js';
@@ -12,7 +13,6 @@ import type { Log } from '../../log.js';
 import { type Document, parseDocument } from '../../parsing/document.js';
 import { explain, refuseLoneSurrogates } from '../../parsing/explain.js';
 import { readLargeDocument } from '../../parsing/large-document.js';
-import { createPlaces } from '../../places.js';
 import type { Environments, LiveEnvironment } from '../../registry/environments.js';
 import { ignoredHeader, json, type OpenApiPart, operation, ref } from '../openapi/document.js';
 import { bodyGuard, readJsonBody } from '../protocol/body.js';

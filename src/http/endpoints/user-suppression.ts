@@ -2,26 +2,25 @@
 // the deletion API.
 
 import type { Caller } from '../../accounts/tokens.js';
-import { suppressedSchema, suppressionLookupSchema, suppressionSchemas } from '../../contract/privacy-answers.js';
+import type { Places } from '../../concurrency.js';
 import { StateNotLoaded } from '../../contract/errors.js';
 import { bodies, counts, suppressions } from '../../contract/limits.js';
+import {
+  suppressedSchema,
+  suppressionLookupSchema,
+  suppressionSchemas,
+} from '../../contract/privacy-answers.js';
 import { suppressionSchema, suppressionUsersSchema } from '../../contract/schemas.js';
 import type { Log } from '../../log.js';
 import type { Document } from '../../parsing/document.js';
-import type { Places } from '../../places.js';
 import { readLookup } from '../../privacy/deletion/targets.js';
 import { readUser, readWish, type SuppressionWish } from '../../privacy/suppression/input.js';
 import { countSuppressed, lookUpUser, type SuppressionOfUser } from '../../privacy/suppression/look-up.js';
-import {
-  appIdsOf,
-  freeUsers,
-  type SuppressOptions,
-  suppressUsers,
-  userOf,
-} from '../../privacy/suppression/submit.js';
+import { freeUsers, type SuppressOptions, suppressUsers, userOf } from '../../privacy/suppression/submit.js';
 import { registryKeys } from '../../redis/keys.js';
 import { readOnReplicas } from '../../redis/replicas.js';
 import { type AuditOptions, audited } from '../../registry/audit/audit.js';
+import { appIdsOf, readRegistry } from '../../registry/registry.js';
 import { documents, ignoredHeader, json, type OpenApiPart, ref } from '../openapi/document.js';
 import type { Exchange } from '../protocol/exchange.js';
 import { readParameters } from '../protocol/query.js';
@@ -122,7 +121,7 @@ export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
       if (typeof user === 'object' && 'code' in user) return exchange.refuse(user);
       const known = options.suppression();
       if (known === undefined) throw new StateNotLoaded();
-      const appIds = await appIdsOf(known, accountId);
+      const appIds = appIdsOf(await readRegistry(known.redis), accountId);
       const shown = await onlyWhatLasts(async () =>
         user === 'none'
           ? countSuppressed(redis, accountId, appIds)
@@ -138,7 +137,7 @@ export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
       if ('code' in targets) return exchange.refuse(targets);
       const known = options.suppression();
       if (known === undefined) throw new StateNotLoaded();
-      const appIds = await appIdsOf(known, caller.accountId);
+      const appIds = appIdsOf(await readRegistry(known.redis), caller.accountId);
       const find = async () => {
         const found: SuppressionOfUser[] = [];
         for (const target of targets)

@@ -7,6 +7,7 @@
 // the columns of segments and environments of every part with one of the minutes, whatever else it holds: 0.66 s of CPU for a part of 54
 // million events, a few milliseconds for the parts of the last minutes.
 
+import { inBatches } from '../../batches.js';
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { ledgerTable, readVoids, type Void } from '../../clickhouse/ledger-table.js';
@@ -16,7 +17,6 @@ import { storedTable } from '../../clickhouse/tables.js';
 import { kindOfFailed, takenRecordsTable } from '../../clickhouse/taken-records.js';
 import { ledger } from '../../contract/limits.js';
 import { type TableName, tables } from '../../contract/records.js';
-import { inPieces } from '../../pieces.js';
 import { ledgerChecks } from '../../tuning.js';
 import { firstSegmentOf } from './write.js';
 
@@ -100,7 +100,7 @@ async function compare(
   const sums = await readSums(side, minutes, { among });
   const differing = new Set(sums.filter(mayDiffer).map(({ app_id }) => app_id));
   const found: Difference[] = [];
-  for (const apps of inPieces(differing, ledgerChecks.environmentsAtOnceMax)) {
+  for (const apps of inBatches(differing, ledgerChecks.environmentsAtOnceMax)) {
     if (found.length >= ledger.differencesMax) break;
     if (!isLong) found.push(...(await compareMinutes(side, minutes, expired, apps)));
     else

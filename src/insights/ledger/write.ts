@@ -1,11 +1,11 @@
 // Writes the ledger from Redis to ClickHouse, minute by minute. A minute is finished when its time has passed and no segment of it is open:
 // then its entries never change. They are written, then removed from Redis; after a crash in between the same rows are written again.
 
+import { inBatches } from '../../batches.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { type LedgerRow, readTermTotals, voidSince, writeLedger } from '../../clickhouse/ledger-table.js';
 import { ledger } from '../../contract/limits.js';
 import type { CrashPoint } from '../../crash-point.js';
-import { inPieces } from '../../pieces.js';
 import type { Redis } from '../../redis/client.js';
 import { shardKeys, shardOf } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
@@ -34,7 +34,7 @@ export async function writeMinutes({
     for (const minute of await readFinishedMinutes(redis, shard)) {
       const logged = await readLog(redis, shard, minute);
       const entries = await readEntries(redis, shard, minute);
-      for (const some of inPieces(
+      for (const some of inBatches(
         [...logged.rows, ...entries.map(rowOf(minute))],
         ledgerWrites.rowsAtOnceMax,
       ))
@@ -49,7 +49,7 @@ export async function writeMinutes({
         shardKeys.ledgerLog(shard, minute),
       ];
       const ofMinute = [epoch, minute, ledger.sumsKeptMs];
-      for (const some of inPieces(entries, ledgerWrites.fieldsAtOnceMax))
+      for (const some of inBatches(entries, ledgerWrites.fieldsAtOnceMax))
         await runScript(redis, scripts.booked, keys, [...ofMinute, 0, 0, ...some.flat()]);
       await runScript(redis, scripts.booked, keys, [...ofMinute, logged.bytes, logged.accepted]);
     }
@@ -110,7 +110,7 @@ async function beginShard(
   const reason = 'Redis was emptied, another one took over, or the ledger began';
   await voidSince(clickhouse, { to: Math.floor(nowMs / 60_000), reason });
   const totals = (await readTermTotals(clickhouse)).filter(({ app_id }) => shardOf(app_id, shards) === shard);
-  for (const some of inPieces(totals, ledgerWrites.fieldsAtOnceMax))
+  for (const some of inBatches(totals, ledgerWrites.fieldsAtOnceMax))
     await redis.hset(
       shardKeys.ledgerTotals(shard),
       ...some.flatMap(({ app_id, kind, term, detail, records }) => [

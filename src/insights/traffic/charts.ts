@@ -18,7 +18,7 @@ const termsOf: Readonly<Record<TrafficOutcome, readonly string[]>> = {
   rejected: ['rejected'],
 };
 
-export const spans = {
+const spans = {
   hour: { seconds: 3_600, stepSeconds: 60 },
   week: { seconds: 7 * 86_400, stepSeconds: 3_600 },
 } as const;

@@ -1,7 +1,7 @@
 // Second copies of Redis's documents in tables that were exchanged or set back.
 
+import { inBatches } from '../../batches.js';
 import { addRowsOf, readTableIds } from '../../clickhouse/staging.js';
-import { inPieces } from '../../pieces.js';
 import { mirrorDeletions } from '../../privacy/deletion/mirror.js';
 import { keepReferences } from '../../privacy/deletion/references.js';
 import { readDeletions } from '../../privacy/deletion/request.js';
@@ -41,11 +41,11 @@ export async function copyAll(context: AdminContext): Promise<void> {
   await copySuppressions(redis, clickhouse);
   const ofBackup = Object.keys((await readMirror(clickhouse)).documents);
   const documents = [...new Set([...ofBackup, ...(await redis.hkeys(registryKeys.documents))])];
-  for (const some of inPieces(documents, stateLoads.documentsPerCallMax)) {
+  for (const some of inBatches(documents, stateLoads.documentsPerCallMax)) {
     await redis.sadd(registryKeys.unmirrored, ...some);
     await mirrorRegistry(redis, clickhouse);
   }
-  for (const some of inPieces(await redis.hkeys(registryKeys.deletions), stateLoads.documentsPerCallMax)) {
+  for (const some of inBatches(await redis.hkeys(registryKeys.deletions), stateLoads.documentsPerCallMax)) {
     await redis.sadd(registryKeys.unmirroredDeletions, ...some);
     await mirrorDeletions(redis, clickhouse);
     await keepReferences(redis, clickhouse, await readDeletions(redis, some));

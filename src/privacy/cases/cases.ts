@@ -5,24 +5,10 @@
 import { readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { isoTime } from '../../clickhouse/iso-time.js';
+import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { cases as bounds } from '../../contract/limits.js';
 
-export type Case = {
-  readonly case_id: string;
-  readonly reference: string;
-  /** Days, such as `2026-03-01`. */
-  readonly received_on: string;
-  readonly due_on: string;
-  readonly state: 'open' | 'closed';
-  readonly opened_at: string;
-  readonly opened_by: string;
-  readonly closed_at?: string;
-  readonly closed_by?: string;
-  /** What the person was told. */
-  readonly result?: string;
-  /** How often each action was done in it. */
-  readonly done: Readonly<Record<string, number>>;
-};
+export type Case = AdministrationAnswers['showCase'];
 
 /** The actions that change a case. Their lines have the fields that they set. */
 export const caseActions = {

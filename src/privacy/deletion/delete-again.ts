@@ -66,14 +66,12 @@ export async function deleteAgain(
   );
   await findByHash(redis, clickhouse, tables, deleted);
   await fillKeys(clickhouse, tables, '1');
-  const fenceMax = deleted
-    .flatMap(({ request }) => Object.values(request.fences))
-    .reduce((highest, fence) => (BigInt(fence) > BigInt(highest) ? fence : highest), '0');
+  const fences = deleted.flatMap(({ request }) => Object.values(request.fences));
   let rows = 0;
   for (const table of userTables) {
     const left = await countLeft(clickhouse, tables, table);
     if (left.size === 0) continue;
-    const predicate = mutationPredicate(tables, [...left.keys()], fenceMax);
+    const predicate = mutationPredicate(tables, [...left.keys()], fences);
     // The index may lack their keys, since it is older than these deletions.
     await indexKeysOf(clickhouse, table, predicate);
     await recordTaken(clickhouse, table, predicate, 'deleted');

@@ -4,12 +4,12 @@
 // bits, with a key that only the registry has.
 
 import { createHmac, randomBytes } from 'node:crypto';
+import { inBatches, inBatchesAsync } from '../../batches.js';
 import { streamRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { createScratch, dropScratch, insertScratch, scratchName } from '../../clickhouse/scratch.js';
 import { StateNotLoaded } from '../../contract/errors.js';
 import { deletions } from '../../contract/limits.js';
-import { inPieces } from '../../pieces.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { readBackups } from '../../registry/backups.js';
@@ -35,24 +35,18 @@ export async function keepDeletedUsers(
   const backups = await readBackups(redis);
   const keptUntil = Math.max(0, ...backups.map(({ keep_until }) => Date.parse(keep_until)));
   const keepMs = Math.max(deletions.deletedUsersKeptMs, keptUntil - (await readTime(redis)));
-  for (const ids of inPieces(requestIds, idsPerStatementMax)) {
+  for (const ids of inBatches(requestIds, idsPerStatementMax)) {
     await withHashKey(redis, clickhouse, async (key) => {
+      const { writesAtOnceMax, hashBytesPerWrite } = deletionRounds;
+      const each = eachRequest(clickhouse, key, ids);
       // Not one by one: each would wait for a sync, and all of a round's requests with it.
-      let some: Hashes[] = [];
-      let bytes = 0;
-      const keepSome = async () => {
-        const these = some;
-        [some, bytes] = [[], 0];
-        await Promise.all(these.map(({ id, found }) => keep(redis, id, found, keepMs)));
-      };
-      // If an answer breaks off within a request, the next call stores the longer list.
-      for await (const hashes of eachRequest(clickhouse, key, ids)) {
-        some.push(hashes);
-        bytes += hashes.found.length;
-        if (some.length >= deletionRounds.writesAtOnceMax || bytes > deletionRounds.hashBytesPerWrite)
-          await keepSome();
-      }
-      await keepSome();
+      for await (const some of inBatchesAsync(
+        each,
+        writesAtOnceMax,
+        ({ found }) => found.length,
+        hashBytesPerWrite,
+      ))
+        await Promise.all(some.map(({ id, found }) => keep(redis, id, found, keepMs)));
     });
   }
 }

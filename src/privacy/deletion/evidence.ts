@@ -4,7 +4,7 @@
 
 import { createHmac } from 'node:crypto';
 import { readRows } from '../../clickhouse/answers.js';
-import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { type ClickHouseClient, insertRows } from '../../clickhouse/client.js';
 import { evidence } from '../../contract/limits.js';
 import { readNamedUsers } from './round-counts.js';
 import type { RoundTables } from './round-tables.js';
@@ -18,15 +18,6 @@ export function evidenceHasher(secret: string, requestId: string): (target: Targ
 }
 
 const hashBytes = 16;
-
-type EvidenceRow = {
-  readonly request_id: string;
-  readonly place: number;
-  readonly hash: string;
-  readonly rows: string;
-  readonly similar: number;
-  readonly expires_at: string;
-};
 
 /**
  * Keeps the evidence of requests of a round, given by number and id. To be called once their rows are counted and before
@@ -44,7 +35,7 @@ export async function keepEvidence(
   const hashers = new Map(
     [...requestIds].map(([number, requestId]) => [number, evidenceHasher(secret, requestId)]),
   );
-  const values: EvidenceRow[] = [];
+  const values: object[] = [];
   for await (const { request, place, target, rows, similar } of readNamedUsers(clickhouse, tables)) {
     const hash = hashers.get(request)?.(target);
     const request_id = requestIds.get(request);
@@ -52,14 +43,7 @@ export async function keepEvidence(
     values.push({ request_id, place, hash, rows, similar, expires_at });
     if (rows !== '0') found.set(request, (found.get(request) ?? 0) + 1);
   }
-  if (values.length > 0) {
-    await clickhouse.insert({
-      table: 'deletion_evidence',
-      values,
-      format: 'JSONEachRow',
-      clickhouse_settings: { async_insert: 0 },
-    });
-  }
+  await insertRows(clickhouse, 'deletion_evidence', values);
   return found;
 }
 

@@ -10,12 +10,17 @@ import { untilTrue } from '../../wait.js';
 /** The Redis of a deployment. */
 export type Fenced = { readonly redis: Redis; readonly epoch: string; readonly shards: number };
 
-/** The fence of one shard. Throws StateNotLoaded when it does not belong to the deployment. */
+/**
+ * The fence of one shard. `version`: makes this version of the suppressions binding there. Throws StateNotLoaded when the shard does not
+ * belong to the deployment.
+ */
 export async function takeFence(
   { redis, epoch }: Pick<Fenced, 'redis' | 'epoch'>,
   shard: number,
+  version?: string,
 ): Promise<string> {
-  const fence = await runScript(redis, scripts.fence, [shardKeys.state(shard)], [epoch]);
+  const args = version === undefined ? [epoch] : [epoch, version];
+  const fence = await runScript(redis, scripts.fence, [shardKeys.state(shard)], args);
   if (fence === null) throw new StateNotLoaded();
   return String(fence);
 }

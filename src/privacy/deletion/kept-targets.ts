@@ -1,10 +1,10 @@
 // The targets of pending requests in ClickHouse, where they survive a loss of Redis and where users are resolved. Copies them, and
 // removes the targets of verified requests and those that a stopped worker left behind.
 
+import { inBatches } from '../../batches.js';
 import { readRow, readRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { insertScratch } from '../../clickhouse/scratch.js';
-import { inPieces } from '../../pieces.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
@@ -19,16 +19,8 @@ import {
   readDeletionTargets,
   targetsOfText,
 } from './request.js';
+import { columnsOfTarget } from './targets.js';
 import { targetTable } from './user-tables.js';
-
-type TargetRow = {
-  readonly request_id: string;
-  /** Empty for a named user; a resolved user has its environment here. */
-  readonly app_id: '';
-  readonly identity: string;
-  readonly user_id: string | null;
-  readonly place: number;
-};
 
 /**
  * Copies the targets of all requests that were submitted since the last call, and records that. If neither Redis nor ClickHouse has a
@@ -36,32 +28,32 @@ type TargetRow = {
  */
 export async function keepTargets(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
   const ids = await redis.smembers(registryKeys.deletionsAwaitingTargetCopy);
-  for (const some of inPieces(ids, idsPerStatementMax)) {
+  for (const some of inBatches(ids, idsPerStatementMax)) {
     const requests = await readDeletions(redis, some);
-    for (const batch of inBatches(requests)) await keepBatch(redis, clickhouse, batch);
+    for (const group of inGroups(requests)) await keepGroup(redis, clickhouse, group);
   }
 }
 
-/** Divides requests into batches whose lists fit into the worker's memory together. */
-function* inBatches(requests: readonly DeletionRequest[]): Generator<DeletionRequest[]> {
+/** Divides requests into groups whose lists fit into the worker's memory together. */
+function* inGroups(requests: readonly DeletionRequest[]): Generator<DeletionRequest[]> {
   const { targetsMax, copiedWeightMax } = deletionRounds;
-  let batch: DeletionRequest[] = [];
+  let group: DeletionRequest[] = [];
   let [targets, weight] = [0, 0];
   for (const request of requests) {
     const its = request.weight;
-    if (batch.length > 0 && (targets + request.targets > targetsMax || weight + its > copiedWeightMax)) {
-      yield batch;
-      batch = [];
+    if (group.length > 0 && (targets + request.targets > targetsMax || weight + its > copiedWeightMax)) {
+      yield group;
+      group = [];
       [targets, weight] = [0, 0];
     }
-    batch.push(request);
+    group.push(request);
     targets += request.targets;
     weight += its;
   }
-  if (batch.length > 0) yield batch;
+  if (group.length > 0) yield group;
 }
 
-async function keepBatch(
+async function keepGroup(
   redis: Redis,
   clickhouse: ClickHouseClient,
   requests: readonly DeletionRequest[],
@@ -70,8 +62,8 @@ async function keepBatch(
     clickhouse,
     requests.map(({ deletion_request_id }) => deletion_request_id),
   );
-  const batch: DeletionRequest[] = [];
-  const rows: TargetRow[] = [];
+  const kept: DeletionRequest[] = [];
+  const rows: object[] = [];
   for (const request of requests) {
     // The targets of a verified request are no longer needed, and may be gone already.
     const isKept =
@@ -83,12 +75,12 @@ async function keepBatch(
       await markTargetsLost(redis, request, text);
       continue;
     }
-    batch.push(request);
+    kept.push(request);
     for (const placed of missing) rows.push(rowOf(request, placed));
   }
-  await insertTargets(clickhouse, rows);
-  await keepReferences(redis, clickhouse, batch);
-  await Promise.all(batch.map((request) => noteKept(redis, request)));
+  await insertScratch(clickhouse, targetTable, rows);
+  await keepReferences(redis, clickhouse, kept);
+  await Promise.all(kept.map((request) => noteKept(redis, request)));
 }
 
 /** How many distinct targets of each of these requests ClickHouse has. */
@@ -101,11 +93,6 @@ async function countTargets(
       FROM ${targetTable} WHERE app_id = '' AND request_id IN (${quoteIds(ids)}) GROUP BY request_id`,
   });
   return new Map(rows.map((row) => [row.request_id, Number(row.targets)]));
-}
-
-async function insertTargets(clickhouse: ClickHouseClient, values: readonly TargetRow[]): Promise<void> {
-  if (values.length === 0) return;
-  await insertScratch(clickhouse, targetTable, values);
 }
 
 async function noteKept(redis: Redis, request: DeletionRequest): Promise<void> {
@@ -122,19 +109,19 @@ async function noteKept(redis: Redis, request: DeletionRequest): Promise<void> {
   );
 }
 
-function rowOf({ deletion_request_id }: DeletionRequest, { target, place }: PlacedTarget): TargetRow {
+function rowOf({ deletion_request_id }: DeletionRequest, { target, place }: PlacedTarget) {
   return {
     request_id: deletion_request_id,
+    // Of a named user; a resolved one has its environment here.
     app_id: '',
-    identity: target.startsWith('i') ? target.slice(1) : '',
-    user_id: target.startsWith('u') ? target.slice(1) : null,
+    ...columnsOfTarget(target),
     place,
   };
 }
 
 /** Removes the targets of verified requests; settles when none is left. */
 export async function purgeTargets(clickhouse: ClickHouseClient, ids: readonly string[]): Promise<void> {
-  for (const some of inPieces(ids, idsPerStatementMax)) {
+  for (const some of inBatches(ids, idsPerStatementMax)) {
     const those = `request_id IN (${quoteIds(some)})`;
     await clickhouse.command({
       query: `ALTER TABLE ${targetTable} DELETE WHERE ${those}`,

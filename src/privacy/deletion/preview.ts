@@ -5,10 +5,10 @@ import { randomBytes } from 'node:crypto';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { endLongWhen } from '../../clickhouse/long-statement.js';
 import { serversOf } from '../../clickhouse/servers.js';
+import { createPlaces } from '../../concurrency.js';
 import { previews } from '../../contract/limits.js';
-import { createPlaces } from '../../places.js';
 import { shardOf } from '../../redis/keys.js';
-import { readLoadedRegistry } from '../../registry/registry.js';
+import { appIdsOf, readLoadedRegistry } from '../../registry/registry.js';
 import { readUnmoved } from '../../registry/shard-servers.js';
 import { takeFences, untilStored } from './fences.js';
 import type { FoundRows } from './request.js';
@@ -79,10 +79,8 @@ async function lookUp(
   const isOver = () => performance.now() >= giveUpAt;
   const { redis, shards } = fenced;
   const fences = await takeFences(fenced);
-  const { environments } = await readLoadedRegistry(redis);
-  const reached = [...environments.values()]
-    .filter(({ account_id }) => account_id === accountId)
-    .map(({ app_id }) => ({ appId: app_id, accountId, shard: shardOf(app_id, shards) }));
+  const appIds = appIdsOf(await readLoadedRegistry(redis), accountId);
+  const reached = appIds.map((appId) => ({ appId, accountId, shard: shardOf(appId, shards) }));
   const ownShards = new Set(reached.map(({ shard }) => shard));
   if (!(await untilStored(fenced, fences, ownShards, { msMax: giveUpAt - performance.now() })))
     return 'too_long';

@@ -3,6 +3,7 @@
 // nobody confirms in a week, is made again. Who confirms one takes it away first, so it is confirmed once.
 
 import { randomUUID } from 'node:crypto';
+import type { AdministrationAnswers } from '../../contract/administration-answers.js';
 import { proposals as bounds } from '../../contract/limits.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
@@ -11,16 +12,7 @@ import { transactionValues } from '../../redis/transactions.js';
 import { hashOfList } from './references.js';
 import { type Submission, targetsOf } from './targets.js';
 
-export type Proposal = {
-  readonly proposal_id: string;
-  readonly proposed_at: string;
-  readonly proposed_by: string;
-  readonly ends_at: string;
-  readonly users: number;
-  readonly suppress: boolean;
-  readonly reference?: string;
-  readonly case_id?: string;
-};
+export type Proposal = AdministrationAnswers['withdrawProposal'];
 
 export type Proposed =
   /** The proposal waits, now or since the same person made it earlier. */

@@ -3,7 +3,7 @@
 
 import { createHash, createHmac } from 'node:crypto';
 import { streamRows } from '../../clickhouse/answers.js';
-import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { type ClickHouseClient, insertRows } from '../../clickhouse/client.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { scripts } from '../../redis/scripts.js';
@@ -23,20 +23,13 @@ export function digestOfReference(accountId: string, reference: string): string 
   return createHash('sha256').update(`${accountId}\0${reference}`).digest('hex');
 }
 
-type ReferenceRow = {
-  readonly reference_digest: string;
-  readonly request_id: string;
-  readonly hash: string;
-  readonly expires_at: string;
-};
-
 /** Copies the references of requests to ClickHouse. May be repeated. */
 export async function keepReferences(
   redis: Redis,
   clickhouse: ClickHouseClient,
   requests: readonly DeletionRequest[],
 ): Promise<void> {
-  const values: ReferenceRow[] = [];
+  const values: object[] = [];
   for (const { account_id, reference, deletion_request_id: requestId } of requests) {
     if (reference === undefined) continue;
     const digest = digestOfReference(account_id, reference);
@@ -52,13 +45,7 @@ export async function keepReferences(
       expires_at: new Date(Date.now() + Number(leftMs)).toISOString().slice(0, -1),
     });
   }
-  if (values.length === 0) return;
-  await clickhouse.insert({
-    table: 'deletion_references',
-    values,
-    format: 'JSONEachRow',
-    clickhouse_settings: { async_insert: 0 },
-  });
+  await insertRows(clickhouse, 'deletion_references', values);
 }
 
 /** Loads the references into an emptied Redis. */

@@ -1,9 +1,9 @@
 // Deletion requests: their documents, and reading and writing them in Redis. A document has no identities, so it can stay as evidence
 // when the data is gone.
 
+import { inBatches } from '../../batches.js';
 import type { DeletionState } from '../../contract/deletion-states.js';
 import { StateNotLoaded } from '../../contract/errors.js';
-import { inPieces } from '../../pieces.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
@@ -89,7 +89,7 @@ export async function readDeletion(redis: Redis, requestId: string): Promise<Del
 /** Requests by their ids, in the order of the ids; requests that Redis does not have are missing. */
 export async function readDeletions(redis: Redis, ids: readonly string[]): Promise<DeletionRequest[]> {
   const requests: DeletionRequest[] = [];
-  for (const some of inPieces(ids, requestsPerRead)) {
+  for (const some of inBatches(ids, requestsPerRead)) {
     const texts = await redis.hmget(registryKeys.deletions, ...some);
     for (const text of texts) if (text !== null) requests.push(JSON.parse(text) as DeletionRequest);
   }
@@ -146,13 +146,12 @@ function memberOfText(text: string): PendingMember {
 
 /** The ids of an account's pending requests that are not hidden, in no order. Throws StateNotLoaded when the epoch differs. */
 export async function readPendingIds(redis: Redis, epoch: string, accountId: string): Promise<string[]> {
-  const replies = await redis
-    .multi()
-    .get(registryKeys.epoch)
-    .zrangebylex(registryKeys.pendingDeletionsByAccount, `[${accountId} `, `[${accountId}!`)
-    .exec();
-  const [found, members] = transactionValues(replies);
-  if (found !== epoch) throw new StateNotLoaded();
+  const [members] = await readLoaded(
+    redis,
+    (transaction) =>
+      transaction.zrangebylex(registryKeys.pendingDeletionsByAccount, `[${accountId} `, `[${accountId}!`),
+    epoch,
+  );
   return (members as string[]).map((member) => memberOfText(member).requestId);
 }
 
@@ -219,7 +218,7 @@ export async function updateDeletions(
     return { next, text: JSON.stringify(next) };
   });
   const { writesAtOnceMax, documentBytesPerWrite } = deletionRounds;
-  for (const some of inPieces(changed, writesAtOnceMax, ({ text }) => text.length, documentBytesPerWrite)) {
+  for (const some of inBatches(changed, writesAtOnceMax, ({ text }) => text.length, documentBytesPerWrite)) {
     const written = await runScript(
       redis,
       scripts.updateDeletions,

@@ -82,8 +82,16 @@ export async function readOnDisk(
 /** More environments than this do not fit into the text of a statement (262,144 bytes). */
 const namedEnvironmentsMax = 5_000;
 
-/** The predicate of a mutation: the rows of these environments that the round reaches. */
-export function mutationPredicate(tables: RoundTables, appIds: readonly string[], fenceMax: string): string {
+/** The predicate of a mutation: the rows of these environments that the round reaches. `fences`: all those of its requests. */
+export function mutationPredicate(
+  tables: RoundTables,
+  appIds: readonly string[],
+  fences: readonly string[],
+): string {
+  const fenceMax = fences.reduce(
+    (highest, fence) => (BigInt(fence) > BigInt(highest) ? fence : highest),
+    '0',
+  );
   for (const text of [...appIds, fenceMax])
     if (!/^\d+$/.test(text)) throw new Error('an app_id or fence is not decimal');
   if (appIds.length === 0) throw new Error('a mutation must name its environments');

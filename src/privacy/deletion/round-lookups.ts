@@ -5,14 +5,14 @@
 
 import type { RoundTables } from './round-tables.js';
 
-/** The account of an environment. */
-export function accountOf(tables: RoundTables, appId = 'app_id'): string {
-  return ofEnvironment(tables, 'account_id', appId, "''");
+/** The account of a row. */
+export function accountOf(tables: RoundTables): string {
+  return ofEnvironment(tables, 'account_id', "''");
 }
 
-/** The shard of an environment. */
+/** The shard of a row. */
 export function shardOfRow(tables: RoundTables): string {
-  return ofEnvironment(tables, 'shard', 'app_id', 'toUInt16(0)');
+  return ofEnvironment(tables, 'shard', 'toUInt16(0)');
 }
 
 /** The requests of a row's keys, each once. */
@@ -49,10 +49,10 @@ function writtenRequests(tables: RoundTables, keys: readonly string[]): string {
   return `splitByWhitespace(concat(${texts.join(", ' ', ")}))`;
 }
 
-function ofEnvironment(tables: RoundTables, column: string, appId: string, missing: string): string {
+function ofEnvironment(tables: RoundTables, column: string, missing: string): string {
   return tables.areOnDisk
-    ? listed(appId, 'app_id', column, tables.environments, missing)
-    : joined(tables.environments, column, appId);
+    ? listed('app_id', 'app_id', column, tables.environments, missing)
+    : joined(tables.environments, column, 'app_id');
 }
 
 function joined(table: string, column: string, key: string): string {

@@ -81,7 +81,6 @@ async function copyRows(
   const inserted = await to.client.exec({
     query: `INSERT INTO ${table} FORMAT JSONEachRow`,
     values: Readable.from(bytesOf(lines)),
-    clickhouse_settings: { async_insert: 0 },
   });
   await drain(inserted.stream);
   await recordSizes(to.client, to.tables, [table]);

@@ -17,7 +17,7 @@ import {
   type ScratchKind,
   scratchName,
 } from '../../clickhouse/scratch.js';
-import type { Target } from './targets.js';
+import { columnsOfTarget, type Target } from './targets.js';
 import { targetTable, userTables } from './user-tables.js';
 
 /** A request of a round. Its number is its index in the list, which within an account is in the order of submission. */
@@ -37,35 +37,44 @@ export type RoundEnvironment = {
   readonly shard: number;
 };
 
-export type RoundTables = {
-  /** Whether all replicas have the tables, instead of one server in its memory. */
-  readonly areOnDisk: boolean;
-  /** A name that occurs only in the texts of this round's mutations. */
-  readonly mark: string;
-  readonly requests: string;
-  readonly environments: string;
+/** The tables of a round, with their columns. */
+const structures = {
+  requests: ['request UInt32, request_id String, account_id String, fences Array(UInt64), resolved UInt8'],
+  environments: ['app_id String, account_id String, shard UInt16', { lookUp: 'app_id' }],
   /**
    * The users of the requests: the named ones (with an empty app_id), and those found in single environments, with the identity that
    * a user_id was merged into there.
    */
-  readonly users: string;
+  users: ['request UInt32, app_id String, identity String, user_id Nullable(UInt64), merged_identity String'],
   /** The counts before anything is deleted: rows by request, environment, table and the user in the row. */
-  readonly reached: string;
+  reached: [
+    'request UInt32, app_id String, place String, identity String, user_id Nullable(UInt64), rows UInt64',
+  ],
   /** Identities that look like named ones, each with the first segment that contains it, by account and shard. */
-  readonly alike: string;
+  alike: ['account_id String, shard UInt16, identity String, since UInt64'],
   /** Identities that decide which requests have to wait for others. */
-  readonly asked: string;
+  asked: ['request UInt32, app_id String, identity String'],
   /** The user_ids whose identifications requests may use, each with the first such request. */
-  readonly linked: string;
+  linked: ['app_id String, user_id UInt64, first_request UInt32'],
   /** The identifications that requests of the round delete, each with the first such request. */
-  readonly covered: string;
+  covered: ['app_id String, segment UInt64, commit_number UInt32, row_number UInt32, first_request UInt32'],
   /** For each key: its fences by shard, and its requests. */
-  readonly keys: string;
+  keys: ['key String, fences Array(UInt64), requests Array(UInt32)', { lookUp: 'key' }],
   /** Every user of the round in any environment, up to any fence: one look-up rules out all other rows. */
-  readonly identities: string;
-  readonly userIds: string;
+  identities: ['identity String', 'Set'],
+  userIds: ['user_id UInt64', 'Set'],
   /** Positions of the rows that the current mutation removes (round-rows.ts). */
-  readonly rows: string;
+  rows: ['segment UInt64, commit_number UInt32, row_number UInt32'],
+} as const satisfies Readonly<Record<string, readonly [structure: string, kind?: ScratchKind]>>;
+
+type TableOfRound = keyof typeof structures;
+
+/** The names of these tables. */
+export type RoundTables = Readonly<Record<TableOfRound, string>> & {
+  /** Whether all replicas have the tables, instead of one server in its memory. */
+  readonly areOnDisk: boolean;
+  /** A name that occurs only in the texts of this round's mutations. */
+  readonly mark: string;
   /** How many rows the tables must have; a restart of ClickHouse empties them. */
   readonly sizes: Map<string, number>;
 };
@@ -84,50 +93,13 @@ export async function createRoundTables(
   prefix = namePrefix,
 ): Promise<RoundTables> {
   const name = (table: string) => scratchName(client, `${prefix}${round}_${table}`);
-  const tables: RoundTables = {
-    areOnDisk: hasReplicas(client),
-    mark: name(''),
-    requests: name('requests'),
-    environments: name('environments'),
-    users: name('users'),
-    reached: name('reached'),
-    alike: name('alike'),
-    asked: name('asked'),
-    linked: name('linked'),
-    covered: name('covered'),
-    keys: name('keys'),
-    identities: name('identities'),
-    userIds: name('user_ids'),
-    rows: name('rows'),
-    sizes: new Map(),
-  };
-  const structures: readonly [table: string, structure: string, kind?: ScratchKind][] = [
-    [
-      tables.requests,
-      'request UInt32, request_id String, account_id String, fences Array(UInt64), resolved UInt8',
-    ],
-    [tables.environments, 'app_id String, account_id String, shard UInt16', { lookUp: 'app_id' }],
-    [
-      tables.users,
-      'request UInt32, app_id String, identity String, user_id Nullable(UInt64), merged_identity String',
-    ],
-    [
-      tables.reached,
-      'request UInt32, app_id String, place String, identity String, user_id Nullable(UInt64), rows UInt64',
-    ],
-    [tables.alike, 'account_id String, shard UInt16, identity String, since UInt64'],
-    [tables.asked, 'request UInt32, app_id String, identity String'],
-    [tables.linked, 'app_id String, user_id UInt64, first_request UInt32'],
-    [
-      tables.covered,
-      'app_id String, segment UInt64, commit_number UInt32, row_number UInt32, first_request UInt32',
-    ],
-    [tables.keys, 'key String, fences Array(UInt64), requests Array(UInt32)', { lookUp: 'key' }],
-    [tables.identities, 'identity String', 'Set'],
-    [tables.userIds, 'user_id UInt64', 'Set'],
-    [tables.rows, 'segment UInt64, commit_number UInt32, row_number UInt32'],
-  ];
-  for (const [table, structure, kind] of structures) await createScratch(client, table, structure, kind);
+  const all = Object.keys(structures) as TableOfRound[];
+  const names = Object.fromEntries(all.map((table) => [table, name(table)])) as Record<TableOfRound, string>;
+  const tables: RoundTables = { ...names, areOnDisk: hasReplicas(client), mark: name(''), sizes: new Map() };
+  for (const table of all) {
+    const [structure, kind] = structures[table] as readonly [string, ScratchKind?];
+    await createScratch(client, tables[table], structure, kind);
+  }
   // From here on every replica has what was stored before.
   await syncReplicas(client, [...userTables, targetTable]);
   const insert = async (table: string, values: readonly object[]) => {
@@ -160,7 +132,7 @@ export async function createRoundTables(
   return tables;
 }
 
-/** Names users for the only request of a preview, whose users are not in the table of targets. */
+/** Names users for the only request of a preview or an export, whose users are not in the table of targets. */
 export async function nameUsers(
   client: ClickHouseClient,
   tables: RoundTables,
@@ -172,8 +144,7 @@ export async function nameUsers(
     targets.map((target) => ({
       request: 0,
       app_id: '',
-      identity: target.startsWith('i') ? target.slice(1) : '',
-      user_id: target.startsWith('u') ? target.slice(1) : null,
+      ...columnsOfTarget(target),
       merged_identity: '',
     })),
   );

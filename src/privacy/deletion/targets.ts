@@ -89,6 +89,15 @@ function targetOf(user: User, field: string): Target | Rejection {
   return rejection('invalid_user_id', 'user_id must be an integer from 0 to 2^53 - 1.', `${field}.user_id`);
 }
 
+/** The columns of a row that names a target: one of them is set. */
+export function columnsOfTarget(target: Target): {
+  readonly identity: string;
+  readonly user_id: string | null;
+} {
+  const name = target.slice(1);
+  return target.startsWith('i') ? { identity: name, user_id: null } : { identity: '', user_id: name };
+}
+
 /** The weight of a list of users, given as Redis's text, against the limits of its account. */
 export function weightOfList(text: string, users: number): number {
   return Buffer.byteLength(text) + userWeight * users;

@@ -1,8 +1,8 @@
 // The downloads of one API process: a few at a time, and accounts take turns. Each has a time limit, since ClickHouse keeps the files that
 // it reads even after a deletion has replaced them. A download with a slow reader is ended earlier if an account without downloads waits.
 
+import { createPlaces } from '../../concurrency.js';
 import { userExports } from '../../contract/limits.js';
-import { createPlaces } from '../../places.js';
 
 export type Downloads = {
   /** Starts a download once a place is free; undefined if there was none in time. Its `signal` is aborted when it must end. */

@@ -2,9 +2,9 @@
 // user's name, and the records go. An export that is requested later waits for the deletion instead.
 
 import { hash } from 'node:crypto';
+import { inBatches } from '../../batches.js';
 import { streamRows } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { inPieces } from '../../pieces.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
@@ -87,9 +87,9 @@ function hashOf(accountId: string, target: string): string {
 async function endNaming(redis: Redis, clickhouse: ClickHouseClient, named: Named): Promise<void> {
   if (named.exportsOf.size === 0) return;
   const found = new Set<string>();
-  for (const requestIds of inPieces(named.deletionIds, exportEnds.deletionsPerStatement))
+  for (const requestIds of inBatches(named.deletionIds, exportEnds.deletionsPerStatement))
     for await (const id of findNaming(clickhouse, requestIds, named)) found.add(id);
-  for (const ids of inPieces(found, deletionRounds.writesAtOnceMax)) {
+  for (const ids of inBatches(found, deletionRounds.writesAtOnceMax)) {
     await Promise.all(ids.map((id) => endExport(redis, named.accountOf.get(id) ?? '', id)));
     await endReadingEverywhere(clickhouse, ids.map(exportPrefix));
   }

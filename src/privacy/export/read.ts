@@ -6,7 +6,6 @@ import { randomBytes } from 'node:crypto';
 import { type Lines, streamLines } from '../../clickhouse/answers.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { endLongWhen } from '../../clickhouse/long-statement.js';
-import { insertScratch } from '../../clickhouse/scratch.js';
 import { serversOf } from '../../clickhouse/servers.js';
 import { columnsOf, storedTable } from '../../clickhouse/tables.js';
 import { Fault } from '../../contract/errors.js';
@@ -22,13 +21,12 @@ import {
 } from '../../contract/records.js';
 import type { Redis } from '../../redis/client.js';
 import { shardOf } from '../../redis/keys.js';
-import { readLoadedRegistry } from '../../registry/registry.js';
+import { appIdsOf, readLoadedRegistry } from '../../registry/registry.js';
 import { byServer, refreshShardTable } from '../../registry/shard-servers.js';
 import { assertCurrent } from '../../registry/witness.js';
 import { resolveAlone } from '../deletion/resolve-users.js';
 import { mutationPredicate } from '../deletion/round-keys.js';
-import { assertIntact, createRoundTables, type RoundTables } from '../deletion/round-tables.js';
-import type { Target } from '../deletion/targets.js';
+import { assertIntact, createRoundTables, nameUsers, type RoundTables } from '../deletion/round-tables.js';
 import { readExport, type StoredExport } from './request.js';
 import { endDownload, exportPrefix } from './tables.js';
 
@@ -56,23 +54,17 @@ export async function* readUsersRecords(
   const stopEnding = endLongWhen(serversOf(clickhouse).all, names, () => signal.aborted);
   try {
     await assertCurrent(redis, clickhouse);
-    const { environments } = await readLoadedRegistry(redis);
-    const ofAccount = [...environments.values()].filter(
-      ({ account_id }) => account_id === request.account_id,
-    );
+    const ofAccount = appIdsOf(await readLoadedRegistry(redis), request.account_id);
     const servers = serversOf(clickhouse);
     await refreshShardTable(redis, servers);
-    const divided = byServer(
-      clickhouse,
-      ofAccount.map(({ app_id }) => app_id),
-    );
+    const divided = byServer(clickhouse, ofAccount);
     const table = servers.table();
-    if (ofAccount.some(({ app_id }) => servers.isMoving(shardOf(app_id, request.fences.length))))
+    if (ofAccount.some((appId) => servers.isMoving(shardOf(appId, request.fences.length))))
       throw new Error('rows are on their way to another ClickHouse server');
     const parts: Part[] = [];
     for (const [client, appIds] of divided) {
       const tables = await createTables(client, names, request, appIds);
-      parts.push({ client, tables, reached: mutationPredicate(tables, appIds, highestOf(request.fences)) });
+      parts.push({ client, tables, reached: mutationPredicate(tables, appIds, request.fences) });
     }
     // A deletion that ends the export drops its tables after it has removed the request.
     if ((await readExport(redis, request.user_export_id)) === undefined) throw new ExportEnded();
@@ -101,10 +93,6 @@ export async function* readUsersRecords(
 /** The part of an export on one server. */
 type Part = { readonly client: ClickHouseClient; readonly tables: RoundTables; readonly reached: string };
 
-function highestOf(fences: readonly string[]): string {
-  return fences.reduce((highest, fence) => (BigInt(fence) > BigInt(highest) ? fence : highest), '0');
-}
-
 /** Creates the tables and resolves the named users to merged ones. */
 async function createTables(
   clickhouse: ClickHouseClient,
@@ -119,19 +107,9 @@ async function createTables(
     appIds.map((appId) => ({ appId, accountId, shard: shardOf(appId, fences.length) })),
     names,
   );
-  await insertScratch(clickhouse, tables.users, targets.map(namedRow));
-  tables.sizes.set(tables.users, targets.length);
+  await nameUsers(clickhouse, tables, targets);
   await resolveAlone(clickhouse, tables);
   return tables;
-}
-
-function namedRow(target: Target) {
-  return {
-    request: 0,
-    app_id: '',
-    identity: target.startsWith('i') ? target.slice(1) : '',
-    user_id: target.startsWith('u') ? target.slice(1) : null,
-  };
 }
 
 function readLines(

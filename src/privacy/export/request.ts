@@ -1,14 +1,12 @@
 // Requests for exports, in Redis only and for a day. A request names users, so a deletion of one of them ends it (end.ts). It is complete
 // when ClickHouse has every record acknowledged before it and no earlier deletion is pending. Each status request checks it.
 
-import { StateNotLoaded } from '../../contract/errors.js';
+import { inBatches } from '../../batches.js';
 import { userExports } from '../../contract/limits.js';
-import { inPieces } from '../../pieces.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys, shardOf } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
-import { transactionValues } from '../../redis/transactions.js';
-import { readLoaded, readLoadedRegistry } from '../../registry/registry.js';
+import { appIdsOf, readLoaded, readLoadedRegistry } from '../../registry/registry.js';
 import { exportEnds } from '../../tuning.js';
 import { readStored } from '../deletion/fences.js';
 import type { Target } from '../deletion/targets.js';
@@ -65,7 +63,7 @@ export async function exportIdsOf(redis: Redis, accountId: string): Promise<read
 
 /** Exports by their ids, one after another, since each may name many users; those that have ended are missing. */
 export async function* readExports(redis: Redis, ids: readonly string[]): AsyncGenerator<StoredExport> {
-  for (const some of inPieces(ids, exportEnds.exportsPerRead)) {
+  for (const some of inBatches(ids, exportEnds.exportsPerRead)) {
     const texts = await redis.mget(...some.map(registryKeys.export));
     for (const text of texts) if (text !== null) yield exportOfText(text);
   }
@@ -74,12 +72,13 @@ export async function* readExports(redis: Redis, ids: readonly string[]): AsyncG
 /** Whether all records of the export can be read. Once true, it stays true. The deletions before it are forgotten when they are over. */
 export async function isComplete(redis: Redis, epoch: string, request: StoredExport): Promise<boolean> {
   const { account_id: accountId, earlierDeletions, fences } = request;
-  for (const some of inPieces(earlierDeletions, exportEnds.deletionsPerRead)) {
+  for (const some of inBatches(earlierDeletions, exportEnds.deletionsPerRead)) {
     const members = some.map((id) => `${accountId} ${id}`);
-    const pending = redis.multi().get(registryKeys.epoch);
-    const replies = await pending.zmscore(registryKeys.pendingDeletionsByAccount, ...members).exec();
-    const [found, scores] = transactionValues(replies);
-    if (found !== epoch) throw new StateNotLoaded();
+    const [scores] = await readLoaded(
+      redis,
+      (transaction) => transaction.zmscore(registryKeys.pendingDeletionsByAccount, ...members),
+      epoch,
+    );
     if ((scores as unknown[]).some((score) => score !== null)) return false;
   }
   if (earlierDeletions.length > 0)
@@ -88,8 +87,6 @@ export async function isComplete(redis: Redis, epoch: string, request: StoredExp
   const waiting = [...fences.keys()].filter((shard) => !isStored(shard, fences[shard]));
   if (waiting.length === 0) return true;
   // Shards of other accounts must not hold up the export. This reads the whole registry, so it comes last.
-  const { environments } = await readLoadedRegistry(redis);
-  return [...environments.values()].every(
-    ({ account_id, app_id }) => account_id !== accountId || !waiting.includes(shardOf(app_id, fences.length)),
-  );
+  const appIds = appIdsOf(await readLoadedRegistry(redis), accountId);
+  return appIds.every((appId) => !waiting.includes(shardOf(appId, fences.length)));
 }

@@ -6,6 +6,7 @@ import type { ClickHouseClient } from '../../clickhouse/client.js';
 import { endLong } from '../../clickhouse/long-statement.js';
 import { dropScratch, listScratch } from '../../clickhouse/scratch.js';
 import { reachableServers, serversOf } from '../../clickhouse/servers.js';
+import { succeeds } from '../../wait.js';
 
 const prefix = 'user_export_';
 
@@ -39,17 +40,10 @@ export async function endDownload(clickhouse: ClickHouseClient, names: string): 
   const repeat = async () => {
     for (let waitMs = 500; waitMs <= 64_000; waitMs *= 2) {
       await setTimeout(waitMs, undefined, { ref: false });
-      if (await isDone(end())) return;
+      if (await succeeds(end())) return;
     }
   };
-  if (!(await isDone(end()))) void repeat();
-}
-
-function isDone(work: Promise<void>): Promise<boolean> {
-  return work.then(
-    () => true,
-    () => false,
-  );
+  if (!(await succeeds(end()))) void repeat();
 }
 
 /**

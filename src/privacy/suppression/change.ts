@@ -1,14 +1,16 @@
 // Changes the suppressions in Redis: first the names, then the version of every shard. From then on a commit of an API process that does
 // not know the change stores nothing, so no clock and no message decides when the change takes effect.
 
+import { inBatches } from '../../batches.js';
 import { NotPossible, StateNotLoaded } from '../../contract/errors.js';
 import { suppressions as bounds } from '../../contract/limits.js';
-import { inPieces } from '../../pieces.js';
 import type { Redis } from '../../redis/client.js';
-import { registryKeys, shardKeys } from '../../redis/keys.js';
+import { registryKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { readLoaded } from '../../registry/registry.js';
 import { suppressionChanges } from '../../tuning.js';
+import { sharing } from '../../wait.js';
+import { takeFence } from '../deletion/fences.js';
 import type { NameText } from './names.js';
 
 export type ChangeOptions = {
@@ -64,7 +66,7 @@ export async function freeNames(
   accountId: string,
   names: Iterable<NameText>,
 ): Promise<void> {
-  for (const some of inPieces(names, suppressionChanges.namesPerReadMax)) {
+  for (const some of inBatches(names, suppressionChanges.namesPerReadMax)) {
     const values = await readNames(options.redis, accountId, some);
     // Most names are not suppressed: each user has one for every environment.
     const there = some.filter((_, index) => values[index] != null);
@@ -85,7 +87,7 @@ export async function areSuppressed(
   accountId: string,
   names: Iterable<Suppressed>,
 ): Promise<boolean> {
-  for (const some of inPieces(names, suppressionChanges.namesPerReadMax)) {
+  for (const some of inBatches(names, suppressionChanges.namesPerReadMax)) {
     const asked = some.map(([name]) => name);
     const values = await readNames(redis, accountId, asked);
     const has = ([, root]: Suppressed, index: number) => {
@@ -103,7 +105,7 @@ export async function areFree(
   accountId: string,
   names: Iterable<NameText>,
 ): Promise<boolean> {
-  for (const some of inPieces(names, suppressionChanges.namesPerReadMax)) {
+  for (const some of inBatches(names, suppressionChanges.namesPerReadMax)) {
     const values = await readNames(redis, accountId, some);
     if (values.some((value) => value !== null)) return false;
   }
@@ -178,8 +180,7 @@ async function change(
 
 type Raise = Promise<readonly string[]>;
 
-/** The last raise over each connection, and the next one if a caller waits for it. */
-const raises = new WeakMap<Redis, { last: Raise | undefined; next: Raise | undefined; beganMs: number }>();
+const raises = new WeakMap<Redis, () => Raise>();
 
 /**
  * Makes the current version of the suppressions binding for every shard. Settles with the fence of each shard: records that were accepted
@@ -188,28 +189,13 @@ const raises = new WeakMap<Redis, { last: Raise | undefined; next: Raise | undef
  */
 export function publishSuppressionVersion(options: ChangeOptions): Raise {
   const { redis } = options;
-  const lane = raises.get(redis) ?? { last: undefined, next: undefined, beganMs: Number.NEGATIVE_INFINITY };
-  raises.set(redis, lane);
-  const raise = async () => {
-    await lane.last?.catch(() => undefined);
-    const waitMs = lane.beganMs + suppressionChanges.raiseEveryMs - performance.now();
-    if (waitMs > 0) await new Promise((resolve) => setTimeout(resolve, waitMs));
-    lane.beganMs = performance.now();
-    lane.last = lane.next;
-    lane.next = undefined;
-    return raiseOnce(options);
-  };
-  lane.next ??= raise();
-  return lane.next;
+  const raise = raises.get(redis) ?? sharing(() => raiseOnce(options), suppressionChanges.raiseEveryMs);
+  raises.set(redis, raise);
+  return raise();
 }
 
 async function raiseOnce({ redis, epoch, shards }: ChangeOptions): Raise {
   const version = (await redis.hget(registryKeys.suppressions, 'version')) ?? '0';
-  const raise = async (shard: number) => {
-    const keys = [shardKeys.state(shard)];
-    const fence = await runScript(redis, scripts.raiseSuppressions, keys, [epoch, version]);
-    if (fence === null) throw new StateNotLoaded();
-    return String(fence);
-  };
+  const raise = (shard: number) => takeFence({ redis, epoch }, shard, version);
   return Promise.all(Array.from({ length: shards }, (_, shard) => raise(shard)));
 }

@@ -1,17 +1,14 @@
 // Queries of administrators and compliance callers: whether a user is suppressed, and how many users of an account are.
 
+import type { suppressionSchemas } from '../../contract/privacy-answers.js';
+import type { Static } from '../../contract/typebox.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { readTotals } from '../../registry/ledger-totals.js';
 import { readLoaded, readLoadedRegistry } from '../../registry/registry.js';
 import { createNameHasher, inEnvironment, type User } from './names.js';
 
-export type SuppressionOfUser = {
-  readonly suppressed: boolean;
-  readonly since?: string;
-  /** The environments in which the user is suppressed, if not in all of the account. */
-  readonly app_ids?: readonly string[];
-};
+export type SuppressionOfUser = Static<typeof suppressionSchemas.ofUser>;
 
 export async function lookUpUser(
   redis: Redis,
@@ -34,20 +31,11 @@ export async function lookUpUser(
   return { suppressed: true, since, app_ids: appIds.filter((_, i) => somewhere[i] != null) };
 }
 
-export type SuppressionCounts = {
-  /** Users that submissions named. */
-  readonly users: number;
-  /** Their names, and the names of users with whom they are merged. */
-  readonly names: number;
-  /** Their records that were answered 200 and not stored. */
-  readonly records: number;
-};
-
 export async function countSuppressed(
   redis: Redis,
   accountId: string,
   appIds: readonly string[],
-): Promise<SuppressionCounts> {
+): Promise<Static<typeof suppressionSchemas.counts>> {
   const { deployment } = await readLoadedRegistry(redis);
   const [users, names, records] = await Promise.all([
     redis.hget(registryKeys.suppressions, `users:${accountId}`),

@@ -1,16 +1,16 @@
 // The second copy of the suppressions, in ClickHouse: written before a submission is answered, and within a second after an identification
 // suppresses an anonymous user; read after Redis was emptied.
 
+import { inBatchesAsync } from '../../batches.js';
 import { readRow, readRows, streamRows } from '../../clickhouse/answers.js';
-import type { ClickHouseClient } from '../../clickhouse/client.js';
-import { StateNotLoaded } from '../../contract/errors.js';
+import { type ClickHouseClient, insertRows } from '../../clickhouse/client.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { readOnReplicas } from '../../redis/replicas.js';
 import { scripts } from '../../redis/scripts.js';
-import { transactionValues } from '../../redis/transactions.js';
 import { mirrorAudit } from '../../registry/audit/mirror.js';
 import { inScriptCalls, type Loading, versionAfterLoss } from '../../registry/loading.js';
+import { readLoaded } from '../../registry/registry.js';
 import { suppressionChanges as sizes } from '../../tuning.js';
 
 export const suppressedNamesTable = 'suppressed_names';
@@ -22,25 +22,16 @@ export const suppressedNamesTable = 'suppressed_names';
 export async function mirrorSuppressions(redis: Redis, clickhouse: ClickHouseClient): Promise<void> {
   const { suppressions, suppressionChanges } = registryKeys;
   // Only what no take-over undoes: a loss of Redis would bring back a change that was never answered.
-  const [epoch, found] = await readOnReplicas(redis, suppressions, async () => {
+  const [found] = await readOnReplicas(redis, suppressions, async () => {
     const mirrored = (await redis.hget(suppressions, 'mirrored')) ?? '0';
-    const replies = redis
-      .multi()
-      .get(registryKeys.epoch)
-      .zrangebyscore(suppressionChanges, `(${mirrored}`, '+inf', 'LIMIT', 0, changesPerCopy)
-      .exec();
-    return transactionValues(await replies);
+    return readLoaded(redis, (transaction) =>
+      transaction.zrangebyscore(suppressionChanges, `(${mirrored}`, '+inf', 'LIMIT', 0, changesPerCopy),
+    );
   });
-  if (epoch === null) throw new StateNotLoaded();
   const changes = found as string[];
   if (changes.length === 0) return;
   await mirrorAudit(redis, clickhouse);
-  await clickhouse.insert({
-    table: suppressedNamesTable,
-    values: changes.flatMap(rowsOf),
-    format: 'JSONEachRow',
-    clickhouse_settings: { async_insert: 0 },
-  });
+  await insertRows(clickhouse, suppressedNamesTable, changes.flatMap(rowsOf));
   const last = String(changes.at(-1)).split(' ', 1)[0] as string;
   await redis.hset(suppressions, 'mirrored', last);
   if (changes.length === changesPerCopy) await mirrorSuppressions(redis, clickhouse);
@@ -93,8 +84,8 @@ export async function copySuppressions(redis: Redis, clickhouse: ClickHouseClien
   const there = (await readAccounts(clickhouse)).map(({ account_id }) => account_id);
   for (const account_id of new Set([...here, ...there])) {
     // Under their own versions; then, where ClickHouse has a later row, which is wrong, under the version of the latest change.
-    await insertRows(clickhouse, account_id, readPairs(redis, account_id));
-    await insertRows(clickhouse, account_id, corrections(redis, clickhouse, account_id, version));
+    await copy(clickhouse, account_id, readPairs(redis, account_id));
+    await copy(clickhouse, account_id, corrections(redis, clickhouse, account_id, version));
   }
 }
 
@@ -127,7 +118,7 @@ async function* corrections(
       FROM (${latest} WHERE account_id = {accountId:String} GROUP BY account_id, name, root)`,
     query_params: { accountId },
   });
-  for await (const some of inPieces(pairs, sizes.namesPerReadMax)) {
+  for await (const some of inBatchesAsync(pairs, sizes.namesPerReadMax)) {
     const values = await redis.hmget(
       registryKeys.suppressedNames(accountId),
       ...some.map(({ name }) => name),
@@ -139,30 +130,17 @@ async function* corrections(
   }
 }
 
-async function insertRows(
+async function copy(
   clickhouse: ClickHouseClient,
   account_id: string,
   rows: AsyncIterable<CopiedRow>,
 ): Promise<void> {
-  for await (const some of inPieces(rows, sizes.rowsPerInsertMax)) {
-    await clickhouse.insert({
-      table: suppressedNamesTable,
-      values: some.map((row) => ({ account_id, ...row })),
-      format: 'JSONEachRow',
-      clickhouse_settings: { async_insert: 0 },
-    });
-  }
-}
-
-async function* inPieces<Item>(items: AsyncIterable<Item>, itemsMax: number): AsyncGenerator<Item[]> {
-  let some: Item[] = [];
-  for await (const item of items) {
-    some.push(item);
-    if (some.length < itemsMax) continue;
-    yield some;
-    some = [];
-  }
-  if (some.length > 0) yield some;
+  for await (const some of inBatchesAsync(rows, sizes.rowsPerInsertMax))
+    await insertRows(
+      clickhouse,
+      suppressedNamesTable,
+      some.map((row) => ({ account_id, ...row })),
+    );
 }
 
 async function versionAfter(clickhouse: ClickHouseClient): Promise<string> {

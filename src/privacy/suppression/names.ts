@@ -16,17 +16,10 @@ export type User =
   | { readonly identity: string; readonly userId?: undefined }
   | { readonly identity?: undefined; readonly userId: string };
 
-/** Hashes the names of one account's users. The hash is in the returned SipHash until the next one is made. */
-export type NameHasher = {
-  ofIdentity(identity: string): SipHash;
-  ofUserId(userId: string): SipHash;
-  /** Like `ofIdentity`, for the bytes of a text. */
-  ofIdentityBytes(bytes: Uint8Array, start: number, end: number): SipHash;
-  ofUserIdBytes(bytes: Uint8Array, start: number, end: number): SipHash;
-  textOf(user: User): NameText;
-};
+export type NameHasher = ReturnType<typeof createNameHasher>;
 
-export function createNameHasher(secret: string, accountId: string): NameHasher {
+/** Hashes the names of one account's users. The hash is in the returned SipHash until the next one is made. */
+export function createNameHasher(secret: string, accountId: string) {
   const keys = createHmac('sha256', secret).update(`suppressed users of ${accountId}`).digest();
   const identities = createSipHash(keys.subarray(0, 16));
   const userIds = createSipHash(keys.subarray(16, 32));
@@ -42,11 +35,12 @@ export function createNameHasher(secret: string, accountId: string): NameHasher 
     return sip;
   };
   return {
-    ofIdentity: (identity) => ofText(identities, identity),
-    ofUserId: (userId) => ofText(userIds, userId),
-    ofIdentityBytes: (from, start, end) => ofBytes(identities, from, start, end),
-    ofUserIdBytes: (from, start, end) => ofBytes(userIds, from, start, end),
-    textOf: ({ identity, userId }) =>
+    ofIdentity: (identity: string) => ofText(identities, identity),
+    ofUserId: (userId: string) => ofText(userIds, userId),
+    /** Like `ofIdentity`, for the bytes of a text. */
+    ofIdentityBytes: (from: Uint8Array, start: number, end: number) => ofBytes(identities, from, start, end),
+    ofUserIdBytes: (from: Uint8Array, start: number, end: number) => ofBytes(userIds, from, start, end),
+    textOf: ({ identity, userId }: User) =>
       textOfHash(identity === undefined ? ofText(userIds, userId) : ofText(identities, identity)),
   };
 }

@@ -6,7 +6,7 @@ import { Fault } from '../../contract/errors.js';
 import { suppressions } from '../../contract/limits.js';
 import type { CrashPoint } from '../../crash-point.js';
 import { shardOf } from '../../redis/keys.js';
-import { readRegistry } from '../../registry/registry.js';
+import { appIdsOf, readRegistry } from '../../registry/registry.js';
 import { byServer, readUnmoved } from '../../registry/shard-servers.js';
 import { untilStored } from '../deletion/fences.js';
 import type { Target } from '../deletion/targets.js';
@@ -62,7 +62,7 @@ export async function suppressUsers(
   const users = targets.map(userOf);
   const named = users.map((user): Suppressed => [hasher.textOf(user), '-']);
   // Before the change, so that it finds the users that were joined until now.
-  await moveJoins(options, await shardsOf(options, accountId));
+  await moveJoins(options, shardsOf(appIdsOf(await readRegistry(redis), accountId), options.shards));
   await suppressNames(options, accountId, named);
   crash('suppressed');
   /** Passes on the names of the merged users, some at a time. */
@@ -76,8 +76,8 @@ export async function suppressUsers(
     // From here on no identifications of suppressed users are accepted, so there are none after the fences.
     const fences = await publishSuppressionVersion(options);
     crash('suppression_raised');
-    appIds = await appIdsOf(options, accountId);
-    const shards = new Set(appIds.map((appId) => shardOf(appId, options.shards)));
+    appIds = appIdsOf(await readRegistry(redis), accountId);
+    const shards = shardsOf(appIds, options.shards);
     if (!(await untilStored(options, fences, shards, storedTimes))) throw new NotStoredYet();
     const found = await readUnmoved(redis, clickhouse, shards, async () => {
       let added = 0;
@@ -106,7 +106,7 @@ export async function freeUsers(
 ): Promise<void> {
   const { redis, clickhouse, secret } = options;
   const hasher = createNameHasher(secret, accountId);
-  const appIds = await appIdsOf(options, accountId);
+  const appIds = appIdsOf(await readRegistry(redis), accountId);
   function* names(): Generator<NameText> {
     for (const target of targets) {
       const name = hasher.textOf(userOf(target));
@@ -114,7 +114,7 @@ export async function freeUsers(
       for (const appId of appIds) yield inEnvironment(name, appId);
     }
   }
-  const shards = new Set(appIds.map((appId) => shardOf(appId, options.shards)));
+  const shards = shardsOf(appIds, options.shards);
   await moveJoins(options, shards);
   await freeNames(options, accountId, names());
   await publishSuppressionVersion(options);
@@ -129,18 +129,8 @@ export function userOf(target: Target): User {
   return target.startsWith('i') ? { identity: text } : { userId: text };
 }
 
-async function shardsOf(options: ChangeOptions, accountId: string): Promise<Set<number>> {
-  return new Set((await appIdsOf(options, accountId)).map((appId) => shardOf(appId, options.shards)));
-}
-
-export async function appIdsOf(
-  { redis }: Pick<ChangeOptions, 'redis'>,
-  accountId: string,
-): Promise<string[]> {
-  const { environments } = await readRegistry(redis);
-  return [...environments.values()]
-    .filter((environment) => environment.account_id === accountId)
-    .map(({ app_id }) => app_id);
+function shardsOf(appIds: readonly string[], shards: number): Set<number> {
+  return new Set(appIds.map((appId) => shardOf(appId, shards)));
 }
 
 const storedTimes = { everyMs: 25, msMax: suppressions.storedMsMax };

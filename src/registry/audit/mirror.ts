@@ -1,6 +1,6 @@
 // Moves lines of the audit log from Redis to ClickHouse, where read.ts reads them.
 
-import type { ClickHouseClient } from '../../clickhouse/client.js';
+import { type ClickHouseClient, insertRows } from '../../clickhouse/client.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
@@ -41,13 +41,7 @@ export async function insertLines(
   lines: readonly AuditLine[],
   abort_signal?: AbortSignal,
 ): Promise<void> {
-  await clickhouse.insert({
-    table: 'audit_log',
-    values: lines.map(wellFormed),
-    format: 'JSONEachRow',
-    clickhouse_settings: { async_insert: 0 },
-    ...(abort_signal && { abort_signal }),
-  });
+  await insertRows(clickhouse, 'audit_log', lines.map(wellFormed), { ...(abort_signal && { abort_signal }) });
 }
 
 /** Replaces lone surrogates: for one of them ClickHouse would refuse all lines of the insert, again and again. */

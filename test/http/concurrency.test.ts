@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createPlaces, type EndPlace, type MakesWay } from '../../src/places.js';
+import { createPlaces, type EndPlace, type MakesWay } from '../../src/concurrency.js';
 import { until } from '../harness/wait.js';
 
 const limits = {

@@ -1,9 +1,10 @@
-// The parts of a running API process: its connections, the state of other processes that it follows, and what its routes share.
+// The context of a running API process: its connections, the state of other processes that it follows, and what its routes share.
 
 import { createAccessWatch } from './accounts/access-watch.js';
 import { tablesOf } from './clickhouse/client.js';
 import { connectServers, watchServers } from './clickhouse/servers.js';
 import { watchSetAside } from './clickhouse/set-aside-parts.js';
+import { createPlaces } from './concurrency.js';
 import type { Config } from './config.js';
 import { queries, waits } from './contract/limits.js';
 import { createCrashPoint } from './crash-point.js';
@@ -14,7 +15,6 @@ import { keepRejectedIn } from './insights/data-quality/rejected-records.js';
 import { keepTermCounts } from './insights/ledger/count.js';
 import { createChannel } from './insights/visualizer/channel.js';
 import type { Log } from './log.js';
-import { createPlaces } from './places.js';
 import { createPreviews } from './privacy/deletion/preview.js';
 import { createDownloads } from './privacy/export/downloads.js';
 import { followSuppressions } from './privacy/suppression/suppressions.js';
@@ -29,9 +29,9 @@ import { followWitness } from './registry/witness.js';
 import { commitBatches } from './tuning.js';
 
 /** What the routes share. */
-export type Parts = Awaited<ReturnType<typeof openParts>>;
+export type ApiContext = Awaited<ReturnType<typeof openContext>>;
 
-export async function openParts(config: Config, log: Log) {
+export async function openContext(config: Config, log: Log) {
   const followed = await connectAndFollow(config, log);
   const { redis, clickhouse, environments } = followed;
   return {

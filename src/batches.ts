@@ -1,0 +1,41 @@
+// Divides long lists into batches that one command, script or statement takes, so that others do not wait long for it.
+
+type Sizes<Item> = [countMax: number, weightOf?: (item: Item) => number, weightMax?: number];
+
+/** Divides items into batches of at most `countMax`. A batch also ends once its weight has reached `weightMax`. */
+export function* inBatches<Item>(all: Iterable<Item>, ...sizes: Sizes<Item>): Generator<Item[]> {
+  const batch = createBatch(sizes);
+  for (const item of all) yield* batch.add(item);
+  yield* batch.rest();
+}
+
+/** The same for items that come one after another: each batch is yielded as soon as it is full. */
+export async function* inBatchesAsync<Item>(
+  all: Iterable<Item> | AsyncIterable<Item>,
+  ...sizes: Sizes<Item>
+): AsyncGenerator<Item[]> {
+  const batch = createBatch(sizes);
+  for await (const item of all) yield* batch.add(item);
+  yield* batch.rest();
+}
+
+function createBatch<Item>([
+  countMax,
+  weightOf = () => 0,
+  weightMax = Number.POSITIVE_INFINITY,
+]: Sizes<Item>) {
+  let items: Item[] = [];
+  let weight = 0;
+  return {
+    /** The batch, if the item has filled it. */
+    add: (item: Item): Item[][] => {
+      items.push(item);
+      weight += weightOf(item);
+      if (items.length < countMax && weight < weightMax) return [];
+      const full = items;
+      [items, weight] = [[], 0];
+      return [full];
+    },
+    rest: (): Item[][] => (items.length === 0 ? [] : [items]),
+  };
+}
