@@ -7,7 +7,7 @@ import { administration } from '../contract/limits.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
-import type { ApiKeys, Key } from '../registry/documents.js';
+import type { ApiKeys, DocumentKey, Key, KeyUse } from '../registry/documents.js';
 import { checkNewKey, type KeyForm, newKey } from '../registry/keys.js';
 import {
   type Change,
@@ -93,14 +93,22 @@ export async function revokeApiKey(
 export async function listApiKeys(redis: Redis, appId: string): Promise<ApiKeyView[]> {
   const [snapshot, nowMs] = await Promise.all([readRegistry(redis), readTime(redis)]);
   environmentNamed(snapshot, appId);
-  return liveKeys(snapshot.apiKeys.get(appId), nowMs).map(({ id, name, created_at, expires_at = null }) => ({
+  const live = liveKeys(snapshot.apiKeys.get(appId), nowMs);
+  if (live.length === 0) return [];
+  const uses = await redis.hmget(registryKeys.documents, ...live.map(useOf));
+  return live.map(({ id, name, created_at, expires_at = null }, at) => ({
     id,
     app_id: appId,
     name,
     created_at,
-    last_used_at: snapshot.keyUses.get(id)?.used_at ?? null,
+    last_used_at: (JSON.parse(uses[at] ?? '{}') as Partial<KeyUse>).used_at ?? null,
     expires_at,
   }));
+}
+
+/** The document that says when a key was used. */
+function useOf({ id }: Key): DocumentKey {
+  return `key_use:${id}`;
 }
 
 /** Returns when the environment's latest API key was created; never the key. */
@@ -116,13 +124,12 @@ export function liveKeys(document: ApiKeys | undefined, nowMs: number): readonly
 }
 
 /** Records that a key got a token, in the registry and so in its second copy; at most once a minute for each key. */
-export async function noteApiKeyUse(redis: Redis, { id }: Key, nowMs: number): Promise<void> {
-  const document = `key_use:${id}`;
+export async function noteApiKeyUse(redis: Redis, key: Key, nowMs: number): Promise<void> {
   await runScript(
     redis,
     scripts.noteKeyUse,
     [registryKeys.epoch, registryKeys.documents, registryKeys.unmirrored],
-    [document, JSON.stringify({ used_at: new Date(nowMs - (nowMs % 60_000)).toISOString() })],
+    [useOf(key), JSON.stringify({ used_at: new Date(nowMs - (nowMs % 60_000)).toISOString() })],
   );
 }
 
@@ -161,9 +168,7 @@ function changesTo(snapshot: RegistrySnapshot, appId: string, keys: readonly Key
   );
   return [
     { key: `api_key:${appId}`, document },
-    ...gone
-      .filter(({ id }) => snapshot.keyUses.has(id))
-      .map(({ id }): Change => ({ key: `key_use:${id}`, document: undefined })),
+    ...gone.map((key): Change => ({ key: useOf(key), document: undefined })),
   ];
 }
 

@@ -1,5 +1,6 @@
-// The registry: documents in one Redis hash, changed by optimistic writes. Owns reading and changing them;
-// what a change means is in accounts.ts.
+// The registry: documents in one Redis hash, changed by optimistic writes. Owns reading and changing them; what a change means is in
+// accounts.ts. A process reads them only when their version has changed, and some at a time, so that a large registry holds up neither
+// Redis nor the other requests of the process.
 
 import { AdministrationError, StateNotLoaded } from '../contract/errors.js';
 import { administration } from '../contract/limits.js';
@@ -18,7 +19,6 @@ import {
   deploymentKey,
   type Environment,
   type FormerPeople,
-  type KeyUse,
   type Person,
   type ProgramKeys,
   type ShardServers,
@@ -36,8 +36,6 @@ export type RegistrySnapshot = {
   readonly accounts: ReadonlyMap<string, Account>;
   readonly environments: ReadonlyMap<string, Environment>;
   readonly apiKeys: ReadonlyMap<string, ApiKeys>;
-  /** By the id of the key. */
-  readonly keyUses: ReadonlyMap<string, KeyUse>;
   readonly backups: readonly Backup[];
   readonly writeKeys: ReadonlyMap<string, WriteKeys>;
   /** By account; those of operators by an empty name. */
@@ -84,20 +82,57 @@ export async function readTime(redis: Redis): Promise<number> {
   return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
 }
 
-/** Reads all documents and their common version. */
+/** All documents, as they are at the call or later, but not when keys were used, which does not raise the version. */
 export async function readRegistry(redis: Redis): Promise<RegistrySnapshot> {
+  for (let attempt = 1; attempt <= readsInTurnsMax; attempt++) {
+    const [version, epoch] = await readStamp(redis);
+    const known = snapshots.get(redis);
+    if (known !== undefined && known.version === version && known.deployment?.epoch === epoch) return known;
+    const documents = epoch === null ? new Map<string, unknown>() : await readInTurns(redis);
+    const after = await readStamp(redis);
+    if (after[0] === version && after[1] === epoch) return keep(redis, version, documents);
+  }
+  // It changes all the time.
   const replies = await redis
     .multi()
     .get(registryKeys.version)
     .hgetall(registryKeys.documents)
-    .get(registryKeys.epoch)
+    .exists(registryKeys.epoch)
     .exec();
-  const [version, documents, epoch] = transactionValues(replies);
-  return snapshotOf(
-    (version as string | null) ?? '0',
-    documents as Record<string, string>,
-    epoch !== null && epoch !== undefined,
+  const [version, texts, isLoaded] = transactionValues(replies) as [string | null, object, number];
+  const documents = Object.entries(isLoaded === 0 ? {} : texts).map(
+    ([key, text]) => [key, JSON.parse(text)] as const,
   );
+  return keep(redis, version ?? '0', new Map<string, unknown>(documents));
+}
+
+/** What each connection has read last of a loaded registry. */
+const snapshots = new WeakMap<Redis, RegistrySnapshot>();
+const readsInTurnsMax = 3;
+/** 30 kB, or 4 MB if all were as long as they may be. */
+const documentsPerTurn = 100;
+
+async function readStamp(redis: Redis): Promise<[version: string, epoch: string | null]> {
+  const [version, epoch = null] = await redis.mget(registryKeys.version, registryKeys.epoch);
+  return [version ?? '0', epoch];
+}
+
+async function readInTurns(redis: Redis): Promise<Map<string, unknown>> {
+  const documents = new Map<string, unknown>();
+  let cursor = '0';
+  do {
+    const [next, entries] = await redis.hscan(registryKeys.documents, cursor, 'COUNT', documentsPerTurn);
+    cursor = next;
+    for (let at = 0; at < entries.length; at += 2)
+      documents.set(entries[at] as string, JSON.parse(entries[at + 1] as string));
+  } while (cursor !== '0');
+  return documents;
+}
+
+function keep(redis: Redis, version: string, documents: ReadonlyMap<string, unknown>): RegistrySnapshot {
+  const snapshot = snapshotOf(version, documents);
+  if (snapshot.deployment !== undefined) snapshots.set(redis, snapshot);
+  return snapshot;
 }
 
 /** Like `readRegistry`, but throws StateNotLoaded when Redis was emptied. */
@@ -109,58 +144,41 @@ export async function readLoadedRegistry(
   return { ...others, deployment };
 }
 
-export function snapshotOf(
-  version: string,
-  documents: Readonly<Record<string, string>>,
-  loaded: boolean,
-): RegistrySnapshot {
+function snapshotOf(version: string, documents: ReadonlyMap<string, unknown>): RegistrySnapshot {
   const accounts = new Map<string, Account>();
   const environments = new Map<string, Environment>();
   const apiKeys = new Map<string, ApiKeys>();
-  const keyUses = new Map<string, KeyUse>();
   const writeKeys = new Map<string, WriteKeys>();
   const programKeys = new Map<string, ProgramKeys>();
   const people = new Map<string, Person>();
   const formerPeople = new Map<string, FormerPeople>();
   const callbacks = new Map<string, Callback>();
-  for (const [key, text] of Object.entries(documents)) {
+  for (const [key, document] of documents) {
     const colon = key.indexOf(':');
     const id = key.slice(colon + 1);
-    const document: unknown = JSON.parse(text);
     if (key.startsWith('account:')) accounts.set(id, document as Account);
     else if (key.startsWith('environment:')) environments.set(id, document as Environment);
     else if (key.startsWith('api_key:')) apiKeys.set(id, document as ApiKeys);
-    else if (key.startsWith('key_use:')) keyUses.set(id, document as KeyUse);
     else if (key.startsWith('write_keys:')) writeKeys.set(id, document as WriteKeys);
     else if (key.startsWith('program_keys:')) programKeys.set(id, document as ProgramKeys);
     else if (key.startsWith('person:')) people.set(id, document as Person);
     else if (key.startsWith('former_people:')) formerPeople.set(id, document as FormerPeople);
     else if (key.startsWith('callback:')) callbacks.set(id, document as Callback);
   }
-  const deploymentText = documents[deploymentKey];
-  const deployment =
-    loaded && deploymentText !== undefined ? (JSON.parse(deploymentText) as Deployment) : undefined;
-  const backups = JSON.parse(documents[backupsKey] ?? '[]') as Backup[];
-  const signingKeyText = documents[signingKeyKey];
-  const signingKey = signingKeyText === undefined ? undefined : (JSON.parse(signingKeyText) as SigningKey);
-  const shardServersText = documents[shardServersKey];
-  const shardServers =
-    shardServersText === undefined ? undefined : (JSON.parse(shardServersText) as ShardServers);
   return {
     version,
-    deployment,
+    deployment: documents.get(deploymentKey) as Deployment | undefined,
     accounts,
     environments,
     apiKeys,
-    keyUses,
     writeKeys,
     programKeys,
     people,
     formerPeople,
-    backups,
-    signingKey,
+    backups: (documents.get(backupsKey) ?? []) as Backup[],
+    signingKey: documents.get(signingKeyKey) as SigningKey | undefined,
     callbacks,
-    shardServers,
+    shardServers: documents.get(shardServersKey) as ShardServers | undefined,
   };
 }
 

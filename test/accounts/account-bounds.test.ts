@@ -47,6 +47,71 @@ test('an account has as many environments as the bound says; one with more keeps
   assert.equal((await setEnvironment(redis, '1', { validation: 'strict' })).validation, 'strict');
 });
 
+/** Calls `onReply` with each command of the connection and its reply, before its caller gets it. */
+function spy(onReply: (name: string, reply: unknown) => Promise<void> | undefined): () => void {
+  const send = redis.sendCommand.bind(redis);
+  redis.sendCommand = async (command, ...more) => {
+    const reply = await send(command, ...more);
+    await onReply(command.name, reply);
+    return reply;
+  };
+  return () => {
+    redis.sendCommand = send;
+  };
+}
+
+const environmentsNamed = (name: string, count: number, account_id: string) =>
+  Object.fromEntries(
+    Array.from({ length: count }, (_, at) => [
+      `environment:${at}`,
+      { app_id: String(at), account_id, name, main: false, limits: {} },
+    ]),
+  );
+
+test('the registry is read again only after a change, and no reply has more than a few hundred documents', async () => {
+  const { accountId } = await account();
+  await registry.write(environmentsNamed('e', 3_000, accountId));
+  const commands = new Set<string>();
+  const stop = spy((name, reply) => {
+    commands.add(name);
+    if (name === 'hscan') assert.ok((reply as [string, string[]])[1].length <= 2 * 300);
+    return undefined;
+  });
+  try {
+    const first = await readRegistry(redis);
+    assert.equal(first.environments.size, 3_001);
+    assert.deepEqual(commands, new Set(['mget', 'hscan']));
+    commands.clear();
+    assert.equal(await readRegistry(redis), first);
+    assert.deepEqual(commands, new Set(['mget']));
+  } finally {
+    stop();
+  }
+  await account();
+  assert.equal((await readRegistry(redis)).environments.size, 3_002);
+});
+
+test('documents that are changed together are read together, however often they change meanwhile', async () => {
+  const { accountId } = await account();
+  for (const changesMax of [1, Number.POSITIVE_INFINITY]) {
+    await registry.write(environmentsNamed('0', 600, accountId));
+    let changes = 0;
+    const stop = spy(async (name) => {
+      if (name !== 'hscan' || changes >= changesMax) return;
+      changes += 1;
+      await registry.write(environmentsNamed(String(changes), 600, accountId));
+    });
+    try {
+      const environments = [...(await readRegistry(redis)).environments.values()];
+      const names = environments.flatMap(({ app_id, name }) => (Number(app_id) < 600 ? [name] : []));
+      assert.ok(changes > 0);
+      assert.deepEqual(new Set(names), new Set([String(changes)]));
+    } finally {
+      stop();
+    }
+  }
+});
+
 test('an environment allows as many identities as the bound says; a longer list only becomes shorter', async () => {
   const { appId } = await account();
   const max = administration.allowedIdentitiesMax;

@@ -165,10 +165,12 @@ test('refuses an invalid name, a restore without --yes and a backup of another d
     const own = (await redis.hget(registryKeys.documents, deploymentKey)) ?? '';
     const another = JSON.stringify({ ...JSON.parse(own), epoch: 'another' });
     await redis.hset(registryKeys.documents, deploymentKey, another);
+    await redis.incr(registryKeys.version);
     try {
       await assert.rejects(restore('one'), /the backup is of another deployment than the one in Redis/);
     } finally {
       await redis.hset(registryKeys.documents, deploymentKey, own);
+      await redis.incr(registryKeys.version);
     }
   });
   assert.deepEqual(await seen(), [' 7 Seen', 'bob Seen', 'carol Back', 'dave Seen'].map(trimmed));

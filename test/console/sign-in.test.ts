@@ -99,6 +99,7 @@ test('an invitation is good once, for a week, and until a later one', async () =
   assert.ok(Math.abs(weekMs - people.invitationMs) < 60_000);
   document.invitation.ends_at = new Date(Date.now() - 1_000).toISOString();
   await redis.hset(registryKeys.documents, late, JSON.stringify(document));
+  await redis.incr(registryKeys.version);
   assert.equal(
     (await newPage().ask('POST', '/invitation/accept', { invitation: ending, password })).status,
     400,

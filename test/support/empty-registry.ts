@@ -1,5 +1,6 @@
 // A registry without accounts on a real Redis, for tests of what is in it. It needs neither ClickHouse nor processes of ours.
 
+import { randomUUID } from 'node:crypto';
 import { Redis } from '../../src/packages/ioredis.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { type RedisHandle, startRedis } from '../harness/services.js';
@@ -21,13 +22,15 @@ export async function startEmptyRegistry(): Promise<EmptyRegistry> {
       ([key, document]) => [key, JSON.stringify(document)] as const,
     );
     await redis.hset(registryKeys.documents, Object.fromEntries(texts));
+    await redis.incr(registryKeys.version);
   };
   return {
     redis,
     clear: async () => {
       await redis.flushall();
-      await redis.set(registryKeys.epoch, 'epoch');
-      await write({ 'deployment:': { epoch: 'epoch', secret: '', shards: 1, created_at: '' } });
+      const epoch = randomUUID();
+      await redis.set(registryKeys.epoch, epoch);
+      await write({ 'deployment:': { epoch, secret: '', shards: 1, created_at: '' } });
     },
     write,
     remove: async () => {
