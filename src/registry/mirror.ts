@@ -7,6 +7,7 @@ import { type CrashPoint, noCrash } from '../crash-point.js';
 import type { Redis } from '../redis/client.js';
 import { registryKeys } from '../redis/keys.js';
 import { runScript, scripts } from '../redis/scripts.js';
+import { stateLoads } from '../tuning.js';
 import { mirrorAudit } from './audit/mirror.js';
 
 /** The keys of documents that have a second copy. */
@@ -23,26 +24,37 @@ export type Unmirrored = {
 };
 
 /**
- * Reads the changes that ClickHouse lacks, and in the same step checks that Redis holds the deployment: in an emptied Redis every
- * document would seem to be removed. Throws StateNotLoaded if Redis does not hold it.
+ * Reads the changes that ClickHouse lacks, some at a time, and in the same step checks that Redis holds the deployment: in an emptied
+ * Redis every document would seem to be removed. Yields every change that was made before the call, if the caller removes what it has
+ * copied. Throws StateNotLoaded if Redis does not hold the deployment.
  */
-export async function readUnmirrored(
+export async function* readUnmirrored(
   redis: Redis,
   keys: MirroredKeys,
   version: 'keep' | 'raise',
-): Promise<Unmirrored> {
-  const reply = (await runScript(
-    redis,
-    scripts.readUnmirrored,
-    [registryKeys.epoch, keys.version, keys.unmirrored, keys.documents],
-    [version],
-  )) as string[] | null;
-  if (reply === null) throw new StateNotLoaded();
-  const documents: { key: string; document: string }[] = [];
-  for (let i = 1; i < reply.length; i += 2) {
-    documents.push({ key: reply[i] as string, document: reply[i + 1] as string });
-  }
-  return { version: reply[0] as string, documents };
+): AsyncGenerator<Unmirrored> {
+  const { documentsPerCallMax, bytesPerCallMax } = stateLoads;
+  let cursor = '0';
+  do {
+    const [next, found] = await redis.sscan(keys.unmirrored, cursor, 'COUNT', documentsPerCallMax);
+    cursor = next;
+    for (let left = found; ; ) {
+      const reply = (await runScript(
+        redis,
+        scripts.readUnmirrored,
+        [registryKeys.epoch, keys.version, keys.unmirrored, keys.documents],
+        [version, bytesPerCallMax, ...left],
+      )) as string[] | null;
+      if (reply === null) throw new StateNotLoaded();
+      const documents: { key: string; document: string }[] = [];
+      for (let i = 1; i < reply.length; i += 2) {
+        documents.push({ key: reply[i] as string, document: reply[i + 1] as string });
+      }
+      if (documents.length > 0) yield { version: reply[0] as string, documents };
+      left = left.slice(documents.length);
+      if (left.length === 0) break;
+    }
+  } while (cursor !== '0');
 }
 
 /**
@@ -55,24 +67,26 @@ export async function mirrorRegistry(
   crash: CrashPoint = noCrash,
   abort_signal?: AbortSignal,
 ): Promise<number> {
-  const { version, documents } = await readUnmirrored(redis, registryKeys, 'keep');
-  if (documents.length === 0) return 0;
-  await mirrorAudit(redis, clickhouse, abort_signal);
-  await clickhouse.insert({
-    table: 'registry',
-    values: documents.map(({ key, document }) => ({ document_key: key, document, version })),
-    format: 'JSONEachRow',
-    clickhouse_settings: { async_insert: 0 },
-    ...(abort_signal && { abort_signal }),
-  });
-  crash('registry_copied');
-  await runScript(
-    redis,
-    scripts.mirrored,
-    [registryKeys.version, registryKeys.unmirrored],
-    [version, ...documents.map(({ key }) => key)],
-  );
-  return documents.length;
+  let copied = 0;
+  for await (const { version, documents } of readUnmirrored(redis, registryKeys, 'keep')) {
+    await mirrorAudit(redis, clickhouse, abort_signal);
+    await clickhouse.insert({
+      table: 'registry',
+      values: documents.map(({ key, document }) => ({ document_key: key, document, version })),
+      format: 'JSONEachRow',
+      clickhouse_settings: { async_insert: 0 },
+      ...(abort_signal && { abort_signal }),
+    });
+    crash('registry_copied');
+    await runScript(
+      redis,
+      scripts.mirrored,
+      [registryKeys.version, registryKeys.unmirrored],
+      [version, ...documents.map(({ key }) => key)],
+    );
+    copied += documents.length;
+  }
+  return copied;
 }
 
 /** ClickHouse lacks a change, so a loss of Redis would undo it. `holds`: the change has been made. */

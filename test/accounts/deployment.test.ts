@@ -24,7 +24,7 @@ import { createLog } from '../../src/log.js';
 import { createDemoAccount, findDemoAccount, loadDeployment } from '../../src/operations/deployment.js';
 import { showState } from '../../src/operations/recover.js';
 import { Redis } from '../../src/packages/ioredis.js';
-import { restoreDeletions } from '../../src/privacy/deletion/mirror.js';
+import { mirrorDeletions, restoreDeletions } from '../../src/privacy/deletion/mirror.js';
 import {
   type DeletionRequest,
   endDeletion,
@@ -755,6 +755,36 @@ test('every change reaches ClickHouse, also one made while another is copied', a
   for (const { account_id } of accounts) assert.ok(documents[`account:${account_id}`] !== undefined);
   assert.equal(await redis.scard(registryKeys.unmirrored), 0);
   assert.equal(await mirrorRegistry(redis, clickhouse), 0, 'nothing is left to copy');
+});
+
+test('deletion requests are copied some at a time, however many wait, and all that waited before the call', async () => {
+  await load();
+  const found = Array.from({ length: 1_000 }, (_, at) => ({
+    app_id: String(at),
+    table: 'stored_events',
+    rows: at,
+  }));
+  const ids = Array.from({ length: 2_000 }, (_, at) => `request ${at}`);
+  for (const [at, id] of ids.entries()) {
+    const request = requestOf(id, at % 10 === 0 ? { found } : {});
+    await redis.hset(registryKeys.deletions, id, JSON.stringify(request));
+    await redis.sadd(registryKeys.unmirroredDeletions, id);
+  }
+  const copies: number[] = [];
+  gate.hold(({ sql, body }) => {
+    if (sql.includes('INSERT INTO deletion_requests')) copies.push(body.length);
+    return false;
+  });
+  assert.equal(await mirrorDeletions(redis, gated), ids.length);
+  assert.equal(await redis.scard(registryKeys.unmirroredDeletions), 0);
+  const [copied] = await (
+    await clickhouse.query({
+      query: 'SELECT uniqExact(request_id) AS ids FROM deletion_requests',
+      format: 'JSONEachRow',
+    })
+  ).json<{ ids: string }>();
+  assert.equal(Number(copied?.ids), ids.length);
+  assert.ok(copies.length >= 4 && Math.max(...copies) < 3 * stateLoads.bytesPerCallMax, String(copies));
 });
 
 test('an account has exactly one main environment, the one that was set last', async () => {

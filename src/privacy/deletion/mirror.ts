@@ -27,26 +27,25 @@ export async function mirrorDeletions(
   clickhouse: ClickHouseClient,
   crash: CrashPoint = noCrash,
 ): Promise<number> {
-  const { version, documents } = await readUnmirrored(
-    redis,
-    {
-      version: registryKeys.deletionVersion,
-      unmirrored: registryKeys.unmirroredDeletions,
-      documents: registryKeys.deletions,
-    },
-    'raise',
-  );
-  if (documents.length === 0) return 0;
-  await mirrorAudit(redis, clickhouse);
-  await insertDocuments(clickhouse, documents, Number(version));
-  crash('deletions_copied');
-  await runScript(
-    redis,
-    scripts.mirroredDeletions,
-    [registryKeys.unmirroredDeletions, registryKeys.deletions],
-    documents.flatMap(({ key, document }) => [key, createHash('sha1').update(document).digest('hex')]),
-  );
-  return documents.length;
+  const keys = {
+    version: registryKeys.deletionVersion,
+    unmirrored: registryKeys.unmirroredDeletions,
+    documents: registryKeys.deletions,
+  };
+  let copied = 0;
+  for await (const { version, documents } of readUnmirrored(redis, keys, 'raise')) {
+    await mirrorAudit(redis, clickhouse);
+    await insertDocuments(clickhouse, documents, Number(version));
+    crash('deletions_copied');
+    await runScript(
+      redis,
+      scripts.mirroredDeletions,
+      [registryKeys.unmirroredDeletions, registryKeys.deletions],
+      documents.flatMap(({ key, document }) => [key, createHash('sha1').update(document).digest('hex')]),
+    );
+    copied += documents.length;
+  }
+  return copied;
 }
 
 /** Copies requests that are about to be marked complete in Redis, so that no caller learns of a completion that could be lost. */
