@@ -48,7 +48,8 @@ export async function runFlat(context: Context) {
     const [single, bulk] = [await byEvents('single'), await byEvents('bulk-500')];
     const environments: ReturnType<typeof turn>[] = [];
     for (const of of options.flatEnvironments) {
-      const appIds = await own.addEnvironments(of, ofEnvironment);
+      // To lift the limits of ten thousand environments one by one takes ten minutes. Shared among so many, no load reaches them.
+      const appIds = await own.addEnvironments(of, of < 1_000 ? ofEnvironment : {});
       environments.push(turn('single', of, own, { subject: wholeTable(own), appIds }));
     }
     return { single, bulk, environments: await levelsInTurns(environments, progress) };
