@@ -2,10 +2,10 @@
 // The copy is used even while Redis is unreachable; the commit script decides whether anything is accepted.
 
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
+import { inBatches } from '../batches.js';
 import { type LimitName, type RateLimit, rateLimitOf, rateLimits } from '../contract/limits.js';
 import type { Role } from '../contract/roles.js';
 import { describeError, type Log } from '../log.js';
-import { inPieces } from '../pieces.js';
 import type { Redis } from '../redis/client.js';
 import { shardOf } from '../redis/keys.js';
 import type { Deployment, Environment } from './documents.js';
@@ -107,7 +107,7 @@ export async function followEnvironments(redis: Redis, log: Log): Promise<Enviro
     const { shards } = snapshot.deployment;
     const registryVersion = Number(snapshot.version);
     const live = new Map<string, LiveEnvironment>();
-    for (const some of inPieces(snapshot.environments, environmentsPerTurn)) {
+    for (const some of inBatches(snapshot.environments, environmentsPerTurn)) {
       for (const [appId, environment] of some)
         live.set(
           appId,
