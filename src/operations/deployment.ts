@@ -187,11 +187,12 @@ async function createDeployment({ shards, clickhouse }: LoadOptions, loading: Lo
     created_at: new Date().toISOString(),
   };
   const create = (key: DocumentKey, document: object) =>
-    loading.write(
-      scripts.createDeployment,
-      [registryKeys.documents, registryKeys.unmirrored, registryKeys.version],
-      [key, JSON.stringify(document)],
-    );
+    loading.write([
+      ['HSETNX', registryKeys.documents, key, JSON.stringify(document)],
+      ['SADD', registryKeys.unmirrored, key],
+      ['SETNX', registryKeys.version, '1'],
+      ['HGET', registryKeys.documents, key],
+    ]);
   const servers = serversOf(clickhouse);
   const spread = servers.isOne ? undefined : spreadEvenly(shards, servers.all.length);
   const deployment = JSON.parse((await create(deploymentKey, created)) as string) as Deployment;
@@ -220,6 +221,10 @@ const keptKeys = [
   registryKeys.metrics(''),
 ];
 
+/**
+ * Removes what an interrupted load, or a Redis that was set back, has left, so that only what ClickHouse has is loaded. Without an epoch
+ * nothing was accepted since.
+ */
 async function clearLeftovers(redis: Redis, loading: Loading): Promise<void> {
   for (const master of mastersOf(redis)) {
     let cursor = '0';
@@ -229,7 +234,7 @@ async function clearLeftovers(redis: Redis, loading: Loading): Promise<void> {
       const left = keys.filter(
         (key) => !keptKeys.some((kept) => key === kept || (kept.endsWith(':') && key.startsWith(kept))),
       );
-      if (left.length > 0) await loading.write(scripts.clearLeftovers, [], left);
+      await loading.write(left.map((key) => ['UNLINK', key]));
     } while (cursor !== '0');
   }
 }
@@ -242,11 +247,7 @@ async function loadWitness(clickhouse: ClickHouseClient, loading: Loading): Prom
   for (const client of serversOf(clickhouse).all)
     for (const { number } of (await readSeen(client)).values()) highest = Math.max(highest, number);
   const number = versionAfterLoss(String(highest));
-  await loading.write(
-    scripts.loadDocuments,
-    [registryKeys.witness, registryKeys.version],
-    ['0', 'number', number],
-  );
+  await loading.write([['HSET', registryKeys.witness, 'number', number]]);
   return number;
 }
 
@@ -256,11 +257,10 @@ async function restoreDocuments(loading: Loading, mirror: MirroredRegistry): Pro
   const version = versionAfterLoss(mirror.version);
   const entries = Object.entries(mirror.documents);
   for await (const call of inScriptCalls(entries, ([, document]) => document.length)) {
-    await loading.write(
-      scripts.loadDocuments,
-      [registryKeys.documents, registryKeys.version],
-      [version, ...call.flat()],
-    );
+    await loading.write([
+      ['HSET', registryKeys.documents, ...call.flat()],
+      ['SET', registryKeys.version, version],
+    ]);
   }
   return version;
 }

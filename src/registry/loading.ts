@@ -19,13 +19,16 @@ export class LoadInterrupted extends AdministrationError {
   }
 }
 
+/** The words of a command of Redis. */
+export type Command = readonly (string | number)[];
+
 export type Loading = {
   readonly nonce: string;
   /**
-   * Runs a script that writes only while this process has the right. Adds the first keys and the first argument, with which the script
-   * checks that. Throws LoadInterrupted when the right is lost.
+   * Carries out commands, whose keys are all the registry's, in one step, and only while this process has the right. Settles with the reply
+   * to the last one. Throws LoadInterrupted when the right is lost.
    */
-  write(script: Script, keys: string[], args?: (string | number)[]): Promise<unknown>;
+  write(commands: readonly Command[]): Promise<unknown>;
   /** Throws LoadInterrupted when the right is lost. */
   confirm(): Promise<void>;
   /** The last step: from then on Redis belongs to the deployment. */
@@ -47,7 +50,7 @@ export async function beginLoading(redis: Redis, waitMsMax: number): Promise<Loa
 function hold(redis: Redis, nonce: string): Loading {
   const { isHeld, end } = holdLease(redis, registryKeys.loading, nonce, stateLoads);
 
-  async function write(script: Script, keys: string[], args: (string | number)[] = []): Promise<unknown> {
+  async function run(script: Script, keys: string[], args: (string | number)[]): Promise<unknown> {
     const guards = [registryKeys.epoch, registryKeys.loading];
     const reply = await runScript(redis, script, [...guards, ...keys], [nonce, ...args]);
     if (reply === null) throw new LoadInterrupted();
@@ -56,12 +59,17 @@ function hold(redis: Redis, nonce: string): Loading {
 
   return {
     nonce,
-    write,
+    write: (commands) =>
+      run(
+        scripts.load,
+        [],
+        commands.flatMap((command) => [command.length, ...command]),
+      ),
     confirm: async () => {
       if (!(await isHeld())) throw new LoadInterrupted();
     },
     finish: async ({ epoch }, how) => {
-      await write(
+      await run(
         scripts.endLoad,
         [registryKeys.documents, registryKeys.rewriteWanted],
         [epoch, deploymentKey, how === 'restored' ? 'restored' : ''],

@@ -68,9 +68,7 @@ test('what replicas do not have is not answered, loaded or copied', async () => 
   const loading = await beginLoading(redis, 0);
   replica.sigstop();
   try {
-    const document = ['1', 'account:7', '{}'];
-    const keys = [registryKeys.documents, registryKeys.version];
-    const write = async () => loading?.write(scripts.loadDocuments, keys, document);
+    const write = async () => loading?.write([['HSET', registryKeys.documents, 'account:7', '{}']]);
     await assert.rejects(write, NotOnReplicas);
     await loading?.end();
 

@@ -9,7 +9,7 @@ import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { runScript, scripts } from '../../redis/scripts.js';
 import { mirrorAudit } from '../../registry/audit/mirror.js';
-import { inScriptCalls, type Loading } from '../../registry/loading.js';
+import { type Command, inScriptCalls, type Loading } from '../../registry/loading.js';
 import { readUnmirrored, type Unmirrored } from '../../registry/mirror.js';
 import { stateLoads } from '../../tuning.js';
 import { listedMember } from './listed.js';
@@ -94,31 +94,28 @@ export async function restoreDeletions(clickhouse: ClickHouseClient, loading: Lo
   // Written while being read, since these are all requests ever submitted: parsing them at once would take longer than the right to load
   // lasts without a renewal.
   for await (const call of inScriptCalls(readRequests(clickhouse), ({ document }) => document.length)) {
-    const args: string[] = [];
-    const listed: string[] = [];
-    const due: string[] = [];
+    const commands: Command[] = [];
     for (const { document, counted } of call) {
       const request = JSON.parse(document) as DeletionRequest;
       const kind = kindOf(request);
       // A worker checks again whether ClickHouse has all targets, and counts again what was hidden.
       const { targets_kept: _, ...rest } = request;
       const unkept = rest.state === 'hidden' ? { ...rest, state: 'verifying' } : rest;
-      args.push(request.deletion_request_id, kind === 'unkept' ? JSON.stringify(unkept) : document);
+      const { deletion_request_id: id, callback } = request;
+      commands.push(
+        ['HSET', registryKeys.deletions, id, kind === 'unkept' ? JSON.stringify(unkept) : document],
+        ['ZADD', registryKeys.listedDeletions, 0, listedMember(request)],
+      );
+      if (callback?.state === 'pending') commands.push(['SADD', registryKeys.dueCallbacks, id]);
       if (kind !== 'over') open.push(request);
-      listed.push(listedMember(request));
-      if (request.callback?.state === 'pending') due.push(request.deletion_request_id);
       if (counted > highest) highest = counted;
     }
     count += call.length;
-    await loading.write(
-      scripts.loadDocuments,
-      [registryKeys.deletions, registryKeys.deletionVersion],
-      // A paused worker may still copy a request under a version from before the loss.
-      [(highest + stateLoads.lostVersionsMax).toString(), ...args],
-    );
-    await loading.write(scripts.loadListedDeletions, [registryKeys.listedDeletions], listed);
-    if (due.length > 0) await loading.write(scripts.loadDueCallbacks, [registryKeys.dueCallbacks], due);
+    await loading.write(commands);
   }
+  // A paused worker may still copy a request under a version from before the loss.
+  const version = (highest + stateLoads.lostVersionsMax).toString();
+  await loading.write([['SET', registryKeys.deletionVersion, version]]);
   open.sort(byFences);
   await restoreOpen(clickhouse, loading, open);
   await restoreReferences(clickhouse, loading);
@@ -138,7 +135,7 @@ async function* readRequests(clickhouse: ClickHouseClient): AsyncGenerator<Mirro
   }
 }
 
-/** How a request is restored, in the words of the script; `over`: it need not be carried out. */
+/** How a request is restored. `unkept`: a worker checks whether ClickHouse has all its targets. `over`: it need not be carried out. */
 function kindOf({ status, state, verified_at }: DeletionRequest): 'unkept' | 'pending' | 'lost' | 'over' {
   if (status === 'complete' || state === 'ended') return 'over';
   if (state === 'targets_lost') return 'lost';
@@ -157,30 +154,24 @@ async function restoreOpen(
     const entries = requests.map((request) => {
       const id = request.deletion_request_id;
       const targets = JSON.stringify(listOf(targetsOf.get(id) ?? []));
+      const member = pendingMember(request);
+      const place = placeOf.get(request) ?? 0;
+      const kind = kindOf(request);
       const weight = weightOfList(targets, request.targets);
-      return [
-        id,
-        pendingMember(request),
-        placeOf.get(request) ?? 0,
-        kindOf(request),
-        targets,
-        weight,
-      ] as const;
+      const ofLost: Command[] = [['ZADD', registryKeys.lostDeletions, place, member]];
+      const commands: Command[] = [
+        ['ZADD', registryKeys.pendingDeletions, place, member],
+        ['ZADD', registryKeys.pendingDeletionsByAccount, 0, member],
+        ['HSET', registryKeys.deletionWeights, member, weight],
+        ['HINCRBY', registryKeys.deletionWeights, request.account_id, weight],
+        ['HINCRBY', registryKeys.deletionWeights, '', weight],
+        ['SET', registryKeys.deletionTargets(id), targets],
+      ];
+      if (kind === 'unkept') commands.push(['SADD', registryKeys.deletionsAwaitingTargetCopy, id]);
+      return { targets, commands: kind === 'lost' ? ofLost : commands };
     });
-    for await (const call of inScriptCalls(entries, ([, , , , targets]) => targets.length)) {
-      await loading.write(
-        scripts.loadPendingDeletions,
-        [
-          registryKeys.pendingDeletions,
-          registryKeys.lostDeletions,
-          registryKeys.deletionsAwaitingTargetCopy,
-          registryKeys.deletionTargets(''),
-          registryKeys.deletionWeights,
-          registryKeys.pendingDeletionsByAccount,
-        ],
-        call.flat(),
-      );
-    }
+    for await (const call of inScriptCalls(entries, ({ targets }) => targets.length))
+      await loading.write(call.flatMap(({ commands }) => commands));
   }
 }
 

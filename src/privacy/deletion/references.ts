@@ -6,7 +6,6 @@ import { streamRows } from '../../clickhouse/answers.js';
 import { type ClickHouseClient, insertRows } from '../../clickhouse/client.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
-import { scripts } from '../../redis/scripts.js';
 import { transactionValues } from '../../redis/transactions.js';
 import { inScriptCalls, type Loading } from '../../registry/loading.js';
 import type { DeletionRequest } from './request.js';
@@ -50,9 +49,16 @@ export async function keepReferences(
 
 /** Loads the references into an emptied Redis. */
 export async function restoreReferences(clickhouse: ClickHouseClient, loading: Loading): Promise<void> {
-  for await (const call of inScriptCalls(readReferences(clickhouse), () => 200)) {
-    await loading.write(scripts.loadReferences, [registryKeys.deletionReference('')], call.flat());
-  }
+  for await (const call of inScriptCalls(readReferences(clickhouse), () => 200))
+    await loading.write(
+      call.map(([digest, value, leftMs]) => [
+        'SET',
+        registryKeys.deletionReference(digest),
+        value,
+        'PX',
+        leftMs,
+      ]),
+    );
 }
 
 async function* readReferences(

@@ -7,7 +7,6 @@ import { type ClickHouseClient, insertRows } from '../../clickhouse/client.js';
 import type { Redis } from '../../redis/client.js';
 import { registryKeys } from '../../redis/keys.js';
 import { readOnReplicas } from '../../redis/replicas.js';
-import { scripts } from '../../redis/scripts.js';
 import { mirrorAudit } from '../../registry/audit/mirror.js';
 import { inScriptCalls, type Loading, versionAfterLoss } from '../../registry/loading.js';
 import { readLoaded } from '../../registry/registry.js';
@@ -58,18 +57,31 @@ export async function restoreSuppressions(clickhouse: ClickHouseClient, loading:
   if (version === '0') return version;
   const accounts = await readAccounts(clickhouse);
   for (const { account_id: accountId, users } of accounts) {
-    const keys = [
-      registryKeys.suppressions,
-      registryKeys.suppressedNames(accountId),
-      registryKeys.suppressedBy(accountId, ''),
-    ];
-    await loading.write(scripts.loadSuppressions, keys, [accountId, 'first', users]);
-    const entries = readNames(clickhouse, accountId);
-    for await (const call of inScriptCalls(entries, ([name, value]) => name.length + value.length))
-      await loading.write(scripts.loadSuppressions, keys, [accountId, 'more', users, ...call.flat()]);
+    const { suppressions, suppressedNames, suppressedBy } = registryKeys;
+    const joinedField = `joined:${accountId}`;
+    await loading.write([
+      // What an interrupted load left may have been freed since.
+      ['UNLINK', suppressedNames(accountId)],
+      ['HDEL', suppressions, joinedField],
+      ['HSET', suppressions, `users:${accountId}`, users],
+    ]);
+    const names = readNames(clickhouse, accountId);
+    for await (const call of inScriptCalls(names, ({ name, value }) => name.length + value.length)) {
+      const rooted = call.flatMap(({ name, roots }) => roots.map((root) => ({ name, root })));
+      // Users who were joined by strangers take none of the account's room (change-suppressions-6.lua).
+      const joined = call.filter(({ roots }) => roots.every((root) => root.startsWith('+'))).length;
+      await loading.write([
+        ...call.map(({ name, value }) => ['HSET', suppressedNames(accountId), name, value]),
+        ...rooted
+          .filter(({ root }) => root !== '-')
+          .map(({ name, root }) => ['SADD', suppressedBy(accountId, root), name]),
+        ...(joined > 0 ? [['HINCRBY', suppressions, joinedField, joined]] : []),
+      ]);
+    }
   }
+  const versions = ['version', 'mirrored', 'changes_from'].flatMap((field) => [field, version]);
   // Last: a process that reads only some of the names finds no version, or an older one, and reads again.
-  await loading.write(scripts.endLoadSuppressions, [registryKeys.suppressions], [version]);
+  await loading.write([['HSET', registryKeys.suppressions, ...versions]]);
   return version;
 }
 
@@ -161,16 +173,13 @@ async function readAccounts(clickhouse: ClickHouseClient) {
   });
 }
 
-/** The suppressed names of an account, each with its value in Redis. */
-async function* readNames(
-  clickhouse: ClickHouseClient,
-  accountId: string,
-): AsyncGenerator<readonly [name: string, value: string]> {
+/** The suppressed names of an account, each with its roots and its value in Redis. */
+async function* readNames(clickhouse: ClickHouseClient, accountId: string) {
   const rows = streamRows<{ name: string; since: string; roots: string[] }>(clickhouse, {
     query: `SELECT name, toString(min(since)) AS since, groupArray(root) AS roots
       FROM (${latest} WHERE account_id = {accountId:String} GROUP BY account_id, name, root)
       WHERE is_suppressed GROUP BY name`,
     query_params: { accountId },
   });
-  for await (const { name, since, roots } of rows) yield [name, [since, ...roots].join(' ')];
+  for await (const { name, since, roots } of rows) yield { name, roots, value: [since, ...roots].join(' ') };
 }
