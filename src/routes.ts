@@ -9,7 +9,7 @@ import type { ApiContext } from './api-context.js';
 import { readArrived } from './clickhouse/arrived.js';
 import { serversOf } from './clickhouse/servers.js';
 import type { Config } from './config.js';
-import { StateNotLoaded } from './contract/errors.js';
+import { loaded } from './contract/errors.js';
 import { adminRoutes } from './http/endpoints/admin.js';
 import { adminApiRoutes } from './http/endpoints/admin-api.js';
 import type { AdminCallers } from './http/endpoints/admin-caller.js';
@@ -212,8 +212,7 @@ function auditOfUsers({ deletionRedis, clickhouse, log }: ApiContext) {
 
 /** Where an environment's records are. */
 function storesOf({ environments, redis, clickhouse }: ApiContext, appId: string): ReceiptOptions {
-  const epoch = environments.deployment()?.epoch;
-  if (epoch === undefined) throw new StateNotLoaded();
+  const { epoch } = loaded(environments.deployment());
   return { redis, clickhouse: clickhouseOf(clickhouse, appId), epoch };
 }
 

@@ -27,3 +27,9 @@ export class StateNotLoaded extends Unavailable {
     super('Redis does not hold this deployment: run "npm run admin -- restore" or start again');
   }
 }
+
+/** What is known once the state is loaded. Throws StateNotLoaded before. */
+export function loaded<Value>(known: Value | undefined): Value {
+  if (known === undefined) throw new StateNotLoaded();
+  return known;
+}

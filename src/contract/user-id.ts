@@ -2,9 +2,9 @@
 
 import { userIdMax } from './limits.js';
 
-const form = /^(?:0|[1-9][0-9]{0,15})$/;
+export const userIdForm = /^(?:0|[1-9][0-9]{0,15})$/;
 
 /** Whether `text` is the canonical decimal form of an integer from 0 to 2^53 - 1. */
 export function isUserId(text: string): boolean {
-  return form.test(text) && (text.length < 16 || Number(text) <= userIdMax);
+  return userIdForm.test(text) && (text.length < 16 || Number(text) <= userIdMax);
 }

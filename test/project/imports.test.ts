@@ -273,8 +273,6 @@ const ownNumbers: readonly (readonly [file: string, text: string])[] = [
   ['src/insights/data-quality/rejected-records.ts', '{0,63}$/'],
   ['src/http/endpoints/admin-caller.ts', '{1,300}$/'],
   ['src/http/endpoints/deletion-status.ts', '{1,9}$/'],
-  ['src/http/openapi/collect.ts', '{0,15})$'],
-  ['src/http/openapi/ingest.ts', '{0,15})$'],
   ['src/http/pages/demo.ts', '{0,15})$'],
   ['src/http/protocol/authorization.ts', '{0,2})'],
   ['src/http/protocol/framing.ts', '{1,19}$/'],

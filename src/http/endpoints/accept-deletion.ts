@@ -2,7 +2,7 @@
 // Each leaves a line in the audit log, which counts the users and names none.
 
 import { mayPersonDo, rightsElsewhere } from '../../admin/access.js';
-import { StateNotLoaded } from '../../contract/errors.js';
+import { loaded, StateNotLoaded } from '../../contract/errors.js';
 import { limitedRetrySeconds } from '../../contract/limits.js';
 import { outcomes, rejection } from '../../contract/outcomes.js';
 import type { Document } from '../../parsing/document.js';
@@ -25,9 +25,8 @@ export async function acceptSubmission(
 ): Promise<void> {
   const wanted = readSubmission(document);
   if ('code' in wanted) return exchange.refuse(wanted);
-  const submission = options.submission();
-  const suppression = options.suppression();
-  if (submission === undefined || suppression === undefined) throw new StateNotLoaded();
+  const submission = loaded(options.submission());
+  const suppression = loaded(options.suppression());
   if (wanted.dryRun) return answerPreview(options, exchange, submission, submitter, wanted.list);
   const second = await secondPersonFor(options, submission, submitter, wanted);
   if (second.how === 'too_many') return refuse(exchange, 'not_possible', tooManyProposals);

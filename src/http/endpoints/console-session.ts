@@ -7,7 +7,7 @@ import type { Passwords } from '../../accounts/people/passwords.js';
 import { needsSecondFactor, viewPerson } from '../../accounts/people/people.js';
 import { beginSession, type Session, type SignedIn } from '../../accounts/people/sessions.js';
 import type { Holder } from '../../concurrency.js';
-import { AdministrationError, StateNotLoaded } from '../../contract/errors.js';
+import { AdministrationError, loaded } from '../../contract/errors.js';
 import { people as bounds } from '../../contract/limits.js';
 import { rejection } from '../../contract/outcomes.js';
 import type { Log } from '../../log.js';
@@ -64,7 +64,7 @@ export async function begin(
   person: Person,
 ): Promise<Answer> {
   const { secret, session } = await beginSession(options.redis, person, { address, agent });
-  const browser = knownBrowser(secretOf(options), person);
+  const browser = knownBrowser(loaded(options.secret()), person);
   return {
     body: await sessionView(options.redis, person, session),
     headers: [
@@ -127,7 +127,7 @@ export async function attemptIt(
   email: string,
   person: Person | undefined,
 ): Promise<Attempt | undefined> {
-  const attempt = attemptOf(secretOf(options), { email, person, known, network: networkOf(address) });
+  const attempt = attemptOf(loaded(options.secret()), { email, person, known, network: networkOf(address) });
   const booked = await bookAttempt(options.redis, attempt);
   if ('refusedMs' in booked) return void refuseForNow(exchange, booked.refusedMs);
   await pause(booked.waitMs);
@@ -143,13 +143,6 @@ function refuseForNow(exchange: Exchange, ms: number): void {
   exchange.refuse(rejection('rate_limited', 'Too many wrong passwords. Wait a moment and try again.'), {}, [
     ['Retry-After', String(Math.ceil(ms / 1000))],
   ]);
-}
-
-/** The deployment's secret. Throws StateNotLoaded before it was read. */
-export function secretOf(options: Pick<SignInOptions, 'secret'>): string {
-  const secret = options.secret();
-  if (secret === undefined) throw new StateNotLoaded();
-  return secret;
 }
 
 export function now({ clock = Date.now }: SignInOptions): number {

@@ -7,7 +7,7 @@ import type { Caller } from '../../accounts/tokens.js';
 import type { ClickHouseClient } from '../../clickhouse/client.js';
 import type { Places } from '../../concurrency.js';
 import { deletionStates } from '../../contract/deletion-states.js';
-import { StateNotLoaded } from '../../contract/errors.js';
+import { loaded } from '../../contract/errors.js';
 import { bodies, counts, deletions, evidence } from '../../contract/limits.js';
 import { outcomes, rejection } from '../../contract/outcomes.js';
 import { lookupSchema } from '../../contract/schemas.js';
@@ -230,8 +230,7 @@ function lookup(options: StatusOptions, exchange: Exchange, req: HttpRequest): v
     const targets = readLookup(document);
     if ('code' in targets) return exchange.refuse(targets);
     if (refuseWithoutEvidence(exchange, request)) return;
-    const secret = options.submission()?.secret;
-    if (secret === undefined) throw new StateNotLoaded();
+    const { secret } = loaded(options.submission());
     const hashes = targets.map(evidenceHasher(secret, requestId));
     const { clickhouse } = options;
     const counted = await options.queries.within({ account: caller.accountId }, async () => {

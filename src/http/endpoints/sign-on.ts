@@ -14,7 +14,7 @@ import {
   type Vouched,
 } from '../../accounts/people/provider.js';
 import { beginSession } from '../../accounts/people/sessions.js';
-import { Fault } from '../../contract/errors.js';
+import { Fault, loaded } from '../../contract/errors.js';
 import { people as bounds, signOn } from '../../contract/limits.js';
 import { describeError } from '../../log.js';
 import { registryKeys } from '../../redis/keys.js';
@@ -28,7 +28,7 @@ import type { Exchange, Headers } from '../protocol/exchange.js';
 import { isOwnFault } from '../protocol/fault.js';
 import { type Route, withoutBody } from '../protocol/server.js';
 import { type CookieNames, cookieNamesOf, readCookie } from './admin-caller.js';
-import { cookieOf, type SignInOptions, secretOf } from './console-session.js';
+import { cookieOf, type SignInOptions } from './console-session.js';
 
 export type SignOnOptions = SignInOptions & {
   readonly provider: Provider;
@@ -87,7 +87,7 @@ function begin(options: SignOnOptions, exchange: Exchange, req: HttpRequest): vo
   if (fault !== undefined) return fault(exchange);
   answer(options, exchange, names, async () => {
     const { url, attempt } = await options.provider.begin(`${options.adminBaseUrl}${returnPath}`);
-    const signed = signAttempt(secretOf(options), attempt, Date.now());
+    const signed = signAttempt(loaded(options.secret()), attempt, Date.now());
     redirect(exchange, url, [attemptCookie(options, names, signed, signOn.attemptMsMax)]);
   });
 }
@@ -101,7 +101,7 @@ function end(options: SignOnOptions, exchange: Exchange, req: HttpRequest): void
   withoutBody(exchange);
   if (fault !== undefined) return fault(exchange);
   answer(options, exchange, names, async () => {
-    const attempt = kept === undefined ? undefined : readAttempt(secretOf(options), kept, Date.now());
+    const attempt = kept === undefined ? undefined : readAttempt(loaded(options.secret()), kept, Date.now());
     if (attempt === undefined) return refuse(options, exchange, names, 'again');
     const who = await options.provider.end(url, attempt);
     if (!(await useAttempt(options.redis, attempt))) {
@@ -134,7 +134,7 @@ async function enter(
   const work = () => enterByProvider(redis, who);
   const isVouched = 'email' in who;
   if (!isVouched) {
-    const digest = createHmac('sha256', secretOf(options))
+    const digest = createHmac('sha256', loaded(options.secret()))
       .update(`sign-on ${networkOf(address)}`)
       .digest('hex');
     const key = registryKeys.signOnRefusals(digest);

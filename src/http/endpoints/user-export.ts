@@ -5,7 +5,7 @@ import type { HttpRequest } from 'uWebSockets.js';
 import type { WatchAccess } from '../../accounts/access-watch.js';
 import { type Caller, isKeyGood } from '../../accounts/tokens.js';
 import { refusalOf, rightsElsewhere } from '../../admin/access.js';
-import { StateNotLoaded } from '../../contract/errors.js';
+import { loaded, StateNotLoaded } from '../../contract/errors.js';
 import { bodies, counts, limitedRetrySeconds, userExports } from '../../contract/limits.js';
 import { outcomes } from '../../contract/outcomes.js';
 import { exportFormats, exportLineSchema, userExportSchema } from '../../contract/privacy-answers.js';
@@ -187,8 +187,7 @@ async function accept(
 ): Promise<void> {
   const targets = readExportTargets(document);
   if ('code' in targets) return exchange.refuse(targets);
-  const submission = options.submission();
-  if (submission === undefined) throw new StateNotLoaded();
+  const submission = loaded(options.submission());
   const submitted = await audited(
     options.audit,
     ...actionOf(caller, address, 'submit_export', { users: targets.length }),
@@ -297,7 +296,11 @@ export function accountExportRoute(options: ExportApiOptions, callers: AdminCall
           return now !== undefined && refusalOf(now.principal, mayRead, request.account_id) === undefined;
         };
         const watch = (stop: () => void) => options.watchAccess(mayGoOn, stop);
-        await sendAudited(options, exchange, request, epochOf(options), actor, { ...wanted, gzip, watch });
+        await sendAudited(options, exchange, request, loaded(options.submission()).epoch, actor, {
+          ...wanted,
+          gzip,
+          watch,
+        });
       });
     },
   };
@@ -343,13 +346,6 @@ async function sendAudited(
   }
 }
 
-/** The deployment's epoch. Throws StateNotLoaded before it was read. */
-function epochOf(options: ExportApiOptions): string {
-  const submission = options.submission();
-  if (submission === undefined) throw new StateNotLoaded();
-  return submission.epoch;
-}
-
 /** Goes on with the export that the path names, if it is the caller's. */
 function answerForExport(
   options: ExportApiOptions,
@@ -365,7 +361,7 @@ function answerForExport(
     if (request?.account_id !== caller.accountId) {
       return refuse(exchange, 'not_found', outcomes.not_found.meaning);
     }
-    await answer(request, epochOf(options), caller);
+    await answer(request, loaded(options.submission()).epoch, caller);
   });
 }
 

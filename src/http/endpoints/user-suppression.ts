@@ -3,7 +3,7 @@
 
 import type { Caller } from '../../accounts/tokens.js';
 import type { Places } from '../../concurrency.js';
-import { StateNotLoaded } from '../../contract/errors.js';
+import { loaded, StateNotLoaded } from '../../contract/errors.js';
 import { bodies, counts, suppressions } from '../../contract/limits.js';
 import {
   suppressedSchema,
@@ -89,8 +89,7 @@ export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
     { address, accountId, appId, keyId }: Submitter,
     { targets, suppress }: SuppressionWish,
   ): Promise<void> {
-    const known = options.suppression();
-    if (known === undefined) throw new StateNotLoaded();
+    const known = loaded(options.suppression());
     const work = suppress ? suppressUsers : freeUsers;
     return audited(
       options.audit,
@@ -119,8 +118,7 @@ export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
       if ('code' in parameters) return exchange.refuse(parameters);
       const user = readUser(parameters);
       if (typeof user === 'object' && 'code' in user) return exchange.refuse(user);
-      const known = options.suppression();
-      if (known === undefined) throw new StateNotLoaded();
+      const known = loaded(options.suppression());
       const appIds = appIdsOf(await readRegistry(known.redis), accountId);
       const shown = await onlyWhatLasts(async () =>
         user === 'none'
@@ -135,8 +133,7 @@ export function suppressionRoutes(options: SuppressionApiOptions): Route[] {
     readFromCaller(exchange, { ...options, limit: statusRequests }, lookups, async (caller, document) => {
       const targets = readLookup(document);
       if ('code' in targets) return exchange.refuse(targets);
-      const known = options.suppression();
-      if (known === undefined) throw new StateNotLoaded();
+      const known = loaded(options.suppression());
       const appIds = appIdsOf(await readRegistry(known.redis), caller.accountId);
       const find = async () => {
         const found: SuppressionOfUser[] = [];

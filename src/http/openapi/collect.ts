@@ -5,9 +5,6 @@ import { collectResultSchema } from '../../contract/answers.js';
 import {
   bodies,
   counts,
-  type LimitName,
-  lengths,
-  rateLimits,
   reservedAutocapturedPropertyKeys,
   reservedUserPropertyKeys,
 } from '../../contract/limits.js';
@@ -18,21 +15,24 @@ import {
   identifyMessageSchema,
   userPropertiesMessageSchema,
 } from '../../contract/schemas.js';
+import { userIdForm } from '../../contract/user-id.js';
 import { collectErrors, collectRequests, collectResults } from './collect-examples.js';
-import { type Doc, ignoredHeader, json, type OpenApiPart, ref } from './document.js';
+import {
+  type Doc,
+  ignoredHeader,
+  json,
+  limitText,
+  type OpenApiPart,
+  propertyRules,
+  ref,
+} from './document.js';
 
 const tag = 'Client library';
 
 const messageFields = {
-  user_id: { ...eventMessageSchema.properties.user_id, pattern: '^(?:0|[1-9][0-9]{0,15})$' },
+  user_id: { ...eventMessageSchema.properties.user_id, pattern: userIdForm.source },
   time: { ...eventMessageSchema.properties.time, format: 'date-time' },
 };
-
-const { max, windowMs } = rateLimits.user_properties;
-
-function limitText(name: LimitName): string {
-  return `${rateLimits[name].max} per ${rateLimits[name].windowMs / 1000} seconds`;
-}
 
 export const collectPart: OpenApiPart = {
   tag: {
@@ -100,7 +100,7 @@ export const collectDoc: Doc = {
   description: [
     'Stores what the client library gathered: events, identifications and properties of users, in the order of the request. Every message gets its own answer: a well-formed request is answered 200, whatever becomes of its messages.',
     'The id of a message is its idempotency key, whatever its type; it shares its keyspace with the idempotency_key of /api/track, unless the environment requires write keys. A message that was stored before is answered `repeat`, so a request that got no answer, or a 503, is sent again unchanged. A 503 holds for all messages of its request.',
-    `Messages that set user properties: ${max} per ${windowMs / 1000} seconds, identity (without one, user_id) and environment, counted separately from all other endpoints. A message above that is answered \`limited\` and should be sent again after \`retry_after\` seconds; the others of its request are stored. Repeats don't count. In the same way for all messages: ${limitText('collect_user')}, identity (or user_id) and environment, and ${limitText('collect_app')} and environment. Like the records of all endpoints, they also count towards app_records and app_bytes.`,
+    `Messages that set user properties: ${limitText('user_properties')}, identity (without one, user_id) and environment, counted separately from all other endpoints. A message above that is answered \`limited\` and should be sent again after \`retry_after\` seconds; the others of its request are stored. Repeats don't count. In the same way for all messages: ${limitText('collect_user')}, identity (or user_id) and environment, and ${limitText('collect_app')} and environment. Like the records of all endpoints, they also count towards app_records and app_bytes.`,
     'An environment may list the origins that it takes messages from; requests with another Origin header are answered 403. An address that sends too many bytes is answered 429.',
     "The time of a message is corrected for errors of the client's clock: a call ten seconds before `sent_at` is stored as ten seconds before the service received the request. A time after `sent_at` counts as `sent_at`; a result before 1970 is stored as the beginning of 1970.",
     `The body is JSON in UTF-8 with the type application/json, with text/plain (which a page may send without a preflight), or without a type. At most ${bodies.collectBytesMax} bytes.`,
@@ -151,11 +151,4 @@ export function scriptDoc(id: string, summary: string, type: string): Doc {
 
 function allowOrigin(): object {
   return { required: true, description: 'Any site.', schema: { const: '*' } };
-}
-
-function propertyRules(reserved: ReadonlySet<string>): object {
-  return {
-    maxProperties: counts.propertiesMax,
-    propertyNames: { maxLength: lengths.propertyKeyMax, not: { enum: [...reserved] } },
-  };
 }

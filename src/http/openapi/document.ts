@@ -4,7 +4,13 @@
 // @see https://spec.openapis.org/oas/v3.1.1.html
 
 import { errorSchema } from '../../contract/answers.js';
-import { overloadedRetrySeconds } from '../../contract/limits.js';
+import {
+  counts,
+  type LimitName,
+  lengths,
+  overloadedRetrySeconds,
+  rateLimits,
+} from '../../contract/limits.js';
 import { type Outcome, type OutcomeCode, outcomes } from '../../contract/outcomes.js';
 import { type Guard, ref } from '../protocol/guard.js';
 import { type Route, withoutBody } from '../protocol/server.js';
@@ -21,6 +27,20 @@ export type OpenApiPart = {
   readonly schemas?: Readonly<Record<string, object>>;
   readonly securitySchemes?: Readonly<Record<string, object>>;
 };
+
+/** What is checked of properties beyond their schema. */
+export function propertyRules(reserved: ReadonlySet<string>) {
+  return {
+    maxProperties: counts.propertiesMax,
+    propertyNames: { maxLength: lengths.propertyKeyMax, not: { enum: [...reserved] } },
+  };
+}
+
+/** A limit as `30 requests per 30 seconds`, or without `what` as `30 per 30 seconds`. */
+export function limitText(name: LimitName, what = ''): string {
+  const { max, windowMs } = rateLimits[name];
+  return `${`${max} ${what}`.trim()} per ${windowMs / 1000} seconds`;
+}
 
 /** An example of a body. */
 export type Example = {

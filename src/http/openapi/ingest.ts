@@ -6,21 +6,21 @@ import {
   bodies,
   claims,
   counts,
-  type LimitName,
-  lengths,
-  rateLimits,
   reservedEventPropertyKeys,
   reservedUserPropertyKeys,
 } from '../../contract/limits.js';
 import type { OutcomeCode } from '../../contract/outcomes.js';
 import { eventSchema, identifySchema, userPropertiesSchema } from '../../contract/records.js';
 import { bulkEventsSchema, bulkUsersSchema, envelopeSchema } from '../../contract/schemas.js';
+import { userIdForm } from '../../contract/user-id.js';
 import {
   type Doc,
   type Examples,
   ignoredHeader,
   json,
+  limitText,
   type OpenApiPart,
+  propertyRules,
   ref,
   repeatsHeader,
 } from './document.js';
@@ -50,12 +50,11 @@ const bulkCodes = [
 const timeCodes = ['invalid_timestamp', 'timestamp_out_of_range'] as const satisfies OutcomeCode[];
 
 const timestampForm = { format: 'date-time' };
-const userIdForm = { pattern: '^(?:0|[1-9][0-9]{0,15})$' };
 const exactlyOneUser = { oneOf: [{ required: ['identity'] }, { required: ['user_id'] }] };
 
 const eventProperties = {
   ...eventSchema.properties,
-  user_id: { ...eventSchema.properties.user_id, ...userIdForm },
+  user_id: { ...eventSchema.properties.user_id, pattern: userIdForm.source },
   timestamp: { ...eventSchema.properties.timestamp, ...timestampForm },
   properties: { ...eventSchema.properties.properties, ...propertyRules(reservedEventPropertyKeys) },
 };
@@ -101,7 +100,7 @@ const schemas = {
       ...identifySchema,
       properties: {
         ...identifySchema.properties,
-        user_id: { ...identifySchema.properties.user_id, ...userIdForm },
+        user_id: { ...identifySchema.properties.user_id, pattern: userIdForm.source },
         timestamp: { ...identifySchema.properties.timestamp, ...timestampForm },
       },
     }),
@@ -247,18 +246,6 @@ function keptFor(): string {
 
 function bodyText(): string {
   return `At most ${bodies.singleBytesMax} bytes of body, in bulk ${bodies.bulkBytesMax}.`;
-}
-
-function limitText(name: LimitName, what: string): string {
-  const { max, windowMs } = rateLimits[name];
-  return `${max} ${what} per ${windowMs / 1000} seconds`;
-}
-
-function propertyRules(reserved: ReadonlySet<string>) {
-  return {
-    maxProperties: counts.propertiesMax,
-    propertyNames: { maxLength: lengths.propertyKeyMax, not: { enum: [...reserved] } },
-  };
 }
 
 /** An object's schema with the app_id in front of its own fields. */
