@@ -183,7 +183,7 @@ describe('the console', { skip }, () => {
     await dialog.getByRole('button', { name: 'Close' }).click();
     await page.getByRole('table', { name: 'Deletions' }).getByText('complete', { exact: true }).waitFor();
     await page.getByRole('button', { name: /^Evidence of/ }).click();
-    await dialog.getByText('4, of which 3 had data').waitFor();
+    await dialog.getByText('4, of whom 3 had data').waitFor();
     await dialog.getByText('ticket 4711').waitFor();
     const counted = dialog.getByRole('table', { name: 'What was found of each user' }).getByRole('row');
     await counted.nth(4).waitFor();

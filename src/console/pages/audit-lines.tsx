@@ -44,7 +44,7 @@ const columns: readonly TextColumn<AuditEntry>[] = [
   {
     title: 'About',
     text: (each) => aboutOf(each),
-    cell: (each) => <span class="about">{aboutOf(each)}</span>,
+    cell: (each) => aboutOf(each) && <span class="about">{aboutOf(each)}</span>,
   },
   {
     title: 'Outcome',

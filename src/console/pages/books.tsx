@@ -34,7 +34,7 @@ export function Books({ environment }: { readonly environment: EnvironmentOfList
         <h2>What became of every record</h2>
         <Field label="Day, UTC" type="date" value={day} set={setDay} />
       </div>
-      <Help page="src/insights/ledger/README.md" about="the books">
+      <Help page="src/insights/ledger/README.md" about="the ledger">
         Every accepted record is counted again where it ended up, so a lost one would be noticed.
       </Help>
       <Loaded from={books}>{(data) => <OfDay books={data} />}</Loaded>
@@ -53,7 +53,7 @@ function OfDay({ books }: { readonly books: Day }) {
   return (
     <>
       {wrong.length === 0 ? (
-        <p>All {books.acknowledged.toLocaleString()} records are accounted for.</p>
+        <p>All records are accounted for.</p>
       ) : (
         <p role="alert" class="bad">
           {books.difference > 0

@@ -158,9 +158,8 @@ export function VerifyPage() {
       </p>
       <h1>Is this certificate genuine?</h1>
       <p>
-        Whoever had users deleted here gets a certificate: a file that says what was deleted when, and that
-        this service has signed. Drop the file to see whether this service has signed it and nothing was
-        changed. Nothing of it is kept.
+        Whoever had users deleted here gets a certificate: a file, signed by this service, that says what was
+        deleted when. Drop it here to see whether that is so and nothing was changed. Nothing of it is kept.
       </p>
       <div class={isOver ? 'card drop over' : 'card drop'}>
         <div class="field">

@@ -40,7 +40,7 @@ export function Evidence(props: {
             `${deletion.targets.toLocaleString()}${
               deletion.users_found === undefined
                 ? ''
-                : `, of which ${deletion.users_found.toLocaleString()} had data`
+                : `, of whom ${deletion.users_found.toLocaleString()} had data`
             }`,
           ],
         ]}

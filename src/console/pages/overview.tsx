@@ -79,7 +79,9 @@ export function Overview({ account }: { readonly account: Account }) {
               <chart.Later>
                 {({ Chart }) => <Chart shows="Records over time" of={data} linesOf={linesOf} />}
               </chart.Later>
-              {isEmpty(data) && <p class="empty">No record arrived in this time.</p>}
+              {isEmpty(data) && (
+                <p class="empty">No record arrived in this time. The last minute is counted later.</p>
+              )}
             </>
           )}
         </Loaded>
