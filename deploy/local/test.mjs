@@ -88,7 +88,19 @@ installPrograms(testPrograms.filter(isUsed));
 unpackPrograms(unpackedPrograms.filter(isUsed));
 const files = sources.map((path) => join('dist', path.replace(/\.ts$/, '.js')));
 say(`running ${files.length} test file${files.length === 1 ? '' : 's'}`);
+const stopSharing = await shared();
 process.exitCode = await runFiles({ root, files, record: options.includes('--record') });
+await stopSharing?.();
+const { cpuSeconds } = await import('../../dist/test/runner/reporter.js');
+say(`took ${Math.round(cpuSeconds() ?? 0)} s of the CPU`);
+
+/** Starts the deployment that several files share, if there are several. */
+async function shared() {
+  const sharing = sources.filter((path) => usesFile(path, 'sharedSluice()'));
+  if (sharing.length < 2) return undefined;
+  const { shareSluice } = await import('../../dist/test/runner/share-sluice.js');
+  return shareSluice();
+}
 
 function lint() {
   say('checking style (biome)');

@@ -1,29 +1,18 @@
 // What an account's administrators can make grow has a bound, which leaves room for other accounts: on a real Redis.
 
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
 import { addEnvironment, createAccount, setEnvironment } from '../../src/accounts/accounts.js';
 import { createApiKey, rotateApiKey } from '../../src/accounts/api-keys.js';
 import { setCallback } from '../../src/accounts/callbacks.js';
 import { parseOrigins } from '../../src/accounts/origins.js';
 import { createWriteKey } from '../../src/accounts/write-keys.js';
 import { administration, callbacks, lengths } from '../../src/contract/limits.js';
-import type { Redis } from '../../src/packages/ioredis.js';
 import { readRegistry } from '../../src/registry/registry.js';
-import { type EmptyRegistry, startEmptyRegistry } from '../support/empty-registry.js';
+import { startEmptyRegistry } from '../support/empty-registry.js';
 
-let registry: EmptyRegistry;
-let redis: Redis;
-
-before(async () => {
-  registry = await startEmptyRegistry();
-  ({ redis } = registry);
-});
-
-after(async () => {
-  await registry?.remove();
-});
-
+const registry = await startEmptyRegistry();
+const { redis } = registry;
 beforeEach(() => registry.clear());
 
 const account = async (environments: readonly string[] = ['Main']) => {

@@ -2,7 +2,7 @@
 // overtaken, the second copy, and the registry of accounts and environments.
 
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
 import { addEnvironment, createAccount, listAccounts, setEnvironment } from '../../src/accounts/accounts.js';
 import { createApiKey, revokeApiKey, rotateApiKey, showApiKey } from '../../src/accounts/api-keys.js';
 import { readCallback } from '../../src/accounts/callbacks.js';
@@ -48,28 +48,18 @@ import { readRegistry } from '../../src/registry/registry.js';
 import { compareOnce } from '../../src/registry/witness.js';
 import { stateLoads } from '../../src/tuning.js';
 import { atPort } from '../harness/clickhouse.js';
-import type { ClickHouseGate } from '../harness/clickhouse-gate.js';
 import { tablesUnderTest } from '../harness/environment.js';
 import { startTcpProxy } from '../harness/tcp-proxy.js';
 import { until } from '../harness/wait.js';
 import { addPending, removePending } from '../support/pending.js';
 import { commit, eventRecord, group } from '../support/shard.js';
-import { type GatedStores, startGatedStores } from '../support/stores.js';
+import { startGatedStores } from '../support/stores.js';
 
 const database = 'deployment_test';
 const log = createLog('test', 'silent');
-let stores: GatedStores;
-let redis: Redis;
-let clickhouse: ClickHouseClient;
-/** A gate before the same ClickHouse, to hold a load at a statement. */
-let gate: ClickHouseGate;
-let gated: ClickHouseClient;
-
-before(async () => {
-  stores = await startGatedStores(database);
-  ({ redis, clickhouse, gate, gated } = stores);
-});
-after(() => stores?.remove());
+/** With a gate before ClickHouse, to hold a load at a statement. */
+const stores = await startGatedStores(database);
+const { redis, clickhouse, gate, gated } = stores;
 
 beforeEach(async () => {
   gate.pass();

@@ -1,14 +1,14 @@
 // API keys that are replaced, with and without an overlap: which keys get tokens, and which tokens are good.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { administration } from '../../src/contract/limits.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { createTestAccount } from '../harness/accounts.js';
 import { administer, ask, basic, deletionPaths, readStatus } from '../harness/deletion.js';
 import { withRedis } from '../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
+import { ownSluice } from '../support/sluice.js';
 
 type Created = {
   readonly app_id: string;
@@ -24,14 +24,9 @@ type Listed = {
   readonly expires_at: string | null;
 };
 
-let sluice: SluiceHandle;
 let accounts = 0;
 
-before(async () => {
-  sluice = await startSluice();
-});
-
-after(() => sluice?.stop());
+const sluice = await ownSluice();
 
 async function freshKey(): Promise<{ readonly appId: string; readonly apiKey: string }> {
   accounts += 1;

@@ -1,38 +1,28 @@
 // What an account may require: that a second person confirms deletions, and that everybody has a second factor.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { TOTP } from 'otpauth';
 import { proposals } from '../../src/contract/limits.js';
 import type { Proposal } from '../../src/privacy/deletion/proposals.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import type { AuditEntry } from '../../src/registry/audit/read.js';
-import { createTestAccount, type TestAccount } from '../harness/accounts.js';
+import { createTestAccount } from '../harness/accounts.js';
 import { getToken, submitAccepted } from '../harness/deletion.js';
 import { withRedis } from '../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { type ConsolePage, password, signedIn } from '../support/console.js';
+import { sharedSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
-let own: TestAccount;
-let other: TestAccount;
-let first: ConsolePage;
-let second: ConsolePage;
-let stranger: ConsolePage;
+const sluice = await sharedSluice();
+const own = await createTestAccount(sluice, 'Own');
+const other = await createTestAccount(sluice, 'Other');
+const first = await signedIn(sluice, 'first@example.com', 'privacy', own.accountId);
+const second = await signedIn(sluice, 'second@example.com', 'privacy', own.accountId);
+const stranger = await signedIn(sluice, 'stranger@example.com', 'privacy', other.accountId);
+for (const { accountId } of [own, other])
+  await sluice.admin('accounts', 'set', accountId, '--confirm-from', '2');
 const ada = { identity: 'ada-of-a-proposal@example.com' };
 const bob = { identity: 'bob-of-a-proposal@example.com' };
-
-before(async () => {
-  sluice = await startSluice();
-  own = await createTestAccount(sluice, 'Own');
-  other = await createTestAccount(sluice, 'Other');
-  first = await signedIn(sluice, 'first@example.com', 'privacy', own.accountId);
-  second = await signedIn(sluice, 'second@example.com', 'privacy', own.accountId);
-  stranger = await signedIn(sluice, 'stranger@example.com', 'privacy', other.accountId);
-  for (const { accountId } of [own, other])
-    await sluice.admin('accounts', 'set', accountId, '--confirm-from', '2');
-});
-after(() => sluice?.stop());
 
 const submit = (page: ConsolePage, users: object[], more: object = {}, of = own) =>
   page.ask('POST', `/accounts/${of.accountId}/user_deletion`, { users, ...more });

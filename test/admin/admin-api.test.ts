@@ -1,7 +1,7 @@
 // The administration over HTTP: who may call it, what it answers, and that it does what the command line does.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { readConfig } from '../../src/config.js';
 import { lengths } from '../../src/contract/lengths.js';
@@ -9,19 +9,13 @@ import { administration, bearerMax } from '../../src/contract/limits.js';
 import { operatorsToken } from '../harness/configured.js';
 import { readMetric } from '../harness/fault-checks.js';
 import { isAccepted, paths, post } from '../harness/ingestion.js';
-import { type ApiHandle, type SluiceHandle, startSluice } from '../harness/services.js';
+import type { ApiHandle } from '../harness/services.js';
 import { until } from '../harness/wait.js';
+import { ownSluice } from '../support/sluice.js';
 
 const rightToken = operatorsToken;
-let sluice: SluiceHandle;
 
-before(async () => {
-  sluice = await startSluice({ env: { ADMIN_TOKEN: rightToken } });
-});
-
-after(async () => {
-  await sluice?.stop();
-});
+const sluice = await ownSluice({ env: { ADMIN_TOKEN: rightToken } });
 
 type Answer = {
   readonly status: number;

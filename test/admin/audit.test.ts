@@ -3,33 +3,23 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { hostname, userInfo } from 'node:os';
-import { after, before, test } from 'node:test';
-import type { Redis } from 'ioredis';
+import { after, test } from 'node:test';
 import { audit } from '../../src/contract/limits.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import type { AuditEntry } from '../../src/registry/audit/read.js';
-import { createTestAccount, type TestAccount } from '../harness/accounts.js';
+import { createTestAccount } from '../harness/accounts.js';
 import { runAdmin } from '../harness/administration.js';
 import { administer, getToken, submit, submitAccepted } from '../harness/deletion.js';
 import { freePort } from '../harness/free-port.js';
 import { connectTestRedis } from '../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
+import { ownSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
-let redis: Redis;
-let account: TestAccount;
+const sluice = await ownSluice();
+const redis = connectTestRedis(sluice.redisUrl);
+const account = await createTestAccount(sluice, 'Audited');
 
-before(async () => {
-  sluice = await startSluice();
-  redis = connectTestRedis(sluice.redisUrl);
-  account = await createTestAccount(sluice, 'Audited');
-});
-
-after(async () => {
-  redis?.disconnect();
-  await sluice?.stop();
-});
+after(() => redis.disconnect());
 
 const entries = async () => (await sluice.admin('audit', 'list')) as AuditEntry[];
 

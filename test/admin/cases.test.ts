@@ -1,31 +1,21 @@
 // Cases, which are what their lines in the audit log say, and the filters of the log.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import type { Case } from '../../src/privacy/cases/cases.js';
 import type { AuditEntry } from '../../src/registry/audit/read.js';
-import { createTestAccount, type TestAccount } from '../harness/accounts.js';
+import { createTestAccount } from '../harness/accounts.js';
 import { paths, post, untilStored } from '../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import { type ConsolePage, signedIn } from '../support/console.js';
+import { sharedSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
-let own: TestAccount;
-let other: TestAccount;
-let officer: ConsolePage;
-let second: ConsolePage;
-let stranger: ConsolePage;
-
-before(async () => {
-  sluice = await startSluice();
-  own = await createTestAccount(sluice, 'Own');
-  other = await createTestAccount(sluice, 'Other');
-  officer = await signedIn(sluice, 'officer@example.com', 'privacy', own.accountId);
-  second = await signedIn(sluice, 'second@example.com', 'privacy', own.accountId);
-  stranger = await signedIn(sluice, 'stranger@example.com', 'privacy', other.accountId);
-});
-after(() => sluice?.stop());
+const sluice = await sharedSluice();
+const own = await createTestAccount(sluice, 'Own');
+const other = await createTestAccount(sluice, 'Other');
+const officer = await signedIn(sluice, 'officer@cases.example', 'privacy', own.accountId);
+const second = await signedIn(sluice, 'second@cases.example', 'privacy', own.accountId);
+const stranger = await signedIn(sluice, 'stranger@cases.example', 'privacy', other.accountId);
 
 const url = (path = '') => `/accounts/${own.accountId}/cases${path}`;
 
@@ -50,7 +40,7 @@ test('a case is due as many days after it was received as the account has set, a
   const march = await open('March', { received_on: '2026-03-01' });
   assert.deepEqual(
     [march.received_on, march.due_on, march.state, march.opened_by],
-    ['2026-03-01', '2026-03-31', 'open', 'officer@example.com'],
+    ['2026-03-01', '2026-03-31', 'open', 'officer@cases.example'],
   );
   await sluice.admin('accounts', 'set', own.accountId, '--due-days', '10');
   const [{ settings }] = await ok<[{ settings: { due_days: number } }]>(officer, 'GET', '/accounts');
@@ -97,14 +87,14 @@ test('two people at once: what each changes holds, and a case that one has close
   const [closed] = await list('closed');
   assert.deepEqual(
     [closed?.case_id, closed?.closed_by, closed?.result, closed?.due_on],
-    [id, 'second@example.com', 'answered', '2026-06-01'],
+    [id, 'second@cases.example', 'answered', '2026-06-01'],
   );
   await ok(officer, 'PATCH', url(`/${id}`), { state: 'open' });
   assert.ok((await list()).some(({ case_id, state }) => case_id === id && state === 'open'));
 });
 
 test('a case says what was done in it, its lines are found with those of its requests, and none of them names a user', async () => {
-  const person = { identity: 'person-in-a-case@example.com' };
+  const person = { identity: 'person-in-a-case@cases.example' };
   await post(sluice.baseUrl, paths.track, { app_id: own.appIds[0], ...person, event: 'Seen' });
   await untilStored(sluice);
   const { case_id } = await open('Work');
@@ -131,12 +121,12 @@ test('a case says what was done in it, its lines are found with those of its req
   assert.deepEqual(done, { preview_deletion: 1, submit_deletion: 1, submit_export: 1, suppress_users: 1 });
   const lines = await audit(`case_id=${case_id}`);
   assert.deepEqual([...new Set(lines.map(({ action, actor_name }) => `${action} ${actor_name}`))].sort(), [
-    'open_case officer@example.com',
-    'preview_deletion officer@example.com',
-    'read_export second@example.com',
-    'submit_deletion second@example.com',
-    'submit_export officer@example.com',
-    'suppress_users officer@example.com',
+    'open_case officer@cases.example',
+    'preview_deletion officer@cases.example',
+    'read_export second@cases.example',
+    'submit_deletion second@cases.example',
+    'submit_export officer@cases.example',
+    'suppress_users officer@cases.example',
   ]);
   const kept = JSON.stringify([
     lines,
@@ -192,11 +182,11 @@ test('another account sees nothing of a case, and works in none of them', async 
 });
 
 test('privacy officers see what was done with users by anybody, what they did, and nothing else; filters narrow it', async () => {
-  const administrator = await signedIn(sluice, 'admin@example.com', 'administrator', own.accountId);
+  const administrator = await signedIn(sluice, 'admin@cases.example', 'administrator', own.accountId);
   await ok(administrator, 'POST', `/environments/${own.appIds[1]}/write-keys`, { name: 'Shop' });
-  await ok(administrator, 'POST', '/people', { email: 'new@example.com', role: 'viewer' });
+  await ok(administrator, 'POST', '/people', { email: 'new@cases.example', role: 'viewer' });
   const all = await audit('');
-  const ofOthers = all.filter(({ actor_name }) => actor_name !== 'officer@example.com');
+  const ofOthers = all.filter(({ actor_name }) => actor_name !== 'officer@cases.example');
   assert.ok(ofOthers.some(({ action }) => action === 'submit_deletion'));
   assert.deepEqual(
     ofOthers.filter(({ action }) => /key|person|invitation|sign/.test(action)),
@@ -208,19 +198,19 @@ test('privacy officers see what was done with users by anybody, what they did, a
   );
   assert.ok((await audit('action=create_write_key', administrator)).length > 0);
   assert.deepEqual(await audit('action=create_write_key'), []);
-  const bySecond = await audit('who=second@example.com');
+  const bySecond = await audit('who=second@cases.example');
   assert.ok(bySecond.length > 1);
-  assert.deepEqual([...new Set(bySecond.map(({ actor_name }) => actor_name))], ['second@example.com']);
+  assert.deepEqual([...new Set(bySecond.map(({ actor_name }) => actor_name))], ['second@cases.example']);
   const [first, later] = [bySecond.at(-1), bySecond[0]] as [AuditEntry, AuditEntry];
-  const until_ = await audit(`who=second@example.com&until=${first.at}`);
+  const until_ = await audit(`who=second@cases.example&until=${first.at}`);
   assert.deepEqual(until_, [first]);
-  assert.deepEqual((await audit(`who=second@example.com&since=${later.at}`))[0], later);
+  assert.deepEqual((await audit(`who=second@cases.example&since=${later.at}`))[0], later);
   const [deletion] = bySecond.filter(({ deletion_request_id: id }) => id !== '');
   const about = await audit(`deletion_request_id=${deletion?.deletion_request_id}`);
   assert.deepEqual(about, [deletion]);
   assert.match(await refused(officer, 'GET', '/audit?since=yesterday'), /must be a day/);
   assert.deepEqual(await audit('who=%27%20OR%201%3D1'), []);
   // Page by page, with a filter.
-  const pages = await audit(`before=${later.at}&before_id=${later.id}&who=second@example.com`);
+  const pages = await audit(`before=${later.at}&before_id=${later.id}&who=second@cases.example`);
   assert.deepEqual(pages, bySecond.slice(1));
 });

@@ -1,38 +1,31 @@
 // Keys of programs that call the administration: the rights of a role, in one account or in all, until they are revoked.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { type Role, roles } from '../../src/contract/roles.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { createTestAccount, type TestAccount } from '../harness/accounts.js';
 import { ask } from '../harness/deletion.js';
 import { withRedis } from '../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
+import { ownSluice } from '../support/sluice.js';
 
 type Key = { readonly id: string; readonly role: string; readonly program_key: string };
 
-let sluice: SluiceHandle;
-let own: TestAccount;
-let other: TestAccount;
 const keys = new Map<Role, Key>();
 
-before(async () => {
-  sluice = await startSluice({ workers: 0 });
-  own = await createTestAccount(sluice, 'Own');
-  other = await createTestAccount(sluice, 'Other');
-  for (const role of roles) {
-    const account = role === 'operator' ? [] : ['--account', own.accountId];
-    const made = await sluice.admin('program-keys', 'create', `the ${role}`, '--role', role, ...account);
-    keys.set(role, made as Key);
-  }
-  await until(async () => (await call('viewer', 'GET', '/accounts')).status === 200, {
-    deadlineMs: 60_000,
-    what: 'the API knows the keys',
-  });
+const sluice = await ownSluice({ workers: 0 });
+const own = await createTestAccount(sluice, 'Own');
+const other = await createTestAccount(sluice, 'Other');
+for (const role of roles) {
+  const account = role === 'operator' ? [] : ['--account', own.accountId];
+  const made = await sluice.admin('program-keys', 'create', `the ${role}`, '--role', role, ...account);
+  keys.set(role, made as Key);
+}
+await until(async () => (await call('viewer', 'GET', '/accounts')).status === 200, {
+  deadlineMs: 60_000,
+  what: 'the API knows the keys',
 });
-
-after(() => sluice?.stop());
 
 async function call(by: Role | string, method: string, path: string, body?: object) {
   const secret = keys.get(by as Role)?.program_key ?? by;

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { hostname } from 'node:os';
 import type { Readable } from 'node:stream';
-import { after, before, mock } from 'node:test';
+import { mock } from 'node:test';
 import type { showKeyIndex } from '../../src/admin/key-index.js';
 import type { Question } from '../../src/clickhouse/answers.js';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
@@ -17,7 +17,6 @@ import { claimBackup, forgetBackup, keepsSince, readBackups } from '../../src/re
 import { type Backup, deploymentKey } from '../../src/registry/documents.js';
 import { forgetKept } from '../../src/registry/witness-copies.js';
 import { deletionRounds, maintenanceLock } from '../../src/tuning.js';
-import type { TestAccount } from '../harness/accounts.js';
 import {
   administer,
   getToken,
@@ -31,28 +30,21 @@ import {
 } from '../harness/deletion.js';
 import { forgetKeys } from '../harness/forgotten-keys.js';
 import { withRedis } from '../harness/redis-client.js';
-import { type Child, type SluiceHandle, startSluice } from '../harness/services.js';
 import { runProgram } from '../harness/sluice.js';
 import { until } from '../harness/wait.js';
+import { ownSluice } from '../support/sluice.js';
 import { test } from '../support/test.js';
 
-let sluice: SluiceHandle;
-let worker: Child;
-let account: TestAccount;
 /** Request ids, by the person that they delete. */
 const requests: Record<string, string> = {};
 
-before(async () => {
-  sluice = await startSluice({ workers: 0, env: { JOB_LOCK_MS: '500' } });
-  worker = await sluice.addWorker();
-  account = {
-    accountId: sluice.bootstrap.account_id,
-    appIds: [sluice.appId],
-    apiKey: String(sluice.bootstrap.api_key),
-  };
-});
-
-after(() => sluice?.stop());
+const sluice = await ownSluice({ workers: 0, env: { JOB_LOCK_MS: '500' } });
+const worker = await sluice.addWorker();
+const account = {
+  accountId: sluice.bootstrap.account_id,
+  appIds: [sluice.appId],
+  apiKey: String(sluice.bootstrap.api_key),
+};
 
 function sendEvent(user: { identity: string } | { user_id: string }, event = 'Seen'): Promise<void> {
   return send(sluice, '/api/track', {

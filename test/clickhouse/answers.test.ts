@@ -2,7 +2,7 @@
 // is real; a gate before it cuts its answers off, in correct HTTP.
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, test } from 'node:test';
+import { afterEach, test } from 'node:test';
 import {
   AnswerCutOff,
   type Answering,
@@ -26,15 +26,10 @@ import { restoreSuppressions } from '../../src/privacy/suppression/mirror.js';
 import type { Loading } from '../../src/registry/loading.js';
 import { readMirror } from '../../src/registry/mirror.js';
 import type { Answer, Choice } from '../harness/clickhouse-gate.js';
-import { type GatedStores, startGatedStores } from '../support/stores.js';
+import { startGatedStores } from '../support/stores.js';
 
-let stores: GatedStores;
-
-before(async () => {
-  stores = await startGatedStores('answers_test');
-});
-after(() => stores?.remove());
-afterEach(() => stores.gate.pass());
+const { clickhouse, gate, gated } = await startGatedStores('answers_test');
+afterEach(() => gate.pass());
 
 const asked: Choice = ({ sql }) => sql.includes('AS asked') || sql.includes('FROM numbers');
 
@@ -75,7 +70,6 @@ const answers: Readonly<Record<keyof typeof readers, unknown>> = {
 
 for (const [name, read] of Object.entries(readers)) {
   test(`${name}: takes a whole answer, and refuses it cut off after any number of bytes`, async () => {
-    const { gate, gated } = stores;
     let length = Number.NaN;
     gate.change(asked, ({ body }) => {
       length = body.length;
@@ -90,7 +84,6 @@ for (const [name, read] of Object.entries(readers)) {
   });
 
   test(`${name}: rejects with the error that ClickHouse writes behind the beginning of an answer`, async () => {
-    const { gate, gated } = stores;
     for (const bytes of [0, 1, 12]) {
       gate.change(asked, (answer) => failedAfter(answer, bytes));
       await assert.rejects(read(gated), (error) => codeOfFault(error) === 243, `${bytes} bytes`);
@@ -107,7 +100,6 @@ function failedAfter({ headers, body }: Answer, bytes: number): Buffer {
 }
 
 test('a statement that has begun to answer and fails, rejects with its error', async () => {
-  const { clickhouse } = stores;
   const failing = (from: number) =>
     `SELECT number, throwIf(number = ${from}, 'failed') AS asked FROM numbers(1000000)`;
   for (const from of [10, 600_000]) {
@@ -118,7 +110,6 @@ test('a statement that has begun to answer and fails, rejects with its error', a
 });
 
 test('statements without an answer reject when they fail', async () => {
-  const { clickhouse } = stores;
   const failing = [
     ["INSERT INTO failed_events (segment) SELECT throwIf(number = 5, 'failed') FROM numbers(10)", 395],
     ['CREATE TABLE registry (a UInt8) ENGINE = Memory', 57],
@@ -170,7 +161,6 @@ const decisions: Readonly<
 };
 
 test('nothing is decided by the absence of rows while answers are cut off', async () => {
-  const { clickhouse, gate, gated } = stores;
   const request = { requestId: 'r', accountId: '7', fences: ['9'], resolved: false };
   const tables = await createRoundTables(clickhouse, 'cut', [request], [{ appId, accountId: '7', shard: 0 }]);
   await recordSizes(clickhouse, tables, []);

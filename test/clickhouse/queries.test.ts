@@ -3,14 +3,14 @@
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import { createEnvironments, unlimited } from '../harness/accounts.js';
 import { query } from '../harness/clickhouse.js';
 import { paths, post, untilStored } from '../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { sharedSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
-let appId: string;
+const sluice = await sharedSluice();
+const [appId = ''] = await createEnvironments(sluice, [unlimited]);
 
 const dayMs = 86_400_000;
 const iso = (ms: number) => new Date(ms).toISOString();
@@ -22,8 +22,6 @@ const yesterday = Math.floor(Date.now() / dayMs) * dayMs - dayMs / 2;
 const [secondMonday, tuesday, wednesday] = [monday + 7 * dayMs, monday + 8 * dayMs, monday + 16 * dayMs];
 
 before(async () => {
-  sluice = await startSluice();
-  [appId = ''] = await createEnvironments(sluice, [unlimited]);
   const event = (ms: number, name: string, user: object, session_id: string, properties = {}) => ({
     event: name,
     ...user,
@@ -59,7 +57,6 @@ before(async () => {
     assert.equal((await post(sluice.baseUrl, path, body)).text, '{}', path);
   await untilStored(sluice);
 });
-after(() => sluice?.stop());
 
 /** What each query says, by the first words of its comment. */
 const answers: Readonly<Record<string, readonly (readonly unknown[])[]>> = {

@@ -2,7 +2,7 @@
 // Event Visualizer shows it.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { after, test } from 'node:test';
 import { createAndroidSluice } from '../../src/libraries/client/android.js';
 import { createIosSluice } from '../../src/libraries/client/ios.js';
 import type { DeviceStorage } from '../../src/libraries/client/mobile/adapters.js';
@@ -10,27 +10,22 @@ import { createReactNativeSluice } from '../../src/libraries/client/react-native
 import { createEnvironments } from '../harness/accounts.js';
 import { readMetric } from '../harness/fault-checks.js';
 import { readUsers } from '../harness/ingestion.js';
-import { type SluiceHandle, startSluice, startTcpProxy, type TcpProxy } from '../harness/services.js';
+import { startTcpProxy } from '../harness/services.js';
 import { until } from '../harness/wait.js';
+import { ownSluice } from '../support/sluice.js';
 import { type LivePage, openLivePage } from '../support/visualizer.js';
 
-let sluice: SluiceHandle;
-let proxy: TcpProxy;
-let appIds: string[];
 const runs: { kill(): void }[] = [];
 const pages: LivePage[] = [];
 
-before(async () => {
-  sluice = await startSluice();
-  proxy = await startTcpProxy({ port: Number(new URL(sluice.baseUrl).port) });
-  appIds = await createEnvironments(sluice, [[], [], []]);
-});
+const sluice = await ownSluice();
+const proxy = await startTcpProxy({ port: Number(new URL(sluice.baseUrl).port) });
+const appIds: string[] = await createEnvironments(sluice, [[], [], []]);
 
 after(async () => {
   for (const run of runs) run.kill();
   for (const { socket } of pages) socket.terminate();
-  await proxy?.close();
-  await sluice?.stop();
+  await proxy.close();
 });
 
 /** What a phone keeps when an app ends; it answers later, as AsyncStorage does. */

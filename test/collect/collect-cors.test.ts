@@ -2,18 +2,13 @@
 // refusals too. No other endpoint is open to pages.
 
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { bodies, receiving } from '../../src/contract/limits.js';
 import { event, request } from '../harness/collect.js';
 import { askRaw, openRaw, type RawReply } from '../harness/raw-http.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { ownSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
-
-before(async () => {
-  sluice = await startSluice({ workers: 0 });
-});
-after(() => sluice?.stop());
+const sluice = await ownSluice({ workers: 0 });
 
 const page = ['Origin: https://shop.example', 'Cookie: session=1', 'Sec-Fetch-Mode: cors'];
 

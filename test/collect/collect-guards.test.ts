@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { collectEventsTogetherMax, rateLimits } from '../../src/contract/limits.js';
 import { createByteAllowance } from '../../src/http/endpoints/byte-allowance.js';
@@ -21,26 +21,20 @@ import {
 } from '../harness/collect.js';
 import { administer } from '../harness/deletion.js';
 import { untilStored } from '../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import { forwardLimitClock } from '../support/limit-clock.js';
+import { ownSluice } from '../support/sluice.js';
 
 const addressBytesMax = 1024 * 1024;
 
-let sluice: SluiceHandle;
-
-before(async () => {
-  sluice = await startSluice({
-    apiProcesses: 2,
-    apiEnv: {
-      COLLECT_ADDRESS_BYTES_MAX: String(addressBytesMax),
-      ADDRESS_BYTES_MAX: String(16 * 1024 ** 2),
-      TRUSTED_PROXIES: '127.0.0.1',
-    },
-  });
+const sluice = await ownSluice({
+  apiProcesses: 2,
+  apiEnv: {
+    COLLECT_ADDRESS_BYTES_MAX: String(addressBytesMax),
+    ADDRESS_BYTES_MAX: String(16 * 1024 ** 2),
+    TRUSTED_PROXIES: '127.0.0.1',
+  },
 });
-
-after(() => sluice?.stop());
 
 let callers = 0;
 /** Another address each time. */

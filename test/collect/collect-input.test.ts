@@ -2,7 +2,7 @@
 // outside of each bound; requests as a whole; and what a lenient environment mends.
 
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { after, describe, test } from 'node:test';
 import { constants, gzipSync } from 'node:zlib';
 import { bodies, counts, lengths } from '../../src/contract/limits.js';
 import { type OutcomeCode, outcomes } from '../../src/contract/outcomes.js';
@@ -22,32 +22,20 @@ import {
 } from '../harness/collect.js';
 import { readMetric } from '../harness/fault-checks.js';
 import { untilStored } from '../harness/ingestion.js';
-import { type ApiHandle, type SluiceHandle, startSluice } from '../harness/services.js';
+import type { ApiHandle } from '../harness/services.js';
 import { until } from '../harness/wait.js';
+import { ownSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
-let api: ApiHandle;
-let redis: Redis;
-let appId: string;
-let lenient: string;
-let quiet: string;
-let listed: string;
-
-before(async () => {
-  sluice = await startSluice();
-  [api] = sluice.api as [ApiHandle];
-  redis = new Redis(sluice.redisUrl);
-  [appId = '', lenient = '', quiet = '', listed = ''] = await createEnvironments(sluice, [
-    ['--limit', 'user_properties=none'],
-    ['--validation', 'lenient', '--limit', 'user_properties=none'],
-    [],
-    [],
-  ]);
-});
-after(async () => {
-  redis?.disconnect();
-  await sluice?.stop();
-});
+const sluice = await ownSluice();
+const [api] = sluice.api as [ApiHandle];
+const redis = new Redis(sluice.redisUrl);
+const [appId = '', lenient = '', quiet = '', listed = ''] = await createEnvironments(sluice, [
+  ['--limit', 'user_properties=none'],
+  ['--validation', 'lenient', '--limit', 'user_properties=none'],
+  [],
+  [],
+]);
+after(() => redis.disconnect());
 
 const emoji = '😀';
 const many = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, i) => [`key-${i}`, i]));

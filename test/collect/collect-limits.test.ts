@@ -2,33 +2,26 @@
 // their request is stored. Repeats do not count, and the limits of other endpoints are separate.
 
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { rateLimits } from '../../src/contract/limits.js';
 import { createEnvironments } from '../harness/accounts.js';
 import { answersOf, event, type Fields, identify, userProperties } from '../harness/collect.js';
 import { readMetric } from '../harness/fault-checks.js';
 import { paths, post, untilStored } from '../harness/ingestion.js';
-import { type ApiHandle, type SluiceHandle, startSluice } from '../harness/services.js';
+import type { ApiHandle } from '../harness/services.js';
 import fc from '../support/fast-check.js';
 import { forwardLimitClock } from '../support/limit-clock.js';
+import { ownSluice } from '../support/sluice.js';
 
 const { max, windowMs } = rateLimits.user_properties;
 const small = 3;
 
-let sluice: SluiceHandle;
-let contract: string;
-let limited: string;
-let unlimited: string;
-
-before(async () => {
-  sluice = await startSluice({ apiProcesses: 2 });
-  [contract = '', limited = '', unlimited = ''] = await createEnvironments(sluice, [
-    [],
-    ['--limit', `user_properties=${small}`],
-    ['--limit', 'user_properties=none'],
-  ]);
-});
-after(() => sluice?.stop());
+const sluice = await ownSluice({ apiProcesses: 2 });
+const [contract = '', limited = '', unlimited = ''] = await createEnvironments(sluice, [
+  [],
+  ['--limit', `user_properties=${small}`],
+  ['--limit', 'user_properties=none'],
+]);
 
 let sent = 0;
 /** Sends to the API processes in turn. */

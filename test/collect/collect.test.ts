@@ -2,7 +2,7 @@
 // what time; what a repeat does; and how the views show an anonymous user who is identified.
 
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { counts, timestampAheadMsMax } from '../../src/contract/limits.js';
 import { createEnvironments } from '../harness/accounts.js';
 import {
@@ -15,19 +15,13 @@ import {
   userProperties,
 } from '../harness/collect.js';
 import { paths, post, readUserEvents, readUsers, untilStored } from '../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { sharedSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
-let appIds: string[];
-
-before(async () => {
-  sluice = await startSluice();
-  appIds = await createEnvironments(
-    sluice,
-    Array.from({ length: 12 }, (_, i) => (i === 0 ? ['--allow-identity', 'guest'] : [])),
-  );
-});
-after(() => sluice?.stop());
+const sluice = await sharedSluice();
+const appIds = await createEnvironments(
+  sluice,
+  Array.from({ length: 12 }, (_, i) => (i === 0 ? ['--allow-identity', 'guest'] : [])),
+);
 
 let used = 0;
 /** An environment of the test's own. */

@@ -1,7 +1,7 @@
 // Who may do what over HTTP: every role at every endpoint of the administration, for its own account and for another one.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import type { TSchema } from 'typebox';
 import { type CommandName, commands, forConsole } from '../../src/admin/commands.js';
@@ -21,45 +21,16 @@ import type { SubmissionOptions } from '../../src/http/endpoints/submitter.js';
 import { accountExportRoute, type ExportApiOptions } from '../../src/http/endpoints/user-export.js';
 import type { AuditEntry } from '../../src/registry/audit/read.js';
 import { createTestAccount, type TestAccount } from '../harness/accounts.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import { ConsolePage, password, signedIn } from '../support/console.js';
+import { ownSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
-let own: TestAccount;
-let other: TestAccount;
-let otherPerson: string;
 const pages = new Map<Role, ConsolePage>();
 /** A complete deletion of each account. */
 const deletions = new Map<TestAccount, string>();
-let checkAnswer: (method: string, path: string, status: number, answer: object) => void;
+type CheckAnswer = (method: string, path: string, status: number, answer: object) => void;
 
 const pageOf = (role: Role) => pages.get(role) as ConsolePage;
-
-before(async () => {
-  sluice = await startSluice({ env: { CALLBACK_ALLOW: '127.0.0.1' } });
-  own = await createTestAccount(sluice, 'Own');
-  other = await createTestAccount(sluice, 'Other');
-  for (const role of ['operator', 'administrator', 'privacy', 'viewer'] as const) {
-    const accountId = role === 'operator' ? undefined : own.accountId;
-    pages.set(role, await signedIn(sluice, `${role}@example.com`, role, accountId));
-  }
-  await signedIn(sluice, 'stranger@example.com', 'viewer', other.accountId);
-  const listed = (await sluice.admin('people', 'list', '--account', other.accountId)) as {
-    person_id: string;
-  }[];
-  otherPerson = listed[0]?.person_id ?? '';
-  for (const of of [own, other]) {
-    const id = await made(`/accounts/${of.accountId}/user_deletion`, 'deletion_request_id', deletion);
-    deletions.set(of, id);
-    const isComplete = async () =>
-      (await pageOf('operator').ask('GET', `/deletions/${id}`)).body.status === 'complete';
-    await until(isComplete, { deadlineMs: 60_000, what: 'the deletion is complete' });
-  }
-  checkAnswer = answersBy(
-    (await (await fetch(`${sluice.adminUrl}/admin/v1/openapi.json`)).json()) as OpenApi,
-  );
-});
 
 type OpenApi = {
   readonly paths: Readonly<
@@ -80,7 +51,7 @@ type OpenApi = {
 };
 
 /** Asserts that an answer is as the OpenAPI document says. */
-function answersBy({ paths }: OpenApi): typeof checkAnswer {
+function answersBy({ paths }: OpenApi): CheckAnswer {
   const forms = Object.keys(paths)
     .map((path) => [path, new RegExp(`^${path.replaceAll(/\{\w+\}/g, '[^/]+')}$`)] as const)
     .toSorted(([a], [b]) => a.split('{').length - b.split('{').length);
@@ -93,8 +64,6 @@ function answersBy({ paths }: OpenApi): typeof checkAnswer {
     assert.deepEqual([...errors], [], `${method} ${asked}: ${JSON.stringify(answer)}`);
   };
 }
-
-after(() => sluice?.stop());
 
 type Right = CommandName | 'submitDeletion' | 'readExport';
 
@@ -264,6 +233,29 @@ const others: readonly Right[] = [
   'showState',
   'recoverState',
 ];
+
+const sluice = await ownSluice({ env: { CALLBACK_ALLOW: '127.0.0.1' } });
+const own = await createTestAccount(sluice, 'Own');
+const other = await createTestAccount(sluice, 'Other');
+for (const role of ['operator', 'administrator', 'privacy', 'viewer'] as const) {
+  const accountId = role === 'operator' ? undefined : own.accountId;
+  pages.set(role, await signedIn(sluice, `${role}@example.com`, role, accountId));
+}
+await signedIn(sluice, 'stranger@example.com', 'viewer', other.accountId);
+const listed = (await sluice.admin('people', 'list', '--account', other.accountId)) as {
+  person_id: string;
+}[];
+const otherPerson = listed[0]?.person_id ?? '';
+for (const of of [own, other]) {
+  const id = await made(`/accounts/${of.accountId}/user_deletion`, 'deletion_request_id', deletion);
+  deletions.set(of, id);
+  const isComplete = async () =>
+    (await pageOf('operator').ask('GET', `/deletions/${id}`)).body.status === 'complete';
+  await until(isComplete, { deadlineMs: 60_000, what: 'the deletion is complete' });
+}
+const checkAnswer = answersBy(
+  (await (await fetch(`${sluice.adminUrl}/admin/v1/openapi.json`)).json()) as OpenApi,
+);
 
 test('every right is in the tables of this test', () => {
   const named = new Set<string>([...table, ...ofOperators].map(([right]) => right).concat(others));

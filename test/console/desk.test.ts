@@ -5,34 +5,30 @@ import { readFileSync } from 'node:fs';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { TOTP } from 'otpauth';
 import type { Browser, Page } from 'playwright-core';
-import { createTestAccount, type TestAccount } from '../harness/accounts.js';
+import { createTestAccount } from '../harness/accounts.js';
 import { launchBrowser, withoutBrowser } from '../harness/browser.js';
 import { isAccepted, paths, post, untilStored } from '../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { password } from '../support/console.js';
 import { checkReadable, enter, openConsole, openPage } from '../support/console-browser.js';
+import { sharedSluice } from '../support/sluice.js';
 
 const hostile = '<img src=x onerror=alert(1)>=1+1';
 
-let sluice: SluiceHandle;
+const sluice = await sharedSluice();
+const account = await createTestAccount(sluice, 'Shop');
 let browser: Browser;
-let account: TestAccount;
 let faults: readonly string[] = [];
 
 describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
   before(async () => {
-    [sluice, browser] = await Promise.all([startSluice(), launchBrowser()]);
-    account = await createTestAccount(sluice, 'Shop');
-    for (const identity of ['ada@example.com', hostile]) {
+    browser = await launchBrowser();
+    for (const identity of ['ada@desk.example', hostile]) {
       const event = { app_id: account.appIds[1], identity, event: 'Seen' };
       assert.ok(isAccepted(await post(sluice.baseUrl, paths.track, event)));
     }
     await untilStored(sluice);
   });
-  after(async () => {
-    await browser?.close();
-    await sluice?.stop();
-  });
+  after(() => browser?.close());
   afterEach(async () => {
     assert.deepEqual(faults, []);
     await Promise.all(browser.contexts().map((context) => context.close()));
@@ -61,7 +57,7 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
 
   test('a case goes from its reception over the person to its end, and another officer sees what was done', async () => {
     const page = await newPage();
-    await enter(page, sluice, 'officer@example.com', 'privacy', account.accountId);
+    await enter(page, sluice, 'officer@desk.example', 'privacy', account.accountId);
     await openPage(page, 'Cases');
     await page.getByText('No case is open.').waitFor();
     await page.getByRole('button', { name: 'New case' }).click();
@@ -84,7 +80,7 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     await checkReadable(page, 'Users');
 
     const second = await newPage();
-    await enter(second, sluice, 'second@example.com', 'privacy', account.accountId);
+    await enter(second, sluice, 'second@desk.example', 'privacy', account.accountId);
     await openPage(second, 'Cases');
     await caseOf(second, hostile).getByText('asked for an export').waitFor();
     await second.getByRole('button', { name: `Show the case ${hostile}` }).click();
@@ -92,7 +88,7 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     await lines.nth(2).waitFor();
     assert.match(
       String(await lines.nth(1).textContent()),
-      /officer@example\.com [\d.]+asked for an export1 user/,
+      /officer@desk\.example [\d.]+asked for an export1 user/,
     );
     await checkReadable(second, 'The file of a case');
     const [download] = await Promise.all([
@@ -122,7 +118,7 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
   test('people of other roles see no cases, and are told so at their address', async () => {
     for (const role of ['viewer', 'administrator'] as const) {
       const page = await newPage();
-      await enter(page, sluice, `${role}@example.com`, role, account.accountId);
+      await enter(page, sluice, `${role}@desk.example`, role, account.accountId);
       assert.equal(await page.getByRole('link', { name: 'Cases' }).count(), 0);
       await page.goto(`${sluice.adminUrl}/cases`);
       await page.getByRole('heading', { name: 'No such page' }).waitFor();
@@ -131,14 +127,14 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
 
   test('the audit log of a privacy officer is narrowed by who, what and when', async () => {
     const page = await newPage(360);
-    await enter(page, sluice, 'reader@example.com', 'privacy', account.accountId);
+    await enter(page, sluice, 'reader@desk.example', 'privacy', account.accountId);
     await openPage(page, 'Users');
-    await findUser(page, 'ada@example.com');
+    await findUser(page, 'ada@desk.example');
     await openPage(page, 'Settings');
     const log = page.getByRole('table', { name: 'Audit log' });
     await log.getByText('looked up a user in all environments').first().waitFor();
     await checkReadable(page, 'Settings');
-    await page.getByLabel('Who').fill('Reader@example.com ');
+    await page.getByLabel('Who').fill('Reader@desk.example ');
     await page.getByLabel('What').selectOption({ label: 'looked up a user in all environments' });
     await page.getByRole('button', { name: 'Find', exact: true }).click();
     await log.getByText('accepted an invitation').waitFor({ state: 'detached' });
@@ -170,14 +166,14 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
       received_on: '2026-03-20',
       due_on: '2026-04-03',
       opened_at: '2026-03-20T00:00:00.000Z',
-      opened_by: 'ada@example.com',
+      opened_by: 'ada@desk.example',
       state: 'closed',
       closed_at: '2026-04-03T20:00:00.000Z',
-      closed_by: 'ada@example.com',
+      closed_by: 'ada@desk.example',
       done: {},
     };
     await page.route(/\/cases\?state=closed/, (route) => route.fulfill({ json: [closed] }));
-    await enter(page, sluice, 'zones@example.com', 'privacy', account.accountId);
+    await enter(page, sluice, 'zones@desk.example', 'privacy', account.accountId);
     const days = page.locator('.figures > div');
     await days.filter({ hasText: /^Today24 48% fewer than yesterday at this time$/ }).waitFor();
     await days.filter({ hasText: /^Yesterday48 $/ }).waitFor();
@@ -193,9 +189,9 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
 
   test('a certificate is a page to print with words instead of ids, and anybody sees whether its file is genuine', async () => {
     const page = await newPage();
-    await enter(page, sluice, 'printer@example.com', 'privacy', account.accountId);
+    await enter(page, sluice, 'printer@desk.example', 'privacy', account.accountId);
     const app_id = account.appIds[1];
-    const deleted = 'gone@example.com';
+    const deleted = 'gone@desk.example';
     assert.ok(
       isAccepted(await post(sluice.baseUrl, paths.track, { app_id, identity: deleted, event: 'Seen' })),
     );
@@ -219,7 +215,7 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     await paper.getByRole('heading', { name: 'Certificate of deletion' }).waitFor();
     const text = String(await paper.locator('main').textContent());
     assert.match(text, /AccountShop/);
-    assert.match(text, /Byprinter@example\.com/);
+    assert.match(text, /Byprinter@desk\.example/);
     assert.match(text, /Stagingevents1/);
     assert.match(text, /Countedevents, user properties, records set aside, identifications/);
     await checkReadable(paper, 'The certificate');
@@ -276,24 +272,26 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
 
   test('a list is previewed by itself, and says that it found nobody', async () => {
     const page = await newPage();
-    await enter(page, sluice, 'previews@example.com', 'privacy', account.accountId);
+    await enter(page, sluice, 'previews@desk.example', 'privacy', account.accountId);
     await openPage(page, 'Deletions');
     await page.getByRole('button', { name: 'New deletion' }).click();
-    await page.getByLabel('Users, one per line').fill('ada@example.com\nada@example.com\nnobody@example.com');
+    await page
+      .getByLabel('Users, one per line')
+      .fill('ada@desk.example\nada@desk.example\nnobody@desk.example');
     await page.getByText('1 found, 1 not found.').waitFor();
     await page.getByText('2 users to delete, 1 named twice.').waitFor();
-    await page.getByLabel('Users, one per line').fill('nobody@example.com');
+    await page.getByLabel('Users, one per line').fill('nobody@desk.example');
     await page.getByText('None of these users was found.').waitFor();
   });
 
   test('users are suppressed and lifted by a list, with who did it and why, and the person found says so', async () => {
     const page = await newPage();
-    await enter(page, sluice, 'lists@example.com', 'privacy', account.accountId);
+    await enter(page, sluice, 'lists@desk.example', 'privacy', account.accountId);
     await openPage(page, 'Users');
     const own = page.getByRole('region', { name: 'Suppressed users' });
     await own.getByText('Nobody is suppressed.').waitFor();
     await own.getByRole('button', { name: 'Suppress a list' }).click();
-    await page.getByLabel('Users, one per line').fill(`ada@example.com\n${hostile}`);
+    await page.getByLabel('Users, one per line').fill(`ada@desk.example\n${hostile}`);
     await page.getByLabel('Why').fill(hostile);
     await checkReadable(page, 'Suppress a list');
     await page.getByRole('button', { name: 'Suppress 2 users' }).click();
@@ -302,14 +300,14 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     const lines = own.getByRole('table', { name: 'What was suppressed and lifted' }).getByRole('row');
     assert.match(
       String(await lines.nth(1).textContent()),
-      /lists@example\.com [\d.]+suppressed users2 users · “<img/,
+      /lists@desk\.example [\d.]+suppressed users2 users · “<img/,
     );
-    await findUser(page, 'ada@example.com');
+    await findUser(page, 'ada@desk.example');
     const about = page.getByRole('region', { name: 'The user', exact: true });
-    await about.getByText(`by lists@example.com, “${hostile}”`).waitFor();
+    await about.getByText(`by lists@desk.example, “${hostile}”`).waitFor();
     await checkReadable(page, 'Users');
     await own.getByRole('button', { name: 'Lift a list' }).click();
-    await page.getByLabel('Users, one per line').fill(`ada@example.com\n${hostile}\nnobody@example.com`);
+    await page.getByLabel('Users, one per line').fill(`ada@desk.example\n${hostile}\nnobody@desk.example`);
     await page.getByRole('button', { name: 'Store again what is sent about 3 users' }).click();
     await own.getByText('Nobody is suppressed.').waitFor();
     await own.getByText('lifted the suppression of users').waitFor();
@@ -318,7 +316,7 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
   test('where an account wants it, a second officer confirms a deletion by the same list, and everybody sets up a second factor first', async () => {
     const strict = await createTestAccount(sluice, 'Strict');
     const administrator = await newPage();
-    await enter(administrator, sluice, 'strict@example.com', 'administrator', strict.accountId);
+    await enter(administrator, sluice, 'strict@desk.example', 'administrator', strict.accountId);
     await openPage(administrator, 'Settings');
     await administrator.getByLabel('A second privacy officer confirms deletions').check();
     await administrator.getByLabel('From how many users on').fill('2');
@@ -326,22 +324,22 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     await administrator.getByRole('button', { name: 'Change settings' }).click();
     await administrator.getByLabel('From how many users on').waitFor();
     const proposes = await newPage();
-    await enter(proposes, sluice, 'proposes@example.com', 'privacy', strict.accountId);
+    await enter(proposes, sluice, 'proposes@desk.example', 'privacy', strict.accountId);
     const confirms = await newPage();
-    await enter(confirms, sluice, 'confirms@example.com', 'privacy', strict.accountId);
+    await enter(confirms, sluice, 'confirms@desk.example', 'privacy', strict.accountId);
     const submit = async (page: Page, list: string) => {
       await page.getByRole('button', { name: 'New deletion' }).click();
       await page.getByLabel('Users, one per line').fill(list);
       await page.getByRole('button', { name: 'Delete 3 users' }).click();
     };
     for (const page of [proposes, confirms]) await openPage(page, 'Deletions');
-    await submit(proposes, `bob@example.com\n${hostile}\ncarl@example.com`);
+    await submit(proposes, `bob@desk.example\n${hostile}\ncarl@desk.example`);
     await proposes.getByText('The deletion of 3 users is proposed.').waitFor();
     await proposes.getByRole('button', { name: 'Close' }).click();
     const waiting = confirms.getByRole('table', { name: 'Proposed deletions' }).getByRole('row');
-    await waiting.getByText('proposes@example.com').waitFor();
+    await waiting.getByText('proposes@desk.example').waitFor();
     await checkReadable(confirms, 'Deletions');
-    await submit(confirms, `carl@example.com\nbob@example.com\n${hostile}`);
+    await submit(confirms, `carl@desk.example\nbob@desk.example\n${hostile}`);
     await confirms.getByText('The deletion of 3 users is submitted.').waitFor();
     await confirms.getByRole('button', { name: 'Close' }).click();
     await waiting.first().waitFor({ state: 'detached' });
@@ -368,9 +366,9 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
 
   test('operators have a page of their own, and make links for forgotten passwords; the address of Keys and access goes on', async () => {
     const forgets = await newPage();
-    await enter(forgets, sluice, 'forgets@example.com', 'privacy', account.accountId);
+    await enter(forgets, sluice, 'forgets@desk.example', 'privacy', account.accountId);
     const page = await newPage();
-    await enter(page, sluice, 'operator@example.com', 'operator');
+    await enter(page, sluice, 'operator@desk.example', 'operator');
     await openPage(page, 'Operations');
     await page.getByRole('heading', { name: 'Backlog: accepted, but not stored yet' }).waitFor();
     await page.getByRole('heading', { name: 'Rows that ClickHouse refused, in all accounts' }).waitFor();
@@ -378,11 +376,11 @@ describe('the desk of privacy officers', { skip: withoutBrowser() }, () => {
     await page.goto(`${sluice.adminUrl}/privacy-and-security`);
     await page.getByRole('heading', { name: 'Keys and access' }).waitFor();
     await openPage(page, 'Settings');
-    await page.getByRole('button', { name: 'Password link for forgets@example.com' }).click();
+    await page.getByRole('button', { name: 'Password link for forgets@desk.example' }).click();
     await page.getByRole('button', { name: 'Make the link' }).click();
-    await page.getByText('Give this link to forgets@example.com.').waitFor();
+    await page.getByText('Give this link to forgets@desk.example.').waitFor();
     const viewer = await newPage();
-    await enter(viewer, sluice, 'looks@example.com', 'viewer', account.accountId);
+    await enter(viewer, sluice, 'looks@desk.example', 'viewer', account.accountId);
     assert.equal(await viewer.getByRole('link', { name: 'Operations' }).count(), 0);
   });
 });

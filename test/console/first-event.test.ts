@@ -5,48 +5,32 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, describe, test } from 'node:test';
+import { after, describe, test } from 'node:test';
 import { promisify } from 'node:util';
-import type { Browser } from 'playwright-core';
-import { createTestAccount, type TestAccount } from '../harness/accounts.js';
+import { createTestAccount } from '../harness/accounts.js';
 import { launchBrowser, withoutBrowser } from '../harness/browser.js';
 import { isAccepted, paths, post } from '../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { inShell } from '../harness/shell.js';
-import { removeTempDir, tempDir } from '../harness/temp-dir.js';
+import { tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
 import { checkReadable, enter, openConsole } from '../support/console-browser.js';
 import { root } from '../support/deploy-file.js';
+import { sharedSluice } from '../support/sluice.js';
 
 type First = {
   readonly event: { readonly event: string; readonly received_at: string } | null;
   readonly examples: readonly { readonly name: string; readonly program: string }[];
 };
 
-let sluice: SluiceHandle;
-let browser: Browser | undefined;
-let account: TestAccount;
+const sluice = await sharedSluice();
+const account = await createTestAccount(sluice, 'First', ['Main Production', 'Open', 'Keys']);
 const dir = tempDir('first-event');
-
-before(async () => {
-  [sluice, browser] = await Promise.all([
-    startSluice(),
-    withoutBrowser() === false ? launchBrowser() : undefined,
-  ]);
-  account = await createTestAccount(sluice, 'First', ['Main Production', 'Open', 'Keys']);
-  for (const [name, folder] of [
-    ['sluice-server', 'dist/src/libraries/producer'],
-    ['@segment', 'node_modules/@segment'],
-  ] as const) {
-    mkdirSync(join(dir, 'node_modules'), { recursive: true });
-    symlinkSync(join(root, folder), join(dir, 'node_modules', name));
-  }
-});
-after(async () => {
-  await browser?.close();
-  await sluice?.stop();
-  removeTempDir(dir);
-});
+mkdirSync(join(dir, 'node_modules'));
+for (const [name, folder] of [
+  ['sluice-server', 'dist/src/libraries/producer'],
+  ['@segment', 'node_modules/@segment'],
+] as const)
+  symlinkSync(join(root, folder), join(dir, 'node_modules', name));
 
 /** By HTTP: the command line knows the service's address only where it has the service's environment. */
 async function firstOf(appId: string): Promise<First> {
@@ -126,8 +110,10 @@ test('an environment without events says so on the command line, and one that do
 
 describe('the first page of the console', { skip: withoutBrowser() }, () => {
   test('shows the programs until an event has arrived, says so within seconds, and shows nothing of it afterwards', async () => {
-    const { page, faults } = await openConsole(browser as Browser, sluice);
-    await enter(page, sluice, 'first@example.com', 'administrator', account.accountId);
+    const browser = await launchBrowser();
+    after(() => browser.close());
+    const { page, faults } = await openConsole(browser, sluice);
+    await enter(page, sluice, 'first@event.example', 'administrator', account.accountId);
     const heading = page.getByRole('heading', { name: 'Send the first event of Main Production' });
     await heading.waitFor();
     await page.getByLabel('With').selectOption({ label: 'Web page' });

@@ -1,7 +1,7 @@
 // Places of people and their addresses: how many an account and a deployment have, and who takes whose. On a real Redis.
 
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
 import { createAccessWatch } from '../../src/accounts/access-watch.js';
 import { createAccount } from '../../src/accounts/accounts.js';
 import {
@@ -18,25 +18,14 @@ import { beginSession, endSession, findSession, listSessions } from '../../src/a
 import { createProgramKey, revokeProgramKey } from '../../src/accounts/program-keys.js';
 import { people as bounds } from '../../src/contract/limits.js';
 import { createLog } from '../../src/log.js';
-import type { Redis } from '../../src/packages/ioredis.js';
 import type { Person } from '../../src/registry/documents.js';
 import { followEnvironments } from '../../src/registry/environments.js';
 import { readRegistry } from '../../src/registry/registry.js';
 import { until } from '../harness/wait.js';
-import { type EmptyRegistry, startEmptyRegistry } from '../support/empty-registry.js';
+import { startEmptyRegistry } from '../support/empty-registry.js';
 
-let registry: EmptyRegistry;
-let redis: Redis;
-
-before(async () => {
-  registry = await startEmptyRegistry();
-  ({ redis } = registry);
-});
-
-after(async () => {
-  await registry?.remove();
-});
-
+const registry = await startEmptyRegistry();
+const { redis } = registry;
 beforeEach(() => registry.clear());
 
 const account = async () => ({ accountId: (await createAccount(redis, 'Shop', ['Main'])).account_id });

@@ -3,8 +3,7 @@
 import assert from 'node:assert/strict';
 import { generateKeyPairSync } from 'node:crypto';
 import { request } from 'node:http';
-import { after, before, test } from 'node:test';
-import type { Redis } from 'ioredis';
+import { after, test } from 'node:test';
 import { Secret, TOTP } from 'otpauth';
 import { forgiveAttempt } from '../../src/accounts/people/attempts.js';
 import { createPasswords, TooManyPasswords } from '../../src/accounts/people/passwords.js';
@@ -16,35 +15,25 @@ import { registryKeys } from '../../src/redis/keys.js';
 import type { AuditEntry } from '../../src/registry/audit/read.js';
 import { freePort } from '../harness/free-port.js';
 import { connectTestRedis } from '../harness/redis-client.js';
-import { type SluiceHandle, startSluice, startTcpProxy } from '../harness/services.js';
+import { startTcpProxy } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import { ConsolePage, cookieAt, invite, password, signedIn } from '../support/console.js';
 import { client, SignOnBrowser, signedAnew, startProvider, type TestProvider } from '../support/provider.js';
+import { ownSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
-let providerPort: number;
-let redis: Redis;
-let sessionCookie: string;
-let attemptCookie: string;
-
-before(async () => {
-  providerPort = await freePort();
-  sluice = await startSluice({
-    env: {
-      OIDC_ISSUER: `http://127.0.0.1:${providerPort}`,
-      OIDC_CLIENT_ID: client.id,
-      OIDC_CLIENT_SECRET: client.secret,
-    },
-  });
-  redis = connectTestRedis(sluice.redisUrl);
-  sessionCookie = cookieAt(sluice.adminUrl, 'session');
-  attemptCookie = cookieAt(sluice.adminUrl, 'sign_on');
+const providerPort = await freePort();
+const sluice = await ownSluice({
+  env: {
+    OIDC_ISSUER: `http://127.0.0.1:${providerPort}`,
+    OIDC_CLIENT_ID: client.id,
+    OIDC_CLIENT_SECRET: client.secret,
+  },
 });
+const redis = connectTestRedis(sluice.redisUrl);
+const sessionCookie = cookieAt(sluice.adminUrl, 'session');
+const attemptCookie = cookieAt(sluice.adminUrl, 'sign_on');
 
-after(async () => {
-  redis?.disconnect();
-  await sluice?.stop();
-});
+after(() => redis.disconnect());
 
 const newPage = () => new ConsolePage(sluice.adminUrl);
 

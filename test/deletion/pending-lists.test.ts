@@ -1,9 +1,8 @@
 // What a submission costs Redis while other accounts have many requests: on a Redis of its own, without a deployment.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import { noCrash } from '../../src/crash-point.js';
-import { Redis } from '../../src/packages/ioredis.js';
 import {
   ConcurrentUpdate,
   completeDeletion,
@@ -20,21 +19,17 @@ import { submitExport } from '../../src/privacy/export/submit.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
 import { exportEnds } from '../../src/tuning.js';
-import { type RedisHandle, startRedis } from '../harness/services.js';
 import { epoch, loadShard } from '../support/shard.js';
+import { startStore } from '../support/stores.js';
 
 const accountId = '7';
 const caller = { accountId, appId: '1000000001', keyId: 'k', keyCreatedAt: '2026-01-01T00:00:00.000Z' };
 const others = 300_000;
 
-let server: RedisHandle;
-let redis: Redis;
-let options: SubmitOptions;
+const { redis } = await startStore();
+const options: SubmitOptions = { redis, epoch, shards: 1, secret: 'secret', crash: noCrash };
 
 before(async () => {
-  server = await startRedis({ appendfsync: 'no' });
-  redis = new Redis(server.url);
-  options = { redis, epoch, shards: 1, secret: 'secret', crash: noCrash };
   await redis.set(registryKeys.epoch, epoch);
   await loadShard(redis);
   // In two sets of each kind, as after as many submissions of others, of accounts before and behind this one.
@@ -43,10 +38,6 @@ before(async () => {
     end end`;
   const { pendingDeletions, pendingDeletionsByAccount, exports, exportsByAccount } = registryKeys;
   await redis.eval(fill, 4, pendingDeletions, pendingDeletionsByAccount, exports, exportsByAccount);
-});
-after(async () => {
-  redis?.disconnect();
-  await server?.remove();
 });
 
 async function submit(identity: string): Promise<string> {

@@ -2,14 +2,14 @@
 
 import assert from 'node:assert/strict';
 import { truncateSync } from 'node:fs';
-import { createServer, type Server } from 'node:http';
+import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { after, test } from 'node:test';
 import { send } from '../harness/deletion.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
-import { type Alerting, startAlerting } from '../support/alerting.js';
+import { startAlerting } from '../support/alerting.js';
+import { ownSluice } from '../support/sluice.js';
 
 type Posted = {
   readonly receiver: string;
@@ -20,35 +20,29 @@ type Posted = {
   }[];
 };
 
-let sluice: SluiceHandle;
-let alerting: Alerting;
-let receiver: Server;
 const posted: Posted[] = [];
 
-before(async () => {
-  sluice = await startSluice();
-  receiver = createServer((request, response) => {
-    let text = '';
-    request.setEncoding('utf8').on('data', (piece: string) => {
-      text += piece;
-    });
-    request.on('end', () => {
-      posted.push(JSON.parse(text) as Posted);
-      response.end();
-    });
+const sluice = await ownSluice();
+const receiver = createServer((request, response) => {
+  let text = '';
+  request.setEncoding('utf8').on('data', (piece: string) => {
+    text += piece;
   });
-  await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve));
-  const url = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`;
-  alerting = await startAlerting({
-    targets: { 'sluice-api': [new URL(sluice.adminUrl).host], 'sluice-worker': [] },
-    receivers: { now: url, day: url, log: url },
+  request.on('end', () => {
+    posted.push(JSON.parse(text) as Posted);
+    response.end();
   });
+});
+await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve));
+const url = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`;
+const alerting = await startAlerting({
+  targets: { 'sluice-api': [new URL(sluice.adminUrl).host], 'sluice-worker': [] },
+  receivers: { now: url, day: url, log: url },
 });
 
 after(async () => {
-  await alerting?.stop();
-  receiver?.close();
-  await sluice?.stop();
+  await alerting.stop();
+  receiver.close();
 });
 
 async function firing(): Promise<string[]> {

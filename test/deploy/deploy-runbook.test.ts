@@ -5,12 +5,11 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { usage } from '../../src/admin/command-line.js';
 import type { TestAccount } from '../harness/accounts.js';
 import { getToken, send, submitAccepted, untilComplete, untilStored } from '../harness/deletion.js';
 import { withRedis } from '../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
 import { readCompose } from '../support/compose.js';
@@ -25,6 +24,7 @@ import {
   runBlock,
   runStubbed,
 } from '../support/runbook.js';
+import { ownSluice } from '../support/sluice.js';
 
 const text = ['RUNBOOK.md', 'START.md'].map((name) => readDeployFile(name)).join('\n');
 const blocks = readBlocks(text);
@@ -39,16 +39,11 @@ const composeSecrets = {
 };
 const people = ['ada', 'bob', 'carol', 'dave'];
 
-let sluice: SluiceHandle;
 let account: TestAccount;
 let backup: string;
 
-before(async () => {
-  sluice = await startSluice();
-  for (const identity of people) await sendEvent(identity);
-});
-
-after(() => sluice?.stop());
+const sluice = await ownSluice();
+for (const identity of people) await sendEvent(identity);
 
 /** Runs the next block of a section. */
 async function run(section: string, more: NodeJS.ProcessEnv = {}): Promise<string> {

@@ -6,29 +6,23 @@ import { readFileSync } from 'node:fs';
 import { Agent, request } from 'node:https';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { after, before, describe, test } from 'node:test';
+import { after, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { deletions } from '../../src/contract/limits.js';
 import { basic, deletionPaths } from '../harness/deletion.js';
 import { plainEnvironment } from '../harness/environment.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { tempDir } from '../harness/temp-dir.js';
 import { checkCaddyfile, type StartedProxy, startCaddy, startNginx } from '../support/proxies.js';
+import { ownSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
 const proxies: Partial<Record<'nginx' | 'caddy', StartedProxy>> = {};
 
-before(async () => {
-  sluice = await startSluice({ workers: 0, env: { TRUSTED_PROXIES: '127.0.0.1' } });
-  const upstream = { apiPort: new URL(sluice.baseUrl).port, adminPort: new URL(sluice.adminUrl).port };
-  [proxies.nginx, proxies.caddy] = await Promise.all([startNginx(upstream), startCaddy(upstream)]);
-});
+const sluice = await ownSluice({ workers: 0, env: { TRUSTED_PROXIES: '127.0.0.1' } });
+const upstream = { apiPort: new URL(sluice.baseUrl).port, adminPort: new URL(sluice.adminUrl).port };
+[proxies.nginx, proxies.caddy] = await Promise.all([startNginx(upstream), startCaddy(upstream)]);
 
-after(async () => {
-  await Promise.all([proxies.nginx?.stop(), proxies.caddy?.stop()]);
-  await sluice?.stop();
-});
+after(() => Promise.all([proxies.nginx?.stop(), proxies.caddy?.stop()]));
 
 type Answer = {
   readonly status: number;

@@ -1,7 +1,7 @@
 // Exports that a round of many deletions overtakes, without the service.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { noCrash } from '../../src/crash-point.js';
 import { loadDeployment } from '../../src/operations/deployment.js';
 import { keepDeletedUsers } from '../../src/privacy/deletion/deleted-users.js';
@@ -12,22 +12,13 @@ import { endExportsOf } from '../../src/privacy/export/end.js';
 import { readExport } from '../../src/privacy/export/request.js';
 import { submitExport } from '../../src/privacy/export/submit.js';
 import { registryKeys } from '../../src/redis/keys.js';
-import { type GatedStores, startGatedStores } from '../support/stores.js';
+import { startGatedStores } from '../support/stores.js';
 
-let stores: GatedStores;
-let epoch: string;
-let secret: string;
-
-before(async () => {
-  stores = await startGatedStores('export_ends_test');
-  const { redis, clickhouse } = stores;
-  const loaded = await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
-  ({ epoch, secret } = loaded.deployment);
-});
-after(() => stores?.remove());
+const { redis, clickhouse, gate, gated } = await startGatedStores('export_ends_test');
+const loaded = await loadDeployment({ redis, clickhouse, shards: 1, claimBytesMax: 1e6, crash: noCrash });
+const { epoch, secret } = loaded.deployment;
 
 async function submit(accountId: string, identity: string): Promise<string> {
-  const { redis } = stores;
   const submitted = await submitDeletion(
     { redis, epoch, shards: 1, secret, crash: noCrash },
     { accountId, appId: '1000000001', keyId: 'k', keyCreatedAt: '2026-01-01T00:00:00.000Z' },
@@ -37,7 +28,6 @@ async function submit(accountId: string, identity: string): Promise<string> {
 }
 
 async function askFor(accountId: string, identity: string): Promise<string> {
-  const { redis } = stores;
   const request = await submitExport({ redis, epoch, shards: 1 }, accountId, [`i${identity}`]);
   assert.ok(typeof request === 'object');
   return request.user_export_id;
@@ -45,23 +35,22 @@ async function askFor(accountId: string, identity: string): Promise<string> {
 
 /** The deletions, with their users in ClickHouse. */
 async function kept(ids: readonly string[]): Promise<DeletionRequest[]> {
-  await keepTargets(stores.redis, stores.clickhouse);
-  return readDeletions(stores.redis, ids);
+  await keepTargets(redis, clickhouse);
+  return readDeletions(redis, ids);
 }
 
 /** How many statements ClickHouse is asked while this works. */
 async function statementsOf(work: () => Promise<void>): Promise<number> {
   let statements = 0;
-  stores.gate.hold(() => {
+  gate.hold(() => {
     statements += 1;
     return false;
   });
-  await work().finally(() => stores.gate.pass());
+  await work().finally(() => gate.pass());
   return statements;
 }
 
 test('a round ends the exports of its accounts that name its users, and no others', async () => {
-  const { redis, gated } = stores;
   const before = await submit('7', 'before@example.com');
   const ended = await Promise.all(['7', '8'].map((account) => askFor(account, 'ada@example.com')));
   const stay = [
@@ -80,7 +69,6 @@ test('a round ends the exports of its accounts that name its users, and no other
 });
 
 test('it asks ClickHouse as seldom for hundreds of deletions and exports as for few', async () => {
-  const { redis, gated } = stores;
   const end = async (accounts: readonly string[], count: number) => {
     const users = Array.from({ length: count }, (_, at) => `${accounts[0]}-${at}@example.com`);
     const asked = users.map((user, at) => [accounts[at % accounts.length] ?? '', user] as const);
@@ -97,7 +85,6 @@ test('it asks ClickHouse as seldom for hundreds of deletions and exports as for 
 });
 
 test('the hashes of a round’s users are kept by writes that share their way', async () => {
-  const { redis, clickhouse } = stores;
   const ids = await Promise.all(
     Array.from({ length: 300 }, (_, at) => submit('30', `hash-${at}@example.com`)),
   );

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { type IncomingMessage, request } from 'node:http';
-import { after, before } from 'node:test';
+import { after } from 'node:test';
 import { gunzipSync } from 'node:zlib';
 import { parse } from 'csv-parse/sync';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
@@ -17,7 +17,7 @@ import { similarPredicate } from '../../src/privacy/deletion/round-counts.js';
 import { mutationPredicate } from '../../src/privacy/deletion/round-keys.js';
 import { createRoundTables } from '../../src/privacy/deletion/round-tables.js';
 import { registryKeys } from '../../src/redis/keys.js';
-import { createTestAccount, type TestAccount } from '../harness/accounts.js';
+import { createTestAccount } from '../harness/accounts.js';
 import { atPort } from '../harness/clickhouse.js';
 import {
   ask,
@@ -36,15 +36,7 @@ import {
   withoutRounds,
 } from '../harness/deletion.js';
 import { withRedis } from '../harness/redis-client.js';
-import {
-  type Child,
-  type ClickHouseHandle,
-  type SluiceHandle,
-  startClickHouse,
-  startSluice,
-  startTcpProxy,
-  type TcpProxy,
-} from '../harness/services.js';
+import { type Child, startClickHouse, startTcpProxy } from '../harness/services.js';
 import {
   askForExport,
   exportPath,
@@ -61,34 +53,23 @@ import { until, within } from '../harness/wait.js';
 import { type ConsolePage, signedIn } from '../support/console.js';
 import fc from '../support/fast-check.js';
 import { addExports, removeExports } from '../support/pending.js';
+import { ownSluice } from '../support/sluice.js';
 import { test } from '../support/test.js';
 
-let clickhouse: ClickHouseHandle;
-let sluice: SluiceHandle;
-let account: TestAccount;
-let stranger: TestAccount;
-let token: string;
-let main: string;
-let staging: string;
-let proxy: TcpProxy;
-
-before(async () => {
-  clickhouse = await startClickHouse();
-  proxy = await startTcpProxy({ port: clickhouse.port });
-  sluice = await startSluice({
-    clickhouse,
-    apiEnv: { CLICKHOUSE_URL: atPort(clickhouse.testerUrl, proxy.port) },
-  });
-  account = await createTestAccount(sluice, 'Exports');
-  stranger = await createTestAccount(sluice, 'Stranger');
-  token = await getToken(sluice, account);
-  [main = '', staging = ''] = account.appIds;
+const clickhouse = await startClickHouse();
+const proxy = await startTcpProxy({ port: clickhouse.port });
+const sluice = await ownSluice({
+  clickhouse,
+  apiEnv: { CLICKHOUSE_URL: atPort(clickhouse.testerUrl, proxy.port) },
 });
+const account = await createTestAccount(sluice, 'Exports');
+const stranger = await createTestAccount(sluice, 'Stranger');
+const token = await getToken(sluice, account);
+const [main = '', staging = ''] = account.appIds;
 
 after(async () => {
-  await sluice?.stop();
-  await proxy?.close();
-  await clickhouse?.remove();
+  await proxy.close();
+  await clickhouse.remove();
 });
 
 test('exports every record of a merged user in every environment, and nothing else', async () => {

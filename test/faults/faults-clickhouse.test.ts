@@ -2,8 +2,7 @@
 // and stored exactly once. What does not fit while ClickHouse is away is refused.
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, test } from 'node:test';
-import type { Redis } from 'ioredis';
+import { after, afterEach, test } from 'node:test';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { createTestAccount } from '../harness/accounts.js';
 import {
@@ -17,34 +16,30 @@ import { getToken, readStatus, sendEvents, submitAccepted, untilComplete } from 
 import { assertKept, newProducer, readMetric, unknownMax, untilDrained } from '../harness/fault-checks.js';
 import { countOutcomes, type Producer, startLoad, whileRunning } from '../harness/load.js';
 import { connectTestRedis } from '../harness/redis-client.js';
-import { type Child, type SluiceHandle, startSluice } from '../harness/services.js';
+import type { Child } from '../harness/services.js';
 import { until } from '../harness/wait.js';
+import { ownSluice } from '../support/sluice.js';
 
 const backlogBytesMax = 300_000;
 
-let sluice: SluiceHandle;
-let redis: Redis;
-/** The gates between each of two workers and ClickHouse. */
-let gates: readonly [ClickHouseGate, ClickHouseGate];
-let workers: readonly [Child, Child];
-
-before(async () => {
-  sluice = await startSluice({
-    workers: 0,
-    env: { JOB_LOCK_MS: '1000', BACKLOG_BYTES_MAX: String(backlogBytesMax) },
-  });
-  redis = connectTestRedis(sluice.redisUrl);
-  gates = [await startClickHouseGate(sluice.clickhouseUrl), await startClickHouseGate(sluice.clickhouseUrl)];
-  workers = [
-    await sluice.addWorker({ CLICKHOUSE_URL: gates[0].url }),
-    await sluice.addWorker({ CLICKHOUSE_URL: gates[1].url }),
-  ];
+const sluice = await ownSluice({
+  workers: 0,
+  env: { JOB_LOCK_MS: '1000', BACKLOG_BYTES_MAX: String(backlogBytesMax) },
 });
+const redis = connectTestRedis(sluice.redisUrl);
+/** The gates between each of two workers and ClickHouse. */
+const gates: readonly [ClickHouseGate, ClickHouseGate] = [
+  await startClickHouseGate(sluice.clickhouseUrl),
+  await startClickHouseGate(sluice.clickhouseUrl),
+];
+const workers: readonly [Child, Child] = [
+  await sluice.addWorker({ CLICKHOUSE_URL: gates[0].url }),
+  await sluice.addWorker({ CLICKHOUSE_URL: gates[1].url }),
+];
 
 after(async () => {
-  redis?.disconnect();
-  await sluice?.stop();
-  for (const gate of gates ?? []) await gate.close();
+  redis.disconnect();
+  for (const gate of gates) await gate.close();
 });
 
 afterEach(async () => {
@@ -76,6 +71,25 @@ async function assertStoredOnce(producer: Producer): Promise<void> {
   await untilDrained(sluice, redis);
   await assertKept(sluice, producer, { acknowledgedMin: 3 });
   producer.close();
+}
+
+/** Sends some events, whose inserts are held. */
+async function sendToHeld(): Promise<Producer> {
+  const producer = await newProducer(sluice);
+  for (const gate of gates) gate.hold(inserts);
+  await sendSome(producer);
+  return producer;
+}
+
+async function storeWithoutAnswer(producer: Producer): Promise<void> {
+  for (const gate of gates) gate.loseAnswers(inserts);
+  await sendSome(producer);
+  await until(() => gates[0].lost.length + gates[1].lost.length > 0, {
+    deadlineMs: 60_000,
+    what: 'an answer is lost',
+  });
+  for (const gate of gates) gate.pass();
+  await assertStoredOnce(producer);
 }
 
 /** Waits until some worker's insert is held; settles with that worker and the other one, and their gates. */
@@ -118,9 +132,7 @@ test('completes no deletion while the answers that say what is left are empty, a
 });
 
 test('stores once what another worker stored while the first one was stopped before its insert', async () => {
-  const producer = await newProducer(sluice);
-  for (const gate of gates) gate.hold(inserts);
-  await sendSome(producer);
+  const producer = await sendToHeld();
   const { worker, gate, otherGate } = await untilInsertHeld();
   worker.sigstop();
   otherGate.release();
@@ -139,9 +151,7 @@ test('stores once what another worker stored while the first one was stopped bef
 });
 
 test('stores once what two workers insert at the same moment', async () => {
-  const producer = await newProducer(sluice);
-  for (const gate of gates) gate.hold(inserts);
-  await sendSome(producer);
+  const producer = await sendToHeld();
   const { worker } = await untilInsertHeld();
   worker.sigstop(); // it loses its jobs, not its inserts
   const tokens = ({ held }: ClickHouseGate) =>
@@ -157,14 +167,7 @@ test('stores once what two workers insert at the same moment', async () => {
 
 test('stores once what was inserted although the answer was lost', async () => {
   const producer = await newProducer(sluice);
-  for (const gate of gates) gate.loseAnswers(inserts);
-  await sendSome(producer);
-  await until(() => gates[0].lost.length + gates[1].lost.length > 0, {
-    deadlineMs: 60_000,
-    what: 'an answer is lost',
-  });
-  for (const gate of gates) gate.pass();
-  await assertStoredOnce(producer);
+  await storeWithoutAnswer(producer);
 });
 
 test('stores once what was inserted although the answer was lost and ClickHouse forgot the token', async () => {
@@ -173,23 +176,14 @@ test('stores once what was inserted although the answer was lost and ClickHouse 
   const producer = await newProducer(sluice);
   await setWindow(0);
   try {
-    for (const gate of gates) gate.loseAnswers(inserts);
-    await sendSome(producer);
-    await until(() => gates[0].lost.length + gates[1].lost.length > 0, {
-      deadlineMs: 60_000,
-      what: 'an answer is lost',
-    });
-    for (const gate of gates) gate.pass();
-    await assertStoredOnce(producer);
+    await storeWithoutAnswer(producer);
   } finally {
     await setWindow(100_000);
   }
 });
 
 test('stores once what was inserted although the worker was killed before it noticed', async () => {
-  const producer = await newProducer(sluice);
-  for (const gate of gates) gate.hold(inserts);
-  await sendSome(producer);
+  const producer = await sendToHeld();
   const { worker, gate, otherGate } = await untilInsertHeld();
   gate.hold(markerLooks); // the next look is the one after the insert
   otherGate.hold(() => true);
@@ -211,9 +205,7 @@ test('stores once what was inserted although the worker was killed before it not
 });
 
 test('stores once a segment that five workers, one after another, were killed while storing', async () => {
-  const producer = await newProducer(sluice);
-  for (const gate of gates) gate.hold(inserts);
-  await sendSome(producer);
+  const producer = await sendToHeld();
   for (let round = 0; round < 5; round += 1) {
     const { worker, gate } = await untilInsertHeld();
     await worker.kill9();
@@ -227,9 +219,7 @@ test('stores once a segment that five workers, one after another, were killed wh
 test('stores what ClickHouse believes to be stored because it logged the token before a crash', async () => {
   const [api] = sluice.api;
   assert.ok(api);
-  const producer = await newProducer(sluice);
-  for (const gate of gates) gate.hold(inserts);
-  await sendSome(producer);
+  const producer = await sendToHeld();
   const { gate } = await untilInsertHeld();
   // Such a crash leaves a known token without its rows.
   for (const { parameters } of gate.held) {

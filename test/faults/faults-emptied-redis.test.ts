@@ -4,8 +4,7 @@
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
-import type { Redis } from 'ioredis';
+import { after, test } from 'node:test';
 import { addEnvironment } from '../../src/accounts/accounts.js';
 import { StateNotLoaded } from '../../src/contract/errors.js';
 import { readDeletion } from '../../src/privacy/deletion/request.js';
@@ -17,21 +16,14 @@ import { assertKept, newProducer, unknownMax, untilDrained } from '../harness/fa
 import { paths, post } from '../harness/ingestion.js';
 import { countOutcomes, type Producer, startLoad, whileRunning } from '../harness/load.js';
 import { connectTestRedis } from '../harness/redis-client.js';
-import { type Bootstrap, type SluiceHandle, startSluice } from '../harness/services.js';
+import type { Bootstrap } from '../harness/services.js';
 import { until } from '../harness/wait.js';
+import { ownSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
-let redis: Redis;
+const sluice = await ownSluice({ env: { JOB_LOCK_MS: '1000' } });
+const redis = connectTestRedis(sluice.redisUrl);
 
-before(async () => {
-  sluice = await startSluice({ env: { JOB_LOCK_MS: '1000' } });
-  redis = connectTestRedis(sluice.redisUrl);
-});
-
-after(async () => {
-  redis?.disconnect();
-  await sluice?.stop();
-});
+after(() => redis.disconnect());
 
 async function storeSome(producer: Producer): Promise<void> {
   const load = startLoad(producer, { targets: [sluice.baseUrl] });

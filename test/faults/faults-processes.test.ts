@@ -2,25 +2,17 @@
 // drains, and the rest of the service continues without a restart.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import type { Redis } from 'ioredis';
+import { after, test } from 'node:test';
 import { assertKept, newProducer, untilDrained } from '../harness/fault-checks.js';
 import { type Load, startLoad, whileRunning } from '../harness/load.js';
 import { connectTestRedis } from '../harness/redis-client.js';
-import { type Child, type SluiceHandle, startSluice } from '../harness/services.js';
+import type { Child } from '../harness/services.js';
+import { ownSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
-let redis: Redis;
+const sluice = await ownSluice({ apiProcesses: 2, workers: 2, env: { JOB_LOCK_MS: '1000' } });
+const redis = connectTestRedis(sluice.redisUrl);
 
-before(async () => {
-  sluice = await startSluice({ apiProcesses: 2, workers: 2, env: { JOB_LOCK_MS: '1000' } });
-  redis = connectTestRedis(sluice.redisUrl);
-});
-
-after(async () => {
-  redis?.disconnect();
-  await sluice?.stop();
-});
+after(() => redis.disconnect());
 
 /** Runs load on both API processes while `fault` happens, then checks every promise. */
 async function underLoad(fault: (load: Load) => Promise<void>): Promise<void> {

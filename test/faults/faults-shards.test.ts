@@ -2,29 +2,21 @@
 // and knows them only by number.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import type { Redis } from 'ioredis';
+import { after, test } from 'node:test';
 import { shardKeys, shardOf } from '../../src/redis/keys.js';
 import { restoreState } from '../harness/accounts.js';
 import { assertKept, newProducer } from '../harness/fault-checks.js';
 import type { Producer } from '../harness/load.js';
 import { connectTestRedis } from '../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
+import { ownSluice } from '../support/sluice.js';
 
 const shards = 2;
-let sluice: SluiceHandle;
-let redis: Redis;
 
-before(async () => {
-  sluice = await startSluice({ env: { SHARDS: String(shards) } });
-  redis = connectTestRedis(sluice.redisUrl);
-});
+const sluice = await ownSluice({ env: { SHARDS: String(shards) } });
+const redis = connectTestRedis(sluice.redisUrl);
 
-after(async () => {
-  redis?.disconnect();
-  await sluice?.stop();
-});
+after(() => redis.disconnect());
 
 /** A producer for an environment of every shard. */
 async function newProducers(): Promise<Producer[]> {

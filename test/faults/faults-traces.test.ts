@@ -2,28 +2,19 @@
 // and no error repeats data.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import type { Redis } from 'ioredis';
+import { after, test } from 'node:test';
 import { shardKeys } from '../../src/redis/keys.js';
 import { assertKept, newProducer, untilDrained } from '../harness/fault-checks.js';
 import { type Producer, startLoad, whileRunning } from '../harness/load.js';
 import { connectTestRedis } from '../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
+import { ownSluice } from '../support/sluice.js';
 import { textOf } from '../support/traces.js';
 
-let sluice: SluiceHandle;
-let redis: Redis;
+const sluice = await ownSluice({ env: { JOB_LOCK_MS: '1000', LOG_LEVEL: 'debug' } });
+const redis = connectTestRedis(sluice.redisUrl);
 
-before(async () => {
-  sluice = await startSluice({ env: { JOB_LOCK_MS: '1000', LOG_LEVEL: 'debug' } });
-  redis = connectTestRedis(sluice.redisUrl);
-});
-
-after(async () => {
-  redis?.disconnect();
-  await sluice?.stop();
-});
+after(() => redis.disconnect());
 
 const segmentPrefix = '{s0}:segment:';
 

@@ -2,10 +2,10 @@
 
 import { rateLimits } from '../../src/contract/limits.js';
 import { paths, post } from './ingestion.js';
-import type { SluiceHandle } from './sluice.js';
+import type { Deployment } from './sluice.js';
 import { until } from './wait.js';
 
-type Deployment = Pick<SluiceHandle, 'admin' | 'api'>;
+type Administered = Pick<Deployment, 'admin' | 'api'>;
 
 export type TestAccount = {
   readonly accountId: string;
@@ -25,7 +25,7 @@ export const unlimited: readonly string[] = Object.keys(rateLimits).flatMap((nam
 
 /** Creates an account with an API key; settles when all API processes take records for its environments. */
 export async function createTestAccount(
-  sluice: Deployment,
+  sluice: Administered,
   name: string,
   environments: readonly string[] = ['Main Production', 'Staging'],
 ): Promise<TestAccount> {
@@ -40,7 +40,7 @@ export async function createTestAccount(
  * know the settings.
  */
 export async function createEnvironments(
-  sluice: Deployment,
+  sluice: Administered,
   settings: readonly (readonly string[])[],
 ): Promise<string[]> {
   const created: string[] = [];
@@ -57,19 +57,22 @@ export async function createEnvironments(
 }
 
 /** Does the same for one environment. */
-export async function createEnvironment(sluice: Deployment, ...options: readonly string[]): Promise<string> {
+export async function createEnvironment(
+  sluice: Administered,
+  ...options: readonly string[]
+): Promise<string> {
   const [appId = ''] = await createEnvironments(sluice, [options]);
   return appId;
 }
 
 /** A process that knows an environment which is added now has read all settings from before. */
-async function untilAllKnown(sluice: Deployment): Promise<void> {
+async function untilAllKnown(sluice: Administered): Promise<void> {
   const { appIds } = await createAccount(sluice, 'Added last', ['Last']);
   await untilKnown(sluice, appIds[0] ?? '');
 }
 
 async function createAccount(
-  sluice: Deployment,
+  sluice: Administered,
   name: string,
   environments: readonly string[],
 ): Promise<Omit<TestAccount, 'apiKey'>> {
@@ -85,7 +88,7 @@ async function createAccount(
 }
 
 /** Settles when all API processes know an environment. A process that does not know it reads the registry at once. */
-export async function untilKnown({ api }: Pick<SluiceHandle, 'api'>, appId: string): Promise<void> {
+export async function untilKnown({ api }: Pick<Deployment, 'api'>, appId: string): Promise<void> {
   const isKnown = async (baseUrl: string) =>
     (await post(baseUrl, paths.track, { app_id: appId })).code !== 'unknown_app_id';
   const what = `the API processes know environment ${appId}`;
@@ -93,7 +96,7 @@ export async function untilKnown({ api }: Pick<SluiceHandle, 'api'>, appId: stri
 }
 
 /** Loads the state into an emptied Redis; settles when all API processes take records again. */
-export async function restoreState(deployment: Deployment): Promise<void> {
+export async function restoreState(deployment: Administered): Promise<void> {
   const { state } = (await deployment.admin('restore')) as { state: string };
   if (state !== 'restored') throw new Error(`Redis was not restored: ${state}`);
   await untilRegistryIsRead(deployment);

@@ -6,12 +6,14 @@ import { randomBytes } from 'node:crypto';
 import { type ClientRequest, request } from 'node:http';
 import type { DeletionRequest } from '../../src/privacy/deletion/request.js';
 import { userTables } from '../../src/privacy/deletion/user-tables.js';
-import { registryKeys, shardKeys } from '../../src/redis/keys.js';
+import { registryKeys } from '../../src/redis/keys.js';
 import type { TestAccount } from './accounts.js';
 import { assertDocumented } from './documented-answers.js';
 import { withRedis } from './redis-client.js';
-import type { SluiceHandle } from './services.js';
+import type { Deployment, SluiceHandle } from './services.js';
 import { until } from './wait.js';
+
+export { untilStored } from './ingestion.js';
 
 export const deletionPaths = {
   token: '/api/public/v0/auth_token',
@@ -87,7 +89,7 @@ export async function ask(baseUrl: string, what: Ask): Promise<Reply> {
 
 /** Sends one request to the administration's HTTP API. */
 export async function administer<Result>(
-  sluice: SluiceHandle,
+  sluice: Deployment,
   method: string,
   path: string,
   body?: object,
@@ -184,7 +186,7 @@ export function callWithToken(
 
 /** Settles when the request is complete. */
 export async function untilComplete(
-  sluice: SluiceHandle,
+  sluice: Deployment | SluiceHandle,
   token: string,
   requestId: string,
   deadlineMs = 180_000,
@@ -202,22 +204,19 @@ export async function untilComplete(
     );
   } catch (error) {
     const shown = await showDeletion(sluice, requestId).catch((fault: unknown) => ({ fault }));
-    const workers = sluice.workers.map((worker) => worker.output().slice(-1_500)).join('\n');
-    throw new Error(`pending: ${last} ${JSON.stringify(shown)}\n${workers}`, { cause: error });
+    const workers = 'workers' in sluice ? sluice.workers : [];
+    const said = workers.map((worker) => worker.output().slice(-1_500)).join('\n');
+    throw new Error(`pending: ${last} ${JSON.stringify(shown)}\n${said}`, { cause: error });
   }
 }
 
 /** Posts a submission with any fields; settles with any answer. */
-export function submitWith(sluice: SluiceHandle, token: string, body: object): Promise<Reply> {
+export function submitWith(sluice: Deployment, token: string, body: object): Promise<Reply> {
   return callWithToken(sluice, token, deletionPaths.submit, body);
 }
 
 /** Deletes users from a service that had no round for a while, so that the next round begins at once. */
-export async function deleteNow(
-  sluice: SluiceHandle,
-  token: string,
-  users: readonly User[],
-): Promise<string> {
+export async function deleteNow(sluice: Deployment, token: string, users: readonly User[]): Promise<string> {
   await withRedis(sluice, (redis) => redis.del(registryKeys.deletionRound));
   const requestId = await submitAccepted(sluice, token, users);
   await untilComplete(sluice, token, requestId);
@@ -228,7 +227,7 @@ export async function deleteNow(
  * No round of deletions begins before `work` has settled, as while a backup is restored. (A turn of rounds holds up the next one for
  * four seconds, whatever its time to live is.)
  */
-export async function withoutRounds(sluice: SluiceHandle, work: () => Promise<void>): Promise<void> {
+export async function withoutRounds(sluice: Deployment, work: () => Promise<void>): Promise<void> {
   await withRedis(sluice, async (redis) => {
     await redis.set(registryKeys.restoringBackup, '1');
     await work().finally(() => redis.del(registryKeys.restoringBackup));
@@ -237,7 +236,7 @@ export async function withoutRounds(sluice: SluiceHandle, work: () => Promise<vo
 
 /** A page of the account's requests. */
 export async function listDeletions(
-  sluice: SluiceHandle,
+  sluice: Deployment,
   token: string,
   query = '',
 ): Promise<{ ids: string[]; cursor: string | undefined }> {
@@ -251,12 +250,12 @@ export async function listDeletions(
 }
 
 /** The evidence as the administration shows it. */
-export function showDeletion(sluice: SluiceHandle, requestId: string): Promise<DeletionRequest> {
+export function showDeletion(sluice: Deployment, requestId: string): Promise<DeletionRequest> {
   return administer<DeletionRequest>(sluice, 'GET', `/deletions/${requestId}`);
 }
 
 /** Posts a body to an ingestion endpoint and asserts that all of it was accepted. */
-export async function send(sluice: SluiceHandle, path: string, body: object): Promise<void> {
+export async function send(sluice: Deployment, path: string, body: object): Promise<void> {
   const reply = await fetch(`${sluice.baseUrl}${path}`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
@@ -274,7 +273,7 @@ type EventUser = { readonly identity: string } | { readonly user_id: string };
 
 /** Sends one event per user, with its fate as a property. */
 export async function sendEvents(
-  sluice: SluiceHandle,
+  sluice: Deployment,
   appId: string,
   fate: Fate,
   users: readonly EventUser[],
@@ -285,7 +284,7 @@ export async function sendEvents(
 }
 
 export async function sendProperties(
-  sluice: SluiceHandle,
+  sluice: Deployment,
   appId: string,
   fate: Fate,
   identities: readonly string[],
@@ -295,7 +294,7 @@ export async function sendProperties(
 }
 
 export async function sendIdentify(
-  sluice: SluiceHandle,
+  sluice: Deployment,
   appId: string,
   userId: string,
   identity: string,
@@ -305,7 +304,7 @@ export async function sendIdentify(
 
 /** Stores a failed row that appears to be from the oldest segment. */
 export async function storeFailedRow(
-  sluice: SluiceHandle,
+  sluice: Deployment,
   appId: string,
   fate: Fate,
   { identity, userId, row = '[]' }: { identity?: string; userId?: string; row?: string },
@@ -326,21 +325,11 @@ export async function storeFailedRow(
 
 let failedLines = 0;
 
-/** Settles when ClickHouse has everything that has been accepted so far. */
-export async function untilStored(sluice: SluiceHandle): Promise<void> {
-  await withRedis(sluice, (redis) =>
-    until(async () => (await redis.zcard(shardKeys.segments(0))) === 0, {
-      deadlineMs: 120_000,
-      what: 'no segment is outstanding',
-    }),
-  );
-}
-
 /** Every row of every table that holds users, without markers, as sorted JSON by table. */
 export type Dump = ReadonlyMap<string, readonly string[]>;
 
 /** Dumps all tables that hold users, without the rows of `except`. */
-export async function dumpPlaces(sluice: SluiceHandle, except?: Dump): Promise<Dump> {
+export async function dumpPlaces(sluice: Deployment, except?: Dump): Promise<Dump> {
   const dump = new Map<string, string[]>();
   for (const place of userTables) {
     const excepted = new Set(except?.get(place));
@@ -393,7 +382,7 @@ export function assertExact(
 }
 
 /** The rows that a request found before it deleted any, by environment and table. */
-export async function readFound(sluice: SluiceHandle, requestId: string): Promise<Record<string, number>> {
+export async function readFound(sluice: Deployment, requestId: string): Promise<Record<string, number>> {
   const { found = [] } = await showDeletion(sluice, requestId);
   return Object.fromEntries(found.map(({ app_id, table, rows }) => [`${app_id} ${table}`, rows]));
 }
@@ -417,7 +406,7 @@ let userIds = 1_000_000;
  * writes records of other users with similar names, into the same environments and into another account.
  */
 export async function writeHistory(
-  sluice: SluiceHandle,
+  sluice: Deployment,
   account: TestAccount,
   stranger: TestAccount,
   identity: string,

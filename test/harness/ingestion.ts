@@ -3,7 +3,7 @@
 
 import { Redis } from '../../src/packages/ioredis.js';
 import { shardKeys } from '../../src/redis/keys.js';
-import type { SluiceHandle } from './services.js';
+import type { Deployment } from './services.js';
 import { until } from './wait.js';
 
 export const paths = {
@@ -46,7 +46,7 @@ export function isAccepted({ status, text }: Answer): boolean {
 }
 
 /** Settles when ClickHouse has everything that the API has accepted so far, even if more is sent meanwhile. */
-export async function untilStored(sluice: SluiceHandle, deadlineMs = 120_000): Promise<void> {
+export async function untilStored(sluice: Deployment, deadlineMs = 120_000): Promise<void> {
   const redis = new Redis(sluice.redisUrl);
   try {
     const outstanding = await redis.zrange(shardKeys.segments(0), '0', '-1');
@@ -70,7 +70,7 @@ export type StoredUser = {
 };
 
 /** All users of an environment, as the view `users` shows them. */
-export function readUsers(sluice: SluiceHandle, appId: string): Promise<StoredUser[]> {
+export function readUsers(sluice: Deployment, appId: string): Promise<StoredUser[]> {
   return sluice.rows<StoredUser>(`SELECT
       identity, arrayMap(id -> toString(id), user_ids) AS user_ids, email, properties
     FROM users WHERE app_id = '${appId}' ORDER BY identity, user_ids`);
@@ -84,7 +84,7 @@ export type UserEvent = {
 };
 
 /** All events of an environment with their merged users, as the view `user_events` shows them. */
-export function readUserEvents(sluice: SluiceHandle, appId: string): Promise<UserEvent[]> {
+export function readUserEvents(sluice: Deployment, appId: string): Promise<UserEvent[]> {
   return sluice.rows<UserEvent>(`SELECT event, identity, toString(user_id) AS user_id, user_properties
     FROM user_events WHERE app_id = '${appId}' ORDER BY event`);
 }

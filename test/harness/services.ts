@@ -3,5 +3,5 @@
 export { type Child, keepRunning } from './child.js';
 export { type ClickHouseHandle, startClickHouse } from './clickhouse.js';
 export { type RedisHandle, startRedis } from './redis.js';
-export { type ApiHandle, type Bootstrap, type SluiceHandle, startSluice } from './sluice.js';
+export { type ApiHandle, type Bootstrap, type Deployment, type SluiceHandle, startSluice } from './sluice.js';
 export { startTcpProxy, type TcpProxy } from './tcp-proxy.js';

@@ -49,30 +49,36 @@ export type Bootstrap = {
   readonly api_key?: string;
 };
 
-export type SluiceHandle = {
+/** What can be reached of a deployment. Its processes belong to whoever started it. */
+export type Deployment = {
   /** Of the first API process. */
   readonly baseUrl: string;
   readonly adminUrl: string;
   readonly adminToken: string;
   readonly redisUrl: string;
   readonly clickhouseUrl: string;
-  readonly redis: RedisHandle;
   /** The first server. */
-  readonly clickhouse: ClickHouseHandle;
-  readonly clickhouses: readonly ClickHouseHandle[];
+  readonly clickhouse: Pick<ClickHouseHandle, 'origin' | 'tester' | 'reader'>;
   readonly database: string;
-  readonly api: readonly ApiHandle[];
-  readonly workers: readonly Child[];
+  readonly api: readonly Pick<ApiHandle, 'baseUrl' | 'adminUrl'>[];
   readonly env: NodeJS.ProcessEnv;
-  readonly bootstrap: Bootstrap;
   /** The app_id of Main Production. */
   readonly appId: string;
-  /** Starts one more worker; `stop` ends it too. */
-  addWorker(env?: NodeJS.ProcessEnv): Promise<Child>;
   /** Runs `npm run admin -- …`: settles with the JSON that it prints, rejects with its error message. */
   admin(...args: readonly string[]): Promise<unknown>;
   /** Runs a statement in the deployment's database; settles with the rows. */
   rows<Row = Record<string, unknown>>(sql: string): Promise<Row[]>;
+};
+
+export type SluiceHandle = Omit<Deployment, 'api' | 'clickhouse'> & {
+  readonly redis: RedisHandle;
+  readonly clickhouse: ClickHouseHandle;
+  readonly clickhouses: readonly ClickHouseHandle[];
+  readonly api: readonly ApiHandle[];
+  readonly workers: readonly Child[];
+  readonly bootstrap: Bootstrap;
+  /** Starts one more worker; `stop` ends it too. */
+  addWorker(env?: NodeJS.ProcessEnv): Promise<Child>;
   /** Stops everything that was started here, the API first, and removes the data. */
   stop(): Promise<void>;
 };
@@ -244,7 +250,12 @@ export async function runProgram(
   return output;
 }
 
-async function queryRows<Row>(clickhouse: ClickHouseHandle, database: string, sql: string): Promise<Row[]> {
+/** Runs a statement as the tester; settles with the rows. */
+export async function queryRows<Row>(
+  clickhouse: Deployment['clickhouse'],
+  database: string,
+  sql: string,
+): Promise<Row[]> {
   const parameters = new URLSearchParams({ database, default_format: 'JSONEachRow' });
   const text = await query(`${clickhouse.origin}/?${parameters}`, clickhouse.tester, sql);
   return text

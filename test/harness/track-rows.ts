@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { type OutcomeCode, outcomes } from '../../src/contract/outcomes.js';
-import type { SluiceHandle } from './sluice.js';
+import type { Deployment } from './sluice.js';
 import { differences, type ExpectedEvent, type Reply, type Sent, track, untilStored } from './track.js';
 
 export type ValidEvent = { readonly app_id: string; readonly event: string; readonly identity: string };
@@ -59,7 +59,7 @@ export const withProperty = (json: string, key: string, value: string): string =
 
 /** Records what one environment must have stored. */
 export type Ledger = {
-  readonly sluice: SluiceHandle;
+  readonly sluice: Deployment;
   readonly appId: string;
   /** A valid event of a new user. */
   newEvent(name: string): ValidEvent;
@@ -69,7 +69,7 @@ export type Ledger = {
   check(): Promise<void>;
 };
 
-export function openLedger(sluice: SluiceHandle, appId: string): Ledger {
+export function openLedger(sluice: Deployment, appId: string): Ledger {
   const fromMs = Date.now();
   const expected: ExpectedEvent[] = [];
   let users = 0;

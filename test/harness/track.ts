@@ -2,7 +2,7 @@
 // stored. One query at the end compares that with all rows, so anything else is found too.
 
 import { isDeepStrictEqual } from 'node:util';
-import type { SluiceHandle } from './sluice.js';
+import type { Deployment } from './sluice.js';
 import { until } from './wait.js';
 
 export type Reply = {
@@ -67,7 +67,7 @@ export type Between = { readonly fromMs: number; readonly toMs: number };
 export type ExpectedEvent = Omit<StoredEvent, 'time'> & { readonly time: string | Between };
 
 /** All events of an environment. */
-export function storedEvents(sluice: SluiceHandle, appId: string): Promise<StoredEvent[]> {
+export function storedEvents(sluice: Deployment, appId: string): Promise<StoredEvent[]> {
   return sluice.rows<StoredEvent>(
     `SELECT event, identity, toString(user_id) AS user_id, session_id, properties, toString(time) AS time
      FROM events WHERE app_id = '${appId}'`,
@@ -75,11 +75,7 @@ export function storedEvents(sluice: SluiceHandle, appId: string): Promise<Store
 }
 
 /** Waits until an environment has at least `count` events; settles with all of them. */
-export async function untilStored(
-  sluice: SluiceHandle,
-  appId: string,
-  count: number,
-): Promise<StoredEvent[]> {
+export async function untilStored(sluice: Deployment, appId: string, count: number): Promise<StoredEvent[]> {
   await until(
     async () => {
       const [row] = await sluice.rows<{ stored: string }>(

@@ -1,9 +1,10 @@
 // Tests wait for a condition with a deadline, never for a length of time.
 
-export type Deadline = {
-  readonly deadlineMs: number;
+export type Wait = {
   /** The condition in words, for the error message: `the segment is stored`. */
   readonly what: string;
+  /** By default two minutes: longer than a slow machine takes for anything, since nothing else depends on it. */
+  readonly deadlineMs?: number;
   /**
    * Pause between two checks. By default a tenth of the time that has passed, from 20 to 100 ms; but nine times as long as
    * the check itself took, up to half a second, so that waiting leaves the CPU to what is waited for.
@@ -11,15 +12,18 @@ export type Deadline = {
   readonly everyMs?: number;
 };
 
+const usualMsMax = 120_000;
+
 type Truthy<T> = Exclude<T, false | 0 | '' | null | undefined>;
 
 /**
  * Settles with the first truthy value of `condition`. A condition that throws does not hold yet. Rejects when the
  * deadline passes; the last error that the condition threw is the cause.
  */
-export async function until<T>(condition: () => T | Promise<T>, deadline: Deadline): Promise<Truthy<T>> {
+export async function until<T>(condition: () => T | Promise<T>, wait: string | Wait): Promise<Truthy<T>> {
+  const { what, deadlineMs = usualMsMax, everyMs }: Wait = typeof wait === 'string' ? { what: wait } : wait;
   const startedAt = performance.now();
-  const endsAt = startedAt + deadline.deadlineMs;
+  const endsAt = startedAt + deadlineMs;
   let cause: unknown;
   for (;;) {
     const checkedAt = performance.now();
@@ -31,12 +35,12 @@ export async function until<T>(condition: () => T | Promise<T>, deadline: Deadli
       cause = error;
     }
     if (performance.now() >= endsAt) {
-      throw new Error(`not within ${deadline.deadlineMs} ms: ${deadline.what}`, { cause });
+      throw new Error(`not within ${deadlineMs} ms: ${what}`, { cause });
     }
     const now = performance.now();
     const byTime = Math.min(Math.max((now - startedAt) / 10, 20), 100);
     const byCost = Math.min(9 * (now - checkedAt), 500);
-    await pause(deadline.everyMs ?? Math.max(byTime, byCost));
+    await pause(everyMs ?? Math.max(byTime, byCost));
   }
 }
 

@@ -7,31 +7,28 @@ import { readConfig } from '../../src/config.js';
 import { createLog } from '../../src/log.js';
 import { freePort } from '../harness/free-port.js';
 import { post } from '../harness/ingestion.js';
-import { startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
+import { sharedSluice } from '../support/sluice.js';
+
+const sluice = await sharedSluice();
 
 test('an app takes events until it is closed, and then nothing of it is left', async () => {
-  const sluice = await startSluice({ workers: 0 });
-  try {
-    const [port, adminPort] = [await freePort(), await freePort()];
-    const config = readConfig({
-      REDIS_URL: sluice.redisUrl,
-      CLICKHOUSE_URL: sluice.clickhouseUrl,
-      CLICKHOUSE_DATABASE: sluice.database,
-      HOST: '127.0.0.1',
-      PORT: String(port),
-      ADMIN_PORT: String(adminPort),
-    });
-    const app = await startApp(config, createLog('api', 'silent'));
-    const url = `http://127.0.0.1:${port}`;
-    const isReady = () => fetch(`${url}/health/ready`).then(({ status }) => status === 200);
-    await until(isReady, { deadlineMs: 60_000, what: 'it is ready' });
-    const event = { app_id: sluice.appId, event: 'Opened', identity: 'ada' };
-    assert.equal((await post(url, '/api/track', JSON.stringify(event))).status, 200);
-    await app.close();
-    await assert.rejects(fetch(`${url}/health/live`));
-    await assert.rejects(fetch(`http://127.0.0.1:${adminPort}/metrics`));
-  } finally {
-    await sluice.stop();
-  }
+  const [port, adminPort] = [await freePort(), await freePort()];
+  const config = readConfig({
+    REDIS_URL: sluice.redisUrl,
+    CLICKHOUSE_URL: sluice.clickhouseUrl,
+    CLICKHOUSE_DATABASE: sluice.database,
+    HOST: '127.0.0.1',
+    PORT: String(port),
+    ADMIN_PORT: String(adminPort),
+  });
+  const app = await startApp(config, createLog('api', 'silent'));
+  const url = `http://127.0.0.1:${port}`;
+  const isReady = () => fetch(`${url}/health/ready`).then(({ status }) => status === 200);
+  await until(isReady, { deadlineMs: 60_000, what: 'it is ready' });
+  const event = { app_id: sluice.appId, event: 'Opened', identity: 'ada' };
+  assert.equal((await post(url, '/api/track', JSON.stringify(event))).status, 200);
+  await app.close();
+  await assert.rejects(fetch(`${url}/health/live`));
+  await assert.rejects(fetch(`http://127.0.0.1:${adminPort}/metrics`));
 });

@@ -5,40 +5,32 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
-import { after, before, describe, test } from 'node:test';
+import { after, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { bodies } from '../../src/contract/limits.js';
-import { type Neighbour, startNeighbour } from '../fuzz/neighbour.js';
+import { startNeighbour } from '../fuzz/neighbour.js';
 import { peakMib, quantile } from '../fuzz/process-figures.js';
 import { createEnvironments, unlimited } from '../harness/accounts.js';
 import { post } from '../harness/ingestion.js';
 import { openRaw, type RawConnection } from '../harness/raw-http.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { startSluice } from '../harness/services.js';
 
 const MiB = 1024 * 1024;
 const residentMibMax = 400;
 /** What a step costs is shown in `large-document.test.ts`. */
 const workedMsMax = 100;
 
-let sluice: SluiceHandle;
-let neighbour: Neighbour;
-let pid: number;
-let appId: string;
-let lenient: string;
-
-before(async () => {
-  sluice = await startSluice();
-  pid = sluice.api[0]?.pid as number;
-  [appId, lenient] = (await createEnvironments(sluice, [
-    unlimited,
-    [...unlimited, '--validation', 'lenient'],
-  ])) as [string, string];
-  neighbour = startNeighbour({ baseUrl: sluice.baseUrl, appId, pid });
-});
+const sluice = await startSluice();
 after(async () => {
-  await neighbour?.stop();
-  await sluice?.stop();
+  await neighbour.stop();
+  await sluice.stop();
 });
+const pid = sluice.api[0]?.pid as number;
+const [appId, lenient] = (await createEnvironments(sluice, [
+  unlimited,
+  [...unlimited, '--validation', 'lenient'],
+])) as [string, string];
+const neighbour = startNeighbour({ baseUrl: sluice.baseUrl, appId, pid });
 
 /**
  * Attacks, and looks at the memory of the process and at how much it works before it answers the neighbour. Caches that others

@@ -4,14 +4,14 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import { after, before, beforeEach, test } from 'node:test';
+import { after, beforeEach, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { bodies } from '../../src/contract/limits.js';
-import { type Neighbour, startNeighbour } from '../fuzz/neighbour.js';
+import { startNeighbour } from '../fuzz/neighbour.js';
 import { openDescriptors, quantile, residentMib } from '../fuzz/process-figures.js';
 import { createEnvironments } from '../harness/accounts.js';
 import { askRaw, openRaw, type RawConnection } from '../harness/raw-http.js';
-import { type ApiHandle, type SluiceHandle, startSluice } from '../harness/services.js';
+import { type ApiHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 
 /** The parser's timer: 10 s in steps of 4 s, and time for a busy machine. */
@@ -20,25 +20,19 @@ const timerMsMax = 60_000;
 const timerMsMin = 8_000;
 const slowClients = 200;
 
-let sluice: SluiceHandle;
-let api: ApiHandle;
-let neighbour: Neighbour;
-let pid: number;
 let descriptorsBefore: number;
 
-before(async () => {
-  sluice = await startSluice({ workers: 0 });
-  const [appId = ''] = await createEnvironments(sluice, [['--limit', 'track=none']]);
-  api = sluice.api[0] as ApiHandle;
-  pid = api.pid;
-  neighbour = startNeighbour({ baseUrl: api.baseUrl, appId, pid: api.pid });
-  await pause(1_000);
-  await neighbour.report();
-});
+const sluice = await startSluice({ workers: 0 });
 after(async () => {
-  await neighbour?.stop();
-  await sluice?.stop();
+  await neighbour.stop();
+  await sluice.stop();
 });
+const [appId = ''] = await createEnvironments(sluice, [['--limit', 'track=none']]);
+const api = sluice.api[0] as ApiHandle;
+const pid = api.pid;
+const neighbour = startNeighbour({ baseUrl: api.baseUrl, appId, pid: api.pid });
+await pause(1_000);
+await neighbour.report();
 beforeEach(() => {
   descriptorsBefore = openDescriptors(pid);
 });

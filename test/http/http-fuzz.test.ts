@@ -1,17 +1,12 @@
 // Thousands of mutated requests, beside a well-behaved client; `npm run fuzz` runs any number of them.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { faultsOf, fuzzDeployment } from '../fuzz/deployment.js';
 import { describeFault } from '../fuzz/run.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { ownSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
-
-before(async () => {
-  sluice = await startSluice();
-});
-after(() => sluice?.stop());
+const sluice = await ownSluice();
 
 test('answers 5,000 mutated requests correctly, and stores only what it acknowledged', async () => {
   const report = await fuzzDeployment(sluice, { seed: 1, count: 5_000 });

@@ -1,7 +1,7 @@
 // The OpenAPI document: valid, complete, made from the schemas that check requests, and true of a running service.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import type { TSchema } from 'typebox';
@@ -17,7 +17,7 @@ import {
 import { Compile } from '../../src/contract/typebox.js';
 import { openApiDocument } from '../../src/http/openapi/document.js';
 import { ingestPart } from '../../src/http/openapi/ingest.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { ownSluice } from '../support/sluice.js';
 
 type Example = { readonly summary: string; readonly value: object; readonly 'x-request'?: object };
 type Content = Readonly<
@@ -44,24 +44,16 @@ type Document = {
   readonly components: { readonly schemas: Readonly<Record<string, Record<string, unknown>>> };
 };
 
-let sluice: SluiceHandle;
-let document: Document;
+const sluice = await ownSluice({ workers: 0 });
+const reply = await fetch(`${sluice.baseUrl}/openapi.json`);
+assert.equal(reply.status, 200);
+assert.equal(reply.headers.get('content-type'), 'application/json');
+const document = (await reply.json()) as Document;
+const validator = new Validator();
+const { valid, errors } = await validator.validate(structuredClone(document));
+assert.deepEqual({ valid, errors }, { valid: true, errors: undefined });
 /** The same document with every reference resolved. */
-let resolved: Document;
-
-before(async () => {
-  sluice = await startSluice({ workers: 0 });
-  const reply = await fetch(`${sluice.baseUrl}/openapi.json`);
-  assert.equal(reply.status, 200);
-  assert.equal(reply.headers.get('content-type'), 'application/json');
-  document = (await reply.json()) as Document;
-  const validator = new Validator();
-  const { valid, errors } = await validator.validate(structuredClone(document));
-  assert.deepEqual({ valid, errors }, { valid: true, errors: undefined });
-  resolved = validator.resolveRefs() as Document;
-});
-
-after(() => sluice?.stop());
+const resolved = validator.resolveRefs() as Document;
 
 const ingestPaths = ['/api/track', '/api/add_user_properties', '/api/v1/identify'];
 const postOf = (path: string) => resolved.paths[path]?.post as Operation;

@@ -7,7 +7,7 @@ import { appendFileSync, existsSync, readFileSync, renameSync, rmSync, writeFile
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { after, before, describe } from 'node:test';
+import { after, describe } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
@@ -26,29 +26,21 @@ import {
 import { credentials } from '../harness/clickhouse.js';
 import { plainEnvironment } from '../harness/environment.js';
 import { untilStored } from '../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
 import { startAnsweringServer } from '../support/answering-server.js';
+import { ownSluice } from '../support/sluice.js';
 import { test } from '../support/test.js';
 
-let sluice: SluiceHandle;
-let folder: string;
-let appIds: string[];
 const newAppId = () => appIds.pop() as string;
 
-before(async () => {
-  folder = tempDir('import');
-  sluice = await startSluice();
-  appIds = await createEnvironments(
-    sluice,
-    Array.from({ length: 32 }, () => unlimited),
-  );
-});
-after(async () => {
-  await sluice?.stop();
-  removeTempDir(folder);
-});
+const folder = tempDir('import');
+const sluice = await ownSluice();
+const appIds: string[] = await createEnvironments(
+  sluice,
+  Array.from({ length: 32 }, () => unlimited),
+);
+after(() => removeTempDir(folder));
 
 const main = fileURLToPath(new URL('../../src/import/main.js', import.meta.url));
 
@@ -91,18 +83,12 @@ let imports = 0;
 /** An import into the environment, with a state and rejects of its own. */
 function into(appId: string, ...args: readonly string[]): Promise<Ran> {
   imports += 1;
-  return run([
-    ...args,
-    '--app-id',
-    appId,
-    '--url',
-    sluice.baseUrl,
-    '--state',
-    `s${imports}`,
-    '--rejects',
-    `r${imports}`,
-  ]);
+  return run([...args, ...to(appId), '--state', `s${imports}`, '--rejects', `r${imports}`]);
 }
+
+const to = (appId: string) => ['--app-id', appId, '--url', sluice.baseUrl];
+/** Files that several runs of an import share. */
+const files = (name: string) => ['--state', name, '--rejects', `${name}-r`];
 
 function put(name: string, content: string | Uint8Array): string {
   writeFileSync(join(folder, name), content);
@@ -355,18 +341,7 @@ describe('a file', () => {
     const again = await into(appId, 'sec?nd.c*', ...mapping);
     assert.deepEqual(again.counts, { read: count, stored: 0, repeats: count, refused: 0 });
     assert.equal(again.code, 0);
-    const args = [
-      '-',
-      ...mapping,
-      '--app-id',
-      appId,
-      '--url',
-      sluice.baseUrl,
-      '--state',
-      'stdin',
-      '--rejects',
-      'stdin-r',
-    ];
+    const args = ['-', ...mapping, ...to(appId), ...files('stdin')];
     assert.deepEqual((await run(args, content.toString('utf8'))).counts.repeats, count);
     const asAnother = await into(appId, 'second.csv', ...mapping, '--event', 'Landing');
     assert.equal(keptOf(asAnother.counts).kept, count);
@@ -484,18 +459,7 @@ describe('an import that is killed', () => {
       .split('\n');
     for (let at = 0; at < count; at += 1_000) rows[at] = `{"broken": ${at}`;
     put('large.ndjson', rows.join('\n'));
-    const args = [
-      'large.ndjson',
-      ...mapping,
-      '--app-id',
-      appId,
-      '--url',
-      sluice.baseUrl,
-      '--state',
-      'killed',
-      '--rejects',
-      'killed-r',
-    ];
+    const args = ['large.ndjson', ...mapping, ...to(appId), ...files('killed')];
     const place = () => {
       if (!existsSync(join(folder, 'killed'))) return 0;
       const state = JSON.parse(readFileSync(join(folder, 'killed'), 'utf8')) as {
@@ -536,18 +500,7 @@ describe('an import that is killed', () => {
   test('by a signal ends at a place from which it can continue', async () => {
     const appId = newAppId();
     put('signal.csv', await written(asText(10_000), 'CSVWithNames'));
-    const args = [
-      'signal.csv',
-      ...mapping,
-      '--app-id',
-      appId,
-      '--url',
-      sluice.baseUrl,
-      '--state',
-      'sig',
-      '--rejects',
-      'sig-r',
-    ];
+    const args = ['signal.csv', ...mapping, ...to(appId), ...files('sig')];
     // It would take ten seconds.
     const child = start([...args, '--rate', '1000']);
     await until(() => existsSync(join(folder, 'sig')), {
@@ -764,18 +717,7 @@ test('large rows are not all under way at once', async () => {
 test('a file of rejects is never emptied by another import, nor left behind without rows', async () => {
   const appId = newAppId();
   const rejects = put('kept.ndjson', '{"user":"ada","_sluice_key":"k"}\n');
-  const args = [
-    '--event',
-    'x',
-    '--identity',
-    'user',
-    '--app-id',
-    appId,
-    '--url',
-    sluice.baseUrl,
-    '--state',
-    'kept-s',
-  ];
+  const args = ['--event', 'x', '--identity', 'user', ...to(appId), '--state', 'kept-s'];
   const refused = await run([rejects, ...args, '--rejects', put('others.ndjson', '{}\n')]);
   assert.match(
     refused.words,
@@ -792,16 +734,15 @@ test('a full disk ends an import with one line, and the same command continues e
   const appId = newAppId();
   const count = 4_000;
   put('full.csv', `user,when\n${'ada,soon\n'.repeat(count)}`);
-  const args = ['full.csv', '--event', 'x', '--identity', 'user', '--timestamp', 'when', '--app-id', appId];
-  const files = ['--url', sluice.baseUrl, '--state', 'full', '--rejects', 'full-r'];
+  const args = ['full.csv', '--event', 'x', '--identity', 'user', '--timestamp', 'when', ...to(appId)];
   // No file of the process may grow beyond this, which is about a sixth of the rejects, in the middle of a row.
-  const limited = await run([...args, ...files], '', ['prlimit', '--fsize=100000']);
+  const limited = await run([...args, ...files('full')], '', ['prlimit', '--fsize=100000']);
   assert.equal(limited.code, 1);
   assert.equal(
     limited.words,
     'import: --rejects full-r: it cannot be written: EFBIG: file too large, write\n',
   );
-  const piped = await run(['-', ...args.slice(1), ...files], 'x'.repeat(60_000), [
+  const piped = await run(['-', ...args.slice(1), ...files('full')], 'x'.repeat(60_000), [
     'prlimit',
     '--fsize=30000',
   ]);
@@ -809,7 +750,7 @@ test('a full disk ends an import with one line, and the same command continues e
     piped.words,
     /^import: -: it cannot be read: \S+ has no room for a copy of it \(EFBIG: file too large, write\); free some, or let TMPDIR name another folder\n$/,
   );
-  const { code, counts, words } = await run([...args, ...files]);
+  const { code, counts, words } = await run([...args, ...files('full')]);
   assert.deepEqual([code, counts], [1, { read: count, stored: 0, repeats: 0, refused: count }], words);
   const places = readFileSync(join(folder, 'full-r'), 'utf8')
     .trim()
@@ -875,96 +816,47 @@ describe('a command line that is wrong', () => {
 });
 
 describe('input that is wrong', () => {
-  const cases: Readonly<Record<string, { args: () => string[]; words: RegExp }>> = {
-    'a file that is not there': {
-      args: () => ['nowhere.csv', ...mapping, '--app-id', sluice.appId, '--url', sluice.baseUrl],
-      words: /^import: nowhere\.csv: there is no such file\n$/,
-    },
-    'a pattern without files': {
-      args: () => ['nowhere-*.csv', ...mapping, '--app-id', sluice.appId],
-      words: /^import: nowhere-\*\.csv: no file matches\n$/,
-    },
-    'an unknown app_id': {
-      args: () => [
-        put('x.csv', 'a\n1\n'),
-        '--event',
-        'x',
-        '--identity',
-        'a',
-        '--app-id',
-        '7',
-        '--url',
-        sluice.baseUrl,
-      ],
-      words: /^import: --app-id 7: No environment has this app_id\.\n$/,
-    },
-    'a service that is away': {
-      args: () => [
-        put('x.csv', 'a\n1\n'),
-        '--event',
-        'x',
-        '--identity',
-        'a',
-        '--app-id',
-        '7',
-        '--url',
-        'http://127.0.0.1:1',
-      ],
-      words: /^import: --url http:\/\/127\.0\.0\.1:1: connect ECONNREFUSED 127\.0\.0\.1:1\n$/,
-    },
-    'a column that is not there': {
-      args: () => [
-        put('x.csv', 'a,b\n1,2\n'),
-        '--event',
-        'x',
-        '--identity',
-        'c',
-        '--app-id',
-        sluice.appId,
-        '--url',
-        sluice.baseUrl,
-      ],
-      words: /import: x\.csv: there is no column c; there are a, b\n$/,
-    },
-    'a file of another format': {
-      args: () => [
-        put('x.parquet', 'no'),
-        '--event',
-        'x',
-        '--identity',
-        'c',
-        '--app-id',
-        sluice.appId,
-        '--url',
-        sluice.baseUrl,
-      ],
-      words: /import: x\.parquet: it cannot be read as parquet: /,
-    },
-    'a state that cannot be written': {
-      args: () => [
-        put('x.csv', 'a\n1\n'),
-        ...['--event', 'x', '--identity', 'a', '--app-id', sluice.appId, '--url', sluice.baseUrl],
-        ...['--state', 'nowhere/state'],
-      ],
-      words: /^import: --state nowhere\/state: it cannot be written: ENOENT: [^\n]*\n$/,
-    },
-    'a state without its files': {
-      args: () => [
-        put('x.csv', 'a\n1\n'),
-        ...['--event', 'x', '--identity', 'a', '--app-id', sluice.appId, '--url', sluice.baseUrl],
-        ...['--state', put('half.json', '{"version":1}')],
-      ],
-      words: /^import: --state half\.json: it is not the state of an import\n$/,
-    },
-    'gzip that ends too early': {
-      args: () => [
-        put('x.csv.gz', gzipSync('a\n'.repeat(1_000)).subarray(0, 25)),
-        ...['--event', 'x', '--identity', 'a', '--app-id', sluice.appId, '--url', sluice.baseUrl],
-      ],
-      words: /^import: x\.csv\.gz: it is corrupt: it ends too early; nothing of it was imported\n$/,
-    },
+  const own = (file: string, column = 'a') => [
+    file,
+    '--event',
+    'x',
+    '--identity',
+    column,
+    ...to(sluice.appId),
+  ];
+  const cases: Readonly<Record<string, readonly [args: () => string[], words: RegExp]>> = {
+    'a file that is not there': [() => own('nowhere.csv'), /^import: nowhere\.csv: there is no such file\n$/],
+    'a pattern without files': [() => own('nowhere-*.csv'), /^import: nowhere-\*\.csv: no file matches\n$/],
+    'an unknown app_id': [
+      () => [...own(put('x.csv', 'a\n1\n')), '--app-id', '7'],
+      /^import: --app-id 7: No environment has this app_id\.\n$/,
+    ],
+    'a service that is away': [
+      () => [...own(put('x.csv', 'a\n1\n')), '--url', 'http://127.0.0.1:1'],
+      /^import: --url http:\/\/127\.0\.0\.1:1: connect ECONNREFUSED 127\.0\.0\.1:1\n$/,
+    ],
+    'a column that is not there': [
+      () => own(put('x.csv', 'a,b\n1,2\n'), 'c'),
+      /import: x\.csv: there is no column c; there are a, b\n$/,
+    ],
+    'a file of another format': [
+      () => own(put('x.parquet', 'no')),
+      /import: x\.parquet: it cannot be read as parquet: /,
+    ],
+    'a state that cannot be written': [
+      () => [...own(put('x.csv', 'a\n1\n')), '--state', 'nowhere/state'],
+      /^import: --state nowhere\/state: it cannot be written: ENOENT: [^\n]*\n$/,
+    ],
+    'a state without its files': [
+      () => [...own(put('x.csv', 'a\n1\n')), '--state', put('half.json', '{"version":1}')],
+      /^import: --state half\.json: it is not the state of an import\n$/,
+    ],
+    'gzip that ends too early': [
+      () => own(put('x.csv.gz', gzipSync('a\n'.repeat(1_000)).subarray(0, 25))),
+      /^import: x\.csv\.gz: it is corrupt: it ends too early; nothing of it was imported\n$/,
+    ],
   };
-  for (const [name, { args, words }] of Object.entries(cases)) {
+  for (const [name, [args, words]] of Object.entries(cases)) {
     test(`such as ${name} is one clear line`, async () => {
       const ran = await run(args());
       assert.equal(ran.code, 1);
@@ -1071,68 +963,6 @@ describe('exports of other systems', () => {
       [{ plan: 'pro', seat: '3' }],
       'what is older replaces nothing',
     );
-  });
-
-  test('of Mixpanel', async () => {
-    const appId = newAppId();
-    ndjson('mixpanel.ndjson', [
-      {
-        event: 'Opened',
-        properties: { time: 1683244800, distinct_id: '$device:tv', $insert_id: 'a', $city: 'Rome' },
-      },
-      {
-        event: 'Paid',
-        properties: {
-          time: 1683244801,
-          distinct_id: 'ada',
-          $user_id: 'ada',
-          $device_id: 'tv',
-          $insert_id: 'b',
-        },
-      },
-    ]);
-    assert.equal((await into(appId, 'mixpanel.ndjson', '--preset', 'mixpanel')).code, 0);
-    assert.deepEqual(await shown(appId), [
-      ['Opened', userIdOfAnonymousId('tv'), '2023-05-05 00:00:00.000', { $city: 'Rome' }],
-      ['Paid', 'ada', '2023-05-05 00:00:01.000', {}],
-    ]);
-    assert.deepEqual(await users(appId), [
-      { identity: 'ada', user_ids: [userIdOfAnonymousId('tv')], properties: {} },
-    ]);
-  });
-
-  test('of Amplitude, with the identifications that its events hold', async () => {
-    const appId = newAppId();
-    const common = { device_id: 'tv', platform: 'iOS', session_id: 5, user_properties: { plan: 'pro' } };
-    ndjson('amplitude.ndjson', [
-      {
-        ...common,
-        event_type: 'Opened',
-        event_time: '2023-05-05 00:00:00.123456',
-        uuid: 'u1',
-        user_id: null,
-        user_properties: {},
-      },
-      {
-        ...common,
-        event_type: 'Paid',
-        event_time: '2023-05-05 00:00:01.000000',
-        uuid: 'u2',
-        user_id: 'ada',
-        event_properties: { n: 1 },
-      },
-      { ...common, event_type: 'Paid', event_time: '2023-05-05 00:00:02.000000', uuid: 'u3', user_id: 'ada' },
-    ]);
-    const { counts } = await into(appId, 'amplitude.ndjson', '--preset', 'amplitude');
-    assert.deepEqual(counts, { read: 3, stored: 3, repeats: 0, refused: 0 });
-    assert.deepEqual(await shown(appId), [
-      ['Opened', userIdOfAnonymousId('tv'), '2023-05-05 00:00:00.123', { platform: 'iOS' }],
-      ['Paid', 'ada', '2023-05-05 00:00:01.000', { platform: 'iOS', n: '1' }],
-      ['Paid', 'ada', '2023-05-05 00:00:02.000', { platform: 'iOS' }],
-    ]);
-    assert.deepEqual(await users(appId), [
-      { identity: 'ada', user_ids: [userIdOfAnonymousId('tv')], properties: { plan: 'pro' } },
-    ]);
   });
 
   test('of Heap', async () => {

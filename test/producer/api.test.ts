@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { type OpenApiDocument, operationsSources } from '../../deploy/client-operations.js';
 import {
@@ -13,37 +13,26 @@ import {
   createDeletionApi,
   SluiceError,
 } from '../../src/libraries/producer/index.js';
-import { createTestAccount, type TestAccount } from '../harness/accounts.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { createTestAccount } from '../harness/accounts.js';
 import { until } from '../harness/wait.js';
+import { sharedSluice } from '../support/sluice.js';
 
 const root = fileURLToPath(new URL('../../../', import.meta.url));
-let sluice: SluiceHandle;
-let account: TestAccount;
-let administration: Administration;
-
-before(async () => {
-  sluice = await startSluice();
-  account = await createTestAccount(sluice, 'Typed');
-  const { program_key: token } = (await sluice.admin(
-    'program-keys',
-    'create',
-    'typed',
-    '--role',
-    'operator',
-  )) as {
-    program_key: string;
-  };
-  administration = createAdministration({ baseUrl: `${sluice.adminUrl}/`, token });
-  await until(() => administration.listAccounts({}).then(Boolean, () => false), {
-    deadlineMs: 60_000,
-    what: 'the API knows the key',
-  });
+const sluice = await sharedSluice();
+const account = await createTestAccount(sluice, 'Typed');
+const { program_key: token } = (await sluice.admin(
+  'program-keys',
+  'create',
+  'typed',
+  '--role',
+  'operator',
+)) as { program_key: string };
+const administration: Administration = createAdministration({ baseUrl: `${sluice.adminUrl}/`, token });
+await until(() => administration.listAccounts({}).then(Boolean, () => false), {
+  deadlineMs: 60_000,
+  what: 'the API knows the key',
 });
-after(async () => {
-  administration?.close();
-  await sluice?.stop();
-});
+after(() => administration.close());
 
 test('has the types and routes of the documents; WRITE_OPERATIONS=1 writes them again', async () => {
   const read = async (url: string) => (await (await fetch(url)).json()) as OpenApiDocument;

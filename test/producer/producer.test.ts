@@ -6,7 +6,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import {
   createSluice,
@@ -18,28 +18,18 @@ import {
 import { createEnvironments, createTestAccount, unlimited } from '../harness/accounts.js';
 import { readUsers, untilStored } from '../harness/ingestion.js';
 import { withRedis } from '../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
-import { startTcpProxy, type TcpProxy } from '../harness/tcp-proxy.js';
+import { startTcpProxy } from '../harness/tcp-proxy.js';
 import { removeTempDir, tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
+import { sharedSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
-let proxy: TcpProxy;
+const sluice = await sharedSluice();
 /** A strict environment without limits. */
-let appId: string;
+const [appId = ''] = await createEnvironments(sluice, [unlimited]);
+const proxy = await startTcpProxy({ port: Number(new URL(sluice.baseUrl).port) });
 /** The base URL of the proxy. */
-let baseUrl: string;
-
-before(async () => {
-  sluice = await startSluice();
-  [appId = ''] = await createEnvironments(sluice, [unlimited]);
-  proxy = await startTcpProxy({ port: Number(new URL(sluice.baseUrl).port) });
-  baseUrl = `http://127.0.0.1:${proxy.port}`;
-});
-after(async () => {
-  await proxy?.close();
-  await sluice?.stop();
-});
+const baseUrl = `http://127.0.0.1:${proxy.port}`;
+after(() => proxy.close());
 
 /** How many rows an event name has, and how many different values of a property. */
 async function countNumbers(event: string): Promise<{ rows: number; numbers: number; max: number }> {
@@ -419,7 +409,8 @@ test('a deletion gets a new token when its token has ended', async () => {
   const users = (async function* () {
     for (let n = 0; n < 10_000; n++) yield { userId: n };
     await withRedis(sluice, async (redis) => {
-      for (const key of await redis.keys('*')) if (key.startsWith('{registry}:token:')) await redis.del(key);
+      for (const key of await redis.keys('{registry}:token:*'))
+        if ((await redis.get(key))?.includes(account.appIds[0] ?? '')) await redis.del(key);
     });
     yield { userId: 10_000 };
   })();

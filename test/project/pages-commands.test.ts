@@ -4,24 +4,19 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { eventIdOfKey } from '../../src/ingest/event-id.js';
 import { freePort } from '../harness/free-port.js';
 import { untilStored } from '../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
 import { root } from '../support/deploy-file.js';
 import { type Block, readBlocks, runBlock } from '../support/runbook.js';
+import { ownSluice } from '../support/sluice.js';
 
 const folder = tempDir('pages');
-let sluice: SluiceHandle;
 
-before(async () => {
-  sluice = await startSluice({ env: { CALLBACK_ALLOW: '127.0.0.1' } });
-});
-
-after(() => sluice?.stop());
+const sluice = await ownSluice({ env: { CALLBACK_ALLOW: '127.0.0.1' } });
 
 function blocksOf(path: string): Block[] {
   return readBlocks(readFileSync(join(root, path), 'utf8'));

@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { after, before, test } from 'node:test';
+import { after, test } from 'node:test';
 import type { Redis } from 'ioredis';
 import { pino } from 'pino';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
@@ -19,52 +19,39 @@ import { secondsOverdue } from '../../src/privacy/retention/due.js';
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { readRegistry } from '../../src/registry/registry.js';
 import { retentionRuns } from '../../src/tuning.js';
-import {
-  earliestClock,
-  expireRows,
-  expireRowsIfDue,
-  type RetentionContext,
-} from '../../workers/retention.js';
+import { earliestClock, expireRows, expireRowsIfDue } from '../../workers/retention.js';
 import { createEnvironment, createTestAccount } from '../harness/accounts.js';
 import { administer, deleteNow, getToken } from '../harness/deletion.js';
 import { plainEnvironment } from '../harness/environment.js';
 import { isAccepted, paths, post, untilStored } from '../harness/ingestion.js';
 import { connectTestRedis } from '../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import fc from '../support/fast-check.js';
 import { addPending, removePending } from '../support/pending.js';
+import { ownSluice } from '../support/sluice.js';
 
 const dayMs = 24 * 60 * 60 * 1000;
 
-let sluice: SluiceHandle;
-let redis: Redis;
-let clickhouse: ClickHouseClient;
-let context: RetentionContext;
-/** Environments that retain 30 days, 100 days, and for ever. */
-let appIds: readonly [string, string, string];
 const daysOf = [30, 100, Number.POSITIVE_INFINITY] as const;
 const lines: string[] = [];
 
-before(async () => {
-  sluice = await startSluice();
-  redis = connectTestRedis(sluice.redisUrl);
-  // The worker makes no run of its own; only the tests do.
-  await redis.set(registryKeys.retentionRun, 'a test', 'PX', retentionRuns.everyMs);
-  appIds = [
-    await createEnvironment(sluice, '--retain-days', '30'),
-    await createEnvironment(sluice, '--retain-days', '100'),
-    await createEnvironment(sluice),
-  ];
-  clickhouse = connectClickHouse({ url: sluice.clickhouse.testerUrl, database: sluice.database });
-  const epoch = (await redis.get(registryKeys.epoch)) ?? '';
-  const log = pino({ level: 'info' }, { write: (line: string) => void lines.push(line) });
-  const config = readConfig({ ...plainEnvironment(), CLICKHOUSE_DATABASE: sluice.database });
-  context = { redis, clickhouse, config, shards: 1, epoch, crash: noCrash, log };
-});
+const sluice = await ownSluice();
+const redis = connectTestRedis(sluice.redisUrl);
+// The worker makes no run of its own; only the tests do.
+await redis.set(registryKeys.retentionRun, 'a test', 'PX', retentionRuns.everyMs);
+/** Environments that retain 30 days, 100 days, and for ever. */
+const appIds: readonly [string, string, string] = [
+  await createEnvironment(sluice, '--retain-days', '30'),
+  await createEnvironment(sluice, '--retain-days', '100'),
+  await createEnvironment(sluice),
+];
+const clickhouse = connectClickHouse({ url: sluice.clickhouse.testerUrl, database: sluice.database });
+const epoch = (await redis.get(registryKeys.epoch)) ?? '';
+const log = pino({ level: 'info' }, { write: (line: string) => void lines.push(line) });
+const config = readConfig({ ...plainEnvironment(), CLICKHOUSE_DATABASE: sluice.database });
+const context = { redis, clickhouse, config, shards: 1, epoch, crash: noCrash, log };
 after(async () => {
-  redis?.disconnect();
-  await clickhouse?.close();
-  await sluice?.stop();
+  redis.disconnect();
+  await clickhouse.close();
 });
 
 /** The values of a row without the stamps. */

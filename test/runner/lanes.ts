@@ -85,9 +85,8 @@ const thorough: readonly string[] = [
   'chaos-crash-losses', // deletion-crash, deployment
   'chaos-crash-repeats', // chaos-crash-points
   'chaos-rounds',
-  'client-browser', // client-operations, client-sanitize
   'client-browser-hostile', // client-hostile-page
-  'client-browser-sending', // client-first-visit, client-retries, client-tabs, client-browser-life
+  'client-browser-sending', // client-first-visit, client-tabs, client-browser-life
   'deletion-hidden-servers', // deletion-hidden
   'deletion-passes', // deletion-hidden
   'demo',
@@ -140,7 +139,7 @@ const thoroughTests: Readonly<Record<string, readonly string[]>> = {
   'deletion-takeover': ['a deletion is complete within 10 s when the worker that stores'],
   'deploy-monitoring': ['the tests of the rules'], // alerting
   'faults-disk': ['loses only what was not synced'],
-  import: ['of Mixpanel', 'of Amplitude', 'of Heap', 'of Matomo'], // imported-rows
+  import: ['of Amplitude', 'of Heap', 'of Matomo'], // imported-rows
   'key-index': ['after random actions'],
   ledger: ['show what is lost'], // ledger-balance
   'local-start': [

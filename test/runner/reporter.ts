@@ -50,7 +50,7 @@ function plain({ type, data }: Reported): TestEvent {
 }
 
 /** Of this process and of its children that have ended. */
-function cpuSeconds(): number | undefined {
+export function cpuSeconds(): number | undefined {
   if (process.platform !== 'linux') return undefined;
   const fields = readFileSync('/proc/self/stat', 'utf8').split(') ')[1]?.split(' ') ?? [];
   return fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0) / 100;

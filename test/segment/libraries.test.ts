@@ -8,13 +8,13 @@ import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import RudderAnalytics from '@rudderstack/rudder-sdk-node';
 import { Analytics } from '@segment/analytics-node';
 import { lengths } from '../../src/contract/limits.js';
 import { createEnvironments, unlimited } from '../harness/accounts.js';
 import { untilStored } from '../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { sharedSluice } from '../support/sluice.js';
 
 type Failure = { readonly status?: number; readonly retryAfter?: string };
 /** Without a status the connection is cut. */
@@ -141,13 +141,8 @@ const rows: Readonly<Record<string, Row>> = {
   Rust: replay(fates('dropped', 'dropped', 'dropped', 'dropped')),
 };
 
-let sluice: SluiceHandle;
-let appId: string;
-before(async () => {
-  sluice = await startSluice();
-  [appId = ''] = await createEnvironments(sluice, [unlimited]);
-});
-after(() => sluice?.stop());
+const sluice = await sharedSluice();
+const [appId = ''] = await createEnvironments(sluice, [unlimited]);
 
 /** Passes requests on to the service, but for the first one, which it answers as told. */
 async function startFront(failure: Failure): Promise<{ url: string; requests(): number; close(): void }> {

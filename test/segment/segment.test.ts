@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import RudderAnalytics from '@rudderstack/rudder-sdk-node';
@@ -19,8 +19,8 @@ import { createEnvironments, createTestAccount } from '../harness/accounts.js';
 import { launchBrowser, withoutBrowser } from '../harness/browser.js';
 import { getToken, submit, untilComplete } from '../harness/deletion.js';
 import { untilStored } from '../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
+import { sharedSluice } from '../support/sluice.js';
 
 type StoredEvent = {
   readonly event: string;
@@ -37,19 +37,13 @@ type StoredUser = {
   readonly properties: Readonly<Record<string, string>>;
 };
 
-let sluice: SluiceHandle;
-let appIds: string[];
+const sluice = await sharedSluice();
+const appIds = await createEnvironments(sluice, [
+  ['--limit', 'bulk_app=3', '--limit', 'bulk_identity=2'],
+  ...Array.from({ length: 17 }, () => []),
+]);
 /** An environment that no other test uses. */
 const newAppId = () => appIds.pop() as string;
-
-before(async () => {
-  sluice = await startSluice();
-  appIds = await createEnvironments(sluice, [
-    ['--limit', 'bulk_app=3', '--limit', 'bulk_identity=2'],
-    ...Array.from({ length: 17 }, () => []),
-  ]);
-});
-after(() => sluice?.stop());
 
 const basic = (appId: string) => `Basic ${Buffer.from(`${appId}:`).toString('base64')}`;
 

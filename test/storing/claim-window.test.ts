@@ -2,32 +2,20 @@
 // Redis's clock does and whether or not workers run. But no longer than needed, so that they cannot fill Redis.
 
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
 import { generationAbove } from '../../src/clickhouse/key-index.js';
 import { claims } from '../../src/contract/limits.js';
-import { Redis } from '../../src/packages/ioredis.js';
 import { readBacklog } from '../../src/redis/backlog.js';
 import { createClaimAging } from '../../src/redis/claim-window.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
 import { claimSweeps } from '../../src/tuning.js';
 import { withRedisClock } from '../harness/redis-clock.js';
-import { type RedisHandle, startRedis } from '../harness/services.js';
 import fc from '../support/fast-check.js';
 import { commit, epoch, eventIdOf, eventRecord, group, loadShard } from '../support/shard.js';
+import { startStore } from '../support/stores.js';
 
-let server: RedisHandle;
-let connection: Redis;
-
-before(async () => {
-  server = await startRedis({ appendfsync: 'no' });
-  connection = new Redis(server.url);
-});
-
-after(async () => {
-  connection.disconnect();
-  await server.remove();
-});
+const { redis: connection } = await startStore();
 
 beforeEach(async () => {
   await connection.flushall();

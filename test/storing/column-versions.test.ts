@@ -1,9 +1,8 @@
 // Rows that were accepted by a version of the service with other columns than ours.
 
 import assert from 'node:assert/strict';
-import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { afterEach, beforeEach, test } from 'node:test';
 import { retryFailed } from '../../src/admin/failed.js';
-import type { ClickHouseClient } from '../../src/clickhouse/client.js';
 import { migrate, readMigrations } from '../../src/clickhouse/migrate.js';
 import { storedTable, UnknownColumns } from '../../src/clickhouse/tables.js';
 import { readConfig } from '../../src/config.js';
@@ -20,26 +19,18 @@ import {
 import { noCrash } from '../../src/crash-point.js';
 import { createLog } from '../../src/log.js';
 import { loadDeployment } from '../../src/operations/deployment.js';
-import type { Redis } from '../../src/packages/ioredis.js';
 import { memberOf, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
 import { storeSegment } from '../../workers/store.js';
 import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
-import { type Stores, startStores } from '../support/stores.js';
+import { startStores } from '../support/stores.js';
 
 const database = 'column_versions_test';
 const log = createLog('test', 'silent');
 const shippedVersions = structuredClone(earlierColumns);
 const known = earlierColumns as Partial<Record<TableName, readonly (readonly string[])[]>>;
-let stores: Stores;
-let redis: Redis;
-let clickhouse: ClickHouseClient;
-
-before(async () => {
-  stores = await startStores(database);
-  ({ redis, clickhouse } = stores);
-});
-after(() => stores?.remove());
+const stores = await startStores(database);
+const { redis, clickhouse, rowsOf } = stores;
 
 beforeEach(async () => {
   await redis.flushall();
@@ -50,11 +41,6 @@ afterEach(() => {
   for (const table of tables) delete known[table];
   Object.assign(known, shippedVersions);
 });
-
-async function rowsOf(query: string): Promise<unknown[]> {
-  const result = await clickhouse.query({ query, format: 'JSONCompactEachRow' });
-  return result.json();
-}
 
 function store(segment: Segment): Promise<string> {
   return storeSegment({ redis, clickhouse, shard: 0, crash: noCrash, log }, segment);

@@ -1,7 +1,7 @@
 // redis/commit-3.lua on a real Redis: stamps, limits, claims, segments, repeats and refusals; and the kinds of faults.
 
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
 import { stampRows } from '../../src/clickhouse/stamps.js';
 import { columns } from '../../src/clickhouse/tables.js';
 import { claims, limitEntriesMax, rateLimitOf } from '../../src/contract/limits.js';
@@ -15,23 +15,12 @@ import { classifyRedisFault } from '../../src/redis/faults.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
 import { withRedisClock } from '../harness/redis-clock.js';
-import { type RedisHandle, startRedis } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import fc from '../support/fast-check.js';
 import { commit, dumpAll, epoch, eventIdOf, eventRecord, group, loadShard } from '../support/shard.js';
+import { startStore } from '../support/stores.js';
 
-let server: RedisHandle;
-let redis: Redis;
-
-before(async () => {
-  server = await startRedis({ appendfsync: 'no' });
-  redis = new Redis(server.url);
-});
-
-after(async () => {
-  redis.disconnect();
-  await server.remove();
-});
+const { server, redis } = await startStore();
 
 beforeEach(async () => {
   await redis.flushall();

@@ -1,15 +1,13 @@
 // Segments that wait for ClickHouse are compressed, which changes nothing but their size.
 
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, test } from 'node:test';
-import type { ClickHouseClient } from '../../src/clickhouse/client.js';
+import { beforeEach, test } from 'node:test';
 import { tokenOf } from '../../src/clickhouse/store.js';
 import { storedTable } from '../../src/clickhouse/tables.js';
 import { tables } from '../../src/contract/records.js';
 import { noCrash } from '../../src/crash-point.js';
 import type { IngestRecord } from '../../src/ingest/pack.js';
 import { createLog } from '../../src/log.js';
-import type { Redis } from '../../src/packages/ioredis.js';
 import { readBacklog } from '../../src/redis/backlog.js';
 import { memberOf, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
@@ -17,19 +15,11 @@ import { waitingSegments } from '../../src/tuning.js';
 import { createCompressor } from '../../workers/compress-waiting.js';
 import { compressRows, isCompressed, rowsOfStored } from '../../workers/segment-bytes.js';
 import { storeSegment } from '../../workers/store.js';
-import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
-import { type Stores, startStores } from '../support/stores.js';
+import { commit, eventRecord, group, loadShard, sealAll } from '../support/shard.js';
+import { startStores } from '../support/stores.js';
 
 const database = 'compress_test';
-let stores: Stores;
-let redis: Redis;
-let clickhouse: ClickHouseClient;
-
-before(async () => {
-  stores = await startStores(database, { appendfsync: 'no' });
-  ({ redis, clickhouse } = stores);
-});
-after(() => stores?.remove());
+const { redis, clickhouse } = await startStores(database, { appendfsync: 'no' });
 
 beforeEach(async () => {
   await redis.flushall();
@@ -50,11 +40,7 @@ function createTurned() {
   };
 }
 
-async function seal(ageMs = 0): Promise<Segment[]> {
-  const keys = [shardKeys.state(0), shardKeys.segments(0)];
-  const members = await runScript(redis, scripts.seal, keys, [epoch, ageMs, 1000, ...tables]);
-  return (members as string[]).map(segmentOfMember);
-}
+const seal = (ageMs = 0) => sealAll(redis, ageMs);
 
 /** Rows as a shop would send them. */
 function orders(count: number, from = 0): IngestRecord[] {

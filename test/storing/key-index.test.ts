@@ -3,10 +3,9 @@
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { after, before, beforeEach } from 'node:test';
+import { beforeEach } from 'node:test';
 import { listFailed } from '../../src/admin/failed.js';
 import type { Question } from '../../src/clickhouse/answers.js';
-import type { ClickHouseClient } from '../../src/clickhouse/client.js';
 import {
   generationAbove,
   indexKeysOf,
@@ -38,21 +37,13 @@ import { KeyIndexIncomplete } from '../../workers/late-repeats.js';
 import { storeSegment } from '../../workers/store.js';
 import { withRedisClock } from '../harness/redis-clock.js';
 import fc from '../support/fast-check.js';
-import { commit, epoch, eventIdOf, eventRecord, group, loadShard } from '../support/shard.js';
-import { type Stores, startStores } from '../support/stores.js';
+import { commit, epoch, eventIdOf, eventRecord, group, loadShard, sealAll } from '../support/shard.js';
+import { startStores } from '../support/stores.js';
 import { test } from '../support/test.js';
 
 const database = 'test_key_index';
 const log = createLog('test', 'silent');
-let stores: Stores;
-let connection: Redis;
-let clickhouse: ClickHouseClient;
-
-before(async () => {
-  stores = await startStores(database, { appendfsync: 'no' });
-  ({ redis: connection, clickhouse } = stores);
-});
-after(() => stores?.remove());
+const { redis: connection, clickhouse, run, rowsOf } = await startStores(database, { appendfsync: 'no' });
 
 async function empty(): Promise<void> {
   await connection.flushall();
@@ -63,15 +54,6 @@ async function empty(): Promise<void> {
 }
 
 beforeEach(empty);
-
-async function run(query: string): Promise<void> {
-  await clickhouse.command({ query, clickhouse_settings: { mutations_sync: '2' } });
-}
-
-async function rowsOf(query: string): Promise<unknown[]> {
-  const result = await clickhouse.query({ query, format: 'JSONCompactEachRow' });
-  return result.json();
-}
 
 const names = async () => (await rowsOf('SELECT event FROM events ORDER BY event')).flat();
 const countOf = async (counter: { get(): Promise<{ values: { value: number }[] }> }) =>
@@ -104,21 +86,42 @@ async function createWorker() {
   });
   const options = { redis, clickhouse: watched, epoch, crash, log };
   const age = createClaimAging({ redis, shard: 0, claimBytesMax: 1, clockMs: () => realMs });
-  const seal = async () => {
-    const args = [epoch, 0, 1000, ...tables];
-    const keys = [shardKeys.state(0), shardKeys.segments(0)];
-    return ((await runScript(redis, scripts.seal, keys, args)) as string[]).map(segmentOfMember);
-  };
+  const seal = () => sealAll(redis);
   let keyFilter = createKeyFilter(() => clickhouse, 0, 1, log);
   const store = async (segment: Segment, fresh = false) => {
     const result = await storeSegment({ ...options, shard: 0, keyFilter }, segment, fresh);
     await keyFilter.loaded();
     return result;
   };
+  const send = async (event: string, key: string) => commit(redis, [group([eventRecord(event, key)])]);
+  const storeAll = async () => {
+    for (const segment of await seal()) await store(segment);
+  };
+  /** Lets twenty minutes pass, after which everything that may be forgotten is. `indexes`: whether the index grows meanwhile. */
+  const forget = async (indexes = true) => {
+    for (let step = 0; step < 24; step += 1) {
+      realMs += claimSweeps.clockStepMsMax;
+      redisMs += claimSweeps.clockStepMsMax;
+      await clock.set(redisMs);
+      if ((await age())?.wantsIndex && indexes) await indexKeys(options, 0);
+    }
+  };
+  const sendAndStore = async (event: string, key: string) => {
+    await send(event, key);
+    await storeAll();
+  };
   return {
     redis,
     seal,
     store,
+    send,
+    storeAll,
+    forget,
+    sendAndStore,
+    storeAndForget: async (event: string, key: string) => {
+      await sendAndStore(event, key);
+      await forget();
+    },
     look: () => age(),
     index: () => indexKeys(options, 0),
     crashAt: (name: CrashPointName | undefined) => {
@@ -136,19 +139,6 @@ async function createWorker() {
         await runScript(redis, scripts.noteRebuild, [shardKeys.state(0)], [epoch, noted, asked]),
         1,
       );
-    },
-    send: async (event: string, key: string) => commit(redis, [group([eventRecord(event, key)])]),
-    storeAll: async () => {
-      for (const segment of await seal()) await store(segment);
-    },
-    /** Lets twenty minutes pass, after which everything that may be forgotten is. `indexes`: whether the index grows meanwhile. */
-    forget: async (indexes = true) => {
-      for (let step = 0; step < 24; step += 1) {
-        realMs += claimSweeps.clockStepMsMax;
-        redisMs += claimSweeps.clockStepMsMax;
-        await clock.set(redisMs);
-        if ((await age())?.wantsIndex && indexes) await indexKeys(options, 0);
-      }
     },
     restart: () => {
       keyFilter = createKeyFilter(() => clickhouse, 0, 1, log);
@@ -287,8 +277,7 @@ test('nothing is looked up and nothing is indexed before the first key is forgot
   const worker = await createWorker();
   const asked = await countOf(keysLookedUp);
   for (let i = 0; i < 5; i += 1) {
-    await worker.send(`event ${i}`, `k${i}`);
-    await worker.storeAll();
+    await worker.sendAndStore(`event ${i}`, `k${i}`);
   }
   assert.equal(await countOf(keysLookedUp), asked);
   assert.equal((await readKeyIndexSize(clickhouse)).keys, 0);
@@ -301,9 +290,7 @@ test('events without keys are neither looked up nor indexed, and never make the 
   await worker.storeAll();
   await worker.forget();
   assert.equal(await worker.redis.hget(shardKeys.state(0), 'keys_forgotten_to'), '0');
-  await worker.send('keyed', 'k');
-  await worker.storeAll();
-  await worker.forget();
+  await worker.storeAndForget('keyed', 'k');
   const asked = await countOf(keysLookedUp);
   await commit(worker.redis, [group([eventRecord('c')])]);
   await worker.storeAll();
@@ -314,8 +301,7 @@ test('events without keys are neither looked up nor indexed, and never make the 
 
 test('a claim is not forgotten before its key is in the index, however long that takes', async () => {
   const worker = await createWorker();
-  await worker.send('first', 'k');
-  await worker.storeAll();
+  await worker.sendAndStore('first', 'k');
   worker.crashAt('keys_added');
   await assert.rejects(worker.forget(), Crashed);
   assert.equal(await worker.send('second', 'k'), 'd');
@@ -331,9 +317,7 @@ test('a claim is not forgotten before its key is in the index, however long that
 
 test('a segment that is stored again keeps the keys that it owns, also if they are in the index', async () => {
   const worker = await createWorker();
-  await worker.send('old', 'k0');
-  await worker.storeAll();
-  await worker.forget();
+  await worker.storeAndForget('old', 'k0');
   await worker.send('first', 'k');
   const [segment] = await worker.seal();
   assert.ok(segment);
@@ -355,9 +339,7 @@ test('a crash anywhere between look-up, insert, adding and forgetting leaves the
     for (const point of points) {
       await empty();
       const worker = await createWorker();
-      await worker.send('first', 'k');
-      await worker.storeAll();
-      await worker.forget();
+      await worker.storeAndForget('first', 'k');
       await worker.send('second', 'k');
       await worker.send('new', 'n');
       const [segment] = await worker.seal();
@@ -369,8 +351,7 @@ test('a crash anywhere between look-up, insert, adding and forgetting leaves the
       await worker.storeAll();
       await worker.forget();
       await worker.send('third', 'k');
-      await worker.send('newer', 'n');
-      await worker.storeAll();
+      await worker.sendAndStore('newer', 'n');
       assert.deepEqual(await names(), ['first', 'new'], point);
     }
   }
@@ -382,8 +363,7 @@ test('the filter of a worker rules out new keys but none of the index, however m
   await commit(worker.redis, [group(keysOf('a'))]);
   await worker.storeAll();
   await worker.forget();
-  await worker.send('loads the filter', 'x');
-  await worker.storeAll();
+  await worker.sendAndStore('loads the filter', 'x');
   const asked = await countOf(keysLookedUp);
   await commit(worker.redis, [group(keysOf('b'))]);
   await worker.storeAll();
@@ -472,9 +452,7 @@ test('keys that share bits are distinguished, and the first of two segments with
 
 test('two workers on one segment leave out the same rows', async () => {
   const worker = await createWorker();
-  await worker.send('first', 'k');
-  await worker.storeAll();
-  await worker.forget();
+  await worker.storeAndForget('first', 'k');
   await worker.send('second', 'k');
   await worker.send('new', 'n');
   const [segment] = await worker.seal();
@@ -486,8 +464,7 @@ test('two workers on one segment leave out the same rows', async () => {
 
 test('after a loss of Redis, segments with keys wait until the index is rebuilt from the stored rows', async () => {
   const worker = await createWorker();
-  await worker.send('first', 'k');
-  await worker.storeAll();
+  await worker.sendAndStore('first', 'k');
   await worker.loseRedis();
   assert.equal(await worker.send('second', 'k'), 's');
   await worker.send('new', 'n');
@@ -499,9 +476,7 @@ test('after a loss of Redis, segments with keys wait until the index is rebuilt 
 
 test('an index that was lost or set back decides nothing, and is rebuilt', async () => {
   const worker = await createWorker();
-  await worker.send('first', 'k');
-  await worker.storeAll();
-  await worker.forget();
+  await worker.storeAndForget('first', 'k');
   await run('TRUNCATE TABLE stored_keys');
   await worker.send('second', 'k');
   await assert.rejects(worker.storeAll(), KeyIndexIncomplete);
@@ -525,23 +500,17 @@ async function exchangeTables(): Promise<void> {
 
 test('a worker that has seen a lost index hides no key of the one that takes its place', async () => {
   const worker = await createWorker();
-  await worker.send('first', 'k');
-  await worker.storeAll();
-  await worker.forget();
+  await worker.storeAndForget('first', 'k');
   await copyTables();
   for (const table of keptTables) await run(`TRUNCATE TABLE ${table}`);
   worker.restart();
   await worker.index();
   for (const event of ['x1', 'x2', 'x3']) {
-    await worker.send(event, event);
-    await worker.storeAll();
-    await worker.forget();
+    await worker.storeAndForget(event, event);
   }
-  await worker.send('loads the filter', 'x4');
-  await worker.storeAll();
+  await worker.sendAndStore('loads the filter', 'x4');
   const unfiltered = await countOf(keysUnfiltered);
-  await worker.send('x5', 'x5');
-  await worker.storeAll();
+  await worker.sendAndStore('x5', 'x5');
   assert.equal(await countOf(keysUnfiltered), unfiltered, 'the filter is in use');
   await exchangeTables();
   // As a restore does.
@@ -550,22 +519,19 @@ test('a worker that has seen a lost index hides no key of the one that takes its
   const generation = generationAbove(await worker.redis.hget(shardKeys.state(0), 'keys_generation'));
   assert.ok(await writeMarker(clickhouse, 0, { ...before, generation }, before.generation));
   await worker.index();
-  await worker.send('second', 'k');
-  await worker.storeAll();
+  await worker.sendAndStore('second', 'k');
   assert.deepEqual(await names(), ['first']);
 });
 
 test('a rebuilt index has the keys that were lost, and workers know them', async () => {
   const worker = await createWorker();
   for (const key of ['a', 'b']) {
-    await worker.send(`first ${key}`, key);
-    await worker.storeAll();
+    await worker.sendAndStore(`first ${key}`, key);
   }
   await worker.forget();
   await run('ALTER TABLE stored_keys DELETE WHERE hash != 0');
   worker.restart();
-  await worker.send('loads the filter', 'x');
-  await worker.storeAll();
+  await worker.sendAndStore('loads the filter', 'x');
   assert.equal((await readKeyIndexSize(clickhouse)).keys, 0);
   await worker.rebuild();
   worker.crashAt('keys_added');
@@ -576,19 +542,15 @@ test('a rebuilt index has the keys that were lost, and workers know them', async
   await worker.index();
   assert.equal(await worker.redis.hexists(shardKeys.state(0), 'keys_rebuild'), 0);
   assert.equal((await readKeyIndexSize(clickhouse)).keys, 3, 'counted once each');
-  await worker.send('second a', 'a');
-  await worker.storeAll();
+  await worker.sendAndStore('second a', 'a');
   assert.deepEqual(await names(), ['first a', 'first b', 'loads the filter']);
 });
 
 test('no marker is written into an index that has taken the place of the one that got the keys', async () => {
   const worker = await createWorker();
-  await worker.send('zero', 'k0');
-  await worker.storeAll();
-  await worker.forget();
+  await worker.storeAndForget('zero', 'k0');
   await copyTables();
-  await worker.send('first', 'k');
-  await worker.storeAll();
+  await worker.sendAndStore('first', 'k');
   await run(
     'INSERT INTO copy_of_stored_events SELECT * FROM stored_events WHERE segment NOT IN (SELECT segment FROM copy_of_stored_events)',
   );
@@ -611,17 +573,14 @@ test('no marker is written into an index that has taken the place of the one tha
   }
   await exchangeTables();
   await worker.forget();
-  await worker.send('second', 'k');
-  await worker.storeAll();
+  await worker.sendAndStore('second', 'k');
   assert.deepEqual(await names(), ['first', 'zero']);
 });
 
 test('a shard has one marker, however often its index grew', async () => {
   const worker = await createWorker();
   for (const key of ['a', 'b', 'c']) {
-    await worker.send(key, key);
-    await worker.storeAll();
-    await worker.forget();
+    await worker.storeAndForget(key, key);
   }
   await run('OPTIMIZE TABLE stored_keys FINAL');
   assert.deepEqual(await rowsOf('SELECT countIf(hash = 0), countIf(hash != 0) FROM stored_keys'), [[1, 3]]);
@@ -678,9 +637,7 @@ test('a filter reads the new keys only, and has 2 bytes for each', async () => {
 
 test('a segment that is older than the window keeps its claims, and its keys are known afterwards', async () => {
   const worker = await createWorker();
-  await worker.send('zero', 'k0');
-  await worker.storeAll();
-  await worker.forget();
+  await worker.storeAndForget('zero', 'k0');
   await worker.send('first', 'k');
   const [segment] = await worker.seal();
   assert.ok(segment);
@@ -717,15 +674,13 @@ test('an old message of the client library that comes late does not win over a n
 test('a repeat of a deleted record stays out, also when the index is rebuilt', async () => {
   const worker = await createWorker();
   await worker.send('first', 'k');
-  await worker.send('kept', 'k2');
-  await worker.storeAll();
+  await worker.sendAndStore('kept', 'k2');
   await indexKeysOf(clickhouse, 'stored_events', `app_id = '1000000001' AND event = 'first'`);
   await run(`ALTER TABLE stored_events DELETE WHERE event = 'first'`);
   await worker.loseRedis();
   await worker.index();
   await worker.send('second', 'k');
-  await worker.send('second', 'k2');
-  await worker.storeAll();
+  await worker.sendAndStore('second', 'k2');
   assert.deepEqual(await names(), ['kept']);
 });
 

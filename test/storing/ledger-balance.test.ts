@@ -1,8 +1,7 @@
 // The terms of the ledger and their comparison, by rows of a past hour: what is missing, too many, taken, expired, masked or void.
 
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, test } from 'node:test';
-import type { ClickHouseClient } from '../../src/clickhouse/client.js';
+import { beforeEach, test } from 'node:test';
 import { extendVoid, writeLedger, writeVoid } from '../../src/clickhouse/ledger-table.js';
 import { recordTaken } from '../../src/clickhouse/taken-records.js';
 import { noCrash } from '../../src/crash-point.js';
@@ -10,18 +9,15 @@ import type { IngestRecord } from '../../src/ingest/pack.js';
 import { findDifferences, type Side, without } from '../../src/insights/ledger/balance.js';
 import { findUnwritten } from '../../src/insights/ledger/check.js';
 import { readMinute, writeMinutes } from '../../src/insights/ledger/write.js';
-import type { Redis } from '../../src/packages/ioredis.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
 import { readTotals } from '../../src/registry/ledger-totals.js';
 import { withRedisClock } from '../harness/redis-clock.js';
 import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
-import { type Stores, startStores } from '../support/stores.js';
+import { startStores } from '../support/stores.js';
 
-let stores: Stores;
-let redis: Redis;
-let clickhouse: ClickHouseClient;
-let side: Side;
+const { redis, clickhouse, run } = await startStores('ledger_test');
+const side: Side = { home: clickhouse, server: clickhouse, shards: [0], shardOf: () => 0 };
 
 const app = '1000000001';
 /** A minute of an hour ago, and its first segment of shard 0. */
@@ -29,22 +25,12 @@ const minute = Math.floor(Date.now() / 60_000) - 60;
 const segment = BigInt(minute) * 60_000_000n + 64n - ((BigInt(minute) * 60_000_000n) % 64n);
 const hour = { from: minute - 30, to: minute + 29 };
 
-before(async () => {
-  stores = await startStores('ledger_test');
-  ({ redis, clickhouse } = stores);
-  side = { home: clickhouse, server: clickhouse, shards: [0], shardOf: () => 0 };
-});
-after(() => stores?.remove());
 beforeEach(async () => {
   await redis.flushall();
   await loadShard(redis);
   for (const table of ['stored_events', 'failed_events', 'taken_records', 'ledger'])
     await run(`TRUNCATE TABLE ${table}`);
 });
-
-async function run(query: string): Promise<void> {
-  await clickhouse.command({ query, clickhouse_settings: { mutations_sync: '2' } });
-}
 
 /** Stores this many rows of the minute, and a marker. */
 async function store(rows: number, more = ''): Promise<void> {

@@ -1,10 +1,9 @@
 // Jobs of BullMQ with clocks that are wrong, workers that are killed, and answers that never come.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { createLog } from '../../src/log.js';
 import { Worker } from '../../src/packages/bullmq.js';
-import { Redis } from '../../src/packages/ioredis.js';
 import { connectForQueue } from '../../src/redis/client.js';
 import { takeTurn } from '../../src/redis/lease.js';
 import {
@@ -15,22 +14,10 @@ import {
   undoEffectsOfWrongClocks,
 } from '../../workers/queues.js';
 import { repeatTicks } from '../../workers/tick.js';
-import { type RedisHandle, startRedis } from '../harness/services.js';
 import { until } from '../harness/wait.js';
+import { startStore } from '../support/stores.js';
 
-let server: RedisHandle;
-let redis: Redis;
-
-before(async () => {
-  // The times of locks and turns must not run out while a disk stalls.
-  server = await startRedis({ appendfsync: 'no' });
-  redis = new Redis(server.url, { maxRetriesPerRequest: null });
-});
-
-after(async () => {
-  redis.disconnect();
-  await server.remove();
-});
+const { server, redis } = await startStore();
 
 const hourMs = 3_600_000;
 

@@ -1,7 +1,7 @@
 // From a sealed segment to its rows in ClickHouse, exactly once: markers, tokens, crashes at every step, and failed rows.
 
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
 import { listFailed, retryFailed } from '../../src/admin/failed.js';
 import {
   type ClickHouseClient,
@@ -29,32 +29,21 @@ import { type CrashPoint, type CrashPointName, noCrash } from '../../src/crash-p
 import { noEventId } from '../../src/ingest/event-id.js';
 import { createLog } from '../../src/log.js';
 import { loadDeployment } from '../../src/operations/deployment.js';
-import type { Redis } from '../../src/packages/ioredis.js';
 import { readBacklog } from '../../src/redis/backlog.js';
 import { registryKeys, type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, scripts } from '../../src/redis/scripts.js';
 import { commitBatches, insertTokens } from '../../src/tuning.js';
 import { MarkerCheckTooOld } from '../../workers/marker-check.js';
 import { maySkipMarkerCheck, storeSegment } from '../../workers/store.js';
-import type { ClickHouseGate } from '../harness/clickhouse-gate.js';
 import { until } from '../harness/wait.js';
-import { commit, epoch, eventRecord, group, loadShard } from '../support/shard.js';
-import { type GatedStores, startGatedStores } from '../support/stores.js';
+import { commit, epoch, eventRecord, group, loadShard, sealAll } from '../support/shard.js';
+import { startGatedStores } from '../support/stores.js';
 
 const database = 'store_test';
 const log = createLog('test', 'silent');
-let stores: GatedStores;
-let redis: Redis;
-let clickhouse: ClickHouseClient;
-/** The gate between ClickHouse and a worker of `gated`. */
-let gate: ClickHouseGate;
-let gated: ClickHouseClient;
-
-before(async () => {
-  stores = await startGatedStores(database);
-  ({ redis, clickhouse, gate, gated } = stores);
-});
-after(() => stores?.remove());
+/** With a gate between ClickHouse and a worker of `gated`. */
+const stores = await startGatedStores(database);
+const { redis, clickhouse, gate, gated, run, rowsOf } = stores;
 
 beforeEach(async () => {
   await redis.flushall();
@@ -65,28 +54,13 @@ beforeEach(async () => {
   await run('TRUNCATE TABLE shard_limits');
 });
 
-async function run(query: string): Promise<void> {
-  await clickhouse.command({ query, clickhouse_settings: { mutations_sync: '2' } });
-}
-
-async function rowsOf(query: string): Promise<unknown[]> {
-  const result = await clickhouse.query({ query, format: 'JSONCompactEachRow' });
-  return result.json();
-}
-
 async function names(): Promise<unknown[]> {
   return (await rowsOf('SELECT event FROM events ORDER BY segment, commit_number, row_number')).flat();
 }
 
 /** Seals what is open; settles with the segment that was opened last. */
 async function sealNewest(): Promise<Segment> {
-  const members = (await runScript(
-    redis,
-    scripts.seal,
-    [shardKeys.state(0), shardKeys.segments(0)],
-    [epoch, 0, 100, ...tables],
-  )) as string[];
-  return segmentOfMember(String(members.at(-1)));
+  return (await sealAll(redis)).at(-1) as Segment;
 }
 
 /** Commits events of these names, seals them and returns their segment, its bytes and its rows. */
@@ -155,13 +129,7 @@ test('marker rows are in no view and no count', async () => {
     return { table: 3 + i, row: `[${values.join(',')},`, claim: undefined };
   });
   await commit(redis, [group([eventRecord('a'), identity, properties, ...others])]);
-  const members = (await runScript(
-    redis,
-    scripts.seal,
-    [shardKeys.state(0), shardKeys.segments(0)],
-    [epoch, 0, 100, ...tables],
-  )) as string[];
-  for (const member of members) assert.equal(await store(segmentOfMember(member)), 'stored');
+  for (const segment of await sealAll(redis)) assert.equal(await store(segment), 'stored');
   for (const table of tables) {
     assert.deepEqual(await rowsOf(`SELECT count(), countIf(app_id = '') FROM ${table}`), [[1, 0]]);
     assert.deepEqual(await rowsOf(`SELECT count() FROM ${storedTable(table)}`), [[2]]);
@@ -361,13 +329,8 @@ test('puts rows that ClickHouse refuses into failed_events and stores the others
   poison(123, '["1000000001","00000000000000000000000000000001","bad",-1,"","",null,{},');
   poison(377, '["1000000001","00000000000000000000000000000002","bad",null,"eve","","no time",{},');
   await commit(redis, [group(records)]);
-  const members = (await runScript(
-    redis,
-    scripts.seal,
-    [shardKeys.state(0), shardKeys.segments(0)],
-    [epoch, 0, 100, ...tables],
-  )) as string[];
-  assert.equal(await store(segmentOfMember(String(members[0]))), 'stored');
+  const [segment] = await sealAll(redis);
+  assert.equal(await store(segment as Segment), 'stored');
   const stored = await names();
   assert.equal(stored.length, 498);
   assert.ok(!stored.includes('bad'));

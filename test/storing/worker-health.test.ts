@@ -1,28 +1,23 @@
 // What a worker reports over HTTP to the probes of a container and to the scraper of metrics.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { freePort } from '../harness/free-port.js';
-import { type Child, type SluiceHandle, startSluice } from '../harness/services.js';
+import type { Child } from '../harness/services.js';
 import { track } from '../harness/track.js';
 import { until } from '../harness/wait.js';
+import { ownSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
 let worker: Child;
-let url: string;
 
-before(async () => {
-  sluice = await startSluice({ workers: 0 });
-  const port = await freePort();
-  url = `http://127.0.0.1:${port}`;
-  worker = await sluice.addWorker({ WORKER_ADMIN_PORT: String(port) });
-  await until(async () => (await get('/health/ready')).status === 200, {
-    deadlineMs: 60_000,
-    what: 'the worker is ready',
-  });
+const sluice = await ownSluice({ workers: 0 });
+const port = await freePort();
+const url = `http://127.0.0.1:${port}`;
+worker = await sluice.addWorker({ WORKER_ADMIN_PORT: String(port) });
+await until(async () => (await get('/health/ready')).status === 200, {
+  deadlineMs: 60_000,
+  what: 'the worker is ready',
 });
-
-after(() => sluice?.stop());
 
 async function get(path: string, from = url): Promise<{ status: number; text: string }> {
   const reply = await fetch(`${from}${path}`, { signal: AbortSignal.timeout(15_000) });

@@ -10,9 +10,10 @@ import { type SnippetOptions, snippet } from '../../src/libraries/client/web/sni
 import { createEnvironments } from '../harness/accounts.js';
 import { launchBrowser } from '../harness/browser.js';
 import { collect, event, newId, request } from '../harness/collect.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
+import type { Deployment } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import { type CollectFront, startCollectFront } from './collect-front.js';
+import { sharedSluice } from './sluice.js';
 
 export type StoredRow = {
   readonly event: string;
@@ -37,7 +38,7 @@ export type PageOptions = Partial<SnippetOptions> & {
 };
 
 export type ClientRig = {
-  readonly sluice: SluiceHandle;
+  readonly sluice: Deployment;
   readonly front: CollectFront;
   readonly browser: Browser;
   /** Origin of the pages. */
@@ -58,10 +59,10 @@ export type ClientRig = {
 
 const environmentsMax = 50;
 
-/** Starts service, front, site and browser. */
+/** Starts front, site and browser. */
 export async function startClientRig(): Promise<ClientRig> {
-  const sluice = await startSluice({ env: { SHARDS: '1' } });
-  const closing: (() => unknown)[] = [() => sluice.stop()];
+  const sluice = await sharedSluice();
+  const closing: (() => unknown)[] = [];
   const stop = async () => {
     for (const close of closing.reverse()) await close();
   };
@@ -139,7 +140,7 @@ export function userOf(page: Page): Promise<{ userId: string; identity?: string 
 }
 
 /** A shard keeps the order of acceptance, so what was accepted before the mark is stored when the mark is. */
-async function stored(sluice: SluiceHandle, appId: string, count: number): Promise<StoredRow[]> {
+async function stored(sluice: Deployment, appId: string, count: number): Promise<StoredRow[]> {
   const ofTest = `FROM events WHERE app_id = '${appId}' AND NOT startsWith(event, 'mark ')`;
   const all = () =>
     sluice.rows<StoredRow>(`SELECT event, if(user_id IS NULL, NULL, toString(user_id)) AS user_id, identity,

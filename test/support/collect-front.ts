@@ -52,9 +52,6 @@ export type CollectFront = {
   treat(appId: string, treat: Treat): void;
   /** The same by path, such as `/sdk.js`. */
   treatPath(path: string, treat: Treat): void;
-  /** Refuses new connections and closes the open ones. */
-  down(): void;
-  up(): Promise<void>;
   close(): void;
 };
 
@@ -115,26 +112,18 @@ export async function startCollectFront(target: string): Promise<CollectFront> {
     }
   }
 
-  async function up(): Promise<void> {
-    server.listen(port, '127.0.0.1');
-    await once(server, 'listening');
-  }
-
-  function down(): void {
-    server.close();
-    server.closeAllConnections();
-  }
-
-  await up();
+  server.listen(port, '127.0.0.1');
+  await once(server, 'listening');
   return {
     url: `http://127.0.0.1:${port}`,
     seen,
     batches: (appId) => seen.filter((one) => one.appId === appId),
     treat: (appId, treat) => void treatments.set(appId, treat),
     treatPath: (path, treat) => void treatments.set(path, treat),
-    down,
-    up,
-    close: down,
+    close: () => {
+      server.close();
+      server.closeAllConnections();
+    },
   };
 }
 

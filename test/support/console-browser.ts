@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import type { Browser, Frame, Page } from 'playwright-core';
 import type { Role } from '../../src/contract/roles.js';
 import { faultsOf } from '../harness/browser.js';
-import type { SluiceHandle } from '../harness/sluice.js';
+import type { Deployment } from '../harness/sluice.js';
 import { until } from '../harness/wait.js';
 import { password } from './console.js';
 import { root } from './deploy-file.js';
@@ -18,7 +18,7 @@ export type ConsoleBrowserPage = { readonly page: Page; readonly faults: readonl
 /** An empty page in its own browser context, which may use the clipboard. */
 export async function openConsole(
   browser: Browser,
-  { adminUrl }: Pick<SluiceHandle, 'adminUrl'>,
+  { adminUrl }: Pick<Deployment, 'adminUrl'>,
   width = 1280,
   zone = 'UTC',
 ): Promise<ConsoleBrowserPage> {
@@ -34,7 +34,7 @@ export async function openConsole(
 /** Opens an invitation's link and chooses a password there. */
 export async function enter(
   page: Page,
-  sluice: Pick<SluiceHandle, 'admin' | 'adminUrl'>,
+  sluice: Pick<Deployment, 'admin' | 'adminUrl'>,
   email: string,
   role: Role,
   accountId?: string,

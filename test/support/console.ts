@@ -1,7 +1,7 @@
 // People of the console, played by programs with real requests, cookies and the headers of a browser's page.
 
 import type { Role } from '../../src/contract/roles.js';
-import type { SluiceHandle } from '../harness/sluice.js';
+import type { Deployment } from '../harness/sluice.js';
 
 export type Answer = {
   readonly status: number;
@@ -62,7 +62,7 @@ export class ConsolePage {
 
 /** The secret of an invitation made on the command line. */
 export async function invite(
-  sluice: Pick<SluiceHandle, 'admin'>,
+  sluice: Pick<Deployment, 'admin'>,
   email: string,
   role: Role,
   accountId?: string,
@@ -76,7 +76,7 @@ export async function invite(
 
 /** Invites a person who then chooses the password; settles with their page, which is signed in. */
 export async function signedIn(
-  sluice: Pick<SluiceHandle, 'admin' | 'adminUrl'>,
+  sluice: Pick<Deployment, 'admin' | 'adminUrl'>,
   email: string,
   role: Role,
   accountId?: string,

@@ -5,9 +5,9 @@ import { after } from 'node:test';
 import { createTestAccount, type TestAccount } from '../harness/accounts.js';
 import { startClickHouseGate } from '../harness/clickhouse-gate.js';
 import { getToken } from '../harness/deletion.js';
-import { type Child, type SluiceHandle, startClickHouse, startSluice } from '../harness/services.js';
-
-type Options = Parameters<typeof startSluice>[0];
+import { type Child, type SluiceHandle, startClickHouse } from '../harness/services.js';
+import type { SluiceOptions } from '../harness/sluice.js';
+import { ownSluice } from './sluice.js';
 
 /** Of the account the first two app_ids, Main Production and Staging, and of the stranger's the first one. */
 export type DeletionWorld = {
@@ -22,18 +22,9 @@ export type DeletionWorld = {
   readonly elsewhere: string;
 };
 
-export async function deletionWorld(
-  options: Options = {},
-  endMore: () => Promise<void> = async () => undefined,
-): Promise<DeletionWorld> {
-  const sluice = await startSluice({ env: { JOB_LOCK_MS: '1000' }, ...options });
+export async function deletionWorld(options: SluiceOptions = {}): Promise<DeletionWorld> {
+  const sluice = await ownSluice({ env: { JOB_LOCK_MS: '1000' }, ...options });
   const [worker] = sluice.workers as [Child];
-  const end = async () => {
-    worker.sigcont();
-    await sluice.stop();
-    await endMore();
-  };
-  after(end);
   const account = await createTestAccount(sluice, 'Deletions');
   const stranger = await createTestAccount(sluice, 'Strangers');
   const [main = '', staging = ''] = account.appIds;
@@ -44,15 +35,13 @@ export async function deletionWorld(
 }
 
 /** The same with a gate between the workers and ClickHouse, to stop them at a statement. */
-export async function gatedDeletionWorld(options: Options = {}) {
+export async function gatedDeletionWorld(options: SluiceOptions = {}) {
   const clickhouse = await startClickHouse();
   const gate = await startClickHouseGate(clickhouse.testerUrl);
-  const world = await deletionWorld(
-    { clickhouse, workerEnv: { CLICKHOUSE_URL: gate.url }, ...options },
-    async () => {
-      await gate.close();
-      await clickhouse.remove();
-    },
-  );
+  const world = await deletionWorld({ clickhouse, workerEnv: { CLICKHOUSE_URL: gate.url }, ...options });
+  after(async () => {
+    await gate.close();
+    await clickhouse.remove();
+  });
   return { ...world, clickhouse, gate };
 }

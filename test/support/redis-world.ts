@@ -3,14 +3,15 @@
 
 import { after } from 'node:test';
 import { connectTestRedis } from '../harness/redis-client.js';
-import { startRedis, startSluice, startTcpProxy } from '../harness/services.js';
+import { startRedis, startTcpProxy } from '../harness/services.js';
+import { ownSluice } from './sluice.js';
 
 /** `redis` is the test's own connection, which no proxy disturbs. */
 export async function redisWorld(processes: 'apiEnv' | 'workerEnv', env: Record<string, string> = {}) {
   // These faults have nothing to do with Redis's disk, and a slow one must not decide about commits.
   const server = await startRedis({ appendfsync: 'no' });
   const proxy = await startTcpProxy({ port: server.port });
-  const sluice = await startSluice({
+  const sluice = await ownSluice({
     redis: server,
     env: { JOB_LOCK_MS: '1000' },
     [processes]: { REDIS_URL: `redis://127.0.0.1:${proxy.port}`, ...env },
@@ -18,7 +19,6 @@ export async function redisWorld(processes: 'apiEnv' | 'workerEnv', env: Record<
   const redis = connectTestRedis(server.url);
   after(async () => {
     redis.disconnect();
-    await sluice.stop();
     await proxy.close();
     await server.remove();
   });

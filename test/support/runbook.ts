@@ -5,7 +5,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
-import type { SluiceHandle } from '../harness/services.js';
+import type { Deployment } from '../harness/services.js';
 import { root } from './deploy-file.js';
 
 export type Block = { readonly section: string; readonly commands: string };
@@ -41,7 +41,7 @@ clickhouse() { sluice src/admin/clickhouse "$@"; }
 
 /** Runs a block in a folder; settles with what it printed. Rejects with that when a command fails. */
 export async function runBlock(
-  sluice: SluiceHandle,
+  sluice: Deployment,
   block: Block,
   folder: string,
   more: NodeJS.ProcessEnv = {},

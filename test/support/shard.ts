@@ -1,7 +1,11 @@
 // A shard of a private Redis, loaded for a deployment, and commits to it through the script itself.
 
 import { createHash } from 'node:crypto';
+import { after } from 'node:test';
 import type { Redis } from 'ioredis';
+import { tables } from '../../src/contract/records.js';
+import type { CommitResult } from '../../src/ingest/attempts.js';
+import { type CommitterOptions, createCommitter } from '../../src/ingest/commit.js';
 import { uniqueEventId } from '../../src/ingest/event-id.js';
 import {
   encodedRecords,
@@ -14,9 +18,13 @@ import {
 } from '../../src/ingest/pack.js';
 import { rowEncoder } from '../../src/ingest/row.js';
 import type { Submission } from '../../src/ingest/submission.js';
+import { createLog } from '../../src/log.js';
 import type { Suppressions } from '../../src/privacy/suppression/suppressions.js';
-import { shardKeys } from '../../src/redis/keys.js';
+import { connectForCommits, untilReady } from '../../src/redis/client.js';
+import { type Segment, segmentOfMember, shardKeys } from '../../src/redis/keys.js';
 import { runScript, type Script, scripts } from '../../src/redis/scripts.js';
+import { commitBatches } from '../../src/tuning.js';
+import { startStore } from './stores.js';
 
 export const epoch = 'e'.repeat(32);
 
@@ -64,6 +72,44 @@ export const noSuppressions: Suppressions = {
 export function submissionOf(group: Group, accountId = '1'): Submission {
   const registryVersion = Number.MAX_SAFE_INTEGER;
   return { accountId, registryVersion, groups: [group], renew: () => undefined };
+}
+
+/** A committer of a shard on a Redis of its own. Started while the test's file is loaded, and ended after its tests. */
+export async function startCommitter(over: Partial<CommitterOptions> = {}) {
+  const { server, redis: admin } = await startStore();
+  const log = createLog('test', 'silent');
+  const address = { redisUrl: server.url, redisCluster: false };
+  const redis = connectForCommits(address, commitBatches.attemptMs, log);
+  const committer = createCommitter({
+    redis,
+    shard: 0,
+    suppressions: noSuppressions,
+    epoch,
+    backlogBytesMax: 1e9,
+    segmentBytesMax: 1e6,
+    segmentAgeMsMax: 1e6,
+    crash: () => undefined,
+    log,
+    ...over,
+  });
+  after(async () => {
+    await committer.close();
+    redis.disconnect();
+  });
+  await loadShard(admin);
+  await untilReady(redis, 30_000);
+  const submit = (what: Group) =>
+    new Promise<CommitResult>((settle) =>
+      committer.submit(submissionOf(what), ([result]) => settle(result as CommitResult)),
+    );
+  return { redis, committer, submit };
+}
+
+/** Seals what is open and as old; settles with the outstanding segments, the oldest first. */
+export async function sealAll(redis: Redis, ageMs = 0): Promise<Segment[]> {
+  const keys = [shardKeys.state(0), shardKeys.segments(0)];
+  const members = await runScript(redis, scripts.seal, keys, [epoch, ageMs, 1_000, ...tables]);
+  return (members as string[]).map(segmentOfMember);
 }
 
 let sequence = 0;

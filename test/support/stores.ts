@@ -1,5 +1,7 @@
-// A Redis and a migrated ClickHouse without the service, for tests of its parts.
+// A Redis and a migrated ClickHouse without the service, or a Redis alone, for tests of parts. Started while the test's file is loaded,
+// and ended after its tests.
 
+import { after } from 'node:test';
 import { type ClickHouseClient, connectClickHouse } from '../../src/clickhouse/client.js';
 import { migrate } from '../../src/clickhouse/migrate.js';
 import { Redis } from '../../src/packages/ioredis.js';
@@ -13,8 +15,9 @@ export type Stores = {
   readonly clickhouseServer: ClickHouseHandle;
   readonly redis: Redis;
   readonly clickhouse: ClickHouseClient;
-  /** Closes the connections, ends the servers and removes their data. */
-  remove(): Promise<void>;
+  /** Runs a statement; settles when its mutations have ended. */
+  run(query: string): Promise<void>;
+  rowsOf(query: string): Promise<unknown[]>;
 };
 
 export type GatedStores = Stores & {
@@ -23,19 +26,39 @@ export type GatedStores = Stores & {
   readonly gated: ClickHouseClient;
 };
 
+/** A Redis with a connection. It does not wait for the disk, whose pauses must not decide about locks and turns. */
+export async function startStore(options: RedisOptions = { appendfsync: 'no' }) {
+  const server = await startRedis(options);
+  const redis = new Redis(server.url, { maxRetriesPerRequest: null });
+  after(async () => {
+    redis.disconnect();
+    await server.remove();
+  });
+  return { server, redis };
+}
+
 /** Starts both with the schema in this database. */
 export async function startStores(database: string, options: RedisOptions = {}): Promise<Stores> {
-  const [redisServer, clickhouseServer] = await Promise.all([startRedis(options), startClickHouse()]);
+  const [{ server: redisServer, redis }, clickhouseServer] = await Promise.all([
+    startStore(options),
+    startClickHouse(),
+  ]);
   await migrate({ url: clickhouseServer.testerUrl, database });
-  const redis = new Redis(redisServer.url);
   const clickhouse = connectTo(clickhouseServer.testerUrl, database);
-  const remove = async () => {
+  after(async () => {
     await clickhouse.close();
-    redis.disconnect();
-    await redisServer.remove();
     await clickhouseServer.remove();
+  });
+  return {
+    redisServer,
+    clickhouseServer,
+    redis,
+    clickhouse,
+    run: async (query) => {
+      await clickhouse.command({ query, clickhouse_settings: { mutations_sync: '2' } });
+    },
+    rowsOf: async (query) => (await clickhouse.query({ query, format: 'JSONCompactEachRow' })).json(),
   };
-  return { redisServer, clickhouseServer, redis, clickhouse, remove };
 }
 
 /** The same with a gate. */
@@ -43,12 +66,11 @@ export async function startGatedStores(database: string): Promise<GatedStores> {
   const stores = await startStores(database);
   const gate = await startClickHouseGate(stores.clickhouseServer.testerUrl);
   const gated = connectTo(gate.url, database);
-  const remove = async () => {
+  after(async () => {
     await gated.close();
     await gate.close();
-    await stores.remove();
-  };
-  return { ...stores, gate, gated, remove };
+  });
+  return { ...stores, gate, gated };
 }
 
 function connectTo(url: string, database: string): ClickHouseClient {

@@ -1,10 +1,10 @@
 // What strangers and large accounts can make of the suppressions: on a Redis of its own, without a deployment.
 
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
 import { stampRows } from '../../src/clickhouse/stamps.js';
 import { suppressions as bounds } from '../../src/contract/limits.js';
-import { Redis } from '../../src/packages/ioredis.js';
+import type { Redis } from '../../src/packages/ioredis.js';
 import {
   areFree,
   areSuppressed,
@@ -20,27 +20,17 @@ import { createNameHasher, inEnvironment } from '../../src/privacy/suppression/n
 import { registryKeys, shardKeys } from '../../src/redis/keys.js';
 import { suppressionChanges } from '../../src/tuning.js';
 import { rowsOfStored } from '../../workers/segment-bytes.js';
-import { type RedisHandle, startRedis } from '../harness/services.js';
 import { commit, epoch, eventIdOf, eventRecord, group, loadShard } from '../support/shard.js';
+import { startStore } from '../support/stores.js';
 
 const accountId = '7';
 const appId = '1000000001';
 const hasher = createNameHasher('secret', accountId);
 const suppressed = hasher.textOf({ identity: 'ada@example.com' });
 
-let server: RedisHandle;
-let redis: Redis;
-let options: ChangeOptions;
+const { redis } = await startStore();
+const options: ChangeOptions = { redis, epoch, shards: 1 };
 
-before(async () => {
-  server = await startRedis({ appendfsync: 'no' });
-  redis = new Redis(server.url);
-  options = { redis, epoch, shards: 1 };
-});
-after(async () => {
-  redis?.disconnect();
-  await server?.remove();
-});
 beforeEach(async () => {
   await redis.flushall();
   await redis.set(registryKeys.epoch, epoch);

@@ -3,32 +3,25 @@
 // while a suppression is submitted may be stored or not; one that is sent after its answer may not.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { createTestAccount, type TestAccount } from '../harness/accounts.js';
 import { collect, event, identify, request } from '../harness/collect.js';
 import { getToken } from '../harness/deletion.js';
 import { isAccepted, paths, post, untilStored } from '../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { setSuppressed } from '../harness/suppression.js';
 import fc from '../support/fast-check.js';
+import { ownSluice } from '../support/sluice.js';
 
 const historiesAtOnce = 8;
 
-let sluice: SluiceHandle;
-let accounts: readonly TestAccount[];
-let urls: readonly string[];
-
-before(async () => {
-  sluice = await startSluice({ apiProcesses: 2 });
-  // Half of the histories share an account.
-  const one = await createTestAccount(sluice, 'One');
-  const two = await createTestAccount(sluice, 'Two');
-  accounts = [one, two];
-  urls = sluice.api.map(({ baseUrl }) => baseUrl);
-  for (const appId of [...one.appIds, ...two.appIds])
-    await sluice.admin('environments', 'set', appId, '--limit', 'track=none');
-});
-after(() => sluice?.stop());
+const sluice = await ownSluice({ apiProcesses: 2 });
+// Half of the histories share an account.
+const one = await createTestAccount(sluice, 'One');
+const two = await createTestAccount(sluice, 'Two');
+const accounts: readonly TestAccount[] = [one, two];
+const urls: readonly string[] = sluice.api.map(({ baseUrl }) => baseUrl);
+for (const appId of [...one.appIds, ...two.appIds])
+  await sluice.admin('environments', 'set', appId, '--limit', 'track=none');
 
 /** Users of a history: identities, and anonymous users. */
 const name = fc.constantFrom('i0', 'i1', 'i2', 'a0', 'a1', 'a2');

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, beforeEach } from 'node:test';
+import { beforeEach } from 'node:test';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { userIdOfAnonymousId } from '../../src/contract/anonymous-id.js';
 import { counts, queries, suppressions } from '../../src/contract/limits.js';
@@ -18,50 +18,41 @@ import { registryKeys } from '../../src/redis/keys.js';
 import { readRegistry } from '../../src/registry/registry.js';
 import { suppressionChanges } from '../../src/tuning.js';
 import { mainThreadMs } from '../fuzz/process-figures.js';
-import { createTestAccount, type TestAccount } from '../harness/accounts.js';
+import { createTestAccount } from '../harness/accounts.js';
 import { collect, event, identify, request, userProperties } from '../harness/collect.js';
 import { getToken, listDeletions, submit, untilComplete } from '../harness/deletion.js';
 import { plainEnvironment } from '../harness/environment.js';
 import { isAccepted, paths, post, untilStored } from '../harness/ingestion.js';
 import { withRedis } from '../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { runProgram } from '../harness/sluice.js';
 import { askAll, lookUp, lookUpAll, setSuppressed, submitSuppression } from '../harness/suppression.js';
 import { tempDir } from '../harness/temp-dir.js';
 import { until } from '../harness/wait.js';
+import { ownSluice } from '../support/sluice.js';
 import { test } from '../support/test.js';
 
-let sluice: SluiceHandle;
-let account: TestAccount;
-let other: TestAccount;
-/** Its main environment limits no messages of the client library. */
-let flooded: TestAccount;
 let token: string;
 let main: string;
 /** A lenient environment. */
 let staging: string;
-let importToken: string;
-let urls: readonly string[];
 
-before(async () => {
-  sluice = await startSluice({ apiProcesses: 2 });
-  account = await createTestAccount(sluice, 'Suppressing');
-  [main = '', staging = ''] = account.appIds;
-  // A test sends one user's lists as fast as they are answered. The API processes know it before the second account.
-  const unlimited = ['bulk_identity', 'bulk_app'].flatMap((limit) => ['--limit', `${limit}=none`]);
-  const tomorrow = new Date(Date.now() + 86_400_000).toISOString();
-  const imports = ['--import-until', tomorrow];
-  const set = await sluice.admin('environments', 'set', main, ...unlimited, ...imports);
-  importToken = String((set as { import_token: string }).import_token);
-  await sluice.admin('environments', 'set', staging, '--validation', 'lenient');
-  flooded = await createTestAccount(sluice, 'Flooded');
-  const limits = ['collect_user', 'collect_app'].flatMap((limit) => ['--limit', `${limit}=none`]);
-  await sluice.admin('environments', 'set', flooded.appIds[0] as string, ...limits);
-  other = await createTestAccount(sluice, 'Another');
-  token = await getToken(sluice, account);
-  urls = sluice.api.map(({ baseUrl }) => baseUrl);
-});
-after(() => sluice?.stop());
+const sluice = await ownSluice({ apiProcesses: 2 });
+const account = await createTestAccount(sluice, 'Suppressing');
+[main = '', staging = ''] = account.appIds;
+// A test sends one user's lists as fast as they are answered. The API processes know it before the second account.
+const unlimited = ['bulk_identity', 'bulk_app'].flatMap((limit) => ['--limit', `${limit}=none`]);
+const tomorrow = new Date(Date.now() + 86_400_000).toISOString();
+const imports = ['--import-until', tomorrow];
+const set = await sluice.admin('environments', 'set', main, ...unlimited, ...imports);
+const importToken = String((set as { import_token: string }).import_token);
+await sluice.admin('environments', 'set', staging, '--validation', 'lenient');
+/** Its main environment limits no messages of the client library. */
+const flooded = await createTestAccount(sluice, 'Flooded');
+const limits = ['collect_user', 'collect_app'].flatMap((limit) => ['--limit', `${limit}=none`]);
+await sluice.admin('environments', 'set', flooded.appIds[0] as string, ...limits);
+const other = await createTestAccount(sluice, 'Another');
+token = await getToken(sluice, account);
+const urls: readonly string[] = sluice.api.map(({ baseUrl }) => baseUrl);
 
 /** Gives the token room for another submission in this second. */
 async function forgetSubmissions(): Promise<void> {

@@ -246,7 +246,7 @@ test('every file that a lane names exists, a file that makes hosts runs alone, a
   assert.equal(laneOf('dist/test/bench-load.test.js'), 'alone');
   const makeHosts = thatContain(/\bcreateHosts\(/, files);
   assert.deepEqual([...new Set(makeHosts.map(laneOf))], ['alone']);
-  const starts = /\b(startSluice|startClickHouse|startDeployment|launchBrowser)\(/;
+  const starts = /\b(startSluice|ownSluice|sharedSluice|startClickHouse|startDeployment|launchBrowser)\(/;
   assert.deepEqual(thatContain(starts, files.filter(isQuick)), []);
 });
 

@@ -3,27 +3,20 @@
 
 import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { bodies, counts, flattened } from '../../src/contract/limits.js';
 import { mendEvent } from '../../src/ingest/mend.js';
 import { createEnvironments, unlimited } from '../harness/accounts.js';
 import { post, untilStored } from '../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import fc from '../support/fast-check.js';
+import { ownSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
-let strict: string;
-let lenient: string;
-
-before(async () => {
-  sluice = await startSluice();
-  [strict = '', lenient = ''] = await createEnvironments(sluice, [
-    unlimited,
-    [...unlimited, '--validation', 'lenient'],
-  ]);
-});
-after(() => sluice?.stop());
+const sluice = await ownSluice();
+const [strict = '', lenient = ''] = await createEnvironments(sluice, [
+  unlimited,
+  [...unlimited, '--validation', 'lenient'],
+]);
 
 type Reply = {
   readonly accepted: number;

@@ -2,14 +2,14 @@
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { unlimited } from '../harness/accounts.js';
 import { forgetKeys } from '../harness/forgotten-keys.js';
 import { untilStored } from '../harness/ingestion.js';
 import { withRedis } from '../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
+import { ownSluice } from '../support/sluice.js';
 
 type Flight = {
   /** `2001/01/01 00:47`, taken as UTC. */
@@ -38,12 +38,8 @@ const data = fileURLToPath(
 const flights = JSON.parse(readFileSync(data, 'utf8')) as Flight[];
 const keys = new Map(flights.map((flight, number) => [flight, number]));
 
-let sluice: SluiceHandle;
-before(async () => {
-  sluice = await startSluice();
-  await sluice.admin('environments', 'set', sluice.appId, ...unlimited);
-});
-after(() => sluice?.stop());
+const sluice = await ownSluice();
+await sluice.admin('environments', 'set', sluice.appId, ...unlimited);
 
 test('stores 20,000 flights sent in bulk once each, with their own times and properties', async () => {
   const batches: Flight[][] = [];

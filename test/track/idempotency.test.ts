@@ -2,28 +2,21 @@
 // requests claim no key, outages in between, and the event_id that is made from the key.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { shardKeys } from '../../src/redis/keys.js';
 import { createEnvironments } from '../harness/accounts.js';
 import { collect, event } from '../harness/collect.js';
 import { forgetKeys } from '../harness/forgotten-keys.js';
 import { type Answer, isAccepted, paths, post, untilStored } from '../harness/ingestion.js';
 import { withRedis } from '../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { runProgram } from '../harness/sluice.js';
 import { until } from '../harness/wait.js';
+import { ownSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
-let appId: string;
-let other: string;
+// A backlog that a test can fill.
+const sluice = await ownSluice({ apiProcesses: 3, env: { BACKLOG_BYTES_MAX: String(1024 * 1024) } });
 /** For the outage, which needs many events. */
-let flooded: string;
-before(async () => {
-  // A backlog that a test can fill.
-  sluice = await startSluice({ apiProcesses: 3, env: { BACKLOG_BYTES_MAX: String(1024 * 1024) } });
-  [appId = '', other = '', flooded = ''] = await createEnvironments(sluice, [[], [], []]);
-});
-after(() => sluice?.stop());
+const [appId = '', other = '', flooded = ''] = await createEnvironments(sluice, [[], [], []]);
 
 let sent = 0;
 /** Sends to the API processes in turn. */

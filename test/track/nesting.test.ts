@@ -2,36 +2,24 @@
 // same process goes on.
 
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { bodies, counts } from '../../src/contract/limits.js';
 import { parseDocument } from '../../src/parsing/document.js';
 import { createEnvironments, createTestAccount, unlimited } from '../harness/accounts.js';
 import { deletionPaths, getToken } from '../harness/deletion.js';
 import { isAccepted, post as send } from '../harness/ingestion.js';
-import { type ApiHandle, type SluiceHandle, startSluice } from '../harness/services.js';
 import fc from '../support/fast-check.js';
+import { sharedSluice } from '../support/sluice.js';
 import { openLivePage } from '../support/visualizer.js';
 
 const depthMax = counts.documentDepthMax;
 
-let sluice: SluiceHandle;
-let api: ApiHandle;
-let pid: number;
-let strict: string;
-let lenient: string;
-let token: string;
-
-before(async () => {
-  sluice = await startSluice();
-  [api] = sluice.api as [ApiHandle];
-  [strict = '', lenient = ''] = await createEnvironments(sluice, [
-    unlimited,
-    [...unlimited, '--validation', 'lenient'],
-  ]);
-  token = await getToken(sluice, await createTestAccount(sluice, 'Nobody'));
-  ({ pid } = api);
-});
-after(() => sluice?.stop());
+const sluice = await sharedSluice();
+const [strict = '', lenient = ''] = await createEnvironments(sluice, [
+  unlimited,
+  [...unlimited, '--validation', 'lenient'],
+]);
+const token = await getToken(sluice, await createTestAccount(sluice, 'Nobody'));
 
 type Kind = 'arrays' | 'objects' | 'both';
 
@@ -172,10 +160,11 @@ const places: readonly Place[] = [
 
 const depths = [depthMax - 1, depthMax, depthMax + 1, 1_000, 30_000];
 
+/** Nothing starts a process again that has ended. */
 async function assertServes(): Promise<void> {
-  assert.ok(api.running);
-  assert.equal(api.pid, pid, 'the same process');
-  assert.ok(isAccepted(await send(api.baseUrl, track, { app_id: strict, event: 'Next', identity: 'next' })));
+  assert.ok(
+    isAccepted(await send(sluice.baseUrl, track, { app_id: strict, event: 'Next', identity: 'next' })),
+  );
 }
 
 describe('nesting', () => {
@@ -190,7 +179,7 @@ describe('nesting', () => {
             const text = body(nested(kind, depth - at), appIdOf());
             // A pairing's body is small.
             if (path.startsWith(pairings) && text.length > 4_096) continue;
-            const reply = await send(api.baseUrl, path, text);
+            const reply = await send(sluice.baseUrl, path, text);
             const what = `${kind} of ${depth}: ${reply.status} ${reply.text.slice(0, 200)}`;
             if (depth > depthMax) {
               assert.equal(`${reply.status} ${reply.code}`, '400 too_deep', what);
@@ -207,7 +196,7 @@ describe('nesting', () => {
 
   test('in a deletion request is refused, instead of answered 503 for ever', async () => {
     const submit = async (text: string) => {
-      const reply = await fetch(`${api.baseUrl}${deletionPaths.submit}`, {
+      const reply = await fetch(`${sluice.baseUrl}${deletionPaths.submit}`, {
         method: 'POST',
         headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
         body: text,
@@ -234,7 +223,7 @@ describe('nesting', () => {
   test('in a request of the administration is refused', async () => {
     for (const depth of depths) {
       for (const text of [`{"name": ${nested('arrays', depth - 1)}}`, nested('objects', depth)]) {
-        const reply = await fetch(`${api.adminUrl}/admin/v1/accounts`, {
+        const reply = await fetch(`${sluice.adminUrl}/admin/v1/accounts`, {
           method: 'POST',
           headers: { 'content-type': 'application/json', authorization: `Bearer ${sluice.adminToken}` },
           body: text,
@@ -251,7 +240,7 @@ describe('nesting', () => {
   test('in the first message of a visualizer’s page ends its connection', async () => {
     for (const depth of depths.filter((each) => each <= 1_000)) {
       const hello = `{"token": "x", "code": "K7P-3XM", "more": ${nested('arrays', depth - 1)}}`;
-      const page = openLivePage(api.adminUrl, hello);
+      const page = openLivePage(sluice.adminUrl, hello);
       const refused = await page.heard('refused');
       assert.equal(refused.reason, depth > depthMax ? 'unreadable' : 'wrong_token');
       await page.untilClosed();

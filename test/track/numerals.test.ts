@@ -2,28 +2,21 @@
 // double cannot hold never names a user, a time or an environment.
 
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { counts, lengths } from '../../src/contract/limits.js';
 import { parseDocument } from '../../src/parsing/document.js';
 import { createEnvironments, createTestAccount, unlimited } from '../harness/accounts.js';
 import { deletionPaths, getToken } from '../harness/deletion.js';
 import { post, untilStored } from '../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import fc from '../support/fast-check.js';
 import { testSeed } from '../support/seed.js';
+import { sharedSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
-let strict: string;
-let lenient: string;
-
-before(async () => {
-  sluice = await startSluice();
-  [strict = '', lenient = ''] = await createEnvironments(sluice, [
-    unlimited,
-    [...unlimited, '--validation', 'lenient'],
-  ]);
-});
-after(() => sluice?.stop());
+const sluice = await sharedSluice();
+const [strict = '', lenient = ''] = await createEnvironments(sluice, [
+  unlimited,
+  [...unlimited, '--validation', 'lenient'],
+]);
 
 /** A JSON number's decimal value: an integer without trailing zeros, times a power of ten. */
 function decimalOf(text: string): string {

@@ -2,20 +2,19 @@
 // and the cost of a refusal, what is counted separately, and the bounds of fields.
 
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { rateLimits } from '../../src/contract/limits.js';
 import { createEnvironments } from '../harness/accounts.js';
 import { type Answer, isAccepted, paths, post, readUsers, untilStored } from '../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
+import { ownSluice } from '../support/sluice.js';
 
 const windowMs = 30_000;
 const driftMs = 50;
 const { app_records, app_bytes } = rateLimits;
 const [leastRecords = 0, leastBytes = 0] = [app_records.least, app_bytes.least];
 
-let sluice: SluiceHandle;
 /** The environment with the limits of the contract. */
 let contract: string;
 /** Another one, for tests that fill the bulk limits of a whole environment. */
@@ -27,22 +26,19 @@ let withoutTrack: string;
 let withoutBulk: string;
 /** With the least limits over all endpoints, and without the other ones of an environment. */
 let everywhere: string;
-before(async () => {
-  sluice = await startSluice({ apiProcesses: 3 });
-  const smallLimits = ['--limit', 'bulk_identity=10', '--limit', 'bulk_app=20'];
-  [contract = '', full = '', withoutTrack = '', withoutBulk = '', everywhere = '', ...small] =
-    await createEnvironments(sluice, [
-      [],
-      [],
-      ['--limit', 'track=none'],
-      ['--limit', 'bulk_identity=none', '--limit', 'bulk_app=none', '--limit', 'track=2'],
-      ['bulk_app=none', 'collect_app=none', `app_records=${leastRecords}`, `app_bytes=${leastBytes}`].flatMap(
-        (limit) => ['--limit', limit],
-      ),
-      ...Array.from({ length: 6 }, () => smallLimits),
-    ]);
-});
-after(() => sluice?.stop());
+const sluice = await ownSluice({ apiProcesses: 3 });
+const smallLimits = ['--limit', 'bulk_identity=10', '--limit', 'bulk_app=20'];
+[contract = '', full = '', withoutTrack = '', withoutBulk = '', everywhere = '', ...small] =
+  await createEnvironments(sluice, [
+    [],
+    [],
+    ['--limit', 'track=none'],
+    ['--limit', 'bulk_identity=none', '--limit', 'bulk_app=none', '--limit', 'track=2'],
+    ['bulk_app=none', 'collect_app=none', `app_records=${leastRecords}`, `app_bytes=${leastBytes}`].flatMap(
+      (limit) => ['--limit', limit],
+    ),
+    ...Array.from({ length: 6 }, () => smallLimits),
+  ]);
 
 let sent = 0;
 /**

@@ -1,19 +1,19 @@
 // Receipts: what has become of records by their idempotency keys, wherever the records are, told only to who sent them.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { receipts as limits } from '../../src/contract/limits.js';
 import { eventIdOfKey } from '../../src/ingest/event-id.js';
 import { shardKeys } from '../../src/redis/keys.js';
 import { keyIndex } from '../../src/tuning.js';
-import { createTestAccount, type TestAccount, unlimited } from '../harness/accounts.js';
+import { createTestAccount, unlimited } from '../harness/accounts.js';
 import { ask, basic, deleteNow, getToken, type Reply, storeFailedRow } from '../harness/deletion.js';
 import { forgetKeys } from '../harness/forgotten-keys.js';
 import { paths, post, untilStored } from '../harness/ingestion.js';
 import { withRedis } from '../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { setSuppressed } from '../harness/suppression.js';
 import { until } from '../harness/wait.js';
+import { ownSluice } from '../support/sluice.js';
 
 type Receipt = {
   readonly idempotency_key: string;
@@ -24,31 +24,20 @@ type Receipt = {
 };
 
 const path = '/api/v1/receipts';
-let sluice: SluiceHandle;
-let account: TestAccount;
-let token: string;
+
+const sluice = await ownSluice({ workers: 0 });
+const account = await createTestAccount(sluice, 'Shop');
 /** An environment with a write key that it does not require, and one that requires its own. */
-let appId: string;
-let key: string;
-let closed: string;
-let closedKey: string;
-
-before(async () => {
-  sluice = await startSluice({ workers: 0 });
-  account = await createTestAccount(sluice, 'Shop');
-  [appId = '', closed = ''] = account.appIds;
-  token = await getToken(sluice, account);
-  for (const id of account.appIds) await sluice.admin('environments', 'set', id, ...unlimited);
-  key = await createKey(appId);
-  closedKey = await createKey(closed);
-  await sluice.admin('environments', 'set', closed, '--write-key', 'required');
-  await until(async () => (await askFor(['k'], closed, closedKey)).status === 200, {
-    deadlineMs: 30_000,
-    what: 'the API knows the keys',
-  });
+const [appId = '', closed = ''] = account.appIds;
+const token = await getToken(sluice, account);
+for (const id of account.appIds) await sluice.admin('environments', 'set', id, ...unlimited);
+const key = await createKey(appId);
+const closedKey = await createKey(closed);
+await sluice.admin('environments', 'set', closed, '--write-key', 'required');
+await until(async () => (await askFor(['k'], closed, closedKey)).status === 200, {
+  deadlineMs: 30_000,
+  what: 'the API knows the keys',
 });
-
-after(() => sluice?.stop());
 
 async function createKey(id: string): Promise<string> {
   return ((await sluice.admin('write-keys', 'create', id)) as { write_key: string }).write_key;

@@ -1,7 +1,7 @@
 // The list of rejected records: what it contains, what it never contains, and its bounds.
 
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, test } from 'node:test';
+import { after, beforeEach, test } from 'node:test';
 import { rejectedRecords } from '../../src/contract/limits.js';
 import {
   keepRejectedIn,
@@ -12,23 +12,16 @@ import { createLog } from '../../src/log.js';
 import { Redis } from '../../src/packages/ioredis.js';
 import { registryKeys } from '../../src/redis/keys.js';
 import { rejectedWrites } from '../../src/tuning.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
+import { ownSluice } from '../support/sluice.js';
 import { filesWith } from '../support/traces.js';
 
 const log = createLog('test', 'silent');
-let sluice: SluiceHandle;
-let redis: Redis;
 
-before(async () => {
-  sluice = await startSluice({ workers: 0 });
-  redis = new Redis(sluice.redisUrl);
-});
+const sluice = await ownSluice({ workers: 0 });
+const redis = new Redis(sluice.redisUrl);
 
-after(async () => {
-  redis?.disconnect();
-  await sluice?.stop();
-});
+after(() => redis.disconnect());
 
 beforeEach(async () => {
   await redis.del(registryKeys.rejected(sluice.appId));

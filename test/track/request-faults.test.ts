@@ -9,19 +9,11 @@ import { outcomes } from '../../src/contract/outcomes.js';
 import { readJsonBody } from '../../src/http/protocol/body.js';
 import { isOwnFault } from '../../src/http/protocol/fault.js';
 import { listen, type Route, type Server, withoutBody } from '../../src/http/protocol/server.js';
-import type { CommitResult } from '../../src/ingest/attempts.js';
-import { type Committer, type CommitterOptions, createCommitter } from '../../src/ingest/commit.js';
-import type { Group } from '../../src/ingest/pack.js';
-import { createLog } from '../../src/log.js';
 import { requestsFailed } from '../../src/metrics.js';
-import { Redis } from '../../src/packages/ioredis.js';
 import { pino } from '../../src/packages/pino.js';
-import { connectForCommits, untilReady } from '../../src/redis/client.js';
-import { commitBatches } from '../../src/tuning.js';
 import { freePort } from '../harness/free-port.js';
 import { openRaw } from '../harness/raw-http.js';
-import { startRedis } from '../harness/services.js';
-import { epoch, eventRecord, group, loadShard, noSuppressions, submissionOf } from '../support/shard.js';
+import { eventRecord, group, startCommitter, submissionOf } from '../support/shard.js';
 
 const secret = 'grace@example.com';
 
@@ -52,6 +44,7 @@ const handlers: Readonly<Record<string, Route['handle']>> = {
 
 const lines: string[] = [];
 const log = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) });
+const { redis, committer, submit } = await startCommitter({ log });
 let server: Server;
 let baseUrl: string;
 
@@ -167,47 +160,6 @@ describe('an error of ours', () => {
 });
 
 describe('a commit that several requests share', () => {
-  let redisServer: Awaited<ReturnType<typeof startRedis>>;
-  let admin: Redis;
-  let redis: ReturnType<typeof connectForCommits>;
-  let committing: CommitterOptions;
-  let committer: Committer;
-
-  before(async () => {
-    redisServer = await startRedis({ appendfsync: 'no' });
-    admin = new Redis(redisServer.url);
-    const quiet = createLog('test', 'silent');
-    redis = connectForCommits(
-      { redisUrl: redisServer.url, redisCluster: false },
-      commitBatches.attemptMs,
-      quiet,
-    );
-    await loadShard(admin);
-    await untilReady(redis, 30_000);
-    committing = {
-      redis,
-      shard: 0,
-      suppressions: noSuppressions,
-      epoch,
-      backlogBytesMax: 1e9,
-      segmentBytesMax: 1e6,
-      segmentAgeMsMax: 1e6,
-      crash: () => undefined,
-      log,
-    };
-    committer = createCommitter(committing);
-  });
-  after(async () => {
-    await committer?.close();
-    redis?.disconnect();
-    admin?.disconnect();
-    await redisServer?.remove();
-  });
-
-  const submit = (what: Group) =>
-    new Promise<CommitResult>((settle) =>
-      committer.submit(submissionOf(what), ([result]) => settle(result as CommitResult)),
-    );
   const good = () => group([eventRecord('good')]);
   const stored = { kind: 'committed', letters: 's' };
 

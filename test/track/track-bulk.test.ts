@@ -2,10 +2,9 @@
 // about each, idempotency keys, rate limits, and answers while Redis or ClickHouse is away.
 
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { counts, lengths, rateLimits } from '../../src/contract/limits.js';
 import type { OutcomeCode } from '../../src/contract/outcomes.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { type Reply, track } from '../harness/track.js';
 import {
   checkAccepted,
@@ -19,24 +18,18 @@ import {
   type ValidEvent,
 } from '../harness/track-rows.js';
 import { until } from '../harness/wait.js';
+import { ownSluice } from '../support/sluice.js';
 
 /** The deadline of an answer, 2 s, plus time for a busy machine. */
 const answeredMsMax = 3_000;
 /** A process that is paused for a while delays one or two answers, but not all of them. */
 const triesMax = 4;
 
-let sluice: SluiceHandle;
-let ledger: Ledger;
+const sluice = await ownSluice({ apiProcesses: 4 });
+const ledger = openLedger(sluice, sluice.appId);
+const development = sluice.bootstrap.environments.find((environment) => !environment.main);
 /** The ledger of another environment of the same account. */
-let other: Ledger;
-
-before(async () => {
-  sluice = await startSluice({ apiProcesses: 4 });
-  ledger = openLedger(sluice, sluice.appId);
-  const development = sluice.bootstrap.environments.find((environment) => !environment.main);
-  other = openLedger(sluice, development?.app_id as string);
-});
-after(() => sluice?.stop());
+const other = openLedger(sluice, development?.app_id as string);
 
 type Element = { event: string; identity: string } & Record<string, unknown>;
 

@@ -3,10 +3,9 @@
 // stored. Lengths are in code points: an emoji is one, an accented letter of two parts is two.
 
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { ignoredFields, lengths, timestampAheadMsMax } from '../../src/contract/limits.js';
 import { createEnvironments } from '../harness/accounts.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { type Reply, track } from '../harness/track.js';
 import {
   accepts,
@@ -14,7 +13,6 @@ import {
   checkRefused,
   describeRows,
   type Fields,
-  type Ledger,
   openLedger,
   type Row,
   refuses,
@@ -24,9 +22,10 @@ import {
   withProperty,
 } from '../harness/track-rows.js';
 import { until } from '../harness/wait.js';
+import { sharedSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
-let ledger: Ledger;
+const sluice = await sharedSluice();
+const ledger = openLedger(sluice, sluice.appId);
 
 const manyProperties = (count: number) =>
   Object.fromEntries(Array.from({ length: count }, (_, index) => [`key-${index}`, index]));
@@ -542,12 +541,6 @@ const timestamps: Row[] = [
     }),
   ),
 ];
-
-before(async () => {
-  sluice = await startSluice();
-  ledger = openLedger(sluice, sluice.appId);
-});
-after(() => sluice?.stop());
 
 for (const [title, rows] of Object.entries({
   app_id: appIds,

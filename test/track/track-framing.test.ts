@@ -7,12 +7,12 @@
 
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { bodies, receiving } from '../../src/contract/limits.js';
 import { type OutcomeCode, outcomes } from '../../src/contract/outcomes.js';
 import { openRaw, type RawConnection, type RawReply } from '../harness/raw-http.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
+import { ownSluice } from '../support/sluice.js';
 
 /** The parser's timer: 10 s in steps of 4 s, and time for a busy machine. */
 const timerMsMax = 40_000;
@@ -22,9 +22,6 @@ const timerMsMin = 8_000;
 const servedMsMax = 6_000;
 /** A text in headers and queries, which answers and logs must not repeat. */
 const canary = 'canary-5f0c';
-
-let sluice: SluiceHandle;
-let pid: number;
 
 type Expected = { readonly count: number | 'perhaps'; readonly sentBy: string };
 /** How many events each identity must have at the end; `perhaps` if nobody can know. */
@@ -668,17 +665,14 @@ async function runTimed(row: TimedRow): Promise<void> {
   }
 }
 
-before(async () => {
-  sluice = await startSluice();
-  pid = sluice.api[0]?.pid as number;
-  for (const row of timed) {
-    const result = runTimed(row);
-    // The test of the row reports its failure, perhaps much later.
-    result.catch(() => undefined);
-    timedResults.set(row, result);
-  }
-});
-after(() => sluice?.stop());
+const sluice = await ownSluice();
+const pid = sluice.api[0]?.pid as number;
+for (const row of timed) {
+  const result = runTimed(row);
+  // The test of the row reports its failure, perhaps much later.
+  result.catch(() => undefined);
+  timedResults.set(row, result);
+}
 
 table('takes a request with', accepted);
 table('refuses a request with', refused);

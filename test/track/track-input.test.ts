@@ -4,19 +4,17 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import * as zlib from 'node:zlib';
 import { cpuMicroseconds } from '../../bench/deployment/processes.js';
 import { bodies, counts } from '../../src/contract/limits.js';
 import type { OutcomeCode } from '../../src/contract/outcomes.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { type Sent, track } from '../harness/track.js';
 import {
   accepts,
   checkAccepted,
   checkRefused,
   describeRows,
-  type Ledger,
   openLedger,
   type Row,
   refuses,
@@ -24,9 +22,7 @@ import {
   sendsText,
   withProperty,
 } from '../harness/track-rows.js';
-
-let sluice: SluiceHandle;
-let ledger: Ledger;
+import { ownSluice } from '../support/sluice.js';
 
 const { constants, deflateRawSync, deflateSync, gzipSync } = zlib;
 /** Absent before Node 22.15. */
@@ -569,11 +565,8 @@ const malformed = [
   ],
 ];
 
-before(async () => {
-  sluice = await startSluice();
-  ledger = openLedger(sluice, sluice.appId);
-});
-after(() => sluice?.stop());
+const sluice = await ownSluice();
+const ledger = openLedger(sluice, sluice.appId);
 
 for (const [title, rows] of Object.entries({
   'content types': contentTypes,

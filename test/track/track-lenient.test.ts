@@ -2,20 +2,18 @@
 // to both. What was mended is stored as the table says, and counted by reason.
 
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { counts, lengths, timestampAheadMsMax } from '../../src/contract/limits.js';
 import type { OutcomeCode } from '../../src/contract/outcomes.js';
 import { mendEvent } from '../../src/ingest/mend.js';
 import { createEnvironment } from '../harness/accounts.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { type Reply, type Sent, track } from '../harness/track.js';
 import {
   checkAccepted,
   checkRefused,
   describeRows,
   type Fields,
-  type Ledger,
   openLedger,
   type Row,
   refuses,
@@ -24,20 +22,13 @@ import {
   withProperty,
 } from '../harness/track-rows.js';
 import { until } from '../harness/wait.js';
+import { sharedSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
-let strict: Ledger;
-let lenient: Ledger;
+const sluice = await sharedSluice();
+const strict = openLedger(sluice, sluice.appId);
+const lenient = openLedger(sluice, await createEnvironment(sluice, '--validation', 'lenient'));
 /** Another lenient one, for requests with several faults, whose mendings are not counted one by one. */
-let producers: Ledger;
-
-before(async () => {
-  sluice = await startSluice();
-  strict = openLedger(sluice, sluice.appId);
-  lenient = openLedger(sluice, await createEnvironment(sluice, '--validation', 'lenient'));
-  producers = openLedger(sluice, await createEnvironment(sluice, '--validation', 'lenient'));
-});
-after(() => sluice?.stop());
+const producers = openLedger(sluice, await createEnvironment(sluice, '--validation', 'lenient'));
 
 /** The mendings by the names of `environments stats`. */
 type Reason =

@@ -2,15 +2,15 @@
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { administration } from '../../src/contract/limits.js';
 import { createEnvironments } from '../harness/accounts.js';
 import { answersOf, event, identify } from '../harness/collect.js';
 import { administer, ask, basic, type Reply } from '../harness/deletion.js';
 import { paths, readUsers, untilStored } from '../harness/ingestion.js';
 import { withRedis } from '../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
+import { ownSluice } from '../support/sluice.js';
 import { filesWith, keysWith } from '../support/traces.js';
 
 type Created = {
@@ -21,28 +21,17 @@ type Created = {
 };
 type Sent = readonly (readonly [string, string])[];
 
-let sluice: SluiceHandle;
+const sluice = await ownSluice({ apiProcesses: 2 });
 /** An environment that requires a write key, and has two. */
-let closed: string;
-let open: string;
-let key: Created;
-let other: Created;
+const [closed = '', open = ''] = await createEnvironments(sluice, [['--limit', 'track=3'], []]);
+const [elsewhere = ''] = await createEnvironments(sluice, [[]]);
+const key = await createKey(closed, '--name', 'shop');
+const other = await createKey(closed);
 /** A key of another environment, which requires one too. */
-let strange: Created;
-
-before(async () => {
-  sluice = await startSluice({ apiProcesses: 2 });
-  [closed = '', open = ''] = await createEnvironments(sluice, [['--limit', 'track=3'], []]);
-  const [elsewhere = ''] = await createEnvironments(sluice, [[]]);
-  key = await createKey(closed, '--name', 'shop');
-  other = await createKey(closed);
-  strange = await createKey(elsewhere);
-  for (const id of [closed, elsewhere])
-    await sluice.admin('environments', 'set', id, '--write-key', 'required');
-  await untilClosed(closed);
-});
-
-after(() => sluice?.stop());
+const strange = await createKey(elsewhere);
+for (const id of [closed, elsewhere])
+  await sluice.admin('environments', 'set', id, '--write-key', 'required');
+await untilClosed(closed);
 
 async function createKey(appId: string, ...options: string[]): Promise<Created> {
   return (await sluice.admin('write-keys', 'create', appId, ...options)) as Created;

@@ -2,18 +2,12 @@
 // requests concern them.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { createTestAccount, type TestAccount } from '../harness/accounts.js';
 import { isAccepted, paths, post, untilStored } from '../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import { type ConsolePage, signedIn } from '../support/console.js';
-
-let sluice: SluiceHandle;
-let own: TestAccount;
-let other: TestAccount;
-let officer: ConsolePage;
-let stranger: ConsolePage;
+import { ownSluice } from '../support/sluice.js';
 
 const ada = 'ada@example.com';
 const hostile = `'; DROP TABLE events; --<img src=x>\n{"identity": "ada"}`;
@@ -52,30 +46,27 @@ async function send(path: string, app_id: string | undefined, record: object): P
 
 const at = (day: number) => new Date(Date.UTC(2026, 0, day)).toISOString();
 
-before(async () => {
-  sluice = await startSluice();
-  own = await createTestAccount(sluice, 'Own', ['Main Production', 'Staging', 'Empty']);
-  other = await createTestAccount(sluice, 'Other');
-  officer = await signedIn(sluice, 'officer@example.com', 'privacy', own.accountId);
-  stranger = await signedIn(sluice, 'stranger@example.com', 'privacy', other.accountId);
-  const [main, staging] = own.appIds;
-  await send(paths.identify, main, { user_id: '7', identity: ada });
-  for (const [app_id, user, day] of [
-    [main, { user_id: '7' }, 1],
-    [main, { identity: ada }, 3],
-    // Of another person's browser: nobody has identified it here.
-    [staging, { user_id: '7' }, 5],
-    [staging, { identity: ada }, 7],
-    [staging, { identity: ada.toUpperCase() }, 8],
-    [other.appIds[0], { identity: ada }, 9],
-    [other.appIds[0], { identity: 'Ada@example.com' }, 9],
-    [main, { identity: hostile }, 2],
-  ] as const)
-    await send(paths.track, app_id, { ...user, event: 'Seen', timestamp: at(day) });
-  await send(paths.userProperties, main, { identity: ada, properties: { plan: 'pro', city: 'Rome' } });
-  await untilStored(sluice);
-});
-after(() => sluice?.stop());
+const sluice = await ownSluice();
+const own = await createTestAccount(sluice, 'Own', ['Main Production', 'Staging', 'Empty']);
+const other = await createTestAccount(sluice, 'Other');
+const officer = await signedIn(sluice, 'officer@example.com', 'privacy', own.accountId);
+const stranger = await signedIn(sluice, 'stranger@example.com', 'privacy', other.accountId);
+const [main, staging] = own.appIds;
+await send(paths.identify, main, { user_id: '7', identity: ada });
+for (const [app_id, user, day] of [
+  [main, { user_id: '7' }, 1],
+  [main, { identity: ada }, 3],
+  // Of another person's browser: nobody has identified it here.
+  [staging, { user_id: '7' }, 5],
+  [staging, { identity: ada }, 7],
+  [staging, { identity: ada.toUpperCase() }, 8],
+  [other.appIds[0], { identity: ada }, 9],
+  [other.appIds[0], { identity: 'Ada@example.com' }, 9],
+  [main, { identity: hostile }, 2],
+] as const)
+  await send(paths.track, app_id, { ...user, event: 'Seen', timestamp: at(day) });
+await send(paths.userProperties, main, { identity: ada, properties: { plan: 'pro', city: 'Rome' } });
+await untilStored(sluice);
 
 test('a person is found by an identity in every environment that has something, with what is merged there', async () => {
   const { names, places } = await of<Found>(officer, own, '', { identity: ada });

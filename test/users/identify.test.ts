@@ -2,7 +2,7 @@
 // counts, identities that would merge strangers are refused, and so is bad input.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { connectClickHouse } from '../../src/clickhouse/client.js';
 import { readMerged } from '../../src/privacy/suppression/merged-names.js';
 import { createEnvironments } from '../harness/accounts.js';
@@ -16,30 +16,19 @@ import {
   type StoredUser,
   untilStored,
 } from '../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { sharedSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
-let strict: string;
-let lenient: string;
-/** An environment where the identities `Guest` and `0` are allowed. */
-let allowing: string;
-/** An environment for tests that read all of its users. */
-let orders: string;
-let bad: string;
-let strangers: string;
-before(async () => {
-  sluice = await startSluice();
-  [strict = '', lenient = '', allowing = '', orders = '', bad = '', strangers = ''] =
-    await createEnvironments(sluice, [
-      [],
-      ['--validation', 'lenient'],
-      ['--allow-identity', 'Guest', '--allow-identity', '0'],
-      [],
-      [],
-      [],
-    ]);
-});
-after(() => sluice?.stop());
+const sluice = await sharedSluice();
+/** The users of `orders` are all read. */
+const [strict = '', lenient = '', allowing = '', orders = '', bad = '', strangers = ''] =
+  await createEnvironments(sluice, [
+    [],
+    ['--validation', 'lenient'],
+    ['--allow-identity', 'Guest', '--allow-identity', '0'],
+    [],
+    [],
+    [],
+  ]);
 
 const identify = (body: object | string): Promise<Answer> => post(sluice.baseUrl, paths.identify, body);
 

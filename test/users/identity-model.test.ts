@@ -2,13 +2,13 @@
 // properties and their events come out of ClickHouse as the model says.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { createEnvironments } from '../harness/accounts.js';
+import { test } from 'node:test';
+import { createEnvironments, unlimited } from '../harness/accounts.js';
 import { paths, post, untilStored } from '../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import fc from '../support/fast-check.js';
 import { type EventOf, IdentityModel, type PropertiesOf } from '../support/identity-model.js';
 import { testSeed } from '../support/seed.js';
+import { sharedSluice } from '../support/sluice.js';
 
 /** Sequences, each with identities of its own, sent at the same time. */
 const runs = 20;
@@ -18,19 +18,12 @@ const environments = 3;
 /** How many user_ids a sequence has to choose from. */
 const userIds = 6;
 
-let sluice: SluiceHandle;
-let appIds: string[];
-before(async () => {
-  sluice = await startSluice({ apiProcesses: 2 });
-  // Random sequences would run into the limits, which have tests of their own.
-  const off = ['track', 'user_properties', 'bulk_identity', 'bulk_app'].map((name) => `${name}=none`);
-  const options = off.flatMap((limit) => ['--limit', limit]);
-  appIds = await createEnvironments(
-    sluice,
-    Array.from({ length: environments }, () => options),
-  );
-});
-after(() => sluice?.stop());
+const sluice = await sharedSluice();
+// Random sequences would run into the limits, which have tests of their own.
+const appIds = await createEnvironments(
+  sluice,
+  Array.from({ length: environments }, () => unlimited),
+);
 
 type User = { readonly identity: number } | { readonly userId: number };
 

@@ -2,7 +2,7 @@
 // apply to all of the user's events, whenever they happened.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { createEnvironments } from '../harness/accounts.js';
 import {
   type Answer,
@@ -14,22 +14,15 @@ import {
   type StoredUser,
   untilStored,
 } from '../harness/ingestion.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
+import { sharedSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
-let strict: string;
-let lenient: string;
-/** An environment for requests with as many users as are allowed. */
-let crowded: string;
-before(async () => {
-  sluice = await startSluice();
-  [strict = '', lenient = '', crowded = ''] = await createEnvironments(sluice, [
-    [],
-    ['--validation', 'lenient'],
-    [],
-  ]);
-});
-after(() => sluice?.stop());
+const sluice = await sharedSluice();
+/** `crowded` is for requests with as many users as are allowed. */
+const [strict = '', lenient = '', crowded = ''] = await createEnvironments(sluice, [
+  [],
+  ['--validation', 'lenient'],
+  [],
+]);
 
 const add = (body: object | string): Promise<Answer> => post(sluice.baseUrl, paths.userProperties, body);
 

@@ -2,92 +2,81 @@
 // The endpoint runs in this process, on the Redis of a real deployment.
 
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, test } from 'node:test';
+import { after, beforeEach, test } from 'node:test';
 import { lengths } from '../../src/contract/limits.js';
 import { noCrash } from '../../src/crash-point.js';
 import { collectRoutes } from '../../src/http/endpoints/collect.js';
 import { listen, type Server } from '../../src/http/protocol/server.js';
 import type { Collected, OnCollected } from '../../src/ingest/collect.js';
-import { type Committer, createCommitter } from '../../src/ingest/commit.js';
+import { createCommitter } from '../../src/ingest/commit.js';
 import { createLimitKeys } from '../../src/ingest/limit-key.js';
 import { createLog } from '../../src/log.js';
-import { connectForCommits, type Redis, untilReady } from '../../src/redis/client.js';
-import { type Environments, followEnvironments } from '../../src/registry/environments.js';
+import { connectForCommits, untilReady } from '../../src/redis/client.js';
+import { followEnvironments } from '../../src/registry/environments.js';
 import { commitBatches } from '../../src/tuning.js';
 import { collect, event, type Fields, request } from '../harness/collect.js';
 import { freePort } from '../harness/free-port.js';
 import { connectTestRedis } from '../harness/redis-client.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { noSuppressions } from '../support/shard.js';
-
-let sluice: SluiceHandle;
-let redis: Redis;
-let commitRedis: Redis;
-let environments: Environments;
-let committer: Committer;
-/** One endpoint with the hook, one without. */
-let servers: Server[];
-let urls: string[];
+import { ownSluice } from '../support/sluice.js';
 
 let collected: Collected[];
 /** What the hook does when it is called. */
 let judge: OnCollected;
 
-before(async () => {
-  sluice = await startSluice({ workers: 0 });
-  const log = createLog('test', 'silent');
-  redis = connectTestRedis(sluice.redisUrl);
-  commitRedis = connectForCommits(
-    { redisUrl: sluice.redisUrl, redisCluster: false },
-    commitBatches.attemptMs,
-    log,
-  );
-  await untilReady(commitRedis, 30_000);
-  environments = await followEnvironments(redis, log);
-  const deployment = environments.deployment();
-  assert.ok(deployment);
-  committer = createCommitter({
-    redis: commitRedis,
-    shard: 0,
-    suppressions: noSuppressions,
-    epoch: deployment.epoch,
-    backlogBytesMax: 1e9,
-    segmentBytesMax: 1e6,
-    segmentAgeMsMax: 1e6,
-    crash: noCrash,
-    log,
-  });
-  const options = {
-    environments,
-    ingestion: () => ({
-      limitKeys: createLimitKeys(deployment.secret),
-      suppressions: noSuppressions,
-      committerOf: () => committer,
-    }),
-    counts: { addMendings: () => undefined, add: () => undefined, addRejected: () => undefined },
-    rejected: { noteRequest: () => undefined, noteElements: () => undefined },
-    paths: ['/api/collect'] as const,
-    addressBytesMax: 1024 ** 3,
-  };
-  const onCollected: OnCollected = (what) => {
-    collected.push(what);
-    return judge(what);
-  };
-  servers = [];
-  urls = [];
-  for (const routes of [collectRoutes({ ...options, onCollected }), collectRoutes(options)]) {
-    const port = await freePort();
-    servers.push(await listen('127.0.0.1', port, 'PORT', false, routes, log));
-    urls.push(`http://127.0.0.1:${port}`);
-  }
+const sluice = await ownSluice({ workers: 0 });
+const log = createLog('test', 'silent');
+const redis = connectTestRedis(sluice.redisUrl);
+const commitRedis = connectForCommits(
+  { redisUrl: sluice.redisUrl, redisCluster: false },
+  commitBatches.attemptMs,
+  log,
+);
+await untilReady(commitRedis, 30_000);
+const environments = await followEnvironments(redis, log);
+const deployment = environments.deployment();
+assert.ok(deployment);
+const committer = createCommitter({
+  redis: commitRedis,
+  shard: 0,
+  suppressions: noSuppressions,
+  epoch: deployment.epoch,
+  backlogBytesMax: 1e9,
+  segmentBytesMax: 1e6,
+  segmentAgeMsMax: 1e6,
+  crash: noCrash,
+  log,
 });
+const options = {
+  environments,
+  ingestion: () => ({
+    limitKeys: createLimitKeys(deployment.secret),
+    suppressions: noSuppressions,
+    committerOf: () => committer,
+  }),
+  counts: { addMendings: () => undefined, add: () => undefined, addRejected: () => undefined },
+  rejected: { noteRequest: () => undefined, noteElements: () => undefined },
+  paths: ['/api/collect'] as const,
+  addressBytesMax: 1024 ** 3,
+};
+const onCollected: OnCollected = (what) => {
+  collected.push(what);
+  return judge(what);
+};
+/** One endpoint with the hook, one without. */
+const servers: Server[] = [];
+const urls: string[] = [];
+for (const routes of [collectRoutes({ ...options, onCollected }), collectRoutes(options)]) {
+  const port = await freePort();
+  servers.push(await listen('127.0.0.1', port, 'PORT', false, routes, log));
+  urls.push(`http://127.0.0.1:${port}`);
+}
 after(async () => {
-  for (const server of servers ?? []) await server.close();
-  await committer?.close();
-  environments?.close();
-  commitRedis?.disconnect();
-  redis?.disconnect();
-  await sluice?.stop();
+  for (const server of servers) await server.close();
+  await committer.close();
+  environments.close();
+  commitRedis.disconnect();
+  redis.disconnect();
 });
 beforeEach(() => {
   collected = [];

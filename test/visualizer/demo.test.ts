@@ -6,39 +6,32 @@ import { after, afterEach, before, describe, test } from 'node:test';
 import type { Browser, Page } from 'playwright-core';
 import { createEnvironment } from '../harness/accounts.js';
 import { faultsOf, launchBrowser, withoutBrowser } from '../harness/browser.js';
-import { type SluiceHandle, startSluice } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import { enter, openPage as openConsolePage } from '../support/console-browser.js';
+import { ownSluice } from '../support/sluice.js';
 
-let sluice: SluiceHandle;
-let otherAppId: string;
-
-before(async () => {
-  sluice = await startSluice({ env: { DEMO: '1' } });
-  otherAppId = await createEnvironment(sluice);
-  for (const appId of [sluice.appId, otherAppId]) {
-    const reply = await fetch(`${sluice.baseUrl}/api/track`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({
-        app_id: appId,
-        events: [
-          { event: 'By id', user_id: '7', properties: { amount: 12.5 } },
-          { event: 'By identity', identity: 'ada@example.com' },
-          { event: 'Of a stranger', identity: 'eve@example.com' },
-          { event: 'Of another stranger', user_id: '8' },
-        ],
-      }),
-    });
-    assert.equal(reply.status, 200);
-  }
-  await until(async () => (await sluice.rows('SELECT 1 FROM events')).length === 8, {
-    deadlineMs: 60_000,
-    what: 'the events are stored',
+const sluice = await ownSluice({ env: { DEMO: '1' } });
+const otherAppId = await createEnvironment(sluice);
+for (const appId of [sluice.appId, otherAppId]) {
+  const reply = await fetch(`${sluice.baseUrl}/api/track`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({
+      app_id: appId,
+      events: [
+        { event: 'By id', user_id: '7', properties: { amount: 12.5 } },
+        { event: 'By identity', identity: 'ada@example.com' },
+        { event: 'Of a stranger', identity: 'eve@example.com' },
+        { event: 'Of another stranger', user_id: '8' },
+      ],
+    }),
   });
+  assert.equal(reply.status, 200);
+}
+await until(async () => (await sluice.rows('SELECT 1 FROM events')).length === 8, {
+  deadlineMs: 60_000,
+  what: 'the events are stored',
 });
-
-after(() => sluice?.stop());
 
 type Answer = {
   readonly status: number;

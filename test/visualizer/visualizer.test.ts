@@ -15,9 +15,10 @@ import type { AuditEntry } from '../../src/registry/audit/read.js';
 import { openDescriptors } from '../fuzz/process-figures.js';
 import { createTestAccount } from '../harness/accounts.js';
 import { openRaw } from '../harness/raw-http.js';
-import { type ApiHandle, type SluiceHandle, startSluice } from '../harness/services.js';
+import type { ApiHandle } from '../harness/services.js';
 import { until } from '../harness/wait.js';
 import { cookieAt, signedIn } from '../support/console.js';
+import { ownSluice } from '../support/sluice.js';
 import { filesWith } from '../support/traces.js';
 import {
   beginPairing,
@@ -29,23 +30,16 @@ import {
   stopPairing,
 } from '../support/visualizer.js';
 
-let sluice: SluiceHandle;
-let redis: Redis;
-let device: ApiHandle;
-let admin: ApiHandle;
 const pages: LivePage[] = [];
 
-before(async () => {
-  sluice = await startSluice({ workers: 0, apiProcesses: 2 });
-  [device, admin] = sluice.api as [ApiHandle, ApiHandle];
-  redis = new Redis(sluice.redisUrl);
-  redis.on('error', () => undefined);
-});
+const sluice = await ownSluice({ workers: 0, apiProcesses: 2 });
+const [device, admin] = sluice.api as [ApiHandle, ApiHandle];
+const redis = new Redis(sluice.redisUrl);
+redis.on('error', () => undefined);
 
 after(async () => {
   for (const { socket } of pages) socket.terminate();
-  redis?.disconnect();
-  await sluice?.stop();
+  redis.disconnect();
 });
 
 function openPage(code: string, token = sluice.adminToken): LivePage {

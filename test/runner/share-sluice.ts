@@ -1,0 +1,55 @@
+// One deployment for the files of a run that only use it. It is described in the environment of the run's processes.
+
+import { createTestAccount } from '../harness/accounts.js';
+import { runAdmin } from '../harness/administration.js';
+import {
+  type Deployment,
+  queryRows,
+  type SluiceHandle,
+  type SluiceOptions,
+  startSluice,
+} from '../harness/sluice.js';
+import { temporaryRoot } from './temporary-root.js';
+
+const variable = 'SHARED_SLUICE';
+
+type Description = Omit<Deployment, 'admin' | 'rows' | 'appId'>;
+
+export const toShare: SluiceOptions = { apiProcesses: 2 };
+
+/** Starts it for all files that this process runs from now on; settles with what ends it. */
+export async function shareSluice(): Promise<() => Promise<void>> {
+  process.env.TMPDIR = temporaryRoot();
+  const sluice = await startSluice(toShare);
+  process.env[variable] = JSON.stringify(describe(sluice));
+  return async () => {
+    for (const child of [...sluice.api, ...sluice.workers, sluice.redis, sluice.clickhouse])
+      if (!child.running)
+        process.stderr.write(`sluice: the shared ${child.name} ended: ${child.output().slice(-4_000)}\n`);
+    await sluice.stop();
+  };
+}
+
+function describe(sluice: SluiceHandle): Description {
+  const { baseUrl, adminUrl, adminToken, redisUrl, clickhouseUrl, database, env } = sluice;
+  const { origin, tester, reader } = sluice.clickhouse;
+  const api = sluice.api.map((one) => ({ baseUrl: one.baseUrl, adminUrl: one.adminUrl }));
+  const clickhouse = { origin, tester, reader };
+  return { baseUrl, adminUrl, adminToken, redisUrl, clickhouseUrl, database, env, api, clickhouse };
+}
+
+/** The deployment of this run, with an app_id that nobody else has; undefined in a process of its own. */
+export async function runsSluice(): Promise<Deployment | undefined> {
+  const text = process.env[variable];
+  if (text === undefined) return undefined;
+  const description = JSON.parse(text) as Description;
+  const { api, env, clickhouse, database } = description;
+  const admin = (...args: readonly string[]) => runAdmin(args, env);
+  const { appIds } = await createTestAccount({ admin, api }, 'Of a file');
+  return {
+    ...description,
+    appId: appIds[0] ?? '',
+    admin,
+    rows: (sql) => queryRows(clickhouse, database, sql),
+  };
+}
